@@ -1,0 +1,68 @@
+"""The Transformer of "Attention Is All You Need", from pairs of text to a translator, with every head open to view.
+
+>>> import clearhead as ch
+>>> ch.presets.paper_base().d_model
+512
+"""
+
+from __future__ import annotations
+
+from importlib import import_module, metadata
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from clearhead import presets
+    from clearhead.config import Config, ModelConfig
+    from clearhead.errors import ClearheadError
+    from clearhead.inspection.explain import Explanation, explain
+    from clearhead.model.attention import MultiHeadAttention, scaled_dot_product_attention
+    from clearhead.model.transformer import Transformer
+    from clearhead.tokenizer import Tokenizer
+    from clearhead.training.run import train
+    from clearhead.translator import Translation, Translator
+
+__version__ = metadata.version("clearhead")
+
+# Imported on first use: `clearhead --help` must not wait for torch.
+_HOMES = {
+    "ClearheadError": "clearhead.errors",
+    "Config": "clearhead.config",
+    "Explanation": "clearhead.inspection.explain",
+    "ModelConfig": "clearhead.config",
+    "MultiHeadAttention": "clearhead.model.attention",
+    "Tokenizer": "clearhead.tokenizer",
+    "Transformer": "clearhead.model.transformer",
+    "Translation": "clearhead.translator",
+    "Translator": "clearhead.translator",
+    "explain": "clearhead.inspection.explain",
+    "scaled_dot_product_attention": "clearhead.model.attention",
+    "train": "clearhead.training.run",
+}
+
+__all__ = [
+    "ClearheadError",
+    "Config",
+    "Explanation",
+    "ModelConfig",
+    "MultiHeadAttention",
+    "Tokenizer",
+    "Transformer",
+    "Translation",
+    "Translator",
+    "explain",
+    "presets",
+    "scaled_dot_product_attention",
+    "train",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name == "presets":
+        return import_module("clearhead.presets")
+    if name in _HOMES:
+        return getattr(import_module(_HOMES[name]), name)
+    raise AttributeError(f"module 'clearhead' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted([*__all__, "__version__"])

@@ -1,0 +1,328 @@
+"""Every setting of every part, each with its one default, unit and source.
+
+The sections are frozen pydantic models. A setting whose default is `None` is chosen from the corpus and the device when
+a run starts; the resolved value stands in the run's `config.toml`. This module imports no torch, so that reading a
+configuration is instant.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any, Literal, Self
+
+import tomli_w
+from pydantic import BaseModel, ConfigDict, Field, PositiveFloat, PositiveInt, ValidationError, model_validator
+
+from clearhead.errors import ConfigError, nearest_name
+
+__all__ = [
+    "Config",
+    "DataConfig",
+    "DecodeConfig",
+    "ModelConfig",
+    "TokenizerConfig",
+    "TrainConfig",
+    "merge",
+    "parse_override",
+]
+
+Probability = Annotated[float, Field(ge=0.0, lt=1.0)]
+
+
+class Settings(BaseModel):
+    """A frozen section; unknown keys are refused."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True, allow_inf_nan=False)
+
+
+class DataConfig(Settings):
+    """`[data]`: the parallel text and what is kept of it."""
+
+    source: tuple[str, ...] = ()
+    """Files with one source segment a line; `.gz`, `.xz` and `.zst` are decompressed, `-` is standard input."""
+    target: tuple[str, ...] = ()
+    """Files with the translations, line by line beside `source`."""
+    pairs: tuple[str, ...] = ()
+    """Files that hold both sides, such as tab-separated `.tsv`."""
+    valid_source: tuple[str, ...] = ()
+    """Validation source files; without any, `valid_size` pairs are held out of the training text."""
+    valid_target: tuple[str, ...] = ()
+    """Validation target files, line by line beside `valid_source`."""
+    valid_pairs: tuple[str, ...] = ()
+    """Validation files that hold both sides."""
+    exclude: tuple[str, ...] = ()
+    """Text files, one segment a line (test sets, say): training pairs with a side in them are dropped as leakage."""
+    valid_size: PositiveInt = 1_000
+    """Pairs held out for validation when none are given; at most a tenth of the corpus."""
+    max_characters: PositiveInt = 3_000
+    """Pairs with a longer side, in characters, are dropped before anything else reads them."""
+    max_length: PositiveInt = 256
+    """Pairs with a longer side, in tokens, are dropped."""
+    max_ratio: PositiveFloat = 6.0
+    """Pairs whose longer side has more than this many times the characters of the shorter are dropped; sides under
+    20 characters count as 20, so that short segments are not judged."""
+    drop_duplicates: bool = True
+    """Drop pairs that stand in the corpus already, letter for letter."""
+
+
+class TokenizerConfig(Settings):
+    """`[tokenizer]`: the joint subword vocabulary."""
+
+    kind: Literal["bpe", "unigram", "wordpiece"] = "bpe"
+    """Byte-pair encoding (paper section 5.1, EN-DE), unigram, or word-piece (EN-FR)."""
+    vocab_size: PositiveInt | None = None
+    """Pieces in the vocabulary, special tokens included; chosen from the corpus size if not set (paper: 37,000)."""
+    split_digits: bool = True
+    """Keep every digit a piece of its own, so that numbers are copied rather than memorised."""
+    language_tags: tuple[str, ...] = ()
+    """Languages whose tag, such as `<2de>`, may head a source line to name the language it is translated into."""
+
+
+class ModelConfig(Settings):
+    """`[model]`: the shape of the Transformer; the defaults are the paper's base model (Table 3)."""
+
+    vocab_size: PositiveInt = 37_000
+    """Rows of the shared embedding; set from the tokenizer when training (paper section 5.1: about 37,000)."""
+    d_model: PositiveInt = 512
+    """Width of the model (paper section 3.1)."""
+    d_ff: PositiveInt = 2048
+    """Width inside the feed-forward network (paper section 3.3)."""
+    num_heads: PositiveInt = 8
+    """Attention heads, h in the paper; each is `d_model / num_heads` wide (paper section 3.2.2)."""
+    num_encoder_layers: PositiveInt = 6
+    """Encoder layers, N in the paper (section 3.1)."""
+    num_decoder_layers: PositiveInt = 6
+    """Decoder layers, N in the paper (section 3.1)."""
+    dropout: Probability = 0.1
+    """Dropout on every sub-layer's output and on embedding plus position (paper section 5.4)."""
+    norm: Literal["post", "pre"] = "post"
+    """`post`: LayerNorm(x + Sublayer(x)), as the paper prints it; `pre`: x + Sublayer(LayerNorm(x)) and one more norm
+    after the last layer, which trains stably at higher rates (tensor2tensor's later default)."""
+    pad_id: Annotated[int, Field(ge=0)] = 0
+    """Id of the padding token."""
+    bos_id: Annotated[int, Field(ge=0)] = 1
+    """Id that starts every target (the outputs "shifted right" of figure 1)."""
+    eos_id: Annotated[int, Field(ge=0)] = 2
+    """Id that ends every source and every target."""
+
+    @property
+    def head_dim(self) -> int:
+        """Width of one head, d_k = d_v in the paper."""
+        return self.d_model // self.num_heads
+
+    @model_validator(mode="after")
+    def _shapes_fit(self) -> Self:
+        if rest := self.d_model % self.num_heads:
+            fits = [n for n in (self.d_model - rest, self.d_model - rest + self.num_heads) if n > 0]
+            raise ConfigError(
+                f"model.d_model ({self.d_model}) must be a multiple of model.num_heads ({self.num_heads}); "
+                f"nearest that fit: {', '.join(map(str, fits))}"
+            )
+        if self.d_model % 2:
+            raise ConfigError(
+                f"model.d_model ({self.d_model}) must be even: sinusoidal positions come in pairs of sine and cosine "
+                f"(section 3.5); nearest that fit: {self.d_model - 1}, {self.d_model + 1}"
+            )
+        special = (self.pad_id, self.bos_id, self.eos_id)
+        if len(set(special)) < 3 or max(special) >= self.vocab_size:
+            raise ConfigError(
+                f"model.pad_id, bos_id, eos_id {special} must differ and lie below model.vocab_size ({self.vocab_size})"
+            )
+        return self
+
+
+class TrainConfig(Settings):
+    """`[train]`: optimisation, how long it runs and what it keeps."""
+
+    batch_tokens: PositiveInt = 25_000
+    """Target tokens per optimiser step, over all devices (paper section 5.1)."""
+    micro_batch_tokens: PositiveInt = 8_192
+    """Target tokens computed at once; a larger step is accumulated from several, with the same result."""
+    max_steps: PositiveInt | None = None
+    """Optimiser steps after which training ends."""
+    max_minutes: PositiveFloat | None = None
+    """Minutes after which training ends, counted over all resumed parts and with data preparation."""
+    optimizer: Literal["adam", "adamw"] = "adam"
+    """Adam as in section 5.3, or with decoupled weight decay."""
+    adam_betas: tuple[Probability, Probability] = (0.9, 0.98)
+    """Decay of the two moment estimates (paper section 5.3)."""
+    adam_eps: PositiveFloat = 1e-9
+    """Keeps the division stable (paper section 5.3)."""
+    weight_decay: Annotated[float, Field(ge=0.0)] = 0.0
+    """Decoupled weight decay per unit of learning rate, of matrices only; `adamw` alone uses it."""
+    learning_rate: PositiveFloat | None = None
+    """Peak rate; if not set, what the schedule of section 5.3 peaks at: (d_model * warmup_steps) ** -0.5."""
+    warmup_steps: PositiveInt = 4_000
+    """Optimiser steps of linear warm-up (paper section 5.3)."""
+    schedule: Literal["noam", "linear", "cosine", "constant"] = "noam"
+    """After warm-up: `noam` falls with the inverse square root of the step (equation 3), `linear` and `cosine` fall
+    to zero at the end given by max_steps or, if that is not set, max_minutes; `constant` stays."""
+    label_smoothing: Probability = 0.1
+    """Probability mass spread over the vocabulary (paper section 5.4)."""
+    clip_norm: Annotated[float, Field(ge=0.0)] = 1.0
+    """Largest norm of the gradient of one step; 0 leaves it as it is."""
+    precision: Literal["auto", "fp32", "bf16"] = "auto"
+    """Precision of matrix products; `auto` is bf16 on GPUs that have it, fp32 elsewhere."""
+    compile: bool = False
+    """Compile the model with torch.compile; the first steps take minutes, the later ones less time."""
+    validate_every: PositiveInt = 500
+    """Optimiser steps between validations (loss, and BLEU of greedy translations)."""
+    checkpoint_every: PositiveInt = 500
+    """Optimiser steps between checkpoints."""
+    checkpoint_minutes: PositiveFloat = 10.0
+    """Minutes after which a checkpoint is written even where `checkpoint_every` asks for none."""
+    keep_checkpoints: PositiveInt = 5
+    """Newest checkpoints kept; the best by validation is kept as well."""
+    average_last: PositiveInt = 5
+    """Checkpoints averaged at the end (paper section 6.1: 5 for base, 20 for big); used if validation says it is better."""
+    patience: PositiveInt = 10
+    """Validations without a better one after which training ends."""
+    seed: Annotated[int, Field(ge=0, lt=2**32)] = 1
+    """Seed of initialisation, batch order and dropout."""
+
+    @model_validator(mode="after")
+    def _schedule_has_an_end(self) -> Self:
+        if self.schedule in ("linear", "cosine") and self.max_steps is None and self.max_minutes is None:
+            raise ConfigError(
+                f"train.schedule = {self.schedule!r} falls to zero at the end of training, so it needs "
+                f"train.max_steps or train.max_minutes; schedules without an end: 'noam', 'constant'"
+            )
+        return self
+
+
+class DecodeConfig(Settings):
+    """`[decode]`: how the model writes its translations."""
+
+    beam_size: PositiveInt = 4
+    """Hypotheses kept at every step; 1 is greedy search (paper section 6.1: 4)."""
+    length_penalty: Annotated[float, Field(ge=0.0)] = 0.6
+    """Exponent alpha of the GNMT length penalty ((5 + length) / 6) ** alpha (paper section 6.1: 0.6)."""
+    extra_length: PositiveInt = 50
+    """Target tokens allowed beyond the number of source tokens (paper section 6.1: 50)."""
+    batch_tokens: PositiveInt = 4_096
+    """Source tokens translated at once, padding and beams included."""
+    max_input_tokens: PositiveInt = 1_024
+    """Longer source lines are cut here and flagged as truncated."""
+    target_lang: str | None = None
+    """Language tag put before every source line that brings none of its own."""
+
+
+class Config(Settings):
+    """All sections of one run."""
+
+    preset: str | None = None
+    """Named starting point for the other sections, such as `paper-base`; chosen from the corpus size if not set."""
+    data: DataConfig = DataConfig()
+    tokenizer: TokenizerConfig = TokenizerConfig()
+    model: ModelConfig = ModelConfig()
+    train: TrainConfig = TrainConfig()
+    decode: DecodeConfig = DecodeConfig()
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any], *, origin: str = "configuration") -> Self:
+        """Check nested plain values against every rule at once.
+
+        Args:
+            values: Section name to key to value, as TOML gives them.
+            origin: Where the values came from, for the error message.
+
+        Raises:
+            ConfigError: Naming every unknown key (with the nearest known one) and every impossible value.
+        """
+        try:
+            return cls.model_validate(dict(values))
+        except ValidationError as error:
+            problems = [cls._explain(problem) for problem in error.errors()]
+            raise ConfigError(f"{origin}: " + "; ".join(problems)) from None
+
+    @classmethod
+    def load(cls, path: str | Path) -> Self:
+        """Read a TOML file.
+
+        Raises:
+            ConfigError: If the file is missing, is not TOML, or breaks a rule.
+        """
+        return cls.from_dict(read_toml(path), origin=str(path))
+
+    def to_toml(self) -> str:
+        """Return every resolved setting as TOML; unset ones are left out, for TOML has no null."""
+        return tomli_w.dumps(_without_none(self.model_dump(mode="json")))
+
+    @classmethod
+    def _explain(cls, problem: Mapping[str, Any]) -> str:
+        *path, last = (str(part) for part in problem["loc"])
+        where = ".".join([*path, last])
+        if problem["type"] == "extra_forbidden":
+            return f"unknown setting '{where}'{nearest_name(last, cls._known(path))}"
+        return f"{where} = {problem['input']!r}: {problem['msg'].removeprefix('Value error, ')}"
+
+    @classmethod
+    def _known(cls, path: list[str]) -> list[str]:
+        section: type[BaseModel] = cls
+        for name in path:
+            annotation = section.model_fields[name].annotation
+            assert isinstance(annotation, type)
+            section = annotation
+        return list(section.model_fields)
+
+
+def read_toml(path: str | Path) -> dict[str, Any]:
+    """Read a TOML file into plain nested values.
+
+    Raises:
+        ConfigError: If the file cannot be read or is not TOML.
+    """
+    try:
+        return tomllib.loads(Path(path).read_text(encoding="utf-8"))
+    except OSError as error:
+        raise ConfigError(f"cannot read the configuration {path}: {error.strerror}") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{path} is not valid TOML: {error}") from None
+
+
+def parse_override(text: str) -> dict[str, Any]:
+    """Turn `section.key=value` into nested values; the value is read as TOML, else as plain text.
+
+    Raises:
+        ConfigError: If there is no `=` or no key before it.
+
+    >>> parse_override("train.max_steps=500")
+    {'train': {'max_steps': 500}}
+    >>> parse_override("tokenizer.kind=bpe")
+    {'tokenizer': {'kind': 'bpe'}}
+    """
+    key, equals, value = text.partition("=")
+    if not equals or not key.strip():
+        raise ConfigError(f"--set {text!r} must look like section.key=value, for example --set train.max_steps=1000")
+    try:
+        parsed = tomllib.loads(f"value = {value}")["value"]
+    except tomllib.TOMLDecodeError:
+        parsed = value.strip()
+    nested: Any = parsed
+    for name in reversed(key.strip().split(".")):
+        nested = {name: nested}
+    return nested
+
+
+def merge(*layers: Mapping[str, Any]) -> dict[str, Any]:
+    """Lay nested values over each other; the later layer wins, key by key.
+
+    >>> merge({"train": {"seed": 1, "patience": 3}}, {"train": {"seed": 2}})
+    {'train': {'seed': 2, 'patience': 3}}
+    """
+    result: dict[str, Any] = {}
+    for layer in layers:
+        for key, value in layer.items():
+            old = result.get(key)
+            result[key] = merge(old, value) if isinstance(old, Mapping) and isinstance(value, Mapping) else value
+    return result
+
+
+def _without_none(values: dict[str, Any]) -> dict[str, Any]:
+    return {
+        key: _without_none(value) if isinstance(value, dict) else value
+        for key, value in values.items()
+        if value is not None
+    }

@@ -1,0 +1,68 @@
+"""The exception tree: every mistake a user can make is a `ClearheadError` with one clear message.
+
+ClearheadError
+├── ConfigError       a setting is unknown, impossible or contradicts another
+├── DataError         a text file, a corpus or a line of text cannot be used
+├── ModelError        a model directory is damaged, mixed, or from a newer version
+├── CheckpointError   a run directory cannot be resumed or saved
+├── TrainingError     training stopped because its numbers are no longer sane
+└── DeviceError       the requested device is not there
+
+The command line prints the message and exits with status 1; anything else that escapes is a bug and shows a traceback.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from difflib import get_close_matches
+
+__all__ = [
+    "CheckpointError",
+    "ClearheadError",
+    "ConfigError",
+    "DataError",
+    "DeviceError",
+    "ModelError",
+    "TrainingError",
+    "nearest_name",
+]
+
+
+class ClearheadError(Exception):
+    """Something the user can put right; the message says what, where and how."""
+
+
+class ConfigError(ClearheadError):
+    """A setting is unknown, impossible, or contradicts another."""
+
+
+class DataError(ClearheadError):
+    """A text file, a corpus or a line of text cannot be used as it is."""
+
+
+class ModelError(ClearheadError):
+    """A model directory is missing, damaged, mixed from two models, or from a newer version."""
+
+
+class CheckpointError(ClearheadError):
+    """A run directory cannot be resumed, or a checkpoint cannot be written."""
+
+
+class TrainingError(ClearheadError):
+    """Training stopped because its numbers are no longer sane."""
+
+
+class DeviceError(ClearheadError):
+    """The requested device is not available on this machine."""
+
+
+def nearest_name(name: str, known: Iterable[str]) -> str:
+    """Return "; did you mean 'x'?" for the closest known name, or the list of names if none is close.
+
+    >>> nearest_name("warmup_step", ["warmup_steps", "seed"])
+    "; did you mean 'warmup_steps'?"
+    """
+    names = sorted(known)
+    if close := get_close_matches(name, names, n=1, cutoff=0.5):
+        return f"; did you mean {close[0]!r}?"
+    return f"; known names: {', '.join(names)}"

@@ -1,0 +1,110 @@
+"""Attention (paper section 3.2).
+
+Shapes: B batch, H heads, T query length, S key length, D d_model, K head width.
+Masks are boolean; True means the query may attend to the key.
+"""
+
+from __future__ import annotations
+
+import math
+
+from jaxtyping import Bool, Float
+from torch import Tensor, nn
+from torch.nn import functional
+
+from clearhead.model.masks import causal_mask
+
+__all__ = ["MultiHeadAttention", "scaled_dot_product_attention"]
+
+
+def scaled_dot_product_attention(
+    q: Float[Tensor, "*heads T K"],
+    k: Float[Tensor, "*heads S K"],
+    v: Float[Tensor, "*heads S V"],
+    mask: Bool[Tensor, "..."] | None = None,
+) -> tuple[Float[Tensor, "*heads T V"], Float[Tensor, "*heads T S"]]:
+    """Attend each query to the keys it may see: softmax(q k^T / sqrt(d_k)) v (equation 1).
+
+    Args:
+        q: Queries.
+        k: Keys.
+        v: Values, one for each key.
+        mask: True where a query may attend to a key; must broadcast to [*heads, T, S], and leave every query a key.
+
+    Returns:
+        The weighted sums of the values, and the weights, each row of which sums to 1.
+    """
+    # Dot products grow with K and would push the softmax into flat gradients (footnote 4).
+    scores = q @ k.transpose(-2, -1) / math.sqrt(q.size(-1))  # (*heads, T, S)
+    if mask is not None:
+        scores = scores.masked_fill(~mask, float("-inf"))
+    weights = scores.softmax(dim=-1)  # (*heads, T, S)
+    return weights @ v, weights
+
+
+class MultiHeadAttention(nn.Module):
+    """Several attentions side by side, each over its own projection (paper section 3.2.2).
+
+    MultiHead(Q, K, V) = Concat(head_1, ..., head_h) W^O with head_i = Attention(Q W_i^Q, K W_i^K, V W_i^V). The h
+    projections of the paper are the row blocks of one matrix here. They carry no biases, as in the paper's equation and
+    its parameter counts (Table 3).
+
+    Args:
+        d_model: Width of the inputs and of the output.
+        num_heads: Heads, h in the paper; must divide `d_model`.
+    """
+
+    def __init__(self, *, d_model: int, num_heads: int) -> None:
+        super().__init__()
+        self.num_heads = num_heads
+        self.q_proj = nn.Linear(d_model, d_model, bias=False)  # W^Q
+        self.k_proj = nn.Linear(d_model, d_model, bias=False)  # W^K
+        self.v_proj = nn.Linear(d_model, d_model, bias=False)  # W^V
+        self.out_proj = nn.Linear(d_model, d_model, bias=False)  # W^O
+
+    def forward(
+        self, query: Float[Tensor, "B T D"], memory: Float[Tensor, "B S D"], mask: Bool[Tensor, "..."] | None = None
+    ) -> Float[Tensor, "B T D"]:
+        """Attend from `query` to `memory`; both are the same tensor in self-attention."""
+        return self.attend(query, *self.keys_and_values(memory), mask=mask)[0]
+
+    def keys_and_values(
+        self, memory: Float[Tensor, "B S D"]
+    ) -> tuple[Float[Tensor, "B H S K"], Float[Tensor, "B H S K"]]:
+        """Project what is attended to; a decoder keeps the result from step to step."""
+        return self._split_heads(self.k_proj(memory)), self._split_heads(self.v_proj(memory))
+
+    def attend(
+        self,
+        query: Float[Tensor, "B T D"],
+        keys: Float[Tensor, "B H S K"],
+        values: Float[Tensor, "B H S K"],
+        *,
+        mask: Bool[Tensor, "..."] | None = None,
+        is_causal: bool = False,
+        return_weights: bool = False,
+    ) -> tuple[Float[Tensor, "B T D"], Float[Tensor, "B H T S"] | None]:
+        """Attend from `query` to projected keys and values.
+
+        Args:
+            query: What asks.
+            keys: Projected keys, see `keys_and_values`.
+            values: Projected values.
+            mask: True where a query may attend to a key; must broadcast to [B, H, T, S].
+            is_causal: Instead of a mask: position t of T = S may attend to positions up to t.
+            return_weights: Compute equation 1 step by step and return its weights; the default is PyTorch's fused
+                kernel, which gives the same output but never holds the weights.
+        """
+        q = self._split_heads(self.q_proj(query))
+        if return_weights:
+            if is_causal:
+                mask = causal_mask(q.size(2), q.device)
+            heads, weights = scaled_dot_product_attention(q, keys, values, mask)
+        else:
+            heads = functional.scaled_dot_product_attention(q, keys, values, attn_mask=mask, is_causal=is_causal)
+            weights = None
+        joined = heads.transpose(1, 2).flatten(2)  # (B, T, D): Concat(head_1, ..., head_h)
+        return self.out_proj(joined), weights
+
+    def _split_heads(self, x: Float[Tensor, "B T D"]) -> Float[Tensor, "B H T K"]:
+        return x.unflatten(-1, (self.num_heads, -1)).transpose(1, 2)

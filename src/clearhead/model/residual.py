@@ -1,0 +1,48 @@
+"""The residual connection around every sub-layer, with its dropout and layer norm (paper sections 3.1 and 5.4).
+
+Shapes: B batch, T length, D d_model.
+
+    post (the paper)                    pre
+    x ──┬── Sublayer ── Dropout ─┐      x ──┬── Norm ── Sublayer ── Dropout ─┐
+        └────────────────────── (+)         └────────────────────────────── (+)
+                                 │                                           │
+                                Norm
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from jaxtyping import Float
+from torch import Tensor, nn
+
+__all__ = ["NormOrder", "Residual"]
+
+NormOrder = Literal["post", "pre"]
+
+
+class Residual(nn.Module):
+    """What stands before and after a sub-layer.
+
+    `post` is LayerNorm(x + Dropout(Sublayer(x))), as the paper prints it; `pre` is x + Dropout(Sublayer(LayerNorm(x))).
+
+    Args:
+        d_model: Width of the model.
+        dropout: Rate on the sub-layer's output, before it is added (section 5.4).
+        norm: `post` or `pre`.
+    """
+
+    def __init__(self, *, d_model: int, dropout: float, norm: NormOrder) -> None:
+        super().__init__()
+        self.is_pre = norm == "pre"
+        self.norm = nn.LayerNorm(d_model)
+        self.dropout = nn.Dropout(dropout)
+
+    def before(self, x: Float[Tensor, "B T D"]) -> Float[Tensor, "B T D"]:
+        """Return what the sub-layer reads."""
+        return self.norm(x) if self.is_pre else x
+
+    def after(self, x: Float[Tensor, "B T D"], update: Float[Tensor, "B T D"]) -> Float[Tensor, "B T D"]:
+        """Add the sub-layer's output to what came in."""
+        x = x + self.dropout(update)
+        return x if self.is_pre else self.norm(x)
