@@ -176,7 +176,7 @@ class TrainConfig(Settings):
     keep_checkpoints: PositiveInt = 5
     """Newest checkpoints kept; the best by validation is kept as well."""
     average_last: PositiveInt = 5
-    """Checkpoints averaged at the end (paper section 6.1: 5 for base, 20 for big); used if validation says it is better."""
+    """Checkpoints averaged at the end (paper section 6.1: 5 for base, 20 for big); used if validation prefers it."""
     patience: PositiveInt = 10
     """Validations without a better one after which training ends."""
     seed: Annotated[int, Field(ge=0, lt=2**32)] = 1
@@ -207,6 +207,15 @@ class DecodeConfig(Settings):
     """Longer source lines are cut here and flagged as truncated."""
     target_lang: str | None = None
     """Language tag put before every source line that brings none of its own."""
+
+    def with_changes(self, changes: Mapping[str, Any]) -> Self:
+        """Return a copy with some settings changed.
+
+        Raises:
+            ConfigError: If a setting is unknown or impossible.
+        """
+        checked = Config.from_dict({"decode": {**self.model_dump(), **changes}}, origin="decoding").decode
+        return self.model_copy(update=checked.model_dump())
 
 
 class Config(Settings):

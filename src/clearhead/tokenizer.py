@@ -1,8 +1,8 @@
 """Subword tokenizers that lose nothing: BPE, Unigram and WordPiece over the bytes of the text (paper section 5.1).
 
 Text is taken as UTF-8 bytes, each byte a symbol of the alphabet, so every string has a spelling and
-`decode(encode(x)) == x`. No normalisation changes a character. One space is put before the text and taken off again when
-decoding, so that a word is the same piece at the start of a line as within it.
+`decode(encode(x)) == x`. No normalisation changes a character. One space is put before the text and taken off again
+when decoding, so that a word is the same piece at the start of a line as within it.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import hashlib
 import os
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Literal, Self
+from typing import Any, Literal, Self
 
 import tokenizers
 from tokenizers import Regex, decoders, models, normalizers, pre_tokenizers, trainers
@@ -53,8 +53,8 @@ def split_tag(text: str, languages: Iterable[str]) -> tuple[str | None, str]:
 class Tokenizer:
     """A trained vocabulary: text to ids and back.
 
-    The ids of `pad_id`, `bos_id`, `eos_id` and `unk_id` are 0, 1, 2 and 3, language tags follow. Text is never read as a
-    special token: a literal `</s>` in a sentence is spelled in ordinary pieces.
+    The ids of `pad_id`, `bos_id`, `eos_id` and `unk_id` are 0, 1, 2 and 3, language tags follow. Text is never read
+    as a special token: a literal `</s>` in a sentence is spelled in ordinary pieces.
     """
 
     pad_id, bos_id, eos_id, unk_id = range(4)
@@ -206,7 +206,7 @@ class Tokenizer:
         """Return each id as readable text, special tokens by name; a piece of half a character shows U+FFFD."""
         special = {*range(len(SPECIAL_TOKENS)), *self.language_tags.values()}
         byte_level = decoders.ByteLevel()
-        tokens = [self._backend.id_to_token(token_id) for token_id in ids]
+        tokens = [self._backend.id_to_token(token_id) or SPECIAL_TOKENS[self.unk_id] for token_id in ids]
         return [
             token if token_id in special else byte_level.decode([token])
             for token_id, token in zip(ids, tokens, strict=True)
@@ -224,7 +224,7 @@ def _untrained(kind: Kind) -> models.Model:
 
 
 def _trainer(kind: Kind, vocab_size: int, special: list[str]) -> trainers.Trainer:
-    common = {
+    common: dict[str, Any] = {
         "vocab_size": vocab_size,
         "special_tokens": special,
         "initial_alphabet": _BYTES,

@@ -107,4 +107,4 @@ class MultiHeadAttention(nn.Module):
         return self.out_proj(joined), weights
 
     def _split_heads(self, x: Float[Tensor, "B T D"]) -> Float[Tensor, "B H T K"]:
-        return x.unflatten(-1, (self.num_heads, -1)).transpose(1, 2)
+        return x.view(*x.shape[:-1], self.num_heads, -1).transpose(1, 2)

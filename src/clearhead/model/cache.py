@@ -1,6 +1,7 @@
 """What decoding keeps from step to step: the keys and values of the positions already seen.
 
-Shapes: R decoded rows (sentences times beams), B sentences, H heads, T target length so far, S source length, K head width.
+Shapes: R decoded rows (sentences times beams), B sentences, H heads, T target length so far, S source length,
+K head width.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """The decoder (paper section 3.1, figure 1 right).
 
-Shapes: B sentences, R rows of targets (B times the beams of a sentence), T target length, S source length, D d_model, H heads.
+Shapes: B sentences, R rows of targets (B times the beams of a sentence), T target length, S source length, D d_model,
+H heads.
 """
 
 from __future__ import annotations

@@ -17,8 +17,8 @@ __all__ = ["SinusoidalPositions", "sinusoidal_positions"]
 def sinusoidal_positions(length: int, d_model: int) -> Float[Tensor, "T D"]:
     """Return sines and cosines of the position, interleaved as the paper prints them.
 
-    PE(pos, 2i) = sin(pos / 10000^(2i / d_model)), PE(pos, 2i + 1) = cos(pos / 10000^(2i / d_model)); wavelengths run from
-    2 pi to 10000 * 2 pi.
+    PE(pos, 2i) = sin(pos / 10000^(2i / d_model)), PE(pos, 2i + 1) = cos(pos / 10000^(2i / d_model)); wavelengths run
+    from 2 pi to 10000 * 2 pi.
 
     Args:
         length: Positions, counted from 0.

@@ -1,0 +1,320 @@
+"""The model directory: everything a translator needs, checked when it is read.
+
+config.json             the model's shape, versions, checksums of the other files, how it was trained
+model.safetensors       the weights; their metadata name the tokenizer and the configuration they belong to
+tokenizer.json          the vocabulary
+generation_config.json  how it translates unless told otherwise
+golden.jsonl            sentences with the translations and scores it gave when it was made
+README.md               the model card
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, TypeVar
+
+import torch
+from pydantic import ValidationError
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
+from torch import Tensor
+
+from clearhead import __version__
+from clearhead.config import DecodeConfig, ModelConfig
+from clearhead.errors import ModelError
+from clearhead.model.transformer import Transformer
+from clearhead.tokenizer import Tokenizer
+
+__all__ = [
+    "FORMAT_VERSION",
+    "Bundle",
+    "average_weights",
+    "file_sha256",
+    "load_bundle",
+    "load_weights",
+    "model_directory",
+    "read_golden",
+    "read_weights",
+    "save_bundle",
+    "write_weights",
+]
+
+FORMAT_VERSION = 1
+"""Raised when an older clearhead could misread a model directory."""
+
+T = TypeVar("T", ModelConfig, DecodeConfig)
+
+_CHECKED = ("model.safetensors", "tokenizer.json", "generation_config.json", "golden.jsonl")
+
+
+@dataclass
+class Bundle:
+    """A model with all that belongs to it."""
+
+    model: Transformer
+    tokenizer: Tokenizer
+    decode: DecodeConfig = DecodeConfig()
+    info: Mapping[str, Any] = field(default_factory=dict)
+    """How the model was made: data, settings, metrics; plain JSON values."""
+
+
+def save_bundle(
+    directory: str | Path, bundle: Bundle, *, golden: Sequence[Mapping[str, Any]] = (), card: str = ""
+) -> None:
+    """Write a model directory, whole or not at all; an older model of that name is replaced.
+
+    Args:
+        directory: Where the model directory shall stand.
+        bundle: What goes in.
+        golden: Objects with `source`, `text` and `score`, which `verify` translates again.
+        card: The text of README.md.
+
+    Raises:
+        ModelError: If something that is not a model stands there, or it cannot be written.
+    """
+    directory = Path(directory)
+    if directory.exists() and not _is_model_or_empty(directory):
+        raise ModelError(f"{directory} exists and is not a model directory; choose another name, or remove it first")
+    partial = directory.with_name(f".{directory.name}.partial")
+    try:
+        shutil.rmtree(partial, ignore_errors=True)
+        partial.mkdir(parents=True)
+        _write_files(partial, bundle, golden, card)
+        _replace(partial, directory)
+    except OSError as error:
+        shutil.rmtree(partial, ignore_errors=True)
+        raise ModelError(f"cannot write the model directory {directory}: {error.strerror or error}") from None
+
+
+def load_bundle(path: str | Path, *, device: torch.device | str = "cpu", verify: bool = True) -> Bundle:
+    """Read a model directory, or the model of a run directory; nothing in it is executed.
+
+    Args:
+        path: A model directory or a run directory.
+        device: Where the weights go.
+        verify: Compare every file with its checksum.
+
+    Raises:
+        ModelError: If the directory is missing, damaged, mixed from two models, or from a newer version.
+    """
+    directory = model_directory(path)
+    config = _read_config(directory)
+    if verify:
+        for name, expected in config["checksums"].items():
+            if not (directory / name).is_file():
+                raise ModelError(
+                    f"{directory / name} is missing: the model directory is incomplete; copy it again, whole"
+                )
+            if file_sha256(directory / name) != expected:
+                raise ModelError(
+                    f"{directory / name} is damaged or belongs to another model: its SHA-256 is not the one in "
+                    f"config.json; copy the whole directory again"
+                )
+    model = Transformer(_parse(ModelConfig, config["model"], directory / "config.json"))
+    metadata = load_weights(model, directory / "model.safetensors")
+    tokenizer = Tokenizer.load(directory / "tokenizer.json")
+    if metadata.get("tokenizer_sha256") != tokenizer.sha256:
+        raise ModelError(
+            f"{directory}: tokenizer.json is not the tokenizer that model.safetensors was trained with; "
+            f"copy both from the same model"
+        )
+    decode = _parse(
+        DecodeConfig, _read_json(directory / "generation_config.json"), directory / "generation_config.json"
+    )
+    return Bundle(model.to(device).eval(), tokenizer, decode, config["info"])
+
+
+def model_directory(path: str | Path) -> Path:
+    """Return the model directory that `path` names, itself or its `model/`.
+
+    Raises:
+        ModelError: If there is none.
+    """
+    path = Path(path)
+    for directory in (path, path / "model"):
+        if (directory / "config.json").is_file():
+            return directory
+    if not path.exists():
+        raise ModelError(f"no model at {path}: there is no such directory")
+    if (path / "config.toml").is_file():
+        raise ModelError(f"{path} is a run without a finished model; run its `clearhead train` command again to resume")
+    raise ModelError(f"no model at {path}: it holds no config.json; name a model directory or a run directory")
+
+
+def load_weights(model: Transformer, path: str | Path) -> dict[str, str]:
+    """Put the tensors of a file into a model and return the file's metadata.
+
+    Raises:
+        ModelError: Listing every tensor that is missing, unknown, or of another shape.
+    """
+    tensors, metadata = read_weights(path)
+    own = model.state_dict()
+    problems = [
+        *(f"missing   {name}  {tuple(own[name].shape)}" for name in own.keys() - tensors.keys()),
+        *(f"unknown   {name}  {tuple(tensors[name].shape)}" for name in tensors.keys() - own.keys()),
+        *(
+            f"shape     {name}  file {tuple(tensors[name].shape)}, model {tuple(own[name].shape)}"
+            for name in own.keys() & tensors.keys()
+            if own[name].shape != tensors[name].shape
+        ),
+    ]
+    if problems:
+        more = f"\n  and {len(problems) - 8} more" if len(problems) > 8 else ""
+        raise ModelError(f"{path} does not fit this model:\n  " + "\n  ".join(sorted(problems)[:8]) + more)
+    model.load_state_dict(tensors)
+    return metadata
+
+
+def read_weights(path: str | Path) -> tuple[dict[str, Tensor], dict[str, str]]:
+    """Read tensors and metadata from a safetensors file.
+
+    Raises:
+        ModelError: If the file is missing or is not a safetensors file.
+    """
+    try:
+        with safe_open(path, framework="pt") as file:
+            return {name: file.get_tensor(name) for name in file.keys()}, file.metadata() or {}  # noqa: SIM118
+    except (OSError, SafetensorError) as error:
+        raise ModelError(f"cannot read the weights {path}: {error}") from None
+
+
+def write_weights(path: str | Path, tensors: Mapping[str, Tensor], metadata: Mapping[str, str]) -> None:
+    """Write tensors and metadata to a safetensors file.
+
+    Raises:
+        OSError: If the file cannot be written.
+    """
+    try:
+        save_file({name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}, path, dict(metadata))
+    except SafetensorError as error:  # the library wraps the system's error in its own
+        raise OSError(str(error)) from None
+
+
+def average_weights(paths: Iterable[str | Path]) -> dict[str, Tensor]:
+    """Return the mean of several files' tensors (paper section 6.1), summed in float64.
+
+    Raises:
+        ModelError: If there is no file, or the files do not hold the same tensors.
+    """
+    total: dict[str, Tensor] = {}
+    count = 0
+    for path in paths:
+        tensors, _ = read_weights(path)
+        if total and {n: t.shape for n, t in tensors.items()} != {n: t.shape for n, t in total.items()}:
+            raise ModelError(
+                f"{path} does not hold the same tensors as the checkpoints before it; they cannot be averaged"
+            )
+        total = {name: total[name] + t.double() if total else t.double() for name, t in tensors.items()}
+        count += 1
+    if not count:
+        raise ModelError("there are no checkpoints to average")
+    return {name: (tensor / count).float() for name, tensor in total.items()}
+
+
+def read_golden(directory: Path) -> list[dict[str, Any]]:
+    """Return the golden sentences of a model directory.
+
+    Raises:
+        ModelError: If the file is missing or damaged.
+    """
+    path = directory / "golden.jsonl"
+    try:
+        return [json.loads(line) for line in path.read_text(encoding="utf-8").split("\n") if line]
+    except (OSError, ValueError) as error:
+        raise ModelError(f"cannot read {path}: {error}") from None
+
+
+def file_sha256(path: str | Path) -> str:
+    """Return the SHA-256 of a file's bytes, in hexadecimal."""
+    with open(path, "rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _write_files(directory: Path, bundle: Bundle, golden: Sequence[Mapping[str, Any]], card: str) -> None:
+    model_settings = bundle.model.config.model_dump(mode="json")
+    write_weights(
+        directory / "model.safetensors",
+        bundle.model.state_dict(),
+        {"format": "pt", "tokenizer_sha256": bundle.tokenizer.sha256, "clearhead_version": __version__},
+    )
+    bundle.tokenizer.save(directory / "tokenizer.json")
+    _write_json(directory / "generation_config.json", bundle.decode.model_dump(mode="json"))
+    lines = [json.dumps(line, ensure_ascii=False) + "\n" for line in golden]
+    (directory / "golden.jsonl").write_text("".join(lines), encoding="utf-8")
+    (directory / "README.md").write_text(card, encoding="utf-8")
+    _write_json(
+        directory / "config.json",
+        {
+            "model_type": "clearhead",
+            "format_version": FORMAT_VERSION,
+            "clearhead_version": __version__,
+            "model": model_settings,
+            "checksums": {name: file_sha256(directory / name) for name in _CHECKED},
+            "info": dict(bundle.info),
+        },
+    )
+    for path in directory.iterdir():
+        with open(path, "rb") as file:
+            os.fsync(file.fileno())
+
+
+def _read_config(directory: Path) -> dict[str, Any]:
+    path = directory / "config.json"
+    config = _read_json(path)
+    version = config.get("format_version")
+    if config.get("model_type") != "clearhead" or not isinstance(version, int):
+        raise ModelError(f"{path} does not describe a clearhead model")
+    if version > FORMAT_VERSION:
+        raise ModelError(
+            f"{directory} was written by clearhead {config.get('clearhead_version')} in format {version}; this is "
+            f"clearhead {__version__}, which reads formats up to {FORMAT_VERSION}: upgrade with pip install -U clearhead"
+        )
+    checksums = config.get("checksums")
+    if not isinstance(checksums, dict) or set(checksums) != set(_CHECKED) or not isinstance(config.get("info"), dict):
+        raise ModelError(f"{path} is damaged: its checksums are incomplete; copy the model directory again, whole")
+    return config
+
+
+def _read_json(path: Path) -> dict[str, Any]:
+    try:
+        value = json.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise ModelError(f"cannot read {path}: {error.strerror}") from None
+    except ValueError as error:
+        raise ModelError(f"{path} is damaged: {error}") from None
+    if not isinstance(value, dict):
+        raise ModelError(f"{path} is damaged: it must hold a JSON object")
+    return value
+
+
+def _parse(kind: type[T], values: Any, path: Path) -> T:
+    try:
+        return kind.model_validate(values)
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join(map(str, first["loc"])) or kind.__name__
+        raise ModelError(f"{path} is damaged or from another version: {where}: {first['msg']}") from None
+
+
+def _write_json(path: Path, value: Mapping[str, Any]) -> None:
+    path.write_text(json.dumps(value, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+
+
+def _is_model_or_empty(directory: Path) -> bool:
+    return directory.is_dir() and ((directory / "model.safetensors").exists() or not any(directory.iterdir()))
+
+
+def _replace(new: Path, old: Path) -> None:
+    """Put a finished directory in the place of an older one; at no moment is the only copy a half one."""
+    aside = old.with_name(f".{old.name}.old")
+    shutil.rmtree(aside, ignore_errors=True)
+    if old.exists():
+        os.replace(old, aside)
+    os.replace(new, old)
+    shutil.rmtree(aside, ignore_errors=True)

@@ -1,0 +1,244 @@
+"""Text files as streams of lines: UTF-8, plain or compressed, every defect named by file, line and byte."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import lzma
+import os
+import stat
+import sys
+import zlib
+from collections.abc import Iterator
+from contextlib import closing, contextmanager, suppress
+from pathlib import Path
+from typing import IO, Any, TextIO
+
+import zstandard
+
+from clearhead.errors import DataError
+
+__all__ = ["COMPRESSIONS", "display_name", "open_output", "read_lines"]
+
+COMPRESSIONS = (".gz", ".xz", ".zst")
+"""Extensions that are decompressed when read and compressed when written."""
+
+ZSTD_CHUNK_BYTES = 16 * 1024
+
+# How a file that is not UTF-8 text begins, and what to do about it; UTF-32 first, for UTF-16's mark is a prefix of its.
+FOREIGN_STARTS = {
+    b"\xff\xfe\0\0": "looks like UTF-32; convert: iconv -f UTF-32 -t UTF-8",
+    b"\0\0\xfe\xff": "looks like UTF-32; convert: iconv -f UTF-32 -t UTF-8",
+    b"\xff\xfe": "looks like UTF-16; convert: iconv -f UTF-16 -t UTF-8",
+    b"\xfe\xff": "looks like UTF-16; convert: iconv -f UTF-16 -t UTF-8",
+    b"\x1f\x8b": "is compressed with gzip; give it the extension .gz",
+    b"\xfd7zXZ": "is compressed with xz; give it the extension .xz",
+    b"\x28\xb5\x2f\xfd": "is compressed with zstd; give it the extension .zst",
+}
+UTF8_MARK = b"\xef\xbb\xbf"
+
+
+def read_lines(path: str) -> Iterator[str]:
+    r"""Stream the lines of a UTF-8 file, without their line ends.
+
+    Only `\n` ends a line; one `\r` before it belongs to the line end. U+2028, a form feed or a lone `\r` are text, as
+    they are for `wc -l` and for the other file of a parallel corpus. A byte order mark at the start is removed, and a
+    last line without `\n` counts.
+
+    Args:
+        path: `-` is standard input; `.gz`, `.xz` and `.zst` are decompressed.
+
+    Raises:
+        DataError: While reading, if the file is missing, a directory, unreadable, damaged, or not UTF-8 text; with the
+            line and the byte within it, both counted from 1.
+    """
+    name = display_name(path)
+    try:
+        with _open_binary(path) as stream:
+            for number, raw in enumerate(stream, start=1):
+                yield _decoded(raw, name, number)
+    except FileNotFoundError:
+        raise DataError(f"{name}: there is no such file") from None
+    except IsADirectoryError:
+        raise DataError(f"{name} is a directory; give a text file") from None
+    except EOFError:
+        raise DataError(f"{name} is cut off: its compressed data ends too early; make or fetch it again") from None
+    except (gzip.BadGzipFile, zlib.error, lzma.LZMAError, zstandard.ZstdError) as error:
+        raise DataError(f"{name} cannot be decompressed, it is damaged or has the wrong extension: {error}") from None
+    except OSError as error:
+        raise DataError(f"cannot read {name}: {error.strerror or error}") from None
+
+
+@contextmanager
+def open_output(path: str | None) -> Iterator[TextIO]:
+    r"""Open a UTF-8 text file for writing; it appears under its name only once it is complete.
+
+    The text goes to `PATH.partial` beside the file, which is renamed when the block ends and deleted when it fails.
+    Devices and pipes are written directly. Lines end with `\n` everywhere.
+
+    Args:
+        path: `None` or `-` is standard output; `.gz`, `.xz` and `.zst` are compressed.
+
+    Raises:
+        DataError: If the file cannot be written, the disk is full, or the text holds half of a surrogate pair.
+        BrokenPipeError: As it comes, if whoever reads standard output went away.
+    """
+    name = "standard output" if path in (None, "-") else str(path)
+    try:
+        if path is None or path == "-":
+            with _standard_output() as text:
+                yield text
+        else:
+            with _renamed_when_complete(path) as text:
+                yield text
+    except UnicodeEncodeError as error:
+        code = ord(error.object[error.start])
+        raise DataError(f"cannot write {name}: U+{code:04X} is half of a surrogate pair, not a character") from None
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        # Writing to an open file fails without a file name; an error with another file's name is the block's own.
+        if error.filename is not None and not str(error.filename).startswith(os.path.realpath(name)):
+            raise
+        raise DataError(f"cannot write {name}: {error.strerror or error}") from None
+
+
+def display_name(path: str) -> str:
+    """Return how messages call an input file: `-` is "standard input"."""
+    return "standard input" if path == "-" else path
+
+
+@contextmanager
+def _open_binary(path: str) -> Iterator[IO[bytes]]:
+    if path == "-":
+        yield sys.stdin.buffer
+        return
+    with open(path, "rb") as file:
+        suffix = Path(path).suffix.lower()
+        if suffix in COMPRESSIONS and not file.peek(1):
+            raise EOFError  # gzip would take an empty file for an empty text
+        with closing(_decompressed(file, suffix)) as stream:
+            yield stream
+
+
+def _decompressed(file: io.BufferedReader, suffix: str) -> IO[bytes]:
+    match suffix:
+        case ".gz":
+            return gzip.GzipFile(fileobj=file)  # type: ignore[return-value]
+        case ".xz":
+            return lzma.LZMAFile(file)
+        case ".zst":
+            return io.BufferedReader(_ZstdReader(file))
+        case _:
+            return file
+
+
+class _ZstdReader(io.RawIOBase):
+    """Decompressed bytes of a zstd file; refuses a cut-off one, which the library's own reader takes as whole."""
+
+    def __init__(self, file: IO[bytes]) -> None:
+        self._file = file
+        self._frame = zstandard.ZstdDecompressor().decompressobj()
+        self._compressed = b""
+        self._text = memoryview(b"")
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        """Fill `buffer` with the next bytes and return how many; 0 is the end."""
+        while not self._text:
+            chunk = self._compressed or self._file.read(ZSTD_CHUNK_BYTES)
+            if not chunk:
+                if not self._frame.eof:
+                    raise EOFError
+                return 0
+            if self._frame.eof:  # a zstd file may be several frames, one after the other
+                self._frame = zstandard.ZstdDecompressor().decompressobj()
+            self._text = memoryview(self._frame.decompress(chunk))
+            self._compressed = self._frame.unused_data if self._frame.eof else b""
+        count = min(len(buffer), len(self._text))
+        buffer[:count] = self._text[:count]
+        self._text = self._text[count:]
+        return count
+
+
+def _decoded(raw: bytes, name: str, number: int) -> str:
+    offset = 0
+    if number == 1:
+        for start, advice in FOREIGN_STARTS.items():
+            if raw.startswith(start):
+                raise DataError(f"{name} {advice}")
+        if raw.startswith(UTF8_MARK):
+            offset = len(UTF8_MARK)
+    if b"\0" in raw:
+        raise DataError(f"{name}, line {number}: byte {raw.index(0) + 1} is NUL (0x00); is it a binary file?")
+    raw = raw[offset:].removesuffix(b"\n").removesuffix(b"\r")
+    try:
+        return raw.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise DataError(
+            f"{name}, line {number}: byte {offset + error.start + 1} (0x{raw[error.start]:02x}) is not valid UTF-8; "
+            f"if the text is in another encoding, convert it, for example: iconv -f ISO-8859-1 -t UTF-8"
+        ) from None
+
+
+@contextmanager
+def _standard_output() -> Iterator[TextIO]:
+    sys.stdout.flush()
+    text = io.TextIOWrapper(sys.stdout.buffer, encoding="utf-8", newline="\n")
+    try:
+        yield text
+        text.flush()
+    finally:
+        # Detached, not closed: standard output outlives this block. Text that could not be flushed stays lost.
+        with suppress(OSError, ValueError):
+            text.detach()
+
+
+@contextmanager
+def _renamed_when_complete(path: str) -> Iterator[TextIO]:
+    final = Path(os.path.realpath(path))  # through a link, so that the link stays one
+    if final.is_dir():
+        raise DataError(f"cannot write {path}: it is a directory")
+    if not final.parent.is_dir():
+        raise DataError(f"cannot write {path}: there is no directory {Path(path).parent}")
+    if final.exists() and not os.access(final, os.W_OK):
+        raise DataError(f"cannot write {path}: the file is there and may not be changed")
+    direct = final.exists() and not stat.S_ISREG(final.stat().st_mode)
+    written = final if direct else final.with_name(final.name + ".partial")
+    file = open(written, "wb")  # noqa: SIM115 - closed below, on every path
+    text = io.TextIOWrapper(_compressed(file, Path(path).suffix.lower()), encoding="utf-8", newline="\n")
+    try:
+        yield text
+        text.close()  # writes the end of the compressed stream into `file`, which it may leave open
+        if not file.closed:
+            file.flush()
+            file.close()
+        if not direct:
+            _flush_to_disk(written)
+            os.replace(written, final)
+    except BaseException:
+        for stream in (text, file):
+            with suppress(OSError, ValueError):
+                stream.close()
+        if not direct:
+            written.unlink(missing_ok=True)
+        raise
+
+
+def _compressed(file: IO[bytes], suffix: str) -> Any:
+    match suffix:
+        case ".gz":
+            return gzip.GzipFile(filename="", mode="wb", fileobj=file, mtime=0)  # same text, same bytes
+        case ".xz":
+            return lzma.LZMAFile(file, "wb")
+        case ".zst":
+            return zstandard.ZstdCompressor().stream_writer(file, closefd=False)
+        case _:
+            return file
+
+
+def _flush_to_disk(path: Path) -> None:
+    with open(path, "rb+") as file:
+        os.fsync(file.fileno())

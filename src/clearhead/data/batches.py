@@ -1,0 +1,179 @@
+"""Which pairs a training step sees, and the tensors made of them (paper section 5.1).
+
+Batches hold pairs of like length up to a number of target tokens. What step n sees is a function of the seed and n
+alone: not of the steps before, the machine, or how often the run was interrupted.
+
+Shapes: B batch, S source length, T target length.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from jaxtyping import Int64
+from numpy.typing import NDArray
+from torch import Tensor
+
+from clearhead.data.store import PairStore
+
+__all__ = ["Batch", "BatchOrder", "collate", "split", "valid_batches"]
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Padded ids of a few pairs."""
+
+    source: Int64[Tensor, "B S"]
+    """Source ids, each ending with the end token."""
+    target_in: Int64[Tensor, "B T"]
+    """What the decoder reads: the start token, then the target without its end token ("shifted right", figure 1)."""
+    target_out: Int64[Tensor, "B T"]
+    """What the decoder must say: the target, then the end token."""
+    num_source_tokens: int
+    """Source tokens without padding."""
+    num_target_tokens: int
+    """Target tokens without padding."""
+    rows: tuple[int, ...]
+    """Rows of the store, in the order of the tensors."""
+
+
+class BatchOrder:
+    """The endless sequence of training batches: every pair once an epoch, epoch after epoch.
+
+    Pairs are sorted by target length and, within one, by source length; equal ones are shuffled anew every epoch, and
+    so is the order of the batches. The sorted lengths are the same in every epoch, and therefore so are the places where
+    the batches are cut, and their number.
+
+    Args:
+        source_lengths: Source tokens of every pair.
+        target_lengths: Target tokens of every pair.
+        batch_tokens: Most target tokens in a batch, padding not counted; a longer pair is a batch of its own.
+        seed: Decides the shuffling, together with the epoch.
+
+    Raises:
+        ValueError: If there is no pair.
+    """
+
+    def __init__(
+        self, source_lengths: NDArray[np.int32], target_lengths: NDArray[np.int32], *, batch_tokens: int, seed: int
+    ) -> None:
+        if not len(target_lengths):
+            raise ValueError("there is no pair to make batches of")
+        self._keys = _sort_keys(source_lengths, target_lengths)
+        self._cuts = _greedy_cuts(np.sort(target_lengths), batch_tokens)
+        self._seed = seed
+        self._planned_epoch = -1
+        self._order: NDArray[np.int64] = np.zeros(0, dtype=np.int64)
+        self._batch_order = self._order
+
+    @property
+    def batches_per_epoch(self) -> int:
+        """Steps in which every pair is seen once."""
+        return len(self._cuts) - 1
+
+    def epoch(self, step: int) -> int:
+        """Epoch a step belongs to, both counted from 0."""
+        return step // self.batches_per_epoch
+
+    def rows(self, step: int) -> NDArray[np.int64]:
+        """Rows of the pairs of a step, counted from 0, in order of target length."""
+        epoch, index = divmod(step, self.batches_per_epoch)
+        self._plan(epoch)
+        batch = self._batch_order[index]
+        return self._order[self._cuts[batch] : self._cuts[batch + 1]]
+
+    def _plan(self, epoch: int) -> None:
+        if epoch == self._planned_epoch:
+            return
+        # Raw Philox output, unlike NumPy's shuffling, is promised to stay the same in every later version.
+        random = np.random.Philox(key=np.array([self._seed, epoch], dtype=np.uint64))
+        self._order = np.lexsort((random.random_raw(self._keys.size), self._keys))
+        self._batch_order = np.argsort(random.random_raw(self.batches_per_epoch), kind="stable")
+        self._planned_epoch = epoch
+
+
+def _sort_keys(source_lengths: NDArray[np.int32], target_lengths: NDArray[np.int32]) -> NDArray[np.int64]:
+    """Number the pairs by target length, then by source length: up in even target lengths, down in odd ones.
+
+    Snaking keeps neighbours alike where the target length changes, which is often the middle of a batch.
+    """
+    sources, targets = source_lengths.astype(np.int64), target_lengths.astype(np.int64)
+    width = int(sources.max()) + 1
+    return targets * width + np.where(targets % 2, width - 1 - sources, sources)
+
+
+def _greedy_cuts(sorted_lengths: NDArray[np.int32], batch_tokens: int) -> NDArray[np.int64]:
+    """Return where the batches start, and the end: each as full as the budget allows, of one pair at least."""
+    ends = np.cumsum(sorted_lengths, dtype=np.int64)
+    cuts = [0]
+    while cuts[-1] < ends.size:
+        used = int(ends[cuts[-1] - 1]) if cuts[-1] else 0
+        cuts.append(max(cuts[-1] + 1, int(np.searchsorted(ends, used + batch_tokens, side="right"))))
+    return np.array(cuts, dtype=np.int64)
+
+
+def split(rows: NDArray[np.int64], lengths: NDArray[np.int32], micro_batch_tokens: int) -> list[NDArray[np.int64]]:
+    """Cut the rows of a step into parts small enough to be computed at once.
+
+    Args:
+        rows: Rows of the step, best in order of length.
+        lengths: Target tokens of every pair of the store.
+        micro_batch_tokens: Most target tokens in a part, padding counted; a longer pair is a part of its own.
+
+    Returns:
+        The parts, in order; together they are `rows`.
+    """
+    cuts, longest = [0], 0
+    for position, length in enumerate(lengths[rows].tolist()):
+        longest = max(longest, length)
+        if position > cuts[-1] and longest * (position + 1 - cuts[-1]) > micro_batch_tokens:
+            cuts.append(position)
+            longest = length
+    return np.split(rows, cuts[1:])
+
+
+def collate(store: PairStore, rows: Sequence[int] | NDArray[np.int64], *, pad_id: int, bos_id: int) -> Batch:
+    """Read pairs from the store and pad them to the longest of each side.
+
+    Args:
+        store: Where the ids are.
+        rows: Which pairs, in which order; at least one.
+        pad_id: Fills up shorter rows.
+        bos_id: Starts every target.
+    """
+    chosen = tuple(int(row) for row in rows)
+    sources = [store.source_ids(row) for row in chosen]
+    targets = [store.target_ids(row) for row in chosen]
+    shifted = [np.concatenate(([bos_id], target[:-1])) for target in targets]
+    return Batch(
+        source=_padded(sources, pad_id),
+        target_in=_padded(shifted, pad_id),
+        target_out=_padded(targets, pad_id),
+        num_source_tokens=sum(map(len, sources)),
+        num_target_tokens=sum(map(len, targets)),
+        rows=chosen,
+    )
+
+
+def _padded(ids: Sequence[NDArray[np.integer]], pad_id: int) -> Int64[Tensor, "B L"]:
+    padded = np.full((len(ids), max(map(len, ids))), pad_id, dtype=np.int64)
+    for row, values in enumerate(ids):
+        padded[row, : len(values)] = values
+    return torch.from_numpy(padded)
+
+
+def valid_batches(store: PairStore, batch_tokens: int, *, pad_id: int, bos_id: int) -> Iterator[Batch]:
+    """Stream every pair of a store once, in an order that never changes.
+
+    Args:
+        store: Validation pairs.
+        batch_tokens: Most target tokens in a batch, padding counted; a longer pair is a batch of its own.
+        pad_id: Fills up shorter rows.
+        bos_id: Starts every target.
+    """
+    order = np.lexsort((store.source_lengths, store.target_lengths))
+    for rows in split(order, store.target_lengths, batch_tokens):
+        yield collate(store, rows, pad_id=pad_id, bos_id=bos_id)

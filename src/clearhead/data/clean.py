@@ -1,0 +1,189 @@
+"""Cleaning: which pairs are kept, which are dropped and why, every one of them counted.
+
+Kept text is never altered. What a pair is dropped for is decided on the text after its language tag, if it has one.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import unicodedata
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from clearhead.config import DataConfig
+from clearhead.corpora import SentencePair
+from clearhead.tokenizer import split_tag
+
+__all__ = ["REASONS", "CleaningReport", "clean", "key_digest", "normalized_key"]
+
+REASONS = {
+    "empty": "a side is blank",
+    "too_many_characters": "a side is longer than data.max_characters",
+    "length_ratio": "one side is more than data.max_ratio times as long as the other",
+    "duplicate": "the same pair came before",
+    "leakage": "a side is in the validation or excluded text",
+    "too_many_tokens": "a side is longer than data.max_length",
+}
+"""Every reason to drop a pair, in the order in which they are looked for, and what it means."""
+
+NUM_EXAMPLES = 3
+# Short segments are not judged by their ratio: "Ja" for "That is right" is no mistake.
+RATIO_FLOOR = 20
+
+
+def _no_drops() -> dict[str, int]:
+    return dict.fromkeys(REASONS, 0)
+
+
+def _no_examples() -> dict[str, list[str]]:
+    return {reason: [] for reason in REASONS}
+
+
+@dataclass
+class CleaningReport:
+    """Where every pair that was read went: kept, held out for validation, or dropped for one reason."""
+
+    read: int = 0
+    """Pairs read."""
+    kept: int = 0
+    """Pairs kept."""
+    held_out: int = 0
+    """Pairs set aside for validation."""
+    dropped: dict[str, int] = field(default_factory=_no_drops)
+    """Pairs dropped, by reason."""
+    examples: dict[str, list[str]] = field(default_factory=_no_examples)
+    """Origins of the first pairs dropped, by reason."""
+
+    def drop(self, reason: str, origin: str) -> None:
+        """Count a pair that was just read as dropped."""
+        self.dropped[reason] += 1
+        if len(self.examples[reason]) < NUM_EXAMPLES:
+            self.examples[reason].append(origin)
+
+    def drop_kept(self, reason: str, origin: str) -> None:
+        """Count a pair as dropped that was counted as kept before."""
+        self.kept -= 1
+        self.drop(reason, origin)
+
+    def hold_out(self) -> None:
+        """Count a pair as held out that was counted as kept before."""
+        self.kept -= 1
+        self.held_out += 1
+
+    def check(self) -> None:
+        """Hold the promise that no pair is lost silently.
+
+        Raises:
+            AssertionError: If a pair is missing from the counts, which is a mistake of ours.
+        """
+        total = self.kept + self.held_out + sum(self.dropped.values())
+        assert self.read == total, f"{self.read} pairs read, but {total} accounted for: {self}"
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the counts and examples as plain values."""
+        return {
+            "read": self.read,
+            "kept": self.kept,
+            "held_out": self.held_out,
+            "dropped": dict(self.dropped),
+            "examples": {reason: origins for reason, origins in self.examples.items() if origins},
+        }
+
+    def lines(self) -> list[str]:
+        """Return the counts as lines to print; reasons that dropped nothing are left out."""
+        result = [f"{self.read:>12,} pairs read", f"{self.kept:>12,} kept"]
+        if self.held_out:
+            result.append(f"{self.held_out:>12,} held out for validation")
+        for reason, count in self.dropped.items():
+            if count:
+                examples = ", ".join(self.examples[reason])
+                result.append(f"{count:>12,} dropped: {reason}, {REASONS[reason]} ({examples})")
+        return result
+
+
+def clean(
+    pairs: Iterable[SentencePair],
+    config: DataConfig,
+    *,
+    forbidden: set[bytes],
+    report: CleaningReport,
+    language_tags: Sequence[str] = (),
+) -> Iterator[SentencePair]:
+    """Stream the pairs worth training on, unaltered, and count all of them in `report`.
+
+    Args:
+        pairs: Pairs as read.
+        config: The limits.
+        forbidden: `key_digest` of every side that must not be trained on.
+        report: Counts every pair, as kept or under the first of `REASONS` that applies.
+        language_tags: Languages whose tag may head a source line. The tag is no text: it has no length, and the line
+            is forbidden if it is without it.
+    """
+    seen: set[bytes] = set()
+    for pair in pairs:
+        report.read += 1
+        reason = _reason_to_drop(pair, config, forbidden=forbidden, seen=seen, language_tags=language_tags)
+        if reason is None:
+            report.kept += 1
+            yield pair
+        else:
+            report.drop(reason, pair.origin)
+
+
+def _reason_to_drop(
+    pair: SentencePair, config: DataConfig, *, forbidden: set[bytes], seen: set[bytes], language_tags: Sequence[str]
+) -> str | None:
+    _, source = split_tag(pair.source, language_tags)
+    if not source.strip() or not pair.target.strip():
+        return "empty"
+    lengths = sorted((len(source), len(pair.target)))
+    if lengths[1] > config.max_characters:
+        return "too_many_characters"
+    if lengths[1] > config.max_ratio * max(lengths[0], RATIO_FLOOR):
+        return "length_ratio"
+    if config.drop_duplicates:
+        # The length says where the source ends, whatever characters the two sides hold.
+        digest = _digest(f"{len(pair.source)}:{pair.source}{pair.target}")
+        if digest in seen:
+            return "duplicate"
+        seen.add(digest)
+    if forbidden and (key_digest(source) in forbidden or key_digest(pair.target) in forbidden):
+        return "leakage"
+    return None
+
+
+class _LettersOnly(dict[int, int | None]):
+    """Table for `str.translate` that learns each character at first sight: punctuation, space, symbols, controls go."""
+
+    def __missing__(self, code: int) -> int | None:
+        # Marks stay: in Thai or Hindi the vowels are marks, and words would fall together without them.
+        kept = code if unicodedata.category(chr(code))[0] in "LMN" else None
+        self[code] = kept
+        return kept
+
+
+_LETTERS_ONLY = _LettersOnly()
+
+
+def normalized_key(text: str) -> str:
+    """Return what two texts share that differ only in case, width, spacing or punctuation.
+
+    Text without any letter or digit is its own key.
+
+    >>> normalized_key("Ein Hund, der rennt!") == normalized_key("ein  HUND der rennt")
+    True
+    >>> normalized_key(" :-) ")
+    ':-)'
+    """
+    key = unicodedata.normalize("NFKC", text).casefold().translate(_LETTERS_ONLY)
+    return key or text.strip()
+
+
+def key_digest(text: str) -> bytes:
+    """Return 16 bytes that stand for `normalized_key(text)` in a set of millions."""
+    return _digest(normalized_key(text))
+
+
+def _digest(text: str) -> bytes:
+    return hashlib.blake2b(text.encode("utf-8"), digest_size=16).digest()

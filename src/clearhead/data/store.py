@@ -1,0 +1,169 @@
+"""Tokenised pairs on disk: an Arrow file read through memory mapping, so that a corpus may be larger than memory."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from itertools import accumulate
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from clearhead.errors import DataError
+
+__all__ = ["PairStore", "StoreWriter"]
+
+SCHEMA = pa.schema(
+    [
+        ("source", pa.string()),
+        ("target", pa.string()),
+        ("source_ids", pa.list_(pa.int32())),
+        ("target_ids", pa.list_(pa.int32())),
+    ]
+)
+BATCH_ROWS = 4_096
+# Arrow counts the bytes of a batch's text in 32 bits; at most 4 bytes a character, this stays far below.
+BATCH_CHARACTERS = 16_000_000
+
+
+class StoreWriter:
+    """Write pairs to an Arrow file, a few thousand at a time, in constant memory.
+
+    Use as a context manager; the file is complete when the block ends without an error.
+
+    Raises:
+        DataError: If the file cannot be written.
+    """
+
+    def __init__(self, path: str | Path) -> None:
+        self.path = Path(path)
+        self.num_rows = 0
+        self._columns: tuple[list[Any], ...] = tuple([] for _ in SCHEMA)
+        self._characters = 0
+
+    def __enter__(self) -> Self:
+        try:
+            self._file = pa.OSFile(str(self.path), "wb")
+            self._writer = pa.ipc.new_file(self._file, SCHEMA)
+        except OSError as error:
+            raise DataError(f"cannot write {self.path}: {error}") from None
+        return self
+
+    def append(self, source: str, target: str, source_ids: list[int], target_ids: list[int]) -> None:
+        """Add one pair; both lists of ids end with the end token."""
+        for column, value in zip(self._columns, (source, target, source_ids, target_ids), strict=True):
+            column.append(value)
+        self.num_rows += 1
+        self._characters += len(source) + len(target)
+        if len(self._columns[0]) >= BATCH_ROWS or self._characters >= BATCH_CHARACTERS:
+            self._write_batch()
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        try:
+            if kind is None:
+                self._write_batch()
+                self._writer.close()
+            self._file.close()
+        except OSError as problem:
+            raise DataError(f"cannot write {self.path}: {problem}") from None
+
+    def _write_batch(self) -> None:
+        if not self._columns[0]:
+            return
+        arrays = [pa.array(column, type=field.type) for column, field in zip(self._columns, SCHEMA, strict=True)]
+        try:
+            self._writer.write_batch(pa.record_batch(arrays, schema=SCHEMA))
+        except OSError as error:
+            raise DataError(f"cannot write {self.path}: {error}") from None
+        for column in self._columns:
+            column.clear()
+        self._characters = 0
+
+
+class PairStore:
+    """Pairs by row number, read from disk as they are asked for."""
+
+    source_lengths: NDArray[np.int32]
+    """Tokens of every source, its end token included."""
+    target_lengths: NDArray[np.int32]
+    """Tokens of every target, its end token included."""
+
+    def __init__(self, batches: list[pa.RecordBatch]) -> None:
+        """Take the record batches of a file written by `StoreWriter`; `open` is the usual way in."""
+        self._texts = [(batch.column("source"), batch.column("target")) for batch in batches]
+        self._source_ids = [_Lists(batch.column("source_ids")) for batch in batches]
+        self._target_ids = [_Lists(batch.column("target_ids")) for batch in batches]
+        self._starts = [0, *accumulate(batch.num_rows for batch in batches)]
+        self.source_lengths = _lengths(self._source_ids)
+        self.target_lengths = _lengths(self._target_ids)
+
+    @classmethod
+    def open(cls, path: str | Path) -> Self:
+        """Map a file into memory; only the positions of the texts are read.
+
+        Raises:
+            DataError: If the file is missing, damaged, or not a store.
+        """
+        advice = "run the same command with --fresh to prepare the data again"
+        try:
+            reader = pa.ipc.open_file(pa.memory_map(str(path)))
+            if reader.schema != SCHEMA:
+                raise DataError(f"{path} is not a file of prepared pairs; {advice}")
+            return cls([reader.get_batch(index) for index in range(reader.num_record_batches)])
+        except FileNotFoundError:
+            raise DataError(f"the prepared data {path} is missing; {advice}") from None
+        except (pa.ArrowException, OSError, ValueError) as error:
+            raise DataError(f"the prepared data {path} is damaged ({error}); {advice}") from None
+
+    def __len__(self) -> int:
+        """Pairs in the store."""
+        return self._starts[-1]
+
+    def source_ids(self, row: int) -> NDArray[np.int32]:
+        """Ids of a source, language tag and end token included; a read-only view of the file."""
+        chunk, index = self._locate(row)
+        return self._source_ids[chunk][index]
+
+    def target_ids(self, row: int) -> NDArray[np.int32]:
+        """Ids of a target, end token included; a read-only view of the file."""
+        chunk, index = self._locate(row)
+        return self._target_ids[chunk][index]
+
+    def source(self, row: int) -> str:
+        """Text of a source, as it stood in the corpus."""
+        chunk, index = self._locate(row)
+        return self._texts[chunk][0][index].as_py()
+
+    def target(self, row: int) -> str:
+        """Text of a target, as it stood in the corpus."""
+        chunk, index = self._locate(row)
+        return self._texts[chunk][1][index].as_py()
+
+    def _locate(self, row: int) -> tuple[int, int]:
+        if not 0 <= row < len(self):
+            raise IndexError(f"row {row} of a store of {len(self)} pairs")
+        chunk = bisect_right(self._starts, row) - 1
+        return chunk, int(row) - self._starts[chunk]
+
+
+class _Lists:
+    """A column of lists as two NumPy views of the mapped file: all values, and where each list starts."""
+
+    def __init__(self, column: pa.ListArray) -> None:
+        self.offsets: NDArray[np.int32] = column.offsets.to_numpy(zero_copy_only=True)
+        self.values: NDArray[np.int32] = column.values.to_numpy(zero_copy_only=True)
+        # A damaged file must be told here, not by reading beyond the end of the map.
+        if (np.diff(self.offsets) < 0).any() or self.offsets[0] < 0 or self.offsets[-1] > self.values.size:
+            raise ValueError("token positions are out of order")
+
+    def __getitem__(self, index: int) -> NDArray[np.int32]:
+        return self.values[self.offsets[index] : self.offsets[index + 1]]
+
+
+def _lengths(columns: list[_Lists]) -> NDArray[np.int32]:
+    if not columns:
+        return np.zeros(0, dtype=np.int32)
+    return np.concatenate([np.diff(column.offsets) for column in columns])

@@ -1,0 +1,7 @@
+"""From source ids to target ids: greedy and beam search, sampling, scoring, and the engine that batches them."""
+
+from clearhead.decoding.engine import SearchOptions, decode, score
+from clearhead.decoding.hypothesis import Hypothesis, length_penalty
+from clearhead.decoding.sampling import Sampling
+
+__all__ = ["Hypothesis", "Sampling", "SearchOptions", "decode", "length_penalty", "score"]

@@ -1,0 +1,103 @@
+"""Beam search with the GNMT length penalty (paper section 6.1).
+
+Shapes: B sentences still open, K beams, R = B * K rows, V vocabulary.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from clearhead.decoding.hypothesis import Hypothesis, length_penalty
+from clearhead.decoding.step import DecodingBatch, next_log_probs
+from clearhead.model.transformer import Transformer
+
+__all__ = ["beam_search"]
+
+
+def beam_search(
+    model: Transformer,
+    sources: list[list[int]],
+    *,
+    max_lengths: list[int],
+    beam_size: int,
+    alpha: float,
+    num_best: int = 1,
+) -> list[list[Hypothesis]]:
+    """Search for the translations with the best log-probability over length penalty.
+
+    At every step the `beam_size` best ways to go on are kept. One that ends is finished and leaves room for the next
+    best. A sentence is done when no open hypothesis can still enter its `num_best` finished ones:
+    log-probabilities only fall, so the best an open hypothesis can reach is its present one over the penalty of the
+    longest output.
+
+    Args:
+        model: In evaluation mode.
+        sources: Source ids of each sentence, ended by `eos_id`.
+        max_lengths: Most target tokens of each sentence, the end token included.
+        beam_size: Hypotheses kept at every step, K.
+        alpha: Exponent of the length penalty, at least 0.
+        num_best: Hypotheses returned for each sentence, best first; at most `beam_size`.
+    """
+    assert 1 <= num_best <= beam_size, (num_best, beam_size)
+    eos_id = model.config.eos_id
+    device = model.embedding.weight.device
+    finished: list[list[Hypothesis]] = [[] for _ in sources]
+    batch = DecodingBatch.encode(model, sources)
+
+    open_sentences = list(range(len(sources)))  # index in `sources` of each open sentence
+    limits = torch.tensor(max_lengths, device=device)  # (B,)
+    newest = torch.full((len(sources) * beam_size,), model.config.bos_id, device=device)  # (R,)
+    tokens = torch.empty((len(sources), beam_size, 0), dtype=torch.int64, device=device)  # (B, K, length)
+    # All beams of a sentence start alike; only the first counts, or all K would stay the same hypothesis.
+    scores = torch.full((len(sources), beam_size), float("-inf"), device=device)  # (B, K)
+    scores[:, 0] = 0.0
+
+    for length in range(1, max(max_lengths) + 1):
+        is_last = (limits == length).repeat_interleave(beam_size)  # (R,)
+        log_probs = next_log_probs(model, batch, newest, is_last)  # (R, V)
+        vocab_size = log_probs.size(-1)
+        ways = (scores.view(-1, 1) + log_probs).view(len(open_sentences), -1)  # (B, K * V)
+        # At most K of the best 2 K end, so K that go on are always among them.
+        way_scores, ways = ways.topk(2 * beam_size, dim=-1)  # (B, 2K), best first
+        beams, ids = ways // vocab_size, ways % vocab_size
+        ends = ids == eos_id
+
+        for row, rank in (ends[:, :beam_size] & way_scores[:, :beam_size].isfinite()).nonzero().tolist():
+            log_prob = way_scores[row, rank].item()
+            prefix = tokens[row, beams[row, rank]].tolist()
+            hypothesis = Hypothesis((*prefix, eos_id), log_prob, log_prob / length_penalty(length, alpha))
+            finished[open_sentences[row]].append(hypothesis)
+
+        scores, picked = way_scores.masked_fill(ends, float("-inf")).topk(beam_size, dim=-1)  # (B, K)
+        beams, ids = beams.gather(1, picked), ids.gather(1, picked)
+        tokens = torch.cat([tokens.gather(1, beams[..., None].expand(-1, -1, length - 1)), ids[..., None]], dim=-1)
+
+        best_open = scores[:, 0].tolist()
+        stay = [
+            row
+            for row, sentence in enumerate(open_sentences)
+            if length < max_lengths[sentence]
+            and _can_improve(finished[sentence], best_open[row], num_best, length_penalty(max_lengths[sentence], alpha))
+        ]
+        if not stay:
+            break
+        rows = torch.arange(len(open_sentences), device=device)[:, None] * beam_size + beams  # (B, K)
+        if len(stay) < len(open_sentences):
+            kept: Tensor | None = torch.tensor(stay, device=device)
+            open_sentences = [open_sentences[row] for row in stay]
+            rows, ids, scores, tokens, limits = (x[kept] for x in (rows, ids, scores, tokens, limits))
+        else:
+            kept = None
+        batch.select(rows.flatten(), kept)
+        newest = ids.flatten()
+
+    return [sorted(hypotheses, key=lambda h: -h.rank_score)[:num_best] for hypotheses in finished]
+
+
+def _can_improve(finished: list[Hypothesis], best_open: float, num_best: int, longest_penalty: float) -> bool:
+    """Tell whether an open hypothesis may still enter the best `num_best`."""
+    if len(finished) < num_best:
+        return best_open > float("-inf")
+    worst_kept = sorted(hypothesis.rank_score for hypothesis in finished)[-num_best]
+    return best_open / longest_penalty > worst_kept

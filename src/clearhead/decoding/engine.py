@@ -1,0 +1,139 @@
+"""Decode any number of sentences: sorted by length, in batches of a bounded size, answers in the order asked."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import torch
+
+from clearhead.config import DecodeConfig
+from clearhead.decoding.beam import beam_search
+from clearhead.decoding.hypothesis import Hypothesis
+from clearhead.decoding.sampling import Sampling, greedy_search, sample
+from clearhead.decoding.scoring import token_log_probs
+from clearhead.errors import ConfigError
+from clearhead.model.transformer import Transformer
+
+__all__ = ["SearchOptions", "decode", "score"]
+
+
+@dataclass(frozen=True)
+class SearchOptions:
+    """What to search for: beam search, greedy search (`beam_size` 1), or samples."""
+
+    config: DecodeConfig
+    num_best: int = 1
+    """Translations returned for each sentence."""
+    sampling: Sampling | None = None
+    """Draw at random instead of searching."""
+
+    def __post_init__(self) -> None:
+        if self.num_best < 1:
+            raise ConfigError(f"nbest ({self.num_best}) must be at least 1")
+        if self.sampling is None and self.num_best > self.config.beam_size:
+            raise ConfigError(
+                f"nbest ({self.num_best}) must not be more than the beam size ({self.config.beam_size}); "
+                f"use --beam {self.num_best}"
+            )
+        if self.sampling is not None:
+            if self.sampling.temperature <= 0:
+                raise ConfigError(
+                    f"temperature ({self.sampling.temperature}) must be above 0; 1 leaves it to the model"
+                )
+            if not 0 < self.sampling.top_p <= 1:
+                raise ConfigError(f"top-p ({self.sampling.top_p}) must be above 0 and at most 1; 1 allows all tokens")
+            if self.sampling.top_k < 0:
+                raise ConfigError(f"top-k ({self.sampling.top_k}) must not be negative; 0 allows all tokens")
+
+
+@torch.inference_mode()
+def decode(
+    model: Transformer,
+    sources: list[list[int]],
+    options: SearchOptions,
+    on_progress: Callable[[int], None] | None = None,
+) -> list[list[Hypothesis]]:
+    """Translate source ids.
+
+    Args:
+        model: In evaluation mode.
+        sources: Source ids of each sentence, ended by `eos_id`.
+        options: What to search for.
+        on_progress: Called with the number of sentences finished, batch by batch.
+
+    Returns:
+        For each sentence, in the order given, its `num_best` hypotheses, best first.
+    """
+    rows_each = options.config.beam_size if options.sampling is None else 1
+    results: list[list[Hypothesis]] = [[] for _ in sources]
+    for indices in _batches([len(ids) for ids in sources], options.config.batch_tokens, rows_each):
+        batch = [sources[index] for index in indices]
+        for index, hypotheses in zip(indices, _decode_batch(model, batch, options), strict=True):
+            results[index] = hypotheses
+        if on_progress is not None:
+            on_progress(len(indices))
+    return results
+
+
+@torch.inference_mode()
+def score(
+    model: Transformer,
+    sources: list[list[int]],
+    targets: list[list[int]],
+    *,
+    batch_tokens: int,
+    on_progress: Callable[[int], None] | None = None,
+) -> list[float]:
+    """Return the log-probability of each target given its source, in nats.
+
+    Args:
+        model: In evaluation mode.
+        sources: Source ids, ended by `eos_id`.
+        targets: Target ids, ended by `eos_id`.
+        batch_tokens: Tokens of the longer side computed at once, padding included.
+        on_progress: Called with the number of pairs finished, batch by batch.
+    """
+    results = [0.0] * len(sources)
+    lengths = [max(len(source), len(target)) for source, target in zip(sources, targets, strict=True)]
+    for indices in _batches(lengths, batch_tokens, 1):
+        log_probs = token_log_probs(model, [sources[i] for i in indices], [targets[i] for i in indices])
+        for index, total in zip(indices, log_probs.sum(dim=-1).tolist(), strict=True):
+            results[index] = total
+        if on_progress is not None:
+            on_progress(len(indices))
+    return results
+
+
+def _decode_batch(model: Transformer, sources: list[list[int]], options: SearchOptions) -> list[list[Hypothesis]]:
+    config = options.config
+    max_lengths = [len(ids) + config.extra_length for ids in sources]
+    if options.sampling is not None:
+        draws = [
+            sample(model, sources, max_lengths=max_lengths, sampling=options.sampling, number=number)
+            for number in range(options.num_best)
+        ]
+        return [sorted(samples, key=lambda h: -h.rank_score) for samples in map(list, zip(*draws, strict=True))]
+    if config.beam_size == 1:
+        return [[hypothesis] for hypothesis in greedy_search(model, sources, max_lengths=max_lengths)]
+    return beam_search(
+        model,
+        sources,
+        max_lengths=max_lengths,
+        beam_size=config.beam_size,
+        alpha=config.length_penalty,
+        num_best=options.num_best,
+    )
+
+
+def _batches(lengths: list[int], batch_tokens: int, rows_each: int) -> Iterator[list[int]]:
+    """Cut the sentences, longest first, into batches of at most `batch_tokens` padded tokens (or one sentence)."""
+    batch: list[int] = []
+    # Longest first: what needs the most memory comes at once, not after an hour.
+    for index in sorted(range(len(lengths)), key=lambda i: -lengths[i]):
+        if batch and (len(batch) + 1) * rows_each * lengths[batch[0]] > batch_tokens:
+            yield batch
+            batch = []
+        batch.append(index)
+    if batch:
+        yield batch

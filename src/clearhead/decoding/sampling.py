@@ -1,0 +1,120 @@
+"""One token at a time: the most probable one (greedy search), or one drawn at random.
+
+Shapes: R rows, V vocabulary.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from clearhead.decoding.hypothesis import Hypothesis
+from clearhead.decoding.step import DecodingBatch, next_log_probs
+from clearhead.model.transformer import Transformer
+
+__all__ = ["Sampling", "greedy_search", "likely_tokens", "sample"]
+
+
+@dataclass(frozen=True, slots=True)
+class Sampling:
+    """How tokens are drawn; the defaults draw from the model's own distribution."""
+
+    temperature: float = 1.0
+    """Divides the log-probabilities: below 1 sharpens, above 1 flattens."""
+    top_k: int = 0
+    """Draw among this many most probable tokens only; 0 is all."""
+    top_p: float = 1.0
+    """Draw among the fewest most probable tokens that hold this much probability (Holtzman et al. 2020)."""
+    seed: int = 1
+    """Equal seed and source give equal samples, whatever else is in the batch."""
+
+
+Pick = Callable[[Float[Tensor, "R V"], list[int]], Int[Tensor, " R"]]
+"""Choose each row's next token, given its log-probabilities and which source each row belongs to."""
+
+
+def greedy_search(model: Transformer, sources: list[list[int]], *, max_lengths: list[int]) -> list[Hypothesis]:
+    """Take the most probable token at every step.
+
+    Args:
+        model: In evaluation mode.
+        sources: Source ids of each sentence, ended by `eos_id`.
+        max_lengths: Most target tokens of each sentence, the end token included.
+    """
+    return _one_by_one(model, sources, max_lengths, lambda log_probs, _: log_probs.argmax(dim=-1))
+
+
+def sample(
+    model: Transformer, sources: list[list[int]], *, max_lengths: list[int], sampling: Sampling, number: int = 0
+) -> list[Hypothesis]:
+    """Draw a translation of each source.
+
+    Args:
+        model: In evaluation mode.
+        sources: Source ids of each sentence, ended by `eos_id`.
+        max_lengths: Most target tokens of each sentence, the end token included.
+        sampling: How tokens are drawn.
+        number: Which sample of the same sources this is, from 0.
+    """
+    generators = [torch.Generator().manual_seed(_seed(sampling.seed, number, ids)) for ids in sources]
+
+    def pick(log_probs: Float[Tensor, "R V"], rows: list[int]) -> Int[Tensor, " R"]:
+        probs = likely_tokens(log_probs, sampling).softmax(dim=-1)
+        # One uniform number a row, from the row's own generator: neighbours cannot change the draw.
+        uniform = torch.cat([torch.rand(1, generator=generators[row]) for row in rows]).to(probs.device)
+        cumulative = probs.double().cumsum(dim=-1)
+        threshold = uniform.double() * cumulative[:, -1]
+        return torch.searchsorted(cumulative, threshold[:, None], right=True)[:, 0]
+
+    return _one_by_one(model, sources, max_lengths, pick)
+
+
+def likely_tokens(log_probs: Float[Tensor, "R V"], sampling: Sampling) -> Float[Tensor, "R V"]:
+    """Scale by the temperature and set tokens outside the top k and the top p to minus infinity."""
+    scaled = log_probs / sampling.temperature
+    if 0 < sampling.top_k < scaled.size(-1):
+        least = scaled.topk(sampling.top_k, dim=-1).values[:, -1:]
+        scaled = scaled.masked_fill(scaled < least, float("-inf"))
+    if sampling.top_p < 1.0:
+        ordered, order = scaled.sort(dim=-1, descending=True, stable=True)
+        probs = ordered.softmax(dim=-1)
+        # A token stays if what stands before it does not yet hold top_p; so the first always stays.
+        outside = probs.cumsum(dim=-1) - probs >= sampling.top_p
+        scaled = scaled.masked_fill(outside.scatter(1, order, outside), float("-inf"))
+    return scaled
+
+
+def _one_by_one(model: Transformer, sources: list[list[int]], max_lengths: list[int], pick: Pick) -> list[Hypothesis]:
+    device = model.embedding.weight.device
+    tokens: list[list[int]] = [[] for _ in sources]
+    log_prob = [0.0 for _ in sources]
+    batch = DecodingBatch.encode(model, sources)
+    rows = list(range(len(sources)))  # index in `sources` of each open row
+    newest = torch.full((len(sources),), model.config.bos_id, device=device)
+
+    for length in range(1, max(max_lengths) + 1):
+        is_last = torch.tensor([max_lengths[row] == length for row in rows], device=device)
+        log_probs = next_log_probs(model, batch, newest, is_last)
+        newest = pick(log_probs, rows)
+        gained = log_probs.gather(1, newest[:, None])[:, 0].tolist()
+        for row, token, gain in zip(rows, newest.tolist(), gained, strict=True):
+            tokens[row].append(token)
+            log_prob[row] += gain
+        stay = (newest != model.config.eos_id).nonzero()[:, 0]
+        if not len(stay):
+            break
+        if len(stay) < len(rows):
+            rows = [rows[index] for index in stay.tolist()]
+            newest = newest[stay]
+            batch.select(stay, stay)
+    return [Hypothesis(tuple(ids), total, total) for ids, total in zip(tokens, log_prob, strict=True)]
+
+
+def _seed(seed: int, number: int, ids: list[int]) -> int:
+    digest = hashlib.blake2b(repr((seed, number, ids)).encode(), digest_size=8).digest()
+    return int.from_bytes(digest, "big") >> 1  # torch takes signed 64-bit seeds

@@ -1,0 +1,35 @@
+"""The model's own score of a given translation, by force-decoding.
+
+Shapes: B batch, T target length.
+"""
+
+from __future__ import annotations
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from clearhead.decoding.step import pad_batch
+from clearhead.model.transformer import Transformer
+
+__all__ = ["token_log_probs"]
+
+
+def token_log_probs(model: Transformer, sources: list[list[int]], targets: list[list[int]]) -> Float[Tensor, "B T"]:
+    """Return the log-probability of every target token given the source and the tokens before it.
+
+    Args:
+        model: In evaluation mode.
+        sources: Source ids, ended by `eos_id`.
+        targets: Target ids, ended by `eos_id`.
+
+    Returns:
+        Log-probabilities in nats, 0 at padding; the sum of a row is the log-probability of its translation.
+    """
+    config = model.config
+    device = model.embedding.weight.device
+    target = pad_batch(targets, config.pad_id).to(device)
+    shifted = torch.cat([torch.full_like(target[:, :1], config.bos_id), target[:, :-1]], dim=1)
+    log_probs = model(pad_batch(sources, config.pad_id).to(device), shifted).float().log_softmax(dim=-1)  # (B, T, V)
+    picked = log_probs.gather(-1, target[..., None])[..., 0]  # (B, T)
+    return picked.masked_fill(target == config.pad_id, 0.0)

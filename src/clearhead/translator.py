@@ -1,0 +1,163 @@
+"""Text in, text out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, Self
+
+from clearhead.bundle import Bundle, load_bundle
+from clearhead.config import DecodeConfig
+from clearhead.decoding import Hypothesis, Sampling, SearchOptions, decode, score
+from clearhead.device import resolve_device
+from clearhead.errors import DataError
+from clearhead.tokenizer import split_tag
+
+__all__ = ["Alternative", "Translation", "Translator"]
+
+
+@dataclass(frozen=True, slots=True)
+class Alternative:
+    """One of the n best translations of a line."""
+
+    text: str
+    score: float
+
+
+@dataclass(frozen=True, slots=True)
+class Translation:
+    """The translation of one line."""
+
+    source: str
+    text: str
+    """The translation; empty for an empty line."""
+    score: float
+    """Log-probability of the translation given the source, in nats."""
+    tokens: tuple[str, ...]
+    """The pieces of the translation, the end token left out."""
+    alternatives: tuple[Alternative, ...] = ()
+    """The n best, best first and this one included, if more than one was asked for."""
+    truncated: bool = False
+    """The source was longer than the limit, and only its beginning is translated."""
+
+
+@dataclass
+class Translator:
+    """A model ready to translate.
+
+    Example:
+        translator = Translator.load("runs/de-en")
+        translator.translate(["Ein Hund rennt."], beam_size=4)[0].text
+    """
+
+    bundle: Bundle
+    path: Path | None = field(default=None)
+    """Where it was loaded from."""
+
+    @classmethod
+    def load(cls, path: str | Path, *, device: str = "auto") -> Self:
+        """Read a model directory, or the model of a run directory.
+
+        Args:
+            path: A model directory or a run directory.
+            device: `auto`, `cpu`, `cuda`, `cuda:1` or `mps`.
+
+        Raises:
+            ModelError: If the directory is missing, damaged, mixed, or from a newer version.
+            DeviceError: If the device is not there.
+        """
+        return cls(load_bundle(path, device=resolve_device(device)), Path(path))
+
+    def translate(
+        self,
+        lines: Sequence[str],
+        *,
+        num_best: int = 1,
+        sampling: Sampling | None = None,
+        on_progress: Callable[[int], None] | None = None,
+        **settings: Any,
+    ) -> list[Translation]:
+        """Translate lines; one line in is one translation out, in order, whatever else is among them.
+
+        Args:
+            lines: Source lines; blank ones give empty translations. A line may start with a language tag.
+            num_best: Translations of each line.
+            sampling: Draw translations at random instead of searching for the best.
+            on_progress: Called with the number of lines finished, batch by batch.
+            **settings: Fields of `DecodeConfig` other than the model's own, such as `beam_size=1`.
+
+        Raises:
+            ConfigError: If a setting is unknown or impossible.
+            DataError: If a line holds an unpaired surrogate.
+        """
+        if isinstance(lines, str):
+            raise DataError("translate takes a list of lines, not one string; write translate([text])")
+        config = self._decode_config(settings)
+        options = SearchOptions(config, num_best=num_best, sampling=sampling)
+        tokenizer = self.bundle.tokenizer
+        filled = [index for index, line in enumerate(lines) if split_tag(line, tokenizer.language_tags)[1].strip()]
+        sources = tokenizer.encode_sources([lines[index] for index in filled], config.target_lang)
+        limit = config.max_input_tokens
+        cut = [ids if len(ids) <= limit else [*ids[: limit - 1], tokenizer.eos_id] for ids in sources]
+        found = decode(self.bundle.model, cut, options, on_progress)
+
+        results = [Translation(line, "", 0.0, ()) for line in lines]
+        for index, ids, hypotheses in zip(filled, sources, found, strict=True):
+            translation = self._translation(lines[index], hypotheses)
+            results[index] = replace(translation, truncated=len(ids) > limit)
+        return results
+
+    def score(
+        self,
+        sources: Sequence[str],
+        targets: Sequence[str],
+        *,
+        on_progress: Callable[[int], None] | None = None,
+        **settings: Any,
+    ) -> list[float]:
+        """Return the log-probability of each target given its source, in nats.
+
+        Args:
+            sources: Source lines.
+            targets: Their translations.
+            on_progress: Called with the number of pairs finished, batch by batch.
+            **settings: Fields of `DecodeConfig` other than the model's own; `target_lang` and `batch_tokens` matter.
+
+        Raises:
+            DataError: If the numbers of lines differ, or a line is longer than the limit.
+        """
+        if len(sources) != len(targets):
+            raise DataError(f"{len(sources)} source lines but {len(targets)} target lines; they must pair up")
+        config = self._decode_config(settings)
+        source_ids = self.bundle.tokenizer.encode_sources(list(sources), config.target_lang)
+        target_ids = self.bundle.tokenizer.encode_targets(list(targets))
+        for number, ids in enumerate(map(max, zip(map(len, source_ids), map(len, target_ids), strict=True)), start=1):
+            if ids > config.max_input_tokens:
+                raise DataError(
+                    f"pair {number} has {ids:,} tokens on one side; scoring takes at most {config.max_input_tokens:,} "
+                    f"(decode.max_input_tokens)"
+                )
+        return score(
+            self.bundle.model, source_ids, target_ids, batch_tokens=config.batch_tokens, on_progress=on_progress
+        )
+
+    def _decode_config(self, settings: dict[str, Any]) -> DecodeConfig:
+        given = {name: value for name, value in settings.items() if value is not None}
+        return self.bundle.decode.with_changes(given)
+
+    def _translation(self, line: str, hypotheses: list[Hypothesis]) -> Translation:
+        tokenizer = self.bundle.tokenizer
+        texts = tokenizer.decode_batch([hypothesis.tokens for hypothesis in hypotheses])
+        best = hypotheses[0]
+        return Translation(
+            source=line,
+            text=texts[0],
+            score=best.log_prob,
+            tokens=tuple(tokenizer.pieces(best.tokens[:-1])),
+            alternatives=tuple(
+                Alternative(text, hypothesis.log_prob) for text, hypothesis in zip(texts, hypotheses, strict=True)
+            )
+            if len(hypotheses) > 1
+            else (),
+        )

@@ -1,0 +1,83 @@
+"""What every test stands on: executed shape annotations, a fixed seed, real text, and small models with padded batches."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+from jaxtyping import install_import_hook
+
+# Before any import of the model: from here on a tensor that breaks its written shape raises.
+install_import_hook("clearhead.model", "beartype.beartype")
+
+import pytest
+import torch
+from torch import Tensor
+
+from clearhead.config import ModelConfig
+from clearhead.model import Transformer
+
+torch.set_num_threads(2)
+
+SHARED_DATA = Path(__file__).parents[1].parent / "shared" / "data"
+
+
+@pytest.fixture(autouse=True)
+def fixed_seed() -> None:
+    torch.manual_seed(20170612)
+
+
+@pytest.fixture(scope="session")
+def data_dir() -> Callable[[str], Path]:
+    """Return a function from the name of a corpus to its directory; the test is skipped where it is absent."""
+
+    def find(name: str) -> Path:
+        path = SHARED_DATA / name
+        if not path.is_dir():
+            pytest.skip(f"needs the corpus {name}: ../shared/data/{name} beside the repository is absent")
+        return path
+
+    return find
+
+
+@pytest.fixture
+def make_model() -> Callable[..., Transformer]:
+    """Return a function from settings to a small model in eval mode.
+
+    Axes are prime or, where the model demands an even width, pairwise different. Every weight is random, also the
+    biases and norms that training starts at 0 and 1, so that a forgotten one shows.
+    """
+
+    def make(**settings: object) -> Transformer:
+        sizes = {"vocab_size": 37, "d_model": 26, "num_heads": 13, "d_ff": 19, "dropout": 0.0}
+        layers = {"num_encoder_layers": 3, "num_decoder_layers": 2}
+        model = Transformer(ModelConfig.model_validate({**sizes, **layers, **settings}))
+        with torch.no_grad():
+            for name, weight in model.named_parameters():
+                if weight.dim() == 1:
+                    weight.normal_(mean=float("norm.weight" in name), std=0.3)
+        return model.eval()
+
+    return make
+
+
+@pytest.fixture
+def make_batch() -> Callable[..., tuple[Tensor, Tensor]]:
+    """Return a function that draws source and target ids, padded to their longest row."""
+
+    def rows(lengths: tuple[int, ...], config: ModelConfig) -> Tensor:
+        special = {config.pad_id, config.bos_id, config.eos_id}
+        tokens = torch.tensor([token for token in range(config.vocab_size) if token not in special])
+        ids = tokens[torch.randint(len(tokens), (len(lengths), max(lengths)))]
+        for row, length in zip(ids, lengths, strict=True):
+            row[length:] = config.pad_id
+        return ids
+
+    def make(
+        config: ModelConfig, source: tuple[int, ...] = (11, 5, 2), target: tuple[int, ...] = (4, 7, 1)
+    ) -> tuple[Tensor, Tensor]:
+        shifted = rows(target, config)
+        shifted[:, 0] = config.bos_id
+        return rows(source, config), shifted
+
+    return make
