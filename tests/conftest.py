@@ -1,22 +1,23 @@
-"""What every test stands on: executed shape annotations, a fixed seed, real text, and small models with padded batches."""
+"""What every test stands on: executed shape annotations, a fixed seed, real text, small models and padded batches."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-
-from jaxtyping import install_import_hook
-
-# Before any import of the model: from here on a tensor that breaks its written shape raises.
-install_import_hook("clearhead.model", "beartype.beartype")
+from typing import TYPE_CHECKING
 
 import pytest
 import torch
+from jaxtyping import install_import_hook
 from torch import Tensor
 
 from clearhead.config import ModelConfig
-from clearhead.model import Transformer
 
+if TYPE_CHECKING:
+    from clearhead.model import Transformer
+
+# No test module has imported the model yet: from here on a tensor that breaks its written shape raises.
+install_import_hook("clearhead.model", "beartype.beartype")
 torch.set_num_threads(2)
 
 SHARED_DATA = Path(__file__).parents[1].parent / "shared" / "data"
@@ -47,6 +48,8 @@ def make_model() -> Callable[..., Transformer]:
     Axes are prime or, where the model demands an even width, pairwise different. Every weight is random, also the
     biases and norms that training starts at 0 and 1, so that a forgotten one shows.
     """
+
+    from clearhead.model import Transformer
 
     def make(**settings: object) -> Transformer:
         sizes = {"vocab_size": 37, "d_model": 26, "num_heads": 13, "d_ff": 19, "dropout": 0.0}

@@ -59,7 +59,7 @@ class Bundle:
 
     model: Transformer
     tokenizer: Tokenizer
-    decode: DecodeConfig = DecodeConfig()
+    decode: DecodeConfig = field(default_factory=DecodeConfig)
     info: Mapping[str, Any] = field(default_factory=dict)
     """How the model was made: data, settings, metrics; plain JSON values."""
 
@@ -273,7 +273,7 @@ def _read_config(directory: Path) -> dict[str, Any]:
     if version > FORMAT_VERSION:
         raise ModelError(
             f"{directory} was written by clearhead {config.get('clearhead_version')} in format {version}; this is "
-            f"clearhead {__version__}, which reads formats up to {FORMAT_VERSION}: upgrade with pip install -U clearhead"
+            f"clearhead {__version__}, which reads formats up to {FORMAT_VERSION}: upgrade with pip"
         )
     checksums = config.get("checksums")
     if not isinstance(checksums, dict) or set(checksums) != set(_CHECKED) or not isinstance(config.get("info"), dict):

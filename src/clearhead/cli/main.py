@@ -1,0 +1,80 @@
+"""The `clearhead` command: one file a subcommand, and the one place where errors become exit codes."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+import typer
+
+from clearhead import __version__
+from clearhead.cli.average import average
+from clearhead.cli.demo import demo
+from clearhead.cli.evaluate import evaluate
+from clearhead.cli.info import info
+from clearhead.cli.score import score
+from clearhead.cli.train import train
+from clearhead.cli.translate import translate
+from clearhead.cli.verify import verify
+from clearhead.errors import ClearheadError
+
+__all__ = ["app", "run"]
+
+app = typer.Typer(
+    name="clearhead",
+    help='The Transformer of "Attention Is All You Need": from pairs of text to a translator.',
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+for command in (demo, train, translate, score, evaluate, average, info, verify):
+    app.command()(command)
+
+
+@app.callback(invoke_without_command=True)
+def options(version: bool = typer.Option(False, "--version", help="Print the version and exit.")) -> None:
+    """Take the options that stand before the command."""
+    if version:
+        typer.echo(f"clearhead {__version__}")
+        raise typer.Exit
+
+
+def run(arguments: list[str] | None = None) -> None:
+    """Run the command line and exit: 0 done, 1 the user's mistake, 2 usage, 130 interrupted, 143 terminated."""
+    try:
+        app(args=spread_values(sys.argv[1:] if arguments is None else arguments))
+    except ClearheadError as error:
+        print(f"clearhead: {error}", file=sys.stderr)
+        sys.exit(1)
+    except KeyboardInterrupt:
+        print("clearhead: interrupted", file=sys.stderr)
+        sys.exit(130)
+    except BrokenPipeError:
+        # The reader, `head` for example, has seen enough; keep Python from complaining at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(0)
+
+
+MULTIPLE = ("--source", "--target", "--pairs", "--valid-source", "--valid-target", "--valid-pairs", "--set")
+"""Options of `train` that take any number of values, so that a shell pattern works: `--pairs data/*.tsv`."""
+
+
+def spread_values(arguments: list[str]) -> list[str]:
+    """Repeat an option before each of its values: `--pairs a b` becomes `--pairs a --pairs b`.
+
+    A `.toml` file among them is the configuration of `train`, never a value.
+
+    >>> spread_values(["train", "--pairs", "a.tsv", "b.tsv", "c.toml", "--out", "run"])
+    ['train', '--pairs', 'a.tsv', '--pairs', 'b.tsv', 'c.toml', '--out', 'run']
+    """
+    if arguments[:1] != ["train"]:
+        return arguments
+    spread: list[str] = []
+    option = None
+    for argument in arguments:
+        if argument.startswith("-") and argument != "-":
+            option = argument if argument in MULTIPLE else None
+        elif option is not None and not argument.endswith(".toml") and spread[-1] != option:
+            spread.append(option)
+        spread.append(argument)
+    return spread
