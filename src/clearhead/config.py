@@ -168,7 +168,9 @@ class TrainConfig(Settings):
     compile: bool = False
     """Compile the model with torch.compile; the first steps take minutes, the later ones less time."""
     validate_every: PositiveInt = 500
-    """Optimiser steps between validations (loss, and BLEU of greedy translations)."""
+    """Optimiser steps between validations (loss of all pairs, BLEU of greedy translations)."""
+    validate_sentences: PositiveInt = 1_000
+    """Validation pairs translated for BLEU, from the start of the set."""
     checkpoint_every: PositiveInt = 500
     """Optimiser steps between checkpoints."""
     checkpoint_minutes: PositiveFloat = 10.0
@@ -223,6 +225,10 @@ class Config(Settings):
 
     preset: str | None = None
     """Named starting point for the other sections, such as `paper-base`; chosen from the corpus size if not set."""
+    out: str | None = None
+    """Run directory; running again with the same one resumes."""
+    device: str = "auto"
+    """`auto` (the first GPU, else the CPU), `cpu`, `cuda`, `cuda:1` or `mps`."""
     data: DataConfig = DataConfig()
     tokenizer: TokenizerConfig = TokenizerConfig()
     model: ModelConfig = ModelConfig()

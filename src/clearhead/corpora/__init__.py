@@ -7,13 +7,14 @@ from pathlib import Path
 
 from clearhead.corpora.pair import SentencePair
 from clearhead.corpora.parallel_lines import read_parallel
-from clearhead.corpora.text_files import COMPRESSIONS, open_output, read_lines
+from clearhead.corpora.text_files import COMPRESSIONS, display_name, open_output, read_lines
 from clearhead.corpora.tsv import read_tsv, write_tsv
 from clearhead.errors import DataError
 
 __all__ = [
     "READERS",
     "SentencePair",
+    "display_name",
     "open_output",
     "read_lines",
     "read_pairs",

@@ -16,8 +16,9 @@ __all__ = ["drift_line", "read_parallel"]
 
 # A line that is blank on one side only is a far stronger sign of misalignment than any difference in length.
 ONE_SIDE_BLANK = 3.0
-# The gain from assuming a gap must exceed this many standard errors before a line is named: chance, searched over every
-# line of an ordinary corpus, stays below.
+# Before a line is named, assuming a gap there must make the lengths agree better by this much in all, and by this many
+# standard errors: chance, searched over every line of a corpus, stays below.
+LEAST_GAIN = 2.0
 CLEAR_GAIN = 4.0
 
 
@@ -108,6 +109,6 @@ def drift_line(source_lengths: NDArray[np.int64], target_lengths: NDArray[np.int
     gain_from = np.append(np.cumsum(gain[::-1])[::-1], 0.0)
     line = int(np.argmax(gain_from))
     rest = gain[line:]
-    if rest.size < 2 or gain_from[line] <= CLEAR_GAIN * np.sqrt(rest.size) * max(float(rest.std()), 1e-9):
+    if gain_from[line] < LEAST_GAIN or gain_from[line] < CLEAR_GAIN * np.sqrt(rest.size) * rest.std():
         return None
     return line + 1

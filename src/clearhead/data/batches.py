@@ -44,8 +44,8 @@ class BatchOrder:
     """The endless sequence of training batches: every pair once an epoch, epoch after epoch.
 
     Pairs are sorted by target length and, within one, by source length; equal ones are shuffled anew every epoch, and
-    so is the order of the batches. The sorted lengths are the same in every epoch, and therefore so are the places where
-    the batches are cut, and their number.
+    so is the order of the batches. The sorted lengths are the same in every epoch, and therefore so are the places
+    where the batches are cut, and their number.
 
     Args:
         source_lengths: Source tokens of every pair.

@@ -10,32 +10,31 @@ from __future__ import annotations
 import json
 import os
 import shutil
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
-import numpy as np
-
-from clearhead.config import Config, TokenizerConfig
-from clearhead.corpora import SentencePair, read_lines
+from clearhead.config import Config, DataConfig, TokenizerConfig
+from clearhead.corpora import SentencePair, display_name, read_lines
 from clearhead.data.clean import CleaningReport, clean, key_digest
-from clearhead.data.inputs import input_files, training_pairs, validation_pairs
+from clearhead.data.hold_out import choose_rows, divide, side_keys
+from clearhead.data.inputs import InputFile, input_files, training_pairs, validation_pairs
+from clearhead.data.staged_text import StagedPairs
 from clearhead.data.store import PairStore, StoreWriter
 from clearhead.errors import ClearheadError, ConfigError, DataError
 from clearhead.tokenizer import Tokenizer, split_tag
 
 __all__ = ["Prepared", "automatic_vocab_size", "open_prepared", "prepare"]
 
+Item = TypeVar("Item")
 Progress = Callable[[str, int], None]
 """Called with the name of a stage and the items done in it."""
 
 PROGRESS_EVERY = 1_000
 # Fewer bytes cannot fill a vocabulary, which begins with the 256 bytes and a few special tokens.
 LEAST_TEXT_BYTES = 300
-# A tenth of the corpus at most is held out, and that must be a pair at least.
-LEAST_PAIRS_TO_HOLD_OUT = 10
 FRESH = "run the same command with --fresh to prepare the data again"
 
 
@@ -68,11 +67,15 @@ def prepare(config: Config, directory: Path, *, on_progress: Progress | None = N
         ConfigError: If no text is named, or the vocabulary asked for is too small or more than the corpus yields.
         DataError: If a file cannot be used, no pair is left, the corpus is too small, or the disk is full.
     """
+    # Mistakes that can be told at once are, before anything is created.
+    training_pairs(config.data)
+    validation_pairs(config.data)
+    files = input_files(config)
     partial = directory.with_name(directory.name + ".partial")
     try:
         shutil.rmtree(partial, ignore_errors=True)
         partial.mkdir(parents=True)
-        _build(config, partial, on_progress or _silent)
+        _build(config, files, partial, on_progress or _silent)
         _publish(partial, directory)
     except OSError as error:
         raise DataError(f"cannot write the prepared data {directory}: {error.strerror or error}") from None
@@ -116,65 +119,65 @@ def automatic_vocab_size(num_pairs: int) -> int:
     return 32_000
 
 
-def _build(config: Config, partial: Path, on_progress: Progress) -> None:
-    files = input_files(config)
-    tags = config.tokenizer.language_tags
-    train_pairs, valid_pairs = training_pairs(config.data), validation_pairs(config.data)
-    train_report, valid_report = CleaningReport(), CleaningReport()
-    train_text, valid_text = partial / "train.jsonl", partial / "valid.jsonl"
-    lines: dict[str, int] = {}
-
-    forbidden = _excluded_keys(config, lines, on_progress)
-    if valid_pairs is not None:
-        counted = _progress(_counting_lines(valid_pairs, lines), "reading validation text", on_progress)
-        kept = clean(counted, config.data, forbidden=set(), report=valid_report, language_tags=tags)
-        _write_text(valid_text, _adding_keys(kept, forbidden, tags))
-        _refuse_empty("validation", valid_report)
-
-    counted = _progress(_counting_lines(train_pairs, lines), "reading and cleaning", on_progress)
-    kept = clean(counted, config.data, forbidden=forbidden, report=train_report, language_tags=tags)
-    if valid_pairs is not None:
-        _write_text(train_text, kept)
-    else:
-        kept_text = partial / "kept.jsonl"
-        _write_text(kept_text, kept)
-        _refuse_empty("training", train_report)
-        rows = _rows_to_hold_out(config, train_report.kept)
-        _hold_out(kept_text, rows, (train_text, valid_text), (train_report, valid_report), tags, on_progress)
-        kept_text.unlink()
-    _refuse_empty("training", train_report)
-
-    tokenizer = _learned_tokenizer(train_text, config.tokenizer, train_report.kept, on_progress)
+def _build(config: Config, files: Sequence[InputFile], partial: Path, on_progress: Progress) -> None:
+    train, valid = StagedPairs(partial / "train.jsonl"), StagedPairs(partial / "valid.jsonl")
+    lines = _read_corpus(config, train, valid, on_progress)
+    tokenizer = _learned_tokenizer(train, config.tokenizer, on_progress)
     tokenizer.save(partial / "tokenizer.json")
-    tokens = {}
-    for name, text, report in (("train", train_text, train_report), ("valid", valid_text, valid_report)):
-        stage = "tokenising" if name == "train" else "tokenising validation text"
-        pairs = _progress(_read_text(text), stage, on_progress)
-        tokens[name] = _write_store(
-            partial / f"{name}.arrow", pairs, tokenizer, max_length=config.data.max_length, report=report
-        )
-        text.unlink()
-        report.check()
-    _refuse_empty("training", train_report)
-    _refuse_empty("validation", valid_report)
-
-    data = config.data
-    for source, target in zip(data.source + data.valid_source, data.target + data.valid_target, strict=True):
-        lines[target] = lines.get(source, 0)
-    report_json = {
-        "train": train_report.to_dict(),
-        "valid": valid_report.to_dict(),
-        "valid_held_out": valid_pairs is None,
+    max_length = config.data.max_length
+    pairs = _progress(train, "tokenising", on_progress)
+    tokens = _write_store(partial / "train.arrow", pairs, tokenizer, max_length=max_length, report=train.report)
+    pairs = _progress(valid, "tokenising validation text", on_progress)
+    _write_store(partial / "valid.arrow", pairs, tokenizer, max_length=max_length, report=valid.report)
+    for what, text in (("training", train), ("validation", valid)):
+        text.report.check()
+        _refuse_empty(what, config.data, text.report)
+        text.path.unlink()
+    report = {
+        "train": train.report.to_dict(),
+        "valid": valid.report.to_dict(),
+        "valid_held_out": train.report.held_out > 0,
         "files": [asdict(replace(file, lines=lines.get(file.path, 0))) for file in files],
         "tokenizer": {
             "kind": config.tokenizer.kind,
             "vocab_size": tokenizer.vocab_size,
             "sha256": tokenizer.sha256,
         },
-        "tokens": tokens["train"],
+        "tokens": tokens,
     }
-    text_json = json.dumps(report_json, ensure_ascii=False, indent=2)
-    (partial / "report.json").write_text(text_json + "\n", encoding="utf-8")
+    (partial / "report.json").write_text(json.dumps(report, ensure_ascii=False, indent=2) + "\n", encoding="utf-8")
+
+
+def _read_corpus(config: Config, train: StagedPairs, valid: StagedPairs, on_progress: Progress) -> dict[str, int]:
+    """Read, clean and divide all text; return the lines of every file."""
+    data, tags = config.data, config.tokenizer.language_tags
+    lines: dict[str, int] = {}
+    forbidden = _excluded_keys(config, lines, on_progress)
+    valid_pairs = validation_pairs(data)
+    if valid_pairs is not None:
+        pairs = _progress(_counting_lines(valid_pairs, lines), "reading validation text", on_progress)
+        valid.write(clean(pairs, data, forbidden=set(), report=valid.report, language_tags=tags))
+        _refuse_empty("validation", data, valid.report)
+        forbidden.update(key for pair in valid for key in side_keys(pair, tags))
+
+    pairs = _progress(_counting_lines(training_pairs(data), lines), "reading and cleaning", on_progress)
+    kept = clean(pairs, data, forbidden=forbidden, report=train.report, language_tags=tags)
+    if valid_pairs is not None:
+        train.write(kept)
+    else:
+        all_kept = StagedPairs(train.path.with_name("kept.jsonl"))
+        all_kept.write(kept)
+        _refuse_empty("training", data, train.report)
+        rows = choose_rows(train.report.kept, data.valid_size, seed=config.train.seed)
+        keys = {key for row, pair in enumerate(all_kept) if row in rows for key in side_keys(pair, tags)}
+        pairs = _progress(all_kept, "holding out validation pairs", on_progress)
+        divide(pairs, rows, keys, train=train, valid=valid, language_tags=tags)
+        all_kept.path.unlink()
+    _refuse_empty("training", data, train.report)
+
+    for source, target in zip(data.source + data.valid_source, data.target + data.valid_target, strict=True):
+        lines[target] = lines.get(source, 0)
+    return lines
 
 
 def _publish(partial: Path, directory: Path) -> None:
@@ -214,57 +217,9 @@ def _counting_lines(pairs: Iterable[SentencePair], lines: dict[str, int]) -> Ite
         yield pair
 
 
-def _keys(pair: SentencePair, tags: tuple[str, ...]) -> tuple[bytes, bytes]:
-    return key_digest(split_tag(pair.source, tags)[1]), key_digest(pair.target)
-
-
-def _adding_keys(pairs: Iterable[SentencePair], keys: set[bytes], tags: tuple[str, ...]) -> Iterator[SentencePair]:
-    for pair in pairs:
-        keys.update(_keys(pair, tags))
-        yield pair
-
-
-def _rows_to_hold_out(config: Config, num_pairs: int) -> set[int]:
-    if num_pairs < LEAST_PAIRS_TO_HOLD_OUT:
-        raise DataError(
-            f"the corpus has {num_pairs} usable pairs, and {LEAST_PAIRS_TO_HOLD_OUT} are needed to hold some out for "
-            f"validation; give more text, or validation files (--valid-source F --valid-target F, or --valid-pairs F)"
-        )
-    count = min(config.data.valid_size, num_pairs // LEAST_PAIRS_TO_HOLD_OUT)
-    random = np.random.Philox(key=config.train.seed).random_raw(num_pairs)
-    return set(np.argsort(random, kind="stable")[:count].tolist())
-
-
-def _hold_out(
-    kept_text: Path,
-    rows: set[int],
-    texts: tuple[Path, Path],
-    reports: tuple[CleaningReport, CleaningReport],
-    tags: tuple[str, ...],
-    on_progress: Progress,
-) -> None:
-    """Divide the kept pairs into training and validation; a training pair that shares a side is dropped as leakage."""
-    keys: set[bytes] = set()
-    for row, pair in enumerate(_read_text(kept_text)):
-        if row in rows:
-            keys.update(_keys(pair, tags))
-    train_report, valid_report = reports
-    with open(texts[0], "w", encoding="utf-8") as train, open(texts[1], "w", encoding="utf-8") as valid:
-        for row, pair in enumerate(_progress(_read_text(kept_text), "holding out validation pairs", on_progress)):
-            if row in rows:
-                train_report.hold_out()
-                valid_report.read += 1
-                valid_report.kept += 1
-                valid.write(_text_line(pair))
-            elif keys.isdisjoint(_keys(pair, tags)):
-                train.write(_text_line(pair))
-            else:
-                train_report.drop_kept("leakage", pair.origin)
-
-
-def _learned_tokenizer(text: Path, config: TokenizerConfig, num_pairs: int, on_progress: Progress) -> Tokenizer:
+def _learned_tokenizer(train: StagedPairs, config: TokenizerConfig, on_progress: Progress) -> Tokenizer:
     def sides() -> Iterator[str]:
-        for pair in _read_text(text):
+        for pair in train:
             yield split_tag(pair.source, config.language_tags)[1]
             yield pair.target
 
@@ -281,7 +236,7 @@ def _learned_tokenizer(text: Path, config: TokenizerConfig, num_pairs: int, on_p
     tokenizer = Tokenizer.train(
         _progress(sides(), "learning the vocabulary", on_progress),
         kind=config.kind,
-        vocab_size=config.vocab_size or automatic_vocab_size(num_pairs),
+        vocab_size=config.vocab_size or automatic_vocab_size(train.report.kept),
         split_digits=config.split_digits,
         language_tags=config.language_tags,
     )
@@ -312,41 +267,30 @@ def _write_store(
     return tokens
 
 
-def _refuse_empty(what: str, report: CleaningReport) -> None:
+def _refuse_empty(what: str, data: DataConfig, report: CleaningReport) -> None:
     if report.kept:
         return
+    names = {
+        "training": data.source + data.target + data.pairs,
+        "validation": data.valid_source + data.valid_target + data.valid_pairs,
+    }[what]
+    files = ", ".join(map(display_name, names)) or "the pairs held out"
     if not report.read:
-        raise DataError(f"empty corpus: the {what} files hold no line")
+        raise DataError(f"empty corpus: there is no line in {files}")
     reasons = [
         f"{reason} {count} ({', '.join(report.examples[reason])})" for reason, count in report.dropped.items() if count
     ]
     if report.held_out:
         reasons.append(f"held out for validation {report.held_out}")
     raise DataError(
-        f"empty corpus: none of the {report.read} {what} pairs is left; dropped: {'; '.join(reasons)}"
+        f"empty corpus: none of the {report.read} {what} pairs of {files} is left; dropped: {'; '.join(reasons)}"
     )
 
 
-def _write_text(path: Path, pairs: Iterable[SentencePair]) -> None:
-    with open(path, "w", encoding="utf-8") as file:
-        file.writelines(map(_text_line, pairs))
-
-
-def _text_line(pair: SentencePair) -> str:
-    return json.dumps([pair.source, pair.target, pair.origin], ensure_ascii=False) + "\n"
-
-
-def _read_text(path: Path) -> Iterator[SentencePair]:
-    # JSON escapes line feeds and carriage returns, so that a pair is a line whatever its text holds.
-    with open(path, encoding="utf-8") as file:
-        for line in file:
-            yield SentencePair(*json.loads(line))
-
-
-def _progress[T](items: Iterable[T], stage: str, on_progress: Progress) -> Iterator[T]:
+def _progress(items: Iterable[Item], stage: str, on_progress: Progress) -> Iterator[Item]:
     count = 0
     on_progress(stage, count)
-    for count, item in enumerate(items, start=1):  # noqa: B007 - the last count is reported after the loop
+    for count, item in enumerate(items, start=1):
         if count % PROGRESS_EVERY == 0:
             on_progress(stage, count)
         yield item

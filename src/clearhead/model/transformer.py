@@ -84,9 +84,13 @@ class Transformer(nn.Module):
             source: Source ids, ended by `eos_id`, padded with `pad_id`.
             target: Target ids shifted right: `bos_id` first, then the target up to its last token but one.
         """
+        return self.embedding.logits(self.states(source, target))
+
+    def states(self, source: Int[Tensor, "B S"], target: Int[Tensor, "B T"]) -> Float[Tensor, "B T D"]:
+        """Return the decoder's states, which `forward` multiplies with the embedding to get its logits."""
         memory, memory_mask = self.encode(source)
-        logits, _ = self.decode(target, memory, memory_mask)
-        return logits
+        cache = DecoderCache.empty(len(self.decoder.layers))
+        return self.decoder(self.embedding(target), memory, memory_mask, cache)
 
     def encode(self, source: Int[Tensor, "B S"]) -> tuple[Float[Tensor, "B S D"], Bool[Tensor, "B S"]]:
         """Return the memory, and which of its positions hold a token."""
@@ -110,20 +114,9 @@ class Transformer(nn.Module):
             memory_mask: From `encode`.
             cache: What the previous call returned; None at the start.
         """
-        states, cache = self.decode_states(target, memory, memory_mask, cache)
-        return self.embedding.logits(states), cache
-
-    def decode_states(
-        self,
-        target: Int[Tensor, "R T"],
-        memory: Float[Tensor, "B S D"],
-        memory_mask: Bool[Tensor, "B S"],
-        cache: DecoderCache | None = None,
-    ) -> tuple[Float[Tensor, "R T D"], DecoderCache]:
-        """Return what `decode` multiplies with the embedding to get its logits."""
         cache = cache or DecoderCache.empty(len(self.decoder.layers))
         embedded = self.embedding(target, start=cache.length)
-        return self.decoder(embedded, memory, memory_mask, cache), cache
+        return self.embedding.logits(self.decoder(embedded, memory, memory_mask, cache)), cache
 
     def attention_weights(self, source: Int[Tensor, "B S"], target: Int[Tensor, "B T"]) -> AttentionWeights:
         """Run the same forward pass and return what every head attended to."""

@@ -1,0 +1,67 @@
+"""`clearhead train`: from files of parallel text to a model."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+__all__ = ["train"]
+
+Files = list[str] | None
+
+
+def train(
+    config: Annotated[Path | None, typer.Argument(help="Settings in TOML; every option is also a key there.")] = None,
+    source: Annotated[Files, typer.Option(help="Source text, one segment a line; several files may follow.")] = None,
+    target: Annotated[Files, typer.Option(help="Its translation, line by line.")] = None,
+    pairs: Annotated[Files, typer.Option(help="Files with both sides, such as .tsv.")] = None,
+    valid_source: Annotated[
+        Files, typer.Option(help="Validation source text; without it some pairs are held out.")
+    ] = None,
+    valid_target: Annotated[Files, typer.Option(help="Its translation, line by line.")] = None,
+    valid_pairs: Annotated[Files, typer.Option(help="Validation files with both sides.")] = None,
+    out: Annotated[str | None, typer.Option(help="Run directory; the same command again resumes.")] = None,
+    preset: Annotated[
+        str | None, typer.Option(help="tiny, small, paper-base or paper-big; chosen from the corpus size if not set.")
+    ] = None,
+    settings: Annotated[
+        Files,
+        typer.Option("--set", metavar="SECTION.KEY=VALUE", help="Any other setting, e.g. train.batch_tokens=4096."),
+    ] = None,
+    max_steps: Annotated[int | None, typer.Option(help="Stop after this many optimiser steps.")] = None,
+    max_minutes: Annotated[
+        float | None, typer.Option(help="Stop after this many minutes, preparation included.")
+    ] = None,
+    device: Annotated[str | None, typer.Option(help="auto, cpu, cuda, cuda:N or mps.")] = None,
+    fresh: Annotated[bool, typer.Option("--fresh", help="Start over; an earlier run is moved aside.")] = False,
+) -> None:
+    """Train a model from pairs of text; the same command again resumes where it stopped."""
+    from clearhead.config import merge, parse_override, read_toml
+
+    data = {
+        "source": source,
+        "target": target,
+        "pairs": pairs,
+        "valid_source": valid_source,
+        "valid_target": valid_target,
+        "valid_pairs": valid_pairs,
+    }
+    flags: dict[str, Any] = {
+        "data": {name: value for name, value in data.items() if value},
+        "train": {"max_steps": max_steps, "max_minutes": max_minutes},
+        "preset": preset,
+        "out": out,
+        "device": device,
+    }
+    flags["train"] = {name: value for name, value in flags["train"].items() if value is not None}
+    values = merge(
+        read_toml(config) if config else {},
+        *map(parse_override, settings or []),
+        {name: value for name, value in flags.items() if value not in (None, {})},
+    )
+    from clearhead.training.run import train_from_values
+
+    result = train_from_values(values, fresh=fresh)
+    typer.echo(f"model:  {result.run / 'model'}\nreport: {result.run / 'report.html'}", err=True)

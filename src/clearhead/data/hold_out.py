@@ -1,0 +1,79 @@
+"""Setting pairs of the training text aside for validation, such that none of them can be learned by heart."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+
+from clearhead.corpora import SentencePair
+from clearhead.data.clean import key_digest
+from clearhead.data.staged_text import StagedPairs, stage
+from clearhead.errors import DataError
+from clearhead.tokenizer import split_tag
+
+__all__ = ["choose_rows", "divide", "side_keys"]
+
+# A tenth of the corpus at most is held out, and that must be a pair at least.
+LEAST_PAIRS = 10
+
+
+def side_keys(pair: SentencePair, language_tags: Sequence[str]) -> tuple[bytes, bytes]:
+    """Return what stands for either side where leakage is looked for; a language tag is no part of it."""
+    return key_digest(split_tag(pair.source, language_tags)[1]), key_digest(pair.target)
+
+
+def choose_rows(num_pairs: int, valid_size: int, *, seed: int) -> set[int]:
+    """Choose the pairs to hold out: `valid_size`, but at most a tenth of all.
+
+    Args:
+        num_pairs: Pairs to choose from.
+        valid_size: Pairs wanted.
+        seed: Decides, together with `num_pairs`, which ones.
+
+    Returns:
+        Their rows, counted from 0.
+
+    Raises:
+        DataError: If there are fewer than ten pairs.
+    """
+    if num_pairs < LEAST_PAIRS:
+        raise DataError(
+            f"the corpus has {num_pairs} usable pairs, and {LEAST_PAIRS} are needed to hold some out for validation; "
+            f"give more text, or validation files (--valid-source F --valid-target F, or --valid-pairs F)"
+        )
+    # Raw Philox output, unlike NumPy's shuffling, is promised to stay the same in every later version.
+    random = np.random.Philox(key=seed).random_raw(num_pairs)
+    return set(np.argsort(random, kind="stable")[: min(valid_size, num_pairs // LEAST_PAIRS)].tolist())
+
+
+def divide(
+    pairs: Iterable[SentencePair],
+    rows: set[int],
+    keys: set[bytes],
+    *,
+    train: StagedPairs,
+    valid: StagedPairs,
+    language_tags: Sequence[str],
+) -> None:
+    """Write the pairs at `rows` to `valid` and the others to `train`; others that share a side are dropped as leakage.
+
+    Args:
+        pairs: Cleaned pairs, counted as kept in `train.report`.
+        rows: Which of them to hold out.
+        keys: `side_keys` of those.
+        train: Gets the training pairs; its report counts what was held out and what was dropped.
+        valid: Gets the pairs held out; its report counts them as read and kept.
+        language_tags: Languages whose tag may head a source line.
+    """
+    with open(train.path, "w", encoding="utf-8") as train_file, open(valid.path, "w", encoding="utf-8") as valid_file:
+        for row, pair in enumerate(pairs):
+            if row in rows:
+                train.report.hold_out()
+                valid.report.read += 1
+                valid.report.kept += 1
+                stage(pair, valid_file)
+            elif keys.isdisjoint(side_keys(pair, language_tags)):
+                stage(pair, train_file)
+            else:
+                train.report.drop_kept("leakage", pair.origin)

@@ -1,0 +1,41 @@
+"""Pairs waiting on disk between two steps of preparation, as lines of JSON, so that none wait in memory."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TextIO
+
+from clearhead.corpora import SentencePair
+from clearhead.data.clean import CleaningReport
+
+__all__ = ["StagedPairs", "stage"]
+
+
+@dataclass(frozen=True)
+class StagedPairs:
+    """A file of cleaned pairs; iterate over it as often as needed."""
+
+    path: Path
+    """JSON lines: source, target, origin."""
+    report: CleaningReport = field(default_factory=CleaningReport)
+    """Where the pairs went that were read for this file."""
+
+    def write(self, pairs: Iterable[SentencePair]) -> None:
+        """Write pairs to a new file."""
+        with open(self.path, "w", encoding="utf-8") as file:
+            for pair in pairs:
+                stage(pair, file)
+
+    def __iter__(self) -> Iterator[SentencePair]:
+        with open(self.path, encoding="utf-8") as file:
+            for line in file:
+                yield SentencePair(*json.loads(line))
+
+
+def stage(pair: SentencePair, file: TextIO) -> None:
+    """Append one pair, with its origin, to an open file."""
+    # JSON escapes line feeds and carriage returns, so that a pair is a line whatever its text holds.
+    file.write(json.dumps([pair.source, pair.target, pair.origin], ensure_ascii=False) + "\n")

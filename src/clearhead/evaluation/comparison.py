@@ -1,0 +1,129 @@
+"""Is one system better than another? Paired bootstrap resampling of BLEU and chrF (Koehn 2004), by sacreBLEU."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from sacrebleu.metrics.bleu import BLEU
+from sacrebleu.metrics.chrf import CHRF
+from sacrebleu.significance import PairedTest, Result
+
+from clearhead.errors import DataError
+
+__all__ = ["Comparison", "MetricComparison", "compare"]
+
+NUM_SAMPLES = 1_000
+"""Bootstrap resamples of the test set."""
+
+
+@dataclass(frozen=True, slots=True)
+class MetricComparison:
+    """Two systems by one metric; scores are rounded to two digits."""
+
+    name: str
+    baseline: float
+    system: float
+    difference: float
+    """System minus baseline; above 0 the system is better."""
+    p_value: float
+    """How often a difference this large would come about by chance; 1 where the scores are equal."""
+    baseline_interval: tuple[float, float]
+    """95 percent of the resampled scores of the baseline lie within."""
+    system_interval: tuple[float, float]
+    """95 percent of the resampled scores of the system lie within."""
+    signature: str
+    """sacreBLEU's record of metric, seed, number of resamples and version."""
+
+    @property
+    def significant(self) -> bool:
+        """Tell whether chance explains the difference in fewer than 5 of 100 test sets."""
+        return self.p_value < 0.05
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """Two systems on the same test set."""
+
+    sentences: int
+    bleu: MetricComparison
+    chrf: MetricComparison
+
+    def lines(self) -> list[str]:
+        """Return the comparison as text, two lines a metric and their signatures."""
+        return [line for metric in (self.bleu, self.chrf) for line in _describe(metric)]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the fields as plain JSON values."""
+        values = asdict(self)
+        for metric in (values["bleu"], values["chrf"]):
+            metric.update({key: list(value) for key, value in metric.items() if isinstance(value, tuple)})
+        return values
+
+
+def compare(references: Sequence[str], baseline_outputs: Sequence[str], system_outputs: Sequence[str]) -> Comparison:
+    """Compare two systems' translations of one test set.
+
+    The same sentences are drawn for both systems, with replacement, 1,000 times. The draws are the same in every call
+    (sacreBLEU's seed, 12345 unless SACREBLEU_SEED says otherwise). Takes about 75 MB of memory per 1,000 sentences.
+
+    Args:
+        references: One reference for each sentence.
+        baseline_outputs: Translations by the system compared against.
+        system_outputs: Translations by the system in question.
+
+    Raises:
+        DataError: If there are no lines, or the three do not have equally many.
+    """
+    counts = (len(references), len(baseline_outputs), len(system_outputs))
+    if len(set(counts)) > 1:
+        raise DataError(
+            f"{counts[0]:,} reference lines but {counts[1]:,} translations by the baseline and {counts[2]:,} by the "
+            f"system; they must pair up line by line"
+        )
+    if not references:
+        raise DataError("there is nothing to compare: the test set holds no lines")
+    test = PairedTest(
+        [("baseline", list(baseline_outputs)), ("system", list(system_outputs))],
+        metrics={"BLEU": BLEU(), "chrF2": CHRF()},
+        references=[list(references)],
+        test_type="bs",
+        n_samples=NUM_SAMPLES,
+    )
+    signatures, results = test()
+    bleu, chrf = (_metric_comparison(name, results[name], str(signatures[name])) for name in ("BLEU", "chrF2"))
+    return Comparison(len(references), bleu, chrf)
+
+
+def _metric_comparison(name: str, results: list[Any], signature: str) -> MetricComparison:
+    baseline, system = results
+    difference = float(system.score - baseline.score)
+    return MetricComparison(
+        name=name,
+        baseline=round(float(baseline.score), 2),
+        system=round(float(system.score), 2),
+        difference=round(difference, 2),
+        # sacreBLEU gives equal outputs its smallest p, as if their equality were the finding to be tested.
+        p_value=1.0 if difference == 0 else round(float(system.p_value), 4),
+        baseline_interval=_interval(baseline),
+        system_interval=_interval(system),
+        signature=signature,
+    )
+
+
+def _interval(result: Result) -> tuple[float, float]:
+    assert result.mean is not None  # the bootstrap always gives both
+    assert result.ci is not None
+    return round(float(result.mean - result.ci), 2), round(float(result.mean + result.ci), 2)
+
+
+def _describe(metric: MetricComparison) -> list[str]:
+    (base_low, base_high), (low, high) = metric.baseline_interval, metric.system_interval
+    verdict = "significant at p < 0.05" if metric.significant else "not significant: chance may explain it"
+    return [
+        f"{metric.name}: {metric.baseline:.2f} (95% {base_low:.2f} to {base_high:.2f}) -> "
+        f"{metric.system:.2f} (95% {low:.2f} to {high:.2f})",
+        f"  difference {metric.difference:+.2f}, p = {metric.p_value:.4f}, {verdict}",
+        f"  {metric.signature}",
+    ]

@@ -1,0 +1,1 @@
+"""From a configuration to a trained model: loss, optimiser, schedule, loop, checkpoints, log and report."""

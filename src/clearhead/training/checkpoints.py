@@ -1,0 +1,221 @@
+"""Checkpoints that survive a crash at any moment.
+
+A checkpoint is written into a hidden directory, flushed to the disk, given a manifest with the checksum of every file
+last, and renamed into place. One without a valid manifest does not count; the one before it is used, and that is said.
+
+checkpoints/step-00001000/
+    model.safetensors      weights
+    optimizer.safetensors  moments of Adam
+    state.json             everything else: step, time used, best validation, patience
+    manifest.json          size and SHA-256 of the three
+"""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import shutil
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from torch import Tensor
+
+from clearhead.bundle import file_sha256, read_weights, write_weights
+from clearhead.errors import CheckpointError, ModelError
+
+__all__ = ["Best", "Checkpoints", "TrainingState", "disk_trouble"]
+
+
+@dataclass
+class Best:
+    """The best validation so far."""
+
+    step: int
+    bleu: float
+    nll: float
+
+
+@dataclass
+class TrainingState:
+    """What a run knows beside its tensors; random numbers need no entry, they follow from (seed, step)."""
+
+    step: int = 0
+    """Optimiser steps done."""
+    elapsed: float = 0.0
+    """Seconds of training so far, over all resumed parts and with data preparation."""
+    target_tokens: int = 0
+    """Target tokens trained on so far."""
+    best: Best | None = None
+    stale_validations: int = 0
+    """Validations since the best one."""
+    validated_step: int = 0
+    """Step of the last validation."""
+    threads: int = 0
+    """CPU threads; another number adds floats in another order."""
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> TrainingState:
+        """Read what `to_dict` wrote.
+
+        Raises:
+            CheckpointError: If the fields are not those of a state.
+        """
+        try:
+            best = values["best"]
+            return cls(**{**values, "best": None if best is None else Best(**best)})
+        except (KeyError, TypeError) as error:
+            raise CheckpointError(f"state.json is not a training state: {error}") from None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain values for JSON."""
+        return asdict(self)
+
+
+@dataclass
+class Checkpoints:
+    """The checkpoints of one run."""
+
+    directory: Path
+    notice: Callable[[str], None]
+    """Told when a damaged checkpoint is passed over."""
+    _verified: set[Path] = field(default_factory=set)
+
+    def paths(self) -> list[Path]:
+        """Return the checkpoint directories, oldest first."""
+        return sorted(path for path in self.directory.glob("step-*") if path.is_dir())
+
+    def path(self, step: int) -> Path:
+        """Return where the checkpoint of a step stands."""
+        return self.directory / f"step-{step:08d}"
+
+    def save(self, state: TrainingState, model: Mapping[str, Tensor], optimizer: Mapping[str, Tensor]) -> Path:
+        """Write a checkpoint, whole or not at all.
+
+        Raises:
+            CheckpointError: If it cannot be written; older checkpoints are untouched.
+        """
+        final = self.path(state.step)
+        partial = self.directory / f".{final.name}.partial"
+        try:
+            shutil.rmtree(partial, ignore_errors=True)
+            partial.mkdir(parents=True)
+            metadata = {"format": "pt", "step": str(state.step)}
+            write_weights(partial / "model.safetensors", model, metadata)
+            write_weights(partial / "optimizer.safetensors", optimizer, metadata)
+            (partial / "state.json").write_text(json.dumps(state.to_dict(), indent=2) + "\n", encoding="utf-8")
+            manifest = {
+                file.name: {"bytes": file.stat().st_size, "sha256": file_sha256(file)} for file in partial.iterdir()
+            }
+            _flush(partial)
+            (partial / "manifest.json").write_text(json.dumps(manifest, indent=2) + "\n", encoding="utf-8")
+            _flush(partial)
+            shutil.rmtree(final, ignore_errors=True)
+            os.replace(partial, final)
+            _flush_directory(self.directory)
+        except OSError as error:
+            shutil.rmtree(partial, ignore_errors=True)
+            kept = (
+                f"the last good checkpoint is {self.paths()[-1]}" if self.paths() else "there is no earlier checkpoint"
+            )
+            raise CheckpointError(f"cannot write the checkpoint {final}: {disk_trouble(error)}; {kept}") from None
+        self._verified.add(final)
+        return final
+
+    def newest(self) -> tuple[Path, TrainingState] | None:
+        """Return the newest undamaged checkpoint, or None if there is no checkpoint at all.
+
+        Raises:
+            CheckpointError: If there are checkpoints, and all of them are damaged.
+        """
+        paths = self.paths()
+        for path in reversed(paths):
+            if trouble := self.trouble(path):
+                self.notice(f"checkpoint {path.name} is damaged ({trouble}); trying the one before it")
+                continue
+            return path, TrainingState.from_dict(json.loads((path / "state.json").read_text(encoding="utf-8")))
+        if paths:
+            raise CheckpointError(
+                f"all {len(paths)} checkpoints in {self.directory} are damaged; restore one from a backup, or start over "
+                f"with --fresh"
+            )
+        return None
+
+    def trouble(self, path: Path) -> str | None:
+        """Return what is wrong with a checkpoint, or None."""
+        if path in self._verified:
+            return None
+        try:
+            manifest = json.loads((path / "manifest.json").read_text(encoding="utf-8"))
+            for name, entry in manifest.items():
+                if (path / name).stat().st_size != entry["bytes"] or file_sha256(path / name) != entry["sha256"]:
+                    return f"{name} is not what its checksum says"
+        except OSError as error:
+            return f"{Path(error.filename or path).name}: {error.strerror}"
+        except (ValueError, KeyError, TypeError, AttributeError):
+            return "manifest.json is not readable"
+        if set(manifest) != {"model.safetensors", "optimizer.safetensors", "state.json"}:
+            return "manifest.json does not name all files"
+        self._verified.add(path)
+        return None
+
+    def last(self, count: int, *, multiple_of: int) -> list[Path]:
+        """Return the newest undamaged checkpoints, oldest first: the regular ones, and the very newest.
+
+        What an interruption or the clock added in between is left out, so that an average does not depend on it.
+
+        Args:
+            count: How many at most.
+            multiple_of: Steps between regular checkpoints.
+        """
+        return [path for path in self._regular(multiple_of) if self.trouble(path) is None][-count:]
+
+    def prune(self, keep: int, *, best_step: int | None, multiple_of: int) -> None:
+        """Delete all but the newest `keep` checkpoints that `last` counts, and the best one."""
+        kept = self._regular(multiple_of)[-keep:]
+        for path in self.paths():
+            if path not in kept and (best_step is None or path != self.path(best_step)):
+                shutil.rmtree(path, ignore_errors=True)
+
+    def _regular(self, multiple_of: int) -> list[Path]:
+        paths = self.paths()
+        return [path for path in paths if path == paths[-1] or int(path.name[5:]) % multiple_of == 0]
+
+    @staticmethod
+    def tensors(path: Path, name: str) -> dict[str, Tensor]:
+        """Read one tensor file of a checkpoint.
+
+        Raises:
+            CheckpointError: If it cannot be read.
+        """
+        try:
+            return read_weights(path / name)[0]
+        except ModelError as error:
+            raise CheckpointError(str(error)) from None
+
+
+def disk_trouble(error: OSError) -> str:
+    """Say in plain words what the disk refused."""
+    text = str(error)
+    if error.errno in (errno.ENOSPC, errno.EDQUOT) or "No space left" in text or "os error 28" in text:
+        return "the disk is full; free some space and run the same command again to resume"
+    return f"{error.strerror or text}; put that right and run the same command again to resume"
+
+
+def _flush(directory: Path) -> None:
+    for path in directory.iterdir():
+        with open(path, "rb") as file:
+            os.fsync(file.fileno())
+    _flush_directory(directory)
+
+
+def _flush_directory(directory: Path) -> None:
+    if os.name != "posix":
+        return  # only POSIX lets a directory be flushed
+    descriptor = os.open(directory, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

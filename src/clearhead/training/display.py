@@ -1,0 +1,77 @@
+"""What a person sees while training: a progress bar on a terminal, a line now and then elsewhere; on stderr."""
+
+from __future__ import annotations
+
+import sys
+import time
+from types import TracebackType
+from typing import Self
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, SpinnerColumn, TaskProgressColumn, TextColumn
+
+__all__ = ["Display"]
+
+_SECONDS_BETWEEN_LINES = 30.0
+
+
+class Display:
+    """Shows stages of preparation, then the training."""
+
+    def __init__(self) -> None:
+        self._console = Console(stderr=True, highlight=False)
+        self._bar: Progress | None = None
+        if self._console.is_terminal:
+            columns = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn(20), TaskProgressColumn())
+            self._bar = Progress(*columns, console=self._console, transient=True)
+        self._task = self._bar.add_task("starting", total=None) if self._bar else None
+        self._stage = ""
+        self._last_line = time.monotonic()
+
+    def say(self, text: str) -> None:
+        """Print a line that stays."""
+        if self._bar:
+            self._console.print(text, markup=False)
+        else:
+            print(text, file=sys.stderr, flush=True)
+
+    def stage(self, name: str, count: int) -> None:
+        """Show a stage of the preparation and how many items it has done."""
+        if self._bar and self._task is not None:
+            self._bar.update(self._task, description=f"{name} {count:,}" if count else name, total=None)
+        elif name != self._stage:
+            self.say(name)
+        self._stage = name
+
+    def training(
+        self, *, step: int, progress: float, loss: float, tokens_per_second: float, seconds_left: float
+    ) -> None:
+        """Show where the training is.
+
+        Args:
+            step: Optimiser steps done.
+            progress: Share of the training that is over.
+            loss: Recent loss per target token, in nats.
+            tokens_per_second: Recent speed in target tokens.
+            seconds_left: Estimate until the training's own end; it may end earlier, by patience.
+        """
+        minutes, seconds = divmod(int(max(0.0, seconds_left)), 60)
+        hours, minutes = divmod(minutes, 60)
+        left = f"{hours}:{minutes:02d}:{seconds:02d}" if hours else f"{minutes}:{seconds:02d}"
+        text = f"step {step:,}  loss {loss:.3f}  {tokens_per_second:,.0f} tokens/s  {left} left"
+        if self._bar and self._task is not None:
+            self._bar.update(self._task, description=text, total=1.0, completed=min(1.0, progress))
+        elif time.monotonic() - self._last_line >= _SECONDS_BETWEEN_LINES:
+            self._last_line = time.monotonic()
+            self.say(text)
+
+    def __enter__(self) -> Self:
+        if self._bar:
+            self._bar.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._bar:
+            self._bar.stop()

@@ -1,0 +1,62 @@
+"""The run's log: `metrics.jsonl`, one JSON object a line, and the same numbers for TensorBoard."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+__all__ = ["MetricsLog", "read_metrics"]
+
+
+def read_metrics(path: Path) -> list[dict[str, Any]]:
+    """Read `metrics.jsonl`; a last line cut off by a crash is left out."""
+    if not path.exists():
+        return []
+    records = []
+    for line in path.read_text(encoding="utf-8").split("\n"):
+        try:
+            records.append(json.loads(line))
+        except ValueError:
+            continue
+    return [record for record in records if isinstance(record, dict) and "step" in record]
+
+
+class MetricsLog:
+    """Writes records of training (`"split": "train"`) and validation (`"split": "valid"`).
+
+    Args:
+        run: Run directory.
+        step: Step the run goes on from; records after it, from before a crash, are removed.
+    """
+
+    def __init__(self, run: Path, *, step: int) -> None:
+        from tensorboardX import SummaryWriter
+
+        path = run / "metrics.jsonl"
+        kept = [record for record in read_metrics(path) if record["step"] <= step]
+        partial = path.with_suffix(".partial")
+        partial.write_text("".join(json.dumps(record) + "\n" for record in kept), encoding="utf-8")
+        os.replace(partial, path)
+        self._file = path.open("a", encoding="utf-8")
+        self._board = SummaryWriter(str(run / "tensorboard"), purge_step=step + 1 if step else None)
+
+    def write(self, split: str, step: int, **values: float | None) -> None:
+        """Add one record; values that are None are left out."""
+        record = {"split": split, "step": step, **{name: v for name, v in values.items() if v is not None}}
+        self._file.write(json.dumps(record) + "\n")
+        self._file.flush()
+        for name, value in values.items():
+            if value is not None:
+                self._board.add_scalar(f"{split}/{name}", value, step)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._file.close()
+        self._board.close()

@@ -1,0 +1,293 @@
+"""The training loop: step, log, validate, checkpoint, until an end is reached."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from clearhead.bundle import average_weights, load_weights
+from clearhead.config import Config
+from clearhead.data.batches import BatchOrder, collate, split
+from clearhead.data.prepare import Prepared
+from clearhead.errors import TrainingError
+from clearhead.model.transformer import Transformer
+from clearhead.training.checkpoints import Best, Checkpoints, TrainingState
+from clearhead.training.display import Display
+from clearhead.training.log import MetricsLog
+from clearhead.training.optimizer import build_optimizer, load_optimizer_state, optimizer_state
+from clearhead.training.publish import publish
+from clearhead.training.schedule import learning_rate
+from clearhead.training.step import Stepper, StepResult
+from clearhead.training.stop import StopSignals
+from clearhead.training.validation import Validation, is_better, validate
+from clearhead.translator import Translator
+
+__all__ = ["Loop"]
+
+_STEPS_BETWEEN_RECORDS = 25
+
+
+@dataclass
+class _Window:
+    """Sums since the last record of the log."""
+
+    loss: float = 0.0
+    nll: float = 0.0
+    grad_norm: float = 0.0
+    tokens: int = 0
+    steps: int = 0
+    seconds: float = 0.0
+
+    def add(self, result: StepResult, seconds: float) -> None:
+        self.loss += result.loss * result.target_tokens
+        self.nll += result.nll * result.target_tokens
+        self.grad_norm = result.grad_norm
+        self.tokens += result.target_tokens
+        self.steps += 1
+        self.seconds += seconds
+
+
+class Loop:
+    """Trains the model of one run.
+
+    Args:
+        config: Complete settings.
+        data: Prepared pairs and their tokenizer.
+        run: Run directory.
+        device: Where to train.
+        checkpoints: The run's checkpoints.
+        display: What a person sees.
+        stop: Signals that ask to stop.
+        start: `time.monotonic()` when the command began; minutes count from there.
+    """
+
+    def __init__(
+        self,
+        config: Config,
+        data: Prepared,
+        run: Path,
+        device: torch.device,
+        checkpoints: Checkpoints,
+        display: Display,
+        stop: StopSignals,
+        start: float,
+    ) -> None:
+        self.config = config
+        self.data = data
+        self.run = run
+        self.checkpoints = checkpoints
+        self.display = display
+        self.stop = stop
+        torch.manual_seed(config.train.seed)
+        self.model = Transformer(config.model).to(device)
+        self.optimizer = build_optimizer(self.model, config.train)
+        self.stepper = Stepper(self.model, self.optimizer, config.train)
+        self.order = BatchOrder(
+            data.train.source_lengths,
+            data.train.target_lengths,
+            batch_tokens=config.train.batch_tokens,
+            seed=config.train.seed,
+        )
+        self.state = TrainingState(threads=torch.get_num_threads())
+        self._start = start
+        self._last_save = time.monotonic()
+
+    def resume(self, path: Path, state: TrainingState) -> None:
+        """Go on from a checkpoint."""
+        load_weights(self.model, path / "model.safetensors")
+        load_optimizer_state(self.model, self.optimizer, self.checkpoints.tensors(path, "optimizer.safetensors"))
+        if state.threads != torch.get_num_threads():
+            self.display.say(
+                f"the run used {state.threads} threads and now has {torch.get_num_threads()}: sums may differ in the last bit"
+            )
+        self.state = state
+        self.state.threads = torch.get_num_threads()
+        self._start -= state.elapsed
+
+    def ended_by(self) -> str | None:
+        """Return what ends the training now, if anything does."""
+        train = self.config.train
+        if train.max_steps is not None and self.state.step >= train.max_steps:
+            return "max_steps"
+        if train.max_minutes is not None and self.state.elapsed >= 60 * train.max_minutes:
+            return "max_minutes"
+        if self.state.stale_validations >= train.patience:
+            return "patience"
+        return None
+
+    def train(self, log: MetricsLog) -> str:
+        """Train until an end is reached, and return which.
+
+        Raises:
+            TrainingError: If loss or gradient are no longer sane, or the device runs out of memory.
+            CheckpointError: If a checkpoint cannot be written.
+            KeyboardInterrupt: After Ctrl-C, once the state is saved.
+            SystemExit: After SIGTERM, once the state is saved.
+        """
+        train = self.config.train
+        self.stop.defer()
+        self.model.train()
+        window = _Window()
+        while (ended_by := self.ended_by()) is None:
+            before = time.monotonic()
+            rate = learning_rate(
+                self.state.step + 1, train, d_model=self.config.model.d_model, progress=self._progress()
+            )
+            result = self._step(rate)
+            self.state.step += 1
+            self.state.target_tokens += result.target_tokens
+            self._tick()
+            window.add(result, time.monotonic() - before)
+            if self.state.step % _STEPS_BETWEEN_RECORDS == 0:
+                self._record(log, window, rate)
+                window = _Window()
+
+            is_new_best = self.state.step % train.validate_every == 0 and self._validate(log)
+            is_due = time.monotonic() - self._last_save > 60 * train.checkpoint_minutes
+            if is_new_best or is_due or self._is_regular() or self.stop.received:
+                self._save()
+            if self.stop.received:
+                self.display.say(f"stopped after step {self.state.step:,}; the same command goes on from there")
+                self.stop.end()
+        if self.state.validated_step != self.state.step:
+            self._validate(log)
+        self._save()
+        return ended_by
+
+    def publish_best(self) -> tuple[Validation, Translator]:
+        """Publish the best checkpoint, or the average of the last ones if validation prefers it (section 6.1)."""
+        best = self.state.best
+        assert best is not None, "training ends with a validation"
+        weights = self.checkpoints.tensors(self.checkpoints.path(best.step), "model.safetensors")
+        chosen, validation = f"step {best.step}", None
+        paths = self.checkpoints.last(self.config.train.average_last, multiple_of=self._every())
+        if len(paths) > 1:
+            self.display.stage("averaging checkpoints", 0)
+            average = average_weights(path / "model.safetensors" for path in paths)
+            averaged = self._validation_of(average)
+            if is_better(averaged.bleu, averaged.nll, best.bleu, best.nll):
+                weights, validation = average, averaged
+                chosen = "average of " + ", ".join(path.name for path in paths)
+        validation = validation or self._validation_of(weights)
+        return validation, self._publish(weights, validation, chosen)
+
+    def _step(self, rate: float) -> StepResult:
+        model = self.config.model
+        rows = split(
+            self.order.rows(self.state.step), self.data.train.target_lengths, self.config.train.micro_batch_tokens
+        )
+        parts = [collate(self.data.train, part, pad_id=model.pad_id, bos_id=model.bos_id) for part in rows]
+        try:
+            return self.stepper.step(parts, number=self.state.step + 1, rate=rate)
+        except torch.OutOfMemoryError:
+            raise TrainingError(
+                f"the device ran out of memory at step {self.state.step + 1}; lower train.micro_batch_tokens "
+                f"({self.config.train.micro_batch_tokens}), which does not change the result, and run the command again"
+            ) from None
+        except TrainingError as error:
+            good = self.checkpoints.paths()
+            where = f"the last good checkpoint is {good[-1]}" if good else "no checkpoint was written yet"
+            raise TrainingError(f"{error}; {where}") from None
+
+    def _validate(self, log: MetricsLog) -> bool:
+        """Measure the model, publish it if it is the best so far, and tell whether it is."""
+        self.display.stage("validating", 0)
+        validation = validate(self.model, self.data.valid, self.data.tokenizer, self.config)
+        step, best = self.state.step, self.state.best
+        self._tick()
+        log.write(
+            "valid",
+            step,
+            nll=validation.nll,
+            ppl=validation.ppl,
+            bleu=validation.bleu,
+            elapsed=round(self.state.elapsed, 3),
+        )
+        is_new_best = best is None or is_better(validation.bleu, validation.nll, best.bleu, best.nll)
+        self.display.say(
+            f"step {step:,}  {self.state.elapsed / 60:.1f} min  validation BLEU {validation.bleu:.2f}  "
+            f"perplexity {validation.ppl:.2f}{'  best so far' if is_new_best else ''}"
+        )
+        self.state.validated_step = step
+        self.state.stale_validations = 0 if is_new_best else self.state.stale_validations + 1
+        if is_new_best:
+            self.state.best = Best(step, validation.bleu, validation.nll)
+            self._publish(self.model.state_dict(), validation, f"step {step}")
+            self._tick()
+        return is_new_best
+
+    def _validation_of(self, weights: dict[str, Tensor]) -> Validation:
+        model = Transformer(self.config.model).to(self.model.embedding.weight.device)
+        model.load_state_dict(weights)
+        return validate(model, self.data.valid, self.data.tokenizer, self.config)
+
+    def _publish(self, weights: dict[str, Tensor], validation: Validation, chosen: str) -> Translator:
+        return publish(
+            self.run / "model",
+            weights,
+            config=self.config,
+            data=self.data,
+            state=self.state,
+            validation=validation,
+            chosen=chosen,
+        )
+
+    def _save(self) -> None:
+        self._tick()
+        self.checkpoints.save(self.state, self.model.state_dict(), optimizer_state(self.model, self.optimizer))
+        self._last_save = time.monotonic()
+        keep = max(self.config.train.keep_checkpoints, self.config.train.average_last)
+        best_step = self.state.best.step if self.state.best else None
+        self.checkpoints.prune(keep, best_step=best_step, multiple_of=self._every())
+
+    def _record(self, log: MetricsLog, window: _Window, rate: float) -> None:
+        loss, nll = window.loss / window.tokens, window.nll / window.tokens
+        speed = window.tokens / window.seconds
+        log.write(
+            "train",
+            self.state.step,
+            loss=loss,
+            nll=nll,
+            ppl=Validation(nll, 0.0, "").ppl,
+            lr=rate,
+            grad_norm=window.grad_norm,
+            tokens_per_second=round(speed, 1),
+            elapsed=round(self.state.elapsed, 3),
+        )
+        self.display.training(
+            step=self.state.step,
+            progress=self._progress(),
+            loss=loss,
+            tokens_per_second=speed,
+            seconds_left=self._seconds_left(window.seconds / window.steps),
+        )
+
+    def _progress(self) -> float:
+        """Return the share of the training that is over: of its steps, or of its time if no steps are set."""
+        train = self.config.train
+        if train.max_steps is not None:
+            return min(1.0, self.state.step / train.max_steps)
+        assert train.max_minutes is not None, "settings.complete gives every run an end"
+        return min(1.0, self.state.elapsed / (60 * train.max_minutes))
+
+    def _seconds_left(self, seconds_per_step: float) -> float:
+        train = self.config.train
+        ends = []
+        if train.max_steps is not None:
+            ends.append((train.max_steps - self.state.step) * seconds_per_step)
+        if train.max_minutes is not None:
+            ends.append(60 * train.max_minutes - self.state.elapsed)
+        return min(ends)
+
+    def _every(self) -> int:
+        return self.config.train.checkpoint_every
+
+    def _is_regular(self) -> bool:
+        return self.state.step % self._every() == 0
+
+    def _tick(self) -> None:
+        self.state.elapsed = time.monotonic() - self._start

@@ -1,0 +1,57 @@
+"""Adam (paper section 5.3), and its state as named tensors that can be saved without pickle."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import torch
+from torch import Tensor, nn
+
+from clearhead.config import TrainConfig
+from clearhead.errors import CheckpointError
+
+__all__ = ["build_optimizer", "load_optimizer_state", "optimizer_state"]
+
+
+def build_optimizer(model: nn.Module, config: TrainConfig) -> torch.optim.Optimizer:
+    """Return Adam with the paper's betas and epsilon, or AdamW, over the parameters in the order of their names.
+
+    AdamW decays matrices only: biases and norms have no use for small values.
+    """
+    matrices = [parameter for parameter in model.parameters() if parameter.dim() > 1]
+    vectors = [parameter for parameter in model.parameters() if parameter.dim() <= 1]
+    groups = [
+        {"params": matrices, "weight_decay": config.weight_decay if config.optimizer == "adamw" else 0.0},
+        {"params": vectors, "weight_decay": 0.0},
+    ]
+    kind = {"adam": torch.optim.Adam, "adamw": torch.optim.AdamW}[config.optimizer]
+    return kind(groups, lr=0.0, betas=config.adam_betas, eps=config.adam_eps, fused=True)
+
+
+def optimizer_state(model: nn.Module, optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:
+    """Return the optimiser's tensors, named `parameter.key`, such as `embedding.weight.exp_avg`."""
+    return {
+        f"{name}.{key}": value
+        for name, parameter in model.named_parameters()
+        for key, value in optimizer.state[parameter].items()
+    }
+
+
+def load_optimizer_state(model: nn.Module, optimizer: torch.optim.Optimizer, tensors: Mapping[str, Tensor]) -> None:
+    """Put saved tensors back.
+
+    Raises:
+        CheckpointError: If a parameter has no saved state, or one of another shape.
+    """
+    for name, parameter in model.named_parameters():
+        saved = {key: tensors.get(f"{name}.{key}") for key in ("step", "exp_avg", "exp_avg_sq")}
+        for key, tensor in saved.items():
+            if tensor is None or (key != "step" and tensor.shape != parameter.shape):
+                found = "nothing" if tensor is None else tuple(tensor.shape)
+                raise CheckpointError(
+                    f"optimizer.safetensors holds {found} for {name}.{key} of {tuple(parameter.shape)}"
+                )
+        # Adam counts its steps on the CPU unless it is capturable or fused; it moves with the parameter here.
+        optimizer.state[parameter] = {
+            key: tensor.to(parameter.device) for key, tensor in saved.items() if tensor is not None
+        }

@@ -1,0 +1,149 @@
+"""From weights of a run to a model directory with its card and its golden sentences."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from torch import Tensor
+
+from clearhead import __version__
+from clearhead.bundle import Bundle, average_weights, save_bundle
+from clearhead.config import Config
+from clearhead.data.prepare import Prepared, open_prepared
+from clearhead.device import resolve_device
+from clearhead.errors import CheckpointError
+from clearhead.evaluation.golden import make_golden
+from clearhead.model.transformer import Transformer
+from clearhead.training.checkpoints import Checkpoints, TrainingState
+from clearhead.training.validation import Validation, validate
+from clearhead.translator import Translator
+
+__all__ = ["average_run", "publish"]
+
+_GOLDEN_SENTENCES = 8
+
+
+def publish(
+    directory: Path,
+    weights: Mapping[str, Tensor],
+    *,
+    config: Config,
+    data: Prepared,
+    state: TrainingState,
+    validation: Validation,
+    chosen: str,
+) -> Translator:
+    """Write a model directory.
+
+    Args:
+        directory: Where it shall stand.
+        weights: The model's tensors.
+        config: Complete settings of the run.
+        data: What it was trained on.
+        state: How far it was trained.
+        validation: How good these weights are.
+        chosen: Which weights these are, in words.
+
+    Returns:
+        The model, ready to translate, on the CPU.
+    """
+    model = Transformer(config.model)
+    model.load_state_dict({name: tensor.cpu() for name, tensor in weights.items()})
+    info = {
+        "preset": config.preset,
+        "weights": chosen,
+        "data": dict(data.report),
+        "training": {
+            "steps": state.step,
+            "minutes": round(state.elapsed / 60, 2),
+            "target_tokens": state.target_tokens,
+            "settings": config.train.model_dump(mode="json"),
+        },
+        "metrics": {
+            "valid_bleu": round(validation.bleu, 2),
+            "bleu_signature": validation.bleu_signature,
+            "valid_nll": round(validation.nll, 4),
+            "valid_ppl": round(validation.ppl, 3),
+        },
+    }
+    translator = Translator(Bundle(model.eval(), data.tokenizer, config.decode, info), directory)
+    sources = [data.valid.source(row) for row in range(min(len(data.valid), 8 * _GOLDEN_SENTENCES))]
+    golden = make_golden(translator, sources, _GOLDEN_SENTENCES)
+    save_bundle(directory, translator.bundle, golden=golden, card=_card(directory.name, translator.bundle))
+    return translator
+
+
+def average_run(run: Path, output: Path, *, last: int | None, device: str) -> list[Path]:
+    """Average the last checkpoints of a run into a model directory (paper section 6.1).
+
+    Args:
+        run: Run directory.
+        output: The model directory to write.
+        last: Checkpoints to average, newest first; None is the run's `train.average_last`.
+        device: Where the average is validated.
+
+    Returns:
+        The checkpoints that were averaged, oldest first.
+
+    Raises:
+        CheckpointError: If the directory is not a run, or has fewer checkpoints.
+    """
+    if not (run / "config.toml").is_file():
+        raise CheckpointError(f"{run} is not a run directory: it holds no config.toml")
+    config = Config.load(run / "config.toml")
+    checkpoints = Checkpoints(run / "checkpoints", lambda text: None)
+    newest = checkpoints.newest()
+    if newest is None:
+        raise CheckpointError(f"{run} has no checkpoint yet")
+    count = last or config.train.average_last
+    paths = checkpoints.last(count, multiple_of=config.train.checkpoint_every)
+    if last is not None and len(paths) < last:
+        raise CheckpointError(f"{run} has {len(paths)} good checkpoints, fewer than --last {last}")
+    weights = average_weights(path / "model.safetensors" for path in paths)
+    data = open_prepared(run / "data")
+    model = Transformer(config.model)
+    model.load_state_dict(weights)
+    validation = validate(model.to(resolve_device(device)), data.valid, data.tokenizer, config)
+    chosen = "average of " + ", ".join(path.name for path in paths)
+    publish(output, weights, config=config, data=data, state=newest[1], validation=validation, chosen=chosen)
+    return paths
+
+
+def _card(name: str, bundle: Bundle) -> str:
+    info = bundle.info
+    shape = bundle.model.config
+    files = "\n".join(
+        f"| {Path(file['path']).name} | {file['lines']} | {file['sha256'] or 'not known (standard input)'} |"
+        for file in info["data"]["files"]
+    )
+    metrics, training = info["metrics"], info["training"]
+    return f"""# {name}
+
+A Transformer trained by [clearhead](https://pypi.org/project/clearhead/) {__version__}.
+
+    clearhead translate {name} < input.txt > output.txt
+
+| | |
+| --- | --- |
+| shape | {shape.num_encoder_layers}+{shape.num_decoder_layers} layers, d_model {shape.d_model}, d_ff {shape.d_ff}, \
+{shape.num_heads} heads, {shape.norm}-norm |
+| parameters | {bundle.model.num_parameters():,} |
+| vocabulary | {bundle.tokenizer.vocab_size:,} {info["data"]["tokenizer"]["kind"]} pieces |
+| languages asked for by tag | {", ".join(bundle.tokenizer.language_tags) or "none"} |
+| preset | {info["preset"]} |
+| weights | {info["weights"]} |
+| training | {training["steps"]:,} steps, {training["target_tokens"]:,} target tokens, {training["minutes"]} minutes |
+| training pairs | {info["data"]["train"]["kept"]:,} |
+| validation BLEU (greedy) | {metrics["valid_bleu"]} `{metrics["bleu_signature"]}` |
+| validation perplexity per piece | {metrics["valid_ppl"]} |
+
+## Training data
+
+| file | lines | SHA-256 |
+| --- | --- | --- |
+{files}
+
+The full settings stand in `config.json`. `clearhead verify {name}` checks that the files are whole and that the model
+still gives the translations in `golden.jsonl`.
+"""

@@ -1,0 +1,261 @@
+"""A training run from its first command to its report: prepare or resume, train, publish.
+
+Running the same command again goes on where the run stopped; a finished run is left as it is.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from clearhead.config import Config, merge
+from clearhead.data.clean import CleaningReport
+from clearhead.data.inputs import changed_inputs, missing_inputs
+from clearhead.data.prepare import Prepared, open_prepared, prepare
+from clearhead.device import resolve_device
+from clearhead.errors import CheckpointError, ConfigError
+from clearhead.presets import choose_preset
+from clearhead.training.checkpoints import Checkpoints, TrainingState, disk_trouble
+from clearhead.training.display import Display
+from clearhead.training.log import MetricsLog, read_metrics
+from clearhead.training.loop import Loop
+from clearhead.training.report import write_report
+from clearhead.training.settings import check_early, check_resumable, complete, steps_per_epoch
+from clearhead.training.stop import StopSignals
+
+__all__ = ["TrainResult", "train", "train_from_values"]
+
+_SAMPLES = 20
+_OWN_NAMES = {"config.toml", "tokenizer.json", "data", "data.partial", "checkpoints", "metrics.jsonl", "tensorboard"}
+_OWN_NAMES |= {
+    "corpus",
+    "report.html",
+    "model",
+    ".lock",
+    ".model.partial",
+    ".model.old",
+    "config.partial",
+    "tokenizer.partial",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class TrainResult:
+    """How a run ended."""
+
+    run: Path
+    step: int
+    """Optimiser steps done."""
+    ended_by: str
+    """`max_steps`, `max_minutes` or `patience`."""
+    bleu: float
+    """Validation BLEU of the published model, greedy."""
+    was_finished: bool
+    """The run was finished before, and nothing was done."""
+
+
+def train(config: Config, *, fresh: bool = False) -> TrainResult:
+    """Train a model as `clearhead train` does; `config.out` names the run directory.
+
+    Args:
+        config: The settings; what was not set explicitly may be chosen by the preset and the corpus.
+        fresh: Start over; what the run directory held is moved aside.
+
+    Raises:
+        ClearheadError: If settings, data, the run directory or the device cannot be used, or training had to stop.
+        KeyboardInterrupt: On Ctrl-C, after saving.
+        SystemExit: With status 143 on SIGTERM, after saving.
+    """
+    return train_from_values(config.model_dump(exclude_unset=True), fresh=fresh)
+
+
+def train_from_values(values: Mapping[str, Any], *, fresh: bool = False) -> TrainResult:
+    """Train with nested settings as a user wrote them; see `train`."""
+    start = time.monotonic()
+    if not values.get("out"):
+        raise ConfigError("name the run directory: --out RUN, or out = 'RUN' in the configuration")
+    run = Path(values["out"])
+    if fresh and run.exists():
+        _move_aside(run)
+    values = _with_saved_data(values, run)
+    check_early(values)
+    device = resolve_device(values.get("device", "auto"))
+    try:
+        with _lock(run), StopSignals() as stop, Display() as display:
+            config, data = _settle(values, run, display)
+            result = _train(config, data, run, device, stop, display, start)
+    except OSError as error:
+        raise CheckpointError(f"cannot write to the run {run}: {disk_trouble(error)}") from None
+    return result
+
+
+def _settle(values: Mapping[str, Any], run: Path, display: Display) -> tuple[Config, Prepared]:
+    """Prepare the data of a new run, or check that an old one may go on; return the complete settings."""
+    saved_path = run / "config.toml"
+    if not saved_path.exists():
+        started = time.monotonic()
+        data = prepare(check_early(values), run / "data", on_progress=display.stage)
+        preset = values.get("preset") or choose_preset(len(data.train))
+        seconds = time.monotonic() - started
+        display.say(
+            f"prepared {len(data.train):,} training and {len(data.valid):,} validation pairs in {seconds:.0f} s"
+        )
+        for line in _data_lines(data.report):
+            display.say("  " + line)
+    else:
+        saved = Config.load(saved_path)
+        data = open_prepared(run / "data")
+        preset = values.get("preset") or saved.preset or choose_preset(len(data.train))
+        if missing := missing_inputs(saved):
+            display.say(f"going on with the prepared data; its files are no longer there: {', '.join(missing)}")
+        if changed := changed_inputs(data.report, check_early(values)):
+            raise CheckpointError(
+                "the data changed since this run was started, and going on would mix two corpora:\n  "
+                + "\n  ".join(changed)
+                + "\nrestore the files, or use another --out, or --fresh to start over"
+            )
+    config = complete(
+        values,
+        preset,
+        vocab_size=data.tokenizer.vocab_size,
+        batches_per_epoch=steps_per_epoch(values, preset, data.train),
+    )
+    if saved_path.exists():
+        for line in check_resumable(saved, config):
+            display.say(f"changed since the run was started: {line}")
+    partial = saved_path.with_suffix(".partial")
+    partial.write_text(config.to_toml(), encoding="utf-8")
+    os.replace(partial, saved_path)
+    return config, data
+
+
+def _train(
+    config: Config,
+    data: Prepared,
+    run: Path,
+    device: torch.device,
+    stop: StopSignals,
+    display: Display,
+    start: float,
+) -> TrainResult:
+    checkpoints = Checkpoints(run / "checkpoints", display.say)
+    loop = Loop(config, data, run, device, checkpoints, display, stop, start)
+    if newest := checkpoints.newest():
+        loop.resume(*newest)
+    ended_by = loop.ended_by()
+    if ended_by and (run / "report.html").exists() and (run / "model" / "config.json").exists():
+        display.say(f"this run is finished ({ended_by}); its model is {run / 'model'}")
+        best = loop.state.best
+        return TrainResult(run, loop.state.step, ended_by, best.bleu if best else 0.0, True)
+    (run / "report.html").unlink(missing_ok=True)
+    _announce(config, data, loop, device, display)
+    with MetricsLog(run, step=loop.state.step) as log:
+        ended_by = loop.train(log)
+        validation, translator = loop.publish_best()
+    samples = range(min(len(data.valid), _SAMPLES))
+    display.stage("translating samples", 0)
+    translations = translator.translate([data.valid.source(row) for row in samples])
+    write_report(
+        run / "report.html",
+        config=config,
+        summary=_summary(config, loop.state, validation.bleu, translator.bundle.info["weights"], ended_by),
+        metrics=read_metrics(run / "metrics.jsonl"),
+        samples=[(t, data.valid.target(row)) for t, row in zip(translations, samples, strict=True)],
+        data_lines=_data_lines(data.report),
+    )
+    minutes = loop.state.elapsed / 60
+    display.say(
+        f"finished by {ended_by} after {loop.state.step:,} steps, {minutes:.1f} minutes: "
+        f"validation BLEU {validation.bleu:.2f}"
+    )
+    return TrainResult(run, loop.state.step, ended_by, validation.bleu, False)
+
+
+def _announce(config: Config, data: Prepared, loop: Loop, device: torch.device, display: Display) -> None:
+    model = config.model
+    if data.report["valid_held_out"]:
+        display.say(f"no validation set was given: {len(data.valid):,} pairs are held out of the training text")
+    parameters = loop.model.num_parameters()
+    display.say(
+        f"preset {config.preset}: {model.num_encoder_layers}+{model.num_decoder_layers} layers, "
+        f"d_model {model.d_model}, {parameters:,} parameters, {model.vocab_size:,} pieces; "
+        f"{loop.order.batches_per_epoch:,} steps an epoch, on {device}"
+    )
+    if loop.state.step:
+        display.say(f"resuming after step {loop.state.step:,}")
+
+
+def _summary(config: Config, state: TrainingState, bleu: float, weights: str, ended_by: str) -> dict[str, str]:
+    return {
+        "validation BLEU (greedy)": f"{bleu:.2f}",
+        "model": f"{config.preset}: {weights}",
+        "training": f"{state.step:,} steps, {state.target_tokens:,} target tokens, {state.elapsed / 60:.1f} minutes",
+        "ended by": ended_by,
+    }
+
+
+def _data_lines(report: Mapping[str, Any]) -> list[str]:
+    lines = []
+    for part, title in (("train", "training text"), ("valid", "validation text")):
+        if report[part]["read"]:
+            lines += [title, *CleaningReport(**report[part]).lines()]
+    return lines
+
+
+def _with_saved_data(values: Mapping[str, Any], run: Path) -> Mapping[str, Any]:
+    """Let `clearhead train --out RUN` alone go on with a run."""
+    if (run / "config.toml").is_file() and not values.get("data"):
+        return merge({"data": Config.load(run / "config.toml").data.model_dump()}, values)
+    return values
+
+
+def _move_aside(run: Path) -> None:
+    _refuse_foreign(run)
+    number = 1
+    while (aside := run.with_name(f"{run.name}.old-{number}")).exists():
+        number += 1
+    os.replace(run, aside)
+    Display().say(f"moved the earlier run to {aside}")
+
+
+def _refuse_foreign(run: Path) -> None:
+    if run.exists() and not run.is_dir():
+        raise CheckpointError(f"--out {run} is a file; name a directory for the run")
+    foreign = sorted(path.name for path in run.iterdir() if path.name not in _OWN_NAMES) if run.exists() else []
+    if foreign and not (run / "config.toml").exists():
+        raise CheckpointError(
+            f"--out {run} is not empty and is not a run (it holds {', '.join(foreign[:3])}); name a new directory"
+        )
+
+
+@contextmanager
+def _lock(run: Path) -> Iterator[None]:
+    """Create the run directory and keep a second process out of it.
+
+    Raises:
+        CheckpointError: If it cannot be created, or another process is training in it.
+    """
+    _refuse_foreign(run)
+    try:
+        run.mkdir(parents=True, exist_ok=True)
+        file = (run / ".lock").open("w")
+    except OSError as error:
+        raise CheckpointError(f"cannot write the run directory {run}: {error.strerror}") from None
+    with file:
+        if os.name == "posix":
+            import fcntl
+
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError:
+                raise CheckpointError(
+                    f"another process is training in {run}; wait for it, or use another --out"
+                ) from None
+        yield

@@ -1,0 +1,117 @@
+"""From what the user set to the complete settings of a run, and whether a run may go on with them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from clearhead.config import Config, merge
+from clearhead.data.batches import BatchOrder
+from clearhead.data.store import PairStore
+from clearhead.errors import CheckpointError, ConfigError
+from clearhead.presets import PRESETS, recipe
+
+__all__ = ["check_early", "check_resumable", "complete", "steps_per_epoch"]
+
+_DEFAULT_EPOCHS = 30
+_MOST_STEPS = 100_000  # the paper's base model (section 5.2)
+
+_VOCAB_SIZE_UNKNOWN = 1_000  # stands in until the tokenizer is trained
+
+_MAY_CHANGE = {
+    "out",
+    "device",
+    "train.max_steps",
+    "train.max_minutes",
+    "train.patience",
+    "train.micro_batch_tokens",
+    "train.compile",
+    "train.validate_every",
+    "train.validate_sentences",
+    "train.checkpoint_every",
+    "train.checkpoint_minutes",
+    "train.keep_checkpoints",
+    "train.average_last",
+}
+"""Settings that a resumed run may change; of the section `decode`, all."""
+
+
+def check_early(values: Mapping[str, Any]) -> Config:
+    """Check the user's settings before any data is read.
+
+    The preset may depend on the corpus, so without a named one it is enough if the settings fit some preset.
+
+    Args:
+        values: Nested settings as the user gave them.
+
+    Returns:
+        The settings as far as they are known; `data`, `tokenizer` and `train.seed` are final.
+
+    Raises:
+        ConfigError: If they are impossible.
+    """
+    problems = []
+    names = [values["preset"]] if values.get("preset") else list(PRESETS)
+    for name in names:
+        try:
+            return complete(values, name, vocab_size=_VOCAB_SIZE_UNKNOWN, batches_per_epoch=1)
+        except ConfigError as error:
+            problems.append(error)
+    raise problems[0]
+
+
+def steps_per_epoch(values: Mapping[str, Any], preset: str, pairs: PairStore) -> int:
+    """Return the optimiser steps of one pass over the corpus."""
+    train = complete(values, preset, vocab_size=_VOCAB_SIZE_UNKNOWN, batches_per_epoch=1).train
+    order = BatchOrder(pairs.source_lengths, pairs.target_lengths, batch_tokens=train.batch_tokens, seed=train.seed)
+    return order.batches_per_epoch
+
+
+def complete(values: Mapping[str, Any], preset: str, *, vocab_size: int, batches_per_epoch: int) -> Config:
+    """Lay the user's settings over the preset's and fill in what follows from the corpus.
+
+    Args:
+        values: Nested settings as the user gave them.
+        preset: Name of the preset underneath.
+        vocab_size: Pieces of the tokenizer.
+        batches_per_epoch: Optimiser steps of one pass over the corpus; 30 passes are the default length of a run.
+    """
+    settings = merge(recipe(preset), values, {"preset": preset, "model": {"vocab_size": vocab_size}})
+    train = settings["train"]
+    if train.get("max_steps") is None and train.get("max_minutes") is None:
+        settings = merge(settings, {"train": {"max_steps": min(_MOST_STEPS, _DEFAULT_EPOCHS * batches_per_epoch)}})
+    return Config.from_dict(settings, origin="settings")
+
+
+def check_resumable(saved: Config, now: Config) -> list[str]:
+    """Compare a run's saved settings with those it is asked to go on with.
+
+    Returns:
+        The changes that are allowed, for saying so.
+
+    Raises:
+        CheckpointError: Listing the changes that would silently make it another run.
+    """
+    old, new = _flat(saved.model_dump(mode="json")), _flat(now.model_dump(mode="json"))
+    changed = {
+        name: (old.get(name), new.get(name)) for name in old.keys() | new.keys() if old.get(name) != new.get(name)
+    }
+    lines = {name: f"{name}: {before!r} -> {after!r}" for name, (before, after) in sorted(changed.items())}
+    refused = [line for name, line in lines.items() if not (name in _MAY_CHANGE or name.startswith("decode."))]
+    if refused:
+        raise CheckpointError(
+            "this run was started with other settings, and going on would silently make it another run:\n  "
+            + "\n  ".join(refused)
+            + "\nuse the settings it was started with, another --out, or --fresh to start over"
+        )
+    return [line for name, line in lines.items() if name != "out"]
+
+
+def _flat(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    flat: dict[str, Any] = {}
+    for name, value in values.items():
+        if isinstance(value, Mapping):
+            flat.update(_flat(value, f"{prefix}{name}."))
+        else:
+            flat[prefix + name] = value
+    return flat

@@ -1,0 +1,123 @@
+"""One optimiser step: the gradient of a whole batch, computed in parts, and the update."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from clearhead.config import TrainConfig
+from clearhead.data.batches import Batch
+from clearhead.errors import TrainingError
+from clearhead.model.transformer import Transformer
+from clearhead.training.loss import chunked_cross_entropy, label_smoothed_cross_entropy
+
+__all__ = ["StepResult", "Stepper", "uses_bf16"]
+
+
+@dataclass(frozen=True, slots=True)
+class StepResult:
+    """What one step measured."""
+
+    loss: float
+    """Label-smoothed loss per target token, in nats."""
+    nll: float
+    """Negative log-likelihood per target token, in nats."""
+    grad_norm: float
+    """Norm of the gradient before clipping."""
+    target_tokens: int
+    """Target tokens, padding not counted."""
+
+
+def uses_bf16(config: TrainConfig, device: torch.device) -> bool:
+    """Tell whether matrix products run in bfloat16 on this device."""
+    if config.precision == "auto":
+        return device.type == "cuda" and torch.cuda.is_bf16_supported(including_emulation=False)
+    return config.precision == "bf16"
+
+
+class Stepper:
+    """Trains a model step by step.
+
+    Args:
+        model: In training mode.
+        optimizer: Its optimiser.
+        config: Settings of `[train]`.
+    """
+
+    def __init__(self, model: Transformer, optimizer: torch.optim.Optimizer, config: TrainConfig) -> None:
+        self.model = model
+        self.optimizer = optimizer
+        self.config = config
+        self.device = model.embedding.weight.device
+        self.is_bf16 = uses_bf16(config, self.device)
+        self._states: Callable[[Tensor, Tensor], Tensor] = (
+            torch.compile(model.states, dynamic=True) if config.compile else model.states
+        )
+
+    def step(self, parts: Sequence[Batch], *, number: int, rate: float) -> StepResult:
+        """Make optimiser step `number`.
+
+        The gradient is divided by the target tokens of the whole step, so cutting it into other parts changes nothing.
+        Dropout follows from the seed and the step, so a resumed run draws what an uninterrupted one does.
+
+        Args:
+            parts: The batch of the step, in parts small enough to be computed at once.
+            number: Optimiser steps, counted from 1.
+            rate: Learning rate.
+
+        Raises:
+            TrainingError: If loss or gradient are no longer sane; the weights are as before the step.
+        """
+        torch.manual_seed((self.config.seed << 32) + number)
+        tokens = sum(batch.num_target_tokens for batch in parts)
+        loss = nll = 0.0
+        for batch in parts:
+            part_loss, part_nll = self._loss(batch)
+            (part_loss / tokens).backward()
+            loss += part_loss.item()
+            nll += part_nll.item()
+        limit = self.config.clip_norm or math.inf
+        grad_norm = torch.nn.utils.clip_grad_norm_(self.model.parameters(), limit).item()
+        result = StepResult(loss / tokens, nll / tokens, grad_norm, tokens)
+        self._refuse_insane(result, number, rate)
+        for group in self.optimizer.param_groups:
+            group["lr"] = rate
+        self.optimizer.step()
+        self.optimizer.zero_grad(set_to_none=True)
+        return result
+
+    def _loss(self, batch: Batch) -> tuple[Tensor, Tensor]:
+        source, target_in, target_out = (
+            ids.to(self.device, non_blocking=True) for ids in (batch.source, batch.target_in, batch.target_out)
+        )
+        with self._precision():
+            states = self._states(source, target_in)  # (B, T, D)
+            is_token = target_out != self.model.config.pad_id  # (B, T)
+            states, target = states[is_token], target_out[is_token]  # (N, D), (N,)
+            smoothing = self.config.label_smoothing
+            if self.is_bf16:
+                return label_smoothed_cross_entropy(self.model.embedding.logits(states), target, smoothing)
+            return chunked_cross_entropy(states, self.model.embedding.weight, target, smoothing)
+
+    def _precision(self) -> AbstractContextManager[object]:
+        return torch.autocast(self.device.type, dtype=torch.bfloat16) if self.is_bf16 else nullcontext()
+
+    def _refuse_insane(self, result: StepResult, number: int, rate: float) -> None:
+        # Guessing every token alike costs ln V; twice that is worse than knowing nothing.
+        limit = 2.0 * math.log(self.model.config.vocab_size)
+        if math.isfinite(result.grad_norm) and result.nll < limit:
+            return
+        self.optimizer.zero_grad(set_to_none=True)
+        if math.isfinite(result.nll) and math.isfinite(result.grad_norm):
+            what = f"the loss exploded to {result.nll:.1f} nats a token, where blind guessing costs {limit / 2:.1f}"
+        else:
+            what = f"the loss is {result.nll} and the gradient's norm {result.grad_norm}"
+        raise TrainingError(
+            f"training stopped at step {number}: {what} (learning rate {rate:.2g}); try a lower train.learning_rate, "
+            f"more train.warmup_steps, train.clip_norm = 1, or model.norm = 'pre'"
+        )

@@ -1,0 +1,57 @@
+"""Stopping on Ctrl-C and SIGTERM: between two steps, after saving; at once where there is nothing to save."""
+
+from __future__ import annotations
+
+import signal
+import threading
+from types import FrameType, TracebackType
+from typing import Any, Self
+
+__all__ = ["StopSignals"]
+
+
+class StopSignals:
+    """Catches SIGINT and SIGTERM while the block runs.
+
+    Until `defer` is called a signal ends the block at once; afterwards the first one is only noted in `received`, and a
+    second one ends the block.
+    """
+
+    def __init__(self) -> None:
+        self.received: signal.Signals | None = None
+        self._is_deferred = False
+        self._previous: dict[signal.Signals, Any] = {}
+
+    def defer(self) -> None:
+        """From now on note the first signal instead of ending at once."""
+        self._is_deferred = True
+
+    def end(self) -> None:
+        """End as the received signal asks: KeyboardInterrupt, or exit status 143.
+
+        Raises:
+            KeyboardInterrupt: After SIGINT.
+            SystemExit: With status 143, after SIGTERM.
+        """
+        if self.received == signal.SIGTERM:
+            raise SystemExit(128 + signal.SIGTERM)
+        raise KeyboardInterrupt
+
+    def __enter__(self) -> Self:
+        # Only the main thread may set handlers; training started from another one is stopped by its caller.
+        if threading.current_thread() is threading.main_thread():
+            for number in (signal.SIGINT, signal.SIGTERM):
+                self._previous[number] = signal.signal(number, self._handle)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        for number, handler in self._previous.items():
+            signal.signal(number, handler)
+
+    def _handle(self, number: int, frame: FrameType | None) -> None:
+        is_first = self.received is None
+        self.received = signal.Signals(number)
+        if not self._is_deferred or not is_first:
+            self.end()

@@ -1,0 +1,79 @@
+"""Tab-separated pairs: columns without quoting rules, and a round trip that loses nothing."""
+
+from __future__ import annotations
+
+import io
+import os
+import sys
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from clearhead.corpora.pair import SentencePair
+from clearhead.corpora.tsv import read_tsv, write_tsv
+from clearhead.errors import DataError
+
+ANKI = Path(__file__).parents[4] / "shared/data/formats/anki-swe-eng.3col.tsv"
+
+
+def test_columns_after_the_second_are_ignored(tmp_path):
+    path = tmp_path / "p.tsv"
+    path.write_text('a b\t"c\tCC-BY\tmore\n\n\t\nx\t\n', encoding="utf-8")
+    assert list(read_tsv(str(path))) == [
+        SentencePair("a b", '"c', f"{path}:1"),
+        SentencePair("", "", f"{path}:2"),
+        SentencePair("", "", f"{path}:3"),
+        SentencePair("x", "", f"{path}:4"),
+    ]
+
+
+def test_anki_file_with_attributions_is_read():
+    if not ANKI.exists():
+        pytest.skip("the sample formats are not beside the repository")
+    pairs = list(read_tsv(str(ANKI)))
+    assert len(pairs) == len(ANKI.read_bytes().splitlines())
+    assert pairs[0] == SentencePair("When did you do that?", "När gjorde du det?", f"{ANKI}:1")
+    assert not any("CC-BY" in pair.target for pair in pairs)
+
+
+def test_line_without_a_tab_is_refused_by_file_and_line(tmp_path):
+    path = tmp_path / "p.tsv"
+    path.write_text("a\tb\nno tab here\n")
+    with pytest.raises(DataError, match=r"p\.tsv, line 2: there is no tab.*'no tab here'"):
+        list(read_tsv(str(path)))
+
+
+def test_line_without_a_tab_on_standard_input_is_named_so(monkeypatch):
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"word")))
+    with pytest.raises(DataError, match="standard input, line 1"):
+        list(read_tsv("-"))
+
+
+@pytest.mark.parametrize("sign", ["\t", "\n", "\r"])
+@pytest.mark.parametrize("side", ["source", "target"])
+def test_text_that_would_not_come_back_is_refused_and_nothing_is_written(tmp_path, sign, side):
+    texts = {"source": "a", "target": "b", side: f"x{sign}y"}
+    with pytest.raises(DataError, match=rf"f\.tmx:7: the {side} holds a"):
+        write_tsv(
+            str(tmp_path / "p.tsv"), [SentencePair("ok", "ok", "f.tmx:6"), SentencePair(**texts, origin="f.tmx:7")]
+        )
+    assert os.listdir(tmp_path) == []
+
+
+def test_standard_output_is_written_when_no_file_is_named(monkeypatch):
+    monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(io.BytesIO()))
+    assert write_tsv(None, [SentencePair("a", "ä", "x:1")]) == 1
+    assert sys.stdout.buffer.getvalue() == "a\tä\n".encode()
+
+
+sides = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\t\r\n\0\ufeff"), max_size=11)
+
+
+@given(st.lists(st.tuples(sides, sides), max_size=5), st.sampled_from(["tsv", "tsv.gz", "tsv.xz", "tsv.zst"]))
+def test_pairs_come_back_as_they_were(tmp_path_factory, texts, extension):
+    path = str(tmp_path_factory.mktemp("tsv") / f"p.{extension}")
+    pairs = [SentencePair(*both, f"{path}:{line}") for line, both in enumerate(texts, start=1)]
+    assert write_tsv(path, pairs) == len(pairs)
+    assert list(read_tsv(path)) == pairs

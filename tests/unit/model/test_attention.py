@@ -1,0 +1,134 @@
+"""Attention: shapes told apart, masks obeyed, two paths with one result (paper section 3.2)."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+
+from clearhead.model import MultiHeadAttention, scaled_dot_product_attention
+from clearhead.model.masks import causal_mask
+
+LENGTHS = torch.tensor([11, 5, 2])
+
+
+@pytest.fixture
+def attn():
+    return MultiHeadAttention(d_model=26, num_heads=13)
+
+
+@pytest.fixture
+def mask():
+    return (torch.arange(11) < LENGTHS[:, None])[:, None, None, :]  # (B, 1, 1, S)
+
+
+def test_query_and_key_lengths_are_not_confused(attn, mask):
+    out = attn(torch.randn(3, 7, 26), torch.randn(3, 11, 26), mask)
+    assert out.shape == (3, 7, 26)
+
+
+def test_key_and_value_widths_are_not_confused():
+    out, weights = scaled_dot_product_attention(
+        torch.randn(3, 13, 7, 2), torch.randn(3, 13, 11, 2), torch.randn(3, 13, 11, 5)
+    )
+    assert out.shape == (3, 13, 7, 5)
+    assert weights.shape == (3, 13, 7, 11)
+
+
+def test_equation_1_on_a_case_worked_by_hand():
+    q = torch.tensor([[2.0, 0.0]])
+    k = torch.tensor([[math.log(3) / math.sqrt(2), 5.0], [0.0, -7.0]])
+    v = torch.tensor([[4.0, 0.0, 8.0], [0.0, 4.0, 16.0]])
+    # Scores 2 * ln 3 / sqrt(2) / sqrt(2) = ln 3 and 0, so the weights are 3/4 and 1/4.
+    out, weights = scaled_dot_product_attention(q, k, v)
+    torch.testing.assert_close(weights, torch.tensor([[0.75, 0.25]]))
+    torch.testing.assert_close(out, torch.tensor([[3.0, 1.0, 10.0]]))
+
+
+def test_scores_keep_unit_variance_at_every_width():
+    for width in (3, 61, 509):
+        q, k = torch.randn(1, 211, width), torch.randn(1, 223, width)
+        _, weights = scaled_dot_product_attention(q, k, k)
+        scores = weights.log()
+        # The softmax takes a constant off each row; what is left is the spread of the scores.
+        assert 0.9 < scores.var(dim=-1).mean().item() < 1.1, width
+
+
+def test_weights_sum_to_one_and_are_zero_where_masked(attn, mask):
+    keys, values = attn.keys_and_values(torch.randn(3, 11, 26))
+    _, weights = attn.attend(torch.randn(3, 7, 26), keys, values, mask=mask, return_weights=True)
+    assert weights.shape == (3, 13, 7, 11)
+    torch.testing.assert_close(weights.sum(-1), torch.ones(3, 13, 7))
+    hidden = ~mask.expand_as(weights)
+    assert weights[hidden].eq(0).all()
+    assert weights[~hidden].gt(0).all()
+
+
+def test_causal_weights_sum_to_one_and_are_zero_in_the_future(attn):
+    x = torch.randn(3, 7, 26)
+    _, weights = attn.attend(x, *attn.keys_and_values(x), is_causal=True, return_weights=True)
+    torch.testing.assert_close(weights.sum(-1), torch.ones(3, 13, 7))
+    future = torch.ones(7, 7, dtype=torch.bool).triu(1)
+    assert weights[..., future].eq(0).all()
+    assert weights[..., ~future].gt(0).all()
+
+
+def test_hidden_positions_do_not_change_the_output(attn, mask):
+    query, memory = torch.randn(3, 7, 26), torch.randn(3, 11, 26)
+    before = attn(query, memory, mask)
+    memory[1, 5:] = 1e4
+    memory[2, 2:] = -1e4
+    after = attn(query, memory, mask)
+    torch.testing.assert_close(after, before, rtol=0, atol=1e-6)
+
+
+def test_visible_positions_do_change_the_output(attn, mask):
+    query, memory = torch.randn(3, 7, 26), torch.randn(3, 11, 26)
+    before = attn(query, memory, mask)
+    memory[1, 4] += 1
+    changed = (attn(query, memory, mask) - before).abs().amax(dim=(1, 2))
+    assert changed[1] > 1e-3
+    assert changed[[0, 2]].eq(0).all()
+
+
+def test_fused_path_equals_the_explicit_one_with_a_mask(attn, mask):
+    query, (keys, values) = torch.randn(3, 7, 26), attn.keys_and_values(torch.randn(3, 11, 26))
+    fused, none = attn.attend(query, keys, values, mask=mask)
+    explicit, weights = attn.attend(query, keys, values, mask=mask, return_weights=True)
+    assert none is None
+    assert weights is not None
+    torch.testing.assert_close(fused, explicit, rtol=1e-5, atol=1e-6)
+
+
+def test_fused_path_equals_the_explicit_one_when_causal(attn):
+    x = torch.randn(3, 7, 26)
+    keys, values = attn.keys_and_values(x)
+    fused, _ = attn.attend(x, keys, values, is_causal=True)
+    explicit, _ = attn.attend(x, keys, values, is_causal=True, return_weights=True)
+    masked, _ = attn.attend(x, keys, values, mask=causal_mask(7))
+    torch.testing.assert_close(fused, explicit, rtol=1e-5, atol=1e-6)
+    torch.testing.assert_close(fused, masked, rtol=1e-5, atol=1e-6)
+
+
+def test_multi_head_attention_is_one_attention_a_head(attn):
+    query, memory = torch.randn(3, 7, 26), torch.randn(3, 11, 26)
+    heads = []
+    for head in range(13):
+        rows = slice(2 * head, 2 * head + 2)
+        q, k, v = (
+            x @ proj.weight[rows].T for x, proj in ((query, attn.q_proj), (memory, attn.k_proj), (memory, attn.v_proj))
+        )
+        heads.append(scaled_dot_product_attention(q, k, v)[0])
+    expected = torch.cat(heads, dim=-1) @ attn.out_proj.weight.T
+    torch.testing.assert_close(attn(query, memory), expected, rtol=1e-5, atol=1e-6)
+
+
+def test_projections_have_no_bias(attn):
+    assert sorted(dict(attn.named_parameters())) == [
+        "k_proj.weight",
+        "out_proj.weight",
+        "q_proj.weight",
+        "v_proj.weight",
+    ]
+    assert sum(weight.numel() for weight in attn.parameters()) == 4 * 26 * 26

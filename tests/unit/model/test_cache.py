@@ -1,0 +1,130 @@
+"""Step-by-step decoding with a cache gives what decoding at once gives."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from clearhead.model.cache import DecoderCache, LayerCache
+
+both_norms = pytest.mark.parametrize("norm", ["post", "pre"])
+
+
+def assert_same(actual, expected):
+    torch.testing.assert_close(actual, expected, rtol=1e-10, atol=1e-10)
+
+
+def step_by_step(model, target, memory, mask):
+    cache, logits = None, []
+    for position in range(target.size(1)):
+        newest, cache = model.decode(target[:, position : position + 1], memory, mask, cache)
+        assert cache.length == position + 1
+        logits.append(newest)
+    return torch.cat(logits, dim=1)
+
+
+@both_norms
+def test_cached_decoding_equals_uncached(make_model, make_batch, norm):
+    model = make_model(norm=norm).double()
+    source, target = make_batch(model.config, target=(7, 7, 5))
+    memory, mask = model.encode(source)
+    assert_same(step_by_step(model, target, memory, mask), model.decode(target, memory, mask)[0])
+
+
+@both_norms
+def test_a_cached_prefix_goes_on_one_token_at_a_time(make_model, make_batch, norm):
+    model = make_model(norm=norm).double()
+    source, target = make_batch(model.config, target=(7, 7, 7))
+    memory, mask = model.encode(source)
+    expected, _ = model.decode(target, memory, mask)
+    _, cache = model.decode(target[:, :4], memory, mask)
+    for position in range(4, 7):
+        newest, cache = model.decode(target[:, position : position + 1], memory, mask, cache)
+        assert_same(newest[:, 0], expected[:, position])
+
+
+@both_norms
+def test_several_rows_a_sentence_equal_repeating_the_memory(make_model, make_batch, norm):
+    model, beams = make_model(norm=norm).double(), 5
+    source, _ = make_batch(model.config)
+    _, target = make_batch(model.config, target=(7,) * 3 * beams)
+    memory, mask = model.encode(source)
+    repeated = memory.repeat_interleave(beams, dim=0), mask.repeat_interleave(beams, dim=0)
+    expected, _ = model.decode(target, *repeated)
+    assert expected.shape == (15, 7, 37)
+    assert_same(model.decode(target, memory, mask)[0], expected)
+    assert_same(step_by_step(model, target, memory, mask), expected)
+
+
+def test_select_continues_the_chosen_pasts(make_model, make_batch):
+    model, beams = make_model().double(), 2
+    source, _ = make_batch(model.config)
+    _, target = make_batch(model.config, target=(7,) * 6)
+    memory, mask = model.encode(source)
+    rows = torch.tensor([1, 0, 2, 2, 5, 5])  # within each sentence: swapped, doubled, doubled
+    cache = None
+    for position in range(4):
+        _, cache = model.decode(target[:, position : position + 1], memory, mask, cache)
+    cache.select(rows)
+    newest, cache = model.decode(target[:, 4:5], memory, mask, cache)
+
+    histories = torch.cat([target[rows, :4], target[:, 4:5]], dim=1)
+    expected, _ = model.decode(histories, memory.repeat_interleave(beams, 0), mask.repeat_interleave(beams, 0))
+    assert_same(newest[:, 0], expected[:, -1])
+    assert cache.length == 5
+
+
+def test_select_drops_finished_sentences(make_model, make_batch):
+    model, beams = make_model().double(), 2
+    source, _ = make_batch(model.config)
+    _, target = make_batch(model.config, target=(7,) * 6)
+    memory, mask = model.encode(source)
+    cache = None
+    for position in range(3):
+        _, cache = model.decode(target[:, position : position + 1], memory, mask, cache)
+    rows, sentences = torch.tensor([5, 4, 1, 1]), torch.tensor([2, 0])  # the middle one is done, the others swap
+    cache.select(rows, sentences)
+    new_tokens = target[[0, 1, 2, 3], 3:4]
+    newest, _ = model.decode(new_tokens, memory[sentences], mask[sentences], cache)
+
+    repeated = sentences.repeat_interleave(beams)
+    expected, _ = model.decode(torch.cat([target[rows, :3], new_tokens], dim=1), memory[repeated], mask[repeated])
+    assert_same(newest[:, 0], expected[:, -1])
+
+
+def test_select_may_change_the_number_of_beams(make_model, make_batch):
+    model = make_model().double()
+    source, target = make_batch(model.config, target=(7, 7, 7))
+    memory, mask = model.encode(source)
+    _, cache = model.decode(target[:, :1], memory, mask)  # one row a sentence at first
+    rows = torch.arange(3).repeat_interleave(5)
+    cache.select(rows)
+    _, new_tokens = make_batch(model.config, target=(2,) * 15)
+    newest, _ = model.decode(new_tokens[:, 1:], memory, mask, cache)
+    expected, _ = model.decode(torch.cat([target[rows, :1], new_tokens[:, 1:]], 1), memory[rows], mask[rows])
+    assert_same(newest[:, 0], expected[:, -1])
+
+
+def test_the_memory_is_projected_once_and_kept_a_row_a_sentence(make_model, make_batch):
+    model = make_model()
+    source, _ = make_batch(model.config)
+    _, target = make_batch(model.config, target=(7,) * 15)
+    memory, mask = model.encode(source)
+    calls = []
+    for layer in model.decoder.layers:
+        layer.cross_attn.k_proj.register_forward_hook(lambda *_: calls.append(1))
+    cache = None
+    for position in range(7):
+        _, cache = model.decode(target[:, position : position + 1], memory, mask, cache)
+    assert len(calls) == 2
+    assert [tuple(layer.memory[0].shape) for layer in cache.layers] == [(3, 13, 11, 2)] * 2
+    assert [tuple(layer.past[1].shape) for layer in cache.layers] == [(15, 13, 7, 2)] * 2
+
+
+def test_an_empty_cache_has_a_place_for_each_layer_and_shares_none():
+    cache = DecoderCache.empty(5)
+    assert cache.length == 0
+    assert cache.layers == [LayerCache()] * 5
+    assert len({id(layer) for layer in cache.layers}) == 5
+    cache.select(torch.tensor([0]), torch.tensor([0]))  # nothing to reorder yet
+    assert cache.layers == [LayerCache()] * 5

@@ -1,0 +1,26 @@
+"""The feed-forward network equals equation 2 at each position."""
+
+from __future__ import annotations
+
+import torch
+
+from clearhead.model.feed_forward import FeedForward
+
+
+def test_feed_forward_equals_equation_2():
+    network = FeedForward(d_model=26, d_ff=19).double()
+    x = torch.randn(3, 7, 26, dtype=torch.float64)
+    w1, b1 = network.up_proj.weight.T, network.up_proj.bias
+    w2, b2 = network.down_proj.weight.T, network.down_proj.bias
+    assert (w1.shape, w2.shape) == ((26, 19), (19, 26))
+    expected = torch.clamp(x @ w1 + b1, min=0) @ w2 + b2
+    torch.testing.assert_close(network(x), expected)
+
+
+def test_positions_do_not_see_each_other():
+    network = FeedForward(d_model=26, d_ff=19).double()
+    x = torch.randn(3, 7, 26, dtype=torch.float64)
+    before = network(x)
+    x[1, 4] += 1
+    changed = (network(x) - before).abs().amax(-1) > 1e-9
+    assert changed.nonzero().tolist() == [[1, 4]]

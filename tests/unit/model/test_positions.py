@@ -1,0 +1,67 @@
+"""Sinusoidal positions equal the formula of section 3.5, value by value."""
+
+from __future__ import annotations
+
+import math
+from itertools import pairwise
+
+import pytest
+import torch
+
+from clearhead.model.positions import SinusoidalPositions, sinusoidal_positions
+
+
+@pytest.mark.parametrize("d_model", [2, 26, 58])
+def test_positions_equal_the_formula_value_by_value(d_model):
+    table = sinusoidal_positions(607, d_model)
+    assert table.shape == (607, d_model)
+    for position in (0, 1, 2, 5, 97, 511, 512, 606):
+        for i in range(d_model // 2):
+            angle = position / 10_000 ** (2 * i / d_model)
+            assert table[position, 2 * i].item() == pytest.approx(math.sin(angle), abs=1e-7)
+            assert table[position, 2 * i + 1].item() == pytest.approx(math.cos(angle), abs=1e-7)
+
+
+def test_positions_stay_exact_far_out():
+    table = sinusoidal_positions(10_007, 26)
+    for i in range(13):
+        assert table[10_006, 2 * i].item() == pytest.approx(math.sin(10_006 / 10_000 ** (2 * i / 26)), abs=1e-7)
+
+
+def test_wavelengths_are_a_geometric_progression_from_2_pi_towards_20000_pi():
+    table = sinusoidal_positions(2, 46).double()
+    angles = torch.atan2(table[1, 0::2], table[1, 1::2])  # how far one position turns each pair
+    wavelengths = (2 * math.pi / angles).tolist()
+    assert wavelengths[0] == pytest.approx(2 * math.pi, rel=1e-6)
+    assert wavelengths[-1] == pytest.approx(2 * math.pi * 10_000 ** (44 / 46), rel=1e-6)
+    ratios = [longer / shorter for shorter, longer in pairwise(wavelengths)]
+    assert ratios == pytest.approx([10_000 ** (2 / 46)] * 22, rel=1e-5)
+    assert max(wavelengths) < 2 * math.pi * 10_000
+
+
+def test_a_shift_of_position_is_a_rotation():
+    # Why the paper chose the sinusoid: PE(pos + k) is a linear function of PE(pos).
+    table, shift = sinusoidal_positions(101, 26).double(), 17
+    for i in range(13):
+        angle = shift / 10_000 ** (2 * i / 26)
+        turn = torch.tensor([[math.cos(angle), math.sin(angle)], [-math.sin(angle), math.cos(angle)]]).double()
+        pair = table[:, 2 * i : 2 * i + 2]
+        torch.testing.assert_close(pair[shift:], pair[:-shift] @ turn.T, rtol=0, atol=1e-6)
+
+
+def test_the_table_grows_past_512_positions():
+    positions = SinusoidalPositions(d_model=26)
+    expected = sinusoidal_positions(3_001, 26)
+    for start, length in ((0, 7), (505, 7), (511, 2), (600, 1), (0, 1_409), (3_000, 1), (3, 5)):
+        assert positions(start, length).equal(expected[start : start + length]), (start, length)
+
+
+def test_the_table_is_neither_learned_nor_saved():
+    positions = SinusoidalPositions(d_model=26)
+    assert list(positions.parameters()) == []
+    assert positions.state_dict() == {}
+
+
+def test_a_grown_table_keeps_its_precision():
+    positions = SinusoidalPositions(d_model=26).double()
+    assert positions(0, 601).dtype == torch.float64

@@ -1,0 +1,275 @@
+"""Settings: one default each, impossible values refused with the exact place and a value that works."""
+
+from __future__ import annotations
+
+import tomllib
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from pydantic import ValidationError
+
+from clearhead.config import (
+    Config,
+    DataConfig,
+    DecodeConfig,
+    ModelConfig,
+    TokenizerConfig,
+    TrainConfig,
+    merge,
+    parse_override,
+)
+from clearhead.errors import ConfigError
+
+SECTIONS = (Config, DataConfig, TokenizerConfig, ModelConfig, TrainConfig, DecodeConfig)
+
+
+def refusal(values, **kwargs):
+    with pytest.raises(ConfigError) as caught:
+        Config.from_dict(values, **kwargs)
+    return str(caught.value)
+
+
+def test_defaults_are_the_paper():
+    config = Config()
+    model, train, decode = config.model, config.train, config.decode
+    assert (model.d_model, model.d_ff, model.num_heads, model.head_dim) == (512, 2048, 8, 64)
+    assert (model.num_encoder_layers, model.num_decoder_layers, model.dropout, model.norm) == (6, 6, 0.1, "post")
+    assert (train.optimizer, train.adam_betas, train.adam_eps) == ("adam", (0.9, 0.98), 1e-9)
+    assert (train.schedule, train.warmup_steps, train.label_smoothing, train.batch_tokens) == (
+        "noam",
+        4000,
+        0.1,
+        25_000,
+    )
+    assert (decode.beam_size, decode.length_penalty, decode.extra_length) == (4, 0.6, 50)
+
+
+@pytest.mark.parametrize("section", SECTIONS)
+def test_every_setting_is_described(section):
+    plain = {"data", "tokenizer", "model", "train", "decode"} if section is Config else set()
+    undescribed = [name for name, field in section.model_fields.items() if not field.description]
+    assert set(undescribed) == plain
+
+
+@pytest.mark.parametrize("section", SECTIONS)
+def test_settings_cannot_be_changed_in_place(section):
+    with pytest.raises(ValidationError, match="frozen"):
+        setattr(section(), next(iter(section.model_fields)), None)
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"trian": {}}, "configuration: unknown setting 'trian'; did you mean 'train'?"),
+        (
+            {"train": {"warmup_step": 3}},
+            "configuration: unknown setting 'train.warmup_step'; did you mean 'warmup_steps'?",
+        ),
+        ({"model": {"dmodel": 512}}, "configuration: unknown setting 'model.dmodel'; did you mean 'd_model'?"),
+        (
+            {"tokenizer": {"xyz": 1}},
+            "configuration: unknown setting 'tokenizer.xyz'; "
+            "known names: kind, language_tags, split_digits, vocab_size",
+        ),
+    ],
+)
+def test_unknown_settings_are_refused_with_the_nearest_name(values, message):
+    assert refusal(values) == message
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"train": {"max_steps": 0}}, "train.max_steps = 0: Input should be greater than 0"),
+        ({"train": {"seed": -1}}, "train.seed = -1: Input should be greater than or equal to 0"),
+        ({"train": {"seed": 2**32}}, "train.seed = 4294967296: Input should be less than 4294967296"),
+        ({"train": {"label_smoothing": 1.0}}, "train.label_smoothing = 1.0: Input should be less than 1"),
+        ({"train": {"max_minutes": float("inf")}}, "train.max_minutes = inf: Input should be a finite number"),
+        ({"train": {"learning_rate": 0}}, "train.learning_rate = 0: Input should be greater than 0"),
+        ({"train": {"adam_betas": [0.9, 1.5]}}, "train.adam_betas.1 = 1.5: Input should be less than 1"),
+        (
+            {"train": {"schedule": "lin"}},
+            "train.schedule = 'lin': Input should be 'noam', 'linear', 'cosine' or 'constant'",
+        ),
+        ({"model": {"norm": "both"}}, "model.norm = 'both': Input should be 'post' or 'pre'"),
+        ({"model": {"dropout": -0.1}}, "model.dropout = -0.1: Input should be greater than or equal to 0"),
+        ({"decode": {"beam_size": 0}}, "decode.beam_size = 0: Input should be greater than 0"),
+        (
+            {"train": {"seed": 1.5}},
+            "train.seed = 1.5: Input should be a valid integer, got a number with a fractional part",
+        ),
+        ({"data": {"source": ["a", 3]}}, "data.source.1 = 3: Input should be a valid string"),
+    ],
+)
+def test_impossible_values_are_refused_with_their_place_and_rule(values, message):
+    assert refusal(values) == f"configuration: {message}"
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        (
+            {"model": {"d_model": 10, "num_heads": 4}},
+            "model.d_model (10) must be a multiple of model.num_heads (4); nearest that fit: 8, 12",
+        ),
+        (
+            {"model": {"d_model": 6, "num_heads": 8}},
+            "model.d_model (6) must be a multiple of model.num_heads (8); nearest that fit: 8",
+        ),
+        (
+            {"model": {"pad_id": 1}},
+            "model.pad_id, bos_id, eos_id (1, 1, 2) must differ and lie below model.vocab_size (37000)",
+        ),
+        (
+            {"model": {"vocab_size": 2}},
+            "model.pad_id, bos_id, eos_id (0, 1, 2) must differ and lie below model.vocab_size (2)",
+        ),
+        (
+            {"train": {"schedule": "cosine"}},
+            "train.schedule = 'cosine' falls to zero at the end of training, so it needs train.max_steps or "
+            "train.max_minutes; schedules without an end: 'noam', 'constant'",
+        ),
+    ],
+)
+def test_settings_that_contradict_each_other_are_refused(values, message):
+    assert refusal(values).endswith(message)
+
+
+def test_an_odd_width_is_refused():
+    message = refusal({"model": {"d_model": 9, "num_heads": 1}})
+    assert "model.d_model (9) must be even" in message
+    assert message.endswith("nearest that fit: 8, 10")
+
+
+@pytest.mark.parametrize("num_heads", [1, 2, 3, 4, 5, 8])
+def test_every_width_that_an_error_suggests_works(num_heads):
+    for d_model in range(1, 23):
+        try:
+            ModelConfig(d_model=d_model, num_heads=num_heads)
+        except ConfigError as error:
+            suggested = [int(number) for number in str(error).rpartition("nearest that fit: ")[2].split(", ")]
+            assert suggested
+            for width in suggested:
+                assert ModelConfig(d_model=width, num_heads=num_heads).d_model == width
+
+
+def test_a_schedule_that_ends_takes_either_end():
+    for end in ({"max_steps": 7}, {"max_minutes": 0.5}):
+        for schedule in ("linear", "cosine"):
+            assert Config.from_dict({"train": {"schedule": schedule, **end}}).train.schedule == schedule
+
+
+def test_all_problems_are_told_at_once_with_their_origin():
+    values = {"train": {"sead": 1, "patience": 0}, "decode": {"beam_size": "many"}, "modle": {}}
+    message = refusal(values, origin="run.toml")
+    assert message.startswith("run.toml: ")
+    for part in (
+        "unknown setting 'train.sead'; did you mean 'seed'?",
+        "train.patience = 0: Input should be greater than 0",
+        "decode.beam_size = 'many': Input should be a valid integer",
+        "unknown setting 'modle'; did you mean 'model'?",
+    ):
+        assert part in message
+
+
+def test_a_contradiction_is_told_beside_the_other_problems_with_its_origin():
+    message = refusal({"model": {"d_model": 10, "num_heads": 4}, "train": {"sead": 1}}, origin="run.toml")
+    assert message.startswith("run.toml: ")
+    assert "model.d_model (10) must be a multiple of model.num_heads (4)" in message
+    assert "unknown setting 'train.sead'; did you mean 'seed'?" in message
+
+
+def test_load_reads_toml_and_names_the_file_in_errors(tmp_path):
+    path = tmp_path / "config.toml"
+    path.write_text('preset = "tiny"\n[train]\nbatch_tokens = 4_096\n[data]\nsource = ["a.de", "b.de"]\n')
+    config = Config.load(path)
+    assert (config.preset, config.train.batch_tokens, config.data.source) == ("tiny", 4096, ("a.de", "b.de"))
+
+    path.write_text("[train]\nbatch_token = 4_096\n")
+    with pytest.raises(ConfigError) as caught:
+        Config.load(str(path))
+    assert str(caught.value) == f"{path}: unknown setting 'train.batch_token'; did you mean 'batch_tokens'?"
+
+
+def test_load_refuses_what_it_cannot_read(tmp_path):
+    with pytest.raises(ConfigError) as caught:
+        Config.load(tmp_path / "absent.toml")
+    assert str(caught.value) == f"cannot read the configuration {tmp_path / 'absent.toml'}: No such file or directory"
+    with pytest.raises(ConfigError, match="Is a directory"):
+        Config.load(tmp_path)
+    path = tmp_path / "config.toml"
+    for content in (b"[train\n", b"a = \n", b"\xff\xfe = 1\n"):
+        path.write_bytes(content)
+        with pytest.raises(ConfigError) as caught:
+            Config.load(path)
+        assert str(caught.value).startswith(f"{path} is not valid TOML: ")
+
+
+@pytest.mark.parametrize(
+    ("text", "values"),
+    [
+        ("train.max_steps=500", {"train": {"max_steps": 500}}),
+        ("train.max_minutes = 2.5", {"train": {"max_minutes": 2.5}}),
+        ("train.compile=true", {"train": {"compile": True}}),
+        ("tokenizer.kind=bpe", {"tokenizer": {"kind": "bpe"}}),
+        ('tokenizer.kind="bpe"', {"tokenizer": {"kind": "bpe"}}),
+        ("tokenizer.language_tags=['de', 'fr']", {"tokenizer": {"language_tags": ["de", "fr"]}}),
+        ("data.source=a=b.txt", {"data": {"source": "a=b.txt"}}),
+        ("preset=paper-base", {"preset": "paper-base"}),
+    ],
+)
+def test_overrides_are_read_as_toml_or_else_as_text(text, values):
+    assert parse_override(text) == values
+
+
+@pytest.mark.parametrize("text", ["train.max_steps", "=3", " =3", ""])
+def test_overrides_without_key_or_value_are_refused(text):
+    with pytest.raises(ConfigError) as caught:
+        parse_override(text)
+    assert str(caught.value) == (
+        f"--set {text!r} must look like section.key=value, for example --set train.max_steps=1000"
+    )
+
+
+def test_merge_lays_later_values_over_earlier_ones_key_by_key():
+    file = {"train": {"seed": 1, "patience": 3}, "preset": "tiny"}
+    flags = {"train": {"seed": 2}, "decode": {"beam_size": 5}}
+    assert merge(file, flags) == {
+        "train": {"seed": 2, "patience": 3},
+        "preset": "tiny",
+        "decode": {"beam_size": 5},
+    }
+    assert file == {"train": {"seed": 1, "patience": 3}, "preset": "tiny"}  # what went in is untouched
+    assert merge({"a": [1, 2]}, {"a": [3]}) == {"a": [3]}
+    assert merge({"a": {"b": 1}}, {"a": 2}) == {"a": 2}
+    assert merge() == {}
+
+
+def test_the_default_configuration_survives_toml():
+    config = Config()
+    assert Config.from_dict(tomllib.loads(config.to_toml())) == config
+
+
+names = st.lists(st.text(st.characters(exclude_categories=["Cs"]), max_size=9), max_size=3).map(tuple)
+some = st.integers(1, 10**9)
+rates = st.floats(0, 1, exclude_max=True)
+
+
+@settings(deadline=None, max_examples=100)
+@given(
+    data=st.fixed_dictionaries({}, optional={"source": names, "exclude": names, "max_ratio": st.floats(1e-300, 1e300)}),
+    train=st.fixed_dictionaries(
+        {"max_steps": some, "schedule": st.sampled_from(["noam", "linear", "cosine", "constant"])},
+        optional={
+            "adam_betas": st.tuples(rates, rates),
+            "learning_rate": st.floats(1e-300, 1.0),
+            "compile": st.booleans(),
+        },
+    ),
+    model=st.fixed_dictionaries({}, optional={"dropout": rates, "vocab_size": st.integers(3, 10**6)}),
+    top=st.fixed_dictionaries({}, optional={"preset": st.sampled_from(["tiny", "small"])}),
+)
+def test_every_configuration_survives_toml(data, train, model, top):
+    config = Config.from_dict({**top, "data": data, "train": train, "model": model})
+    assert Config.from_dict(tomllib.loads(config.to_toml())) == config

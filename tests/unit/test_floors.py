@@ -1,0 +1,240 @@
+"""Modules import from lower floors alone, rooms have no cycles, and each third-party library has one owner."""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import subprocess
+import sys
+from collections.abc import Iterable, Iterator, Mapping
+from graphlib import CycleError, TopologicalSorter
+from pathlib import Path
+
+import pytest
+
+import clearhead
+
+PACKAGE = Path(clearhead.__file__).parent
+
+FLOORS = {
+    "errors": 0,
+    "config": 1,
+    "presets": 2,
+    "model": 2,
+    "tokenizer": 2,
+    "corpora": 2,
+    "device": 2,
+    "data": 3,
+    "decoding": 3,
+    "bundle": 3,
+    "translator": 4,
+    "interop": 5,
+    "evaluation": 5,
+    "inspection": 5,
+    "training": 6,
+    "serving": 6,
+    "cli": 7,
+}
+"""Room (a folder or a file of the package) to floor; a new one must be given its floor here."""
+
+OWNERS = {
+    "babel": ("corpora",),
+    "ctranslate2": ("interop",),
+    "matplotlib": ("inspection",),
+    "onnx": ("interop",),
+    "pyarrow": ("data",),
+    "sacrebleu": ("evaluation",),
+    "safetensors": ("bundle", "training"),
+    "tensorboardX": ("training",),
+    "tokenizers": ("tokenizer",),
+    "transformers": ("interop",),
+    "typer": ("cli",),
+}
+"""Third-party library to the rooms that may import it."""
+
+WITHOUT_TORCH = ("errors", "config", "presets")
+
+
+def module_name(path: Path) -> str:
+    """Return the dotted name of a file of the package."""
+    parts = path.relative_to(PACKAGE.parent).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+FILES = {module_name(path): path for path in sorted(PACKAGE.rglob("*.py"))}
+FOLDERS = {name for name, path in FILES.items() if path.name == "__init__.py"}
+# The public face may import everything.
+SOURCES = {name: path.read_text(encoding="utf-8") for name, path in FILES.items() if name != "clearhead"}
+
+
+def imports(name: str, text: str, modules: Iterable[str]) -> Iterator[tuple[int, str]]:
+    """Yield line and dotted name of everything a module imports, wherever in it the import stands.
+
+    What is imported `from` a package is resolved to the module if there is one of that name.
+    """
+    known = {*modules, "clearhead"}
+    package = name if name in FOLDERS else name.rpartition(".")[0]
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.Import):
+            for alias in node.names:
+                yield node.lineno, alias.name
+        elif isinstance(node, ast.ImportFrom):
+            above = package.split(".")[: len(package.split(".")) - node.level + 1] if node.level else []
+            base = ".".join([*above, *([node.module] if node.module else [])])
+            for alias in node.names:
+                target = f"{base}.{alias.name}"
+                if target == "clearhead.__version__":
+                    continue  # the one fact of the public face that stands on no floor
+                yield node.lineno, target if target in known or base == "clearhead" else base
+
+
+def room(name: str) -> str:
+    """Return the file or folder of the package that a module stands in."""
+    return name.split(".")[1]
+
+
+def floor_violations(modules: Mapping[str, str]) -> list[str]:
+    """Return every import that does not go down, as lines for a reader."""
+    problems = []
+    for name, text in modules.items():
+        if room(name) not in FLOORS:
+            problems.append(f"{name}: which floor does '{room(name)}' stand on? Write it down in FLOORS")
+            continue
+        for line, target in imports(name, text, modules):
+            library, _, rest = target.partition(".")
+            if library != "clearhead":
+                if room(name) not in OWNERS.get(library, (room(name),)):
+                    problems.append(f"{name}:{line} imports {library}, which belongs to {OWNERS[library]}")
+                if library == "torch" and room(name) in WITHOUT_TORCH:
+                    problems.append(f"{name}:{line} imports torch and must not")
+            elif not rest or room(target) not in FLOORS:
+                problems.append(f"{name}:{line} imports {target} through the public face")
+            elif room(target) != room(name) and FLOORS[room(target)] >= FLOORS[room(name)]:
+                problems.append(
+                    f"{name}:{line} on floor {FLOORS[room(name)]} imports {target} on floor {FLOORS[room(target)]}"
+                )
+    return problems
+
+
+def cycles(modules: Mapping[str, str]) -> list[str]:
+    """Return the first cycle among the modules, if any, as a line for a reader."""
+    graph = {
+        name: {target for _, target in imports(name, text, modules) if target in modules}
+        for name, text in modules.items()
+    }
+    try:
+        TopologicalSorter(graph).prepare()
+    except CycleError as error:
+        return [" -> ".join(reversed(error.args[1]))]
+    return []
+
+
+def test_modules_import_from_lower_floors_alone():
+    assert floor_violations(SOURCES) == []
+
+
+def test_files_of_one_room_import_each_other_in_one_direction():
+    assert cycles(SOURCES) == []
+
+
+def test_the_walk_sees_the_package():
+    assert {"clearhead.errors", "clearhead.model", "clearhead.model.attention"} <= SOURCES.keys()
+    seen = {target for _, target in imports("clearhead.config", SOURCES["clearhead.config"], SOURCES)}
+    assert {"clearhead.errors", "pydantic", "tomllib"} <= seen
+
+
+FAKE = {
+    "clearhead.errors": "",
+    "clearhead.model": "",
+    "clearhead.model.attention": "import torch",
+    "clearhead.model.encoder": "from clearhead.model.attention import MultiHeadAttention",
+    "clearhead.data.store": "import pyarrow",
+    "clearhead.training.loop": "from clearhead.model import Transformer",
+    "clearhead.cli.main": "from clearhead.training.loop import train",
+}
+
+
+def test_the_checker_accepts_what_goes_down():
+    assert floor_violations(FAKE) == []
+    assert cycles(FAKE) == []
+
+
+@pytest.mark.parametrize(
+    ("module", "text", "found"),
+    [
+        ("model.attention", "from clearhead.training.loop import train", "on floor 2 imports clearhead.training.loop"),
+        ("model.attention", "import clearhead.training.loop", "on floor 2 imports clearhead.training.loop on floor 6"),
+        ("model.attention", "def f():\n    from clearhead.data import store", "attention:2 on floor 2 imports"),
+        ("model.attention", "if TYPE_CHECKING:\n    from clearhead.data.store import Store", "attention:2 on floor 2"),
+        ("model.attention", "from ..data.store import Store", "imports clearhead.data.store on floor 3"),
+        ("model.attention", "from .. import data", "imports clearhead.data on floor 3"),
+        ("model.attention", "from clearhead import data", "imports clearhead.data on floor 3"),
+        ("model.attention", "from clearhead.tokenizer import Tokenizer", "on floor 2 imports clearhead.tokenizer"),
+        ("data.store", "from clearhead.decoding import greedy", "on floor 3 imports clearhead.decoding on floor 3"),
+        ("errors", "from clearhead.config import Config", "on floor 0 imports clearhead.config on floor 1"),
+        ("config", "def f():\n    import torch.nn", "clearhead.config:2 imports torch and must not"),
+        ("presets", "from torch import nn", "clearhead.presets:1 imports torch and must not"),
+        ("training.loop", "import sacrebleu", "imports sacrebleu, which belongs to ('evaluation',)"),
+        ("data.store", "from tokenizers import models", "imports tokenizers, which belongs to ('tokenizer',)"),
+        ("cli.main", "import pyarrow.ipc as ipc", "imports pyarrow, which belongs to ('data',)"),
+        ("cli.main", "import clearhead as ch", "imports clearhead through the public face"),
+        ("cli.main", "from clearhead import Transformer", "imports clearhead.Transformer through the public face"),
+        ("attic", "", "which floor does 'attic' stand on?"),
+    ],
+)
+def test_the_checker_catches_a_violation(module, text, found):
+    problems = floor_violations({**FAKE, f"clearhead.{module}": text})
+    assert len(problems) == 1
+    assert found in problems[0]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "from clearhead.model.encoder import Encoder",
+        "from .encoder import Encoder",
+        "from . import encoder",
+        "from clearhead.model import encoder",
+        "def f():\n    import clearhead.model.encoder",
+        "if TYPE_CHECKING:\n    from clearhead.model.encoder import Encoder",
+    ],
+)
+def test_the_checker_catches_a_cycle(text):
+    found = cycles({**FAKE, "clearhead.model.attention": text})
+    assert len(found) == 1
+    assert "clearhead.model.encoder" in found[0]
+    assert "clearhead.model.attention" in found[0]
+
+
+def test_a_folder_that_imports_its_files_makes_a_cycle_if_they_import_it():
+    modules = {
+        "clearhead.model": "from clearhead.model.attention import MultiHeadAttention",
+        "clearhead.model.attention": "from clearhead.model import Transformer",
+    }
+    assert len(cycles(modules)) == 1
+
+
+def import_order(name: str) -> tuple[int, str]:
+    """Constants, then classes, then the rest, each by name: the order Ruff keeps."""
+    if len(name) > 1 and name.isupper():
+        return 0, name
+    return (1 if name[:1].isupper() else 2), name
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_public_names_are_sorted_and_exist(name):
+    module = importlib.import_module(name)
+    if not hasattr(module, "__all__"):
+        return
+    assert list(module.__all__) == sorted(set(module.__all__), key=import_order)
+    assert [public for public in module.__all__ if not hasattr(module, public)] == []
+
+
+def test_settings_are_read_without_torch():
+    code = (
+        "import sys, clearhead, clearhead.errors, clearhead.config, clearhead.presets\n"
+        "clearhead.presets.paper_base(), clearhead.Config()\n"
+        "sys.exit('torch was imported' if 'torch' in sys.modules else 0)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")

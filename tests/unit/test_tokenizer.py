@@ -1,0 +1,263 @@
+"""Tokenizers lose nothing, read no special token out of text, and travel as one file."""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+
+import pytest
+from hypothesis import HealthCheck, example, given, settings
+from hypothesis import strategies as st
+
+from clearhead.errors import ConfigError, DataError, ModelError
+from clearhead.tokenizer import SPECIAL_TOKENS, Tokenizer, language_tag, split_tag
+
+KINDS = ("bpe", "unigram", "wordpiece")
+LANGUAGES = ("de", "fr", "pt-BR")
+SENTENCES = "der Hund rennt über die grüne Wiese und bellt; the dog runs across the green meadow, barking 1984 times"
+WORDS = SENTENCES.split()
+CORPUS = [" ".join(WORDS[start:] + WORDS[:start]) for start in range(len(WORDS))] * 3
+
+text = st.text(st.characters(exclude_categories=["Cs"]), max_size=60)
+# Strings that look like what the tokenizer works with: its words, its special tokens, runs of white space.
+tricky = st.lists(
+    st.one_of(
+        st.sampled_from([*WORDS, *SPECIAL_TOKENS, "<2de>", "<2fr>", "Ġ", "##", "▁", "\x00", "�", "\ufeff"]),
+        st.sampled_from([" ", "  ", "\t", "\n", "\r\n", "\u00a0", "\u200b", "\u2028", "\x1f", "\x7f", "\x85"]),
+        st.sampled_from(
+            ["👩‍👩‍👧‍👦", "🇩🇪", "é", "e\u0301", "ﬁ", "İ", "ß", "日本語", "שלום", "\U0010ffff", "٣", "²", "Ⅷ"]
+        ),
+        st.text(st.characters(exclude_categories=["Cs"]), max_size=3),
+    ),
+    max_size=20,
+).map("".join)
+
+
+@pytest.fixture(scope="module", params=KINDS)
+def tokenizer(request):
+    return Tokenizer.train(CORPUS, kind=request.param, vocab_size=400, language_tags=LANGUAGES)
+
+
+def special_ids(tokenizer):
+    return {*range(4), *tokenizer.language_tags.values()}
+
+
+@settings(deadline=None, max_examples=150)
+@given(st.one_of(text, tricky))
+@example("")
+@example(" ")
+@example("   leading and trailing   ")
+@example("a\tb  c   d")
+@example("NUL \x00 and \x01\x02 control")
+@example("<pad><s></s><unk>")
+@example("</s>")
+@example("<2de> Hund")
+@example("<2de>")
+@example(" <2de>")
+@example("👩‍👩‍👧‍👦🇩🇪")
+@example("\n\r\n\u2028")
+@example("x" * 5000)
+def test_decode_of_encode_is_the_text_and_no_special_id_comes_from_it(tokenizer, line):
+    ids = tokenizer.encode(line)
+    assert tokenizer.decode(ids) == line
+    assert not special_ids(tokenizer) & set(ids)
+
+
+@settings(deadline=None, max_examples=30, suppress_health_check=[HealthCheck.too_slow])
+@given(st.lists(tricky, max_size=7))
+def test_a_batch_is_spelled_as_its_lines_are(tokenizer, lines):
+    batch = tokenizer.encode_batch(lines)
+    assert batch == [tokenizer.encode(line) for line in lines]
+    assert tokenizer.decode_batch(batch) == lines
+
+
+@settings(deadline=None, max_examples=50)
+@given(tricky)
+@example("👩‍👩‍👧‍👦")
+def test_every_byte_has_an_ordinary_id(tokenizer, line):
+    ids = tokenizer.encode(line)
+    assert all(4 <= token_id < tokenizer.vocab_size for token_id in ids)
+    assert tokenizer.unk_id not in ids
+
+
+@pytest.mark.parametrize("split_digits", [True, False])
+@pytest.mark.parametrize("kind", KINDS)
+def test_nothing_is_lost_with_digits_split_or_not(kind, split_digits):
+    tokenizer = Tokenizer.train(CORPUS, kind=kind, vocab_size=300, split_digits=split_digits)
+    for line in ("1984", " 1 984,00 ", "a1b22c", "٣٤ ² Ⅷ", "1" * 200, "in 1984  times"):
+        assert tokenizer.decode(tokenizer.encode(line)) == line
+
+
+def test_unpaired_surrogates_are_refused(tokenizer):
+    with pytest.raises(DataError) as caught:
+        tokenizer.encode("half \ud83d of an emoji")
+    assert str(caught.value) == (
+        "text 1 holds an unpaired surrogate (U+D83D) at character 6; "
+        "it is half of a character and cannot be written as UTF-8"
+    )
+    with pytest.raises(DataError, match=r"^text 2 holds an unpaired surrogate \(U\+DC00\) at character 1;"):
+        tokenizer.encode_batch(["fine", "\udc00", "\ud800"])
+    with pytest.raises(DataError, match="text 3"):
+        tokenizer.encode_sources(["fine", "fine", "\udfff"])
+    with pytest.raises(DataError, match="text 1"):
+        tokenizer.encode_targets(["\udfff"])
+
+
+def test_special_tokens_have_the_first_ids_and_tags_follow(tokenizer):
+    assert (tokenizer.pad_id, tokenizer.bos_id, tokenizer.eos_id, tokenizer.unk_id) == (0, 1, 2, 3)
+    assert tokenizer.pieces(range(4)) == ["<pad>", "<s>", "</s>", "<unk>"] == list(SPECIAL_TOKENS)
+    assert tokenizer.language_tags == {"de": 4, "fr": 5, "pt-BR": 6}
+    assert tokenizer.pieces([4, 5, 6]) == ["<2de>", "<2fr>", "<2pt-BR>"]
+
+
+def test_decode_leaves_special_tokens_out(tokenizer):
+    ids = tokenizer.encode("der Hund")
+    assert tokenizer.decode([1, 4, *ids, 2, 0, 0]) == "der Hund"
+    assert tokenizer.decode([]) == tokenizer.decode([1, 2]) == ""
+
+
+def test_sources_get_their_tag_and_their_end(tokenizer):
+    hund = tokenizer.encode("der Hund")
+    literal = tokenizer.encode("<2xx> der Hund")
+    lines = ["der Hund", "<2fr> der Hund", "<2pt-BR>der Hund", "<2xx> der Hund", ""]
+    assert tokenizer.encode_sources(lines) == [[*hund, 2], [5, *hund, 2], [6, *hund, 2], [*literal, 2], [2]]
+    assert tokenizer.encode_sources(lines, target_lang="de") == [
+        [4, *hund, 2],
+        [5, *hund, 2],  # a tag of its own wins
+        [6, *hund, 2],
+        [4, *literal, 2],
+        [4, 2],
+    ]
+
+
+def test_targets_get_their_end_and_no_tag(tokenizer):
+    literal = tokenizer.encode("<2de> Hund")
+    assert tokenizer.encode_targets(["<2de> Hund", ""]) == [[*literal, 2], [2]]
+    assert 4 not in literal
+
+
+def test_unknown_target_language_names_the_nearest(tokenizer):
+    with pytest.raises(ConfigError) as caught:
+        tokenizer.encode_sources(["der Hund"], target_lang="pt-Br")
+    assert str(caught.value) == "unknown target language 'pt-Br'; did you mean 'pt-BR'?"
+    plain = Tokenizer.train(CORPUS, vocab_size=300)
+    with pytest.raises(ConfigError) as caught:
+        plain.encode_sources(["der Hund"], target_lang="de")
+    assert str(caught.value) == "unknown target language 'de'; the model has no tags"
+
+
+def test_split_tag_takes_known_tags_off_the_start_alone():
+    assert language_tag("pt-BR") == "<2pt-BR>"
+    assert split_tag("<2de> Hund", LANGUAGES) == ("de", "Hund")
+    assert split_tag("<2de>  Hund", LANGUAGES) == ("de", " Hund")
+    assert split_tag("<2de>", LANGUAGES) == ("de", "")
+    assert split_tag("Hund <2de>", LANGUAGES) == (None, "Hund <2de>")
+    assert split_tag(" <2de> Hund", LANGUAGES) == (None, " <2de> Hund")
+    assert split_tag("<2de> Hund", []) == (None, "<2de> Hund")
+
+
+def test_digits_are_pieces_of_their_own(tokenizer):
+    pieces = tokenizer.pieces(tokenizer.encode("barking 1984 times 1984times 19"))
+    with_digits = [piece.strip() for piece in pieces if any(c.isdigit() for c in piece)]
+    assert with_digits == list("1984198419")
+
+
+def test_digits_may_join_when_not_split():
+    tokenizer = Tokenizer.train(["1984 1984 1984 1984"] * 20, vocab_size=300, split_digits=False)
+    assert "1984" in [piece.strip() for piece in tokenizer.pieces(tokenizer.encode("1984"))]
+
+
+def test_pieces_read_as_the_text(tokenizer):
+    ids = tokenizer.encode("der Hund rennt")
+    assert "".join(tokenizer.pieces(ids)) == " der Hund rennt"
+    assert len(tokenizer.pieces(ids)) == len(ids)
+
+
+def test_pieces_of_half_a_character_show_the_replacement_character(tokenizer):
+    ids = tokenizer.encode("日")
+    pieces = tokenizer.pieces(ids)
+    assert len(pieces) == len(ids) > 1
+    assert "\ufffd" in "".join(pieces)
+    assert tokenizer.decode(ids[:-1]) != "日"  # what breaks off still decodes to something
+
+
+def test_a_word_is_the_same_piece_at_the_start_and_within(tokenizer):
+    start, within = tokenizer.encode("Hund"), tokenizer.encode("der Hund")
+    assert within == tokenizer.encode("der") + start
+
+
+def test_save_and_load_keep_hash_and_ids(tokenizer, tmp_path):
+    path = tmp_path / "tokenizer.json"
+    tokenizer.save(path)
+    loaded = Tokenizer.load(path)
+    assert [file.name for file in tmp_path.iterdir()] == ["tokenizer.json"]
+    assert loaded.sha256 == tokenizer.sha256 == hashlib.sha256(path.read_bytes()).hexdigest()
+    assert loaded.vocab_size == tokenizer.vocab_size
+    assert loaded.language_tags == tokenizer.language_tags
+    for line in [*CORPUS[:5], "</s> <2de> 日本 \x00 1984"]:
+        assert loaded.encode(line) == tokenizer.encode(line)
+        assert loaded.decode(loaded.encode(line)) == line
+
+
+def test_training_twice_gives_the_same_file():
+    first, second = (Tokenizer.train(iter(CORPUS), vocab_size=350) for _ in range(2))
+    assert first.text == second.text
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_small_corpus_yields_a_small_vocabulary(kind):
+    tokenizer = Tokenizer.train(["ab ab", "cd"], kind=kind, vocab_size=8_000)
+    assert 260 <= tokenizer.vocab_size < 300
+    assert tokenizer.decode(tokenizer.encode("ab 日本")) == "ab 日本"
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_vocabulary_is_never_larger_than_asked(kind):
+    for vocab_size in (261, 283, 307):
+        assert Tokenizer.train(CORPUS, kind=kind, vocab_size=vocab_size).vocab_size <= vocab_size
+
+
+@pytest.mark.parametrize(("tags", "least", "special"), [((), 261, 4), (LANGUAGES, 264, 7)])
+def test_a_vocabulary_without_room_for_the_bytes_is_refused(tags, least, special):
+    Tokenizer.train(CORPUS, vocab_size=least, language_tags=tags)
+    with pytest.raises(ConfigError) as caught:
+        Tokenizer.train(CORPUS, vocab_size=least - 1, language_tags=tags)
+    assert str(caught.value) == (
+        f"tokenizer.vocab_size ({least - 1}) must be at least {least}: 256 bytes, "
+        f"{special} special tokens and one learned piece"
+    )
+
+
+def test_a_missing_file_is_named(tmp_path):
+    with pytest.raises(ModelError) as caught:
+        Tokenizer.load(tmp_path / "absent.json")
+    assert str(caught.value) == f"cannot read the tokenizer {tmp_path / 'absent.json'}: No such file or directory"
+
+
+@pytest.mark.parametrize("content", [b"", b"{", b"[1]", b"\xff\xfe", b'{"model": 3}'])
+def test_a_file_that_is_no_tokenizer_is_named(tmp_path, content):
+    path = tmp_path / "tokenizer.json"
+    path.write_bytes(content)
+    with pytest.raises(ModelError) as caught:
+        Tokenizer.load(path)
+    assert str(caught.value).startswith(f"{path} is not a clearhead tokenizer: ")
+
+
+def test_a_tokenizer_with_other_special_tokens_is_refused(tokenizer, tmp_path):
+    path = tmp_path / "tokenizer.json"
+    path.write_text(tokenizer.text.replace('"<pad>"', '"[PAD]"'), encoding="utf-8")
+    with pytest.raises(ModelError) as caught:
+        Tokenizer.load(path)
+    assert str(caught.value) == f"{path} is not a clearhead tokenizer: ids 0 to 3 are not <pad> <s> </s> <unk>"
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_real_text_is_kept_letter_for_letter_in_pieces_of_several_letters(data_dir, kind):
+    lines = []
+    for language in ("cs", "de", "en", "fr"):
+        with gzip.open(data_dir("multi30k") / f"val.{language}.gz", "rt", encoding="utf-8", newline="\n") as file:
+            lines += [line.removesuffix("\n") for line in file][:499]
+    tokenizer = Tokenizer.train(lines, kind=kind, vocab_size=2_003)
+    ids = tokenizer.encode_batch(lines)
+    assert tokenizer.decode_batch(ids) == lines
+    assert sum(map(len, lines)) / sum(map(len, ids)) > 2.5
