@@ -1,7 +1,7 @@
 """The model directory: everything a translator needs, checked when it is read.
 
-config.json             the model's shape, versions, checksums of the other files, how it was trained
-model.safetensors       the weights; their metadata name the tokenizer and the configuration they belong to
+config.json             the model's shape, versions, checksums of it and the other files, how it was trained
+model.safetensors       the weights; their metadata name the tokenizer they belong to
 tokenizer.json          the vocabulary
 generation_config.json  how it translates unless told otherwise
 golden.jsonl            sentences with the translations and scores it gave when it was made
@@ -20,14 +20,13 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import torch
-from pydantic import ValidationError
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor
 
 from clearhead import __version__
 from clearhead.config import DecodeConfig, ModelConfig
-from clearhead.errors import ModelError
+from clearhead.errors import ConfigError, ModelError
 from clearhead.model.transformer import Transformer
 from clearhead.tokenizer import Tokenizer
 
@@ -51,6 +50,7 @@ FORMAT_VERSION = 1
 T = TypeVar("T", ModelConfig, DecodeConfig)
 
 _CHECKED = ("model.safetensors", "tokenizer.json", "generation_config.json", "golden.jsonl")
+"""Files whose checksums stand in config.json, beside its own; the card may be edited."""
 
 
 @dataclass
@@ -78,15 +78,15 @@ def save_bundle(
     Raises:
         ModelError: If something that is not a model stands there, or it cannot be written.
     """
-    directory = Path(directory)
-    if directory.exists() and not _is_model_or_empty(directory):
+    final = Path(os.path.realpath(directory))  # through a link, so that the link stays one
+    if final.exists() and not _is_model_or_empty(final):
         raise ModelError(f"{directory} exists and is not a model directory; choose another name, or remove it first")
-    partial = directory.with_name(f".{directory.name}.partial")
+    partial = final.with_name(f".{final.name}.partial")
     try:
         shutil.rmtree(partial, ignore_errors=True)
         partial.mkdir(parents=True)
         _write_files(partial, bundle, golden, card)
-        _replace(partial, directory)
+        _replace(partial, final)
     except OSError as error:
         shutil.rmtree(partial, ignore_errors=True)
         raise ModelError(f"cannot write the model directory {directory}: {error.strerror or error}") from None
@@ -106,17 +106,8 @@ def load_bundle(path: str | Path, *, device: torch.device | str = "cpu", verify:
     directory = model_directory(path)
     config = _read_config(directory)
     if verify:
-        for name, expected in config["checksums"].items():
-            if not (directory / name).is_file():
-                raise ModelError(
-                    f"{directory / name} is missing: the model directory is incomplete; copy it again, whole"
-                )
-            if file_sha256(directory / name) != expected:
-                raise ModelError(
-                    f"{directory / name} is damaged or belongs to another model: its SHA-256 is not the one in "
-                    f"config.json; copy the whole directory again"
-                )
-    model = Transformer(_parse(ModelConfig, config["model"], directory / "config.json"))
+        _verify(directory, config)
+    model = Transformer(_parse(ModelConfig, config.get("model"), directory / "config.json"))
     metadata = load_weights(model, directory / "model.safetensors")
     tokenizer = Tokenizer.load(directory / "tokenizer.json")
     if metadata.get("tokenizer_sha256") != tokenizer.sha256:
@@ -248,20 +239,47 @@ def _write_files(directory: Path, bundle: Bundle, golden: Sequence[Mapping[str, 
     lines = [json.dumps(line, ensure_ascii=False) + "\n" for line in golden]
     (directory / "golden.jsonl").write_text("".join(lines), encoding="utf-8")
     (directory / "README.md").write_text(card, encoding="utf-8")
+    config = {
+        "model_type": "clearhead",
+        "format_version": FORMAT_VERSION,
+        "clearhead_version": __version__,
+        "model": model_settings,
+        "info": dict(bundle.info),
+    }
+    checksums = {name: file_sha256(directory / name) for name in _CHECKED}
     _write_json(
-        directory / "config.json",
-        {
-            "model_type": "clearhead",
-            "format_version": FORMAT_VERSION,
-            "clearhead_version": __version__,
-            "model": model_settings,
-            "checksums": {name: file_sha256(directory / name) for name in _CHECKED},
-            "info": dict(bundle.info),
-        },
+        directory / "config.json", {**config, "checksums": {**checksums, "config.json": _config_sha256(config)}}
     )
     for path in directory.iterdir():
         with open(path, "rb") as file:
             os.fsync(file.fileno())
+
+
+def _verify(directory: Path, config: Mapping[str, Any]) -> None:
+    for name in _CHECKED:
+        path = directory / name
+        try:
+            found = file_sha256(path)
+        except FileNotFoundError:
+            raise ModelError(f"{path} is missing: the model directory is incomplete; copy it again, whole") from None
+        except OSError as error:
+            raise ModelError(f"cannot read {path}: {error.strerror or error}") from None
+        if found != config["checksums"][name]:
+            raise ModelError(
+                f"{path} is damaged or belongs to another model: its SHA-256 is not the one in config.json; "
+                f"copy the whole directory again"
+            )
+    if _config_sha256(config) != config["checksums"]["config.json"]:
+        raise ModelError(
+            f"{directory / 'config.json'} is damaged or was edited: it does not match its own checksum; copy the whole "
+            f"directory again"
+        )
+
+
+def _config_sha256(config: Mapping[str, Any]) -> str:
+    """Return the hash of what config.json says, whatever its layout; the checksums themselves are left out."""
+    said = json.loads(json.dumps({name: value for name, value in config.items() if name != "checksums"}))
+    return hashlib.sha256(json.dumps(said, sort_keys=True).encode()).hexdigest()
 
 
 def _read_config(directory: Path) -> dict[str, Any]:
@@ -276,8 +294,10 @@ def _read_config(directory: Path) -> dict[str, Any]:
             f"clearhead {__version__}, which reads formats up to {FORMAT_VERSION}: upgrade with pip"
         )
     checksums = config.get("checksums")
-    if not isinstance(checksums, dict) or set(checksums) != set(_CHECKED) or not isinstance(config.get("info"), dict):
+    if not isinstance(checksums, dict) or set(checksums) != {*_CHECKED, "config.json"}:
         raise ModelError(f"{path} is damaged: its checksums are incomplete; copy the model directory again, whole")
+    if not isinstance(config.get("info"), dict):
+        raise ModelError(f"{path} is damaged: its 'info' is not an object; copy the model directory again, whole")
     return config
 
 
@@ -295,11 +315,9 @@ def _read_json(path: Path) -> dict[str, Any]:
 
 def _parse(kind: type[T], values: Any, path: Path) -> T:
     try:
-        return kind.model_validate(values)
-    except ValidationError as error:
-        first = error.errors()[0]
-        where = ".".join(map(str, first["loc"])) or kind.__name__
-        raise ModelError(f"{path} is damaged or from another version: {where}: {first['msg']}") from None
+        return kind(**values)
+    except (ConfigError, TypeError) as error:
+        raise ModelError(f"{path} is damaged or from another version: {error}") from None
 
 
 def _write_json(path: Path, value: Mapping[str, Any]) -> None:
@@ -307,7 +325,15 @@ def _write_json(path: Path, value: Mapping[str, Any]) -> None:
 
 
 def _is_model_or_empty(directory: Path) -> bool:
-    return directory.is_dir() and ((directory / "model.safetensors").exists() or not any(directory.iterdir()))
+    if not directory.is_dir():
+        return False
+    if not any(directory.iterdir()):
+        return True
+    try:
+        # Weights alone are no sign: a checkpoint holds some, and so do models of other libraries.
+        return _read_json(directory / "config.json").get("model_type") == "clearhead"
+    except ModelError:
+        return False
 
 
 def _replace(new: Path, old: Path) -> None:

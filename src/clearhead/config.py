@@ -7,8 +7,10 @@ configuration is instant.
 
 from __future__ import annotations
 
+import math
 import tomllib
 from collections.abc import Mapping
+from contextvars import ContextVar
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
@@ -26,15 +28,35 @@ __all__ = [
     "TrainConfig",
     "merge",
     "parse_override",
+    "read_toml",
 ]
 
 Probability = Annotated[float, Field(ge=0.0, lt=1.0)]
 
 
+_is_within: ContextVar[bool] = ContextVar("is_within", default=False)
+
+
 class Settings(BaseModel):
-    """A frozen section; unknown keys are refused."""
+    """A frozen section; unknown keys are refused, and so are values of the wrong type.
+
+    Raises:
+        ConfigError: Naming every unknown key (with the nearest known one) and every impossible value.
+    """
 
     model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True, allow_inf_nan=False)
+
+    def __init__(self, **values: Any) -> None:
+        if _is_within.get():
+            super().__init__(**values)  # the section around this one gathers the problems of all
+            return
+        token = _is_within.set(True)
+        try:
+            super().__init__(**values)
+        except ValidationError as error:
+            raise ConfigError("; ".join(_explain(type(self), problem) for problem in error.errors())) from None
+        finally:
+            _is_within.reset(token)
 
 
 class DataConfig(Settings):
@@ -114,20 +136,22 @@ class ModelConfig(Settings):
 
     @model_validator(mode="after")
     def _shapes_fit(self) -> Self:
-        if rest := self.d_model % self.num_heads:
-            fits = [n for n in (self.d_model - rest, self.d_model - rest + self.num_heads) if n > 0]
-            raise ConfigError(
+        step = math.lcm(2, self.num_heads)
+        below = self.d_model - self.d_model % step
+        nearest = ", ".join(str(width) for width in (below, below + step) if width)
+        if self.d_model % self.num_heads:
+            raise ValueError(
                 f"model.d_model ({self.d_model}) must be a multiple of model.num_heads ({self.num_heads}); "
-                f"nearest that fit: {', '.join(map(str, fits))}"
+                f"nearest that fit: {nearest}"
             )
         if self.d_model % 2:
-            raise ConfigError(
+            raise ValueError(
                 f"model.d_model ({self.d_model}) must be even: sinusoidal positions come in pairs of sine and cosine "
-                f"(section 3.5); nearest that fit: {self.d_model - 1}, {self.d_model + 1}"
+                f"(section 3.5); nearest that fit: {nearest}"
             )
         special = (self.pad_id, self.bos_id, self.eos_id)
         if len(set(special)) < 3 or max(special) >= self.vocab_size:
-            raise ConfigError(
+            raise ValueError(
                 f"model.pad_id, bos_id, eos_id {special} must differ and lie below model.vocab_size ({self.vocab_size})"
             )
         return self
@@ -187,7 +211,7 @@ class TrainConfig(Settings):
     @model_validator(mode="after")
     def _schedule_has_an_end(self) -> Self:
         if self.schedule in ("linear", "cosine") and self.max_steps is None and self.max_minutes is None:
-            raise ConfigError(
+            raise ValueError(
                 f"train.schedule = {self.schedule!r} falls to zero at the end of training, so it needs "
                 f"train.max_steps or train.max_minutes; schedules without an end: 'noam', 'constant'"
             )
@@ -247,10 +271,9 @@ class Config(Settings):
             ConfigError: Naming every unknown key (with the nearest known one) and every impossible value.
         """
         try:
-            return cls.model_validate(dict(values))
-        except ValidationError as error:
-            problems = [cls._explain(problem) for problem in error.errors()]
-            raise ConfigError(f"{origin}: " + "; ".join(problems)) from None
+            return cls(**values)
+        except ConfigError as error:
+            raise ConfigError(f"{origin}: {error}") from None
 
     @classmethod
     def load(cls, path: str | Path) -> Self:
@@ -264,23 +287,6 @@ class Config(Settings):
     def to_toml(self) -> str:
         """Return every resolved setting as TOML; unset ones are left out, for TOML has no null."""
         return tomli_w.dumps(_without_none(self.model_dump(mode="json")))
-
-    @classmethod
-    def _explain(cls, problem: Mapping[str, Any]) -> str:
-        *path, last = (str(part) for part in problem["loc"])
-        where = ".".join([*path, last])
-        if problem["type"] == "extra_forbidden":
-            return f"unknown setting '{where}'{nearest_name(last, cls._known(path))}"
-        return f"{where} = {problem['input']!r}: {problem['msg'].removeprefix('Value error, ')}"
-
-    @classmethod
-    def _known(cls, path: list[str]) -> list[str]:
-        section: type[BaseModel] = cls
-        for name in path:
-            annotation = section.model_fields[name].annotation
-            assert isinstance(annotation, type)
-            section = annotation
-        return list(section.model_fields)
 
 
 def read_toml(path: str | Path) -> dict[str, Any]:
@@ -309,7 +315,7 @@ def parse_override(text: str) -> dict[str, Any]:
     {'tokenizer': {'kind': 'bpe'}}
     """
     key, equals, value = text.partition("=")
-    if not equals or not key.strip():
+    if not equals or not key.strip() or "\n" in text:
         raise ConfigError(f"--set {text!r} must look like section.key=value, for example --set train.max_steps=1000")
     try:
         parsed = tomllib.loads(f"value = {value}")["value"]
@@ -341,3 +347,21 @@ def _without_none(values: dict[str, Any]) -> dict[str, Any]:
         for key, value in values.items()
         if value is not None
     }
+
+
+def _explain(section: type[BaseModel], problem: Mapping[str, Any]) -> str:
+    path = [str(part) for part in problem["loc"]]
+    where = ".".join(path)
+    match problem["type"]:
+        case "extra_forbidden":
+            for name in path[:-1]:
+                annotation = section.model_fields[name].annotation
+                assert isinstance(annotation, type)
+                section = annotation
+            return f"unknown setting '{where}'{nearest_name(path[-1], section.model_fields)}"
+        case "value_error":
+            return problem["msg"].removeprefix("Value error, ")
+        case "tuple_type":
+            return f"{where} = {problem['input']!r}: must be a list, such as [{problem['input']!r}]"
+        case _:
+            return f"{where} = {problem['input']!r}: {problem['msg']}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
@@ -37,9 +38,9 @@ class SearchOptions:
                 f"use --beam {self.num_best}"
             )
         if self.sampling is not None:
-            if self.sampling.temperature <= 0:
+            if not 0 < self.sampling.temperature < math.inf:
                 raise ConfigError(
-                    f"temperature ({self.sampling.temperature}) must be above 0; 1 leaves it to the model"
+                    f"temperature ({self.sampling.temperature}) must be a number above 0; 1 leaves it to the model"
                 )
             if not 0 < self.sampling.top_p <= 1:
                 raise ConfigError(f"top-p ({self.sampling.top_p}) must be above 0 and at most 1; 1 allows all tokens")

@@ -76,7 +76,10 @@ def sample(
 
 def likely_tokens(log_probs: Float[Tensor, "R V"], sampling: Sampling) -> Float[Tensor, "R V"]:
     """Scale by the temperature and set tokens outside the top k and the top p to minus infinity."""
-    scaled = log_probs / sampling.temperature
+    # Within what float32 can hold: dividing by what it rounds to 0 or infinity gives no numbers.
+    limits = torch.finfo(log_probs.dtype)
+    temperature = min(max(sampling.temperature, limits.tiny), limits.max)
+    scaled = (log_probs - log_probs.amax(dim=-1, keepdim=True)) / temperature
     if 0 < sampling.top_k < scaled.size(-1):
         least = scaled.topk(sampling.top_k, dim=-1).values[:, -1:]
         scaled = scaled.masked_fill(scaled < least, float("-inf"))

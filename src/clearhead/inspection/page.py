@@ -20,7 +20,7 @@ MAX_PAGE_TOKENS = 300
 StepRow = tuple[str, float, Sequence[tuple[str, float]]]
 """A token written, its probability, and the most probable tokens with theirs."""
 
-_VISIBLE_SPACES = str.maketrans({" ": "·", "\u00a0": "⍽", "\n": "↵", "\r": "↵", "\t": "⇥"})
+_VISIBLE_SPACES = str.maketrans({" ": "␣", "\u00a0": "⍽", "\u202f": "⍽", "\n": "↵", "\r": "↵", "\t": "⇥"})
 
 
 def render_page(
@@ -91,8 +91,9 @@ def _json_for_script(data: Mapping[str, object]) -> str:
 def _step_row(number: int, step: StepRow) -> str:
     token, probability, candidates = step
     others = " ".join(
-        f"<li{' class=chosen' if other == token else ''}><bdi>{_text(other)}</bdi> {_percent(value)}</li>"
-        for other, value in candidates
+        f"<li{' class=chosen' if other == (token, probability) else ''}>"
+        f"<bdi>{_text(other[0])}</bdi> {_percent(other[1])}</li>"
+        for other in candidates
     )
     return (
         f"<tr><td>{number}</td><th scope=row><bdi>{_text(token)}</bdi></th>"
@@ -149,7 +150,7 @@ table { border-collapse: collapse; }
   background: rgb(var(--heat) / var(--a)); }
 .heat td.hidden { background: repeating-linear-gradient(45deg, var(--line) 0 1px, transparent 1px 5px); }
 .heat td.picked { outline: 2px solid var(--ink); outline-offset: -1px; }
-.heat th.picked, .heat th.picked small { color: rgb(var(--heat)); font-weight: 700; }
+.heat th.picked, .heat th.picked small { color: rgb(var(--heat)); text-decoration: underline; }
 .legend span { display: inline-block; width: 1.1rem; height: 1.1rem; border: 1px solid var(--line);
   margin: 0 .3rem 0 .8rem; vertical-align: -.2rem; background: rgb(var(--heat) / var(--a)); }
 .steps { width: 100%; font-size: .9rem; }
@@ -166,6 +167,7 @@ table { border-collapse: collapse; }
 @media (max-width: 36rem) {
   body { padding: .75rem; }
   .bar { display: none; }
+  .reading { min-height: 5.75rem; }
   .steps td, .steps th { padding-right: .5rem; }
   .heat tbody td { width: 1.4rem; min-width: 1.4rem; height: 1.4rem; }
 }
@@ -305,7 +307,9 @@ _PAGE = Template("""<!doctype html>
 <label>Head <select id="head"></select></label>
 </div>
 <p class="about" id="about"></p>
-<div class="scroll" tabindex="0" role="region" aria-label="Attention weights"><table class="heat" id="heat"></table></div>
+<div class="scroll" tabindex="0" role="region" aria-label="Attention weights">
+<table class="heat" id="heat"></table>
+</div>
 <p class="reading" id="reading" role="status">The table of weights needs JavaScript.</p>
 <p class="legend">Weight
 <span style="--a: 0"></span>0
@@ -313,7 +317,7 @@ _PAGE = Template("""<!doctype html>
 <span style="--a: .5"></span>0.25
 <span style="--a: .707"></span>0.5
 <span style="--a: 1"></span>1 ·
-each row sums to 1; “·” in a token is a space</p>
+each row sums to 1; “␣” in a token is a space</p>
 <h2>Steps</h2>
 <div class="scroll" tabindex="0" role="region" aria-label="Decoding steps"><table class="steps">
 <thead><tr><th scope="col">#</th><th scope="col">Written</th><th scope="col">Probability</th>

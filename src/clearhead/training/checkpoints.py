@@ -138,8 +138,8 @@ class Checkpoints:
             return path, TrainingState.from_dict(json.loads((path / "state.json").read_text(encoding="utf-8")))
         if paths:
             raise CheckpointError(
-                f"all {len(paths)} checkpoints in {self.directory} are damaged; restore one from a backup, or start over "
-                f"with --fresh"
+                f"all {len(paths)} checkpoints in {self.directory} are damaged; restore one from a backup, "
+                f"or start over with --fresh"
             )
         return None
 

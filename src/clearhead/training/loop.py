@@ -102,7 +102,8 @@ class Loop:
         load_optimizer_state(self.model, self.optimizer, self.checkpoints.tensors(path, "optimizer.safetensors"))
         if state.threads != torch.get_num_threads():
             self.display.say(
-                f"the run used {state.threads} threads and now has {torch.get_num_threads()}: sums may differ in the last bit"
+                f"the run used {state.threads} threads and now has {torch.get_num_threads()}: "
+                f"sums may differ in the last bit"
             )
         self.state = state
         self.state.threads = torch.get_num_threads()

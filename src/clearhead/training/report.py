@@ -17,7 +17,8 @@ _WIDTH, _HEIGHT = 460, 240
 _LEFT, _RIGHT, _TOP, _BOTTOM = 52, 12, 14, 34
 
 _STYLE = """
-:root { color-scheme: light dark; --ink: #1c1e21; --soft: #667; --line: #d8dbe0; --paper: #fff; --a: #2563eb; --b: #d97706; }
+:root { color-scheme: light dark; --ink: #1c1e21; --soft: #667; --line: #d8dbe0; --paper: #fff;
+  --a: #2563eb; --b: #d97706; }
 @media (prefers-color-scheme: dark) {
   :root { --ink: #e8eaed; --soft: #9aa0aa; --line: #3a3f47; --paper: #16181c; --a: #7aa7ff; --b: #f5b04c; } }
 body { font: 16px/1.5 system-ui, sans-serif; color: var(--ink); background: var(--paper); margin: 2rem auto;

@@ -158,9 +158,13 @@ def test_what_is_written_is_read_back_and_nothing_else_is_left(tmp_path, extensi
 def test_failure_while_writing_leaves_the_old_file(tmp_path, extension):
     path = tmp_path / f"out{extension}"
     path.write_bytes(b"old")
-    with pytest.raises(ZeroDivisionError), open_output(str(path)) as file:
-        file.write(TEXT)
-        file.write("x" * (1 // 0))
+
+    def failing_lines():
+        yield TEXT
+        raise RuntimeError("ours")
+
+    with pytest.raises(RuntimeError, match="ours"), open_output(str(path)) as file:
+        file.writelines(failing_lines())
     assert path.read_bytes() == b"old"
     assert os.listdir(tmp_path) == [path.name]
 

@@ -50,8 +50,9 @@ def test_a_shift_of_position_is_a_rotation():
 
 
 def test_the_table_grows_past_512_positions():
-    positions = SinusoidalPositions(d_model=26)
     expected = sinusoidal_positions(3_001, 26)
+    assert SinusoidalPositions(d_model=26)(2_997, 3).equal(expected[2_997:3_000])  # at once, far past the end
+    positions = SinusoidalPositions(d_model=26)
     for start, length in ((0, 7), (505, 7), (511, 2), (600, 1), (0, 1_409), (3_000, 1), (3, 5)):
         assert positions(start, length).equal(expected[start : start + length]), (start, length)
 

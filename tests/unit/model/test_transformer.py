@@ -58,18 +58,34 @@ def test_attention_weights_sum_to_one_and_are_zero_where_masked(make_model, make
             assert (layer > 0).equal(visible.expand(shape))
 
 
-def test_attention_weights_are_those_of_the_forward_pass(make_model, make_batch):
-    model = make_model(norm="pre").double()
+@both_norms
+def test_attention_weights_are_those_of_the_forward_pass(make_model, make_batch, norm):
+    model = make_model(norm=norm).double()
     source, target = make_batch(model.config)
     weights = model.attention_weights(source, target)
-    layer = model.encoder.layers[0]
-    x = model.embedding(source)
-    _, values = layer.self_attn.keys_and_values(layer.self_attn_residual.before(x))
-    heads = (weights.encoder[0] @ values).transpose(1, 2).flatten(2)
-    seen = []
-    layer.self_attn.out_proj.register_forward_hook(lambda _, args, __: seen.append(args[0]))
+    parts = {f"encoder.layers.{n}.self_attn": weights.encoder[n] for n in range(3)}
+    parts |= {f"decoder.layers.{n}.self_attn": weights.decoder[n] for n in range(2)}
+    parts |= {f"decoder.layers.{n}.cross_attn": weights.cross[n] for n in range(2)}
+    values, heads = {}, {}
+    for part in parts:
+        attn = model.get_submodule(part)
+        attn.v_proj.register_forward_hook(lambda _, __, out, part=part: values.__setitem__(part, out))
+        attn.out_proj.register_forward_hook(lambda _, args, __, part=part: heads.__setitem__(part, args[0]))
     model(source, target)
-    torch.testing.assert_close(seen[0], heads)
+    for part, seen in parts.items():
+        split = values[part].unflatten(-1, (13, 2)).transpose(1, 2)
+        torch.testing.assert_close((seen @ split).transpose(1, 2).flatten(2), heads[part])
+
+
+@both_norms
+def test_forward_is_encode_then_decode_and_states_times_the_embedding(make_model, make_batch, norm):
+    model = make_model(norm=norm)
+    source, target = make_batch(model.config)
+    logits = model(source, target)
+    decoded, cache = model.decode(target, *model.encode(source))
+    assert cache.length == 7
+    torch.testing.assert_close(decoded, logits)
+    torch.testing.assert_close(model.states(source, target) @ model.embedding.weight.T, logits, rtol=1e-5, atol=1e-5)
 
 
 @both_norms

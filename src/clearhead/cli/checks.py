@@ -1,0 +1,87 @@
+"""What the commands look at before the work starts, and what they say about lines that need a word."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
+
+from clearhead.cli.console import notice
+from clearhead.errors import ConfigError, DataError
+
+if TYPE_CHECKING:
+    from clearhead.translator import Translation, Translator
+
+__all__ = ["refuse_missing", "refuse_overwriting", "require_language", "warn_of_truncation"]
+
+
+def refuse_missing(paths: Iterable[str]) -> None:
+    """Make sure that input files are there, without reading them: a pipe can be read only once.
+
+    Raises:
+        DataError: If one is missing or is a directory.
+    """
+    from clearhead.corpora import read_lines
+
+    for path in paths:
+        if path != "-" and (not os.path.exists(path) or os.path.isdir(path)):
+            next(read_lines(path), None)  # the reader says what is wrong with it
+
+
+def refuse_overwriting(output: str | None, inputs: Iterable[str]) -> None:
+    """Make sure that the output file is not one of the inputs.
+
+    Raises:
+        DataError: If it is, by whatever name.
+    """
+    if output is None or not os.path.isfile(output):
+        return
+    for path in inputs:
+        if os.path.isfile(path) and os.path.samefile(output, path):
+            raise DataError(f"{output} is an input as well, and would be overwritten; give --output another name")
+
+
+def require_language(
+    translator: Translator, lines: Sequence[str], *, target_lang: str | None, name: str, first: int = 1
+) -> None:
+    """Make sure that a model with language tags is told the language of every line that is not blank.
+
+    Args:
+        translator: The model.
+        lines: Source lines.
+        target_lang: Language of the lines without a tag; None leaves it to the model's own setting.
+        name: File the lines come from, for the message.
+        first: Number of the first line in it.
+
+    Raises:
+        ConfigError: Naming the first line without a language, and the languages there are.
+    """
+    from clearhead.tokenizer import language_tag, split_tag
+
+    languages = list(translator.bundle.tokenizer.language_tags)
+    if not languages or target_lang or translator.bundle.decode.target_lang:
+        return
+    for number, line in enumerate(lines, start=first):
+        tag, text = split_tag(line, languages)
+        if tag is None and text.strip():
+            raise ConfigError(
+                f"{name}, line {number}: into which language? This model translates into {', '.join(languages)}; "
+                f"say --target-lang {languages[0]}, or start the line with its tag, {language_tag(languages[0])}"
+            )
+
+
+def warn_of_truncation(
+    translations: Iterable[Translation], translator: Translator, *, name: str, first: int = 1
+) -> None:
+    """Say on stderr which lines were too long to be translated whole.
+
+    Args:
+        translations: The translations of consecutive lines.
+        translator: What translated them.
+        name: File the lines come from.
+        first: Number of the first line in it.
+    """
+    limit = translator.bundle.decode.max_input_tokens
+    for number, translation in enumerate(translations, start=first):
+        if translation.truncated:
+            notice(f"{name}, line {number}: longer than {limit:,} tokens; only its beginning is translated")

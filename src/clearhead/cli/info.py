@@ -1,0 +1,142 @@
+"""`clearhead info`: what a model or a run is, how it was made and how good it is."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from clearhead.cli.console import notice
+from clearhead.errors import CheckpointError
+
+__all__ = ["info"]
+
+LAST_RECORDS = 3
+"""Records of a run's log that are shown."""
+
+Row = tuple[int, str, str]
+"""Depth, name and value of a line of output."""
+
+
+def info(
+    path: Annotated[Path, typer.Argument(metavar="MODEL|RUN", help="Model directory or run directory.")],
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+) -> None:
+    """Show shape, vocabulary, data, training and quality of a model, or how far a run is."""
+    facts = _run_facts(path) if (path / "config.toml").is_file() else {}
+    if not facts or any((directory / "config.json").is_file() for directory in (path, path / "model")):
+        facts = {**_model_facts(path), **facts}
+    if as_json:
+        typer.echo(json.dumps(facts, ensure_ascii=False, indent=2))
+    elif sys.stdout.isatty():
+        _print_table(list(_rows(facts)))
+    else:
+        typer.echo("\n".join(f"{'  ' * depth}{name}: {value}".rstrip() for depth, name, value in _rows(facts)))
+
+
+def _model_facts(path: Path) -> dict[str, Any]:
+    from clearhead.bundle import load_bundle, model_directory
+
+    directory = model_directory(path)
+    bundle = load_bundle(directory)
+    described = json.loads((directory / "config.json").read_text(encoding="utf-8"))
+    return {
+        "model": {
+            "directory": str(directory),
+            "clearhead_version": described["clearhead_version"],
+            "format_version": described["format_version"],
+            "parameters": bundle.model.num_parameters(),
+            **bundle.model.config.model_dump(mode="json"),
+        },
+        "tokenizer": {
+            "kind": json.loads(bundle.tokenizer.text)["model"]["type"].lower(),
+            "vocab_size": bundle.tokenizer.vocab_size,
+            "language_tags": list(bundle.tokenizer.language_tags),
+            "sha256": bundle.tokenizer.sha256,
+        },
+        "decode": bundle.decode.model_dump(mode="json"),
+        "made": dict(bundle.info),
+    }
+
+
+def _run_facts(run: Path) -> dict[str, Any]:
+    from clearhead.config import Config
+    from clearhead.training.checkpoints import Checkpoints
+    from clearhead.training.log import read_metrics
+
+    config = Config.load(run / "config.toml")
+    checkpoints = Checkpoints(run / "checkpoints", notice)
+    try:
+        newest = checkpoints.newest()
+    except CheckpointError as error:  # the rest is worth showing all the more
+        notice(str(error))
+        newest = None
+    finished = (run / "model" / "config.json").is_file()
+    facts: dict[str, Any] = {
+        "directory": str(run),
+        "state": "finished" if finished else "unfinished: run its `clearhead train` command again to resume",
+        "preset": config.preset,
+        "checkpoints": [path.name for path in checkpoints.paths()],
+        "newest_checkpoint": None if newest is None else newest[0].name,
+        "last_records": read_metrics(run / "metrics.jsonl")[-LAST_RECORDS:],
+    }
+    if newest is not None:
+        facts["training_state"] = newest[1].to_dict()
+    if not finished:
+        facts["config"] = config.model_dump(mode="json")
+    return {"run": facts}
+
+
+def _rows(values: Mapping[str, Any], depth: int = 0) -> Iterator[Row]:
+    """Yield nested values as indented rows."""
+    for name, value in values.items():
+        if isinstance(value, Mapping) and value:
+            yield depth, name, ""
+            yield from _rows(value, depth + 1)
+        elif isinstance(value, list | tuple) and any(isinstance(item, Mapping) for item in value):
+            yield depth, name, ""
+            for number, item in enumerate(value, start=1):
+                if isinstance(item, Mapping) and any(isinstance(inner, Mapping | list) for inner in item.values()):
+                    yield depth + 1, str(number), ""
+                    yield from _rows(item, depth + 2)
+                else:
+                    yield depth + 1, str(number), _shown(item)
+        else:
+            yield depth, name, _shown(value)
+
+
+def _shown(value: Any) -> str:
+    match value:
+        case None:
+            return "-"
+        case bool():
+            return "yes" if value else "no"
+        case int():
+            return f"{value:,}"
+        case float():
+            return f"{value:g}" if abs(value) < 1 else f"{value:,.6g}" if abs(value) < 1e6 else f"{value:,.0f}"
+        case Mapping():
+            return ", ".join(f"{name} {_shown(inner)}" for name, inner in value.items()) or "-"
+        case list() | tuple():
+            return ", ".join(map(_shown, value)) or "none"
+        case _:
+            return " ".join(str(value).split("\n"))
+
+
+def _print_table(rows: list[Row]) -> None:
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table.grid(padding=(0, 2))
+    table.add_column(no_wrap=True)
+    table.add_column(overflow="fold")
+    for depth, name, value in rows:
+        if depth == 0:
+            table.add_row("", "")
+        table.add_row(Text("  " * depth + name, style="bold" if not value else ""), Text(value))
+    Console().print(table)

@@ -1,0 +1,54 @@
+"""`clearhead score`: how probable the model finds given translations."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from clearhead.cli.checks import refuse_missing, require_language
+from clearhead.cli.console import progress
+
+__all__ = ["score"]
+
+
+def score(
+    model: Annotated[Path, typer.Argument(metavar="MODEL", help="Model directory, or run directory (its model).")],
+    source: Annotated[str, typer.Option("--source", metavar="FILE", help="Source text, one segment a line.")],
+    target: Annotated[
+        str, typer.Option("--target", metavar="FILE", help="Its translations, line by line beside the source.")
+    ],
+    target_lang: Annotated[
+        str | None,
+        typer.Option("--target-lang", metavar="L", help="Language of the target, for a model with language tags."),
+    ] = None,
+    batch_tokens: Annotated[
+        int | None,
+        typer.Option("--batch-tokens", metavar="N", help="Tokens scored at once.", show_default="the model's"),
+    ] = None,
+    device: Annotated[str, typer.Option("--device", help="auto, cpu, cuda, cuda:N or mps.")] = "auto",
+) -> None:
+    """Print the log-probability of each translation given its source, in nats, one a line.
+
+    It is the sum over the tokens of the translation and its end; an empty translation scores its end alone.
+    """
+    refuse_missing([source, target])
+
+    from clearhead.corpora import display_name, open_output, read_parallel
+    from clearhead.translator import Translator
+
+    pairs = list(read_parallel([source], [target]))
+    sources = [pair.source for pair in pairs]
+    translator = Translator.load(model, device=device)
+    require_language(translator, sources, target_lang=target_lang, name=display_name(source))
+    with progress("scoring", total=len(pairs)) as advance:
+        scores = translator.score(
+            sources,
+            [pair.target for pair in pairs],
+            on_progress=advance,
+            target_lang=target_lang,
+            batch_tokens=batch_tokens,
+        )
+    with open_output(None) as out:
+        out.writelines(f"{value:.6f}\n" for value in scores)

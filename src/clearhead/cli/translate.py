@@ -1,0 +1,208 @@
+"""`clearhead translate`: text files or standard input in, one translation a line out."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import asdict
+from enum import StrEnum
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from clearhead.cli.checks import refuse_missing, refuse_overwriting, require_language, warn_of_truncation
+from clearhead.cli.console import progress
+from clearhead.errors import ConfigError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from clearhead.decoding import Sampling
+    from clearhead.translator import Translation
+
+__all__ = ["OutputFormat", "translate"]
+
+CHUNK_LINES = 2_000
+"""Lines read, translated and written at a time: enough to sort by length, few enough to bound the memory."""
+
+
+class OutputFormat(StrEnum):
+    """How translations are written."""
+
+    text = "text"
+    jsonl = "jsonl"
+
+
+def translate(
+    model: Annotated[Path, typer.Argument(metavar="MODEL", help="Model directory, or run directory (its model).")],
+    files: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="FILE",
+            help="Text files, one segment a line; .gz, .xz and .zst are decompressed, - is standard input (the "
+            "default). Several are translated one after the other.",
+            show_default=False,
+        ),
+    ] = None,
+    output: Annotated[
+        str | None,
+        typer.Option(
+            "--output", "-o", metavar="FILE", help="Where the translations go; .gz, .xz and .zst are compressed."
+        ),
+    ] = None,
+    beam: Annotated[
+        int | None,
+        typer.Option("--beam", metavar="K", help="Beam size; 1 is greedy search.", show_default="the model's"),
+    ] = None,
+    length_penalty: Annotated[
+        float | None,
+        typer.Option(
+            "--length-penalty", metavar="A", help="Exponent of the GNMT length penalty.", show_default="the model's"
+        ),
+    ] = None,
+    nbest: Annotated[
+        int,
+        typer.Option(
+            "--nbest",
+            metavar="N",
+            help="Translations of each line, at most the beam size. Above 1, text output is in Moses form, one a "
+            "line, best first: `index ||| text ||| log-probability`; input lines are counted from 0.",
+        ),
+    ] = 1,
+    sample: Annotated[bool, typer.Option("--sample", help="Draw translations at random.")] = False,
+    temperature: Annotated[
+        float | None,
+        typer.Option(
+            "--temperature", help="Below 1 sharpens what is drawn from, above 1 flattens it.", show_default="1"
+        ),
+    ] = None,
+    top_k: Annotated[
+        int | None, typer.Option("--top-k", help="Draw among this many most probable tokens.", show_default="all")
+    ] = None,
+    top_p: Annotated[
+        float | None,
+        typer.Option(
+            "--top-p", help="Draw among the most probable tokens that hold this much probability.", show_default="1"
+        ),
+    ] = None,
+    seed: Annotated[
+        int | None, typer.Option("--seed", help="Equal seeds give equal samples.", show_default="1")
+    ] = None,
+    target_lang: Annotated[
+        str | None,
+        typer.Option(
+            "--target-lang",
+            metavar="L",
+            help="Language of the translations, for a model with language tags; a line's own tag goes before.",
+        ),
+    ] = None,
+    output_format: Annotated[
+        OutputFormat,
+        typer.Option(
+            "--format",
+            help="text: one line a translation. jsonl: one JSON object a line, with source, text, score, tokens, "
+            "alternatives, truncated.",
+        ),
+    ] = OutputFormat.text,
+    batch_tokens: Annotated[
+        int | None,
+        typer.Option(
+            "--batch-tokens", metavar="N", help="Source tokens translated at once.", show_default="the model's"
+        ),
+    ] = None,
+    device: Annotated[str, typer.Option("--device", help="auto, cpu, cuda, cuda:N or mps.")] = "auto",
+    threads: Annotated[
+        int | None, typer.Option("--threads", metavar="N", min=1, help="CPU threads.", show_default="all cores")
+    ] = None,
+) -> None:
+    """Translate text: one line in is one line out, in order."""
+    paths = files or ["-"]
+    drawn = {"--temperature": temperature, "--top-k": top_k, "--top-p": top_p, "--seed": seed}
+    _refuse_idle_options(sample, drawn, {"--beam": beam, "--length-penalty": length_penalty})
+    refuse_missing(paths)
+    refuse_overwriting(output, paths)
+
+    import torch
+
+    from clearhead.corpora import display_name, open_output
+    from clearhead.translator import Translator
+
+    if threads is not None:
+        torch.set_num_threads(threads)
+    settings: dict[str, Any] = {
+        "num_best": nbest,
+        "sampling": _sampling(temperature, top_k, top_p, seed) if sample else None,
+        "beam_size": beam,
+        "length_penalty": length_penalty,
+        "target_lang": target_lang,
+        "batch_tokens": batch_tokens,
+    }
+    translator = Translator.load(model, device=device)
+    translator.translate([], **settings)  # an impossible setting is refused before anything is read
+    count = 0
+    with open_output(output) as out, _bar(output) as advance:
+        for path in paths:
+            name = display_name(path)
+            for first, lines in _chunks(path):
+                require_language(translator, lines, target_lang=target_lang, name=name, first=first)
+                translations = translator.translate(lines, on_progress=advance, **settings)
+                warn_of_truncation(translations, translator, name=name, first=first)
+                for index, translation in enumerate(translations, start=count):
+                    out.write(_written(translation, index, output_format, nbest))
+                out.flush()
+                count += len(translations)
+
+
+def _refuse_idle_options(sample: bool, drawn: dict[str, Any], searched: dict[str, Any]) -> None:
+    """Refuse options of sampling in a search, and options of the search in sampling."""
+    idle = [name for name, value in (searched if sample else drawn).items() if value is not None]
+    if not idle:
+        return
+    names, have = ", ".join(idle), "has" if len(idle) == 1 else "have"
+    if sample:
+        raise ConfigError(f"{names} {have} no meaning with --sample, which draws translations and searches for none")
+    raise ConfigError(f"{names} {have} no meaning without --sample; add it to draw translations at random")
+
+
+def _sampling(temperature: float | None, top_k: int | None, top_p: float | None, seed: int | None) -> Sampling:
+    from clearhead.decoding import Sampling
+
+    given = {"temperature": temperature, "top_k": top_k, "top_p": top_p, "seed": seed}
+    return Sampling(**{name: value for name, value in given.items() if value is not None})  # type: ignore[arg-type]
+
+
+def _bar(output: str | None) -> AbstractContextManager[Callable[[int], None] | None]:
+    """Return a progress bar, unless the translations themselves appear on the terminal."""
+    if output in (None, "-") and sys.stdout.isatty():
+        return nullcontext()
+    return progress("translating")
+
+
+def _chunks(path: str) -> Iterator[tuple[int, list[str]]]:
+    """Yield the lines of a file, some at a time, with the number of the first of them."""
+    from clearhead.corpora import read_lines
+
+    # Whoever types a line wants to see its translation before typing the next.
+    size = 1 if path == "-" and sys.stdin.isatty() else CHUNK_LINES
+    lines = read_lines(path)
+    first = 1
+    while chunk := list(islice(lines, size)):
+        yield first, chunk
+        first += len(chunk)
+
+
+def _written(translation: Translation, index: int, output_format: OutputFormat, num_best: int) -> str:
+    if output_format is OutputFormat.jsonl:
+        return json.dumps(asdict(translation), ensure_ascii=False) + "\n"
+    if num_best == 1:
+        return _one_line(translation.text) + "\n"
+    best = [(item.text, item.score) for item in translation.alternatives] or [(translation.text, translation.score)]
+    return "".join(f"{index} ||| {_one_line(text)} ||| {score:.6f}\n" for text, score in best)
+
+
+def _one_line(text: str) -> str:
+    return text.replace("\n", " ").replace("\r", " ")

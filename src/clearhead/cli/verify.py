@@ -1,0 +1,47 @@
+"""`clearhead verify`: whether a model directory is whole, and still translates as it did when it was made."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from clearhead.cli.console import progress
+from clearhead.errors import ModelError
+
+__all__ = ["verify"]
+
+
+def verify(
+    model: Annotated[Path, typer.Argument(metavar="MODEL", help="Model directory, or run directory (its model).")],
+    device: Annotated[str, typer.Option("--device", help="auto, cpu, cuda, cuda:N or mps.")] = "auto",
+) -> None:
+    """Check format, checksums, tokenizer and golden sentences of a model; exit with status 1 if one fails."""
+    from clearhead.bundle import FORMAT_VERSION, model_directory, read_golden
+    from clearhead.evaluation import check_golden
+    from clearhead.translator import Translator
+
+    directory = model_directory(model)
+    translator = Translator.load(directory, device=device)  # refuses what does not fit together
+    tokenizer = translator.bundle.tokenizer
+    _passed("format", f"version {FORMAT_VERSION} or older")
+    _passed("checksums", "every file is as it was written")
+    _passed("weights", f"{translator.bundle.model.num_parameters():,} parameters, in the shapes that config.json names")
+    _passed("tokenizer", f"{tokenizer.vocab_size:,} pieces, the ones the weights were trained with")
+    golden = read_golden(directory)
+    if not golden:
+        typer.echo("none    golden sentences   the model was written without any")
+        return
+    with progress("translating the golden sentences"):
+        problems = check_golden(translator, golden)
+    if problems:
+        raise ModelError(
+            f"{directory} does not translate as it did when it was made ({len(problems)} of {len(golden)} golden "
+            f"sentences):\n  " + "\n  ".join(problems)
+        )
+    _passed("golden sentences", f"all {len(golden)} are translated as when the model was made")
+
+
+def _passed(check: str, result: str) -> None:
+    typer.echo(f"passed  {check:<17}  {result}")

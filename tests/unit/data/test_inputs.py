@@ -1,0 +1,120 @@
+"""Input files: where pairs come from, and noticing that a file is not what it was."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from dataclasses import asdict
+
+import pytest
+
+from clearhead.config import Config
+from clearhead.data.inputs import (
+    InputFile,
+    changed_inputs,
+    input_files,
+    missing_inputs,
+    training_pairs,
+    validation_pairs,
+)
+from clearhead.errors import ConfigError, DataError
+
+
+@pytest.fixture
+def config(tmp_path):
+    for name, content in {
+        "de": "eins\n",
+        "en": "one\n",
+        "p.tsv": "zwei\ttwo\n",
+        "v.tsv": "drei\tthree\n",
+        "x": "x\n",
+    }.items():
+        (tmp_path / name).write_text(content)
+    return config_of(tmp_path, source=["de"], target=["en"], pairs=["p.tsv"], valid_pairs=["v.tsv"], exclude=["x"])
+
+
+def config_of(folder, **data):
+    return Config.from_dict({"data": {key: [str(folder / name) for name in names] for key, names in data.items()}})
+
+
+def report_of(config):
+    return {"files": [asdict(file) for file in input_files(config)]}
+
+
+def test_training_and_validation_pairs_come_from_every_file_named(config):
+    assert [pair.target for pair in training_pairs(config.data)] == ["one", "two"]
+    assert [pair.target for pair in validation_pairs(config.data)] == ["three"]
+
+
+def test_no_training_text_is_a_mistake_and_no_validation_text_is_not():
+    with pytest.raises(ConfigError, match=r"data\.source and data\.target .*--pairs"):
+        training_pairs(Config().data)
+    assert validation_pairs(Config().data) is None
+
+
+def test_source_without_target_is_refused_at_once(tmp_path):
+    config = config_of(tmp_path, source=["de"], valid_target=["en"])
+    with pytest.raises(DataError, match="1 source files but 0 target files"):
+        training_pairs(config.data)
+    with pytest.raises(DataError, match="0 source files but 1 target files"):
+        validation_pairs(config.data)
+
+
+def test_files_are_identified_by_size_and_hash(config, tmp_path):
+    files = input_files(config)
+    assert [os.path.basename(file.path) for file in files] == ["de", "en", "p.tsv", "v.tsv", "x"]
+    assert files[2] == InputFile(
+        str(tmp_path / "p.tsv"), 9, hashlib.sha256((tmp_path / "p.tsv").read_bytes()).hexdigest()
+    )
+
+
+def test_file_named_twice_is_identified_once(config, tmp_path):
+    twice = config_of(tmp_path, source=["de", "de"], target=["en", "p.tsv"])
+    assert len(input_files(twice)) == 3
+
+
+def test_all_missing_files_are_named(config, tmp_path):
+    (tmp_path / "en").unlink()
+    (tmp_path / "x").unlink()
+    assert missing_inputs(config) == [str(tmp_path / "en"), str(tmp_path / "x")]
+    with pytest.raises(DataError, match=r"no such file: .*/en, .*/x"):
+        input_files(config)
+
+
+def test_standard_input_has_no_identity_and_can_be_named_once():
+    once = Config.from_dict({"data": {"pairs": ["-"]}})
+    assert input_files(once) == [InputFile("-", None, None)]
+    assert changed_inputs(report_of(once), once) == []
+    with pytest.raises(DataError, match="named 2 times"):
+        input_files(Config.from_dict({"data": {"pairs": ["-"], "valid_pairs": ["-"]}}))
+
+
+def test_pipe_is_not_swallowed_by_looking_at_it(tmp_path):
+    os.mkfifo(tmp_path / "pipe.tsv")
+    assert input_files(config_of(tmp_path, pairs=["pipe.tsv"])) == [InputFile(str(tmp_path / "pipe.tsv"), None, None)]
+
+
+def test_unchanged_files_are_not_reported(config, tmp_path):
+    report = report_of(config)
+    os.utime(tmp_path / "de", (1, 1))
+    assert changed_inputs(report, config) == []
+
+
+def test_changed_files_are_reported_and_missing_ones_are_not(config, tmp_path):
+    report = report_of(config)
+    (tmp_path / "de").write_text("zwei!\n")
+    (tmp_path / "en").write_text("two\n")
+    (tmp_path / "x").unlink()
+    lines = changed_inputs(report, config)
+    assert len(lines) == 2
+    assert lines[0].endswith("/de has 6 bytes, the prepared data was made of 5")
+    assert lines[1].endswith("/en has the same size as before but other content")
+
+
+def test_added_and_left_out_files_are_reported(config, tmp_path):
+    (tmp_path / "new.tsv").write_text("a\tb\n")
+    other = config_of(tmp_path, source=["de"], target=["en"], pairs=["p.tsv", "new.tsv"], exclude=["x"])
+    lines = changed_inputs(report_of(config), other)
+    assert len(lines) == 2
+    assert lines[0].endswith("/new.tsv was not part of the prepared data")
+    assert lines[1].endswith("/v.tsv was part of the prepared data and is no longer named")

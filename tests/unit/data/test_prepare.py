@@ -1,0 +1,370 @@
+"""Preparing data end to end: everything counted, nothing leaked, nothing half-made left behind."""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import io
+import json
+import os
+import random
+import sys
+from itertools import islice
+from pathlib import Path
+
+import pytest
+
+from clearhead.config import Config
+from clearhead.corpora import read_lines
+from clearhead.data import normalized_key, open_prepared, prepare
+from clearhead.errors import ConfigError, DataError
+
+MULTI30K = Path(__file__).parents[4] / "shared/data/multi30k"
+NOUNS = ["Hund", "Katze", "Haus", "Baum", "Kind", "Mann", "Frau", "Ball", "Auto", "Berg", "Fluss", "Stadt"]
+VERBS = ["sieht", "sucht", "findet", "malt", "zeigt", "kauft"]
+
+
+def sentences(count: int, seed: int = 1) -> list[tuple[str, str]]:
+    """Distinct made-up pairs, the target a word-by-word image of the source."""
+    choose = random.Random(seed)
+    found: dict[str, str] = {}
+    while len(found) < count:
+        words = [choose.choice(NOUNS), choose.choice(VERBS), choose.choice(NOUNS), str(choose.randrange(100))]
+        found[" ".join(words)] = " ".join(word[::-1].lower() for word in words)
+    return list(found.items())
+
+
+def write_tsv(path: Path, texts) -> str:
+    path.write_text("".join(f"{source}\t{target}\n" for source, target in texts), encoding="utf-8", newline="\n")
+    return str(path)
+
+
+def config_of(*, tokenizer=None, seed=1, **data) -> Config:
+    return Config.from_dict({"data": data, "tokenizer": tokenizer or {}, "train": {"seed": seed}})
+
+
+def texts_of(store) -> list[tuple[str, str]]:
+    return [(store.source(row), store.target(row)) for row in range(len(store))]
+
+
+def assert_counts_add_up(report) -> None:
+    for part in ("train", "valid"):
+        counts = report[part]
+        assert counts["read"] == counts["kept"] + counts["held_out"] + sum(counts["dropped"].values())
+
+
+@pytest.mark.parametrize("kind", ["bpe", "unigram", "wordpiece"])
+def test_pairs_are_held_out_without_leakage_and_all_are_counted(tmp_path, kind):
+    texts = sentences(211)
+    texts += [(source.upper() + "!", f"noch einmal {n}") for n, (source, _) in enumerate(texts[:150])]
+    texts += [("", "x"), texts[7], ("x" * 121, "short")]
+    config = config_of(pairs=[write_tsv(tmp_path / "p.tsv", texts)], tokenizer={"kind": kind})
+    prepared = prepare(config, tmp_path / "run" / "data")
+
+    report = prepared.report
+    assert_counts_add_up(report)
+    assert report["valid_held_out"] is True
+    assert report["train"]["read"] == 364
+    assert report["train"]["held_out"] == report["valid"]["kept"] == len(prepared.valid) == 36
+    assert report["train"]["kept"] == len(prepared.train)
+    dropped = report["train"]["dropped"]
+    assert (dropped["empty"], dropped["duplicate"], dropped["length_ratio"]) == (1, 1, 1)
+    assert dropped["leakage"] > 10
+    train, valid = (
+        {normalized_key(side) for pair in texts_of(store) for side in pair} for store in prepared_stores(prepared)
+    )
+    assert train.isdisjoint(valid)
+    assert set(texts_of(prepared.train) + texts_of(prepared.valid)) <= set(texts)
+
+
+def prepared_stores(prepared):
+    return prepared.train, prepared.valid
+
+
+def test_ids_are_the_tokens_of_the_text_and_the_files_identify_themselves(tmp_path):
+    path = tmp_path / "p.tsv.gz"
+    path.write_bytes(gzip.compress("".join(f"{s}\t{t}\n" for s, t in sentences(101)).encode()))
+    prepared = prepare(config_of(pairs=[str(path)]), tmp_path / "run" / "data")
+    tokenizer, report = prepared.tokenizer, prepared.report
+    for store in prepared_stores(prepared):
+        sources, targets = zip(*texts_of(store), strict=True)
+        assert [store.source_ids(row).tolist() for row in range(len(store))] == tokenizer.encode_sources(sources)
+        assert [store.target_ids(row).tolist() for row in range(len(store))] == tokenizer.encode_targets(targets)
+    assert report["files"] == [
+        {
+            "path": str(path),
+            "bytes": path.stat().st_size,
+            "sha256": hashlib.sha256(path.read_bytes()).hexdigest(),
+            "lines": 101,
+        }
+    ]
+    assert report["tokenizer"] == {"kind": "bpe", "vocab_size": tokenizer.vocab_size, "sha256": tokenizer.sha256}
+    assert report["tokens"] == {
+        "source": prepared.train.source_lengths.sum(),
+        "target": prepared.train.target_lengths.sum(),
+    }
+    assert sorted(os.listdir(tmp_path / "run")) == ["data", "tokenizer.json"]
+    assert sorted(os.listdir(tmp_path / "run" / "data")) == ["report.json", "train.arrow", "valid.arrow"]
+
+
+def test_given_validation_and_excluded_text_is_kept_out_of_training(tmp_path):
+    texts = sentences(97)
+    valid = [texts[3], ("ein neuer Satz", texts[5][1].upper()), ("", "blank"), ("ein neuer Satz", texts[5][1].upper())]
+    (tmp_path / "test.de").write_text(f"{texts[11][0]} ?!\n\nunbekannt\n")
+    config = config_of(
+        pairs=[write_tsv(tmp_path / "p.tsv", texts)],
+        valid_pairs=[write_tsv(tmp_path / "v.tsv", valid)],
+        exclude=[str(tmp_path / "test.de")],
+    )
+    prepared = prepare(config, tmp_path / "data")
+    assert texts_of(prepared.valid) == valid[:2]
+    assert texts_of(prepared.train) == [pair for n, pair in enumerate(texts) if n not in (3, 5, 11)]
+    report = prepared.report
+    assert_counts_add_up(report)
+    assert report["valid_held_out"] is False
+    assert report["train"]["dropped"]["leakage"] == 3
+    assert report["train"]["examples"]["leakage"] == [f"{tmp_path / 'p.tsv'}:{line}" for line in (4, 6, 12)]
+    assert report["valid"]["dropped"]["empty"] == report["valid"]["dropped"]["duplicate"] == 1
+    assert [file["lines"] for file in report["files"]] == [97, 4, 3]
+
+
+def test_same_seed_gives_the_same_files_and_another_seed_another_validation(tmp_path):
+    path = write_tsv(tmp_path / "p.tsv", sentences(211))
+    runs = {}
+    for name, seed in (("a", 1), ("b", 1), ("c", 2)):
+        prepare(config_of(pairs=[path], seed=seed), tmp_path / name / "data")
+        files = [tmp_path / name / "tokenizer.json", *sorted((tmp_path / name / "data").iterdir())]
+        runs[name] = [file.read_bytes() for file in files]
+    assert runs["a"] == runs["b"]
+    assert runs["a"] != runs["c"]
+
+
+def test_standard_input_is_read_once_and_counted(tmp_path, monkeypatch):
+    content = "".join(f"{source}\t{target}\n" for source, target in sentences(83)).encode()
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(content)))
+    prepared = prepare(config_of(pairs=["-"]), tmp_path / "data")
+    assert len(prepared.train) + len(prepared.valid) == 83
+    assert prepared.report["files"] == [{"path": "-", "bytes": None, "sha256": None, "lines": 83}]
+
+
+def test_language_tags_become_one_token_and_are_not_learned_as_text(tmp_path):
+    texts = [(f"<2{'de' if n % 2 else 'sv'}> {source}", target) for n, (source, target) in enumerate(sentences(199))]
+    config = config_of(
+        pairs=[write_tsv(tmp_path / "p.tsv", texts)],
+        exclude=[str(tmp_path / "test")],
+        tokenizer={"language_tags": ["de", "sv"]},
+    )
+    (tmp_path / "test").write_text(texts[17][0].partition(" ")[2] + "\n")
+    prepared = prepare(config, tmp_path / "data")
+    tokenizer = prepared.tokenizer
+    for row, (source, _) in enumerate(texts_of(prepared.train)):
+        assert prepared.train.source_ids(row)[0] == tokenizer.language_tags[source[2:4]]
+    assert texts[17] not in texts_of(prepared.train) + texts_of(prepared.valid)
+    untagged = prepare(
+        config_of(pairs=[write_tsv(tmp_path / "q.tsv", [(s.partition(" ")[2], t) for s, t in texts])]),
+        tmp_path / "other" / "data",
+    )
+    assert tokenizer.encode_targets(["<2de>"]) == [[*tokenizer.encode("<2de>"), tokenizer.eos_id]]
+    assert abs(tokenizer.vocab_size - untagged.tokenizer.vocab_size) < 40
+
+
+def test_pairs_with_too_many_tokens_are_dropped_and_counted_on_both_sets(tmp_path):
+    long_pair = ("Hund Katze " * 40, "dnuh eztak " * 40)
+    config = config_of(
+        pairs=[write_tsv(tmp_path / "p.tsv", [*sentences(53), long_pair])],
+        valid_pairs=[write_tsv(tmp_path / "v.tsv", [("ein Satz", "nie"), (long_pair[0] + "x", long_pair[1] + "y")])],
+        max_length=31,
+    )
+    prepared = prepare(config, tmp_path / "data")
+    assert_counts_add_up(prepared.report)
+    assert prepared.report["train"]["dropped"]["too_many_tokens"] == 1
+    assert prepared.report["train"]["examples"]["too_many_tokens"] == [f"{tmp_path / 'p.tsv'}:54"]
+    assert prepared.report["valid"]["dropped"]["too_many_tokens"] == 1
+    assert len(prepared.train) == 53
+    assert max(prepared.train.source_lengths.max(), prepared.train.target_lengths.max()) <= 31
+
+
+def test_captions_are_all_accounted_for(tmp_path):
+    if not MULTI30K.exists():
+        pytest.skip("the Multi30k captions are not beside the repository")
+    for language in ("de", "en"):
+        lines = islice(read_lines(str(MULTI30K / f"train.{language}.gz")), 997)
+        (tmp_path / language).write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+    stages = []
+    prepared = prepare(
+        config_of(source=[str(tmp_path / "de")], target=[str(tmp_path / "en")], max_characters=130),
+        tmp_path / "run" / "data",
+        on_progress=lambda *done: stages.append(done),
+    )
+    report = prepared.report
+    assert_counts_add_up(report)
+    assert report["train"]["read"] == 997
+    assert len(prepared.train) + len(prepared.valid) == 997 - sum(report["train"]["dropped"].values())
+    assert report["train"]["dropped"]["too_many_characters"] > 0
+    assert [file["lines"] for file in report["files"]] == [997, 997]
+    assert ("reading and cleaning", 997) in stages
+    assert {stage for stage, _ in stages} >= {"learning the vocabulary", "tokenising", "holding out validation pairs"}
+
+
+def test_leftovers_of_a_killed_run_are_removed(tmp_path):
+    leftover = tmp_path / "data.partial"
+    leftover.mkdir()
+    (leftover / "train.arrow").write_bytes(b"half")
+    (leftover / "other").write_bytes(b"half")
+    prepare(config_of(pairs=[write_tsv(tmp_path / "p.tsv", sentences(41))]), tmp_path / "data")
+    assert sorted(os.listdir(tmp_path)) == ["data", "p.tsv", "tokenizer.json"]
+    assert "other" not in os.listdir(tmp_path / "data")
+
+
+@pytest.mark.parametrize("fails_at", ["reading and cleaning", "learning the vocabulary", "tokenising validation text"])
+def test_run_that_stops_anywhere_leaves_nothing_and_keeps_what_was_there(tmp_path, fails_at):
+    config = config_of(pairs=[write_tsv(tmp_path / "p.tsv", sentences(41))])
+
+    def stop(stage, count):
+        if stage == fails_at:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        prepare(config, tmp_path / "run" / "data", on_progress=stop)
+    assert os.listdir(tmp_path / "run") == []
+    before = prepare(config, tmp_path / "run" / "data").report
+    with pytest.raises(KeyboardInterrupt):
+        prepare(config, tmp_path / "run" / "data", on_progress=stop)
+    assert open_prepared(tmp_path / "run" / "data").report == before
+
+
+def test_preparing_again_replaces_the_old_data(tmp_path):
+    for count in (41, 67):
+        config = config_of(pairs=[write_tsv(tmp_path / "p.tsv", sentences(count))])
+        prepared = prepare(config, tmp_path / "data")
+        assert len(prepared.train) + len(prepared.valid) == count
+    reopened = open_prepared(tmp_path / "data")
+    assert texts_of(reopened.train) == texts_of(prepared.train)
+    assert reopened.report == prepared.report
+
+
+def test_bad_input_is_named_and_leaves_nothing(tmp_path):
+    good = write_tsv(tmp_path / "good.tsv", sentences(41))
+    (tmp_path / "latin.tsv").write_bytes("a\tb\nh\u00e9\tc\n".encode("latin-1"))
+    (tmp_path / "short").write_text("one\n")
+    (tmp_path / "long").write_text("eins\nzwei\n")
+    (tmp_path / "folder.tsv").mkdir()
+    (tmp_path / "empty.tsv").write_bytes(b"")
+    bad = {
+        name: [str(tmp_path / name)] for name in ("latin.tsv", "folder.tsv", "gone.tsv", "empty.tsv", "long", "short")
+    }
+    cases = [
+        ({}, ConfigError, "no training text"),
+        ({"pairs": bad["gone.tsv"]}, DataError, r"no such file: .*gone\.tsv"),
+        ({"pairs": [good], "exclude": bad["gone.tsv"]}, DataError, r"no such file: .*gone\.tsv"),
+        ({"pairs": bad["folder.tsv"]}, DataError, r"folder\.tsv is a directory"),
+        ({"pairs": bad["latin.tsv"]}, DataError, r"latin\.tsv, line 2: byte 2 \(0xe9\)"),
+        ({"pairs": bad["empty.tsv"]}, DataError, r"empty corpus: there is no line in .*empty\.tsv"),
+        (
+            {"pairs": [good], "valid_pairs": bad["empty.tsv"]},
+            DataError,
+            r"empty corpus: there is no line in .*empty\.tsv",
+        ),
+        ({"source": bad["long"], "target": bad["short"]}, DataError, "long has 2 lines but .*short has 1"),
+        ({"pairs": bad["short"]}, DataError, "cannot tell the format"),
+        (
+            {"pairs": [good], "valid_pairs": [good]},
+            DataError,
+            r"none of the 41 training pairs .*leakage 41 \(.*good\.tsv:1",
+        ),
+    ]
+    before = sorted(os.listdir(tmp_path))
+    for data, kind, message in cases:
+        with pytest.raises(kind, match=message):
+            prepare(config_of(**data), tmp_path / "data")
+        assert sorted(os.listdir(tmp_path)) == before
+
+
+def test_corpus_without_a_usable_pair_names_files_and_reasons(tmp_path):
+    path = write_tsv(tmp_path / "p.tsv", [("", "a"), ("x" * 300, "b"), ("b", " "), ("y" * 1_000_003, "c")])
+    with pytest.raises(
+        DataError, match=r"none of the 4 training pairs of .*p\.tsv is left; dropped: empty 2 \(.*:1, .*:3\)"
+    ) as e:
+        prepare(config_of(pairs=[path]), tmp_path / "data")
+    assert "too_many_characters 1" in str(e.value)
+    assert "length_ratio 1" in str(e.value)
+
+
+def test_corpus_whose_every_pair_has_too_many_tokens_is_refused(tmp_path):
+    path = write_tsv(tmp_path / "p.tsv", sentences(41))
+    with pytest.raises(DataError, match="too_many_tokens 37"):
+        prepare(config_of(pairs=[path], max_length=2), tmp_path / "data")
+
+
+def test_corpus_that_repeats_one_sentence_cannot_be_divided(tmp_path):
+    path = write_tsv(tmp_path / "p.tsv", [(f"Satz {n}", "always the same") for n in range(23)])
+    with pytest.raises(DataError, match=r"leakage 21 .*held out for validation 2"):
+        prepare(config_of(pairs=[path]), tmp_path / "data")
+
+
+def test_fewer_than_ten_pairs_need_validation_files(tmp_path):
+    path = write_tsv(tmp_path / "p.tsv", sentences(9))
+    with pytest.raises(DataError, match="9 usable pairs"):
+        prepare(config_of(pairs=[path]), tmp_path / "data")
+
+
+def test_corpus_smaller_than_the_smallest_vocabulary_is_refused(tmp_path):
+    config = config_of(
+        pairs=[write_tsv(tmp_path / "p.tsv", sentences(5))],
+        valid_pairs=[write_tsv(tmp_path / "v.tsv", sentences(3, seed=2))],
+    )
+    with pytest.raises(DataError, match=r"the training text \(\d+ bytes\) is smaller than the smallest vocabulary"):
+        prepare(config, tmp_path / "data")
+
+
+@pytest.mark.parametrize("kind", ["bpe", "unigram", "wordpiece"])
+def test_vocabulary_larger_than_the_corpus_yields_is_refused_with_one_that_fits(tmp_path, kind):
+    path = write_tsv(tmp_path / "p.tsv", sentences(61))
+    settings = {"kind": kind, "vocab_size": 9_973}
+    with pytest.raises(ConfigError, match=r"tokenizer\.vocab_size \(9973\) is more than the \d+ pieces") as error:
+        prepare(config_of(pairs=[path], tokenizer=settings), tmp_path / "data")
+    settings["vocab_size"] = int(str(error.value).rpartition(" ")[2])
+    prepared = prepare(config_of(pairs=[path], tokenizer=settings), tmp_path / "data")
+    assert prepared.tokenizer.vocab_size == settings["vocab_size"]
+
+
+def test_vocabulary_too_small_for_the_bytes_is_refused(tmp_path):
+    path = write_tsv(tmp_path / "p.tsv", sentences(61))
+    with pytest.raises(ConfigError, match="must be at least"):
+        prepare(config_of(pairs=[path], tokenizer={"vocab_size": 97}), tmp_path / "data")
+
+
+def test_full_disk_is_a_clear_error_and_leaves_nothing(tmp_path, monkeypatch):
+    def fill_up(descriptor):
+        raise OSError(28, "No space left on device")
+
+    path = write_tsv(tmp_path / "p.tsv", sentences(41))
+    monkeypatch.setattr(os, "fsync", fill_up)
+    with pytest.raises(DataError, match=r"cannot write the prepared data .*data: No space left on device"):
+        prepare(config_of(pairs=[path]), tmp_path / "data")
+    assert os.listdir(tmp_path) == ["p.tsv"]
+
+
+def test_missing_or_damaged_prepared_data_is_refused_with_the_way_out(tmp_path):
+    data = tmp_path / "data"
+    with pytest.raises(DataError, match=r"cannot read .*report\.json.*--fresh"):
+        open_prepared(data)
+    prepare(config_of(pairs=[write_tsv(tmp_path / "p.tsv", sentences(41))]), data)
+    whole = {
+        path: path.read_bytes() for path in (data / "report.json", data / "valid.arrow", tmp_path / "tokenizer.json")
+    }
+    other = json.loads(whole[data / "report.json"])
+    other["tokenizer"]["sha256"] = "0" * 64
+    cases = [
+        (data / "report.json", b"{", r"report\.json is damaged; .*--fresh"),
+        (data / "report.json", b"[]", r"report\.json is damaged; .*--fresh"),
+        (data / "report.json", json.dumps(other).encode(), r"was not made with .*tokenizer\.json; .*--fresh"),
+        (data / "valid.arrow", b"ARROW1", r"valid\.arrow is damaged .*--fresh"),
+        (tmp_path / "tokenizer.json", b"{}", r"tokenizer\.json .*--fresh"),
+    ]
+    for path, content, message in cases:
+        path.write_bytes(content)
+        with pytest.raises(DataError, match=message):
+            open_prepared(data)
+        path.write_bytes(whole[path])
+    open_prepared(data)

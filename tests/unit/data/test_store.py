@@ -1,0 +1,141 @@
+"""The store: what is written comes back by row, over any number of record batches, without being loaded."""
+
+from __future__ import annotations
+
+import os
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from clearhead.data import store as store_module
+from clearhead.data.store import PairStore, StoreWriter
+from clearhead.errors import DataError
+
+
+def write(path, rows):
+    with StoreWriter(path) as writer:
+        for row in rows:
+            writer.append(*row)
+    assert writer.num_rows == len(rows)
+    return PairStore.open(path)
+
+
+def example_rows(count):
+    return [(f"Quelle {n} ä€𝄞", f"t{n}\r\u2028", list(range(n % 7)), [n] * (n % 5 + 1)) for n in range(count)]
+
+
+@pytest.mark.parametrize("count", [0, 1, 4_095, 4_096, 4_097, 9_973])
+def test_rows_come_back_over_any_number_of_record_batches(tmp_path, count):
+    rows = example_rows(count)
+    store = write(tmp_path / "s.arrow", rows)
+    assert len(store) == count
+    assert store.source_lengths.tolist() == [len(row[2]) for row in rows]
+    assert store.target_lengths.tolist() == [len(row[3]) for row in rows]
+    assert store.source_lengths.dtype == store.target_lengths.dtype == np.int32
+    for n in {*range(min(count, 11)), *range(max(0, count - 3), count), *range(0, count, 487)}:
+        assert store.source(n) == rows[n][0]
+        assert store.target(n) == rows[n][1]
+        assert store.source_ids(n).tolist() == rows[n][2]
+        assert store.target_ids(n).tolist() == rows[n][3]
+
+
+ids = st.lists(st.integers(0, 2**31 - 1), max_size=5)
+
+
+@settings(deadline=None)
+@given(st.lists(st.tuples(st.text("aä𝄞", max_size=5), st.text("b\n", max_size=5), ids, ids), max_size=23))
+def test_any_rows_come_back_from_small_batches(tmp_path_factory, rows):
+    path = tmp_path_factory.mktemp("store") / "s.arrow"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(store_module, "BATCH_ROWS", 7)
+        patch.setattr(store_module, "BATCH_CHARACTERS", 29)
+        store = write(path, rows)
+    back = [
+        (store.source(n), store.target(n), store.source_ids(n).tolist(), store.target_ids(n).tolist())
+        for n in range(len(store))
+    ]
+    assert back == rows
+
+
+def test_numpy_row_numbers_are_rows(tmp_path):
+    store = write(tmp_path / "s.arrow", example_rows(11))
+    assert store.source(np.int64(3)) == "Quelle 3 ä€𝄞"
+
+
+@pytest.mark.parametrize("row", [-1, 11])
+def test_row_outside_the_store_is_refused(tmp_path, row):
+    store = write(tmp_path / "s.arrow", example_rows(11))
+    with pytest.raises(IndexError, match=f"row {row} of a store of 11"):
+        store.target_ids(row)
+
+
+def test_ids_are_views_of_the_mapped_file(tmp_path):
+    store = write(tmp_path / "s.arrow", example_rows(4_999))
+    before = pa.total_allocated_bytes()
+    values = [store.target_ids(n) for n in range(len(store))]
+    assert pa.total_allocated_bytes() == before
+    assert not any(value.flags.owndata or value.flags.writeable for value in values)
+
+
+def test_lines_of_a_megabyte_fit(tmp_path):
+    store = write(tmp_path / "s.arrow", [("x" * 1_000_003, "y", [5] * 300_007, [1])] * 37)
+    assert store.source_lengths.tolist() == [300_007] * 37
+    assert len(store.source(36)) == 1_000_003
+
+
+def test_missing_store_is_named_with_the_way_out(tmp_path):
+    with pytest.raises(DataError, match=r"s\.arrow is missing; run the same command with --fresh"):
+        PairStore.open(tmp_path / "s.arrow")
+
+
+@pytest.mark.parametrize("keep", [0, 5, 0.3, 0.99])
+def test_cut_off_store_is_refused(tmp_path, keep):
+    path = tmp_path / "s.arrow"
+    write(path, example_rows(1_009))
+    size = os.path.getsize(path)
+    os.truncate(path, keep if isinstance(keep, int) else int(keep * size))
+    with pytest.raises(DataError, match=r"s\.arrow is damaged .*--fresh"):
+        PairStore.open(path)
+
+
+def test_store_with_disordered_positions_is_refused(tmp_path):
+    path = tmp_path / "s.arrow"
+    write(path, [("a", "b", [7] * 3, [9] * 2), ("c", "d", [7] * 3, [9] * 2)])
+    content = path.read_bytes()
+    positions = np.array([0, 3, 6], dtype=np.int32).tobytes()
+    assert content.count(positions) == 1
+    path.write_bytes(content.replace(positions, np.array([0, 3, 600], dtype=np.int32).tobytes()))
+    with pytest.raises(DataError, match=r"s\.arrow is damaged"):
+        PairStore.open(path)
+
+
+def test_arrow_file_with_other_columns_is_refused(tmp_path):
+    path = str(tmp_path / "s.arrow")
+    schema = pa.schema([("x", pa.int32())])
+    with pa.OSFile(path, "wb") as file, pa.ipc.new_file(file, schema):
+        pass
+    with pytest.raises(DataError, match="is not a file of prepared pairs"):
+        PairStore.open(path)
+
+
+def test_directory_is_refused(tmp_path):
+    with pytest.raises(DataError, match="is damaged"):
+        PairStore.open(tmp_path)
+
+
+def test_unwritable_store_is_a_clear_error(tmp_path):
+    with pytest.raises(DataError, match=r"cannot write .*no/s\.arrow"), StoreWriter(tmp_path / "no" / "s.arrow"):
+        pass
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="needs /dev/full")
+def test_full_disk_is_a_clear_error():
+    def fill(writer):
+        for row in example_rows(9_973):
+            writer.append(*row)
+
+    with pytest.raises(DataError, match=r"cannot write /dev/full.*No space left"), StoreWriter("/dev/full") as writer:
+        fill(writer)

@@ -1,0 +1,110 @@
+"""Golden sentences: what is picked, and that a changed model is told from rounding noise."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+
+from clearhead.bundle import Bundle, load_bundle, read_golden, save_bundle
+from clearhead.evaluation import check_golden, make_golden
+from clearhead.translator import Translator
+
+
+def test_golden_sentences_are_the_models_own_translations(translator, sentences):
+    golden = make_golden(translator, sentences, count=3)
+    assert len(golden) == 3
+    for sentence, translation in zip(
+        golden, translator.translate([sentence["source"] for sentence in golden]), strict=True
+    ):
+        assert set(sentence) == {"source", "text", "score"}
+        assert sentence["text"] == translation.text
+        assert sentence["score"] == translation.score
+
+
+def test_blank_and_repeated_sentences_are_passed_over(translator, sentences):
+    sources = ["", sentences[0], "  \t", sentences[1], sentences[0], sentences[1], sentences[2]]
+    assert [sentence["source"] for sentence in make_golden(translator, sources)] == sentences[:3]
+
+
+def test_golden_sentences_are_spread_over_the_whole_list(translator, sentences):
+    sources = [f"{sentence} {number}" for number in range(7) for sentence in sentences]
+    picked = [sources.index(sentence["source"]) for sentence in make_golden(translator, sources)]
+    assert picked == [0, 4, 8, 13, 17, 21, 26, 30]
+
+
+def test_no_sentences_give_no_golden_ones(translator):
+    assert make_golden(translator, ["", " "]) == []
+    assert check_golden(translator, []) == []
+
+
+def test_an_unchanged_model_has_no_problems_also_after_a_round_trip(translator, sentences, tmp_path):
+    golden = make_golden(translator, sentences)
+    save_bundle(tmp_path / "model", translator.bundle, golden=golden)
+    again = Translator(load_bundle(tmp_path / "model"))
+    assert check_golden(again, read_golden(tmp_path / "model")) == []
+
+
+def test_a_changed_text_is_named_with_both_readings(translator, sentences):
+    golden = make_golden(translator, sentences)
+    now = golden[1]["text"]
+    golden[1]["text"] = "something else"
+    (problem,) = check_golden(translator, golden)
+    assert "golden sentence 2" in problem
+    assert repr(sentences[1]) in problem
+    assert "'something else'" in problem
+    assert repr(now) in problem
+
+
+@pytest.mark.parametrize("change", [lambda score: score + 0.1, lambda score: score * 1.01, lambda score: math.nan])
+def test_a_changed_score_is_named_with_both_numbers(translator, sentences, change):
+    golden = make_golden(translator, sentences)
+    was = golden[3]["score"]
+    golden[3]["score"] = change(was)
+    (problem,) = check_golden(translator, golden)
+    assert "golden sentence 4" in problem
+    assert f"{golden[3]['score']:.4f}" in problem
+    assert f"{was:.4f}" in problem
+
+
+def test_rounding_noise_is_no_problem(translator, sentences):
+    golden = make_golden(translator, sentences)
+    for sentence in golden:
+        sentence["score"] += 0.0009
+    assert check_golden(translator, golden) == []
+
+
+def test_other_weights_are_found_out(translator, sentences):
+    golden = make_golden(translator, sentences)
+    with torch.no_grad():
+        translator.bundle.model.embedding.weight.mul_(1.1)
+    assert len(check_golden(translator, golden)) == len(sentences)
+
+
+@pytest.mark.parametrize("broken", [{}, {"source": "a", "text": 3, "score": 0.0}, {"source": "a", "text": "b"}, "a"])
+def test_a_damaged_golden_sentence_is_named_and_the_others_still_checked(translator, sentences, broken):
+    golden = make_golden(translator, sentences)
+    golden[2]["text"] = "something else"
+    problems = check_golden(translator, [golden[0], broken, golden[2]])
+    assert [problem[:17] for problem in problems] == ["golden sentence 2", "golden sentence 3"]
+    assert "damaged" in problems[0]
+
+
+def test_a_line_that_is_only_a_language_tag_is_blank(sentences):
+    from clearhead.config import ModelConfig
+    from clearhead.model import Transformer
+    from clearhead.tokenizer import Tokenizer
+
+    tokenizer = Tokenizer.train(sentences, vocab_size=293, language_tags=("de",))
+    config = ModelConfig(
+        vocab_size=tokenizer.vocab_size,
+        d_model=6,
+        d_ff=5,
+        num_heads=3,
+        num_encoder_layers=1,
+        num_decoder_layers=1,
+    )
+    tagged = Translator(Bundle(Transformer(config).eval(), tokenizer))
+    golden = make_golden(tagged, ["<2de> ", "<2de> " + sentences[0]])
+    assert [sentence["source"] for sentence in golden] == ["<2de> " + sentences[0]]

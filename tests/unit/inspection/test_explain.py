@@ -1,0 +1,203 @@
+"""What `explain` returns, against forced scoring, the search, and what attention must be."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+import torch
+
+import clearhead as ch
+from clearhead.bundle import Bundle
+from clearhead.config import DecodeConfig, ModelConfig
+from clearhead.decoding.scoring import token_log_probs
+from clearhead.errors import DataError
+from clearhead.inspection.explain import Candidate, Explanation, explain
+from clearhead.model import Transformer
+from clearhead.tokenizer import Tokenizer
+from clearhead.translator import Translator
+
+TEXT = "a dog runs across the field"
+TARGET = "ein Hund rennt"
+LAYERS_IN, LAYERS_OUT, HEADS = 3, 2, 5
+
+
+@pytest.fixture(autouse=True)
+def one_thread() -> Iterator[None]:
+    # On matrices this small, two threads only wait for each other: thirty times slower on a busy machine.
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+@pytest.fixture
+def translator() -> Translator:
+    torch.manual_seed(13)
+    tokenizer = Tokenizer.train([TEXT, TARGET] * 3, vocab_size=331, language_tags=("de", "fr"))
+    config = ModelConfig(
+        vocab_size=tokenizer.vocab_size,
+        d_model=10 * HEADS,
+        d_ff=31,
+        num_heads=HEADS,
+        num_encoder_layers=LAYERS_IN,
+        num_decoder_layers=LAYERS_OUT,
+    )
+    return Translator(Bundle(Transformer(config).eval(), tokenizer, DecodeConfig(beam_size=3, extra_length=4)))
+
+
+@pytest.fixture
+def forced(translator) -> Explanation:
+    return explain(translator, TEXT, TARGET)
+
+
+def test_the_arrays_have_the_shapes_of_the_tokens(forced):
+    num_source, num_target = len(forced.source_tokens), len(forced.target_tokens)
+    assert num_source != num_target
+    assert forced.encoder.shape == (LAYERS_IN, HEADS, num_source, num_source)
+    assert forced.decoder.shape == (LAYERS_OUT, HEADS, num_target, num_target)
+    assert forced.cross.shape == (LAYERS_OUT, HEADS, num_target, num_source)
+    assert len(forced.steps) == num_target
+    for weights in (forced.encoder, forced.decoder, forced.cross):
+        assert weights.dtype == np.float32
+
+
+def test_every_row_is_a_distribution_and_the_heads_differ(forced):
+    for weights in (forced.encoder, forced.decoder, forced.cross):
+        assert (weights >= 0).all()
+        np.testing.assert_allclose(weights.sum(axis=-1), 1.0, atol=1e-5)
+        assert np.abs(weights[0, 0] - weights[1, 0]).max() > 1e-3
+        assert np.abs(weights[0, 0] - weights[0, 1]).max() > 1e-3
+
+
+def test_the_decoder_sees_nothing_that_comes_later(forced):
+    above = np.triu(np.ones(forced.decoder.shape[-2:], dtype=bool), k=1)
+    assert (forced.decoder[..., above] == 0).all()
+    assert (forced.decoder[..., ~above] > 0).all()
+
+
+def test_the_weights_are_those_of_the_given_tokens_shifted_right(translator, forced):
+    tokenizer, model = translator.bundle.tokenizer, translator.bundle.model
+    source = torch.tensor([[*tokenizer.encode(TEXT), tokenizer.eos_id]])
+    read = torch.tensor([[tokenizer.bos_id, *tokenizer.encode(TARGET)]])
+    expected = model.attention_weights(source, read)
+    for layer in range(LAYERS_OUT):
+        np.testing.assert_allclose(forced.cross[layer], expected.cross[layer][0].detach().numpy(), atol=1e-6)
+        np.testing.assert_allclose(forced.decoder[layer], expected.decoder[layer][0].detach().numpy(), atol=1e-6)
+    for layer in range(LAYERS_IN):
+        np.testing.assert_allclose(forced.encoder[layer], expected.encoder[layer][0].detach().numpy(), atol=1e-6)
+
+
+def test_the_tokens_are_those_read_and_those_predicted(forced):
+    assert "".join(forced.source_tokens) == f" {TEXT}</s>"
+    assert "".join(forced.target_tokens) == f" {TARGET}</s>"
+    assert forced.decoder_tokens == ["<s>", *forced.target_tokens[:-1]]
+    assert [step.token for step in forced.steps] == forced.target_tokens
+
+
+def test_a_given_target_scores_as_scoring_says(translator, forced):
+    assert forced.translation == TARGET
+    assert forced.score == pytest.approx(translator.score([TEXT], [TARGET])[0], abs=1e-4)
+    assert sum(math.log(step.probability) for step in forced.steps) == pytest.approx(forced.score, abs=1e-6)
+
+
+def test_each_step_has_the_probability_that_forced_scoring_gives_its_token(translator, forced):
+    tokenizer = translator.bundle.tokenizer
+    target = [*tokenizer.encode(TARGET), tokenizer.eos_id]
+    with torch.inference_mode():
+        log_probs = token_log_probs(translator.bundle.model, [[*tokenizer.encode(TEXT), tokenizer.eos_id]], [target])
+    np.testing.assert_allclose([step.probability for step in forced.steps], log_probs[0].exp().numpy(), rtol=1e-4)
+
+
+def test_the_candidates_are_the_five_most_probable_best_first(translator, forced):
+    tokenizer, model = translator.bundle.tokenizer, translator.bundle.model
+    source = torch.tensor([[*tokenizer.encode(TEXT), tokenizer.eos_id]])
+    read = torch.tensor([[tokenizer.bos_id, *tokenizer.encode(TARGET)]])
+    with torch.inference_mode():
+        probs = model(source, read)[0].softmax(dim=-1)
+    for step, row in zip(forced.steps, probs, strict=True):
+        order = sorted(range(len(row)), key=lambda index: -row[index].item())[:5]
+        assert [candidate.token for candidate in step.candidates] == tokenizer.pieces(order)
+        values = [candidate.probability for candidate in step.candidates]
+        assert values == sorted(values, reverse=True)
+        np.testing.assert_allclose(values, [row[index].item() for index in order], rtol=1e-4)
+
+
+def test_a_searched_translation_is_the_translators_own(translator):
+    found = explain(translator, TEXT)
+    expected = translator.translate([TEXT])[0]
+    assert found.translation == expected.text
+    assert found.target_tokens == [*expected.tokens, "</s>"]
+    assert found.score == pytest.approx(expected.score, abs=1e-4)
+    assert sum(math.log(step.probability) for step in found.steps) == pytest.approx(expected.score, abs=1e-4)
+
+
+def test_the_search_uses_the_models_own_decode_settings(translator):
+    translator.bundle.decode = DecodeConfig(beam_size=1, extra_length=1)
+    greedy = explain(translator, TEXT)
+    assert greedy.translation == translator.translate([TEXT], beam_size=1, extra_length=1)[0].text
+    assert len(greedy.target_tokens) <= len(greedy.source_tokens) + 1
+    translator.bundle.decode = DecodeConfig(beam_size=1, extra_length=4)
+    assert len(explain(translator, TEXT).target_tokens) > len(greedy.target_tokens)  # random weights seldom end
+
+
+def test_a_language_tag_is_a_source_token_of_its_own(translator):
+    tagged = explain(translator, f"<2de> {TEXT}", TARGET)
+    assert tagged.source_tokens[0] == "<2de>"
+    assert "".join(tagged.source_tokens[1:]) == f" {TEXT}</s>"
+    assert tagged.source == f"<2de> {TEXT}"
+    assert tagged.score == pytest.approx(translator.score([f"<2de> {TEXT}"], [TARGET])[0], abs=1e-4)
+    translator.bundle.decode = DecodeConfig(target_lang="fr")
+    assert explain(translator, TEXT, TARGET).source_tokens[0] == "<2fr>"
+
+
+def test_an_empty_target_is_the_end_token_alone(translator):
+    nothing = explain(translator, TEXT, "")
+    assert nothing.target_tokens == ["</s>"]
+    assert nothing.decoder_tokens == ["<s>"]
+    assert nothing.decoder.shape == (LAYERS_OUT, HEADS, 1, 1)
+
+
+@pytest.mark.parametrize("text", ["", "  \t", "<2de>", "<2de>  "])
+def test_empty_text_is_refused(translator, text):
+    with pytest.raises(DataError, match="the text is empty"):
+        explain(translator, text)
+
+
+def test_a_side_over_the_limit_is_refused_with_both_numbers(translator):
+    num_tokens = len(translator.bundle.tokenizer.encode(TEXT)) + 1
+    translator.bundle.decode = DecodeConfig(max_input_tokens=num_tokens, beam_size=1)
+    assert len(explain(translator, TEXT, TARGET).source_tokens) == num_tokens
+    with pytest.raises(DataError, match=f"the text has {num_tokens + 1} tokens; at most {num_tokens}"):
+        explain(translator, TEXT + "!")
+    with pytest.raises(DataError, match=f"the target has .* tokens; at most {num_tokens}"):
+        explain(translator, TEXT, TEXT + "!")
+
+
+def test_explaining_leaves_nothing_on_the_model(translator):
+    before = {name: dict(vars(module)) for name, module in translator.bundle.model.named_modules()}
+    explain(translator, TEXT, TARGET)
+    for name, module in translator.bundle.model.named_modules():
+        assert vars(module).keys() == before[name].keys()
+
+
+def test_an_explanation_is_plain_json(forced):
+    values = json.loads(json.dumps(forced.to_dict(), allow_nan=False))
+    assert values == forced.to_dict()
+    assert values["decoder_tokens"] == forced.decoder_tokens
+    assert values["steps"][0]["candidates"][0] == {
+        "token": forced.steps[0].candidates[0].token,
+        "probability": forced.steps[0].candidates[0].probability,
+    }
+    for name in ("encoder", "decoder", "cross"):
+        np.testing.assert_allclose(values[name], getattr(forced, name), atol=1e-6)
+
+
+def test_it_is_reached_from_the_package(translator, forced):
+    assert ch.explain is explain
+    assert ch.Explanation is Explanation
+    assert isinstance(forced.steps[0].candidates[0], Candidate)
+    assert len(repr(forced)) < 500  # the arrays do not flood a terminal
