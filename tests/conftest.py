@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 # No test module has imported the model yet: from here on a tensor that breaks its written shape raises.
 install_import_hook("clearhead.model", "beartype.beartype")
-torch.set_num_threads(2)
+torch.set_num_threads(1)
 
 SHARED_DATA = Path(__file__).parents[1].parent / "shared" / "data"
 

@@ -6,32 +6,69 @@ import pytest
 import torch
 from plain_beam import plain_beam_search
 
-from clearhead.decoding.beam import beam_search
+from clearhead.decoding import beam
 
-EXTRA_LENGTH = 4
+EXTRA_LENGTH = 6
+
+
+def stop_at_the_first_finished(finished, best_open, num_best, longest_penalty):
+    return len(finished) < num_best
+
+
+def compare_at_the_present_length(finished, best_open, num_best, longest_penalty):
+    worst_kept = sorted([hypothesis.rank_score for hypothesis in finished], reverse=True)[num_best - 1 : num_best]
+    return best_open > max(worst_kept, default=float("-inf"))
+
+
+@pytest.fixture
+def model_and_sources(make_model):
+    def make(norm):
+        torch.manual_seed(1)
+        model = make_model(norm=norm, num_encoder_layers=1, num_decoder_layers=1)
+        with torch.no_grad():
+            # Sharp enough that no two hypotheses tie within float32, so token-for-token equality can be asked.
+            model.embedding.weight.mul_(2.0)
+            # An end that is likely early on, so that short and long hypotheses compete.
+            model.embedding.weight[model.config.eos_id].mul_(-2.0)
+        lengths = torch.randint(1, 11, (47,)).tolist()
+        return model, [[*torch.randint(3, 37, (length,)).tolist(), model.config.eos_id] for length in lengths]
+
+    return make
+
+
+def search(model, sources, **settings):
+    limits = [len(source) + EXTRA_LENGTH for source in sources]
+    with torch.inference_mode():
+        return beam.beam_search(model, sources, max_lengths=limits, **settings)
+
+
+CASES = [("pre", 2, 1, 0.0), ("post", 4, 1, 0.6), ("pre", 5, 3, 0.6), ("post", 3, 3, 1.0), ("pre", 4, 2, 2.5)]
+
+
+@pytest.mark.parametrize(("norm", "beam_size", "num_best", "alpha"), CASES)
+def test_stopping_early_changes_nothing(model_and_sources, norm, beam_size, num_best, alpha):
+    model, sources = model_and_sources(norm)
+    settings = {"beam_size": beam_size, "alpha": alpha, "num_best": num_best}
+    for source, hypotheses in zip(sources, search(model, sources, **settings), strict=True):
+        plain = plain_beam_search(model, source, max_length=len(source) + EXTRA_LENGTH, **settings)
+        assert [hypothesis.tokens for hypothesis in hypotheses] == [tokens for tokens, _ in plain]
+        assert [h.rank_score for h in hypotheses] == pytest.approx([score for _, score in plain], abs=1e-4)
 
 
 @pytest.mark.parametrize(
-    ("norm", "beam_size", "num_best", "alpha"),
-    [("pre", 2, 1, 0.0), ("post", 4, 1, 0.6), ("pre", 5, 3, 0.6), ("post", 3, 3, 1.0), ("pre", 4, 2, 2.5)],
+    ("norm", "beam_size", "num_best", "alpha", "rule"),
+    [
+        # Without a length penalty the first to finish is the best in all of these.
+        *((*case, stop_at_the_first_finished) for case in CASES if case[-1] > 0),
+        ("post", 3, 3, 1.0, compare_at_the_present_length),
+        ("pre", 4, 2, 2.5, compare_at_the_present_length),
+    ],
 )
-def test_stopping_early_changes_nothing(make_model, norm, beam_size, num_best, alpha):
-    model = make_model(norm=norm, num_encoder_layers=1, num_decoder_layers=1)
-    with torch.no_grad():
-        # Sharp enough that no two hypotheses tie within float32, so token-for-token equality can be asked.
-        model.embedding.weight.mul_(2.0)
-        # An end that is likely now and then: hypotheses of many lengths compete.
-        model.embedding.weight[model.config.eos_id].mul_(1.5)
-    lengths = torch.randint(1, 9, (19,)).tolist()
-    sources = [[*torch.randint(3, 37, (length,)).tolist(), model.config.eos_id] for length in lengths]
-    limits = [len(source) + EXTRA_LENGTH for source in sources]
-    with torch.inference_mode():
-        found = beam_search(model, sources, max_lengths=limits, beam_size=beam_size, alpha=alpha, num_best=num_best)
-    output_lengths = set()
-    for source, limit, hypotheses in zip(sources, limits, found, strict=True):
-        plain = plain_beam_search(model, source, max_length=limit, beam_size=beam_size, alpha=alpha, num_best=num_best)
-        assert [hypothesis.tokens for hypothesis in hypotheses] == [tokens for tokens, _ in plain]
-        for hypothesis, (_, rank_score) in zip(hypotheses, plain, strict=True):
-            assert hypothesis.rank_score == pytest.approx(rank_score, abs=1e-4)
-        output_lengths.add(len(hypotheses[0].tokens))
-    assert len(output_lengths) > 3  # else nothing about stopping was tested
+def test_a_wrong_stopping_rule_would_show(model_and_sources, monkeypatch, norm, beam_size, num_best, alpha, rule):
+    model, sources = model_and_sources(norm)
+    settings = {"beam_size": beam_size, "alpha": alpha, "num_best": num_best}
+    right = search(model, sources, **settings)
+    monkeypatch.setattr(beam, "_can_improve", rule)
+    wrong = search(model, sources, **settings)
+    differ = [[h.tokens for h in a] != [h.tokens for h in b] for a, b in zip(right, wrong, strict=True)]
+    assert any(differ)

@@ -1,0 +1,71 @@
+"""Small whole models: a tokenizer, random weights and all that belongs to a model directory."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import torch
+
+if TYPE_CHECKING:
+    from clearhead.bundle import Bundle
+
+SENTENCES = (
+    "Ein kleiner Hund rennt über die Wiese.",
+    "A small dog runs across the meadow.",
+    "Zwei Männer sitzen auf einer Bank.",
+    "Two men are sitting on a bench.",
+    "Am 3. Mai 2018 kostete es 12,50 €.",
+    "On May 3, 2018 it cost €12.50.",
+    "Żółta łódź płynie po rzece.",
+    "犬が走る。",
+)
+
+
+@pytest.fixture(scope="session")
+def sentences() -> tuple[str, ...]:
+    """Return a few sentences in several alphabets; the tokenizers of `make_bundle` know them."""
+    return SENTENCES
+
+
+@pytest.fixture(scope="session")
+def make_bundle() -> Callable[..., Bundle]:
+    """Return a function that makes a model with random weights, sharp enough that no two translations tie."""
+    from clearhead.bundle import Bundle
+    from clearhead.config import DecodeConfig, ModelConfig
+    from clearhead.model import Transformer
+    from clearhead.tokenizer import Tokenizer
+
+    def make(
+        seed: int = 7,
+        *,
+        language_tags: Iterable[str] = (),
+        kind: Any = "bpe",
+        info: dict[str, Any] | None = None,
+        decode: dict[str, Any] | None = None,
+        **settings: object,
+    ) -> Bundle:
+        tokenizer = Tokenizer.train(SENTENCES, kind=kind, vocab_size=307, language_tags=tuple(language_tags))
+        sizes = {"d_model": 22, "num_heads": 11, "d_ff": 17, "num_encoder_layers": 2, "num_decoder_layers": 1}
+        shape = {"vocab_size": tokenizer.vocab_size, "norm": "pre", **sizes, **settings}
+        torch.manual_seed(seed)
+        model = Transformer(ModelConfig.model_validate(shape)).eval()
+        with torch.no_grad():
+            model.embedding.weight.mul_(3.0)
+        return Bundle(model, tokenizer, DecodeConfig(**{"extra_length": 5, **(decode or {})}), info or {})
+
+    return make
+
+
+@pytest.fixture
+def make_model_dir(make_bundle: Callable[..., Bundle], tmp_path: Path) -> Callable[..., Path]:
+    """Return a function that writes a model directory; takes what `make_bundle` takes."""
+    from clearhead.bundle import save_bundle
+
+    def make(name: str = "model", *, golden: Iterable[dict[str, Any]] = (), **settings: Any) -> Path:
+        save_bundle(tmp_path / name, make_bundle(**settings), golden=list(golden), card="# A small model\n")
+        return tmp_path / name
+
+    return make
