@@ -17,7 +17,7 @@ import shutil
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, BinaryIO, TypeVar
 
 import torch
 from safetensors import SafetensorError, safe_open
@@ -176,7 +176,7 @@ def read_weights(path: str | Path) -> tuple[dict[str, Tensor], dict[str, str]]:
 
 
 def write_weights(path: str | Path, tensors: Mapping[str, Tensor], metadata: Mapping[str, str]) -> None:
-    """Write tensors and metadata to a safetensors file.
+    """Write tensors and metadata to a safetensors file; the same ones give the same bytes.
 
     Raises:
         OSError: If the file cannot be written.
@@ -185,6 +185,19 @@ def write_weights(path: str | Path, tensors: Mapping[str, Tensor], metadata: Map
         save_file({name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}, path, dict(metadata))
     except SafetensorError as error:  # the library wraps the system's error in its own
         raise OSError(str(error)) from None
+    with open(path, "r+b") as file:
+        _sort_metadata(file)
+
+
+def _sort_metadata(file: BinaryIO) -> None:
+    """Put the metadata in order; the library writes them in another one each time, and so another checksum."""
+    size = int.from_bytes(file.read(8), "little")
+    header = json.loads(file.read(size))
+    header["__metadata__"] = dict(sorted(header.get("__metadata__", {}).items()))
+    text = json.dumps(header, separators=(",", ":"), ensure_ascii=False).encode()
+    assert len(text) <= size, (len(text), size)
+    file.seek(8)
+    file.write(text.ljust(size))
 
 
 def average_weights(paths: Iterable[str | Path]) -> dict[str, Tensor]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,6 +22,15 @@ SENTENCES = (
     "Żółta łódź płynie po rzece.",
     "犬が走る。",
 )
+
+
+@pytest.fixture(autouse=True)
+def one_thread() -> Iterator[None]:
+    """Compute on one thread: on matrices this small, two wait for each other most of the time."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
 
 
 @pytest.fixture(scope="session")
@@ -53,7 +62,9 @@ def make_bundle() -> Callable[..., Bundle]:
         torch.manual_seed(seed)
         model = Transformer(ModelConfig.model_validate(shape)).eval()
         with torch.no_grad():
-            model.embedding.weight.mul_(3.0)
+            for weight in model.parameters():
+                if weight.dim() == 2:
+                    weight.mul_(2.0 if weight is model.embedding.weight else 4.0)
         return Bundle(model, tokenizer, DecodeConfig(**{"extra_length": 5, **(decode or {})}), info or {})
 
     return make

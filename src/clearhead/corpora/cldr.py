@@ -35,7 +35,7 @@ MONTH_SPANS = ((1, 11), (12, 60))
 """Lengths of intervals in months, from and to."""
 MAX_COUNT = 99
 """Largest number of units a relative time is away."""
-MAX_DIGITS = 5
+MAX_DIGITS = 4
 """Significant digits of an amount, at most."""
 DECIMAL_PLACES = (0, 1, 2)
 """Places behind the decimal point. With three, the English 1.234 would be the German 1,234."""
@@ -242,19 +242,19 @@ def _write_list(names: list[str], locale: Locale) -> str:
 
 
 KINDS = (
-    Kind("date", 4, _day, lambda value, locale: dates.format_date(value, "full", locale=locale)),
-    Kind("moment", 2, _moment, _write_moment),
-    Kind("time", 1, _clock_with_seconds, lambda value, locale: dates.format_time(value, "medium", locale=locale)),
+    Kind("date", 3, _day, lambda value, locale: dates.format_date(value, "full", locale=locale)),
+    Kind("moment", 3, _moment, _write_moment),
+    Kind("time", 2, _clock_with_seconds, lambda value, locale: dates.format_time(value, "medium", locale=locale)),
     Kind("weekday", 1, _day, lambda value, locale: dates.format_skeleton("MMMEd", value, locale=locale)),
-    Kind("month", 1, _day, lambda value, locale: dates.format_skeleton("yMMMM", value, locale=locale)),
-    Kind("days", 2, _days, lambda value, locale: dates.format_interval(value[0], value[1], "yMMMd", locale=locale)),
-    Kind("months", 1, _months, lambda value, locale: dates.format_interval(value[0], value[1], "yMMMM", locale=locale)),
-    Kind("hours", 1, _hours, _write_hours),
+    Kind("month", 0.5, _day, lambda value, locale: dates.format_skeleton("yMMMM", value, locale=locale)),
+    Kind("days", 4, _days, lambda value, locale: dates.format_interval(value[0], value[1], "yMMMd", locale=locale)),
+    Kind("months", 3, _months, lambda value, locale: dates.format_interval(value[0], value[1], "yMMMM", locale=locale)),
+    Kind("hours", 2, _hours, _write_hours),
     Kind("distance", 2, _distance, _write_distance),
     Kind("price", 2, _price, lambda value, locale: numbers.format_currency(value[0], value[1], locale=locale)),
     Kind("quantity", 2, _quantity, lambda value, locale: units.format_unit(value[0], value[1], locale=locale)),
-    Kind("countries", 4, _countries, lambda value, locale: _write_list([locale.territories[c] for c in value], locale)),
-    Kind("languages", 3, _languages, lambda value, locale: _write_list([locale.languages[c] for c in value], locale)),
+    Kind("countries", 3, _countries, lambda value, locale: _write_list([locale.territories[c] for c in value], locale)),
+    Kind("languages", 2, _languages, lambda value, locale: _write_list([locale.languages[c] for c in value], locale)),
 )
 """Every kind: name, weight, sampler, renderer."""
 _WEIGHTS = [kind.weight for kind in KINDS]

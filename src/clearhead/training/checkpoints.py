@@ -25,6 +25,7 @@ from torch import Tensor
 
 from clearhead.bundle import file_sha256, read_weights, write_weights
 from clearhead.errors import CheckpointError, ModelError
+from clearhead.training.log import Window
 
 __all__ = ["Best", "Checkpoints", "TrainingState", "disk_trouble"]
 
@@ -55,6 +56,7 @@ class TrainingState:
     """Step of the last validation."""
     threads: int = 0
     """CPU threads; another number adds floats in another order."""
+    window: Window = field(default_factory=Window)
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> TrainingState:
@@ -65,7 +67,8 @@ class TrainingState:
         """
         try:
             best = values["best"]
-            return cls(**{**values, "best": None if best is None else Best(**best)})
+            window = Window(**values["window"])
+            return cls(**{**values, "best": None if best is None else Best(**best), "window": window})
         except (KeyError, TypeError) as error:
             raise CheckpointError(f"state.json is not a training state: {error}") from None
 

@@ -22,7 +22,8 @@ class Display:
         self._console = Console(stderr=True, highlight=False)
         self._bar: Progress | None = None
         if self._console.is_terminal:
-            columns = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn(20), TaskProgressColumn())
+            description = TextColumn("{task.description}", markup=False)  # a file name may hold square brackets
+            columns = (SpinnerColumn(), description, BarColumn(20), TaskProgressColumn())
             self._bar = Progress(*columns, console=self._console, transient=True)
         self._task = self._bar.add_task("starting", total=None) if self._bar else None
         self._stage = ""

@@ -4,11 +4,35 @@ from __future__ import annotations
 
 import json
 import os
+from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-__all__ = ["MetricsLog", "read_metrics"]
+from clearhead.training.step import StepResult
+
+__all__ = ["MetricsLog", "Window", "read_metrics"]
+
+
+@dataclass
+class Window:
+    """Sums since the last record of the log; saved with the checkpoints, so that an interruption does not show."""
+
+    loss: float = 0.0
+    nll: float = 0.0
+    grad_norm: float = 0.0
+    tokens: int = 0
+    steps: int = 0
+    seconds: float = 0.0
+
+    def add(self, result: StepResult, seconds: float) -> None:
+        """Count one step, which took so many seconds."""
+        self.loss += result.loss * result.target_tokens
+        self.nll += result.nll * result.target_tokens
+        self.grad_norm = result.grad_norm
+        self.tokens += result.target_tokens
+        self.steps += 1
+        self.seconds += seconds
 
 
 def read_metrics(path: Path) -> list[dict[str, Any]]:
@@ -30,13 +54,15 @@ class MetricsLog:
     Args:
         run: Run directory.
         step: Step the run goes on from; records after it, from before a crash, are removed.
+        validated_step: Last validation the run remembers; records of later ones are removed.
     """
 
-    def __init__(self, run: Path, *, step: int) -> None:
+    def __init__(self, run: Path, *, step: int, validated_step: int) -> None:
         from tensorboardX import SummaryWriter
 
         path = run / "metrics.jsonl"
-        kept = [record for record in read_metrics(path) if record["step"] <= step]
+        last = {"train": step, "valid": validated_step}
+        kept = [record for record in read_metrics(path) if record["step"] <= last.get(record.get("split", ""), 0)]
         partial = path.with_suffix(".partial")
         partial.write_text("".join(json.dumps(record) + "\n" for record in kept), encoding="utf-8")
         os.replace(partial, path)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
 from pathlib import Path
 
 import torch
@@ -17,7 +16,7 @@ from clearhead.errors import TrainingError
 from clearhead.model.transformer import Transformer
 from clearhead.training.checkpoints import Best, Checkpoints, TrainingState
 from clearhead.training.display import Display
-from clearhead.training.log import MetricsLog
+from clearhead.training.log import MetricsLog, Window
 from clearhead.training.optimizer import build_optimizer, load_optimizer_state, optimizer_state
 from clearhead.training.publish import publish
 from clearhead.training.schedule import learning_rate
@@ -29,26 +28,6 @@ from clearhead.translator import Translator
 __all__ = ["Loop"]
 
 _STEPS_BETWEEN_RECORDS = 25
-
-
-@dataclass
-class _Window:
-    """Sums since the last record of the log."""
-
-    loss: float = 0.0
-    nll: float = 0.0
-    grad_norm: float = 0.0
-    tokens: int = 0
-    steps: int = 0
-    seconds: float = 0.0
-
-    def add(self, result: StepResult, seconds: float) -> None:
-        self.loss += result.loss * result.target_tokens
-        self.nll += result.nll * result.target_tokens
-        self.grad_norm = result.grad_norm
-        self.tokens += result.target_tokens
-        self.steps += 1
-        self.seconds += seconds
 
 
 class Loop:
@@ -132,7 +111,6 @@ class Loop:
         train = self.config.train
         self.stop.defer()
         self.model.train()
-        window = _Window()
         while (ended_by := self.ended_by()) is None:
             before = time.monotonic()
             rate = learning_rate(
@@ -142,38 +120,42 @@ class Loop:
             self.state.step += 1
             self.state.target_tokens += result.target_tokens
             self._tick()
-            window.add(result, time.monotonic() - before)
+            self.state.window.add(result, time.monotonic() - before)
             if self.state.step % _STEPS_BETWEEN_RECORDS == 0:
-                self._record(log, window, rate)
-                window = _Window()
+                self._record(log, rate)
 
-            is_new_best = self.state.step % train.validate_every == 0 and self._validate(log)
+            is_last = self.ended_by() is not None
+            is_new_best = (is_last or self.state.step % train.validate_every == 0) and self._validate(log)
             is_due = time.monotonic() - self._last_save > 60 * train.checkpoint_minutes
-            if is_new_best or is_due or self._is_regular() or self.stop.received:
+            # The last step is saved once, after its validation: replacing a checkpoint has a moment without either.
+            if is_new_best or is_due or self._is_regular() or self.ended_by() or self.stop.received:
                 self._save()
             if self.stop.received:
                 self.display.say(f"stopped after step {self.state.step:,}; the same command goes on from there")
                 self.stop.end()
-        if self.state.validated_step != self.state.step:
+        if self.state.validated_step != self.state.step:  # only where a resumed run was told to end here
             self._validate(log)
-        self._save()
+            self._save()
         return ended_by
 
     def publish_best(self) -> tuple[Validation, Translator]:
         """Publish the best checkpoint, or the average of the last ones if validation prefers it (section 6.1)."""
         best = self.state.best
         assert best is not None, "training ends with a validation"
-        weights = self.checkpoints.tensors(self.checkpoints.path(best.step), "model.safetensors")
-        chosen, validation = f"step {best.step}", None
+        step = best.step
+        if trouble := self.checkpoints.trouble(self.checkpoints.path(step)):
+            self.display.say(f"the best checkpoint, of step {step:,}, is damaged ({trouble}); using the last one")
+            step = self.state.step
+        weights = self.checkpoints.tensors(self.checkpoints.path(step), "model.safetensors")
+        validation, chosen = self._validation_of(weights), f"step {step}"
         paths = self.checkpoints.last(self.config.train.average_last, multiple_of=self._every())
         if len(paths) > 1:
             self.display.stage("averaging checkpoints", 0)
             average = average_weights(path / "model.safetensors" for path in paths)
             averaged = self._validation_of(average)
-            if is_better(averaged.bleu, averaged.nll, best.bleu, best.nll):
+            if is_better(averaged.bleu, averaged.nll, validation.bleu, validation.nll):
                 weights, validation = average, averaged
                 chosen = "average of " + ", ".join(path.name for path in paths)
-        validation = validation or self._validation_of(weights)
         return validation, self._publish(weights, validation, chosen)
 
     def _step(self, rate: float) -> StepResult:
@@ -245,7 +227,8 @@ class Loop:
         best_step = self.state.best.step if self.state.best else None
         self.checkpoints.prune(keep, best_step=best_step, multiple_of=self._every())
 
-    def _record(self, log: MetricsLog, window: _Window, rate: float) -> None:
+    def _record(self, log: MetricsLog, rate: float) -> None:
+        window, self.state.window = self.state.window, Window()
         loss, nll = window.loss / window.tokens, window.nll / window.tokens
         speed = window.tokens / window.seconds
         log.write(

@@ -48,7 +48,7 @@ def chunked_cross_entropy(
         target: The true tokens.
         smoothing: Probability mass eps spread over the vocabulary.
     """
-    loss, nll = _ChunkedCrossEntropy.apply(states, weight, target, smoothing)
+    loss, nll = _ChunkedCrossEntropy.apply(states, weight, target, smoothing)  # type: ignore[no-untyped-call]
     return loss, nll
 
 

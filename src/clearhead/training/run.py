@@ -82,12 +82,12 @@ def train_from_values(values: Mapping[str, Any], *, fresh: bool = False) -> Trai
     if not values.get("out"):
         raise ConfigError("name the run directory: --out RUN, or out = 'RUN' in the configuration")
     run = Path(values["out"])
-    if fresh and run.exists():
-        _move_aside(run)
-    values = _with_saved_data(values, run)
+    values = _with_saved_settings(values, run)
     check_early(values)
     device = resolve_device(values.get("device", "auto"))
     try:
+        if fresh and run.exists():
+            _move_aside(run)
         with _lock(run), StopSignals() as stop, Display() as display:
             config, data = _settle(values, run, display)
             result = _train(config, data, run, device, stop, display, start)
@@ -156,7 +156,7 @@ def _train(
         return TrainResult(run, loop.state.step, ended_by, best.bleu if best else 0.0, True)
     (run / "report.html").unlink(missing_ok=True)
     _announce(config, data, loop, device, display)
-    with MetricsLog(run, step=loop.state.step) as log:
+    with MetricsLog(run, step=loop.state.step, validated_step=loop.state.validated_step) as log:
         ended_by = loop.train(log)
         validation, translator = loop.publish_best()
     samples = range(min(len(data.valid), _SAMPLES))
@@ -209,19 +209,21 @@ def _data_lines(report: Mapping[str, Any]) -> list[str]:
     return lines
 
 
-def _with_saved_data(values: Mapping[str, Any], run: Path) -> Mapping[str, Any]:
-    """Let `clearhead train --out RUN` alone go on with a run."""
+def _with_saved_settings(values: Mapping[str, Any], run: Path) -> Mapping[str, Any]:
+    """Let `clearhead train --out RUN`, which names no data, go on with a run and its settings."""
     if (run / "config.toml").is_file() and not values.get("data"):
-        return merge({"data": Config.load(run / "config.toml").data.model_dump()}, values)
+        return merge(Config.load(run / "config.toml").model_dump(), values)
     return values
 
 
 def _move_aside(run: Path) -> None:
-    _refuse_foreign(run)
+    with _lock(run):
+        pass  # a run that is still being trained would go on writing, into the new one
+    full = Path(os.path.abspath(run))  # "." has no name to put ".old-1" behind
     number = 1
-    while (aside := run.with_name(f"{run.name}.old-{number}")).exists():
+    while (aside := full.with_name(f"{full.name}.old-{number}")).exists():
         number += 1
-    os.replace(run, aside)
+    os.replace(full, aside)
     Display().say(f"moved the earlier run to {aside}")
 
 

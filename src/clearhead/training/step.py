@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -38,6 +39,11 @@ def uses_bf16(config: TrainConfig, device: torch.device) -> bool:
     if config.precision == "auto":
         return device.type == "cuda" and torch.cuda.is_bf16_supported(including_emulation=False)
     return config.precision == "bf16"
+
+
+def _random_seed(seed: int, number: int) -> int:
+    # PyTorch's generator on the CPU looks at the lower 32 bits alone, so both numbers must be mixed into them.
+    return int(np.random.SeedSequence((seed, number)).generate_state(1, np.uint64)[0])
 
 
 class Stepper:
@@ -73,7 +79,7 @@ class Stepper:
         Raises:
             TrainingError: If loss or gradient are no longer sane; the weights are as before the step.
         """
-        torch.manual_seed((self.config.seed << 32) + number)
+        torch.manual_seed(_random_seed(self.config.seed, number))
         tokens = sum(batch.num_target_tokens for batch in parts)
         loss = nll = 0.0
         for batch in parts:
@@ -101,7 +107,7 @@ class Stepper:
             states, target = states[is_token], target_out[is_token]  # (N, D), (N,)
             smoothing = self.config.label_smoothing
             if self.is_bf16:
-                return label_smoothed_cross_entropy(self.model.embedding.logits(states), target, smoothing)
+                return label_smoothed_cross_entropy(states @ self.model.embedding.weight.t(), target, smoothing)
             return chunked_cross_entropy(states, self.model.embedding.weight, target, smoothing)
 
     def _precision(self) -> AbstractContextManager[object]:

@@ -1,0 +1,47 @@
+from __future__ import annotations
+
+import pytest
+import torch
+
+from clearhead.decoding.step import DecodingBatch, next_log_probs, pad_batch
+
+
+def test_the_shorter_ones_are_padded_at_the_end():
+    assert pad_batch([[5, 2], [7, 11, 13, 2], [2]], 0).tolist() == [[5, 2, 0, 0], [7, 11, 13, 2], [2, 0, 0, 0]]
+
+
+@torch.inference_mode()
+def test_what_is_possible_keeps_the_probability_the_model_gives_it(make_model, make_sources):
+    model = make_model()
+    batch = DecodingBatch.encode(model, make_sources((5, 3)))
+    newest = torch.tensor([1, 1])
+    logits, _ = model.decode(newest[:, None], batch.memory, batch.memory_mask)
+    expected = logits[:, 0].log_softmax(dim=-1)
+    found = next_log_probs(model, batch, newest, torch.tensor([False, True]))
+    torch.testing.assert_close(found[0, 2:], expected[0, 2:])
+    assert found[:, [0, 1]].tolist() == [[float("-inf")] * 2] * 2
+    # The second row is at its limit: nothing but the end is possible.
+    assert found[1, 2].item() == pytest.approx(expected[1, 2].item(), abs=1e-6)
+    assert not found[1, 3:].isfinite().any()
+
+
+@torch.inference_mode()
+def test_rows_may_be_dropped_and_reordered_between_steps(make_model, make_sources):
+    model = make_model()
+    sources = make_sources((5, 3, 7))
+    never = torch.tensor([False] * 6)
+
+    def batch_of(*indices):
+        return DecodingBatch.encode(model, [sources[index] for index in indices])
+
+    batch = batch_of(0, 1, 2)
+    next_log_probs(model, batch, torch.tensor([1] * 6), never)
+    next_log_probs(model, batch, torch.tensor([5, 7, 11, 13, 17, 19]), never)
+    # Keep sentences 2 and 0, in that order; both rows of sentence 2 go on from its second one.
+    batch.select(torch.tensor([5, 5, 1, 0]), torch.tensor([2, 0]))
+    found = next_log_probs(model, batch, torch.tensor([23, 29, 31, 3]), never[:4])
+
+    fresh = batch_of(2, 2, 0, 0)
+    for newest in ([1] * 4, [19, 19, 7, 5]):
+        next_log_probs(model, fresh, torch.tensor(newest), never[:4])
+    torch.testing.assert_close(found, next_log_probs(model, fresh, torch.tensor([23, 29, 31, 3]), never[:4]))

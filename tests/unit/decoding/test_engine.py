@@ -1,0 +1,120 @@
+from __future__ import annotations
+
+import gzip
+
+import pytest
+import torch
+
+from clearhead.config import DecodeConfig
+from clearhead.decoding import Sampling, SearchOptions, decode, score
+from clearhead.errors import ConfigError
+from clearhead.tokenizer import Tokenizer
+
+REAL_SENTENCES = 200
+
+
+def options(num_best=1, sampling=None, **settings):
+    return SearchOptions(DecodeConfig(**{"extra_length": 5, **settings}), num_best=num_best, sampling=sampling)
+
+
+def tokens(found):
+    return [[hypothesis.tokens for hypothesis in hypotheses] for hypotheses in found]
+
+
+@pytest.mark.parametrize("beam_size", [1, 4])
+def test_real_sentences_come_out_alone_as_they_do_in_a_batch(make_sharp_model, data_dir, beam_size):
+    with gzip.open(data_dir("multi30k") / "test2016.de.gz", "rt", encoding="utf-8") as file:
+        lines = file.read().splitlines()
+    tokenizer = Tokenizer.train(lines, vocab_size=2_503)
+    model = make_sharp_model(vocab_size=tokenizer.vocab_size, num_decoder_layers=1)
+    sources = tokenizer.encode_sources(lines[:REAL_SENTENCES])
+    together = decode(model, sources, options(beam_size=beam_size))
+    alone = [decode(model, [source], options(beam_size=beam_size))[0] for source in sources]
+    assert tokens(alone) == tokens(together)
+    assert [h[0].log_prob for h in alone] == pytest.approx([h[0].log_prob for h in together], abs=1e-3)
+    assert len({hypotheses[0].tokens for hypotheses in together}) > REAL_SENTENCES // 2
+
+
+@pytest.mark.parametrize(
+    "search",
+    [
+        options(beam_size=1),
+        options(beam_size=3, num_best=2),
+        options(sampling=Sampling(seed=3), num_best=3),
+    ],
+    ids=["greedy", "beam", "sampling"],
+)
+@pytest.mark.parametrize("batch_tokens", [1, 50, 10_000])
+def test_answers_come_in_the_order_asked_whatever_the_batches(make_sharp_model, make_sources, search, batch_tokens):
+    model, sources = make_sharp_model(), make_sources((7, 2, 11, 3, 5, 13, 2))
+    done = []
+    config = search.config.model_copy(update={"batch_tokens": batch_tokens})
+    found = decode(model, sources, SearchOptions(config, search.num_best, search.sampling), done.append)
+    assert tokens(found) == [tokens(decode(model, [source], search))[0] for source in sources]
+    assert all(len(hypotheses) == search.num_best for hypotheses in found)
+    assert sum(done) == 7
+    assert len(done) == {1: 7, 10_000: 1}.get(batch_tokens, len(done))
+
+
+def test_a_batch_holds_no_more_than_its_tokens(make_sharp_model, make_sources):
+    sizes = []
+    sources = make_sources((5, 5, 5, 5, 5, 5, 5))
+    decode(make_sharp_model(), sources, options(beam_size=3, batch_tokens=30), sizes.append)
+    assert sizes == [2, 2, 2, 1]  # two sentences of five tokens and three beams are 30
+
+
+def test_a_beam_of_one_is_greedy_search_whatever_the_length_penalty(make_sharp_model, make_sources):
+    model, sources = make_sharp_model(), make_sources((7, 2, 11, 3, 5))
+    plain = decode(model, sources, options(beam_size=1, length_penalty=0.0))
+    assert tokens(decode(model, sources, options(beam_size=1, length_penalty=2.0))) == tokens(plain)
+
+
+@pytest.mark.parametrize("beam_size", [1, 3])
+def test_outputs_stay_within_the_source_length_and_the_extra_length(make_sharp_model, make_sources, beam_size):
+    model = make_sharp_model()
+    with torch.no_grad():
+        model.embedding.weight[2].zero_()  # an end that is never likely
+    lengths = (7, 2, 11)
+    found = decode(model, make_sources(lengths), options(beam_size=beam_size, extra_length=3))
+    for length, hypotheses in zip(lengths, found, strict=True):
+        assert hypotheses[0].tokens[-1] == 2
+        assert len(hypotheses[0].tokens) <= length + 3
+    assert any(len(h[0].tokens) == length + 3 for length, h in zip(lengths, found, strict=True))
+
+
+@pytest.mark.parametrize(
+    "search",
+    [options(beam_size=1), options(beam_size=5, num_best=5), options(sampling=Sampling(temperature=3.0))],
+    ids=["greedy", "beam", "sampling"],
+)
+def test_scoring_the_output_returns_its_score(make_sharp_model, make_sources, search):
+    model, sources = make_sharp_model(), make_sources((7, 2, 11, 3, 5))
+    found = decode(model, sources, search)
+    rows = [(source, h) for source, hypotheses in zip(sources, found, strict=True) for h in hypotheses]
+    scores = score(model, [s for s, _ in rows], [list(h.tokens) for _, h in rows], batch_tokens=64)
+    assert [h.log_prob for _, h in rows] == pytest.approx(scores, abs=1e-4)
+
+
+def test_samples_come_most_probable_first(make_model, make_sources):
+    found = decode(make_model(), make_sources((7, 2, 11)), options(num_best=7, sampling=Sampling()))
+    for hypotheses in found:
+        log_probs = [hypothesis.log_prob for hypothesis in hypotheses]
+        assert log_probs == sorted(log_probs, reverse=True)
+        assert len({hypothesis.tokens for hypothesis in hypotheses}) > 1
+
+
+def test_nothing_in_is_nothing_out(make_model):
+    assert decode(make_model(), [], options()) == []
+    assert score(make_model(), [], [], batch_tokens=7) == []
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"num_best": 0}, r"nbest \(0\) must be at least 1"),
+        ({"num_best": 5, "beam_size": 3}, r"nbest \(5\) must not be more than the beam size \(3\); use --beam 5"),
+    ],
+)
+def test_impossible_searches_are_refused(settings, message):
+    with pytest.raises(ConfigError, match=message):
+        options(**settings)

@@ -1,0 +1,49 @@
+from __future__ import annotations
+
+import pytest
+import torch
+
+from clearhead.decoding.beam import beam_search
+from clearhead.decoding.sampling import greedy_search
+from clearhead.decoding.scoring import token_log_probs
+
+
+@pytest.fixture(autouse=True)
+def inference():
+    with torch.inference_mode():
+        yield
+
+
+def greedy_without_cache(model, source, max_length):
+    tokens = []
+    while 2 not in tokens:
+        if len(tokens) == max_length - 1:
+            return [*tokens, 2]
+        logits = model(torch.tensor([source]), torch.tensor([[1, *tokens]]))[0, -1]
+        logits[[0, 1]] = float("-inf")
+        tokens.append(int(logits.argmax()))
+    return tokens
+
+
+@pytest.mark.parametrize("norm", ["pre", "post"])
+def test_the_cache_changes_nothing(make_sharp_model, make_sources, norm):
+    model = make_sharp_model(norm=norm)
+    sources, limits = make_sources((7, 2, 13, 3, 5)), [17, 3, 11, 13, 1]
+    found = greedy_search(model, sources, max_lengths=limits)
+    plain = [greedy_without_cache(model, *case) for case in zip(sources, limits, strict=True)]
+    assert [list(hypothesis.tokens) for hypothesis in found] == plain
+
+
+def test_it_is_a_beam_of_one_that_stops_at_its_end(make_sharp_model, make_sources):
+    model, sources = make_sharp_model(), make_sources((7, 2, 13, 3, 5))
+    limits = [11, 3, 5, 13, 7]
+    beam = beam_search(model, sources, max_lengths=limits, beam_size=1, alpha=0.0)
+    greedy = greedy_search(model, sources, max_lengths=limits)
+    assert [hypothesis.tokens for hypothesis in greedy] == [hypotheses[0].tokens for hypotheses in beam]
+
+
+def test_its_score_is_what_scoring_gives(make_sharp_model, make_sources):
+    model, sources = make_sharp_model(), make_sources((7, 2, 13, 3, 5))
+    found = greedy_search(model, sources, max_lengths=[11] * 5)
+    scores = token_log_probs(model, sources, [list(h.tokens) for h in found]).sum(dim=-1).tolist()
+    assert [hypothesis.log_prob for hypothesis in found] == pytest.approx(scores, abs=1e-4)

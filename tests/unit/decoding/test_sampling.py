@@ -1,0 +1,140 @@
+from __future__ import annotations
+
+import math
+from collections import Counter
+
+import pytest
+import torch
+
+from clearhead.config import DecodeConfig
+from clearhead.decoding import Sampling, SearchOptions
+from clearhead.decoding.sampling import greedy_search, likely_tokens, sample
+from clearhead.decoding.scoring import token_log_probs
+from clearhead.errors import ConfigError
+
+IMPOSSIBLE = float("-inf")
+
+
+@pytest.fixture(autouse=True)
+def inference():
+    with torch.inference_mode():
+        yield
+
+
+def draw(model, sources, *, number=0, limit=13, **settings):
+    found = sample(model, sources, max_lengths=[limit] * len(sources), sampling=Sampling(**settings), number=number)
+    return [hypothesis.tokens for hypothesis in found]
+
+
+def test_equal_seeds_give_equal_samples_whatever_else_is_in_the_batch(make_model, make_sources):
+    model, sources = make_model(), make_sources((7, 2, 11, 3, 5))
+    together = draw(model, sources, seed=5)
+    assert [draw(model, [source], seed=5)[0] for source in sources] == together
+    assert draw(model, sources[::-1], seed=5) == together[::-1]
+
+
+def test_another_seed_and_another_draw_give_other_samples(make_model, make_sources):
+    model, sources = make_model(), make_sources((7, 2, 11, 3, 5))
+    samples = [draw(model, sources, seed=5), draw(model, sources, seed=6), draw(model, sources, seed=5, number=1)]
+    for first, second in ((0, 1), (0, 2), (1, 2)):
+        assert all(a != b for a, b in zip(samples[first], samples[second], strict=True))
+
+
+def test_the_score_of_a_sample_is_the_models_own(make_model, make_sources):
+    model, sources = make_model(), make_sources((7, 2, 11, 3, 5))
+    sampling = Sampling(temperature=2.0, top_k=7, top_p=0.9)
+    found = sample(model, sources, max_lengths=[11] * 5, sampling=sampling)
+    scores = token_log_probs(model, sources, [list(h.tokens) for h in found]).sum(dim=-1).tolist()
+    assert [hypothesis.log_prob for hypothesis in found] == pytest.approx(scores, abs=1e-4)
+
+
+def test_samples_end_once_and_within_their_limit(make_model, make_sources):
+    limits = [1, 3, 11, 2]
+    found = sample(make_model(), make_sources((5, 3, 2, 7)), max_lengths=limits, sampling=Sampling(temperature=9.0))
+    for limit, hypothesis in zip(limits, found, strict=True):
+        assert len(hypothesis.tokens) <= limit
+        assert hypothesis.tokens.index(2) == len(hypothesis.tokens) - 1
+        assert not {0, 1} & set(hypothesis.tokens)
+
+
+@pytest.mark.parametrize(
+    ("settings", "exponent"), [({}, 1.0), ({"temperature": 2.0}, 0.5), ({"temperature": 0.5}, 2.0)]
+)
+def test_tokens_are_drawn_as_often_as_they_are_probable(make_model, make_sources, settings, exponent):
+    model = make_model(num_encoder_layers=1, num_decoder_layers=1)
+    sources = make_sources((5,) * 3_001)  # all different, so all draws are independent
+    drawn = Counter(tokens[0] for tokens in draw(model, sources, limit=2, **settings))
+    logits = model(torch.tensor(sources), torch.ones(len(sources), 1, dtype=torch.int64))[:, 0]
+    logits[:, [0, 1]] = IMPOSSIBLE
+    probs = (exponent * logits).softmax(dim=-1)
+    expected, variance = probs.sum(dim=0).tolist(), (probs * (1 - probs)).sum(dim=0).tolist()
+    for token in range(37):
+        # Five standard deviations: a right sampler fails once in two million tokens, and the seed is fixed.
+        assert abs(drawn[token] - expected[token]) <= 5 * math.sqrt(variance[token]) + 1e-9
+
+
+@pytest.mark.parametrize("temperature", [1e-4, 1e-30, 1e-300, 5e-324])
+def test_the_lowest_temperatures_take_the_most_probable_token(make_model, make_sources, temperature):
+    model, sources = make_model(), make_sources((7, 2, 11, 3, 5))
+    greedy = [hypothesis.tokens for hypothesis in greedy_search(model, sources, max_lengths=[13] * 5)]
+    assert draw(model, sources, temperature=temperature) == greedy
+
+
+def test_one_token_to_draw_from_is_the_most_probable(make_model, make_sources):
+    model, sources = make_model(), make_sources((7, 2, 11, 3, 5))
+    greedy = [hypothesis.tokens for hypothesis in greedy_search(model, sources, max_lengths=[13] * 5)]
+    assert draw(model, sources, top_k=1) == greedy
+    assert draw(model, sources, top_p=1e-6) == greedy
+
+
+@pytest.mark.parametrize("temperature", [1e6, 1e300])
+def test_the_highest_temperatures_make_all_possible_tokens_alike(temperature):
+    log_probs = torch.tensor([[IMPOSSIBLE, -0.1, -3.0, -7.0]])
+    probs = likely_tokens(log_probs, Sampling(temperature=temperature)).softmax(dim=-1)
+    torch.testing.assert_close(probs, torch.tensor([[0.0, 1 / 3, 1 / 3, 1 / 3]]), atol=1e-5, rtol=0)
+
+
+def likely_by_hand(probs: list[float], sampling: Sampling) -> list[float]:
+    """Return the probabilities to draw from, worked out one token at a time."""
+    weights = [p ** (1 / sampling.temperature) for p in probs]
+    order = sorted(range(len(weights)), key=lambda token: -weights[token])
+    if sampling.top_k:
+        order = order[: sampling.top_k]
+    total = sum(weights[token] for token in order)
+    kept, held = [], 0.0
+    for token in order:
+        kept.append(token)
+        held += weights[token] / total
+        if held >= sampling.top_p:
+            break
+    total = sum(weights[token] for token in kept)
+    return [weights[token] / total if token in kept else 0.0 for token in range(len(weights))]
+
+
+@pytest.mark.parametrize("temperature", [0.7, 1.0, 1.9])
+@pytest.mark.parametrize("top_k", [0, 1, 3, 11, 23, 99])
+@pytest.mark.parametrize("top_p", [0.05, 0.5, 0.93, 1.0])
+def test_the_filters_keep_what_they_say(temperature, top_k, top_p):
+    sampling = Sampling(temperature=temperature, top_k=top_k, top_p=top_p)
+    log_probs = (3 * torch.randn(5, 23)).log_softmax(dim=-1)
+    found = likely_tokens(log_probs, sampling).softmax(dim=-1).tolist()
+    for row, probs in zip(found, log_probs.double().exp().tolist(), strict=True):
+        assert row == pytest.approx(likely_by_hand(probs, sampling), abs=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"temperature": 0.0}, r"temperature \(0.0\) must be a number above 0"),
+        ({"temperature": -1.0}, r"temperature \(-1.0\)"),
+        ({"temperature": math.nan}, r"temperature \(nan\)"),
+        ({"temperature": math.inf}, r"temperature \(inf\)"),
+        ({"top_p": 0.0}, r"top-p \(0.0\) must be above 0 and at most 1"),
+        ({"top_p": 1.1}, r"top-p \(1.1\)"),
+        ({"top_p": math.nan}, r"top-p \(nan\)"),
+        ({"top_k": -1}, r"top-k \(-1\) must not be negative"),
+    ],
+)
+def test_impossible_settings_are_refused(settings, message):
+    with pytest.raises(ConfigError, match=message):
+        SearchOptions(DecodeConfig(), sampling=Sampling(**settings))

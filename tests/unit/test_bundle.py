@@ -1,0 +1,423 @@
+from __future__ import annotations
+
+import json
+import pickle
+import shutil
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors import SafetensorError
+
+from clearhead import bundle as bundle_module
+from clearhead.bundle import (
+    FORMAT_VERSION,
+    average_weights,
+    load_bundle,
+    load_weights,
+    model_directory,
+    read_golden,
+    read_weights,
+    save_bundle,
+    write_weights,
+)
+from clearhead.errors import ModelError
+from clearhead.tokenizer import Tokenizer
+
+FILES = {"config.json", "generation_config.json", "golden.jsonl", "model.safetensors", "tokenizer.json", "README.md"}
+CHECKED = sorted(FILES - {"README.md"})
+GOLDEN = [{"source": "Ein Hund.", "text": "A dog – ‘犬’.", "score": -1.25}]
+
+
+@pytest.fixture
+def model_dir(make_model_dir) -> Path:
+    return make_model_dir(golden=GOLDEN, info={"preset": "tiny", "metrics": {"valid_bleu": 31.5}})
+
+
+def edit_config(directory: Path, **changes: object) -> None:
+    """Change keys of config.json; `...` removes one."""
+    path = directory / "config.json"
+    config = {**json.loads(path.read_text(encoding="utf-8")), **changes}
+    path.write_text(json.dumps({k: v for k, v in config.items() if v is not ...}), encoding="utf-8")
+
+
+def message_of(call, *arguments, **settings) -> str:
+    with pytest.raises(ModelError) as caught:
+        call(*arguments, **settings)
+    return str(caught.value)
+
+
+def contents(directory: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in directory.iterdir()}
+
+
+# Round trip
+
+
+@pytest.mark.parametrize("kind", ["bpe", "unigram", "wordpiece"])
+@pytest.mark.parametrize("norm", ["pre", "post"])
+def test_what_is_read_is_bit_for_bit_what_was_written(make_bundle, tmp_path, sentences, kind, norm):
+    info = {"preset": None, "data": {"files": [{"path": "ü.de", "lines": 7}]}, "loss": 1e-9}
+    written = make_bundle(kind=kind, norm=norm, language_tags=("de", "en"), info=info, decode={"beam_size": 3})
+    save_bundle(tmp_path / "model", written, golden=GOLDEN)
+    read = load_bundle(tmp_path / "model")
+    before, after = written.model.state_dict(), read.model.state_dict()
+    assert before.keys() == after.keys()
+    for name, tensor in before.items():
+        assert tensor.dtype == after[name].dtype
+        assert torch.equal(tensor.view(torch.int32), after[name].view(torch.int32)), name
+    assert read.model.config == written.model.config
+    assert not read.model.training
+    assert read.decode == written.decode
+    assert read.info == info
+    assert read.tokenizer.text == written.tokenizer.text
+    assert read.tokenizer.encode_batch(sentences) == written.tokenizer.encode_batch(sentences)
+    assert read_golden(tmp_path / "model") == GOLDEN
+
+
+def test_a_model_directory_holds_the_six_files_and_nothing_stays_beside_it(model_dir):
+    assert {path.name for path in model_dir.iterdir()} == FILES
+    assert [path.name for path in model_dir.parent.iterdir()] == ["model"]
+
+
+def test_writing_what_was_read_gives_the_same_bytes(model_dir, tmp_path):
+    save_bundle(tmp_path / "again", load_bundle(model_dir), golden=GOLDEN, card="# A small model\n")
+    assert contents(tmp_path / "again") == contents(model_dir)
+
+
+def test_a_model_without_golden_sentences_has_none(make_model_dir):
+    assert read_golden(make_model_dir()) == []
+
+
+# Damage
+
+
+@pytest.mark.parametrize("name", sorted(set(CHECKED) - {"config.json"}))
+@pytest.mark.parametrize("place", [0.0, 0.5, 1.0])
+def test_a_flipped_bit_is_noticed(model_dir, name, place):
+    damaged = bytearray((model_dir / name).read_bytes())
+    damaged[round(place * (len(damaged) - 1))] ^= 0b100
+    (model_dir / name).write_bytes(damaged)
+    message = message_of(load_bundle, model_dir)
+    assert str(model_dir / name) in message
+    assert "damaged or belongs to another model" in message
+
+
+def test_a_flipped_bit_anywhere_in_the_configuration_is_noticed(model_dir):
+    whole = (model_dir / "config.json").read_bytes()
+    for place in range(0, len(whole), 5):
+        damaged = bytearray(whole)
+        damaged[place] ^= 1 << place % 8
+        (model_dir / "config.json").write_bytes(damaged)
+        assert str(model_dir) in message_of(load_bundle, model_dir), damaged
+
+
+def test_a_number_changed_in_the_configuration_is_noticed(model_dir):
+    config = json.loads((model_dir / "config.json").read_text(encoding="utf-8"))
+    # Every shape stays as it was: without a checksum of its own the model would be another one, silently.
+    edit_config(model_dir, model={**config["model"], "num_heads": 2})
+    message = message_of(load_bundle, model_dir)
+    assert "config.json is damaged or was edited" in message
+
+
+@pytest.mark.parametrize("name", sorted(set(CHECKED) - {"config.json"}))
+def test_a_missing_file_is_named(model_dir, name):
+    (model_dir / name).unlink()
+    message = message_of(load_bundle, model_dir)
+    assert str(model_dir / name) in message
+    assert "incomplete" in message
+
+
+@pytest.mark.parametrize("name", sorted(set(CHECKED) - {"config.json"}))
+def test_a_file_cut_short_is_noticed(model_dir, name):
+    (model_dir / name).write_bytes((model_dir / name).read_bytes()[:-1])
+    assert str(model_dir / name) in message_of(load_bundle, model_dir)
+
+
+def test_a_directory_in_the_place_of_a_file_is_refused(model_dir):
+    (model_dir / "golden.jsonl").unlink()
+    (model_dir / "golden.jsonl").mkdir()
+    assert f"cannot read {model_dir / 'golden.jsonl'}" in message_of(load_bundle, model_dir)
+
+
+def test_the_card_may_be_edited_or_removed(model_dir):
+    (model_dir / "README.md").write_text("Ours is the best.\n", encoding="utf-8")
+    load_bundle(model_dir)
+    (model_dir / "README.md").unlink()
+    load_bundle(model_dir)
+
+
+def test_the_layout_of_the_configuration_may_change(model_dir):
+    edit_config(model_dir)  # written on one line now
+    assert load_bundle(model_dir).info["preset"] == "tiny"
+
+
+@pytest.mark.parametrize("verify", [True, False])
+def test_a_tokenizer_of_another_model_is_refused(model_dir, make_bundle, verify):
+    other = Tokenizer.train(["A dog runs. Another dog runs."], vocab_size=307)
+    other.save(model_dir / "tokenizer.json")
+    message = message_of(load_bundle, model_dir, verify=verify)
+    assert "another model" in message if verify else "is not the tokenizer that model.safetensors" in message
+
+
+def test_weights_of_another_model_are_refused(make_model_dir):
+    first, second = make_model_dir("first", seed=7), make_model_dir("second", seed=11)
+    shutil.copy(second / "model.safetensors", first / "model.safetensors")
+    assert "belongs to another model" in message_of(load_bundle, first)
+
+
+def test_a_newer_format_says_which_version_wrote_it(model_dir):
+    edit_config(model_dir, format_version=FORMAT_VERSION + 1, clearhead_version="99.1", checksums="of a new kind")
+    message = message_of(load_bundle, model_dir)
+    assert "written by clearhead 99.1" in message
+    assert f"format {FORMAT_VERSION + 1}" in message
+    assert "upgrade" in message
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("", "config.json is damaged"),
+        ("{", "config.json is damaged"),
+        ("[1, 2]", "must hold a JSON object"),
+        ('{"model_type": "marian"}', "does not describe a clearhead model"),
+        ('{"model_type": "clearhead"}', "does not describe a clearhead model"),
+        ('{"model_type": "clearhead", "format_version": "1"}', "does not describe a clearhead model"),
+        ('{"model_type": "clearhead", "format_version": 1}', "checksums are incomplete"),
+        ('{"model_type": "clearhead", "format_version": 1, "checksums": {"x": 1}}', "checksums are incomplete"),
+    ],
+)
+def test_a_configuration_that_is_none_is_refused(model_dir, text, reason):
+    (model_dir / "config.json").write_text(text, encoding="utf-8")
+    message = message_of(load_bundle, model_dir)
+    assert reason in message
+    assert str(model_dir / "config.json") in message
+
+
+def test_a_configuration_that_is_not_utf8_is_refused(model_dir):
+    (model_dir / "config.json").write_bytes(b'{"model_type": "\xff"}')
+    assert "config.json is damaged" in message_of(load_bundle, model_dir)
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({"model": ...}, "ModelConfig"),
+        ({"model": "big"}, "ModelConfig"),
+        ({"model": {"d_model": "wide"}}, "d_model"),
+        ({"model": {"num_headz": 3}}, "num_headz"),
+        ({"model": {"d_model": 22, "num_heads": 7}}, "must be a multiple of model.num_heads"),
+        ({"info": None}, "'info' is not an object"),
+    ],
+)
+def test_a_configuration_with_wrong_values_is_refused(model_dir, changes, reason):
+    edit_config(model_dir, **changes)
+    message = message_of(load_bundle, model_dir, verify=False)
+    assert reason in message
+    assert str(model_dir / "config.json") in message
+
+
+def test_decode_settings_with_wrong_values_are_refused(model_dir):
+    (model_dir / "generation_config.json").write_text('{"beam_size": 0}', encoding="utf-8")
+    message = message_of(load_bundle, model_dir, verify=False)
+    assert str(model_dir / "generation_config.json") in message
+    assert "beam_size" in message
+
+
+def test_golden_sentences_that_are_not_json_are_refused(model_dir):
+    (model_dir / "golden.jsonl").write_text('{"source": "x"\n', encoding="utf-8")
+    assert f"cannot read {model_dir / 'golden.jsonl'}" in message_of(read_golden, model_dir)
+
+
+# Weights
+
+
+def test_weights_that_do_not_fit_are_listed(make_bundle, tmp_path):
+    model = make_bundle().model
+    tensors = dict(model.state_dict())
+    missing, misshapen = "encoder.layers.0.self_attn.q_proj.weight", "embedding.weight"
+    del tensors[missing]
+    tensors[misshapen] = torch.zeros(5, 22)
+    tensors["decoder.layers.7.norm"] = torch.zeros(3, 2)
+    write_weights(tmp_path / "w.safetensors", tensors, {})
+    before = {name: tensor.clone() for name, tensor in model.state_dict().items()}
+    message = message_of(load_weights, model, tmp_path / "w.safetensors")
+    vocab_size = model.config.vocab_size
+    assert message.splitlines() == [
+        f"{tmp_path / 'w.safetensors'} does not fit this model:",
+        f"  missing   {missing}  (22, 22)",
+        f"  shape     {misshapen}  file (5, 22), model ({vocab_size}, 22)",
+        "  unknown   decoder.layers.7.norm  (3, 2)",
+    ]
+    assert all(torch.equal(tensor, before[name]) for name, tensor in model.state_dict().items())
+
+
+def test_a_long_list_of_misfits_is_cut(make_bundle, tmp_path):
+    model = make_bundle().model
+    write_weights(tmp_path / "w.safetensors", {"w": torch.zeros(3)}, {})
+    lines = message_of(load_weights, model, tmp_path / "w.safetensors").splitlines()
+    assert len(lines) == 1 + 8 + 1
+    assert lines[-1] == f"  and {len(model.state_dict()) + 1 - 8} more"
+
+
+class Bomb:
+    """Leaves a mark where it is unpickled."""
+
+    def __init__(self, mark: Path) -> None:
+        self.mark = mark
+
+    def __reduce__(self):
+        return Path.touch, (self.mark,)
+
+
+@pytest.mark.parametrize("write", [pickle.dump, torch.save], ids=["pickle", "torch"])
+@pytest.mark.parametrize("verify", [True, False])
+def test_a_pickle_is_refused_and_not_executed(model_dir, tmp_path, write, verify):
+    with open(model_dir / "model.safetensors", "wb") as file:
+        write(Bomb(tmp_path / "mark"), file)
+    assert str(model_dir / "model.safetensors") in message_of(load_bundle, model_dir, verify=verify)
+    assert not (tmp_path / "mark").exists()
+
+
+def test_a_file_that_is_no_safetensors_file_is_refused(tmp_path):
+    path = tmp_path / "model.safetensors"
+    assert str(path) in message_of(read_weights, path)
+    for content in (b"", b"weights", b"\xff" * 64):
+        path.write_bytes(content)
+        assert f"cannot read the weights {path}" in message_of(read_weights, path)
+
+
+def test_metadata_comes_back_with_the_weights(tmp_path):
+    weights = {"a": torch.randn(3, 2), "b": torch.tensor([1, 2**40])}
+    write_weights(tmp_path / "w.safetensors", weights, {"step": "7"})
+    tensors, metadata = read_weights(tmp_path / "w.safetensors")
+    assert metadata == {"step": "7"}
+    assert tensors.keys() == weights.keys()
+    assert all(torch.equal(tensors[name], weights[name]) for name in weights)
+
+
+# Averaging
+
+
+def test_the_average_is_the_mean(tmp_path):
+    paths = [tmp_path / f"{number}.safetensors" for number in range(3)]
+    first, second, third = ({"w": torch.randn(5, 3), "b": torch.randn(7)} for _ in paths)
+    for path, tensors in zip(paths, (first, second, third), strict=True):
+        write_weights(path, tensors, {})
+    mean = average_weights(paths)
+    assert mean.keys() == {"w", "b"}
+    for name in mean:
+        exact = torch.stack([first[name], second[name], third[name]]).double().mean(dim=0)
+        assert mean[name].dtype == torch.float32
+        torch.testing.assert_close(mean[name].double(), exact, rtol=1e-7, atol=1e-9)
+    assert all(torch.equal(average_weights(paths[:1])[name], first[name]) for name in first)
+
+
+@pytest.mark.parametrize("other", [{"w": torch.zeros(3, 5)}, {"w": torch.zeros(5, 3), "b": torch.zeros(1)}, {}])
+def test_different_tensors_cannot_be_averaged(tmp_path, other):
+    write_weights(tmp_path / "1.safetensors", {"w": torch.zeros(5, 3)}, {})
+    write_weights(tmp_path / "2.safetensors", other, {})
+    message = message_of(average_weights, [tmp_path / "1.safetensors", tmp_path / "2.safetensors"])
+    assert str(tmp_path / "2.safetensors") in message
+
+
+def test_there_must_be_something_to_average():
+    assert "no checkpoints" in message_of(average_weights, [])
+
+
+# Where it is written
+
+
+def test_a_new_model_replaces_an_old_one(make_bundle, model_dir):
+    newer = make_bundle(seed=13)
+    save_bundle(model_dir, newer, golden=[])
+    assert torch.equal(load_bundle(model_dir).model.embedding.weight, newer.model.embedding.weight)
+    assert read_golden(model_dir) == []
+    assert [path.name for path in model_dir.parent.iterdir()] == ["model"]
+
+
+def test_an_empty_directory_is_filled_and_missing_parents_are_made(make_bundle, tmp_path):
+    (tmp_path / "empty").mkdir()
+    for directory in (tmp_path / "empty", tmp_path / "a" / "b" / "model"):
+        save_bundle(directory, make_bundle())
+        load_bundle(directory)
+
+
+@pytest.mark.parametrize(
+    "files",
+    [
+        {"notes.txt": "mine"},
+        {"model.safetensors": "weights of a checkpoint", "state.json": "{}"},
+        {"model.safetensors": "weights of another library", "config.json": '{"model_type": "marian"}'},
+        {"config.json": "not JSON"},
+    ],
+)
+def test_a_directory_that_is_no_model_is_left_alone(make_bundle, tmp_path, files):
+    (tmp_path / "precious").mkdir()
+    for name, text in files.items():
+        (tmp_path / "precious" / name).write_text(text, encoding="utf-8")
+    message = message_of(save_bundle, tmp_path / "precious", make_bundle())
+    assert "is not a model directory" in message
+    assert {name: data.decode() for name, data in contents(tmp_path / "precious").items()} == files
+
+
+def test_a_file_in_the_way_is_left_alone(make_bundle, tmp_path):
+    (tmp_path / "model").write_text("mine", encoding="utf-8")
+    assert "is not a model directory" in message_of(save_bundle, tmp_path / "model", make_bundle())
+    assert (tmp_path / "model").read_text(encoding="utf-8") == "mine"
+
+
+def test_a_place_that_cannot_be_written_is_named(make_bundle, tmp_path):
+    (tmp_path / "file").write_text("", encoding="utf-8")
+    message = message_of(save_bundle, tmp_path / "file" / "model", make_bundle())
+    assert f"cannot write the model directory {tmp_path / 'file' / 'model'}" in message
+
+
+@pytest.mark.parametrize("error", [OSError(28, "No space left on device"), SafetensorError("No space left on device")])
+def test_a_full_disk_leaves_the_old_model_and_no_rest(make_bundle, model_dir, monkeypatch, error):
+    before = contents(model_dir)
+
+    def full(*_: object) -> None:
+        raise error
+
+    monkeypatch.setattr(bundle_module, "save_file", full)
+    assert "No space left on device" in message_of(save_bundle, model_dir, make_bundle(seed=13))
+    assert contents(model_dir) == before
+    assert [path.name for path in model_dir.parent.iterdir()] == ["model"]
+
+
+def test_a_link_stays_a_link(make_bundle, model_dir):
+    link = model_dir.parent / "latest"
+    link.symlink_to(model_dir)
+    for seed in (13, 17):
+        save_bundle(link, make_bundle(seed=seed))
+        assert link.is_symlink()
+        assert torch.equal(load_bundle(model_dir).model.embedding.weight, make_bundle(seed=seed).model.embedding.weight)
+    assert sorted(path.name for path in model_dir.parent.iterdir()) == ["latest", "model"]
+
+
+def test_the_working_directory_may_be_the_target(make_bundle, tmp_path, monkeypatch):
+    (tmp_path / "here").mkdir()
+    monkeypatch.chdir(tmp_path / "here")
+    save_bundle(".", make_bundle())
+    load_bundle(tmp_path / "here")
+
+
+# Where it is found
+
+
+def test_a_run_directory_stands_for_its_model(model_dir):
+    run = model_dir.parent
+    (run / "config.toml").write_text("", encoding="utf-8")
+    assert model_directory(run) == model_dir
+    assert model_directory(model_dir) == model_dir
+    assert load_bundle(run).info["preset"] == "tiny"
+
+
+def test_what_is_no_model_is_told_apart(tmp_path):
+    assert "there is no such directory" in message_of(load_bundle, tmp_path / "nowhere")
+    assert "it holds no config.json" in message_of(load_bundle, tmp_path)
+    (tmp_path / "config.toml").write_text("", encoding="utf-8")
+    message = message_of(load_bundle, tmp_path)
+    assert "is a run without a finished model" in message
+    assert "resume" in message

@@ -1,0 +1,225 @@
+from __future__ import annotations
+
+import pytest
+
+from clearhead.decoding import Sampling
+from clearhead.errors import ClearheadError, ConfigError, DataError, DeviceError, ModelError
+from clearhead.translator import Translator
+
+ODD_LINES = [
+    "",
+    "   ",
+    "\t",
+    "\u3000",
+    "Ein Hund.",
+    "x",
+    "👩‍👩‍👧 ﷽ 犬\u2028.",
+    "  two  spaces  ",
+    "</s> <pad> <2de>",
+    "a\rb",
+    "Ein Hund.",
+]
+
+
+@pytest.fixture
+def translator(make_bundle) -> Translator:
+    return Translator(make_bundle())
+
+
+@pytest.fixture
+def tagged(make_bundle) -> Translator:
+    return Translator(make_bundle(language_tags=("de", "fr")))
+
+
+def test_one_line_in_is_one_translation_out_in_order(translator, sentences):
+    lines = [*sentences, *ODD_LINES]
+    found = translator.translate(lines)
+    assert [translation.source for translation in found] == lines
+    for line, translation in zip(lines, found, strict=True):
+        alone = translator.translate([line])[0]
+        assert (alone.text, alone.tokens) == (translation.text, translation.tokens)
+        assert alone.score == pytest.approx(translation.score, abs=1e-4)
+
+
+def test_the_batches_change_nothing(translator, sentences):
+    lines = [*sentences, *ODD_LINES]
+    texts = [[t.text for t in translator.translate(lines, batch_tokens=tokens)] for tokens in (1, 97, 9_999)]
+    assert texts[0] == texts[1] == texts[2]
+
+
+def test_blank_lines_give_empty_translations(translator):
+    for translation in translator.translate(["", " ", "\t \t", "\u3000\u00a0"], num_best=2):
+        assert (translation.text, translation.score, translation.tokens) == ("", 0.0, ())
+        assert not translation.truncated
+        assert translation.alternatives == ()
+
+
+def test_a_line_with_nothing_but_a_tag_is_blank(tagged):
+    assert [translation.text for translation in tagged.translate(["<2de>", "<2fr>   "])] == ["", ""]
+
+
+def test_nothing_in_is_nothing_out(translator):
+    assert translator.translate([]) == []
+    assert translator.score([], []) == []
+
+
+def test_the_tokens_spell_the_text(translator, sentences):
+    for translation in translator.translate(sentences):
+        assert len(translation.tokens) > 0
+        assert "</s>" not in translation.tokens
+        if "\ufffd" not in "".join(translation.tokens):
+            assert "".join(translation.tokens).removeprefix(" ") == translation.text
+
+
+def test_the_best_stands_first_among_the_alternatives(translator, sentences):
+    for translation in translator.translate(sentences, num_best=3):
+        assert len(translation.alternatives) == 3
+        assert (translation.alternatives[0].text, translation.alternatives[0].score) == (
+            translation.text,
+            translation.score,
+        )
+    assert all(translation.alternatives == () for translation in translator.translate(sentences))
+
+
+def test_settings_are_the_models_own_unless_given(make_bundle, sentences):
+    greedy = Translator(make_bundle(decode={"beam_size": 1}))
+    wide = Translator(make_bundle(decode={"beam_size": 5, "length_penalty": 2.0}))
+    texts = [translation.text for translation in greedy.translate(sentences)]
+    assert [translation.text for translation in wide.translate(sentences)] != texts
+    assert [t.text for t in wide.translate(sentences, beam_size=1)] == texts
+    assert [t.text for t in greedy.translate(sentences, beam_size=None)] == texts
+
+
+def test_a_long_line_is_cut_and_flagged_and_its_neighbours_are_not(translator):
+    limit = 13
+    short, long = "Ein Hund.", "Zwei Männer sitzen auf einer Bank. " * 7
+    assert len(translator.bundle.tokenizer.encode(short)) < limit < len(translator.bundle.tokenizer.encode(long))
+    found = translator.translate([short, long, short], max_input_tokens=limit)
+    assert [translation.truncated for translation in found] == [False, True, False]
+    assert found[1].text
+    assert found[0].text == found[2].text == translator.translate([short])[0].text
+    assert not translator.translate([long])[0].truncated
+
+
+def test_a_line_of_just_the_limit_is_not_cut(translator):
+    line = "Zwei Männer sitzen auf einer Bank."
+    length = len(translator.bundle.tokenizer.encode(line)) + 1  # the end token counts
+    assert not translator.translate([line], max_input_tokens=length)[0].truncated
+    assert translator.translate([line], max_input_tokens=length - 1)[0].truncated
+
+
+def test_progress_counts_the_lines_that_are_translated(translator):
+    done: list[int] = []
+    translator.translate(ODD_LINES, on_progress=done.append, batch_tokens=1)
+    assert sum(done) == sum(bool(line.strip()) for line in ODD_LINES)
+    done.clear()
+    translator.score(["x", "", "y"], ["a", "b", ""], on_progress=done.append)
+    assert sum(done) == 3
+
+
+def test_samples_are_repeatable_and_differ_by_seed(translator, sentences):
+    def draw(seed):
+        return [t.text for t in translator.translate(sentences, sampling=Sampling(seed=seed, temperature=3.0))]
+
+    assert draw(1) == draw(1)
+    assert draw(1) != draw(2)
+
+
+def test_the_target_language_is_that_of_the_line_then_of_the_call_then_of_the_model(make_bundle, tagged):
+    lines = ["Ein Hund.", "Zwei Männer sitzen auf einer Bank."]
+    german, french = (
+        [t.text for t in tagged.translate([f"<2{tag}> {line}" for line in lines])] for tag in ("de", "fr")
+    )
+    assert german != french
+    assert [t.text for t in tagged.translate(lines, target_lang="fr")] == french
+    mixed = [f"<2de> {lines[0]}", lines[1]]
+    assert [t.text for t in tagged.translate(mixed, target_lang="fr")] == [german[0], french[1]]
+    bundle = make_bundle(language_tags=("de", "fr"), decode={"target_lang": "de"})
+    assert [t.text for t in Translator(bundle).translate(lines)] == german
+
+
+# Scoring
+
+
+def test_scores_stand_in_order_and_do_not_depend_on_neighbours(translator, sentences):
+    sources, targets = list(sentences), list(reversed(sentences))
+    together = translator.score(sources, targets)
+    alone = [translator.score([source], [target])[0] for source, target in zip(sources, targets, strict=True)]
+    assert together == pytest.approx(alone, abs=1e-3)
+    assert all(score < 0 for score in together)
+    assert len(set(together)) == len(together)
+
+
+def test_an_empty_target_scores_its_end_and_an_empty_source_is_allowed(translator):
+    scores = translator.score(["Ein Hund.", ""], ["", "A dog."])
+    assert all(-1e3 < score < 0 for score in scores)
+
+
+def test_pairs_must_pair_up(translator):
+    with pytest.raises(DataError, match="2 source lines but 1 target lines"):
+        translator.score(["a", "b"], ["c"])
+
+
+@pytest.mark.parametrize("side", [0, 1])
+def test_a_pair_too_long_to_score_is_named(translator, side):
+    pairs = [["a", "b"], ["c", "d"]]
+    pairs[1][side] = "Zwei Männer " * 20
+    with pytest.raises(DataError, match=r"pair 2 has \d+ tokens on one side; scoring takes at most 17"):
+        translator.score([pair[0] for pair in pairs], [pair[1] for pair in pairs], max_input_tokens=17)
+
+
+# Mistakes
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"beam": 4}, "decode.beam'; did you mean 'beam_size'"),
+        ({"beam_size": 0}, "decode.beam_size = 0"),
+        ({"length_penalty": -1.0}, "decode.length_penalty = -1.0"),
+        ({"length_penalty": float("nan")}, "decode.length_penalty = nan"),
+        ({"num_best": 9}, r"nbest \(9\) must not be more than the beam size \(4\)"),
+        ({"num_best": 0}, r"nbest \(0\)"),
+        ({"target_lang": "de"}, "unknown target language 'de'; the model has no tags"),
+    ],
+)
+def test_impossible_settings_are_refused_before_anything_is_translated(translator, settings, message):
+    for lines in ([], ["Ein Hund."]):
+        with pytest.raises(ConfigError, match=message):
+            translator.translate(lines, **settings)
+
+
+def test_an_unknown_language_lists_the_known_ones(tagged):
+    with pytest.raises(ConfigError, match="unknown target language 'xx'; known names: de, fr"):
+        tagged.translate(["Ein Hund."], target_lang="xx")
+
+
+def test_a_string_is_no_list_of_lines(translator):
+    with pytest.raises(DataError, match=r"translate\(\[text\]\)"):
+        translator.translate("Ein Hund.")
+
+
+def test_half_a_character_is_refused(translator):
+    with pytest.raises(DataError, match=r"unpaired surrogate \(U\+D83D\)"):
+        translator.translate(["Ein \ud83d Hund."])
+
+
+def test_a_device_that_is_not_there_is_refused(make_model_dir):
+    directory = make_model_dir()
+    with pytest.raises(DeviceError, match="unknown device 'gpu'; use auto, cpu, cuda"):
+        Translator.load(directory, device="gpu")
+    with pytest.raises(DeviceError, match="'cuda:97' is not available"):
+        Translator.load(directory, device="cuda:97")
+
+
+def test_what_is_loaded_translates_as_what_was_saved(make_model_dir, make_bundle, sentences):
+    directory = make_model_dir()
+    loaded = Translator.load(directory, device="cpu")
+    assert loaded.path == directory
+    assert loaded.translate(sentences) == Translator(make_bundle()).translate(sentences)
+
+
+def test_every_mistake_is_a_clearhead_error(tmp_path):
+    with pytest.raises(ModelError) as caught:
+        Translator.load(tmp_path / "nothing")
+    assert isinstance(caught.value, ClearheadError)

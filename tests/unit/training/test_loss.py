@@ -1,0 +1,81 @@
+"""Label smoothing against its formula, and the chunked loss against the plain one."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from torch.nn import functional
+
+from clearhead.training import loss as loss_module
+from clearhead.training.loss import chunked_cross_entropy, label_smoothed_cross_entropy
+
+
+def random_problem(rows: int, width: int = 11, vocab_size: int = 37, dtype=torch.float32):
+    states = torch.randn(rows, width, dtype=dtype, requires_grad=True)
+    weight = torch.randn(vocab_size, width, dtype=dtype, requires_grad=True)
+    return states, weight, torch.randint(vocab_size, (rows,))
+
+
+def formula(logits: np.ndarray, target: np.ndarray, eps: float) -> tuple[float, float]:
+    """Cross-entropy with q = (1 - eps) * one-hot + eps / V, and with the one-hot alone."""
+    vocab_size = logits.shape[1]
+    shifted = logits - logits.max(axis=1, keepdims=True)
+    log_probs = shifted - np.log(np.exp(shifted).sum(axis=1, keepdims=True))
+    one_hot = np.eye(vocab_size)[target]
+    smooth = (1.0 - eps) * one_hot + eps / vocab_size
+    return -(smooth * log_probs).sum(), -(one_hot * log_probs).sum()
+
+
+@pytest.mark.parametrize("eps", [0.0, 0.1, 0.37])
+@pytest.mark.parametrize("scale", [0.1, 1.0, 30.0])
+def test_smoothed_loss_is_cross_entropy_with_the_mixed_distribution(eps, scale):
+    logits, target = torch.randn(13, 29) * scale, torch.randint(29, (13,))
+    expected = formula(logits.double().numpy(), target.numpy(), eps)
+    found = [value.item() for value in label_smoothed_cross_entropy(logits, target, eps)]
+    assert found == pytest.approx(expected, rel=1e-5)
+
+
+def test_without_smoothing_it_is_cross_entropy():
+    logits, target = torch.randn(13, 29, requires_grad=True), torch.randint(29, (13,))
+    loss, nll = label_smoothed_cross_entropy(logits, target, 0.0)
+    expected = functional.cross_entropy(logits, target, reduction="sum")
+    torch.testing.assert_close(loss, expected)
+    torch.testing.assert_close(nll, expected.detach())
+    torch.testing.assert_close(torch.autograd.grad(loss, logits), torch.autograd.grad(expected, logits))
+
+
+def test_bf16_logits_are_summed_in_float32():
+    logits, target = torch.randn(7, 1009).bfloat16(), torch.randint(1009, (7,))
+    loss, _ = label_smoothed_cross_entropy(logits, target, 0.1)
+    assert loss.dtype == torch.float32
+    assert loss.item() == pytest.approx(formula(logits.double().numpy(), target.numpy(), 0.1)[0], rel=1e-5)
+
+
+@pytest.mark.parametrize("eps", [0.0, 0.1])
+@pytest.mark.parametrize("rows", [1, 255, 256, 257, 521])
+def test_chunked_loss_has_the_value_and_gradients_of_the_plain_one(rows, eps):
+    states, weight, target = random_problem(rows)
+    plain, plain_nll = label_smoothed_cross_entropy(states @ weight.t(), target, eps)
+    chunked, chunked_nll = chunked_cross_entropy(states, weight, target, eps)
+    torch.testing.assert_close(chunked, plain)
+    torch.testing.assert_close(chunked_nll, plain_nll)
+    # As in a training step, the loss is divided by the tokens of the whole batch before it is differentiated.
+    expected = torch.autograd.grad(plain / (3 * rows), (states, weight))
+    found = torch.autograd.grad(chunked / (3 * rows), (states, weight))
+    torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-6)
+
+
+def test_chunked_gradient_is_the_slope_of_the_loss(monkeypatch):
+    monkeypatch.setattr(loss_module, "_CHUNK", 3)
+    states, weight, target = random_problem(7, width=5, vocab_size=11, dtype=torch.float64)
+    assert torch.autograd.gradcheck(lambda s, w: chunked_cross_entropy(s, w, target, 0.1)[0], (states, weight))
+
+
+def test_the_plain_likelihood_is_for_the_log_only():
+    states, weight, target = random_problem(7)
+    for _, nll in (
+        chunked_cross_entropy(states, weight, target, 0.1),
+        label_smoothed_cross_entropy(states @ weight.t(), target, 0.1),
+    ):
+        assert not nll.requires_grad

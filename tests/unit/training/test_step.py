@@ -1,0 +1,246 @@
+"""One optimiser step: cutting and padding change nothing, randomness follows the step, insanity leaves the weights."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from clearhead.config import ModelConfig, TrainConfig
+from clearhead.data.batches import Batch, collate
+from clearhead.data.store import PairStore, StoreWriter
+from clearhead.errors import TrainingError
+from clearhead.model import Transformer
+from clearhead.training.optimizer import build_optimizer
+from clearhead.training.step import Stepper, uses_bf16
+
+PAD, BOS, EOS = 0, 1, 2
+VOCAB_SIZE = 37
+LENGTHS = [(3, 11), (7, 2), (2, 7), (13, 5), (5, 3), (11, 13), (1, 1)]
+
+
+@pytest.fixture
+def store(tmp_path) -> PairStore:
+    choose = np.random.default_rng(3)
+    with StoreWriter(tmp_path / "pairs.arrow") as writer:
+        for source, target in LENGTHS:
+            ids = [[*choose.integers(3, VOCAB_SIZE, length - 1).tolist(), EOS] for length in (source, target)]
+            writer.append("", "", *ids)
+    return PairStore.open(tmp_path / "pairs.arrow")
+
+
+def batch_of(store: PairStore, *rows: int) -> Batch:
+    return collate(store, rows or range(len(store)), pad_id=PAD, bos_id=BOS)
+
+
+def stepper_of(dtype=torch.float32, dropout=0.0, shape_seed=5, model=None, **train) -> Stepper:
+    torch.manual_seed(shape_seed)
+    sizes = {"d_model": 26, "d_ff": 19, "num_heads": 13, "num_encoder_layers": 2, "num_decoder_layers": 3}
+    config = ModelConfig(**{"vocab_size": VOCAB_SIZE, **sizes, "dropout": dropout, "norm": "pre", **(model or {})})
+    transformer = Transformer(config).to(dtype).train()
+    settings = TrainConfig(**{"clip_norm": 0.0, **train})
+    return Stepper(transformer, build_optimizer(transformer, settings), settings)
+
+
+def weights_of(stepper: Stepper) -> dict[str, Tensor]:
+    return {name: tensor.clone() for name, tensor in stepper.model.state_dict().items()}
+
+
+def gradients(stepper: Stepper, parts, number: int = 1) -> tuple[dict[str, Tensor], float]:
+    """Make one step at rate 0 and return the gradient the optimiser was given, and the loss."""
+    seen: dict[str, Tensor] = {}
+
+    def note(*_: object) -> None:
+        seen.update({name: p.grad.clone() for name, p in stepper.model.named_parameters() if p.grad is not None})
+
+    hook = stepper.optimizer.register_step_pre_hook(note)
+    loss = stepper.step(parts, number=number, rate=0.0).loss
+    hook.remove()
+    return seen, loss
+
+
+def norm_of(grads: dict[str, Tensor]) -> float:
+    return torch.cat([grad.flatten() for grad in grads.values()]).norm().item()
+
+
+CUTS = {
+    "two": [(0, 1, 2), (3, 4, 5, 6)],
+    "single": [(row,) for row in range(7)],
+    "other order": [(6, 2), (5,), (0, 4, 1, 3)],
+}
+
+
+@pytest.mark.parametrize("cut", CUTS.values(), ids=CUTS.keys())
+def test_accumulated_gradient_is_that_of_one_big_batch(store, cut):
+    whole, whole_loss = gradients(stepper_of(), [batch_of(store)])
+    parts, parts_loss = gradients(stepper_of(), [batch_of(store, *rows) for rows in cut])
+    assert whole.keys() == parts.keys() == dict(stepper_of().model.named_parameters()).keys()
+    assert parts_loss == pytest.approx(whole_loss, rel=1e-6)
+    for name, gradient in whole.items():
+        torch.testing.assert_close(parts[name], gradient, rtol=1e-5, atol=1e-6)
+
+
+def test_accumulation_leads_to_the_same_weights(store):
+    # In float64, where the noise of sums is far below Adam's epsilon: it would blow up noise where a gradient is zero.
+    whole, parts = stepper_of(torch.float64, clip_norm=0.5), stepper_of(torch.float64, clip_norm=0.5)
+    for number in range(1, 6):
+        whole.step([batch_of(store)], number=number, rate=1e-2)
+        parts.step([batch_of(store, *rows) for rows in CUTS["two"]], number=number, rate=1e-2)
+    torch.testing.assert_close(weights_of(parts), weights_of(whole), rtol=0, atol=1e-7)
+    assert (weights_of(whole)["embedding.weight"] - stepper_of().model.embedding.weight).abs().max() > 0.02
+
+
+def test_loss_and_gradient_are_those_of_the_formula(store):
+    stepper = stepper_of(label_smoothing=0.1)
+    batch = batch_of(store)
+    logits = stepper.model(batch.source, batch.target_in)
+    expected = functional.cross_entropy(
+        logits.flatten(0, 1), batch.target_out.flatten(), ignore_index=PAD, label_smoothing=0.1
+    )
+    likelihood = functional.cross_entropy(logits.flatten(0, 1), batch.target_out.flatten(), ignore_index=PAD)
+    names, parameters = zip(*stepper.model.named_parameters(), strict=True)
+    slope = dict(zip(names, torch.autograd.grad(expected, parameters), strict=True))
+
+    found, loss = gradients(stepper, [batch])
+    result = stepper.step([batch], number=1, rate=0.0)
+    assert loss == pytest.approx(expected.item(), rel=1e-5)
+    assert result.nll == pytest.approx(likelihood.item(), rel=1e-5)
+    assert result.target_tokens == sum(target for _, target in LENGTHS)
+    assert result.grad_norm == pytest.approx(norm_of(slope), rel=1e-4)
+    torch.testing.assert_close(found, slope, rtol=1e-4, atol=1e-6)
+
+
+def test_padding_changes_nothing(store):
+    batch = batch_of(store)
+
+    def wider(ids: Tensor, by: int) -> Tensor:
+        return functional.pad(ids, (0, by), value=PAD)
+
+    padded = Batch(
+        wider(batch.source, 5),
+        wider(batch.target_in, 3),
+        wider(batch.target_out, 3),
+        batch.num_source_tokens,
+        batch.num_target_tokens,
+        batch.rows,
+    )
+    torch.testing.assert_close(
+        gradients(stepper_of(), [padded]), gradients(stepper_of(), [batch]), rtol=1e-5, atol=1e-6
+    )
+
+
+def test_long_gradients_are_clipped_to_the_norm_and_short_ones_left(store):
+    free, _ = gradients(stepper_of(), [batch_of(store)])
+    norm = norm_of(free)
+    clipped, _ = gradients(stepper_of(clip_norm=norm / 3), [batch_of(store)])
+    assert norm_of(clipped) == pytest.approx(norm / 3, rel=1e-4)
+    torch.testing.assert_close(clipped, {name: grad / 3 for name, grad in free.items()}, rtol=1e-3, atol=1e-7)
+    left, _ = gradients(stepper_of(clip_norm=norm * 3), [batch_of(store)])
+    torch.testing.assert_close(left, free, rtol=1e-6, atol=0)
+    reported = stepper_of(clip_norm=norm / 3).step([batch_of(store)], number=1, rate=0.0).grad_norm
+    assert reported == pytest.approx(norm, rel=1e-5)
+
+
+def test_dropout_follows_from_seed_and_step_alone(store):
+    def loss_of(seed: int, number: int, before: int) -> float:
+        stepper = stepper_of(dropout=0.3, seed=seed)
+        torch.manual_seed(before)
+        torch.rand(before)
+        return gradients(stepper, [batch_of(store)], number)[1]
+
+    assert loss_of(1, 7, before=11) == loss_of(1, 7, before=23)
+    others = {loss_of(1, 7, before=0), loss_of(1, 8, before=0), loss_of(2, 7, before=0), loss_of(2, 8, before=0)}
+    assert len(others) == 4
+
+
+def test_the_rate_of_the_step_is_used_and_gradients_do_not_pile_up(store):
+    stepper = stepper_of()
+    before = weights_of(stepper)
+    stepper.step([batch_of(store)], number=1, rate=0.0)
+    torch.testing.assert_close(weights_of(stepper), before, rtol=0, atol=0)
+    assert all(parameter.grad is None for parameter in stepper.model.parameters())
+    first, _ = gradients(stepper, [batch_of(store)])
+    second, _ = gradients(stepper, [batch_of(store)])
+    torch.testing.assert_close(second, first, rtol=0, atol=0)
+    stepper.step([batch_of(store)], number=2, rate=1e-3)
+    assert max((weights_of(stepper)[name] - before[name]).abs().max() for name in before) > 1e-4
+
+
+def assert_refused(stepper: Stepper, step: Callable[[], object], message: str) -> None:
+    before = weights_of(stepper)
+    with pytest.raises(TrainingError, match=message) as caught:
+        step()
+    torch.testing.assert_close(weights_of(stepper), before, rtol=0, atol=0, equal_nan=True)
+    assert all(parameter.grad is None for parameter in stepper.model.parameters())
+    assert "lower train.learning_rate" in str(caught.value)
+
+
+def test_nan_stops_before_it_reaches_the_weights(store):
+    stepper = stepper_of(clip_norm=1.0)
+    with torch.no_grad():
+        stepper.model.encoder.layers[0].feed_forward.up_proj.weight[2, 3] = torch.nan
+    assert_refused(
+        stepper,
+        lambda: stepper.step([batch_of(store)], number=17, rate=3e-4),
+        r"training stopped at step 17: the loss is nan and the gradient's norm nan \(learning rate 0.0003\)",
+    )
+
+
+def test_an_infinite_gradient_stops_before_it_reaches_the_weights(store, monkeypatch):
+    stepper = stepper_of()
+    handle = stepper.model.embedding.weight.register_hook(lambda grad: grad * torch.inf)
+    assert_refused(
+        stepper, lambda: stepper.step([batch_of(store)], number=3, rate=1e-3), "the gradient's norm (nan|inf)"
+    )
+    handle.remove()
+
+
+def test_exploding_loss_stops_and_says_what_blind_guessing_costs(store):
+    stepper = stepper_of()
+    stepper.step([batch_of(store)], number=1, rate=30.0)  # the damage is done after the loss was measured
+    assert_refused(
+        stepper,
+        lambda: stepper.step([batch_of(store)], number=2, rate=30.0),
+        r"step 2: the loss exploded to \d+\.\d nats a token, where blind guessing costs 3\.6",
+    )
+
+
+def test_bf16_on_the_cpu_only_when_asked():
+    cpu = torch.device("cpu")
+    assert uses_bf16(TrainConfig(precision="bf16"), cpu)
+    assert not uses_bf16(TrainConfig(precision="auto"), cpu)
+    assert not uses_bf16(TrainConfig(precision="fp32"), cpu)
+
+
+def test_bf16_is_close_to_fp32_and_keeps_the_weights_in_fp32(store):
+    exact, rough = stepper_of(), stepper_of(precision="bf16")
+    for number in range(1, 4):
+        expected = exact.step([batch_of(store)], number=number, rate=1e-3)
+        found = rough.step([batch_of(store)], number=number, rate=1e-3)
+        assert found.loss == pytest.approx(expected.loss, rel=2e-2)
+        assert found.grad_norm == pytest.approx(expected.grad_norm, rel=5e-2)
+        assert found.loss != expected.loss
+    assert {tensor.dtype for tensor in weights_of(rough).values()} == {torch.float32}
+
+
+@pytest.fixture
+def compiler_is_forgotten() -> Iterator[None]:
+    torch._dynamo.reset()
+    yield
+    torch._dynamo.reset()
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("default")  # the compiler's own
+@pytest.mark.usefixtures("compiler_is_forgotten")
+def test_compiled_steps_are_those_of_the_plain_model(store):
+    plain, compiled = stepper_of(), stepper_of(compile=True)
+    for number, rows in enumerate([(0, 1, 2), (3, 4, 5, 6), (5, 0)], start=1):
+        expected = plain.step([batch_of(store, *rows)], number=number, rate=1e-3)
+        found = compiled.step([batch_of(store, *rows)], number=number, rate=1e-3)
+        assert found.loss == pytest.approx(expected.loss, rel=1e-4)
+    assert plain.model.state_dict().keys() == compiled.model.state_dict().keys()
