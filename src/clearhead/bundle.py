@@ -182,7 +182,8 @@ def write_weights(path: str | Path, tensors: Mapping[str, Tensor], metadata: Map
         OSError: If the file cannot be written.
     """
     try:
-        save_file({name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}, path, dict(metadata))
+        plain = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
+        save_file(plain, path, dict(metadata) or None)
     except SafetensorError as error:  # the library wraps the system's error in its own
         raise OSError(str(error)) from None
     with open(path, "r+b") as file:
@@ -193,7 +194,8 @@ def _sort_metadata(file: BinaryIO) -> None:
     """Put the metadata in order; the library writes them in another one each time, and so another checksum."""
     size = int.from_bytes(file.read(8), "little")
     header = json.loads(file.read(size))
-    header["__metadata__"] = dict(sorted(header.get("__metadata__", {}).items()))
+    if "__metadata__" in header:
+        header["__metadata__"] = dict(sorted(header["__metadata__"].items()))
     text = json.dumps(header, separators=(",", ":"), ensure_ascii=False).encode()
     assert len(text) <= size, (len(text), size)
     file.seek(8)

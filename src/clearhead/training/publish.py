@@ -120,7 +120,7 @@ def _card(name: str, bundle: Bundle) -> str:
     metrics, training = info["metrics"], info["training"]
     return f"""# {name}
 
-A Transformer trained by [clearhead](https://pypi.org/project/clearhead/) {__version__}.
+A Transformer trained by clearhead {__version__}.
 
     clearhead translate {name} < input.txt > output.txt
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import html
+import math
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -14,7 +15,7 @@ from clearhead.translator import Translation
 __all__ = ["write_report"]
 
 _WIDTH, _HEIGHT = 460, 240
-_LEFT, _RIGHT, _TOP, _BOTTOM = 52, 12, 14, 34
+_LEFT, _RIGHT, _TOP, _BOTTOM = 52, 24, 14, 38
 
 _STYLE = """
 :root { color-scheme: light dark; --ink: #1c1e21; --soft: #667; --line: #d8dbe0; --paper: #fff;
@@ -32,7 +33,7 @@ svg { width: 100%; height: auto; } svg text { font-size: 11px; fill: var(--soft)
 table { border-collapse: collapse; width: 100%; } td, th { text-align: left; vertical-align: top; padding: .35rem .6rem;
   border-bottom: 1px solid var(--line); overflow-wrap: anywhere; } th { color: var(--soft); font-weight: 600; }
 td.number { text-align: right; font-variant-numeric: tabular-nums; white-space: nowrap; }
-.scroll { overflow-x: auto; }
+.scroll, pre { overflow-x: auto; }
 """
 
 Curve = Sequence[tuple[float, float]]
@@ -97,28 +98,25 @@ def _chart(title: str, curves: Mapping[str, Curve]) -> str:
     points = [point for curve in curves.values() for point in curve]
     if not points:
         return ""
-    last_step = max(x for x, _ in points) or 1.0
+    steps = _ticks(0.0, max(x for x, _ in points) or 1.0, 4)
     low, high = min(y for _, y in points), max(y for _, y in points)
-    if low > 0 and low < high / 2:
-        low = 0.0
-    spread = (high - low) or 1.0
+    heights = _ticks(0.0 if 0 < low < high / 2 else low, high, 5)
+    low, spread = heights[0], heights[-1] - heights[0]
 
     def place(x: float, y: float) -> str:
-        across = _LEFT + (_WIDTH - _LEFT - _RIGHT) * x / last_step
+        across = _LEFT + (_WIDTH - _LEFT - _RIGHT) * x / steps[-1]
         down = _TOP + (_HEIGHT - _TOP - _BOTTOM) * (1.0 - (y - low) / spread)
         return f"{across:.1f},{down:.1f}"
 
     grid = ""
-    for fraction in (0.0, 0.25, 0.5, 0.75, 1.0):
-        value = low + spread * fraction
+    for value in heights:
         y = place(0, value).split(",")[1]
         grid += f'<line x1="{_LEFT}" x2="{_WIDTH - _RIGHT}" y1="{y}" y2="{y}" stroke="var(--line)"/>'
-        grid += f'<text x="{_LEFT - 6}" y="{float(y) + 4:.1f}" text-anchor="end">{value:.3g}</text>'
-    for fraction in (0.0, 0.5, 1.0):
-        x = place(last_step * fraction, low).split(",")[0]
-        anchor = {0.0: "start", 0.5: "middle", 1.0: "end"}[fraction]
-        grid += f'<text x="{x}" y="{_HEIGHT - 14}" text-anchor="{anchor}">{last_step * fraction:,.0f}</text>'
-    grid += f'<text x="{(_LEFT + _WIDTH - _RIGHT) / 2}" y="{_HEIGHT - 1}" text-anchor="middle">step</text>'
+        grid += f'<text x="{_LEFT - 6}" y="{float(y) + 4:.1f}" text-anchor="end">{_number(value)}</text>'
+    for step in steps:
+        x = place(step, low).split(",")[0]
+        grid += f'<text x="{x}" y="{_HEIGHT - 18}" text-anchor="middle">{_number(step)}</text>'
+    grid += f'<text x="{(_LEFT + _WIDTH - _RIGHT) / 2}" y="{_HEIGHT - 4}" text-anchor="middle">step</text>'
     lines, legend = "", ""
     for colour, (name, curve) in zip(("var(--a)", "var(--b)"), curves.items(), strict=False):
         path = " ".join(place(x, y) for x, y in curve)
@@ -132,6 +130,19 @@ def _chart(title: str, curves: Mapping[str, Curve]) -> str:
         f'<svg viewBox="0 0 {_WIDTH} {_HEIGHT}" role="img" aria-label="{_text(title)}">{grid}{lines}</svg>'
         f'<div class="legend">{legend}</div></figure>'
     )
+
+
+def _ticks(low: float, high: float, about: int) -> list[float]:
+    """Return round numbers, evenly spaced, from at most `low` to at least `high`."""
+    rough = (high - low) / about or abs(high) / about or 1.0
+    size = 10.0 ** math.floor(math.log10(rough))
+    step = next(size * factor for factor in (1, 2, 2.5, 5, 10) if size * factor >= rough * 0.999)
+    first, last = math.floor(low / step), math.ceil(high / step - 1e-9)
+    return [step * number for number in range(first, max(last, first + 1) + 1)]
+
+
+def _number(value: float) -> str:
+    return f"{value:,.0f}" if abs(value) >= 1_000 else f"{value:.4g}"
 
 
 def _text(value: str) -> str:
