@@ -260,4 +260,9 @@ def _lock(run: Path) -> Iterator[None]:
                 raise CheckpointError(
                     f"another process is training in {run}; wait for it, or use another --out"
                 ) from None
-        yield
+        try:
+            yield
+        finally:
+            if [path.name for path in run.iterdir()] == [".lock"]:  # nothing came of it
+                (run / ".lock").unlink()
+                run.rmdir()

@@ -1,0 +1,123 @@
+from __future__ import annotations
+
+import json
+
+import pytest
+import sacrebleu
+
+from clearhead.cli.evaluate import evaluate
+from clearhead.errors import ConfigError, DataError, ModelError
+from clearhead.translator import Translator
+
+KEYS = [
+    "bleu",
+    "bleu_signature",
+    "chrf",
+    "chrf_signature",
+    "exact_match",
+    "sentences",
+    "sentences_per_second",
+    "output_tokens_per_second",
+]
+
+
+@pytest.fixture
+def test_set(make_model_dir, write_lines, sentences):
+    """Return a model and a test set on which it is right in half of all sentences."""
+    model = make_model_dir()
+    texts = [translation.text for translation in Translator.load(model).translate(sentences)]
+    references = [text if index % 2 else "nothing like it" for index, text in enumerate(texts)]
+    assert not any("\n" in text or "\r" in text or "\0" in text for text in references)
+    files = ["--source", write_lines("source", *sentences), "--reference", write_lines("reference", *references)]
+    return model, files, texts, references
+
+
+def test_json_is_one_object_with_exactly_the_promised_keys(run_command, test_set):
+    model, files, texts, references = test_set
+    found = json.loads(run_command(evaluate, model, *files, "--json").stdout)
+    assert list(found) == KEYS
+    assert found["bleu"] == pytest.approx(sacrebleu.corpus_bleu(texts, [references]).score, abs=0.005)
+    assert found["chrf"] == pytest.approx(sacrebleu.corpus_chrf(texts, [references]).score, abs=0.005)
+    assert found["exact_match"] == 50.0
+    assert found["sentences"] == len(texts)
+    assert found["sentences_per_second"] > 0
+    assert found["bleu_signature"].startswith("nrefs:1|case:mixed")
+
+
+def test_the_table_says_the_same_as_json(run_command, test_set):
+    model, files, *_ = test_set
+    found = json.loads(run_command(evaluate, model, *files, "--json").stdout)
+    lines = run_command(evaluate, model, *files).stdout.splitlines()
+    assert lines[0].split() == ["metric", "value", "signature"]
+    assert lines[1].split() == ["BLEU", f"{found['bleu']:.2f}", found["bleu_signature"]]
+    assert lines[2].split() == ["chrF", f"{found['chrf']:.2f}", found["chrf_signature"]]
+    assert lines[3].split() == ["exact", "match,", "%", "50.00"]
+    assert len(lines) == 7
+
+
+def test_another_model_is_compared(run_command, test_set, make_model_dir):
+    model, files, *_ = test_set
+    other = make_model_dir("other", seed=11)
+    found = json.loads(run_command(evaluate, model, *files, "--json", "--compare", other).stdout)
+    assert list(found) == [*KEYS, "comparison"]
+    comparison = found["comparison"]
+    assert (comparison["baseline"], comparison["system"]) == (str(other), str(model))
+    assert comparison["bleu"]["system"] == found["bleu"]
+    assert comparison["bleu"]["baseline"] < found["bleu"]
+    assert comparison["bleu"]["difference"] > 0
+    lines = run_command(evaluate, model, *files, "--compare", other).stdout
+    assert f"from {other} to {model}:" in lines
+    assert "p = " in lines
+
+
+def test_a_model_compared_with_itself_is_no_better(run_command, test_set):
+    model, files, *_ = test_set
+    comparison = json.loads(run_command(evaluate, model, *files, "--json", "--compare", model).stdout)["comparison"]
+    assert (comparison["bleu"]["difference"], comparison["bleu"]["p_value"]) == (0.0, 1.0)
+
+
+def test_the_translations_are_written_line_by_line(run_command, test_set, tmp_path):
+    model, files, texts, _ = test_set
+    result = run_command(evaluate, model, *files, "--output", tmp_path / "out.txt")
+    assert (tmp_path / "out.txt").read_text(encoding="utf-8").split("\n") == [*texts, ""]
+    assert "BLEU" in result.stdout
+
+
+def test_the_beam_is_the_one_asked_for(run_command, test_set, tmp_path, sentences):
+    model, files, texts, _ = test_set
+    run_command(evaluate, model, *files, "--beam", 1, "-o", tmp_path / "out.txt")
+    greedy = [translation.text for translation in Translator.load(model).translate(sentences, beam_size=1)]
+    assert greedy != texts
+    found = (tmp_path / "out.txt").read_bytes().decode().split("\n")
+    assert len(found) == len(greedy) + 1
+    assert found[0] == greedy[0].replace("\r", " ").replace("\n", " ")
+
+
+def test_a_long_line_is_named(run_command, make_model_dir, write_lines):
+    model = make_model_dir(decode={"max_input_tokens": 11})
+    source = write_lines("a", "Ein Hund.", "Zwei Männer sitzen. " * 3)
+    result = run_command(evaluate, model, "--source", source, "--reference", write_lines("b", "x", "y"))
+    assert result.stderr == f"clearhead: {source}, line 2: longer than 11 tokens; only its beginning is translated\n"
+
+
+def test_mistakes_are_named(run_command, make_model_dir, write_lines, tmp_path):
+    model, one, two = make_model_dir(), write_lines("one", "x"), write_lines("two", "x", "y")
+    with pytest.raises(DataError, match=r"one has 1 lines but .*two has 2"):
+        run_command(evaluate, model, "--source", one, "--reference", two)
+    with pytest.raises(DataError, match="nothing to evaluate"):
+        run_command(evaluate, model, "--source", write_lines("e1"), "--reference", write_lines("e2"))
+    with pytest.raises(DataError, match="two is an input as well"):
+        run_command(evaluate, model, "--source", two, "--reference", two, "-o", two)
+    with pytest.raises(ConfigError, match="beam_size = 0"):
+        run_command(evaluate, model, "--source", two, "--reference", two, "--beam", 0)
+    with pytest.raises(ModelError, match="nowhere: there is no such directory"):
+        run_command(evaluate, model, "--source", two, "--reference", two, "--compare", tmp_path / "nowhere")
+    assert run_command(evaluate, model, "--source", two).exit_code == 2
+
+
+def test_a_model_with_languages_must_be_told_which(run_command, make_model_dir, write_lines):
+    model = make_model_dir(language_tags=("de", "fr"))
+    files = ["--source", write_lines("a", "x"), "--reference", write_lines("b", "y")]
+    with pytest.raises(ConfigError, match="a, line 1: into which language"):
+        run_command(evaluate, model, *files)
+    assert run_command(evaluate, model, *files, "--target-lang", "fr").exit_code == 0

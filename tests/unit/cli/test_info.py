@@ -1,0 +1,182 @@
+from __future__ import annotations
+
+import json
+
+import pytest
+import torch
+
+from clearhead import __version__
+from clearhead.cli.info import info
+from clearhead.config import Config
+from clearhead.errors import ConfigError, ModelError
+from clearhead.training.checkpoints import Checkpoints, TrainingState
+
+MADE = {
+    "preset": "tiny",
+    "data": {
+        "files": [
+            {"path": "train.de", "lines": 29_000, "sha256": "ab12"},
+            {"path": "train.en", "lines": 29_000, "sha256": "cd34"},
+        ],
+        "train": {"read": 29_000, "kept": 28_751, "dropped": {"duplicate": 249}},
+        "exclude": [],
+    },
+    "training": {"steps": 4_000, "minutes": 12.5, "settings": {"adam_betas": [0.9, 0.98], "adam_eps": 1e-9}},
+    "metrics": {"valid_bleu": 31.52, "bleu_signature": "nrefs:1|case:mixed", "compiled": False, "note": None},
+}
+
+
+@pytest.fixture
+def run_dir(tmp_path):
+    """Return a run with two checkpoints, a log whose last line is cut off, and no model."""
+    run = tmp_path / "run"
+    run.mkdir()
+    config = Config.from_dict({"preset": "tiny", "train": {"max_steps": 300}})
+    (run / "config.toml").write_text(config.to_toml(), encoding="utf-8")
+    checkpoints = Checkpoints(run / "checkpoints", print)
+    for step in (100, 200):
+        checkpoints.save(TrainingState(step=step), {"w": torch.randn(3)}, {"m": torch.randn(3)})
+    records = [{"split": "train", "step": step, "loss": 9.0 - step / 100} for step in (50, 100, 150, 200)]
+    log = "".join(json.dumps(record) + "\n" for record in records)
+    (run / "metrics.jsonl").write_text(log + '{"split": "tra', encoding="utf-8")
+    return run
+
+
+def test_json_says_what_a_model_is_and_how_it_was_made(run_command, make_model_dir, make_bundle):
+    settings = {"info": MADE, "language_tags": ("de", "fr"), "decode": {"beam_size": 3}}
+    bundle = make_bundle(**settings)
+    found = json.loads(run_command(info, make_model_dir(**settings), "--json").stdout)
+    assert list(found) == ["model", "tokenizer", "decode", "made"]
+    assert found["made"] == MADE
+    assert found["model"]["parameters"] == bundle.model.num_parameters()
+    assert found["model"]["clearhead_version"] == __version__
+    assert found["model"]["format_version"] == 1
+    assert (found["model"]["d_model"], found["model"]["num_heads"], found["model"]["norm"]) == (22, 11, "pre")
+    assert found["tokenizer"] == {
+        "kind": "bpe",
+        "vocab_size": bundle.tokenizer.vocab_size,
+        "language_tags": ["de", "fr"],
+        "sha256": bundle.tokenizer.sha256,
+    }
+    assert found["decode"]["beam_size"] == 3
+
+
+@pytest.mark.parametrize("kind", ["bpe", "unigram", "wordpiece"])
+def test_the_kind_of_tokenizer_is_told(run_command, make_model_dir, kind):
+    found = json.loads(run_command(info, make_model_dir(kind=kind), "--json").stdout)
+    assert found["tokenizer"]["kind"] == kind
+
+
+def test_text_shows_every_fact_where_it_belongs(run_command, make_model_dir):
+    lines = run_command(info, make_model_dir(info=MADE)).stdout.splitlines()
+    made = lines[lines.index("made:") :]
+    assert made == [
+        "made:",
+        "  preset: tiny",
+        "  data:",
+        "    files:",
+        "      1: path train.de, lines 29,000, sha256 ab12",
+        "      2: path train.en, lines 29,000, sha256 cd34",
+        "    train:",
+        "      read: 29,000",
+        "      kept: 28,751",
+        "      dropped:",
+        "        duplicate: 249",
+        "    exclude: none",
+        "  training:",
+        "    steps: 4,000",
+        "    minutes: 12.5",
+        "    settings:",
+        "      adam_betas: 0.9, 0.98",
+        "      adam_eps: 1e-09",
+        "  metrics:",
+        "    valid_bleu: 31.52",
+        "    bleu_signature: nrefs:1|case:mixed",
+        "    compiled: no",
+        "    note: -",
+    ]
+
+
+@pytest.mark.parametrize(
+    "odd",
+    [
+        {"a": [{"b": [1, {"c": 2}]}, 3, [4, [5]]], "": {"": {}}},
+        {"[bold]": "[/red] [link=x]", "lines": "one\ntwo", "deep": {"x": [[], {}]}},
+        {"big": 10**30, "huge": 1e300, "tiny": -1e-300, "long": 1234567.25},
+    ],
+)
+def test_whatever_stands_in_a_model_can_be_shown(run_command, make_model_dir, odd):
+    model = make_model_dir(info=odd)
+    assert json.loads(run_command(info, model, "--json").stdout)["made"] == odd
+    text = run_command(info, model).stdout
+    assert "lines" not in odd or "  lines: one two\n" in text
+    assert all(line.strip() for line in text.splitlines())
+
+
+def test_a_terminal_gets_a_table_with_the_same_words(make_model_dir, monkeypatch, capsys):
+    model = make_model_dir(info={"[bold]": "[/red]", **MADE})
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True)
+    info(model, as_json=False)
+    shown = capsys.readouterr().out
+    for words in ("parameters", "[bold]", "[/red]", "valid_bleu", "31.52", "28,751", "train.de"):
+        assert words in shown
+    assert "made:" not in shown
+
+
+def test_a_run_without_a_model_says_how_far_it_is(run_command, run_dir):
+    found = json.loads(run_command(info, run_dir, "--json").stdout)
+    assert list(found) == ["run"]
+    run = found["run"]
+    assert "resume" in run["state"]
+    assert run["preset"] == "tiny"
+    assert run["newest_checkpoint"] == "step-00000200"
+    assert run["checkpoints"] == ["step-00000100", "step-00000200"]
+    assert run["training_state"]["step"] == 200
+    assert [record["step"] for record in run["last_records"]] == [100, 150, 200]
+    assert run["config"]["train"]["max_steps"] == 300
+    text = run_command(info, run_dir).stdout
+    assert "  newest_checkpoint: step-00000200\n" in text
+    assert "    3: split train, step 200, loss 7\n" in text
+
+
+def test_a_finished_run_shows_its_model_too(run_command, run_dir, make_model_dir):
+    make_model_dir("run/model", info=MADE)
+    found = json.loads(run_command(info, run_dir, "--json").stdout)
+    assert list(found) == ["model", "tokenizer", "decode", "made", "run"]
+    assert found["run"]["state"] == "finished"
+    assert found["model"]["directory"] == str(run_dir / "model")
+
+
+def test_a_run_that_has_just_begun_has_nothing_to_show_yet(run_command, run_dir):
+    (run_dir / "metrics.jsonl").unlink()
+    for path in sorted((run_dir / "checkpoints").rglob("*"), reverse=True):
+        path.unlink() if path.is_file() else path.rmdir()
+    run = json.loads(run_command(info, run_dir, "--json").stdout)["run"]
+    assert (run["newest_checkpoint"], run["checkpoints"], run["last_records"]) == (None, [], [])
+
+
+def test_damaged_checkpoints_are_told(run_command, run_dir):
+    def damage(step):
+        (run_dir / "checkpoints" / f"step-{step:08d}" / "state.json").write_text("{}", encoding="utf-8")
+
+    damage(200)
+    result = run_command(info, run_dir, "--json")
+    assert json.loads(result.stdout)["run"]["newest_checkpoint"] == "step-00000100"
+    assert "step-00000200 is damaged" in result.stderr
+    damage(100)
+    result = run_command(info, run_dir, "--json")
+    assert json.loads(result.stdout)["run"]["newest_checkpoint"] is None
+    assert "all 2 checkpoints" in result.stderr
+
+
+def test_mistakes_are_named(run_command, tmp_path, make_model_dir, run_dir):
+    with pytest.raises(ModelError, match="there is no such directory"):
+        run_command(info, tmp_path / "nowhere")
+    with pytest.raises(ModelError, match=r"holds no config\.json"):
+        run_command(info, tmp_path)
+    (make_model_dir() / "tokenizer.json").write_text("{}", encoding="utf-8")
+    with pytest.raises(ModelError, match=r"tokenizer\.json is damaged"):
+        run_command(info, tmp_path / "model")
+    (run_dir / "config.toml").write_text("preset = ", encoding="utf-8")
+    with pytest.raises(ConfigError, match="is not valid TOML"):
+        run_command(info, run_dir)

@@ -1,0 +1,74 @@
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from clearhead.cli.score import score
+from clearhead.errors import ConfigError, DataError
+from clearhead.translator import Translator
+
+
+def test_scores_stand_line_by_line(run_command, make_model_dir, write_lines, sentences):
+    sources, targets = [*sentences, "", "x"], [*reversed(sentences), "y", ""]
+    model = make_model_dir()
+    result = run_command(score, model, "--source", write_lines("a", *sources), "--target", write_lines("b", *targets))
+    lines = result.stdout.split("\n")
+    assert lines.pop() == ""
+    assert all(re.fullmatch(r"-\d+\.\d{6}", line) for line in lines)
+    expected = Translator.load(model).score(sources, targets)
+    assert [float(line) for line in lines] == pytest.approx(expected, abs=1e-4)
+
+
+def test_one_side_may_be_standard_input(run_command, make_model_dir, write_lines):
+    model, source, target = make_model_dir(), write_lines("a", "Ein Hund."), write_lines("b", "A dog.")
+    expected = run_command(score, model, "--source", source, "--target", target).stdout
+    assert run_command(score, model, "--source", source, "--target", "-", stdin="A dog.\n").stdout == expected
+    with pytest.raises(DataError, match=r"standard input \(-\) is named more than once"):
+        run_command(score, model, "--source", "-", "--target", "-", stdin="x\n")
+
+
+def test_unequal_files_are_refused_with_both_counts(run_command, make_model_dir, write_lines):
+    source, target = write_lines("a", "1", "2", "3"), write_lines("b", "1", "2")
+    with pytest.raises(DataError, match=r"has 3 lines but .* has 2"):
+        run_command(score, make_model_dir(), "--source", source, "--target", target)
+
+
+def test_empty_files_have_no_scores(run_command, make_model_dir, write_lines):
+    result = run_command(score, make_model_dir(), "--source", write_lines("a"), "--target", write_lines("b"))
+    assert (result.stdout, result.exit_code) == ("", 0)
+
+
+def test_the_language_matters_and_must_be_told(run_command, make_model_dir, write_lines):
+    model = make_model_dir(language_tags=("de", "fr"))
+    files = ["--source", write_lines("a", "Ein Hund."), "--target", write_lines("b", "A dog.")]
+    with pytest.raises(ConfigError, match=r"a, line 1: into which language\?.*de, fr"):
+        run_command(score, model, *files)
+    german, french = (run_command(score, model, *files, "--target-lang", lang).stdout for lang in ("de", "fr"))
+    assert german != french
+    tagged = ["--source", write_lines("c", "<2fr> Ein Hund."), *files[2:]]
+    assert run_command(score, model, *tagged).stdout == french
+
+
+def test_both_files_are_required(run_command, make_model_dir, write_lines, tmp_path):
+    model, source = make_model_dir(), write_lines("a", "x")
+    assert run_command(score, model, "--source", source).exit_code == 2
+    with pytest.raises(DataError, match="nowhere: there is no such file"):
+        run_command(score, model, "--source", source, "--target", tmp_path / "nowhere")
+
+
+def test_a_pair_too_long_to_score_is_named(run_command, make_model_dir, write_lines):
+    model = make_model_dir(decode={"max_input_tokens": 11})
+    files = ["--source", write_lines("a", "x", "y"), "--target", write_lines("b", "x", "Zwei Männer sitzen. " * 3)]
+    with pytest.raises(DataError, match=r"pair 2 has \d+ tokens on one side; scoring takes at most 11"):
+        run_command(score, model, *files)
+
+
+def test_the_batches_change_nothing(run_command, make_model_dir, write_lines, sentences):
+    model = make_model_dir()
+    files = ["--source", write_lines("a", *sentences), "--target", write_lines("b", *reversed(sentences))]
+    small, large = (
+        [float(line) for line in run_command(score, model, *files, "--batch-tokens", n).stdout.split()]
+        for n in (1, 9_999)
+    )
+    assert small == pytest.approx(large, abs=1e-4)

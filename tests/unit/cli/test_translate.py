@@ -1,0 +1,278 @@
+from __future__ import annotations
+
+import gzip
+import json
+import re
+
+import pytest
+
+from clearhead.cli import translate as translate_module
+from clearhead.cli.translate import translate
+from clearhead.errors import ConfigError, DataError, DeviceError, ModelError
+from clearhead.translator import Alternative, Translation, Translator
+
+ODD_LINES = ("Ein Hund.", "", "   ", "a\rb", "a\u2028b \u0085 c", "犬が走る。", "Zwei Männer sitzen.", "</s>")
+
+
+@pytest.fixture
+def speaking(monkeypatch):
+    """Make every translation read as given, whatever the model says."""
+
+    def speak(text):
+        def translated(self, lines, **_):
+            return [Translation(line, text, -1.5, ("x",), (Alternative(text, -1.5),) * 2) for line in lines]
+
+        monkeypatch.setattr(Translator, "translate", translated)
+
+    return speak
+
+
+# Lines in, lines out
+
+
+def test_one_line_in_is_one_line_out_in_order(run_command, make_model_dir, write_lines):
+    model, source = make_model_dir(), write_lines("in.txt", *ODD_LINES)
+    result = run_command(translate, model, source)
+    expected = [translation.text for translation in Translator.load(model).translate(ODD_LINES)]
+    assert result.stdout.split("\n") == [*(re.sub("[\r\n]", " ", text) for text in expected), ""]
+    assert expected[1] == expected[2] == ""
+    assert all(expected[index] for index in (0, 3, 4, 5, 6, 7))
+    assert result.stderr == ""
+    assert result.exit_code == 0
+
+
+def test_standard_input_is_read_by_default_and_by_its_name(run_command, make_model_dir, write_lines):
+    model, text = make_model_dir(), "".join(line + "\n" for line in ODD_LINES).encode()
+    from_file = run_command(translate, model, write_lines("in.txt", *ODD_LINES)).stdout
+    assert run_command(translate, model, stdin=text).stdout == from_file
+    assert run_command(translate, model, "-", stdin=text).stdout == from_file
+
+
+def test_the_chunks_change_nothing(run_command, make_model_dir, write_lines, monkeypatch):
+    model, source = make_model_dir(), write_lines("in.txt", *ODD_LINES, *ODD_LINES[::-1])
+
+    def output():
+        # The last digits of a score are float32 noise.
+        return [
+            line.rpartition(" ||| ")[0]
+            for line in run_command(translate, model, source, "--nbest", 2).stdout.split("\n")
+        ]
+
+    in_one = output()
+    monkeypatch.setattr(translate_module, "CHUNK_LINES", 3)
+    assert output() == in_one
+
+
+def test_translations_are_out_before_the_next_chunk_is_read(run_command, make_model_dir, tmp_path, monkeypatch):
+    source, output = tmp_path / "in.txt", tmp_path / "out.txt"
+    source.write_bytes(b"Ein Hund.\n" * 5 + b"\xff\n")
+    monkeypatch.setattr(translate_module, "CHUNK_LINES", 2)
+    seen = []
+    read = translate_module._chunks
+
+    def watched(path):
+        for chunk in read(path):
+            partial = output.with_name("out.txt.partial")
+            seen.append(len(partial.read_text(encoding="utf-8").splitlines()))
+            yield chunk
+
+    monkeypatch.setattr(translate_module, "_chunks", watched)
+    with pytest.raises(DataError, match=r"line 6: byte 1 \(0xff\) is not valid UTF-8"):
+        run_command(translate, make_model_dir(), source, "-o", output)
+    assert seen == [0, 2]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["in.txt", "model"]  # nothing half-written
+
+
+def test_several_files_are_translated_one_after_the_other(run_command, make_model_dir, write_lines, tmp_path):
+    model = make_model_dir()
+    first = write_lines("a.txt", "Ein Hund.", "")
+    second = tmp_path / "b.txt.gz"
+    second.write_bytes(gzip.compress("Zwei Männer".encode()))  # no line end: still a line
+    alone = [run_command(translate, model, path).stdout for path in (first, second)]
+    output = tmp_path / "out.txt.gz"
+    result = run_command(translate, model, first, second, first, "--output", output)
+    assert result.stdout == ""
+    assert gzip.decompress(output.read_bytes()).decode() == alone[0] + alone[1] + alone[0]
+
+
+@pytest.mark.parametrize("text", ["a\nb", "a\rb"])
+def test_a_line_end_in_a_translation_is_written_as_a_space(run_command, make_model_dir, write_lines, speaking, text):
+    model, source = make_model_dir(), write_lines("in.txt", "x", "y")
+    speaking(text)
+    assert run_command(translate, model, source).stdout == "a b\na b\n"
+    assert run_command(translate, model, source, "--nbest", 2).stdout.count("\n") == 4
+    lines = run_command(translate, model, source, "--format", "jsonl").stdout.splitlines()
+    assert [json.loads(line)["text"] for line in lines] == [text, text]
+
+
+def test_an_empty_file_gives_an_empty_output(run_command, make_model_dir, write_lines, tmp_path):
+    run_command(translate, make_model_dir(), write_lines("in.txt"), "-o", tmp_path / "out.txt")
+    assert (tmp_path / "out.txt").read_bytes() == b""
+
+
+# Forms of output
+
+
+def test_json_lines_hold_exactly_the_promised_keys(run_command, make_model_dir, write_lines):
+    model, source = make_model_dir(), write_lines("in.txt", *ODD_LINES)
+    lines = run_command(translate, model, source, "--format", "jsonl").stdout.split("\n")
+    assert lines.pop() == ""
+    expected = Translator.load(model).translate(ODD_LINES)
+    for line, translation in zip(lines, expected, strict=True):
+        found = json.loads(line)
+        assert list(found) == ["source", "text", "score", "tokens", "alternatives", "truncated"]
+        assert (found["source"], found["text"]) == (translation.source, translation.text)
+        assert found["score"] == pytest.approx(translation.score, abs=1e-4)
+        assert found["tokens"] == list(translation.tokens)
+        assert (found["alternatives"], found["truncated"]) == ([], False)
+
+
+def test_json_lines_hold_the_alternatives(run_command, make_model_dir, write_lines):
+    source = write_lines("in.txt", "Ein Hund.")
+    found = json.loads(run_command(translate, make_model_dir(), source, "--format", "jsonl", "--nbest", 3).stdout)
+    assert [list(alternative) for alternative in found["alternatives"]] == [["text", "score"]] * 3
+    assert found["alternatives"][0] == {"text": found["text"], "score": found["score"]}
+
+
+def test_the_n_best_come_in_the_form_of_moses(run_command, make_model_dir, write_lines):
+    model = make_model_dir()
+    paths = write_lines("a.txt", "Ein Hund.", ""), write_lines("b.txt", "Zwei Männer.")
+    lines = run_command(translate, model, *paths, "--nbest", 3, "--beam", 5).stdout.split("\n")
+    assert lines.pop() == ""
+    found = [re.fullmatch(r"(\d+) \|\|\| (.*) \|\|\| (-?\d+\.\d{6})", line) for line in lines]
+    assert all(found), lines
+    # Counted from 0 over all files; a blank line has one translation, the empty one.
+    assert [int(match[1]) for match in found] == [0, 0, 0, 1, 2, 2, 2]
+    assert found[3].groups() == ("1", "", "0.000000")
+    expected = Translator.load(model).translate(["Ein Hund."], num_best=3, beam_size=5)[0].alternatives
+    assert [float(match[3]) for match in found[:3]] == pytest.approx([a.score for a in expected], abs=1e-4)
+
+
+# Settings
+
+
+def test_search_settings_reach_the_search(run_command, make_model_dir, write_lines, sentences):
+    model, source = make_model_dir(), write_lines("in.txt", *sentences)
+    translator = Translator.load(model)
+    for arguments, settings in [
+        (["--beam", 1], {"beam_size": 1}),
+        (["--beam", 3, "--length-penalty", 4], {"beam_size": 3, "length_penalty": 4.0}),
+        (["--batch-tokens", 1, "--threads", 1, "--device", "cpu"], {}),
+    ]:
+        expected = [re.sub("[\r\n]", " ", t.text) for t in translator.translate(sentences, **settings)]
+        assert run_command(translate, model, source, *arguments).stdout.split("\n")[:-1] == expected
+    assert run_command(translate, model, source, "--beam", 1).stdout != run_command(translate, model, source).stdout
+
+
+def test_samples_follow_their_seed(run_command, make_model_dir, write_lines, sentences):
+    model, source = make_model_dir(), write_lines("in.txt", *sentences)
+    sampled = ["--sample", "--temperature", 3]
+
+    def output(*arguments):
+        return run_command(translate, model, source, *arguments).stdout
+
+    assert output(*sampled, "--seed", 5) == output(*sampled, "--seed", 5)
+    assert output(*sampled) == output(*sampled, "--seed", 1)
+    assert output(*sampled, "--seed", 5) != output(*sampled, "--seed", 6)
+    assert output(*sampled, "--top-k", 1) == output(*sampled, "--top-p", 1e-9) == output("--beam", 1)
+
+
+def test_a_long_line_is_translated_in_part_and_named(run_command, make_model_dir, write_lines):
+    model = make_model_dir(decode={"max_input_tokens": 17})
+    long = "Zwei Männer sitzen auf einer Bank. " * 3
+    paths = write_lines("a.txt", "Ein Hund."), write_lines("b.txt", "", "Ein Hund.", long)
+    result = run_command(translate, model, *paths, "--format", "jsonl")
+    assert [json.loads(line)["truncated"] for line in result.stdout.splitlines()] == [False, False, False, True]
+    assert result.stderr == f"clearhead: {paths[1]}, line 3: longer than 17 tokens; only its beginning is translated\n"
+
+
+# Languages
+
+
+def test_the_language_may_stand_in_the_line_the_option_or_the_model(run_command, make_model_dir, write_lines):
+    model = make_model_dir(language_tags=("de", "fr"))
+    french = run_command(translate, model, write_lines("a.txt", "<2fr> Ein Hund.", "", "<2fr>x")).stdout
+    untagged = write_lines("b.txt", "Ein Hund.", "", "x")
+    assert run_command(translate, model, untagged, "--target-lang", "fr").stdout == french
+    assert run_command(translate, model, untagged, "--target-lang", "de").stdout != french
+    by_default = make_model_dir("default", language_tags=("de", "fr"), decode={"target_lang": "fr"})
+    assert run_command(translate, by_default, untagged).stdout == french
+
+
+def test_a_line_without_a_language_is_named_with_the_languages(run_command, make_model_dir, write_lines, tmp_path):
+    source = write_lines("in.txt", "<2fr> Ein Hund.", "", "Ein Hund.")
+    with pytest.raises(ConfigError) as caught:
+        run_command(translate, make_model_dir(language_tags=("de", "fr")), source, "-o", tmp_path / "out.txt")
+    message = str(caught.value)
+    assert f"{source}, line 3: into which language?" in message
+    assert "de, fr" in message
+    assert "--target-lang de" in message
+    assert "<2de>" in message
+    assert not (tmp_path / "out.txt").exists()
+
+
+# Mistakes
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--temperature", 2, "--top-k", 5], r"--temperature, --top-k have no meaning without --sample"),
+        (["--top-p", 0.5], r"--top-p has no meaning without --sample"),
+        (["--seed", 7], r"--seed has no meaning without --sample"),
+        (["--sample", "--beam", 3], r"--beam has no meaning with --sample"),
+        (["--sample", "--length-penalty", 0], r"--length-penalty has no meaning with --sample"),
+        (["--sample", "--temperature", 0], r"temperature \(0.0\) must be a number above 0"),
+        (["--sample", "--top-p", 1.5], r"top-p \(1.5\)"),
+        (["--nbest", 5], r"nbest \(5\) must not be more than the beam size \(4\); use --beam 5"),
+        (["--nbest", 0], r"nbest \(0\) must be at least 1"),
+        (["--beam", 0], r"decode.beam_size = 0"),
+        (["--length-penalty", -1], r"decode.length_penalty = -1.0"),
+        (["--batch-tokens", 0], r"decode.batch_tokens = 0"),
+        (["--target-lang", "xx"], r"unknown target language 'xx'; the model has no tags"),
+    ],
+)
+def test_impossible_settings_are_refused_before_anything_is_read(
+    run_command, make_model_dir, tmp_path, monkeypatch, arguments, message
+):
+    monkeypatch.setattr(translate_module, "_chunks", lambda path: pytest.fail("the input was read"))
+    with pytest.raises(ConfigError, match=message):
+        run_command(translate, make_model_dir(), "-o", tmp_path / "out.txt", *arguments, stdin="x\n")
+    assert not (tmp_path / "out.txt").exists()
+
+
+@pytest.mark.parametrize("arguments", [["--threads", 0], ["--format", "xml"], ["--beam", "wide"], ["--nonsense"], []])
+def test_wrong_usage_exits_with_status_2(run_command, arguments):
+    assert run_command(translate, *(["model", *arguments] if arguments else [])).exit_code == 2
+
+
+def test_a_missing_file_is_named_before_the_first_is_translated(run_command, make_model_dir, write_lines, tmp_path):
+    model, source = make_model_dir(), write_lines("in.txt", "Ein Hund.")
+    with pytest.raises(DataError, match=r"nowhere.txt: there is no such file"):
+        run_command(translate, model, source, tmp_path / "nowhere.txt", "-o", tmp_path / "out.txt")
+    with pytest.raises(DataError, match=r"model is a directory"):
+        run_command(translate, model, source, model)
+    assert not (tmp_path / "out.txt").exists()
+
+
+def test_an_input_is_not_overwritten(run_command, make_model_dir, write_lines, tmp_path):
+    source = write_lines("in.txt", "Ein Hund.")
+    (tmp_path / "link.txt").symlink_to(source)
+    for output in (source, tmp_path / "link.txt", tmp_path / "model" / ".." / "in.txt"):
+        with pytest.raises(DataError, match="is an input as well, and would be overwritten"):
+            run_command(translate, make_model_dir(), write_lines("other.txt", "x"), source, "-o", output)
+    assert source.read_text(encoding="utf-8") == "Ein Hund.\n"
+
+
+@pytest.mark.parametrize("output", ["nowhere/out.txt", "model"])
+def test_an_output_that_cannot_be_written_is_named(run_command, make_model_dir, write_lines, tmp_path, output):
+    with pytest.raises(DataError, match=f"cannot write .*{output}"):
+        run_command(translate, make_model_dir(), write_lines("in.txt", "x"), "-o", tmp_path / output)
+
+
+def test_a_model_or_device_that_is_not_there_is_named(run_command, make_model_dir, write_lines, tmp_path):
+    source = write_lines("in.txt", "x")
+    with pytest.raises(ModelError, match=r"no model at .*nowhere: there is no such directory"):
+        run_command(translate, tmp_path / "nowhere", source)
+    with pytest.raises(DeviceError, match="unknown device 'gpu'"):
+        run_command(translate, make_model_dir(), source, "--device", "gpu")

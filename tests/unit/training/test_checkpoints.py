@@ -1,0 +1,250 @@
+"""Checkpoints survive damage, kills and full disks; the newest good one is found, and the right ones are kept."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+import torch
+
+from clearhead.errors import CheckpointError
+from clearhead.training import checkpoints as module
+from clearhead.training.checkpoints import Best, Checkpoints, TrainingState, disk_trouble
+from clearhead.training.log import Window
+
+FILES = ["model.safetensors", "optimizer.safetensors", "state.json", "manifest.json"]
+
+
+class Told(list[str]):
+    """Collects notices."""
+
+    @property
+    def text(self) -> str:
+        return "\n".join(self)
+
+
+def tensors(step: int) -> tuple[dict[str, torch.Tensor], dict[str, torch.Tensor]]:
+    return {"weight": torch.full((3, 5), float(step))}, {"weight.exp_avg": torch.full((3, 5), step / 7)}
+
+
+def save(checkpoints: Checkpoints, *steps: int) -> list[Path]:
+    return [checkpoints.save(TrainingState(step=step, elapsed=step / 3), *tensors(step)) for step in steps]
+
+
+def reopened(checkpoints: Checkpoints) -> tuple[Checkpoints, Told]:
+    """Return the checkpoints as another process finds them, which has verified none of them."""
+    told = Told()
+    return Checkpoints(checkpoints.directory, told.append), told
+
+
+@pytest.fixture
+def checkpoints(tmp_path) -> Checkpoints:
+    return Checkpoints(tmp_path / "run" / "checkpoints", pytest.fail)
+
+
+def names(checkpoints: Checkpoints) -> list[int]:
+    return [int(path.name.removeprefix("step-")) for path in checkpoints.paths()]
+
+
+def test_state_and_tensors_come_back(checkpoints):
+    state = TrainingState(
+        step=17,
+        elapsed=1 / 3,
+        target_tokens=101,
+        best=Best(13, 12.5, 3.25),
+        stale_validations=2,
+        validated_step=14,
+        threads=2,
+        window=Window(loss=0.1, nll=0.2, grad_norm=0.7, tokens=11, steps=3, seconds=0.3),
+    )
+    path = checkpoints.save(state, *tensors(17))
+    assert path.name == "step-00000017"
+    assert sorted(os.listdir(path)) == sorted(FILES)
+    again, told = reopened(checkpoints)
+    assert again.newest() == (path, state)
+    assert told == []
+    torch.testing.assert_close(again.tensors(path, "model.safetensors"), tensors(17)[0], rtol=0, atol=0)
+    torch.testing.assert_close(again.tensors(path, "optimizer.safetensors"), tensors(17)[1], rtol=0, atol=0)
+
+
+def test_no_checkpoint_is_no_error(checkpoints):
+    assert checkpoints.newest() is None
+    assert checkpoints.paths() == []
+
+
+def flip(path: Path) -> None:
+    data = bytearray(path.read_bytes())
+    data[len(data) // 2] ^= 1
+    path.write_bytes(data)
+
+
+def truncate(path: Path) -> None:
+    os.truncate(path, path.stat().st_size - 3)
+
+
+def empty(path: Path) -> None:
+    path.write_bytes(b"")
+
+
+@pytest.mark.parametrize("damage", [flip, truncate, empty, os.unlink], ids=["flipped", "truncated", "empty", "removed"])
+@pytest.mark.parametrize("name", FILES)
+def test_the_one_before_a_damaged_checkpoint_is_used_and_that_is_said(checkpoints, name, damage):
+    before, newest = save(checkpoints, 10, 20)
+    damage(newest / name)
+    again, told = reopened(checkpoints)
+    found = again.newest()
+    assert found is not None
+    assert (found[0], found[1].step) == (before, 10)
+    assert len(told) == 1
+    assert "checkpoint step-00000020 is damaged" in told.text
+    assert "trying the one before it" in told.text
+    if name != "manifest.json":
+        assert name in told.text
+
+
+@pytest.mark.parametrize("text", ["[]", "7", '{"model.safetensors": 3}', "{}", '{"state.json": {"bytes": 1}}'])
+def test_a_manifest_of_another_kind_is_damage(checkpoints, text):
+    before, newest = save(checkpoints, 10, 20)
+    (newest / "manifest.json").write_text(text)
+    again, told = reopened(checkpoints)
+    assert again.newest() == (before, TrainingState(step=10, elapsed=10 / 3))
+    assert "checkpoint step-00000020 is damaged" in told.text
+
+
+def test_all_damaged_is_an_error_that_says_what_to_do(checkpoints):
+    for path in save(checkpoints, 10, 20, 30):
+        flip(path / "optimizer.safetensors")
+    again, told = reopened(checkpoints)
+    with pytest.raises(CheckpointError, match=r"all 3 checkpoints in .* are damaged; restore one .*--fresh"):
+        again.newest()
+    assert len(told) == 3
+
+
+@pytest.mark.parametrize("values", [{"step": 3}, {"best": None, "stepp": 3}, {"best": {"bleu": 1}, "window": {}}])
+def test_a_state_of_other_fields_is_refused(values):
+    with pytest.raises(CheckpointError, match=r"state.json is not a training state"):
+        TrainingState.from_dict(values)
+
+
+def test_what_a_killed_save_left_is_ignored_and_then_replaced(checkpoints):
+    (before,) = save(checkpoints, 10)
+    leftover = checkpoints.directory / ".step-00000020.partial"
+    shutil.copytree(before, leftover)
+    again, told = reopened(checkpoints)
+    assert again.newest() == (before, TrainingState(step=10, elapsed=10 / 3))
+    assert told == []
+    (leftover / "junk").write_text("from before the crash")
+    (newest,) = save(again, 20)
+    assert not leftover.exists()
+    assert sorted(os.listdir(newest)) == sorted(FILES)
+
+
+def test_saving_a_step_again_replaces_it(checkpoints):
+    save(checkpoints, 10)
+    path = checkpoints.save(TrainingState(step=10, validated_step=10), *tensors(77))
+    again, _ = reopened(checkpoints)
+    assert again.newest() == (path, TrainingState(step=10, validated_step=10))
+    assert again.tensors(path, "model.safetensors")["weight"].unique().tolist() == [77.0]
+
+
+@pytest.mark.parametrize("moment", [1, 2])
+def test_a_full_disk_leaves_the_last_good_checkpoint_and_names_it(checkpoints, monkeypatch, moment):
+    (good,) = save(checkpoints, 10)
+    whole = module.write_weights
+    calls = iter(range(1, 3))
+
+    def half(path, *rest):
+        whole(path, *rest)
+        if next(calls) == moment:
+            truncate(path)
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(module, "write_weights", half)
+    with pytest.raises(CheckpointError, match="the disk is full; free some space and run the same command") as caught:
+        save(checkpoints, 20)
+    assert str(good) in str(caught.value)
+    assert os.listdir(checkpoints.directory) == [good.name]
+    again, told = reopened(checkpoints)
+    assert again.newest() == (good, TrainingState(step=10, elapsed=10 / 3))
+    assert told == []
+
+
+def test_a_full_disk_at_the_first_checkpoint_says_there_is_none(checkpoints, monkeypatch):
+    def full(*_):
+        raise OSError("I/O error: No space left on device (os error 28)")  # as safetensors words it
+
+    monkeypatch.setattr(module, "write_weights", full)
+    with pytest.raises(CheckpointError, match=r"the disk is full.*there is no earlier checkpoint"):
+        save(checkpoints, 10)
+
+
+def test_other_disk_trouble_is_named():
+    assert disk_trouble(OSError(errno.EROFS, "Read-only file system")).startswith("Read-only file system; put that")
+    assert disk_trouble(OSError(errno.EDQUOT, "Disk quota exceeded")).startswith("the disk is full")
+
+
+@pytest.mark.slow
+def test_a_really_full_disk_leaves_the_last_good_checkpoint(tmp_path):
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    command = ["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", str(disk)]
+    if shutil.which("mount") is None or subprocess.run(command, capture_output=True).returncode:
+        pytest.skip("needs the right to mount a small tmpfs")
+    try:
+        checkpoints = Checkpoints(disk / "checkpoints", pytest.fail)
+        (good,) = save(checkpoints, 10)
+        large = {"weight": torch.zeros(1031, 257)}  # 1.06 MB
+        for model, optimizer in [(large, {}), ({}, large)]:
+            with pytest.raises(CheckpointError, match=rf"the disk is full.*the last good checkpoint is {good}"):
+                checkpoints.save(TrainingState(step=20), model, optimizer)
+            assert os.listdir(checkpoints.directory) == [good.name]
+        again, _ = reopened(checkpoints)
+        assert again.newest() == (good, TrainingState(step=10, elapsed=10 / 3))
+        (newest,) = save(again, 20)
+        assert again.trouble(newest) is None
+    finally:
+        subprocess.run(["umount", str(disk)], check=True)
+
+
+def test_the_best_and_the_last_are_kept(checkpoints):
+    save(checkpoints, 10, 20, 30, 40, 50, 60, 70)
+    checkpoints.prune(3, best_step=20, multiple_of=10)
+    assert names(checkpoints) == [20, 50, 60, 70]
+    checkpoints.prune(2, best_step=None, multiple_of=10)
+    assert names(checkpoints) == [60, 70]
+
+
+def test_irregular_checkpoints_do_not_push_out_regular_ones(checkpoints):
+    save(checkpoints, 10, 20, 25, 30, 33, 37)
+    checkpoints.prune(3, best_step=None, multiple_of=10)
+    assert names(checkpoints) == [20, 30, 37]
+
+
+def test_an_average_ignores_what_interruptions_added(checkpoints):
+    save(checkpoints, 10, 20, 25, 30, 33, 40, 44)
+
+    def last(count: int) -> list[int]:
+        return [int(path.name[5:]) for path in checkpoints.last(count, multiple_of=10)]
+
+    assert last(3) == [30, 40, 44]
+    assert last(99) == [10, 20, 30, 40, 44]
+    assert last(1) == [44]
+
+
+def test_an_average_leaves_damaged_checkpoints_out(checkpoints):
+    paths = save(checkpoints, 10, 20, 30, 40)
+    flip(paths[2] / "model.safetensors")
+    again, _ = reopened(checkpoints)
+    assert again.last(3, multiple_of=10) == [paths[0], paths[1], paths[3]]
+
+
+def test_a_tensor_file_that_is_none_is_an_error_of_ours_to_tell(checkpoints):
+    (path,) = save(checkpoints, 10)
+    (path / "model.safetensors").write_bytes(json.dumps({"not": "tensors"}).encode())
+    with pytest.raises(CheckpointError, match=r"cannot read the weights .*model.safetensors"):
+        Checkpoints.tensors(path, "model.safetensors")

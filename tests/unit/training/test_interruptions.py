@@ -1,0 +1,180 @@
+"""Runs that are killed, stopped, or started twice: the same command finishes them, bit for bit."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import shutil
+import signal
+import subprocess
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from processes import finish, start, train_arguments, wait_until
+
+from clearhead.bundle import load_bundle, read_weights
+from clearhead.training.log import read_metrics
+
+PARTS = ("model", "optimizer")
+
+pytestmark = pytest.mark.skipif(os.name != "posix", reason="needs the signals of POSIX")
+
+
+def newest(run: Path) -> Path:
+    return max((run / "checkpoints").glob("step-*"))
+
+
+def log_without_clock(run: Path) -> list[dict[str, object]]:
+    records = read_metrics(run / "metrics.jsonl")
+    return [{k: v for k, v in record.items() if k not in ("elapsed", "tokens_per_second")} for record in records]
+
+
+def state_without_clock(run: Path) -> dict[str, object]:
+    state = json.loads((newest(run) / "state.json").read_text())
+    del state["elapsed"], state["window"]["seconds"]
+    return state
+
+
+def assert_same_run(run: Path, expected: Path) -> None:
+    """Compare all that a run leaves behind, except for clocks."""
+    assert newest(run).name == newest(expected).name
+    for name in ("model/model.safetensors", *(f"{newest(run).relative_to(run)}/{n}.safetensors" for n in PARTS)):
+        found, wanted = read_weights(run / name)[0], read_weights(expected / name)[0]
+        assert found.keys() == wanted.keys()
+        assert [n for n in wanted if not torch.equal(found[n], wanted[n])] == []
+    assert state_without_clock(run) == state_without_clock(expected)
+    log = log_without_clock(run)
+    assert log == log_without_clock(expected)
+    assert len({(record["split"], record["step"]) for record in log}) == len(log)
+    assert sorted(path.name for path in (run / "checkpoints").iterdir()) == sorted(
+        path.name for path in (expected / "checkpoints").iterdir()
+    )
+    assert load_bundle(run).info["weights"] == load_bundle(expected).info["weights"]
+    assert (run / "report.html").read_text(encoding="utf-8").endswith("</html>\n")
+
+
+class Runs:
+    """Runs of the same settings in directories of their own, the first of them uninterrupted."""
+
+    def __init__(self, directory: Path, settings: Callable[..., dict[str, Any]], **changes: object) -> None:
+        self.directory = directory
+        self.log = directory / "log.txt"
+        self.settings = settings
+        self.changes = changes
+        began = time.monotonic()
+        assert self.start("expected").exitcode is None
+        self.expected = directory / "expected"
+        assert finish(self.last) == 0, self.log.read_text()
+        self.seconds = time.monotonic() - began
+
+    def start(self, name: str):
+        values = self.settings(**self.changes, out=str(self.directory / name))
+        self.last = start(train_arguments(values), self.log)
+        return self.last
+
+    def finish(self, name: str) -> None:
+        assert finish(self.start(name)) == 0, self.log.read_text()
+        assert_same_run(self.directory / name, self.expected)
+
+
+def kill_at_random_moments(runs: Runs, kills: int, seed: int) -> None:
+    """Kill runs anywhere in their lives, from the preparation of the data to the report, and let them finish."""
+    choose = random.Random(seed)
+    done = started = 0
+    while done < kills:
+        name = f"run-{started}"
+        started += 1
+        for _ in range(7):  # a run that is never left in peace never ends
+            process = runs.start(name)
+            time.sleep(choose.uniform(0.0, runs.seconds))
+            process.kill()
+            if finish(process) == 0:
+                break
+            done += 1
+        runs.finish(name)
+        shutil.rmtree(runs.directory / name)
+
+
+def test_a_run_killed_at_ten_random_moments_ends_with_the_same_bits(tmp_path, settings):
+    train = {"max_steps": 63, "validate_every": 13, "checkpoint_every": 7}
+    kill_at_random_moments(Runs(tmp_path, settings, train=train), kills=10, seed=1)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", [2, 3])
+def test_forty_kills_change_nothing_either(tmp_path, settings, seed):
+    train = {"max_steps": 101, "validate_every": 17, "checkpoint_every": 11}
+    kill_at_random_moments(Runs(tmp_path, settings, train=train), kills=20, seed=seed)
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)], ids=str)
+def test_a_stopped_run_is_saved_first_and_the_same_command_finishes_it(tmp_path, settings, number, code):
+    # No regular checkpoint is due: what is there afterwards was written because of the signal.
+    runs = Runs(tmp_path, settings, train={"max_steps": 150, "validate_every": 150, "checkpoint_every": 150})
+    run = tmp_path / "run"
+    process = runs.start("run")
+    metrics = run / "metrics.jsonl"
+    wait_until(lambda: metrics.exists() and metrics.stat().st_size, process)
+    os.kill(process.pid, number)
+    assert finish(process) == code
+    step = int(newest(run).name.removeprefix("step-"))
+    assert 25 <= step < 150
+    assert f"stopped after step {step}; the same command goes on from there" in runs.log.read_text()
+    runs.finish("run")
+    assert f"resuming after step {step}" in runs.log.read_text()
+
+
+def test_a_run_stopped_during_preparation_leaves_nothing_half_made(tmp_path, settings):
+    values = settings()
+    os.mkfifo(tmp_path / "slow.tsv")  # nobody writes: preparation waits for its text
+    values["data"]["pairs"] = [str(tmp_path / "slow.tsv")]
+    process = start(train_arguments(values), tmp_path / "log.txt")
+    run = Path(values["out"])
+    wait_until((run / "data.partial").exists, process)
+    os.kill(process.pid, signal.SIGTERM)
+    assert finish(process) == 143
+    assert os.listdir(run) == [".lock"]
+
+
+def test_two_processes_cannot_train_in_one_run(tmp_path, settings):
+    values = settings(train={"max_steps": 100_000, "patience": 100_000})
+    first, log = start(train_arguments(values), tmp_path / "first.txt"), tmp_path / "second.txt"
+    run = Path(values["out"])
+    wait_until((run / "config.toml").exists, first)
+    for more in ([], ["--fresh"]):
+        assert finish(start([*train_arguments(values), *more], log)) == 1
+        assert f"another process is training in {run}" in log.read_text()
+        assert first.is_alive()
+        log.unlink()
+    assert [path.name for path in tmp_path.iterdir() if path.is_dir()] == ["run"]
+    first.kill()
+    finish(first)
+
+
+@pytest.mark.slow
+def test_a_full_disk_stops_the_run_and_room_lets_it_finish(tmp_path, settings):
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o"]
+    if (
+        shutil.which("mount") is None
+        or subprocess.run([*mount, "size=600k", "tmpfs", str(disk)], capture_output=True).returncode
+    ):
+        pytest.skip("needs the right to mount a small tmpfs")
+    try:
+        runs = Runs(tmp_path, settings, train={"keep_checkpoints": 5})
+        assert finish(runs.start("disk/run")) == 1
+        message = runs.log.read_text().splitlines()[-1]
+        assert message.startswith("clearhead: cannot write")
+        assert "disk is full" in message or "No space left" in message
+        good = newest(disk / "run")
+        subprocess.run([*mount, "remount,size=8m", str(disk)], check=True)
+        runs.finish("disk/run")
+        assert f"resuming after step {int(good.name[5:])}" in runs.log.read_text()
+    finally:
+        subprocess.run(["umount", str(disk)], check=True)

@@ -1,0 +1,71 @@
+"""`metrics.jsonl` and the TensorBoard file."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from clearhead.training.log import MetricsLog, Window, read_metrics
+from clearhead.training.step import StepResult
+
+
+def write(run, *records, step=0, validated_step=0):
+    with MetricsLog(run, step=step, validated_step=validated_step) as log:
+        for split, number in records:
+            log.write(split, number, loss=number / 3, bleu=None)
+
+
+def steps(run):
+    return [(record["split"], record["step"]) for record in read_metrics(run / "metrics.jsonl")]
+
+
+def test_records_come_back_as_written(tmp_path):
+    write(tmp_path, ("train", 25), ("valid", 30))
+    assert read_metrics(tmp_path / "metrics.jsonl") == [
+        {"split": "train", "step": 25, "loss": 25 / 3},
+        {"split": "valid", "step": 30, "loss": 10.0},
+    ]
+
+
+def test_no_file_has_no_records(tmp_path):
+    assert read_metrics(tmp_path / "metrics.jsonl") == []
+
+
+def test_records_from_after_the_checkpoint_are_removed(tmp_path):
+    write(tmp_path, ("train", 25), ("valid", 30), ("train", 50), ("valid", 60))
+    write(tmp_path, ("train", 50), step=40, validated_step=30)
+    assert steps(tmp_path) == [("train", 25), ("valid", 30), ("train", 50)]
+
+
+def test_a_validation_the_checkpoint_does_not_know_of_is_removed(tmp_path):
+    # Killed after the validation of step 50 and before the checkpoint that follows it: it will be validated again.
+    write(tmp_path, ("train", 50), ("valid", 30), ("valid", 50))
+    write(tmp_path, ("valid", 50), step=50, validated_step=30)
+    assert steps(tmp_path) == [("train", 50), ("valid", 30), ("valid", 50)]
+
+
+@pytest.mark.parametrize("tail", ['{"split": "train", "st', '{"split": "train"}\n', "[1]\n", "\n\n", "7"])
+def test_a_line_cut_off_by_a_crash_is_left_out(tmp_path, tail):
+    write(tmp_path, ("train", 25))
+    with open(tmp_path / "metrics.jsonl", "a") as file:
+        file.write(tail)
+    write(tmp_path, ("train", 50), step=25)
+    lines = (tmp_path / "metrics.jsonl").read_text().splitlines()
+    assert [json.loads(line)["step"] for line in lines] == [25, 50]
+
+
+def test_tensorboard_is_told_the_same(tmp_path):
+    write(tmp_path, ("train", 25), ("valid", 30))
+    (events,) = (tmp_path / "tensorboard").glob("events.out.tfevents.*")
+    content = events.read_bytes()
+    assert b"train/loss" in content
+    assert b"valid/loss" in content
+    assert b"bleu" not in content
+
+
+def test_a_window_weighs_steps_by_their_tokens():
+    window = Window()
+    window.add(StepResult(loss=2.0, nll=1.0, grad_norm=0.3, target_tokens=30), 0.5)
+    window.add(StepResult(loss=5.0, nll=3.0, grad_norm=0.7, target_tokens=10), 0.25)
+    assert window == Window(loss=110.0, nll=60.0, grad_norm=0.7, tokens=40, steps=2, seconds=0.75)

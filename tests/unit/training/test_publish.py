@@ -1,0 +1,85 @@
+"""The model directory of a run, and the average of its last checkpoints."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+import torch
+
+from clearhead.bundle import load_bundle, read_golden, read_weights
+from clearhead.errors import CheckpointError, ModelError
+from clearhead.evaluation.golden import check_golden
+from clearhead.training.publish import average_run
+from clearhead.translator import Translator
+
+
+def checkpoints_of(run: Path) -> list[Path]:
+    return sorted((run / "checkpoints").glob("step-*"))
+
+
+@pytest.fixture
+def copied_run(finished_run, tmp_path) -> Path:
+    return Path(shutil.copytree(finished_run, tmp_path / "copy"))
+
+
+def test_the_model_of_a_run_gives_its_golden_translations(finished_run):
+    golden = read_golden(finished_run / "model")
+    assert golden
+    assert check_golden(Translator.load(finished_run), golden) == []
+
+
+def test_the_model_says_how_it_was_made(finished_run):
+    info = load_bundle(finished_run).info
+    report = json.loads((finished_run / "data" / "report.json").read_text(encoding="utf-8"))
+    assert info["data"] == report
+    assert info["preset"] == "tiny"
+    assert info["training"]["steps"] == 40
+    assert info["training"]["settings"]["batch_tokens"] == 128
+    assert set(info["metrics"]) == {"valid_bleu", "bleu_signature", "valid_nll", "valid_ppl"}
+    assert info["metrics"]["bleu_signature"].startswith("nrefs:1|")
+    card = (finished_run / "model" / "README.md").read_text(encoding="utf-8")
+    assert report["files"][0]["sha256"] in card
+    assert info["metrics"]["bleu_signature"] in card
+    assert str(finished_run.parent) not in card
+
+
+@pytest.mark.parametrize("last", [2, None])
+def test_an_average_is_the_mean_of_the_last_checkpoints(finished_run, tmp_path, last):
+    paths = average_run(finished_run, tmp_path / "average", last=last, device="cpu")
+    assert paths == checkpoints_of(finished_run)[-(last or 3) :]
+    averaged, _ = read_weights(tmp_path / "average" / "model.safetensors")
+    parts = [read_weights(path / "model.safetensors")[0] for path in paths]
+    for name, tensor in averaged.items():
+        mean = torch.stack([part[name].double() for part in parts]).mean(0).float()
+        torch.testing.assert_close(tensor, mean, rtol=0, atol=1e-7)
+    bundle = load_bundle(tmp_path / "average")
+    assert bundle.info["weights"] == "average of " + ", ".join(path.name for path in paths)
+    assert bundle.tokenizer.sha256 == load_bundle(finished_run).tokenizer.sha256
+
+
+def test_a_damaged_checkpoint_is_left_out_of_the_average(copied_run, tmp_path):
+    paths = checkpoints_of(copied_run)
+    (paths[-2] / "model.safetensors").write_bytes(b"junk")
+    assert average_run(copied_run, tmp_path / "average", last=2, device="cpu") == [paths[-3], paths[-1]]
+    with pytest.raises(CheckpointError, match=rf"has {len(paths) - 1} good checkpoints, fewer than --last 97"):
+        average_run(copied_run, tmp_path / "other", last=97, device="cpu")
+    assert not (tmp_path / "other").exists()
+
+
+def test_only_a_run_with_checkpoints_can_be_averaged(copied_run, tmp_path):
+    with pytest.raises(CheckpointError, match=r"is not a run directory: it holds no config.toml"):
+        average_run(copied_run / "model", tmp_path / "average", last=None, device="cpu")
+    shutil.rmtree(copied_run / "checkpoints")
+    with pytest.raises(CheckpointError, match="has no checkpoint yet"):
+        average_run(copied_run, tmp_path / "average", last=None, device="cpu")
+
+
+def test_an_average_replaces_no_directory_that_is_not_a_model(copied_run, tmp_path):
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "thesis.txt").write_text("precious")
+    with pytest.raises(ModelError, match="is not a model directory"):
+        average_run(copied_run, tmp_path / "mine", last=2, device="cpu")
+    assert (tmp_path / "mine" / "thesis.txt").read_text() == "precious"

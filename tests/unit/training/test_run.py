@@ -1,0 +1,354 @@
+"""A run from its first command to its report, on a small corpus."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+import torch
+from test_report import Page
+
+import clearhead as ch
+from clearhead.bundle import load_bundle, read_weights
+from clearhead.config import Config, merge
+from clearhead.data.prepare import open_prepared
+from clearhead.errors import CheckpointError, ConfigError, TrainingError
+from clearhead.training.log import read_metrics
+from clearhead.training.run import train_from_values
+from clearhead.translator import Translator
+from conftest import write_numbers
+
+QUICK = {"max_steps": 4, "validate_every": 4, "checkpoint_every": 2}
+
+
+def contents(directory: Path) -> dict[str, bytes]:
+    return {str(p.relative_to(directory)): p.read_bytes() for p in directory.rglob("*") if p.is_file()}
+
+
+def damage_all_weights(run: Path, pattern: str) -> None:
+    for path in (run / "checkpoints").glob(pattern):
+        data = bytearray((path / "model.safetensors").read_bytes())
+        data[-1] ^= 1
+        (path / "model.safetensors").write_bytes(data)
+
+
+def test_a_run_directory_holds_what_is_promised(finished_run):
+    names = {path.name for path in finished_run.iterdir()}
+    assert names == {
+        ".lock",
+        "checkpoints",
+        "config.toml",
+        "data",
+        "metrics.jsonl",
+        "model",
+        "report.html",
+        "tensorboard",
+        "tokenizer.json",
+    }
+    assert sorted(os.listdir(finished_run / "checkpoints")) == ["step-00000020", "step-00000030", "step-00000040"]
+    assert list((finished_run / "tensorboard").glob("events.out.tfevents.*"))
+    assert (finished_run / "tokenizer.json").read_bytes() == (finished_run / "model/tokenizer.json").read_bytes()
+
+
+def test_every_record_has_its_numbers(finished_run):
+    records = read_metrics(finished_run / "metrics.jsonl")
+    train = [record for record in records if record["split"] == "train"]
+    valid = [record for record in records if record["split"] == "valid"]
+    assert [record["step"] for record in train] == [25]
+    assert [record["step"] for record in valid] == [14, 28, 40]
+    names = {"split", "step", "loss", "nll", "ppl", "lr", "grad_norm", "tokens_per_second", "elapsed"}
+    assert all(set(record) == names for record in train)
+    assert all(set(record) == {"split", "step", "nll", "ppl", "bleu", "elapsed"} for record in valid)
+    assert valid[-1]["nll"] < valid[0]["nll"] < 5.7  # ln 300
+    assert train[0]["lr"] == pytest.approx(3e-3 * (1 - 24 / 40))
+
+
+def test_the_saved_settings_are_complete_and_come_back(finished_run):
+    text = (finished_run / "config.toml").read_text(encoding="utf-8")
+    config = Config.load(finished_run / "config.toml")
+    assert config.to_toml() == text
+    assert config.model == load_bundle(finished_run).model.config
+    assert config.decode == load_bundle(finished_run).decode
+    assert config.model.vocab_size == 300
+
+
+def test_the_report_is_whole_and_loads_nothing(finished_run):
+    page = Page((finished_run / "report.html").read_text(encoding="utf-8"))
+    assert page.loads == []
+    assert page.elements.count("svg") == 4
+    valid = open_prepared(finished_run / "data").valid
+    assert {valid.source(row) for row in range(len(valid))} <= set(page.texts)
+
+
+def test_text_of_the_corpus_cannot_run_in_the_report(settings, tmp_path):
+    values = settings(train=QUICK, data={"valid_pairs": [str(tmp_path / "valid.tsv")]})
+    (tmp_path / "valid.tsv").write_text("<script>a()</script>\t<img src='http://x'>\n")
+    page = Page((train_from_values(values).run / "report.html").read_text(encoding="utf-8"))
+    assert not {"script", "img"} & set(page.elements)
+    assert {"<script>a()</script>", "<img src='http://x'>"} <= set(page.texts)
+
+
+def test_the_published_model_is_the_best_by_validation(finished_run):
+    data, bundle = open_prepared(finished_run / "data"), load_bundle(finished_run)
+    weights = bundle.info["weights"]
+    paths = sorted((finished_run / "checkpoints").iterdir())
+    parts = [read_weights(path / "model.safetensors")[0] for path in paths]
+    if weights.startswith("average"):
+        assert weights == "average of " + ", ".join(path.name for path in paths)
+        expected = {name: torch.stack([p[name].double() for p in parts]).mean(0).float() for name in parts[0]}
+    else:
+        assert weights == "step 40"  # the loss still falls at the end of so short a run
+        expected = parts[-1]
+    torch.testing.assert_close(bundle.model.state_dict(), expected, rtol=0, atol=1e-7)
+    assert bundle.info["metrics"]["valid_nll"] <= round(read_metrics(finished_run / "metrics.jsonl")[-1]["nll"], 4)
+    assert len(data.valid) == 11
+
+
+def test_without_validation_text_some_is_held_out_and_that_is_said(settings, capsys):
+    run = train_from_values(settings(train=QUICK)).run
+    err = capsys.readouterr().err
+    assert "no validation set was given: 11 pairs are held out of the training text" in err
+    data = open_prepared(run / "data")
+    assert (len(data.train), len(data.valid)) == (189, 11)
+    assert "200 pairs read" in err
+
+
+def test_a_finished_run_says_so_and_changes_nothing(finished_run, tmp_path, capsys):
+    run = Path(shutil.copytree(finished_run.parent, tmp_path / "copy") / "run")
+    values = {"out": str(run)}
+    before = contents(run)
+    before.pop("config.toml")
+    result = train_from_values(values)
+    assert (result.was_finished, result.step, result.ended_by, result.run) == (True, 40, "max_steps", run)
+    assert f"this run is finished (max_steps); its model is {run / 'model'}" in capsys.readouterr().err
+    after = contents(run)
+    after.pop("config.toml")  # it names the directory, which is another one here
+    assert after == before
+
+
+def test_a_longer_run_goes_on_from_the_end(settings, capsys):
+    values = settings(train=QUICK)
+    train_from_values(values)
+    longer = train_from_values(merge(values, {"train": {"max_steps": 7}}))
+    assert (longer.step, longer.was_finished) == (7, False)
+    err = capsys.readouterr().err
+    assert "changed since the run was started: train.max_steps: 4 -> 7" in err
+    assert "resuming after step 4" in err
+    assert [r["step"] for r in read_metrics(longer.run / "metrics.jsonl")] == [4, 7]
+
+
+def test_naming_the_run_is_enough_to_go_on(settings):
+    values = settings(train=QUICK)
+    run = train_from_values(values).run
+    shutil.rmtree(run / "checkpoints" / "step-00000004")
+    result = train_from_values({"out": str(run)})
+    assert (result.step, result.was_finished) == (4, False)
+    assert train_from_values({"out": str(run), "train": {"max_steps": 6}}).step == 6
+    assert Config.load(run / "config.toml").train.batch_tokens == values["train"]["batch_tokens"]
+
+
+def test_a_resumed_run_needs_its_text_no_more(settings, tmp_path, capsys):
+    values = settings(train=QUICK)
+    run = train_from_values(values).run
+    shutil.rmtree(run / "checkpoints" / "step-00000004")
+    (tmp_path / "numbers.tsv").unlink()
+    assert train_from_values(values).step == 4
+    assert "going on with the prepared data; its files are no longer there" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("change", "difference"),
+    [
+        ({"train": {"batch_tokens": 64}}, "train.batch_tokens: 128 -> 64"),
+        ({"tokenizer": {"vocab_size": 299}}, "tokenizer.vocab_size: 300 -> 299"),
+        ({"model": {"d_ff": 29}}, "model.d_ff: 23 -> 29"),
+        ({"data": {"max_length": 77}}, "data.max_length: 256 -> 77"),
+    ],
+)
+def test_a_change_that_makes_it_another_run_is_refused(finished_run, change, difference):
+    before = contents(finished_run)
+    with pytest.raises(CheckpointError, match=difference):
+        train_from_values(tiny_settings(finished_run.parent, change))
+    assert contents(finished_run) == before
+
+
+def test_changed_text_is_refused(settings, tmp_path):
+    values = settings(train=QUICK)
+    train_from_values(values)
+    path = tmp_path / "numbers.tsv"
+    path.write_text(path.read_text() + "eins\tone\n")
+    with pytest.raises(CheckpointError, match=r"the data changed .*\n.*numbers.tsv has \d+ bytes, .*\n.*--fresh"):
+        train_from_values(values)
+
+
+def test_fresh_moves_the_earlier_run_aside(settings, capsys):
+    values = settings(train=QUICK)
+    run = train_from_values(values).run
+    first = contents(run)
+    assert train_from_values(merge(values, {"train": {"seed": 7}}), fresh=True).step == 4
+    assert train_from_values({"out": str(run)}, fresh=True).step == 4
+    asides = [run.with_name(f"{run.name}.old-{number}") for number in (1, 2)]
+    assert contents(asides[0]) == first
+    assert f"moved the earlier run to {asides[1]}" in capsys.readouterr().err
+    assert Config.load(run / "config.toml").train.seed == Config.load(asides[1] / "config.toml").train.seed == 7
+
+
+def test_fresh_with_impossible_settings_leaves_the_earlier_run_where_it_is(settings):
+    values = settings(train=QUICK)
+    run = train_from_values(values).run
+    with pytest.raises(ConfigError, match=r"multiple of model.num_heads"):
+        train_from_values(merge(values, {"model": {"num_heads": 3}}), fresh=True)
+    assert (run / "model" / "model.safetensors").exists()
+
+
+@pytest.mark.parametrize("fresh", [False, True])
+def test_a_directory_of_something_else_is_refused(settings, tmp_path, fresh):
+    values = settings()
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "thesis.txt").write_text("precious")
+    with pytest.raises(CheckpointError, match=r"is not empty and is not a run \(it holds thesis.txt\)"):
+        train_from_values(values, fresh=fresh)
+    assert contents(tmp_path / "run") == {"thesis.txt": b"precious"}
+
+
+@pytest.mark.parametrize("fresh", [False, True])
+def test_a_file_is_no_run_directory(settings, tmp_path, fresh):
+    values = settings()
+    (tmp_path / "run").write_text("precious")
+    with pytest.raises(CheckpointError, match="is a file; name a directory for the run"):
+        train_from_values(values, fresh=fresh)
+    assert (tmp_path / "run").read_text() == "precious"
+
+
+def test_a_directory_that_cannot_be_made_is_refused(settings, tmp_path):
+    values = settings(out=str(tmp_path / "numbers.tsv" / "run"))
+    with pytest.raises(CheckpointError, match="cannot write the run directory"):
+        train_from_values(values)
+
+
+def test_a_run_must_be_named(settings):
+    with pytest.raises(ConfigError, match="name the run directory: --out RUN"):
+        train_from_values(settings(out=None))
+
+
+def test_the_best_is_kept_and_training_ends_when_it_stays_the_best(settings):
+    # At this rate the model gets worse soon after the start.
+    values = settings(
+        train={"validate_every": 1, "patience": 3, "max_steps": 99, "learning_rate": 0.3, "warmup_steps": 3}
+    )
+    result = train_from_values(values)
+    assert result.ended_by == "patience"
+    records = read_metrics(result.run / "metrics.jsonl")
+    valid = [(r["bleu"], -r["nll"], r["step"]) for r in records if r["split"] == "valid"]
+    best = max(valid)[2]
+    assert best == result.step - 3
+    assert (result.run / "checkpoints" / f"step-{best:08d}").is_dir()
+    assert train_from_values(values).was_finished
+
+
+def test_a_run_of_minutes_ends_with_a_model(settings):
+    values = settings(train={"max_minutes": 0.01, "schedule": "linear"})
+    del values["train"]["max_steps"]
+    result = train_from_values(values)
+    assert result.ended_by == "max_minutes"
+    assert result.step >= 1
+    assert Translator.load(result.run).translate(["eins zwei"])[0].tokens
+    assert train_from_values(values).was_finished
+
+
+def test_a_damaged_newest_checkpoint_is_passed_over(settings, capsys):
+    values = settings(train=QUICK)
+    run = train_from_values(values).run
+    expected = contents(run)["model/model.safetensors"]
+    damage_all_weights(run, "step-00000004")
+    result = train_from_values(values)
+    assert (result.step, result.was_finished) == (4, False)
+    err = capsys.readouterr().err
+    assert "checkpoint step-00000004 is damaged (model.safetensors is not what its checksum says)" in err
+    assert "resuming after step 2" in err
+    torch.testing.assert_close(
+        read_weights(run / "model" / "model.safetensors")[0],
+        load_from(expected, run.parent / "first.safetensors"),
+        rtol=0,
+        atol=0,
+    )
+
+
+def load_from(data: bytes, path: Path) -> dict[str, torch.Tensor]:
+    path.write_bytes(data)
+    return read_weights(path)[0]
+
+
+def test_a_run_with_damaged_checkpoints_only_says_what_to_do(settings):
+    values = settings(train=QUICK)
+    run = train_from_values(values).run
+    damage_all_weights(run, "step-*")
+    with pytest.raises(CheckpointError, match=r"all 2 checkpoints in .* are damaged; .*--fresh"):
+        train_from_values(values)
+
+
+def test_a_damaged_best_checkpoint_is_not_published(settings, capsys):
+    values = settings(
+        train={"validate_every": 1, "patience": 2, "learning_rate": 0.3, "warmup_steps": 3, "average_last": 1}
+    )
+    run = train_from_values(values).run
+    state = json.loads((max((run / "checkpoints").iterdir()) / "state.json").read_text())
+    best, last = state["best"]["step"], state["step"]
+    assert best < last
+    damage_all_weights(run, f"step-{best:08d}")
+    (run / "report.html").unlink()  # as if it had been killed before it published
+    train_from_values(values)
+    assert f"the best checkpoint, of step {best}, is damaged" in capsys.readouterr().err
+    assert load_bundle(run).info["weights"] == f"step {last}"
+
+
+def test_exploding_training_keeps_the_last_good_checkpoint_and_says_so(settings):
+    values = settings(
+        train={"learning_rate": 1e6, "warmup_steps": 1, "clip_norm": 0.0, "checkpoint_every": 1, "schedule": "constant"}
+    )
+    with pytest.raises(TrainingError, match=r"training stopped at step 2: .*the last good checkpoint is") as caught:
+        train_from_values(values)
+    assert str(Path(values["out"]) / "checkpoints" / "step-00000001") in str(caught.value)
+
+
+def test_memory_that_does_not_suffice_is_told_with_the_setting_that_helps(settings, monkeypatch):
+    def too_much(*_, **__):
+        raise torch.OutOfMemoryError("CUDA out of memory")
+
+    monkeypatch.setattr("clearhead.training.step.chunked_cross_entropy", too_much)
+    with pytest.raises(TrainingError, match=r"out of memory at step 1; lower train.micro_batch_tokens \(64\)"):
+        train_from_values(settings(train=QUICK))
+
+
+def test_a_corpus_with_language_tags_trains_into_every_language(settings, tmp_path):
+    lines = write_numbers(tmp_path / "numbers.tsv").read_text(encoding="utf-8").splitlines()
+    pairs = [line.split("\t") for line in lines]
+    tagged = [f"<2en> {de}\t{en}\n" for de, en in pairs[:150]] + [f"<2up> {de}\t{de.upper()}\n" for de, _ in pairs]
+    (tmp_path / "tagged.tsv").write_text("".join(tagged), encoding="utf-8")
+    values = settings(
+        data={"pairs": [str(tmp_path / "tagged.tsv")]},
+        tokenizer={"language_tags": ["en", "up"], "vocab_size": 307},
+        decode={"target_lang": "up"},
+        train=QUICK,
+    )
+    translator = Translator.load(train_from_values(values).run)
+    assert list(translator.bundle.tokenizer.language_tags) == ["en", "up"]
+    assert translator.bundle.decode.target_lang == "up"
+    scores = [t.score for t in translator.translate(["<2en> eins zwei", "<2up> eins zwei", "eins zwei"])]
+    assert scores[1] == pytest.approx(scores[2])
+    assert scores[0] != scores[1]
+
+
+def test_the_python_interface_trains_as_the_command_does(settings, finished_run):
+    config = Config.from_dict(settings())
+    result = ch.train(config)
+    assert (result.step, result.ended_by, result.was_finished) == (40, "max_steps", False)
+    torch.testing.assert_close(
+        read_weights(result.run / "model" / "model.safetensors")[0],
+        read_weights(finished_run / "model" / "model.safetensors")[0],
+        rtol=0,
+        atol=0,
+    )

@@ -1,0 +1,131 @@
+"""From the user's settings to complete ones, and which changes a run accepts."""
+
+from __future__ import annotations
+
+import pytest
+
+from clearhead.config import Config, merge
+from clearhead.errors import CheckpointError, ConfigError
+from clearhead.presets import PRESETS, RECIPES
+from clearhead.training.settings import check_early, check_resumable, complete
+
+
+def completed(values=None, preset="tiny", vocab_size=997, batches_per_epoch=101) -> Config:
+    return complete(values or {}, preset, vocab_size=vocab_size, batches_per_epoch=batches_per_epoch)
+
+
+@pytest.mark.parametrize("preset", PRESETS)
+def test_a_preset_brings_its_model_and_its_recipe(preset):
+    config = completed(preset=preset)
+    assert config.model == PRESETS[preset](vocab_size=997)
+    assert config.preset == preset
+    for name, value in RECIPES[preset].items():
+        assert getattr(config.train, name) == value
+
+
+def test_the_users_settings_win_over_the_preset():
+    values = {"model": {"d_ff": 77}, "train": {"batch_tokens": 13, "patience": 3}, "preset": "small"}
+    config = completed(values)
+    assert (config.model.d_ff, config.train.batch_tokens, config.train.patience) == (77, 13, 3)
+    assert config.model.d_model == PRESETS["tiny"]().d_model
+    assert config.preset == "tiny"  # what was chosen for the run
+
+
+def test_the_tokenizer_decides_the_rows_of_the_embedding():
+    assert completed({"model": {"vocab_size": 5}}).model.vocab_size == 997
+
+
+@pytest.mark.parametrize(
+    ("train", "max_steps"),
+    [
+        ({}, 30 * 101),
+        ({"max_steps": 7}, 7),
+        ({"max_minutes": 3.0}, None),
+        ({"max_steps": 7, "max_minutes": 3.0}, 7),
+        ({"max_steps": None}, 30 * 101),
+    ],
+)
+def test_without_an_end_a_run_has_thirty_epochs(train, max_steps):
+    assert completed({"train": train}).train.max_steps == max_steps
+
+
+def test_no_run_is_longer_than_the_papers_unless_told():
+    assert completed(batches_per_epoch=1_000_003).train.max_steps == 100_000
+
+
+def test_impossible_settings_are_told_before_data_is_read():
+    with pytest.raises(ConfigError, match=r"d_model .* must be a multiple of model.num_heads \(7\)"):
+        check_early({"model": {"num_heads": 7}})
+    with pytest.raises(ConfigError, match=r"unknown setting 'train.warmup_step'; did you mean 'warmup_steps'"):
+        check_early({"train": {"warmup_step": 3}})
+    with pytest.raises(ConfigError, match="unknown preset 'tinny'; did you mean 'tiny'"):
+        check_early({"preset": "tinny"})
+
+
+def test_settings_that_fit_some_preset_pass_while_the_preset_is_open():
+    heads = PRESETS["small"]().d_model
+    assert heads > PRESETS["tiny"]().d_model
+    assert check_early({"model": {"num_heads": heads}}).model.num_heads == heads
+    with pytest.raises(ConfigError, match=r"must be a multiple of model.num_heads"):
+        check_early({"model": {"num_heads": heads}, "preset": "tiny"})
+
+
+def test_what_is_checked_early_is_final_for_data_and_tokenizer():
+    values = {"data": {"pairs": ["a.tsv"], "max_length": 77}, "tokenizer": {"kind": "unigram"}, "train": {"seed": 5}}
+    early, late = check_early(values), completed(values, preset="small")
+    assert (early.data, early.tokenizer, early.train.seed) == (late.data, late.tokenizer, late.train.seed)
+
+
+BASE = {"data": {"pairs": ["a.tsv"]}, "train": {"max_steps": 40}, "out": "run"}
+
+
+@pytest.mark.parametrize(
+    ("change", "difference"),
+    [
+        ({"train": {"batch_tokens": 333}}, r"train.batch_tokens: \d+ -> 333"),
+        ({"data": {"pairs": ["b.tsv"]}}, r"data.pairs: \['a.tsv'\] -> \['b.tsv'\]"),
+        ({"data": {"max_ratio": 3.0}}, "data.max_ratio: 6.0 -> 3.0"),
+        ({"tokenizer": {"kind": "unigram"}}, "tokenizer.kind: 'bpe' -> 'unigram'"),
+        ({"tokenizer": {"language_tags": ["de"]}}, r"tokenizer.language_tags: \[\] -> \['de'\]"),
+        ({"model": {"d_ff": 77}}, r"model.d_ff: \d+ -> 77"),
+        ({"train": {"seed": 7}}, "train.seed: 1 -> 7"),
+        ({"train": {"precision": "bf16"}}, "train.precision: 'auto' -> 'bf16'"),
+    ],
+)
+def test_a_change_that_makes_it_another_run_is_refused_and_shown(change, difference):
+    with pytest.raises(CheckpointError, match=difference) as caught:
+        check_resumable(completed(BASE), completed(merge(BASE, change)))
+    assert "--fresh" in str(caught.value)
+
+
+def test_every_refused_change_is_listed():
+    changed = merge(BASE, {"train": {"seed": 7, "max_steps": 60}, "tokenizer": {"kind": "unigram"}})
+    with pytest.raises(CheckpointError) as caught:
+        check_resumable(completed(BASE), completed(changed))
+    lines = str(caught.value).splitlines()
+    assert [line.split(":")[0].strip() for line in lines[1:-1]] == ["tokenizer.kind", "train.seed"]
+
+
+def test_changes_that_only_lengthen_or_observe_are_allowed_and_named():
+    change = {
+        "out": "elsewhere",
+        "device": "cpu",
+        "train": {"max_steps": 60, "max_minutes": 5.0, "patience": 3, "validate_every": 7, "keep_checkpoints": 2},
+        "decode": {"beam_size": 7},
+    }
+    lines = check_resumable(completed(BASE), completed(merge(BASE, change)))
+    assert lines == [
+        "decode.beam_size: 4 -> 7",
+        "device: 'auto' -> 'cpu'",
+        "train.keep_checkpoints: 5 -> 2",
+        "train.max_minutes: None -> 5.0",
+        "train.max_steps: 40 -> 60",
+        "train.patience: 10 -> 3",
+        "train.validate_every: 500 -> 7",
+    ]
+
+
+def test_the_same_settings_after_a_round_trip_through_toml_are_no_change(tmp_path):
+    config = completed(BASE)
+    (tmp_path / "config.toml").write_text(config.to_toml(), encoding="utf-8")
+    assert check_resumable(Config.load(tmp_path / "config.toml"), config) == []
