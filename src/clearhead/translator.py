@@ -35,7 +35,7 @@ class Translation:
     score: float
     """Log-probability of the translation given the source, in nats."""
     tokens: tuple[str, ...]
-    """The pieces of the translation, the end token left out."""
+    """The pieces of the text, the end token left out."""
     alternatives: tuple[Alternative, ...] = ()
     """The n best, best first and this one included, if more than one was asked for."""
     truncated: bool = False
@@ -101,6 +101,7 @@ class Translator:
         limit = config.max_input_tokens
         cut = [ids if len(ids) <= limit else [*ids[: limit - 1], tokenizer.eos_id] for ids in sources]
         found = decode(self.bundle.model, cut, options, on_progress)
+        found = self._as_spelled(cut, found, config)
 
         results = [Translation(line, "", 0.0, ()) for line in lines]
         for index, ids, hypotheses in zip(filled, sources, found, strict=True):
@@ -141,6 +142,32 @@ class Translator:
         return score(
             self.bundle.model, source_ids, target_ids, batch_tokens=config.batch_tokens, on_progress=on_progress
         )
+
+    def _as_spelled(
+        self, sources: list[list[int]], found: list[list[Hypothesis]], config: DecodeConfig
+    ) -> list[list[Hypothesis]]:
+        """Give every translation the tokens and the score of its text.
+
+        About one search in a hundred spells a word in other pieces than the tokenizer would (`b` + `ra` for `bra`). Its
+        text is what leaves us, so the text's own spelling is scored: what `score` says of it is what is reported.
+        """
+        tokenizer = self.bundle.tokenizer
+        places = [(row, rank) for row, hypotheses in enumerate(found) for rank in range(len(hypotheses))]
+        texts = tokenizer.decode_batch([found[row][rank].tokens for row, rank in places])
+        spelled = {
+            place: ids
+            for place, ids in zip(places, tokenizer.encode_targets(texts), strict=True)
+            if tuple(ids) != found[place[0]][place[1]].tokens
+        }
+        scores = score(
+            self.bundle.model,
+            [sources[row] for row, _ in spelled],
+            list(spelled.values()),
+            batch_tokens=config.batch_tokens,
+        )
+        for (row, rank), ids, log_prob in zip(spelled, spelled.values(), scores, strict=True):
+            found[row][rank] = replace(found[row][rank], tokens=tuple(ids), log_prob=log_prob)
+        return found
 
     def _decode_config(self, settings: dict[str, Any]) -> DecodeConfig:
         given = {name: value for name, value in settings.items() if value is not None}

@@ -35,6 +35,6 @@ def progress(description: str, *, total: int | None = None) -> Iterator[Callable
         MofNCompleteColumn(),
         TimeRemainingColumn(),
     )
-    with Progress(*columns, console=Console(stderr=True), transient=True) as bars:
+    with Progress(*columns, console=Console(stderr=True), transient=True, redirect_stdout=False) as bars:
         task = bars.add_task(description, total=total)
         yield lambda steps: bars.advance(task, steps)

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Callable
+from functools import wraps
+from typing import Any
 
 import typer
 
@@ -27,8 +30,28 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
+
+
+def ending_quietly(command: Callable[..., None]) -> Callable[..., None]:
+    """Let a command end without a fuss where its reader, `head` for example, has seen enough, and on Ctrl-C."""
+
+    @wraps(command)
+    def run_command(*args: Any, **kwargs: Any) -> None:
+        try:
+            command(*args, **kwargs)
+        except BrokenPipeError:
+            # What is left in Python's buffer goes nowhere, instead of failing once more at exit.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            sys.exit(0)
+        except KeyboardInterrupt:
+            print("clearhead: interrupted", file=sys.stderr)
+            sys.exit(130)
+
+    return run_command
+
+
 for command in (demo, train, translate, score, evaluate, average, info, verify):
-    app.command()(command)
+    app.command()(ending_quietly(command))
 
 
 @app.callback(invoke_without_command=True)
@@ -46,13 +69,6 @@ def run(arguments: list[str] | None = None) -> None:
     except ClearheadError as error:
         print(f"clearhead: {error}", file=sys.stderr)
         sys.exit(1)
-    except KeyboardInterrupt:
-        print("clearhead: interrupted", file=sys.stderr)
-        sys.exit(130)
-    except BrokenPipeError:
-        # The reader, `head` for example, has seen enough; keep Python from complaining at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        sys.exit(0)
 
 
 MULTIPLE = ("--source", "--target", "--pairs", "--valid-source", "--valid-target", "--valid-pairs", "--set")

@@ -49,13 +49,12 @@ SECONDS = dict(zip(get_args(TimeUnit), (1, 60, 3_600, 86_400, 604_800, 2_592_000
 CURRENCIES = ("USD", "EUR", "GBP", "JPY", "CHF", "PLN", "SEK", "TRY")
 UNITS = ("kilogram", "kilometer", "liter", "celsius", "kilometer-per-hour", "square-meter", "watt", "percent")
 COUNTRIES = (
-    *("AR", "AT", "AU", "BE", "BR", "CA", "CH", "CL", "CN", "CO", "CZ", "DE", "DK", "EG", "ES", "FI", "FR", "GB", "GR"),
-    *("HU", "IE", "IN", "IS", "IT", "JP", "KE", "KR", "MA", "MX", "NL", "NO", "NZ", "PE", "PL", "PT", "RO", "SE", "TR"),
-    *("UA", "US"),
+    *("AR", "AT", "AU", "BE", "BR", "CA", "CH", "CN", "CZ", "DE", "DK", "EG", "ES", "FI", "FR", "GB"),
+    *("GR", "HU", "IE", "IN", "IS", "IT", "JP", "KE", "MX", "NL", "NO", "PL", "PT", "SE", "TR", "US"),
 )
 LANGUAGES = (
-    *("ar", "cs", "da", "de", "el", "en", "es", "fi", "fr", "hi", "hu", "is", "it", "ja", "ko", "nl", "no", "pl", "pt"),
-    *("ro", "sv", "tr", "uk", "zh"),
+    *("ar", "cs", "da", "de", "el", "en", "es", "fi", "fr", "hu"),
+    *("it", "ja", "nl", "no", "pl", "pt", "sv", "tr", "uk", "zh"),
 )
 
 # Spanish says "e" for "y" before an i sound. CLDR leaves that to the program that formats the list (ICU does it, too).
@@ -251,8 +250,8 @@ KINDS = (
     Kind("months", 3, _months, lambda value, locale: dates.format_interval(value[0], value[1], "yMMMM", locale=locale)),
     Kind("hours", 2, _hours, _write_hours),
     Kind("distance", 2, _distance, _write_distance),
-    Kind("price", 2, _price, lambda value, locale: numbers.format_currency(value[0], value[1], locale=locale)),
-    Kind("quantity", 2, _quantity, lambda value, locale: units.format_unit(value[0], value[1], locale=locale)),
+    Kind("price", 3, _price, lambda value, locale: numbers.format_currency(value[0], value[1], locale=locale)),
+    Kind("quantity", 3, _quantity, lambda value, locale: units.format_unit(value[0], value[1], locale=locale)),
     Kind("countries", 3, _countries, lambda value, locale: _write_list([locale.territories[c] for c in value], locale)),
     Kind("languages", 2, _languages, lambda value, locale: _write_list([locale.languages[c] for c in value], locale)),
 )

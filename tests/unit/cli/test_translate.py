@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import gzip
+import io
 import json
 import re
 
@@ -81,6 +82,14 @@ def test_translations_are_out_before_the_next_chunk_is_read(run_command, make_mo
         run_command(translate, make_model_dir(), source, "-o", output)
     assert seen == [0, 2]
     assert sorted(path.name for path in tmp_path.iterdir()) == ["in.txt", "model"]  # nothing half-written
+
+
+@pytest.mark.parametrize(("terminal", "expected"), [(True, [(1, ["a"]), (2, [""])]), (False, [(1, ["a", ""])])])
+def test_whoever_types_gets_an_answer_after_each_line(monkeypatch, terminal, expected):
+    stdin = io.TextIOWrapper(io.BytesIO(b"a\n\n"), encoding="utf-8")
+    monkeypatch.setattr(stdin, "isatty", lambda: terminal, raising=False)
+    monkeypatch.setattr("sys.stdin", stdin)
+    assert list(translate_module._chunks("-")) == expected
 
 
 def test_several_files_are_translated_one_after_the_other(run_command, make_model_dir, write_lines, tmp_path):

@@ -14,7 +14,8 @@ from typing import Any
 # On one thread the order of additions, and so every bit of a result, is the same in each process.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 _CONTEXT = multiprocessing.get_context("forkserver")
-_CONTEXT.set_forkserver_preload(["clearhead.cli.main", "clearhead.training.run"])
+# The last two are what a first run would import on its way.
+_CONTEXT.set_forkserver_preload(["clearhead.cli.main", "clearhead.training.run", "tensorboardX", "torch._dynamo"])
 
 SECONDS = 240.0
 """How long anything here may take on a machine that is busy with something else."""

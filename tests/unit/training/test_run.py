@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 import torch
-from test_report import Page
+from report_page import Page
+from tiny_runs import tiny_settings, write_numbers
 
 import clearhead as ch
 from clearhead.bundle import load_bundle, read_weights
@@ -19,7 +20,6 @@ from clearhead.errors import CheckpointError, ConfigError, TrainingError
 from clearhead.training.log import read_metrics
 from clearhead.training.run import train_from_values
 from clearhead.translator import Translator
-from conftest import write_numbers
 
 QUICK = {"max_steps": 4, "validate_every": 4, "checkpoint_every": 2}
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import numpy as np
 import pytest
@@ -225,22 +225,3 @@ def test_bf16_is_close_to_fp32_and_keeps_the_weights_in_fp32(store):
         assert found.grad_norm == pytest.approx(expected.grad_norm, rel=5e-2)
         assert found.loss != expected.loss
     assert {tensor.dtype for tensor in weights_of(rough).values()} == {torch.float32}
-
-
-@pytest.fixture
-def compiler_is_forgotten() -> Iterator[None]:
-    torch._dynamo.reset()
-    yield
-    torch._dynamo.reset()
-
-
-@pytest.mark.slow
-@pytest.mark.filterwarnings("default")  # the compiler's own
-@pytest.mark.usefixtures("compiler_is_forgotten")
-def test_compiled_steps_are_those_of_the_plain_model(store):
-    plain, compiled = stepper_of(), stepper_of(compile=True)
-    for number, rows in enumerate([(0, 1, 2), (3, 4, 5, 6), (5, 0)], start=1):
-        expected = plain.step([batch_of(store, *rows)], number=number, rate=1e-3)
-        found = compiled.step([batch_of(store, *rows)], number=number, rate=1e-3)
-        assert found.loss == pytest.approx(expected.loss, rel=1e-4)
-    assert plain.model.state_dict().keys() == compiled.model.state_dict().keys()
