@@ -14,34 +14,27 @@ import hashlib
 import json
 import os
 import shutil
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, BinaryIO, TypeVar
+from typing import Any, TypeVar
 
 import torch
-from safetensors import SafetensorError, safe_open
-from safetensors.torch import save_file
-from torch import Tensor
 
 from clearhead import __version__
 from clearhead.config import DecodeConfig, ModelConfig
 from clearhead.errors import ConfigError, ModelError
 from clearhead.model.transformer import Transformer
 from clearhead.tokenizer import Tokenizer
+from clearhead.weights import file_sha256, load_weights, write_weights
 
 __all__ = [
     "FORMAT_VERSION",
     "Bundle",
-    "average_weights",
-    "file_sha256",
     "load_bundle",
-    "load_weights",
     "model_directory",
     "read_golden",
-    "read_weights",
     "save_bundle",
-    "write_weights",
 ]
 
 FORMAT_VERSION = 1
@@ -138,91 +131,6 @@ def model_directory(path: str | Path) -> Path:
     raise ModelError(f"no model at {path}: it holds no config.json; name a model directory or a run directory")
 
 
-def load_weights(model: Transformer, path: str | Path) -> dict[str, str]:
-    """Put the tensors of a file into a model and return the file's metadata.
-
-    Raises:
-        ModelError: Listing every tensor that is missing, unknown, or of another shape.
-    """
-    tensors, metadata = read_weights(path)
-    own = model.state_dict()
-    problems = [
-        *(f"missing   {name}  {tuple(own[name].shape)}" for name in own.keys() - tensors.keys()),
-        *(f"unknown   {name}  {tuple(tensors[name].shape)}" for name in tensors.keys() - own.keys()),
-        *(
-            f"shape     {name}  file {tuple(tensors[name].shape)}, model {tuple(own[name].shape)}"
-            for name in own.keys() & tensors.keys()
-            if own[name].shape != tensors[name].shape
-        ),
-    ]
-    if problems:
-        more = f"\n  and {len(problems) - 8} more" if len(problems) > 8 else ""
-        raise ModelError(f"{path} does not fit this model:\n  " + "\n  ".join(sorted(problems)[:8]) + more)
-    model.load_state_dict(tensors)
-    return metadata
-
-
-def read_weights(path: str | Path) -> tuple[dict[str, Tensor], dict[str, str]]:
-    """Read tensors and metadata from a safetensors file.
-
-    Raises:
-        ModelError: If the file is missing or is not a safetensors file.
-    """
-    try:
-        with safe_open(path, framework="pt") as file:
-            return {name: file.get_tensor(name) for name in file.keys()}, file.metadata() or {}  # noqa: SIM118
-    except (OSError, SafetensorError) as error:
-        raise ModelError(f"cannot read the weights {path}: {error}") from None
-
-
-def write_weights(path: str | Path, tensors: Mapping[str, Tensor], metadata: Mapping[str, str]) -> None:
-    """Write tensors and metadata to a safetensors file; the same ones give the same bytes.
-
-    Raises:
-        OSError: If the file cannot be written.
-    """
-    try:
-        plain = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
-        save_file(plain, path, dict(metadata) or None)
-    except SafetensorError as error:  # the library wraps the system's error in its own
-        raise OSError(str(error)) from None
-    with open(path, "r+b") as file:
-        _sort_metadata(file)
-
-
-def _sort_metadata(file: BinaryIO) -> None:
-    """Put the metadata in order; the library writes them in another one each time, and so another checksum."""
-    size = int.from_bytes(file.read(8), "little")
-    header = json.loads(file.read(size))
-    if "__metadata__" in header:
-        header["__metadata__"] = dict(sorted(header["__metadata__"].items()))
-    text = json.dumps(header, separators=(",", ":"), ensure_ascii=False).encode()
-    assert len(text) <= size, (len(text), size)
-    file.seek(8)
-    file.write(text.ljust(size))
-
-
-def average_weights(paths: Iterable[str | Path]) -> dict[str, Tensor]:
-    """Return the mean of several files' tensors (paper section 6.1), summed in float64.
-
-    Raises:
-        ModelError: If there is no file, or the files do not hold the same tensors.
-    """
-    total: dict[str, Tensor] = {}
-    count = 0
-    for path in paths:
-        tensors, _ = read_weights(path)
-        if total and {n: t.shape for n, t in tensors.items()} != {n: t.shape for n, t in total.items()}:
-            raise ModelError(
-                f"{path} does not hold the same tensors as the checkpoints before it; they cannot be averaged"
-            )
-        total = {name: total[name] + t.double() if total else t.double() for name, t in tensors.items()}
-        count += 1
-    if not count:
-        raise ModelError("there are no checkpoints to average")
-    return {name: (tensor / count).float() for name, tensor in total.items()}
-
-
 def read_golden(directory: Path) -> list[dict[str, Any]]:
     """Return the golden sentences of a model directory.
 
@@ -234,12 +142,6 @@ def read_golden(directory: Path) -> list[dict[str, Any]]:
         return [json.loads(line) for line in path.read_text(encoding="utf-8").split("\n") if line]
     except (OSError, ValueError) as error:
         raise ModelError(f"cannot read {path}: {error}") from None
-
-
-def file_sha256(path: str | Path) -> str:
-    """Return the SHA-256 of a file's bytes, in hexadecimal."""
-    with open(path, "rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def _write_files(directory: Path, bundle: Bundle, golden: Sequence[Mapping[str, Any]], card: str) -> None:

@@ -9,20 +9,11 @@ import pytest
 import torch
 from safetensors import SafetensorError
 
-from clearhead import bundle as bundle_module
-from clearhead.bundle import (
-    FORMAT_VERSION,
-    average_weights,
-    load_bundle,
-    load_weights,
-    model_directory,
-    read_golden,
-    read_weights,
-    save_bundle,
-    write_weights,
-)
+from clearhead import weights as weights_module
+from clearhead.bundle import FORMAT_VERSION, load_bundle, model_directory, read_golden, save_bundle
 from clearhead.errors import ModelError
 from clearhead.tokenizer import Tokenizer
+from clearhead.weights import average_weights, load_weights, read_weights, write_weights
 
 FILES = {"config.json", "generation_config.json", "golden.jsonl", "model.safetensors", "tokenizer.json", "README.md"}
 CHECKED = sorted(FILES - {"README.md"})
@@ -380,7 +371,7 @@ def test_a_full_disk_leaves_the_old_model_and_no_rest(make_bundle, model_dir, mo
     def full(*_: object) -> None:
         raise error
 
-    monkeypatch.setattr(bundle_module, "save_file", full)
+    monkeypatch.setattr(weights_module, "save_file", full)
     assert "No space left on device" in message_of(save_bundle, model_dir, make_bundle(seed=13))
     assert contents(model_dir) == before
     assert [path.name for path in model_dir.parent.iterdir()] == ["model"]

@@ -23,9 +23,9 @@ from typing import Any
 
 from torch import Tensor
 
-from clearhead.bundle import file_sha256, read_weights, write_weights
 from clearhead.errors import CheckpointError, ModelError
 from clearhead.training.log import Window
+from clearhead.weights import file_sha256, read_weights, write_weights
 
 __all__ = ["Best", "Checkpoints", "TrainingState", "disk_trouble"]
 

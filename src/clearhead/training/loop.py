@@ -8,7 +8,6 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from clearhead.bundle import average_weights, load_weights
 from clearhead.config import Config
 from clearhead.data.batches import BatchOrder, collate, split
 from clearhead.data.prepare import Prepared
@@ -24,6 +23,7 @@ from clearhead.training.step import Stepper, StepResult
 from clearhead.training.stop import StopSignals
 from clearhead.training.validation import Validation, is_better, validate
 from clearhead.translator import Translator
+from clearhead.weights import average_weights, load_weights
 
 __all__ = ["Loop"]
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from torch import Tensor
 
 from clearhead import __version__
-from clearhead.bundle import Bundle, average_weights, save_bundle
+from clearhead.bundle import Bundle, save_bundle
 from clearhead.config import Config
 from clearhead.data.prepare import Prepared, open_prepared
 from clearhead.device import resolve_device
@@ -18,6 +18,7 @@ from clearhead.model.transformer import Transformer
 from clearhead.training.checkpoints import Checkpoints, TrainingState
 from clearhead.training.validation import Validation, validate
 from clearhead.translator import Translator
+from clearhead.weights import average_weights
 
 __all__ = ["average_run", "publish"]
 

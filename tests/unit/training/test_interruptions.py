@@ -17,8 +17,9 @@ import pytest
 import torch
 from processes import finish, start, train_arguments, wait_until
 
-from clearhead.bundle import load_bundle, read_weights
+from clearhead.bundle import load_bundle
 from clearhead.training.log import read_metrics
+from clearhead.weights import read_weights
 
 PARTS = ("model", "optimizer")
 

@@ -9,11 +9,12 @@ from pathlib import Path
 import pytest
 import torch
 
-from clearhead.bundle import load_bundle, read_golden, read_weights
+from clearhead.bundle import load_bundle, read_golden
 from clearhead.errors import CheckpointError, ModelError
 from clearhead.evaluation.golden import check_golden
 from clearhead.training.publish import average_run
 from clearhead.translator import Translator
+from clearhead.weights import read_weights
 
 
 def checkpoints_of(run: Path) -> list[Path]:

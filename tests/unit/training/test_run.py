@@ -13,13 +13,14 @@ from report_page import Page
 from tiny_runs import tiny_settings, write_numbers
 
 import clearhead as ch
-from clearhead.bundle import load_bundle, read_weights
+from clearhead.bundle import load_bundle
 from clearhead.config import Config, merge
 from clearhead.data.prepare import open_prepared
 from clearhead.errors import CheckpointError, ConfigError, TrainingError
 from clearhead.training.log import read_metrics
 from clearhead.training.run import train_from_values
 from clearhead.translator import Translator
+from clearhead.weights import read_weights
 
 QUICK = {"max_steps": 4, "validate_every": 4, "checkpoint_every": 2}
 
