@@ -71,9 +71,8 @@ def save_bundle(
     Raises:
         ModelError: If something that is not a model stands there, or it cannot be written.
     """
+    refuse_foreign(Path(directory))
     final = Path(os.path.realpath(directory))  # through a link, so that the link stays one
-    if final.exists() and not _is_model_or_empty(final):
-        raise ModelError(f"{directory} exists and is not a model directory; choose another name, or remove it first")
     partial = final.with_name(f".{final.name}.partial")
     try:
         shutil.rmtree(partial, ignore_errors=True)
@@ -114,6 +113,16 @@ def load_bundle(path: str | Path, *, device: torch.device | str = "cpu", verify:
     return Bundle(model.to(device).eval(), tokenizer, decode, config["info"])
 
 
+def refuse_foreign(directory: Path) -> None:
+    """Make sure that a model may be written to a directory: nothing is there, or an older model.
+
+    Raises:
+        ModelError: If something else is.
+    """
+    if directory.exists() and not _is_model_or_empty(directory):
+        raise ModelError(f"{directory} exists and is not a model directory; choose another name, or remove it first")
+
+
 def model_directory(path: str | Path) -> Path:
     """Return the model directory that `path` names, itself or its `model/`.
 
@@ -122,6 +131,8 @@ def model_directory(path: str | Path) -> Path:
     """
     path = Path(path)
     for directory in (path, path / "model"):
+        if directory.name and not directory.exists() and _aside(directory).is_dir():
+            os.replace(_aside(directory), directory)  # a process was killed while it replaced this model
         if (directory / "config.json").is_file():
             return directory
     if not path.exists():
@@ -255,9 +266,13 @@ def _is_model_or_empty(directory: Path) -> bool:
 
 def _replace(new: Path, old: Path) -> None:
     """Put a finished directory in the place of an older one; at no moment is the only copy a half one."""
-    aside = old.with_name(f".{old.name}.old")
-    shutil.rmtree(aside, ignore_errors=True)
+    aside = _aside(old)
     if old.exists():
-        os.replace(old, aside)
+        shutil.rmtree(aside, ignore_errors=True)
+        os.replace(old, aside)  # killed here, `model_directory` brings it back
     os.replace(new, old)
     shutil.rmtree(aside, ignore_errors=True)
+
+
+def _aside(directory: Path) -> Path:
+    return directory.with_name(f".{directory.name}.old")

@@ -8,6 +8,7 @@ configuration is instant.
 from __future__ import annotations
 
 import math
+import re
 import tomllib
 from collections.abc import Mapping
 from contextvars import ContextVar
@@ -38,7 +39,7 @@ _is_within: ContextVar[bool] = ContextVar("is_within", default=False)
 
 
 class Settings(BaseModel):
-    """A frozen section; unknown keys are refused, and so are values of the wrong type.
+    """A frozen section; unknown keys and values that cannot be read as their type are refused.
 
     Raises:
         ConfigError: Naming every unknown key (with the nearest known one) and every impossible value.
@@ -100,6 +101,16 @@ class TokenizerConfig(Settings):
     """Keep every digit a piece of its own, so that numbers are copied rather than memorised."""
     language_tags: tuple[str, ...] = ()
     """Languages whose tag, such as `<2de>`, may head a source line to name the language it is translated into."""
+
+    @model_validator(mode="after")
+    def _tags_can_be_told_apart(self) -> Self:
+        for language in self.language_tags:
+            if not re.fullmatch(r"[^\s<>]+", language) or self.language_tags.count(language) > 1:
+                raise ValueError(
+                    f"tokenizer.language_tags: {language!r} must be there once, not empty, without spaces, "
+                    f"'<' and '>'; for example ['de', 'fr']"
+                )
+        return self
 
 
 class ModelConfig(Settings):
@@ -163,7 +174,8 @@ class TrainConfig(Settings):
     batch_tokens: PositiveInt = 25_000
     """Target tokens per optimiser step, over all devices (paper section 5.1)."""
     micro_batch_tokens: PositiveInt = 8_192
-    """Target tokens computed at once; a larger step is accumulated from several, with the same result."""
+    """Target tokens computed at once, padding included; a larger step is accumulated from several parts. The gradient
+    is the same, but for the dropout drawn."""
     max_steps: PositiveInt | None = None
     """Optimiser steps after which training ends."""
     max_minutes: PositiveFloat | None = None
@@ -200,7 +212,7 @@ class TrainConfig(Settings):
     checkpoint_minutes: PositiveFloat = 10.0
     """Minutes after which a checkpoint is written even where `checkpoint_every` asks for none."""
     keep_checkpoints: PositiveInt = 5
-    """Newest checkpoints kept; the best by validation is kept as well."""
+    """Newest checkpoints kept, at least as many as `average_last`; the best by validation is kept as well."""
     average_last: PositiveInt = 5
     """Checkpoints averaged at the end (paper section 6.1: 5 for base, 20 for big); used if validation prefers it."""
     patience: PositiveInt = 10
@@ -252,7 +264,7 @@ class Config(Settings):
     out: str | None = None
     """Run directory; running again with the same one resumes."""
     device: str = "auto"
-    """`auto` (the first GPU, else the CPU), `cpu`, `cuda`, `cuda:1` or `mps`."""
+    """`auto` (the first GPU, else the CPU), `cpu`, `cuda` or `cuda:1`."""
     data: DataConfig = DataConfig()
     tokenizer: TokenizerConfig = TokenizerConfig()
     model: ModelConfig = ModelConfig()

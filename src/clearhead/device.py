@@ -10,7 +10,7 @@ __all__ = ["resolve_device"]
 
 
 def resolve_device(name: str = "auto") -> torch.device:
-    """Turn `auto`, `cpu`, `cuda`, `cuda:1` or `mps` into a device that is there.
+    """Turn `auto`, `cpu`, `cuda` or `cuda:1` into a device that is there.
 
     `auto` is the first CUDA GPU, else the CPU.
 
@@ -22,16 +22,14 @@ def resolve_device(name: str = "auto") -> torch.device:
     try:
         device = torch.device(name)
     except RuntimeError:
-        raise DeviceError(f"unknown device {name!r}; use auto, cpu, cuda, cuda:N or mps") from None
+        raise DeviceError(f"unknown device {name!r}; use auto, cpu, cuda or cuda:N") from None
     match device.type:
         case "cpu":
             available = ["cpu"]
         case "cuda":
             available = [f"cuda:{index}" for index in range(torch.cuda.device_count())]
-        case "mps":
-            available = ["mps"] if torch.backends.mps.is_available() else []
         case _:
-            raise DeviceError(f"device {name!r} is not supported; use auto, cpu, cuda, cuda:N or mps")
+            raise DeviceError(f"device {name!r} is not supported; use auto, cpu, cuda or cuda:N")
     if not available or (device.index is not None and f"{device.type}:{device.index}" not in available):
         found = ", ".join(available) or f"no {device.type} device"
         raise DeviceError(f"device {name!r} is not available: this machine has {found}; use --device cpu or auto")

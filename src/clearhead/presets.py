@@ -57,8 +57,8 @@ PRESETS: Mapping[str, Callable[..., ModelConfig]] = {
 RECIPES: Mapping[str, Mapping[str, Any]] = {
     "tiny": {"batch_tokens": 1_024, "learning_rate": 3e-3, "warmup_steps": 400, "schedule": "linear"},
     "small": {"batch_tokens": 4_096, "learning_rate": 1.5e-3, "warmup_steps": 1_000, "schedule": "linear"},
-    "paper-base": {"average_last": 5},
-    "paper-big": {"average_last": 20, "keep_checkpoints": 20},
+    "paper-base": {"clip_norm": 0.0, "average_last": 5},
+    "paper-big": {"clip_norm": 0.0, "average_last": 20, "keep_checkpoints": 20, "max_steps": 300_000},
 }
 """Settings of `[train]` that go with a preset, where they differ from the defaults (which are the paper's)."""
 

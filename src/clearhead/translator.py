@@ -37,7 +37,7 @@ class Translation:
     tokens: tuple[str, ...]
     """The pieces of the text, the end token left out."""
     alternatives: tuple[Alternative, ...] = ()
-    """The n best, best first and this one included, if more than one was asked for."""
+    """The n best, this one included, in the order the search ranked them, if more than one was asked for."""
     truncated: bool = False
     """The source was longer than the limit, and only its beginning is translated."""
 
@@ -61,7 +61,7 @@ class Translator:
 
         Args:
             path: A model directory or a run directory.
-            device: `auto`, `cpu`, `cuda`, `cuda:1` or `mps`.
+            device: `auto`, `cpu`, `cuda` or `cuda:1`.
 
         Raises:
             ModelError: If the directory is missing, damaged, mixed, or from a newer version.
@@ -97,7 +97,8 @@ class Translator:
         options = SearchOptions(config, num_best=num_best, sampling=sampling)
         tokenizer = self.bundle.tokenizer
         filled = [index for index, line in enumerate(lines) if split_tag(line, tokenizer.language_tags)[1].strip()]
-        sources = tokenizer.encode_sources([lines[index] for index in filled], config.target_lang)
+        spelled = tokenizer.encode_sources(lines, config.target_lang)
+        sources = [spelled[index] for index in filled]
         limit = config.max_input_tokens
         cut = [ids if len(ids) <= limit else [*ids[: limit - 1], tokenizer.eos_id] for ids in sources]
         found = decode(self.bundle.model, cut, options, on_progress)

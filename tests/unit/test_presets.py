@@ -19,7 +19,7 @@ def test_every_preset_builds_with_the_vocabulary_asked_for(name):
 
 @pytest.mark.parametrize("name", PRESETS)
 def test_every_recipe_is_a_valid_configuration(name):
-    config = Config.from_dict(merge(recipe(name), {"train": {"max_steps": 7}}))
+    config = Config.from_dict(merge({"train": {"max_steps": 7}}, recipe(name)))
     assert config.preset == name
     assert config.model == PRESETS[name](vocab_size=config.model.vocab_size)
     for key, value in RECIPES[name].items():
@@ -54,7 +54,7 @@ def test_paper_presets_are_table_3():
 
 def test_an_average_never_asks_for_more_checkpoints_than_are_kept():
     for name in PRESETS:
-        train = Config.from_dict(merge(recipe(name), {"train": {"max_steps": 7}})).train
+        train = Config.from_dict(merge({"train": {"max_steps": 7}}, recipe(name))).train
         assert train.average_last <= train.keep_checkpoints, name
 
 

@@ -38,7 +38,7 @@ def test_one_line_in_is_one_translation_out_in_order(translator, sentences):
     for line, translation in zip(lines, found, strict=True):
         alone = translator.translate([line])[0]
         assert (alone.text, alone.tokens) == (translation.text, translation.tokens)
-        assert alone.score == pytest.approx(translation.score, abs=1e-4)
+        assert alone.score == pytest.approx(translation.score, rel=1e-6, abs=1e-4)
 
 
 def test_the_batches_change_nothing(translator, sentences):

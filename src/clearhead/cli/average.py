@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from clearhead.cli.console import notice
+from clearhead.cli.console import notice, progress
 
 __all__ = ["average"]
 
@@ -18,10 +18,11 @@ def average(
     last: Annotated[
         int | None, typer.Option(min=1, help="Newest checkpoints to average; the run's train.average_last if not set.")
     ] = None,
-    device: Annotated[str, typer.Option(help="Where to validate the result: auto, cpu, cuda, cuda:N or mps.")] = "auto",
+    device: Annotated[str, typer.Option(help="Where to validate the result: auto, cpu, cuda or cuda:N.")] = "auto",
 ) -> None:
     """Average the last checkpoints of a run into a model."""
     from clearhead.training.publish import average_run
 
-    paths = average_run(run, output, last=last, device=device)
+    with progress("averaging and validating"):
+        paths = average_run(run, output, last=last, device=device, notice=notice)
     notice(f"averaged {', '.join(path.name for path in paths)} into {output}")

@@ -32,12 +32,14 @@ def refuse_overwriting(output: str | None, inputs: Iterable[str]) -> None:
     """Make sure that the output file is not one of the inputs.
 
     Raises:
-        DataError: If it is, by whatever name.
+        DataError: If it is, by whatever name, or if its directory is not there.
     """
-    if output is None or not os.path.isfile(output):
+    if output is None or output == "-":
         return
+    if not os.path.isdir(os.path.dirname(output) or "."):
+        raise DataError(f"cannot write {output}: there is no directory {os.path.dirname(output)}")
     for path in inputs:
-        if os.path.isfile(path) and os.path.samefile(output, path):
+        if os.path.isfile(path) and os.path.isfile(output) and os.path.samefile(output, path):
             raise DataError(f"{output} is an input as well, and would be overwritten; give --output another name")
 
 

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from clearhead.cli.console import notice, progress
+
+if TYPE_CHECKING:
+    from clearhead.corpora import SentencePair
 
 __all__ = ["demo"]
 
@@ -22,17 +25,16 @@ def demo(
     minutes: Annotated[float, typer.Option(min=0.1, help="Minutes of training.")] = 3.0,
 ) -> None:
     """Build a corpus of dates, amounts and lists in twelve languages, train on it, and translate."""
-    from clearhead.corpora import write_tsv
     from clearhead.corpora.cldr import LOCALES, generate
     from clearhead.evaluation.metrics import exact_match
-    from clearhead.training.run import train_from_values
+    from clearhead.training.run import claim, train_from_values
     from clearhead.translator import Translator
 
     corpus = generate(_PAIRS, seed=_SEED, num_test=_VALID + _TEST)
     files = {"train": corpus.train, "valid": corpus.test[:_VALID], "test": corpus.test[_VALID:]}
-    (out / "corpus").mkdir(parents=True, exist_ok=True)
+    claim(out)
     for name, pairs in files.items():
-        write_tsv(str(out / "corpus" / f"{name}.tsv"), pairs)
+        _write_once(out / "corpus" / f"{name}.tsv", pairs)
     train_from_values(
         {
             "out": str(out),
@@ -66,6 +68,18 @@ def demo(
         f'  echo "Thursday, May 3, 2018" | {_command()} translate {out}\n'
         f'  echo "<2ja> Thursday, May 3, 2018" | {_command()} translate {out}'
     )
+
+
+def _write_once(path: Path, pairs: list[SentencePair]) -> None:
+    """Write a part of the corpus; what an earlier demo wrote is left, what somebody else did is refused."""
+    from clearhead.corpora import read_tsv, write_tsv
+    from clearhead.errors import DataError
+
+    if not path.exists():
+        path.parent.mkdir(exist_ok=True)
+        write_tsv(str(path), pairs)
+    elif [(old.source, old.target) for old in read_tsv(str(path))] != [(pair.source, pair.target) for pair in pairs]:
+        raise DataError(f"{path} is there and is not this demo's corpus; name a new directory with --out")
 
 
 def _command() -> str:

@@ -10,6 +10,7 @@ import typer
 
 from clearhead.cli.checks import refuse_missing, refuse_overwriting, require_language, warn_of_truncation
 from clearhead.cli.console import progress
+from clearhead.errors import ConfigError
 
 if TYPE_CHECKING:
     from clearhead.evaluation import Evaluation
@@ -49,11 +50,13 @@ def evaluate(
             "--batch-tokens", metavar="N", help="Source tokens translated at once.", show_default="the model's"
         ),
     ] = None,
-    device: Annotated[str, typer.Option("--device", help="auto, cpu, cuda, cuda:N or mps.")] = "auto",
+    device: Annotated[str, typer.Option("--device", help="auto, cpu, cuda or cuda:N.")] = "auto",
 ) -> None:
     """Print BLEU, chrF (with their sacreBLEU signatures), exact match and speed on a test set."""
     refuse_missing([source, reference])
     refuse_overwriting(output, [source, reference])
+    if output == "-":
+        raise ConfigError("--output - would mix the translations with the metrics; name a file")
 
     from clearhead.corpora import display_name, read_parallel
     from clearhead.evaluation import compare as compare_outputs

@@ -67,6 +67,7 @@ def _run_facts(run: Path) -> dict[str, Any]:
     from clearhead.config import Config
     from clearhead.training.checkpoints import Checkpoints
     from clearhead.training.log import read_metrics
+    from clearhead.training.run import is_finished
 
     config = Config.load(run / "config.toml")
     checkpoints = Checkpoints(run / "checkpoints", notice)
@@ -75,7 +76,7 @@ def _run_facts(run: Path) -> dict[str, Any]:
     except CheckpointError as error:  # the rest is worth showing all the more
         notice(str(error))
         newest = None
-    finished = (run / "model" / "config.json").is_file()
+    finished = is_finished(run)
     facts: dict[str, Any] = {
         "directory": str(run),
         "state": "finished" if finished else "unfinished: run its `clearhead train` command again to resume",

@@ -27,7 +27,7 @@ def score(
         int | None,
         typer.Option("--batch-tokens", metavar="N", help="Tokens scored at once.", show_default="the model's"),
     ] = None,
-    device: Annotated[str, typer.Option("--device", help="auto, cpu, cuda, cuda:N or mps.")] = "auto",
+    device: Annotated[str, typer.Option("--device", help="auto, cpu, cuda or cuda:N.")] = "auto",
 ) -> None:
     """Print the log-probability of each translation given its source, in nats, one a line.
 

@@ -34,7 +34,7 @@ def train(
     max_minutes: Annotated[
         float | None, typer.Option(help="Stop after this many minutes, preparation included.")
     ] = None,
-    device: Annotated[str | None, typer.Option(help="auto, cpu, cuda, cuda:N or mps.")] = None,
+    device: Annotated[str | None, typer.Option(help="auto, cpu, cuda or cuda:N.")] = None,
     fresh: Annotated[bool, typer.Option("--fresh", help="Start over; an earlier run is moved aside.")] = False,
 ) -> None:
     """Train a model from pairs of text; the same command again resumes where it stopped."""

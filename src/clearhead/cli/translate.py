@@ -114,7 +114,7 @@ def translate(
             "--batch-tokens", metavar="N", help="Source tokens translated at once.", show_default="the model's"
         ),
     ] = None,
-    device: Annotated[str, typer.Option("--device", help="auto, cpu, cuda, cuda:N or mps.")] = "auto",
+    device: Annotated[str, typer.Option("--device", help="auto, cpu, cuda or cuda:N.")] = "auto",
     threads: Annotated[
         int | None, typer.Option("--threads", metavar="N", min=1, help="CPU threads.", show_default="all cores")
     ] = None,

@@ -15,7 +15,7 @@ __all__ = ["verify"]
 
 def verify(
     model: Annotated[Path, typer.Argument(metavar="MODEL", help="Model directory, or run directory (its model).")],
-    device: Annotated[str, typer.Option("--device", help="auto, cpu, cuda, cuda:N or mps.")] = "auto",
+    device: Annotated[str, typer.Option("--device", help="auto, cpu, cuda or cuda:N.")] = "auto",
 ) -> None:
     """Check format, checksums, tokenizer and golden sentences of a model; exit with status 1 if one fails."""
     from clearhead.bundle import FORMAT_VERSION, model_directory, read_golden

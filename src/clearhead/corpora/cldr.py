@@ -29,10 +29,10 @@ __all__ = ["KINDS", "LOCALES", "CldrCorpus", "Kind", "generate", "tag"]
 LOCALES = ("en", "de", "fr", "es", "it", "pt", "nl", "pl", "cs", "sv", "tr", "ja")
 
 FIRST_DAY, LAST_DAY = date(1950, 1, 1), date(2050, 12, 31)
-DAY_SPANS = ((1, 14), (30, 150), (365, 1500))
-"""Lengths of intervals in days, from and to: within a month, over months, over years; each is as likely."""
-MONTH_SPANS = ((1, 11), (12, 60))
-"""Lengths of intervals in months, from and to."""
+DAY_SPANS = ((1, 14), (30, 150))
+"""Lengths of intervals in days, from and to: within a month, over months; each is as likely."""
+MONTH_SPAN = (1, 11)
+"""Length of an interval in months, from and to."""
 MAX_COUNT = 99
 """Largest number of units a relative time is away."""
 MAX_DIGITS = 4
@@ -176,7 +176,7 @@ def _days(rng: Random) -> tuple[date, date]:
 
 def _months(rng: Random) -> tuple[date, date]:
     start = _day(rng).replace(day=1)
-    years, month = divmod(start.month - 1 + rng.randint(*rng.choice(MONTH_SPANS)), 12)
+    years, month = divmod(start.month - 1 + rng.randint(*MONTH_SPAN), 12)
     return start, date(start.year + years, month + 1, 1)
 
 

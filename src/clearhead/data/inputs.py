@@ -87,14 +87,23 @@ def changed_inputs(report: Mapping[str, Any], config: Config) -> list[str]:
     """
     before = {file["path"]: file for file in report["files"]}
     missing = set(missing_inputs(config))
-    now = dict.fromkeys(_paths(config.data))
-    lines = [f"{path} was not part of the prepared data" for path in now if path not in before]
-    lines += [f"{path} was part of the prepared data and is no longer named" for path in before if path not in now]
-    for path in now:
+    now = {path: _identified(path) for path in dict.fromkeys(_paths(config.data)) if path not in missing}
+    # The same file under another path, a relative one from another directory for example, is the same file.
+    known, given = ({file["sha256"] for file in before.values()}, {file.sha256 for file in now.values()})
+    lines = [
+        f"{path} was not part of the prepared data"
+        for path, file in now.items()
+        if path not in before and (file.sha256 is None or file.sha256 not in known)
+    ]
+    lines += [
+        f"{path} was part of the prepared data and is no longer named"
+        for path, file in before.items()
+        if path not in now and path not in missing and (file["sha256"] is None or file["sha256"] not in given)
+    ]
+    for path, new in now.items():
         old = before.get(path)
-        if old is None or old["sha256"] is None or path in missing:
+        if old is None or old["sha256"] is None:
             continue
-        new = _identified(path)
         if new.bytes != old["bytes"]:
             lines.append(f"{path} has {new.bytes} bytes, the prepared data was made of {old['bytes']}")
         elif new.sha256 != old["sha256"]:

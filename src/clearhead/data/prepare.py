@@ -2,7 +2,7 @@
 
     input files -> clean -> hold out -> learn the tokenizer -> tokenise -> train.arrow, valid.arrow, report.json
 
-Text waits between the steps in files of JSON lines, so that memory holds 16 bytes a pair and no text.
+Text waits between the steps in files of JSON lines, so that memory holds some 100 bytes of digests a pair and no text.
 """
 
 from __future__ import annotations

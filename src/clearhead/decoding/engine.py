@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 import torch
@@ -13,7 +14,7 @@ from clearhead.decoding.beam import beam_search
 from clearhead.decoding.hypothesis import Hypothesis
 from clearhead.decoding.sampling import Sampling, greedy_search, sample
 from clearhead.decoding.scoring import token_log_probs
-from clearhead.errors import ConfigError
+from clearhead.errors import ConfigError, DeviceError
 from clearhead.model.transformer import Transformer
 
 __all__ = ["SearchOptions", "decode", "score"]
@@ -70,7 +71,9 @@ def decode(
     results: list[list[Hypothesis]] = [[] for _ in sources]
     for indices in _batches([len(ids) for ids in sources], options.config.batch_tokens, rows_each):
         batch = [sources[index] for index in indices]
-        for index, hypotheses in zip(indices, _decode_batch(model, batch, options), strict=True):
+        with _advice_on_memory(options.config.batch_tokens):
+            decoded = _decode_batch(model, batch, options)
+        for index, hypotheses in zip(indices, decoded, strict=True):
             results[index] = hypotheses
         if on_progress is not None:
             on_progress(len(indices))
@@ -98,7 +101,8 @@ def score(
     results = [0.0] * len(sources)
     lengths = [max(len(source), len(target)) for source, target in zip(sources, targets, strict=True)]
     for indices in _batches(lengths, batch_tokens, 1):
-        log_probs = token_log_probs(model, [sources[i] for i in indices], [targets[i] for i in indices])
+        with _advice_on_memory(batch_tokens):
+            log_probs = token_log_probs(model, [sources[i] for i in indices], [targets[i] for i in indices])
         for index, total in zip(indices, log_probs.sum(dim=-1).tolist(), strict=True):
             results[index] = total
         if on_progress is not None:
@@ -125,6 +129,22 @@ def _decode_batch(model: Transformer, sources: list[list[int]], options: SearchO
         alpha=config.length_penalty,
         num_best=options.num_best,
     )
+
+
+@contextmanager
+def _advice_on_memory(batch_tokens: int) -> Iterator[None]:
+    """Turn the device's lack of memory into advice.
+
+    Raises:
+        DeviceError: If the device ran out of memory.
+    """
+    try:
+        yield
+    except torch.OutOfMemoryError:
+        raise DeviceError(
+            f"the device ran out of memory; lower decode.batch_tokens ({batch_tokens}), for example "
+            f"--batch-tokens {max(1, batch_tokens // 4)}"
+        ) from None
 
 
 def _batches(lengths: list[int], batch_tokens: int, rows_each: int) -> Iterator[list[int]]:

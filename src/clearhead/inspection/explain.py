@@ -15,7 +15,6 @@ import torch
 from jaxtyping import Float, Float32
 from torch import Tensor
 
-from clearhead.decoding import SearchOptions, decode
 from clearhead.errors import DataError
 from clearhead.inspection.page import render_frame, render_page
 from clearhead.tokenizer import SPECIAL_TOKENS, Tokenizer, split_tag
@@ -140,10 +139,9 @@ def explain(translator: Translator, text: str, target: str | None = None) -> Exp
     source_ids = tokenizer.encode_sources([text], settings.target_lang)[0]
     _require_at_most(settings.max_input_tokens, source_ids, "text")
     if target is None:
-        target_ids = list(decode(model, [source_ids], SearchOptions(settings))[0][0].tokens)
-    else:
-        target_ids = tokenizer.encode_targets([target])[0]
-        _require_at_most(settings.max_input_tokens, target_ids, "target")
+        target = translator.translate([text])[0].text
+    target_ids = tokenizer.encode_targets([target])[0]
+    _require_at_most(settings.max_input_tokens, target_ids, "target")
 
     device = model.embedding.weight.device
     source = torch.tensor([source_ids], device=device)  # (1, S)
@@ -153,7 +151,7 @@ def explain(translator: Translator, text: str, target: str | None = None) -> Exp
     written = log_probs.gather(-1, torch.tensor(target_ids, device=device)[:, None])[:, 0].tolist()
     return Explanation(
         source=text,
-        translation=tokenizer.decode(target_ids) if target is None else target,
+        translation=target,
         score=sum(written),
         source_tokens=tokenizer.pieces(source_ids),
         target_tokens=tokenizer.pieces(target_ids),

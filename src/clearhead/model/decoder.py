@@ -61,6 +61,7 @@ class DecoderLayer(nn.Module):
         """
         return_weights = weights is not None
 
+        assert x.size(1) == 1 or cache.past is None, "several positions at once need an empty cache"
         h = self.self_attn_residual.before(x)
         keys, values = cache.extend(*self.self_attn.keys_and_values(h))
         # A single new position may see all that came before it; only several at once need the causal mask.

@@ -15,6 +15,7 @@ from __future__ import annotations
 import errno
 import json
 import os
+import re
 import shutil
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
@@ -28,6 +29,8 @@ from clearhead.training.log import Window
 from clearhead.weights import file_sha256, read_weights, write_weights
 
 __all__ = ["Best", "Checkpoints", "TrainingState", "disk_trouble"]
+
+_NAME = re.compile(r"step-\d{8,}")
 
 
 @dataclass
@@ -54,6 +57,8 @@ class TrainingState:
     """Validations since the best one."""
     validated_step: int = 0
     """Step of the last validation."""
+    device: str = ""
+    """Kind of device, such as `cpu`; another one rounds otherwise."""
     threads: int = 0
     """CPU threads; another number adds floats in another order."""
     window: Window = field(default_factory=Window)
@@ -88,7 +93,7 @@ class Checkpoints:
 
     def paths(self) -> list[Path]:
         """Return the checkpoint directories, oldest first."""
-        return sorted(path for path in self.directory.glob("step-*") if path.is_dir())
+        return sorted(path for path in self.directory.glob("step-*") if _NAME.fullmatch(path.name) and path.is_dir())
 
     def path(self, step: int) -> Path:
         """Return where the checkpoint of a step stands."""
@@ -115,9 +120,15 @@ class Checkpoints:
             _flush(partial)
             (partial / "manifest.json").write_text(json.dumps(manifest, indent=2) + "\n", encoding="utf-8")
             _flush(partial)
-            shutil.rmtree(final, ignore_errors=True)
+            aside = self.directory / f".{final.name}.old"
+            if final.exists():  # never a moment without either: `newest` brings the old one back
+                os.replace(final, aside)
             os.replace(partial, final)
             _flush_directory(self.directory)
+            shutil.rmtree(aside, ignore_errors=True)
+            for later in self.paths():
+                if later > final:  # damaged ones that the run went back behind
+                    shutil.rmtree(later, ignore_errors=True)
         except OSError as error:
             shutil.rmtree(partial, ignore_errors=True)
             kept = (
@@ -133,6 +144,10 @@ class Checkpoints:
         Raises:
             CheckpointError: If there are checkpoints, and all of them are damaged.
         """
+        for aside in self.directory.glob(".step-*.old"):  # killed while replacing it
+            final = aside.with_name(aside.name[1 : -len(".old")])
+            if not final.exists():
+                os.replace(aside, final)
         paths = self.paths()
         for path in reversed(paths):
             if trouble := self.trouble(path):
@@ -173,7 +188,13 @@ class Checkpoints:
             count: How many at most.
             multiple_of: Steps between regular checkpoints.
         """
-        return [path for path in self._regular(multiple_of) if self.trouble(path) is None][-count:]
+        good = []
+        for path in self._regular(multiple_of):
+            if trouble := self.trouble(path):
+                self.notice(f"checkpoint {path.name} is damaged ({trouble}) and is left out of the average")
+            else:
+                good.append(path)
+        return good[-count:]
 
     def prune(self, keep: int, *, best_step: int | None, multiple_of: int) -> None:
         """Delete all but the newest `keep` checkpoints that `last` counts, and the best one."""

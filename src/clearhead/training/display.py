@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
+from contextlib import suppress
 from types import TracebackType
 from typing import Self
 
@@ -31,10 +32,11 @@ class Display:
 
     def say(self, text: str) -> None:
         """Print a line that stays."""
-        if self._bar:
-            self._console.print(text, markup=False)
-        else:
-            print(text, file=sys.stderr, flush=True)
+        with suppress(BrokenPipeError):  # a reader that is gone, such as an interrupted `tee`, must not stop the saving
+            if self._bar:
+                self._console.print(text, markup=False)
+            else:
+                print(text, file=sys.stderr, flush=True)
 
     def stage(self, name: str, count: int) -> None:
         """Show a stage of the preparation and how many items it has done."""

@@ -71,7 +71,8 @@ class Loop:
             batch_tokens=config.train.batch_tokens,
             seed=config.train.seed,
         )
-        self.state = TrainingState(threads=torch.get_num_threads())
+        self.state = TrainingState(device=device.type, threads=torch.get_num_threads())
+        self._best_validation: Validation | None = None
         self._start = start
         self._last_save = time.monotonic()
 
@@ -84,8 +85,13 @@ class Loop:
                 f"the run used {state.threads} threads and now has {torch.get_num_threads()}: "
                 f"sums may differ in the last bit"
             )
+        if state.device != self.stepper.device.type:
+            self.display.say(
+                f"the run was on {state.device} and now is on {self.stepper.device.type}: "
+                f"it goes on, but not bit for bit"
+            )
         self.state = state
-        self.state.threads = torch.get_num_threads()
+        self.state.device, self.state.threads = self.stepper.device.type, torch.get_num_threads()
         self._start -= state.elapsed
 
     def ended_by(self) -> str | None:
@@ -121,21 +127,26 @@ class Loop:
             self.state.target_tokens += result.target_tokens
             self._tick()
             self.state.window.add(result, time.monotonic() - before)
+            self._show()
             if self.state.step % _STEPS_BETWEEN_RECORDS == 0:
                 self._record(log, rate)
 
             is_last = self.ended_by() is not None
             is_new_best = (is_last or self.state.step % train.validate_every == 0) and self._validate(log)
             is_due = time.monotonic() - self._last_save > 60 * train.checkpoint_minutes
-            # The last step is saved once, after its validation: replacing a checkpoint has a moment without either.
             if is_new_best or is_due or self._is_regular() or self.ended_by() or self.stop.received:
                 self._save()
+            if is_new_best:
+                self._publish_current()
             if self.stop.received:
                 self.display.say(f"stopped after step {self.state.step:,}; the same command goes on from there")
                 self.stop.end()
         if self.state.validated_step != self.state.step:  # only where a resumed run was told to end here
-            self._validate(log)
+            is_new_best = self._validate(log)
             self._save()
+            if is_new_best:
+                self._publish_current()
+        self.stop.end_at_once()  # all is saved
         return ended_by
 
     def publish_best(self) -> tuple[Validation, Translator]:
@@ -169,7 +180,7 @@ class Loop:
         except torch.OutOfMemoryError:
             raise TrainingError(
                 f"the device ran out of memory at step {self.state.step + 1}; lower train.micro_batch_tokens "
-                f"({self.config.train.micro_batch_tokens}), which does not change the result, and run the command again"
+                f"({self.config.train.micro_batch_tokens}), and run the command again"
             ) from None
         except TrainingError as error:
             good = self.checkpoints.paths()
@@ -177,7 +188,7 @@ class Loop:
             raise TrainingError(f"{error}; {where}") from None
 
     def _validate(self, log: MetricsLog) -> bool:
-        """Measure the model, publish it if it is the best so far, and tell whether it is."""
+        """Measure the model, and tell whether it is the best so far."""
         self.display.stage("validating", 0)
         validation = validate(self.model, self.data.valid, self.data.tokenizer, self.config)
         step, best = self.state.step, self.state.best
@@ -199,9 +210,12 @@ class Loop:
         self.state.stale_validations = 0 if is_new_best else self.state.stale_validations + 1
         if is_new_best:
             self.state.best = Best(step, validation.bleu, validation.nll)
-            self._publish(self.model.state_dict(), validation, f"step {step}")
-            self._tick()
+            self._best_validation = validation
         return is_new_best
+
+    def _publish_current(self) -> None:
+        assert self._best_validation is not None, "published right after its validation"
+        self._publish(self.model.state_dict(), self._best_validation, f"step {self.state.step}")
 
     def _validation_of(self, weights: dict[str, Tensor]) -> Validation:
         model = Transformer(self.config.model).to(self.model.embedding.weight.device)
@@ -242,11 +256,14 @@ class Loop:
             tokens_per_second=round(speed, 1),
             elapsed=round(self.state.elapsed, 3),
         )
+
+    def _show(self) -> None:
+        window = self.state.window
         self.display.training(
             step=self.state.step,
             progress=self._progress(),
-            loss=loss,
-            tokens_per_second=speed,
+            loss=window.loss / window.tokens,
+            tokens_per_second=window.tokens / window.seconds,
             seconds_left=self._seconds_left(window.seconds / window.steps),
         )
 

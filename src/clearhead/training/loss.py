@@ -60,8 +60,8 @@ class _ChunkedCrossEntropy(torch.autograd.Function):
         grad_weight = torch.zeros_like(weight)
         nll = states.new_zeros((), dtype=torch.float64)
         uniform = states.new_zeros((), dtype=torch.float64)  # cross-entropy with the uniform distribution
-        for rows in torch.arange(states.size(0), device=states.device).split(_CHUNK):
-            part = slice(int(rows[0]), int(rows[-1]) + 1)
+        for start in range(0, states.size(0), _CHUNK):
+            part = slice(start, start + _CHUNK)
             logits = states[part] @ weight.t()  # (n, V)
             normaliser = logits.logsumexp(dim=-1)  # (n,)
             nll += (normaliser - logits.gather(-1, target[part, None])[:, 0]).sum()

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from torch import Tensor
 
 from clearhead import __version__
-from clearhead.bundle import Bundle, save_bundle
+from clearhead.bundle import Bundle, refuse_foreign, save_bundle
 from clearhead.config import Config
 from clearhead.data.prepare import Prepared, open_prepared
 from clearhead.device import resolve_device
@@ -59,8 +59,8 @@ def publish(
             "steps": state.step,
             "minutes": round(state.elapsed / 60, 2),
             "target_tokens": state.target_tokens,
-            "settings": config.train.model_dump(mode="json"),
         },
+        "settings": config.model_dump(mode="json"),
         "metrics": {
             "valid_bleu": round(validation.bleu, 2),
             "bleu_signature": validation.bleu_signature,
@@ -75,7 +75,7 @@ def publish(
     return translator
 
 
-def average_run(run: Path, output: Path, *, last: int | None, device: str) -> list[Path]:
+def average_run(run: Path, output: Path, *, last: int | None, device: str, notice: Callable[[str], None]) -> list[Path]:
     """Average the last checkpoints of a run into a model directory (paper section 6.1).
 
     Args:
@@ -83,6 +83,7 @@ def average_run(run: Path, output: Path, *, last: int | None, device: str) -> li
         output: The model directory to write.
         last: Checkpoints to average, newest first; None is the run's `train.average_last`.
         device: Where the average is validated.
+        notice: Told when a damaged checkpoint is passed over.
 
     Returns:
         The checkpoints that were averaged, oldest first.
@@ -92,8 +93,9 @@ def average_run(run: Path, output: Path, *, last: int | None, device: str) -> li
     """
     if not (run / "config.toml").is_file():
         raise CheckpointError(f"{run} is not a run directory: it holds no config.toml")
+    refuse_foreign(output)
     config = Config.load(run / "config.toml")
-    checkpoints = Checkpoints(run / "checkpoints", lambda text: None)
+    checkpoints = Checkpoints(run / "checkpoints", notice)
     newest = checkpoints.newest()
     if newest is None:
         raise CheckpointError(f"{run} has no checkpoint yet")

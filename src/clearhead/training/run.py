@@ -8,14 +8,15 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from clearhead.config import Config, merge
+from clearhead.bundle import load_bundle
+from clearhead.config import Config, merge, read_toml
 from clearhead.data.clean import CleaningReport
 from clearhead.data.inputs import changed_inputs, missing_inputs
 from clearhead.data.prepare import Prepared, open_prepared, prepare
@@ -30,19 +31,13 @@ from clearhead.training.report import write_report
 from clearhead.training.settings import check_early, check_resumable, complete, steps_per_epoch
 from clearhead.training.stop import StopSignals
 
-__all__ = ["TrainResult", "train", "train_from_values"]
+__all__ = ["TrainResult", "claim", "is_finished", "train", "train_from_values"]
 
 _SAMPLES = 20
-_OWN_NAMES = {"config.toml", "tokenizer.json", "data", "data.partial", "checkpoints", "metrics.jsonl", "tensorboard"}
-_OWN_NAMES |= {
-    "corpus",
-    "report.html",
-    "model",
-    ".lock",
-    ".model.partial",
-    ".model.old",
-    "config.partial",
-    "tokenizer.partial",
+_OWN_NAMES = {
+    *(".lock", "config.toml", "config.partial", "corpus", "data", "data.partial", "tokenizer.json", "checkpoints"),
+    *("metrics.jsonl", "metrics.partial", "tensorboard", "report.html", "report.partial"),
+    *("model", ".model.partial", ".model.old"),
 }
 
 
@@ -56,16 +51,17 @@ class TrainResult:
     ended_by: str
     """`max_steps`, `max_minutes` or `patience`."""
     bleu: float
-    """Validation BLEU of the published model, greedy."""
+    """Validation BLEU of the published model, greedy, in percent."""
     was_finished: bool
     """The run was finished before, and nothing was done."""
 
 
-def train(config: Config, *, fresh: bool = False) -> TrainResult:
-    """Train a model as `clearhead train` does; `config.out` names the run directory.
+def train(config: Config | str | Path, *, fresh: bool = False) -> TrainResult:
+    """Train a model as `clearhead train` does; `out` in the settings names the run directory.
 
     Args:
-        config: The settings; what was not set explicitly may be chosen by the preset and the corpus.
+        config: The settings, or a TOML file of them; what was not set explicitly may be chosen by the preset and the
+            corpus.
         fresh: Start over; what the run directory held is moved aside.
 
     Raises:
@@ -73,7 +69,8 @@ def train(config: Config, *, fresh: bool = False) -> TrainResult:
         KeyboardInterrupt: On Ctrl-C, after saving.
         SystemExit: With status 143 on SIGTERM, after saving.
     """
-    return train_from_values(config.model_dump(exclude_unset=True), fresh=fresh)
+    values = config.model_dump(exclude_unset=True) if isinstance(config, Config) else read_toml(config)
+    return train_from_values(values, fresh=fresh)
 
 
 def train_from_values(values: Mapping[str, Any], *, fresh: bool = False) -> TrainResult:
@@ -81,7 +78,8 @@ def train_from_values(values: Mapping[str, Any], *, fresh: bool = False) -> Trai
     start = time.monotonic()
     if not values.get("out"):
         raise ConfigError("name the run directory: --out RUN, or out = 'RUN' in the configuration")
-    run = Path(values["out"])
+    check_early(values)
+    run = Path(os.path.abspath(values["out"]))  # a bare "." has no name, and moves when it is moved aside
     values = _with_saved_settings(values, run)
     check_early(values)
     device = resolve_device(values.get("device", "auto"))
@@ -127,11 +125,15 @@ def _settle(values: Mapping[str, Any], run: Path, display: Display) -> tuple[Con
         vocab_size=data.tokenizer.vocab_size,
         batches_per_epoch=steps_per_epoch(values, preset, data.train),
     )
-    if saved_path.exists():
-        for line in check_resumable(saved, config):
+    if saved_path.exists() and (changes := check_resumable(saved, config)):
+        (run / "report.html").unlink(missing_ok=True)  # a finished run is published anew with its new settings
+        for line in changes:
             display.say(f"changed since the run was started: {line}")
     partial = saved_path.with_suffix(".partial")
-    partial.write_text(config.to_toml(), encoding="utf-8")
+    with partial.open("w", encoding="utf-8") as file:
+        file.write(config.to_toml())
+        file.flush()
+        os.fsync(file.fileno())
     os.replace(partial, saved_path)
     return config, data
 
@@ -150,10 +152,10 @@ def _train(
     if newest := checkpoints.newest():
         loop.resume(*newest)
     ended_by = loop.ended_by()
-    if ended_by and (run / "report.html").exists() and (run / "model" / "config.json").exists():
+    if ended_by and is_finished(run):
         display.say(f"this run is finished ({ended_by}); its model is {run / 'model'}")
-        best = loop.state.best
-        return TrainResult(run, loop.state.step, ended_by, best.bleu if best else 0.0, True)
+        bleu = load_bundle(run).info["metrics"]["valid_bleu"]
+        return TrainResult(run, loop.state.step, ended_by, bleu, True)
     (run / "report.html").unlink(missing_ok=True)
     _announce(config, data, loop, device, display)
     with MetricsLog(run, step=loop.state.step, validated_step=loop.state.validated_step) as log:
@@ -210,8 +212,9 @@ def _data_lines(report: Mapping[str, Any]) -> list[str]:
 
 
 def _with_saved_settings(values: Mapping[str, Any], run: Path) -> Mapping[str, Any]:
-    """Let `clearhead train --out RUN`, which names no data, go on with a run and its settings."""
-    if (run / "config.toml").is_file() and not values.get("data"):
+    """Let `clearhead train --out RUN`, which names no files, go on with a run and its settings."""
+    names_files = any(values.get("data", {}).get(name) for name in ("source", "target", "pairs"))
+    if (run / "config.toml").is_file() and not names_files:
         return merge(Config.load(run / "config.toml").model_dump(), values)
     return values
 
@@ -219,15 +222,24 @@ def _with_saved_settings(values: Mapping[str, Any], run: Path) -> Mapping[str, A
 def _move_aside(run: Path) -> None:
     with _lock(run):
         pass  # a run that is still being trained would go on writing, into the new one
-    full = Path(os.path.abspath(run))  # "." has no name to put ".old-1" behind
     number = 1
-    while (aside := full.with_name(f"{full.name}.old-{number}")).exists():
+    while (aside := run.with_name(f"{run.name}.old-{number}")).exists():
         number += 1
-    os.replace(full, aside)
+    os.replace(run, aside)
     Display().say(f"moved the earlier run to {aside}")
 
 
-def _refuse_foreign(run: Path) -> None:
+def is_finished(run: Path) -> bool:
+    """Tell whether a run has ended and been published; the report is written last."""
+    return (run / "report.html").exists() and (run / "model" / "config.json").exists()
+
+
+def claim(run: Path) -> None:
+    """Make sure that a directory is a run or can become one, and create it.
+
+    Raises:
+        CheckpointError: If it is a file, holds something else, or cannot be created.
+    """
     if run.exists() and not run.is_dir():
         raise CheckpointError(f"--out {run} is a file; name a directory for the run")
     foreign = sorted(path.name for path in run.iterdir() if path.name not in _OWN_NAMES) if run.exists() else []
@@ -235,6 +247,10 @@ def _refuse_foreign(run: Path) -> None:
         raise CheckpointError(
             f"--out {run} is not empty and is not a run (it holds {', '.join(foreign[:3])}); name a new directory"
         )
+    try:
+        run.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise CheckpointError(f"cannot create the run directory {run}: {error.strerror}") from None
 
 
 @contextmanager
@@ -244,9 +260,9 @@ def _lock(run: Path) -> Iterator[None]:
     Raises:
         CheckpointError: If it cannot be created, or another process is training in it.
     """
-    _refuse_foreign(run)
+    was_there = run.exists()
+    claim(run)
     try:
-        run.mkdir(parents=True, exist_ok=True)
         file = (run / ".lock").open("w")
     except OSError as error:
         raise CheckpointError(f"cannot write the run directory {run}: {error.strerror}") from None
@@ -263,6 +279,7 @@ def _lock(run: Path) -> Iterator[None]:
         try:
             yield
         finally:
-            if [path.name for path in run.iterdir()] == [".lock"]:  # nothing came of it
-                (run / ".lock").unlink()
-                run.rmdir()
+            if not was_there and [path.name for path in run.iterdir()] == [".lock"]:  # nothing came of it
+                with suppress(OSError):
+                    (run / ".lock").unlink()
+                    run.rmdir()

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from pydantic import BaseModel
+
 from clearhead.config import Config, merge
 from clearhead.data.batches import BatchOrder
 from clearhead.data.store import PairStore
@@ -21,6 +23,14 @@ _VOCAB_SIZE_UNKNOWN = 1_000  # stands in until the tokenizer is trained
 _MAY_CHANGE = {
     "out",
     "device",
+    # Where the text lies; what it says is compared by content.
+    "data.source",
+    "data.target",
+    "data.pairs",
+    "data.valid_source",
+    "data.valid_target",
+    "data.valid_pairs",
+    "data.exclude",
     "train.max_steps",
     "train.max_minutes",
     "train.patience",
@@ -50,11 +60,14 @@ def check_early(values: Mapping[str, Any]) -> Config:
     Raises:
         ConfigError: If they are impossible.
     """
+    _refuse_misshapen(values)
     problems = []
     names = [values["preset"]] if values.get("preset") else list(PRESETS)
     for name in names:
         try:
-            return complete(values, name, vocab_size=_VOCAB_SIZE_UNKNOWN, batches_per_epoch=1)
+            config = complete(values, name, vocab_size=_VOCAB_SIZE_UNKNOWN, batches_per_epoch=1)
+            _refuse_unknown_language(config)
+            return config
         except ConfigError as error:
             problems.append(error)
     raise problems[0]
@@ -105,6 +118,25 @@ def check_resumable(saved: Config, now: Config) -> list[str]:
             + "\nuse the settings it was started with, another --out, or --fresh to start over"
         )
     return [line for name, line in lines.items() if name != "out"]
+
+
+def _refuse_misshapen(values: Mapping[str, Any]) -> None:
+    for name, field in Config.model_fields.items():
+        value = values.get(name)
+        is_section = isinstance(field.default, BaseModel)
+        if is_section and name in values and not isinstance(value, Mapping):
+            hint = f"; did you mean preset = {value!r}?" if value in PRESETS else ""
+            raise ConfigError(f"{name} = {value!r}: this is a section, set {name}.KEY = VALUE{hint}")
+        if not is_section and value is not None and not isinstance(value, str):
+            raise ConfigError(f"{name} = {value!r}: must be text in quotes")
+
+
+def _refuse_unknown_language(config: Config) -> None:
+    language, known = config.decode.target_lang, config.tokenizer.language_tags
+    if language is not None and language not in known:
+        raise ConfigError(
+            f"decode.target_lang = {language!r} is not in tokenizer.language_tags = {list(known)}; add it there"
+        )
 
 
 def _flat(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:

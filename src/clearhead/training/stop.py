@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import threading
+from contextlib import suppress
 from types import FrameType, TracebackType
 from typing import Any, Self
 
@@ -25,6 +27,17 @@ class StopSignals:
     def defer(self) -> None:
         """From now on note the first signal instead of ending at once."""
         self._is_deferred = True
+
+    def end_at_once(self) -> None:
+        """From now on end at once again; and now, if a signal was noted.
+
+        Raises:
+            KeyboardInterrupt: If SIGINT was noted.
+            SystemExit: With status 143, if SIGTERM was noted.
+        """
+        self._is_deferred = False
+        if self.received is not None:
+            self.end()
 
     def end(self) -> None:
         """End as the received signal asks: KeyboardInterrupt, or exit status 143.
@@ -55,3 +68,6 @@ class StopSignals:
         self.received = signal.Signals(number)
         if not self._is_deferred or not is_first:
             self.end()
+        # A handler may interrupt a print, so it must not print; writing to the descriptor is safe.
+        with suppress(OSError):
+            os.write(2, b"\nstopping and saving; once more to stop at once, without saving\n")

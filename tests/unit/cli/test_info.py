@@ -141,6 +141,8 @@ def test_a_run_without_a_model_says_how_far_it_is(run_command, run_dir):
 
 def test_a_finished_run_shows_its_model_too(run_command, run_dir, make_model_dir):
     make_model_dir("run/model", info=MADE)
+    assert json.loads(run_command(info, run_dir, "--json").stdout)["run"]["state"] != "finished"
+    (run_dir / "report.html").write_text("")  # written last
     found = json.loads(run_command(info, run_dir, "--json").stdout)
     assert list(found) == ["model", "tokenizer", "decode", "made", "run"]
     assert found["run"]["state"] == "finished"

@@ -139,9 +139,8 @@ def test_the_search_uses_the_models_own_decode_settings(translator):
     translator.bundle.decode = DecodeConfig(beam_size=1, extra_length=1)
     greedy = explain(translator, TEXT)
     assert greedy.translation == translator.translate([TEXT], beam_size=1, extra_length=1)[0].text
-    assert len(greedy.target_tokens) <= len(greedy.source_tokens) + 1
     translator.bundle.decode = DecodeConfig(beam_size=1, extra_length=4)
-    assert len(explain(translator, TEXT).target_tokens) > len(greedy.target_tokens)  # random weights seldom end
+    assert len(explain(translator, TEXT).translation) > len(greedy.translation)  # random weights seldom end
 
 
 def test_a_language_tag_is_a_source_token_of_its_own(translator):

@@ -21,9 +21,7 @@ def test_a_compiled_model_learns_what_the_plain_one_does(settings, tmp_path):
             # Steps of several shapes, in parts of several shapes.
             train={"max_steps": 25, "validate_every": 25, "checkpoint_every": 25, "compile": is_compiled},
         )
-        arguments = [
-            argument.replace("=True", "=true").replace("=False", "=false") for argument in train_arguments(values)
-        ]
+        arguments = [text.replace("=True", "=true").replace("=False", "=false") for text in train_arguments(values)]
         assert finish(start(arguments, log)) == 0, log.read_text()
         losses[is_compiled] = [record["nll"] for record in read_metrics(Path(values["out"]) / "metrics.jsonl")]
     assert len(losses[True]) == 2

@@ -1,0 +1,77 @@
+"""`clearhead average`: a model from the last checkpoints of a run."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+from small_corpus import QUICK, clearhead, numbers, write_tsv
+
+from clearhead.bundle import load_bundle
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    torch.set_num_threads(1)
+    directory = tmp_path_factory.mktemp("average")
+    pairs = write_tsv(directory / "numbers.tsv", numbers())
+    assert clearhead("train", "--pairs", pairs, "--out", directory / "run", *QUICK) == 0
+    return directory / "run"
+
+
+def test_the_last_checkpoints_become_a_model(run, tmp_path, capsys):
+    output = tmp_path / "model"
+    assert clearhead("average", run, "--last", 3, "-o", output) == 0
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err == f"clearhead: averaged step-00000002, step-00000003, step-00000004 into {output}\n"
+    assert load_bundle(output).info["weights"] == "average of step-00000002, step-00000003, step-00000004"
+    assert clearhead("verify", output) == 0
+
+
+def test_without_a_number_the_run_decides(run, tmp_path, capsys):
+    assert clearhead("average", run, "-o", tmp_path / "model") == 0
+    assert "averaged step-00000001, step-00000002, step-00000003, step-00000004" in capsys.readouterr().err
+
+
+def test_averaging_again_replaces_the_model(run, tmp_path):
+    for last in (2, 3):
+        assert clearhead("average", run, "--last", last, "-o", tmp_path / "model", "--device", "cpu") == 0
+    assert load_bundle(tmp_path / "model").info["weights"].count("step-") == 3
+    assert [path.name for path in tmp_path.iterdir()] == ["model"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["RUN", "--last", "97"], "has 4 good checkpoints, fewer than --last 97"),
+        (["RUN/model"], "RUN/model is not a run directory: it holds no config.toml"),
+        (["RUN/none"], "RUN/none is not a run directory: it holds no config.toml"),
+        (["RUN", "--device", "gpu"], "unknown device 'gpu'"),
+    ],
+)
+def test_a_mistake_gets_one_line_and_leaves_nothing(run, tmp_path, capsys, arguments, message):
+    output = tmp_path / "model"
+    arguments = [argument.replace("RUN", str(run)) for argument in arguments]
+    assert clearhead("average", *arguments, "-o", output) == 1
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err.startswith("clearhead: ")
+    assert message.replace("RUN", str(run)) in err
+    assert err.count("\n") == 1
+    assert not output.exists()
+
+
+def test_nothing_but_a_model_is_replaced(run, tmp_path, capsys):
+    (tmp_path / "thesis.txt").write_text("precious")
+    assert clearhead("average", run, "-o", tmp_path) == 1
+    assert "is not a model directory" in capsys.readouterr().err
+    assert clearhead("average", run, "-o", tmp_path / "thesis.txt") == 1
+    assert (tmp_path / "thesis.txt").read_text() == "precious"
+
+
+@pytest.mark.parametrize("arguments", [["--last", "0"], ["--last", "two"], []])
+def test_wrong_usage_has_a_status_of_its_own(run, tmp_path, arguments):
+    output = ["-o", tmp_path / "model"] if arguments else []  # the output must be named
+    assert clearhead("average", run, *arguments, *output) == 2

@@ -1,0 +1,51 @@
+"""`clearhead demo`: the whole job, on a corpus made smaller than the real one."""
+
+from __future__ import annotations
+
+import importlib
+import re
+
+import pytest
+from small_corpus import clearhead
+
+from clearhead.corpora import read_pairs
+from clearhead.translator import Translator
+
+
+@pytest.fixture
+def smaller(monkeypatch) -> None:
+    module = importlib.import_module("clearhead.cli.demo")
+    for name, count in {"_PAIRS": 6_000, "_VALID": 11, "_TEST": 23, "_SHOWN": 5}.items():
+        monkeypatch.setattr(module, name, count)
+
+
+@pytest.mark.usefixtures("smaller")
+def test_the_demo_trains_translates_and_says_how_to_go_on(tmp_path, capsys):
+    run = tmp_path / "demo"
+    assert clearhead("demo", "--out", run, "--minutes", "0.1") == 0
+    out, err = capsys.readouterr()
+    assert re.search(r"^Exact match on 23 held-out sentences: \d+\.\d %$", out, re.MULTILINE)
+    assert f"clearhead translate {run}" in out
+    assert f"model {run / 'model'}, report {run / 'report.html'}" in err
+    assert "finished by max_minutes" in err
+    held_out = {pair.source: pair.target for pair in read_pairs([str(run / "corpus" / "test.tsv")])}
+    assert len(held_out) == 23
+    shown = [line[2:] for line in out.splitlines() if re.match(r"  <2\w+> ", line)]
+    assert len(shown) == 5
+    assert set(shown) <= set(held_out)
+    assert all(held_out[source] in out for source in shown)
+    trained_on = {pair.source for pair in read_pairs([str(run / "corpus" / "train.tsv")])}
+    assert trained_on.isdisjoint(held_out)
+    assert (run / "report.html").exists()
+    assert Translator.load(run, device="cpu").bundle.decode.target_lang == "de"
+
+    assert clearhead("demo", "--out", run, "--minutes", "0.1") == 0
+    again = capsys.readouterr()
+    assert "this run is finished (max_minutes)" in again.err
+    assert again.out == out
+
+
+def test_no_time_is_no_usage(tmp_path, capsys):
+    assert clearhead("demo", "--out", tmp_path / "demo", "--minutes", "0") == 2
+    assert "--minutes" in capsys.readouterr().err
+    assert not (tmp_path / "demo").exists()

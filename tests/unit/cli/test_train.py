@@ -1,0 +1,294 @@
+"""`clearhead train`: what it takes, and what a mistake gets: one paragraph, an exit status and nothing half-made."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+from small_corpus import QUICK, clearhead, numbers, write_tsv
+
+from clearhead.config import Config
+from clearhead.data.prepare import open_prepared
+
+
+def resolved(run: Path) -> Config:
+    return Config.load(run / "config.toml")
+
+
+@pytest.fixture
+def pairs(tmp_path) -> str:
+    return write_tsv(tmp_path / "numbers.tsv", numbers())
+
+
+def test_one_command_trains_and_says_where_the_model_is(tmp_path, pairs, capsys):
+    run = tmp_path / "run"
+    assert clearhead("train", "--pairs", pairs, "--out", run, *QUICK) == 0
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err.endswith(f"model:  {run / 'model'}\nreport: {run / 'report.html'}\n")
+    assert clearhead("train", "--pairs", pairs, "--out", run, *QUICK) == 0
+    assert "this run is finished (max_steps)" in capsys.readouterr().err
+
+
+def test_an_option_takes_several_files(tmp_path):
+    first, second = write_tsv(tmp_path / "a.tsv", numbers()[:107]), write_tsv(tmp_path / "b.tsv", numbers()[107:])
+    runs = [tmp_path / "spread", tmp_path / "repeated"]
+    assert clearhead("train", "--pairs", first, second, "--out", runs[0], *QUICK) == 0
+    assert clearhead("train", "--pairs", first, "--pairs", second, "--out", runs[1], *QUICK) == 0
+    for run in runs:
+        assert resolved(run).data.pairs == (first, second)
+        report = open_prepared(run / "data").report
+        assert [file["lines"] for file in report["files"]] == [107, 109]
+
+
+def test_line_aligned_files_and_validation_files_are_read(tmp_path):
+    files = {}
+    for name, rows in (("train", numbers()[:-13]), ("valid", numbers()[-13:])):
+        for side, language in enumerate(("de", "en")):
+            files[name, language] = tmp_path / f"{name}.{language}"
+            files[name, language].write_text("".join(pair[side] + "\n" for pair in rows), encoding="utf-8")
+    run = tmp_path / "run"
+    train = ("--source", files["train", "de"], "--target", files["train", "en"])
+    valid = ("--valid-source", files["valid", "de"], "--valid-target", files["valid", "en"])
+    assert clearhead("train", *train, *valid, "--out", run, *QUICK) == 0
+    data = open_prepared(run / "data")
+    assert (len(data.train), len(data.valid)) == (203, 13)
+    assert data.report["valid_held_out"] is False
+
+
+def test_flags_win_over_settings_and_settings_over_the_file(tmp_path, pairs):
+    run = tmp_path / "run"
+    (tmp_path / "c.toml").write_text(
+        f'out = "elsewhere"\n[data]\npairs = ["{pairs}"]\n[train]\nmax_steps = 77\npatience = 5\nseed = 11\n'
+    )
+    settings = ["--set", "train.seed=13", "train.max_steps=88"]
+    assert clearhead("train", tmp_path / "c.toml", "--out", run, *QUICK, *settings) == 0
+    train = resolved(run).train
+    assert (train.patience, train.seed, train.max_steps) == (5, 13, 4)
+    assert not Path("elsewhere").exists()
+
+
+def test_a_configuration_may_stand_after_the_options(tmp_path, pairs):
+    (tmp_path / "c.toml").write_text("[train]\nseed = 11\n")
+    assert clearhead("train", *QUICK, "--out", tmp_path / "run", "--pairs", pairs, tmp_path / "c.toml") == 0
+    assert resolved(tmp_path / "run").train.seed == 11
+    assert resolved(tmp_path / "run").data.pairs == (pairs,)
+
+
+def test_fresh_starts_over(tmp_path, pairs, capsys):
+    arguments = ["train", "--pairs", pairs, "--out", tmp_path / "run", *QUICK]
+    assert clearhead(*arguments) == 0
+    assert clearhead(*arguments, "--set", "train.seed=7", "--fresh") == 0
+    assert (resolved(tmp_path / "run").train.seed, resolved(tmp_path / "run.old-1").train.seed) == (7, 1)
+    assert "moved the earlier run to" in capsys.readouterr().err
+
+
+def test_megabyte_words_are_dropped_and_counted(tmp_path, capsys):
+    words = [("x" * 1_000_003, "y" * 1_000_003), ("z" * 1_000_003, "kurz")]
+    path = write_tsv(tmp_path / "numbers.tsv", numbers() + words)
+    assert clearhead("train", "--pairs", path, "--out", tmp_path / "run", *QUICK) == 0
+    assert "2 dropped: too_many_characters" in capsys.readouterr().err
+    assert open_prepared(tmp_path / "run" / "data").report["train"]["dropped"]["too_many_characters"] == 2
+
+
+Bad = Callable[[Path], list[object]]
+
+
+def text(name: str, content: bytes) -> Callable[[Path], str]:
+    """Return a function that writes a file where the test wants it."""
+
+    def write(directory: Path) -> str:
+        (directory / name).write_bytes(content)
+        return str(directory / name)
+
+    return write
+
+
+def of_pairs(content: bytes, *more: object) -> Bad:
+    return lambda directory: ["--pairs", text("bad.tsv", content)(directory), *more]
+
+
+def of_files(source: bytes, target: bytes) -> Bad:
+    return lambda directory: [
+        *("--source", text("bad.de", source)(directory)),
+        *("--target", text("bad.en", target)(directory)),
+    ]
+
+
+def of_settings(*more: object) -> Bad:
+    return lambda directory: ["--pairs", directory / "numbers.tsv", *more]
+
+
+def of_config(content: bytes) -> Bad:
+    return lambda directory: [text("c.toml", content)(directory), "--pairs", directory / "numbers.tsv"]
+
+
+LINES = b"".join(b"eins %d\n" % n for n in range(211))
+TSV = "".join(f"{source}\t{target}\n" for source, target in numbers()).encode()
+WORDS = b"".join(b"%s\t%s\n" % (bytes([97 + n]) * 1_000_003, b"y" * 1_000_003) for n in range(12))
+
+MISTAKES: dict[str, tuple[Bad, str]] = {
+    "missing file": (lambda d: ["--pairs", d / "none.tsv"], r"there is no such file: .*none\.tsv"),
+    "missing files": (
+        lambda d: ["--source", d / "a.de", d / "b.de", "--target", d / "a.en", d / "b.en"],
+        r"there is no such file: .*a\.de, .*b\.de, .*a\.en, .*b\.en",
+    ),
+    "missing validation file": (of_settings("--valid-pairs", "none.tsv"), r"there is no such file: none\.tsv"),
+    "directory": (lambda d: ["--source", d, "--target", d], r" is a directory; give a text file"),
+    "directory of pairs": (
+        lambda d: [(d / "dir.tsv").mkdir(), "--pairs", d / "dir.tsv"][1:],
+        r"dir\.tsv is a directory; give a text file",
+    ),
+    "unequal counts": (of_files(LINES, LINES[:-9]), r"bad\.de has 211 lines but .*bad\.en has 210"),
+    "source without target": (
+        lambda d: ["--source", text("bad.de", LINES)(d)],
+        r"1 source files but 0 target files",
+    ),
+    "not utf-8": (
+        of_files(LINES, b"eins\nzwei f\xfcnf\n" + LINES),
+        r"bad\.en, line 2: byte 7 \(0xfc\) is not valid UTF-8",
+    ),
+    "nul": (of_pairs(TSV + b"ei\0ns\tone\n"), r"bad\.tsv, line 217: byte 3 is NUL"),
+    "utf-16": (of_files("eins\n".encode("utf-16"), b"one\n"), r"bad\.de looks like UTF-16; convert: iconv"),
+    "no tab": (of_pairs(TSV + b"eins one\n"), r"bad\.tsv, line 217"),
+    "unknown format": (
+        lambda d: ["--pairs", text("bad.docx", TSV)(d)],
+        r"bad\.docx.*\.tsv",
+    ),
+    "empty file": (of_pairs(b""), r"empty corpus: there is no line in .*bad\.tsv"),
+    "blank lines": (of_files(b"\n" * 17, b"\n" * 17), r"none of the 17 training pairs .* dropped: empty 17"),
+    "megabyte words only": (of_pairs(WORDS), r"none of the 12 training pairs .* dropped: too_many_characters 12"),
+    "three pairs": (of_pairs(b"".join(TSV.splitlines(True)[:3])), r"the corpus has 3 usable pairs, and 10 are needed"),
+    "few bytes": (
+        lambda d: [*of_pairs(b"eins\tone\nzwei\ttwo\n")(d), "--valid-pairs", text("v.tsv", b"drei\tthree\n")(d)],
+        r"the training text \(14 bytes\) is smaller than the smallest vocabulary",
+    ),
+    "empty validation": (
+        lambda d: [*of_settings("--valid-pairs", text("v.tsv", b"")(d))(d)],
+        r"empty corpus: there is no line in .*v\.tsv",
+    ),
+    "validation is training": (
+        of_settings("--valid-pairs", "numbers.tsv"),
+        r"none of the 216 training pairs .* dropped: leakage 216",
+    ),
+    "vocabulary too large": (
+        of_settings("--set", "tokenizer.vocab_size=5000"),
+        r"tokenizer\.vocab_size \(5000\) is more than the \d+ pieces this corpus yields; set it to at most \d+",
+    ),
+    "vocabulary too small": (
+        of_settings("--set", "tokenizer.vocab_size=100"),
+        r"tokenizer\.vocab_size \(100\) must be at least \d+",
+    ),
+    "no text": (lambda d: [], r"there is no training text: .*--source F --target F.*--pairs F\.tsv"),
+    "unknown key": (
+        of_settings("--set", "train.warmup_step=3"),
+        r"unknown setting 'train\.warmup_step'; did you mean 'warmup_steps'",
+    ),
+    "unknown section": (of_settings("--set", "trian.seed=3"), r"unknown setting 'trian'; did you mean 'train'"),
+    "two mistakes": (
+        of_settings("--set", "train.warmup_step=3", "model.dropout=2"),
+        r"(?s)unknown setting 'train\.warmup_step'.*model\.dropout = 2|model\.dropout = 2.*'train\.warmup_step'",
+    ),
+    "heads": (
+        of_settings("--set", "model.num_heads=7"),
+        r"model\.d_model \(\d+\) must be a multiple of model\.num_heads \(7\); nearest that fit: \d+",
+    ),
+    "wrong kind of value": (of_settings("--set", "train.batch_tokens=many"), r"train\.batch_tokens = 'many'"),
+    "no steps": (of_settings("--max-steps", "0"), r"train\.max_steps = 0"),
+    "negative minutes": (of_settings("--max-minutes", "-1"), r"train\.max_minutes = -1"),
+    "nonsense for --set": (
+        of_settings("--set", "nonsense"),
+        r"--set 'nonsense' must look like section\.key=value, for example --set train\.max_steps=1000",
+    ),
+    "unknown preset": (of_settings("--preset", "tinny"), r"unknown preset 'tinny'; did you mean 'tiny'"),
+    "unknown device": (of_settings("--device", "gpu"), r"unknown device 'gpu'; use auto, cpu, cuda"),
+    "missing configuration": (lambda d: [d / "none.toml"], r"cannot read the configuration .*none\.toml: No such file"),
+    "not toml": (of_config(b"[train\n"), r"c\.toml is not valid TOML"),
+    "binary configuration": (of_config(b"\xff\xfe\0"), r"c\.toml is not valid TOML"),
+    "unknown key in the file": (
+        of_config(b"[data]\nsorce = ['a']\n"),
+        r"unknown setting 'data\.sorce'; did you mean 'source'",
+    ),
+}
+
+
+@pytest.mark.parametrize(("mistake", "message"), MISTAKES.values(), ids=MISTAKES.keys())
+def test_a_mistake_gets_one_paragraph_and_leaves_nothing(mistake, message, tmp_path, pairs, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    arguments = mistake(tmp_path)
+    before = sorted(tmp_path.iterdir())
+    assert clearhead("train", "--out", tmp_path / "run", *arguments) == 1
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert "Traceback" not in err
+    assert err.count("clearhead: ") == 1
+    paragraph = err[err.index("clearhead: ") :]
+    assert re.search(message, paragraph), paragraph
+    assert "\n\n" not in paragraph
+    assert len(paragraph) < 1_000
+    assert sorted(tmp_path.iterdir()) == before
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="this machine has a GPU")
+def test_a_device_that_is_not_there_is_told(tmp_path, pairs, capsys):
+    assert clearhead("train", "--pairs", pairs, "--out", tmp_path / "run", "--device", "cuda") == 1
+    assert "device 'cuda' is not available: this machine has no cuda device" in capsys.readouterr().err
+    assert not (tmp_path / "run").exists()
+
+
+def test_the_run_must_be_named(pairs, capsys):
+    assert clearhead("train", "--pairs", pairs) == 1
+    assert capsys.readouterr().err.startswith("clearhead: name the run directory: --out RUN")
+
+
+@pytest.mark.parametrize("out", ["numbers.tsv/run", "/proc/run"])
+def test_a_place_that_cannot_be_written_is_told(tmp_path, pairs, capsys, monkeypatch, out):
+    if out.startswith("/proc") and not Path("/proc/self").exists():
+        pytest.skip("needs a /proc")
+    monkeypatch.chdir(tmp_path)
+    assert clearhead("train", "--pairs", pairs, "--out", out) == 1
+    err = capsys.readouterr().err
+    assert err.startswith(f"clearhead: cannot write the run directory {out}: ")
+    assert "Traceback" not in err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--max-steps", "many"], "Invalid value for '--max-steps'"),
+        (["--maxsteps", "3"], "No such option: --maxsteps"),
+        (["a.toml", "b.toml"], "unexpected extra argument"),
+        (["--out"], "requires an argument"),
+    ],
+)
+def test_wrong_usage_has_a_status_of_its_own(tmp_path, pairs, capsys, arguments, message):
+    assert clearhead("train", "--pairs", pairs, *arguments) == 2
+    err = " ".join(capsys.readouterr().err.split())
+    assert message in err
+    assert "Traceback" not in err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "status", "message"),
+    [
+        (["--pairs", "none.tsv", "--out", "run"], 1, r"clearhead: there is no such file: none\.tsv\n"),
+        (["--pairs", "numbers.tsv", "--out", "run", "--set", "x"], 1, r"clearhead: --set 'x' must look like .*\n"),
+    ],
+)
+def test_the_installed_command_ends_with_the_status(tmp_path, pairs, arguments, status, message):
+    done = subprocess.run(
+        [sys.executable, "-c", "from clearhead.cli.main import run; run()", "train", *arguments],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    assert done.returncode == status
+    assert done.stdout == ""
+    assert re.fullmatch(message, done.stderr), done.stderr
+    assert [path.name for path in tmp_path.iterdir()] == ["numbers.tsv"]
