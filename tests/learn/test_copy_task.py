@@ -60,12 +60,12 @@ def test_copying_is_learned_for_sequences_never_seen(tmp_path):
             },
             "train": {
                 "batch_tokens": 512,
-                "max_steps": 500,
+                "max_steps": 600,
                 "learning_rate": 3e-3,
                 "warmup_steps": 100,
                 "schedule": "linear",
-                "validate_every": 250,
-                "checkpoint_every": 250,
+                "validate_every": 300,
+                "checkpoint_every": 300,
                 "average_last": 1,
             },
         }

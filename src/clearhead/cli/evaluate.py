@@ -10,6 +10,7 @@ import typer
 
 from clearhead.cli.checks import refuse_missing, refuse_overwriting, require_language, warn_of_truncation
 from clearhead.cli.console import progress
+from clearhead.cli.options import BatchTokens, Beam, Device, Model, SourceFile, TargetLang
 from clearhead.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -19,15 +20,12 @@ __all__ = ["evaluate"]
 
 
 def evaluate(
-    model: Annotated[Path, typer.Argument(metavar="MODEL", help="Model directory, or run directory (its model).")],
-    source: Annotated[str, typer.Option("--source", metavar="FILE", help="Source text, one segment a line.")],
+    model: Model,
+    source: SourceFile,
     reference: Annotated[
         str, typer.Option("--reference", metavar="FILE", help="Its true translations, line by line beside the source.")
     ],
-    beam: Annotated[
-        int | None,
-        typer.Option("--beam", metavar="K", help="Beam size; 1 is greedy search.", show_default="the model's"),
-    ] = None,
+    beam: Beam = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
     compare: Annotated[
         Path | None,
@@ -40,17 +38,9 @@ def evaluate(
     output: Annotated[
         str | None, typer.Option("--output", "-o", metavar="FILE", help="Write MODEL's translations here as well.")
     ] = None,
-    target_lang: Annotated[
-        str | None,
-        typer.Option("--target-lang", metavar="L", help="Language of the target, for a model with language tags."),
-    ] = None,
-    batch_tokens: Annotated[
-        int | None,
-        typer.Option(
-            "--batch-tokens", metavar="N", help="Source tokens translated at once.", show_default="the model's"
-        ),
-    ] = None,
-    device: Annotated[str, typer.Option("--device", help="auto, cpu, cuda or cuda:N.")] = "auto",
+    target_lang: TargetLang = None,
+    batch_tokens: BatchTokens = None,
+    device: Device = "auto",
 ) -> None:
     """Print BLEU, chrF (with their sacreBLEU signatures), exact match and speed on a test set."""
     refuse_missing([source, reference])

@@ -2,32 +2,26 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from clearhead.cli.checks import refuse_missing, require_language
 from clearhead.cli.console import progress
+from clearhead.cli.options import BatchTokens, Device, Model, SourceFile, TargetLang
 
 __all__ = ["score"]
 
 
 def score(
-    model: Annotated[Path, typer.Argument(metavar="MODEL", help="Model directory, or run directory (its model).")],
-    source: Annotated[str, typer.Option("--source", metavar="FILE", help="Source text, one segment a line.")],
+    model: Model,
+    source: SourceFile,
     target: Annotated[
         str, typer.Option("--target", metavar="FILE", help="Its translations, line by line beside the source.")
     ],
-    target_lang: Annotated[
-        str | None,
-        typer.Option("--target-lang", metavar="L", help="Language of the target, for a model with language tags."),
-    ] = None,
-    batch_tokens: Annotated[
-        int | None,
-        typer.Option("--batch-tokens", metavar="N", help="Tokens scored at once.", show_default="the model's"),
-    ] = None,
-    device: Annotated[str, typer.Option("--device", help="auto, cpu, cuda or cuda:N.")] = "auto",
+    target_lang: TargetLang = None,
+    batch_tokens: BatchTokens = None,
+    device: Device = "auto",
 ) -> None:
     """Print the log-probability of each translation given its source, in nats, one a line.
 

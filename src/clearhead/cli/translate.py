@@ -9,13 +9,13 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict
 from enum import StrEnum
 from itertools import islice
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from clearhead.cli.checks import refuse_missing, refuse_overwriting, require_language, warn_of_truncation
 from clearhead.cli.console import progress
+from clearhead.cli.options import BatchTokens, Beam, Device, Model, TargetLang
 from clearhead.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ class OutputFormat(StrEnum):
 
 
 def translate(
-    model: Annotated[Path, typer.Argument(metavar="MODEL", help="Model directory, or run directory (its model).")],
+    model: Model,
     files: Annotated[
         list[str] | None,
         typer.Argument(
@@ -54,10 +54,7 @@ def translate(
             "--output", "-o", metavar="FILE", help="Where the translations go; .gz, .xz and .zst are compressed."
         ),
     ] = None,
-    beam: Annotated[
-        int | None,
-        typer.Option("--beam", metavar="K", help="Beam size; 1 is greedy search.", show_default="the model's"),
-    ] = None,
+    beam: Beam = None,
     length_penalty: Annotated[
         float | None,
         typer.Option(
@@ -92,14 +89,7 @@ def translate(
     seed: Annotated[
         int | None, typer.Option("--seed", help="Equal seeds give equal samples.", show_default="1")
     ] = None,
-    target_lang: Annotated[
-        str | None,
-        typer.Option(
-            "--target-lang",
-            metavar="L",
-            help="Language of the translations, for a model with language tags; a line's own tag goes before.",
-        ),
-    ] = None,
+    target_lang: TargetLang = None,
     output_format: Annotated[
         OutputFormat,
         typer.Option(
@@ -108,13 +98,8 @@ def translate(
             "alternatives, truncated.",
         ),
     ] = OutputFormat.text,
-    batch_tokens: Annotated[
-        int | None,
-        typer.Option(
-            "--batch-tokens", metavar="N", help="Source tokens translated at once.", show_default="the model's"
-        ),
-    ] = None,
-    device: Annotated[str, typer.Option("--device", help="auto, cpu, cuda or cuda:N.")] = "auto",
+    batch_tokens: BatchTokens = None,
+    device: Device = "auto",
     threads: Annotated[
         int | None, typer.Option("--threads", metavar="N", min=1, help="CPU threads.", show_default="all cores")
     ] = None,

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import Annotated
-
 import typer
 
 from clearhead.cli.console import progress
+from clearhead.cli.options import Device, Model
 from clearhead.errors import ModelError
 
 __all__ = ["verify"]
 
 
 def verify(
-    model: Annotated[Path, typer.Argument(metavar="MODEL", help="Model directory, or run directory (its model).")],
-    device: Annotated[str, typer.Option("--device", help="auto, cpu, cuda or cuda:N.")] = "auto",
+    model: Model,
+    device: Device = "auto",
 ) -> None:
     """Check format, checksums, tokenizer and golden sentences of a model; exit with status 1 if one fails."""
     from clearhead.bundle import FORMAT_VERSION, model_directory, read_golden

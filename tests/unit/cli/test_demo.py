@@ -45,6 +45,24 @@ def test_the_demo_trains_translates_and_says_how_to_go_on(tmp_path, capsys):
     assert again.out == out
 
 
+@pytest.mark.usefixtures("smaller")
+def test_a_directory_of_somebody_else_is_left_as_it_is(tmp_path, capsys):
+    (tmp_path / "thesis.txt").write_text("precious")
+    assert clearhead("demo", "--out", tmp_path) == 1
+    assert "is not empty and is not a run (it holds thesis.txt)" in capsys.readouterr().err
+    assert [path.name for path in tmp_path.iterdir()] == ["thesis.txt"]
+
+
+@pytest.mark.usefixtures("smaller")
+def test_a_corpus_of_somebody_else_is_not_overwritten(tmp_path, capsys):
+    path = tmp_path / "corpus" / "train.tsv"
+    path.parent.mkdir()
+    path.write_text("ein Satz\ta sentence\n")
+    assert clearhead("demo", "--out", tmp_path) == 1
+    assert f"{path} is there and is not this demo's corpus" in capsys.readouterr().err
+    assert path.read_text() == "ein Satz\ta sentence\n"
+
+
 def test_no_time_is_no_usage(tmp_path, capsys):
     assert clearhead("demo", "--out", tmp_path / "demo", "--minutes", "0") == 2
     assert "--minutes" in capsys.readouterr().err

@@ -152,6 +152,38 @@ def test_saving_a_step_again_replaces_it(checkpoints):
     assert again.tensors(path, "model.safetensors")["weight"].unique().tolist() == [77.0]
 
 
+def test_killed_while_replacing_a_checkpoint_the_old_one_comes_back(checkpoints):
+    save(checkpoints, 10)
+    (path,) = save(checkpoints, 20)
+    path.rename(checkpoints.directory / ".step-00000020.old")  # the new one was not in its place yet
+    again, told = reopened(checkpoints)
+    assert again.newest() == (path, TrainingState(step=20, elapsed=20 / 3))
+    assert told == []
+
+
+def test_damaged_checkpoints_that_a_run_went_back_behind_are_gone_after_its_next_save(checkpoints):
+    paths = save(checkpoints, 10, 20, 30)
+    for path in paths[1:]:
+        flip(path / "state.json")
+    again, told = reopened(checkpoints)
+    found = again.newest()
+    assert found is not None
+    assert found[1].step == 10
+    assert len(told) == 2
+    save(again, 15)
+    assert names(again) == [10, 15]
+
+
+def test_directories_of_other_names_are_no_checkpoints(checkpoints):
+    (path,) = save(checkpoints, 10)
+    for name in ("step-best", "step-00000020.bak", "step-20", "old"):
+        shutil.copytree(path, checkpoints.directory / name)
+    (checkpoints.directory / "step-00000030").write_text("a file")
+    assert checkpoints.paths() == [path]
+    checkpoints.prune(1, best_step=None, multiple_of=10)
+    assert (checkpoints.directory / "step-best").is_dir()
+
+
 @pytest.mark.parametrize("moment", [1, 2])
 def test_a_full_disk_leaves_the_last_good_checkpoint_and_names_it(checkpoints, monkeypatch, moment):
     (good,) = save(checkpoints, 10)

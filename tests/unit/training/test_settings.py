@@ -62,6 +62,20 @@ def test_impossible_settings_are_told_before_data_is_read():
         check_early({"preset": "tinny"})
 
 
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"model": "tiny"}, r"model = 'tiny': this is a section, .*; did you mean preset = 'tiny'"),
+        ({"train": 3}, r"train = 3: this is a section, set train.KEY = VALUE"),
+        ({"preset": {"name": "tiny"}}, r"preset = .*: must be text in quotes"),
+        ({"decode": {"target_lang": "de"}}, r"decode.target_lang = 'de' is not in tokenizer.language_tags = \[\]"),
+    ],
+)
+def test_misshapen_and_contradicting_settings_are_told(values, message):
+    with pytest.raises(ConfigError, match=message):
+        check_early(values)
+
+
 def test_settings_that_fit_some_preset_pass_while_the_preset_is_open():
     heads = PRESETS["small"]().d_model
     assert heads > PRESETS["tiny"]().d_model
@@ -83,7 +97,6 @@ BASE = {"data": {"pairs": ["a.tsv"]}, "train": {"max_steps": 40}, "out": "run"}
     ("change", "difference"),
     [
         ({"train": {"batch_tokens": 333}}, r"train.batch_tokens: \d+ -> 333"),
-        ({"data": {"pairs": ["b.tsv"]}}, r"data.pairs: \['a.tsv'\] -> \['b.tsv'\]"),
         ({"data": {"max_ratio": 3.0}}, "data.max_ratio: 6.0 -> 3.0"),
         ({"tokenizer": {"kind": "unigram"}}, "tokenizer.kind: 'bpe' -> 'unigram'"),
         ({"tokenizer": {"language_tags": ["de"]}}, r"tokenizer.language_tags: \[\] -> \['de'\]"),
@@ -109,12 +122,14 @@ def test_every_refused_change_is_listed():
 def test_changes_that_only_lengthen_or_observe_are_allowed_and_named():
     change = {
         "out": "elsewhere",
+        "data": {"pairs": ["moved/a.tsv"]},
         "device": "cpu",
         "train": {"max_steps": 60, "max_minutes": 5.0, "patience": 3, "validate_every": 7, "keep_checkpoints": 2},
         "decode": {"beam_size": 7},
     }
     lines = check_resumable(completed(BASE), completed(merge(BASE, change)))
     assert lines == [
+        "data.pairs: ['a.tsv'] -> ['moved/a.tsv']",
         "decode.beam_size: 4 -> 7",
         "device: 'auto' -> 'cpu'",
         "train.keep_checkpoints: 5 -> 2",

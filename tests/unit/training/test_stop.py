@@ -45,6 +45,30 @@ def test_the_end_is_the_one_the_signal_asks_for(number):
     assert caught.value.args == arguments
 
 
+@pytest.mark.parametrize("number", ENDS, ids=str)
+def test_once_all_is_saved_a_noted_signal_ends_and_a_new_one_at_once(number):
+    kind, arguments = ENDS[number]
+    with StopSignals() as stop:
+        stop.defer()
+        stop.end_at_once()
+        with pytest.raises(kind) as caught:
+            signal.raise_signal(number)
+    assert caught.value.args == arguments
+    with StopSignals() as stop:
+        stop.defer()
+        signal.raise_signal(number)
+        with pytest.raises(kind) as caught:
+            stop.end_at_once()
+    assert caught.value.args == arguments
+
+
+def test_a_noted_signal_is_answered_on_stderr(capfd):
+    with StopSignals() as stop:
+        stop.defer()
+        signal.raise_signal(signal.SIGINT)
+    assert "stopping and saving; once more to stop at once" in capfd.readouterr().err
+
+
 def test_the_handlers_from_before_come_back():
     before = [signal.getsignal(number) for number in ENDS]
     with StopSignals():
