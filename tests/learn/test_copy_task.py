@@ -3,24 +3,12 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
 from pathlib import Path
-
-import pytest
-import torch
 
 import clearhead as ch
 
 SYMBOLS = [chr(code) for code in range(ord("a"), ord("z") + 1)]
 NUM_TRAIN, NUM_VALID, NUM_TEST = 12_000, 53, 307
-
-
-@pytest.fixture(autouse=True)
-def one_thread() -> Iterator[None]:
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
 
 
 def sequences(count: int) -> list[str]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterator
 
 import numpy as np
 import pytest
@@ -23,15 +22,6 @@ from clearhead.translator import Translator
 TEXT = "a dog runs across the field"
 TARGET = "ein Hund rennt"
 LAYERS_IN, LAYERS_OUT, HEADS = 3, 2, 5
-
-
-@pytest.fixture(autouse=True)
-def one_thread() -> Iterator[None]:
-    # On matrices this small, two threads only wait for each other: thirty times slower on a busy machine.
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
 
 
 @pytest.fixture
