@@ -17,7 +17,7 @@ _CONTEXT = multiprocessing.get_context("forkserver")
 # The last two are what a first run would import on its way.
 _CONTEXT.set_forkserver_preload(["clearhead.cli.main", "clearhead.training.run", "tensorboardX", "torch._dynamo"])
 
-SECONDS = 240.0
+SECONDS = 600.0
 """How long anything here may take on a machine that is busy with something else."""
 
 
