@@ -141,7 +141,8 @@ class Loop:
             if self.stop.received:
                 self.display.say(f"stopped after step {self.state.step:,}; the same command goes on from there")
                 self.stop.end()
-        if self.state.validated_step != self.state.step:  # only where a resumed run was told to end here
+        # Not yet validated where a resumed run is told to end at once, or the clock ran out while saving.
+        if self.state.validated_step != self.state.step:
             is_new_best = self._validate(log)
             self._save()
             if is_new_best:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import io
 import sys
+from collections.abc import Callable
 from itertools import islice
 from pathlib import Path
 
@@ -16,19 +17,20 @@ from clearhead.corpora.parallel_lines import drift_line, read_parallel
 from clearhead.corpora.text_files import read_lines
 from clearhead.errors import DataError
 
-MULTI30K = Path(__file__).parents[4] / "shared/data/multi30k"
-
 
 def written(path: Path, lines: list[str]) -> str:
     path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8", newline="\n")
     return str(path)
 
 
-def captions(language: str, count: int) -> list[str]:
-    path = MULTI30K / f"train.{language}.gz"
-    if not path.exists():
-        pytest.skip("the Multi30k captions are not beside the repository")
-    return list(islice(read_lines(str(path)), count))
+@pytest.fixture
+def captions(data_dir) -> Callable[[str, int], list[str]]:
+    """Return a function from a language and a number to that many captions."""
+
+    def read(language: str, count: int) -> list[str]:
+        return list(islice(read_lines(str(data_dir("multi30k") / f"train.{language}.gz")), count))
+
+    return read
 
 
 def test_pairs_come_file_by_file_with_their_origin(tmp_path):
@@ -60,7 +62,7 @@ def test_every_source_file_needs_its_target_file():
 
 
 @pytest.mark.parametrize("shorter_side", ["source", "target"])
-def test_lost_line_is_reported_with_both_counts_and_its_place(tmp_path, shorter_side):
+def test_lost_line_is_reported_with_both_counts_and_its_place(tmp_path, shorter_side, captions):
     sides = {"source": captions("de", 499), "target": captions("en", 499)}
     del sides[shorter_side][211]
     source, target = (written(tmp_path / name, lines) for name, lines in sides.items())
@@ -71,7 +73,7 @@ def test_lost_line_is_reported_with_both_counts_and_its_place(tmp_path, shorter_
     assert abs(line - 212) <= 5
 
 
-def test_file_that_only_ends_early_is_not_said_to_drift(tmp_path):
+def test_file_that_only_ends_early_is_not_said_to_drift(tmp_path, captions):
     source, target = written(tmp_path / "de", captions("de", 499)), written(tmp_path / "en", captions("en", 487))
     with pytest.raises(DataError, match=r"de has 499 lines but .*en has 487") as caught:
         list(read_parallel([source], [target]))

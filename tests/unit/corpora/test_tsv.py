@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 import os
 import sys
-from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -14,8 +13,6 @@ from hypothesis import strategies as st
 from clearhead.corpora.pair import SentencePair
 from clearhead.corpora.tsv import read_tsv, write_tsv
 from clearhead.errors import DataError
-
-ANKI = Path(__file__).parents[4] / "shared/data/formats/anki-swe-eng.3col.tsv"
 
 
 def test_columns_after_the_second_are_ignored(tmp_path):
@@ -29,12 +26,11 @@ def test_columns_after_the_second_are_ignored(tmp_path):
     ]
 
 
-def test_anki_file_with_attributions_is_read():
-    if not ANKI.exists():
-        pytest.skip("the sample formats are not beside the repository")
-    pairs = list(read_tsv(str(ANKI)))
-    assert len(pairs) == len(ANKI.read_bytes().splitlines())
-    assert pairs[0] == SentencePair("When did you do that?", "När gjorde du det?", f"{ANKI}:1")
+def test_anki_file_with_attributions_is_read(data_dir):
+    path = data_dir("formats") / "anki-swe-eng.3col.tsv"
+    pairs = list(read_tsv(str(path)))
+    assert len(pairs) == len(path.read_bytes().splitlines())
+    assert pairs[0] == SentencePair("When did you do that?", "När gjorde du det?", f"{path}:1")
     assert not any("CC-BY" in pair.target for pair in pairs)
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from itertools import islice
-from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -13,7 +12,6 @@ from clearhead.config import DataConfig
 from clearhead.corpora import SentencePair, read_parallel
 from clearhead.data.clean import REASONS, CleaningReport, clean, key_digest, normalized_key
 
-MULTI30K = Path(__file__).parents[4] / "shared/data/multi30k"
 LONG = "ein Wort " * 20
 
 
@@ -116,10 +114,9 @@ def test_pair_missing_from_the_counts_is_noticed():
         CleaningReport(read=3, kept=2).check()
 
 
-def test_captions_are_all_accounted_for():
-    if not MULTI30K.exists():
-        pytest.skip("the Multi30k captions are not beside the repository")
-    pairs = islice(read_parallel([str(MULTI30K / "train.de.gz")], [str(MULTI30K / "train.en.gz")]), 1_499)
+def test_captions_are_all_accounted_for(data_dir):
+    captions = data_dir("multi30k")
+    pairs = islice(read_parallel([str(captions / "train.de.gz")], [str(captions / "train.en.gz")]), 1_499)
     report = CleaningReport()
     forbidden = {key_digest("Two young, White males are outside near many bushes.")}
     kept = sum(1 for _ in clean(pairs, DataConfig(max_characters=150), forbidden=forbidden, report=report))

@@ -19,7 +19,6 @@ from clearhead.corpora import read_lines
 from clearhead.data import normalized_key, open_prepared, prepare
 from clearhead.errors import ConfigError, DataError
 
-MULTI30K = Path(__file__).parents[4] / "shared/data/multi30k"
 NOUNS = ["Hund", "Katze", "Haus", "Baum", "Kind", "Mann", "Frau", "Ball", "Auto", "Berg", "Fluss", "Stadt"]
 VERBS = ["sieht", "sucht", "findet", "malt", "zeigt", "kauft"]
 
@@ -184,11 +183,9 @@ def test_pairs_with_too_many_tokens_are_dropped_and_counted_on_both_sets(tmp_pat
     assert max(prepared.train.source_lengths.max(), prepared.train.target_lengths.max()) <= 31
 
 
-def test_captions_are_all_accounted_for(tmp_path):
-    if not MULTI30K.exists():
-        pytest.skip("the Multi30k captions are not beside the repository")
+def test_captions_are_all_accounted_for(tmp_path, data_dir):
     for language in ("de", "en"):
-        lines = islice(read_lines(str(MULTI30K / f"train.{language}.gz")), 997)
+        lines = islice(read_lines(str(data_dir("multi30k") / f"train.{language}.gz")), 997)
         (tmp_path / language).write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
     stages = []
     prepared = prepare(
