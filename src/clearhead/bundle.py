@@ -26,7 +26,7 @@ from clearhead.config import DecodeConfig, ModelConfig
 from clearhead.errors import ConfigError, ModelError
 from clearhead.model.transformer import Transformer
 from clearhead.tokenizer import Tokenizer
-from clearhead.weights import file_sha256, load_weights, write_weights
+from clearhead.weights import file_sha256, load_weights, model_tensors, write_weights
 
 __all__ = [
     "FORMAT_VERSION",
@@ -37,8 +37,11 @@ __all__ = [
     "save_bundle",
 ]
 
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
 """Raised when an older clearhead could misread a model directory."""
+
+_RENAMED: Mapping[int, Mapping[str, str]] = {1: {"embedding.weight": "source_embedding.weight"}, 2: {}}
+"""Format version to the tensors that had other names in it."""
 
 T = TypeVar("T", ModelConfig, DecodeConfig)
 
@@ -100,7 +103,7 @@ def load_bundle(path: str | Path, *, device: torch.device | str = "cpu", verify:
     if verify:
         _verify(directory, config)
     model = Transformer(_parse(ModelConfig, config.get("model"), directory / "config.json"))
-    metadata = load_weights(model, directory / "model.safetensors")
+    metadata = load_weights(model, directory / "model.safetensors", renamed=_RENAMED[config["format_version"]])
     tokenizer = Tokenizer.load(directory / "tokenizer.json")
     if metadata.get("tokenizer_sha256") != tokenizer.sha256:
         raise ModelError(
@@ -159,7 +162,7 @@ def _write_files(directory: Path, bundle: Bundle, golden: Sequence[Mapping[str, 
     model_settings = bundle.model.config.model_dump(mode="json")
     write_weights(
         directory / "model.safetensors",
-        bundle.model.state_dict(),
+        model_tensors(bundle.model),
         {"format": "pt", "tokenizer_sha256": bundle.tokenizer.sha256, "clearhead_version": __version__},
     )
     bundle.tokenizer.save(directory / "tokenizer.json")
@@ -214,7 +217,7 @@ def _read_config(directory: Path) -> dict[str, Any]:
     path = directory / "config.json"
     config = _read_json(path)
     version = config.get("format_version")
-    if config.get("model_type") != "clearhead" or not isinstance(version, int):
+    if config.get("model_type") != "clearhead" or not isinstance(version, int) or version < 1:
         raise ModelError(f"{path} does not describe a clearhead model")
     if version > FORMAT_VERSION:
         raise ModelError(

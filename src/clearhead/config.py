@@ -16,7 +16,17 @@ from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
 import tomli_w
-from pydantic import BaseModel, ConfigDict, Field, PositiveFloat, PositiveInt, ValidationError, model_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    NonNegativeFloat,
+    NonNegativeInt,
+    PositiveFloat,
+    PositiveInt,
+    ValidationError,
+    model_validator,
+)
 
 from clearhead.errors import ConfigError, nearest_name
 
@@ -118,52 +128,126 @@ class ModelConfig(Settings):
 
     vocab_size: PositiveInt = 37_000
     """Rows of the shared embedding; set from the tokenizer when training (paper section 5.1: about 37,000)."""
+    source_vocab_size: PositiveInt | None = None
+    """Rows of the source embedding where source and target have vocabularies of their own; for models built in Python,
+    as `clearhead train` makes one joint vocabulary."""
     d_model: PositiveInt = 512
     """Width of the model (paper section 3.1)."""
     d_ff: PositiveInt = 2048
     """Width inside the feed-forward network (paper section 3.3)."""
     num_heads: PositiveInt = 8
-    """Attention heads, h in the paper; each is `d_model / num_heads` wide (paper section 3.2.2)."""
-    num_encoder_layers: PositiveInt = 6
-    """Encoder layers, N in the paper (section 3.1)."""
-    num_decoder_layers: PositiveInt = 6
-    """Decoder layers, N in the paper (section 3.1)."""
+    """Attention heads, h in the paper (section 3.2.2)."""
+    d_k: PositiveInt | None = None
+    """Width of a query and a key in each head; `d_model / num_heads` if not set (section 3.2.2; Table 3, row B)."""
+    d_v: PositiveInt | None = None
+    """Width of a value in each head; `d_model / num_heads` if not set (paper section 3.2.2)."""
+    num_encoder_layers: NonNegativeInt = 6
+    """Encoder layers, N in the paper (section 3.1); 0 makes a decoder alone, as in GPT."""
+    num_decoder_layers: NonNegativeInt = 6
+    """Decoder layers, N in the paper (section 3.1); 0 makes an encoder alone, as in BERT."""
     dropout: Probability = 0.1
     """Dropout on every sub-layer's output and on embedding plus position (paper section 5.4)."""
+    attention_dropout: Probability = 0.0
+    """Dropout on attention weights; the paper names none there, its reference implementation came to have 0.1."""
+    feed_forward_dropout: Probability = 0.0
+    """Dropout inside the feed-forward network, likewise."""
     norm: Literal["post", "pre"] = "post"
     """`post`: LayerNorm(x + Sublayer(x)), as the paper prints it; `pre`: x + Sublayer(LayerNorm(x)) and one more norm
     after the last layer, which trains stably at higher rates (tensor2tensor's later default)."""
-    pad_id: Annotated[int, Field(ge=0)] = 0
+    norm_kind: Literal["layer", "rms"] = "layer"
+    """LayerNorm (paper section 3.1), or RMSNorm without mean and bias (Zhang and Sennrich 2019)."""
+    norm_eps: PositiveFloat = 1e-5
+    """Added to the variance inside a norm."""
+    final_norm: bool | None = None
+    """Whether one more norm ends encoder and decoder; if not set, only with `norm = "pre"`. `torch.nn.Transformer` has
+    it always, the paper never."""
+    activation: Literal["relu", "gelu", "gelu_tanh", "silu"] = "relu"
+    """Of the feed-forward network: ReLU (paper equation 2), GELU (BERT), its tanh form (GPT-2), SiLU."""
+    gated: bool = False
+    """Gate the feed-forward network with a third projection (Shazeer 2020); SwiGLU is `silu` with this."""
+    attention_bias: bool = False
+    """Biases in the projections of attention; the paper's equation and parameter counts have none."""
+    feed_forward_bias: bool = True
+    """Biases in the feed-forward network (paper equation 2)."""
+    output_bias: bool = False
+    """A bias in the linear map before the softmax."""
+    positions: Literal["sinusoidal", "sinusoidal_halves", "sinusoidal_t2t", "learned", "rotary", "none"] = "sinusoidal"
+    """`sinusoidal`, interleaved as in section 3.5; `sinusoidal_halves`, sines and then cosines (Marian);
+    `sinusoidal_t2t`, these with the wavelengths of tensor2tensor and fairseq; `learned` (Table 3, row E); `rotary`
+    inside self-attention (Su et al. 2021); `none`."""
+    max_positions: PositiveInt = 1_024
+    """Rows of learned positions: no sequence may be longer."""
+    first_position: NonNegativeInt = 0
+    """Position of the first token, for sinusoids; models made with fairseq count from 2."""
+    num_segments: NonNegativeInt = 0
+    """Kinds of source segments with a vector of their own (BERT: 2)."""
+    tying: Literal["three-way", "decoder", "embeddings", "none"] = "three-way"
+    """Which matrices are one: source embedding, target embedding and output (paper section 3.4); `decoder`, target
+    embedding and output; `embeddings`, source and target embedding; `none`."""
+    embedding_scale: bool = True
+    """Multiply embeddings by sqrt(d_model) (paper section 3.4)."""
+    embedding_norm: bool = False
+    """A norm over embedding plus position (BERT, BART)."""
+    pad_id: NonNegativeInt = 0
     """Id of the padding token."""
-    bos_id: Annotated[int, Field(ge=0)] = 1
+    bos_id: NonNegativeInt = 1
     """Id that starts every target (the outputs "shifted right" of figure 1)."""
-    eos_id: Annotated[int, Field(ge=0)] = 2
+    eos_id: NonNegativeInt = 2
     """Id that ends every source and every target."""
 
     @property
-    def head_dim(self) -> int:
-        """Width of one head, d_k = d_v in the paper."""
-        return self.d_model // self.num_heads
+    def key_dim(self) -> int:
+        """Width of a query and a key in one head, d_k in the paper."""
+        return self.d_k or self.d_model // self.num_heads
+
+    @property
+    def value_dim(self) -> int:
+        """Width of a value in one head, d_v in the paper."""
+        return self.d_v or self.d_model // self.num_heads
+
+    @property
+    def max_length(self) -> int | None:
+        """Most tokens of a sequence, where the positions have an end."""
+        return self.max_positions if self.positions == "learned" else None
 
     @model_validator(mode="after")
     def _shapes_fit(self) -> Self:
-        step = math.lcm(2, self.num_heads)
+        divides_heads = self.d_k is None or self.d_v is None
+        is_sinusoidal = self.positions.startswith("sinusoidal")
+        step = math.lcm(2 if is_sinusoidal else 1, self.num_heads if divides_heads else 1)
         below = self.d_model - self.d_model % step
         nearest = ", ".join(str(width) for width in (below, below + step) if width)
-        if self.d_model % self.num_heads:
+        if divides_heads and self.d_model % self.num_heads:
             raise ValueError(
                 f"model.d_model ({self.d_model}) must be a multiple of model.num_heads ({self.num_heads}); "
                 f"nearest that fit: {nearest}"
             )
-        if self.d_model % 2:
+        if is_sinusoidal and self.d_model % 2:
             raise ValueError(
                 f"model.d_model ({self.d_model}) must be even: sinusoidal positions come in pairs of sine and cosine "
                 f"(section 3.5); nearest that fit: {nearest}"
             )
-        special = (self.pad_id, self.bos_id, self.eos_id)
-        if len(set(special)) < 3 or max(special) >= self.vocab_size:
+        if self.positions == "rotary" and self.key_dim % 2:
             raise ValueError(
-                f"model.pad_id, bos_id, eos_id {special} must differ and lie below model.vocab_size ({self.vocab_size})"
+                f"model.d_k ({self.key_dim}) must be even: rotary positions turn pairs of components; "
+                f"nearest that fit: {self.key_dim + 1}"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _parts_fit(self) -> Self:
+        if self.num_encoder_layers + self.num_decoder_layers == 0:
+            raise ValueError("model.num_encoder_layers and model.num_decoder_layers must not both be 0")
+        if self.source_vocab_size is not None and self.tying not in ("decoder", "none"):
+            raise ValueError(
+                f"model.tying = {self.tying!r} makes source and target embedding one matrix, so there can be no "
+                f"model.source_vocab_size ({self.source_vocab_size}); tyings without: 'decoder', 'none'"
+            )
+        special = (self.pad_id, self.bos_id, self.eos_id)
+        smallest = min(self.vocab_size, self.source_vocab_size or self.vocab_size)
+        if len(set(special)) < 3 or max(special) >= smallest:
+            raise ValueError(
+                f"model.pad_id, bos_id, eos_id {special} must differ and lie below model.vocab_size ({smallest})"
             )
         return self
 
@@ -186,7 +270,7 @@ class TrainConfig(Settings):
     """Decay of the two moment estimates (paper section 5.3)."""
     adam_eps: PositiveFloat = 1e-9
     """Keeps the division stable (paper section 5.3)."""
-    weight_decay: Annotated[float, Field(ge=0.0)] = 0.0
+    weight_decay: NonNegativeFloat = 0.0
     """Decoupled weight decay per unit of learning rate, of matrices only; `adamw` alone uses it."""
     learning_rate: PositiveFloat | None = None
     """Peak rate; if not set, what the schedule of section 5.3 peaks at: (d_model * warmup_steps) ** -0.5."""
@@ -197,7 +281,7 @@ class TrainConfig(Settings):
     to zero at the end given by max_steps or, if that is not set, max_minutes; `constant` stays."""
     label_smoothing: Probability = 0.1
     """Probability mass spread over the vocabulary (paper section 5.4)."""
-    clip_norm: Annotated[float, Field(ge=0.0)] = 1.0
+    clip_norm: NonNegativeFloat = 1.0
     """Largest norm of the gradient of one step; 0 leaves it as it is."""
     precision: Literal["auto", "fp32", "bf16"] = "auto"
     """Precision of matrix products; `auto` is bf16 on GPUs that have it, fp32 elsewhere."""
@@ -235,8 +319,10 @@ class DecodeConfig(Settings):
 
     beam_size: PositiveInt = 4
     """Hypotheses kept at every step; 1 is greedy search (paper section 6.1: 4)."""
-    length_penalty: Annotated[float, Field(ge=0.0)] = 0.6
-    """Exponent alpha of the GNMT length penalty ((5 + length) / 6) ** alpha (paper section 6.1: 0.6)."""
+    length_penalty: NonNegativeFloat = 0.6
+    """Exponent alpha of the length penalty, which divides a hypothesis' log-probability (paper section 6.1: 0.6)."""
+    length_penalty_form: Literal["gnmt", "power"] = "gnmt"
+    """`gnmt`: ((5 + length) / 6) ** alpha, the paper's; `power`: length ** alpha, as in Hugging Face and fairseq."""
     extra_length: PositiveInt = 50
     """Target tokens allowed beyond the number of source tokens (paper section 6.1: 50)."""
     batch_tokens: PositiveInt = 4_096
@@ -270,6 +356,16 @@ class Config(Settings):
     model: ModelConfig = ModelConfig()
     train: TrainConfig = TrainConfig()
     decode: DecodeConfig = DecodeConfig()
+
+    @model_validator(mode="after")
+    def _text_fits_the_positions(self) -> Self:
+        longest = self.model.max_length
+        if longest is not None and self.data.max_length > longest:
+            raise ValueError(
+                f"data.max_length ({self.data.max_length}) must be at most model.max_positions ({longest}): every "
+                f"token needs a position"
+            )
+        return self
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any], *, origin: str = "configuration") -> Self:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import math
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Self
@@ -93,7 +94,7 @@ class Translator:
         """
         if isinstance(lines, str):
             raise DataError("translate takes a list of lines, not one string; write translate([text])")
-        config = self._decode_config(settings)
+        config = self.decode_config(settings)
         options = SearchOptions(config, num_best=num_best, sampling=sampling)
         tokenizer = self.bundle.tokenizer
         filled = [index for index, line in enumerate(lines) if split_tag(line, tokenizer.language_tags)[1].strip()]
@@ -131,7 +132,7 @@ class Translator:
         """
         if len(sources) != len(targets):
             raise DataError(f"{len(sources)} source lines but {len(targets)} target lines; they must pair up")
-        config = self._decode_config(settings)
+        config = self.decode_config(settings)
         source_ids = self.bundle.tokenizer.encode_sources(list(sources), config.target_lang)
         target_ids = self.bundle.tokenizer.encode_targets(list(targets))
         for number, ids in enumerate(map(max, zip(map(len, source_ids), map(len, target_ids), strict=True)), start=1):
@@ -153,12 +154,13 @@ class Translator:
         text is what leaves us, so the text's own spelling is scored: what `score` says of it is what is reported.
         """
         tokenizer = self.bundle.tokenizer
+        longest = self.bundle.model.config.max_length or math.inf
         places = [(row, rank) for row, hypotheses in enumerate(found) for rank in range(len(hypotheses))]
         texts = tokenizer.decode_batch([found[row][rank].tokens for row, rank in places])
         spelled = {
             place: ids
             for place, ids in zip(places, tokenizer.encode_targets(texts), strict=True)
-            if tuple(ids) != found[place[0]][place[1]].tokens
+            if tuple(ids) != found[place[0]][place[1]].tokens and len(ids) <= longest
         }
         scores = score(
             self.bundle.model,
@@ -170,9 +172,17 @@ class Translator:
             found[row][rank] = replace(found[row][rank], tokens=tuple(ids), log_prob=log_prob)
         return found
 
-    def _decode_config(self, settings: dict[str, Any]) -> DecodeConfig:
-        given = {name: value for name, value in settings.items() if value is not None}
-        return self.bundle.decode.with_changes(given)
+    def decode_config(self, settings: Mapping[str, Any]) -> DecodeConfig:
+        """Return how this model translates, with some settings changed; those that are None are left as they are.
+
+        Raises:
+            ConfigError: If a setting is unknown or impossible.
+        """
+        config = self.bundle.decode.with_changes({name: value for name, value in settings.items() if value is not None})
+        longest = self.bundle.model.config.max_length
+        if longest is None or longest >= config.max_input_tokens:
+            return config
+        return config.with_changes({"max_input_tokens": longest})
 
     def _translation(self, line: str, hypotheses: list[Hypothesis]) -> Translation:
         tokenizer = self.bundle.tokenizer

@@ -14,17 +14,50 @@ from torch import Tensor, nn
 
 from clearhead.errors import ModelError
 
-__all__ = ["average_weights", "file_sha256", "load_weights", "read_weights", "write_weights"]
+__all__ = [
+    "average_weights",
+    "file_sha256",
+    "load_tensors",
+    "load_weights",
+    "model_tensors",
+    "read_weights",
+    "write_weights",
+]
 
 
-def load_weights(model: nn.Module, path: str | Path) -> dict[str, str]:
+def model_tensors(model: nn.Module) -> dict[str, Tensor]:
+    """Return a model's weights by name; a matrix that several modules share comes once, under its first name."""
+    return {name: parameter.detach() for name, parameter in model.named_parameters()}
+
+
+def load_weights(model: nn.Module, path: str | Path, *, renamed: Mapping[str, str] | None = None) -> dict[str, str]:
     """Put the tensors of a file into a model and return the file's metadata.
+
+    Args:
+        model: Takes them in.
+        path: The file.
+        renamed: Names that tensors had in older files, and those they have now.
 
     Raises:
         ModelError: Listing every tensor that is missing, unknown, or of another shape.
     """
     tensors, metadata = read_weights(path)
-    own = model.state_dict()
+    load_tensors(model, {(renamed or {}).get(name, name): tensor for name, tensor in tensors.items()}, origin=str(path))
+    return metadata
+
+
+def load_tensors(model: nn.Module, tensors: Mapping[str, Tensor], *, origin: str) -> None:
+    """Copy tensors into a model's weights, see `model_tensors`.
+
+    Args:
+        model: Takes them in.
+        tensors: Name to value.
+        origin: Where they came from, for the error message.
+
+    Raises:
+        ModelError: Listing every tensor that is missing, unknown, or of another shape.
+    """
+    own = model_tensors(model)
     problems = [
         *(f"missing   {name}  {tuple(own[name].shape)}" for name in own.keys() - tensors.keys()),
         *(f"unknown   {name}  {tuple(tensors[name].shape)}" for name in tensors.keys() - own.keys()),
@@ -36,9 +69,9 @@ def load_weights(model: nn.Module, path: str | Path) -> dict[str, str]:
     ]
     if problems:
         more = f"\n  and {len(problems) - 8} more" if len(problems) > 8 else ""
-        raise ModelError(f"{path} does not fit this model:\n  " + "\n  ".join(sorted(problems)[:8]) + more)
-    model.load_state_dict(tensors)
-    return metadata
+        raise ModelError(f"{origin} does not fit this model:\n  " + "\n  ".join(sorted(problems)[:8]) + more)
+    for name, tensor in tensors.items():
+        own[name].copy_(tensor)
 
 
 def read_weights(path: str | Path) -> tuple[dict[str, Tensor], dict[str, str]]:

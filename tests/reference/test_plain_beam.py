@@ -27,9 +27,9 @@ def model_and_sources(make_model):
         model = make_model(norm=norm, num_encoder_layers=1, num_decoder_layers=1)
         with torch.no_grad():
             # Sharp enough that no two hypotheses tie within float32, so token-for-token equality can be asked.
-            model.embedding.weight.mul_(2.0)
+            model.source_embedding.weight.mul_(2.0)
             # An end that is likely early on, so that short and long hypotheses compete.
-            model.embedding.weight[model.config.eos_id].mul_(-2.0)
+            model.source_embedding.weight[model.config.eos_id].mul_(-2.0)
         lengths = torch.randint(1, 11, (47,)).tolist()
         return model, [[*torch.randint(3, 37, (length,)).tolist(), model.config.eos_id] for length in lengths]
 

@@ -55,7 +55,7 @@ def make_bundle() -> Callable[..., Bundle]:
         with torch.no_grad():
             for weight in model.parameters():
                 if weight.dim() == 2:
-                    weight.mul_(2.0 if weight is model.embedding.weight else 4.0)
+                    weight.mul_(2.0 if weight is model.source_embedding.weight else 4.0)
         return Bundle(model, tokenizer, DecodeConfig(**{"extra_length": 5, **(decode or {})}), info or {})
 
     return make

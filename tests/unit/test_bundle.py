@@ -13,7 +13,7 @@ from clearhead import weights as weights_module
 from clearhead.bundle import FORMAT_VERSION, load_bundle, model_directory, read_golden, save_bundle
 from clearhead.errors import ModelError
 from clearhead.tokenizer import Tokenizer
-from clearhead.weights import average_weights, load_weights, read_weights, write_weights
+from clearhead.weights import average_weights, load_weights, model_tensors, read_weights, write_weights
 
 FILES = {"config.json", "generation_config.json", "golden.jsonl", "model.safetensors", "tokenizer.json", "README.md"}
 CHECKED = sorted(FILES - {"README.md"})
@@ -225,8 +225,8 @@ def test_golden_sentences_that_are_not_json_are_refused(model_dir):
 
 def test_weights_that_do_not_fit_are_listed(make_bundle, tmp_path):
     model = make_bundle().model
-    tensors = dict(model.state_dict())
-    missing, misshapen = "encoder.layers.0.self_attn.q_proj.weight", "embedding.weight"
+    tensors = model_tensors(model)
+    missing, misshapen = "encoder.layers.0.self_attn.q_proj.weight", "source_embedding.weight"
     del tensors[missing]
     tensors[misshapen] = torch.zeros(5, 22)
     tensors["decoder.layers.7.norm"] = torch.zeros(3, 2)
@@ -248,7 +248,7 @@ def test_a_long_list_of_misfits_is_cut(make_bundle, tmp_path):
     write_weights(tmp_path / "w.safetensors", {"w": torch.zeros(3)}, {})
     lines = message_of(load_weights, model, tmp_path / "w.safetensors").splitlines()
     assert len(lines) == 1 + 8 + 1
-    assert lines[-1] == f"  and {len(model.state_dict()) + 1 - 8} more"
+    assert lines[-1] == f"  and {len(model_tensors(model)) + 1 - 8} more"
 
 
 class Bomb:
@@ -322,7 +322,7 @@ def test_there_must_be_something_to_average():
 def test_a_new_model_replaces_an_old_one(make_bundle, model_dir):
     newer = make_bundle(seed=13)
     save_bundle(model_dir, newer, golden=[])
-    assert torch.equal(load_bundle(model_dir).model.embedding.weight, newer.model.embedding.weight)
+    assert torch.equal(load_bundle(model_dir).model.source_embedding.weight, newer.model.source_embedding.weight)
     assert read_golden(model_dir) == []
     assert [path.name for path in model_dir.parent.iterdir()] == ["model"]
 
@@ -383,7 +383,9 @@ def test_a_link_stays_a_link(make_bundle, model_dir):
     for seed in (13, 17):
         save_bundle(link, make_bundle(seed=seed))
         assert link.is_symlink()
-        assert torch.equal(load_bundle(model_dir).model.embedding.weight, make_bundle(seed=seed).model.embedding.weight)
+        assert torch.equal(
+            load_bundle(model_dir).model.source_embedding.weight, make_bundle(seed=seed).model.source_embedding.weight
+        )
     assert sorted(path.name for path in model_dir.parent.iterdir()) == ["latest", "model"]
 
 

@@ -33,7 +33,7 @@ def refusal(values, **kwargs):
 def test_defaults_are_the_paper():
     config = Config()
     model, train, decode = config.model, config.train, config.decode
-    assert (model.d_model, model.d_ff, model.num_heads, model.head_dim) == (512, 2048, 8, 64)
+    assert (model.d_model, model.d_ff, model.num_heads, model.key_dim) == (512, 2048, 8, 64)
     assert (model.num_encoder_layers, model.num_decoder_layers, model.dropout, model.norm) == (6, 6, 0.1, "post")
     assert (train.optimizer, train.adam_betas, train.adam_eps) == ("adam", (0.9, 0.98), 1e-9)
     assert (train.schedule, train.warmup_steps, train.label_smoothing, train.batch_tokens) == (

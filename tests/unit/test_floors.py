@@ -34,7 +34,8 @@ FLOORS = {
     "inspection": 5,
     "training": 6,
     "serving": 6,
-    "cli": 7,
+    "paper": 7,
+    "cli": 8,
 }
 """Room (a folder or a file of the package) to floor; a new one must be given its floor here."""
 

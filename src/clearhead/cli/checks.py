@@ -83,7 +83,7 @@ def warn_of_truncation(
         name: File the lines come from.
         first: Number of the first line in it.
     """
-    limit = translator.bundle.decode.max_input_tokens
+    limit = translator.decode_config({}).max_input_tokens
     for number, translation in enumerate(translations, start=first):
         if translation.truncated:
             notice(f"{name}, line {number}: longer than {limit:,} tokens; only its beginning is translated")

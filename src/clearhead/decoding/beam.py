@@ -1,4 +1,4 @@
-"""Beam search with the GNMT length penalty (paper section 6.1).
+"""Beam search with a length penalty (paper section 6.1).
 
 Shapes: B sentences still open, K beams, R = B * K rows, V vocabulary.
 """
@@ -8,7 +8,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from clearhead.decoding.hypothesis import Hypothesis, length_penalty
+from clearhead.decoding.hypothesis import Hypothesis, PenaltyForm, length_penalty
 from clearhead.decoding.step import DecodingBatch, next_log_probs
 from clearhead.model.transformer import Transformer
 
@@ -22,6 +22,7 @@ def beam_search(
     max_lengths: list[int],
     beam_size: int,
     alpha: float,
+    form: PenaltyForm = "gnmt",
     num_best: int = 1,
 ) -> list[list[Hypothesis]]:
     """Search for the translations with the best log-probability over length penalty.
@@ -37,11 +38,12 @@ def beam_search(
         max_lengths: Most target tokens of each sentence, the end token included.
         beam_size: Hypotheses kept at every step, K.
         alpha: Exponent of the length penalty, at least 0.
+        form: Of the length penalty, see `length_penalty`.
         num_best: Hypotheses returned for each sentence, best first; at most `beam_size`.
     """
     assert 1 <= num_best <= beam_size, (num_best, beam_size)
     eos_id = model.config.eos_id
-    device = model.embedding.weight.device
+    device = model.device
     finished: list[list[Hypothesis]] = [[] for _ in sources]
     batch = DecodingBatch.encode(model, sources)
 
@@ -66,7 +68,7 @@ def beam_search(
         for row, rank in (ends[:, :beam_size] & way_scores[:, :beam_size].isfinite()).nonzero().tolist():
             log_prob = way_scores[row, rank].item()
             prefix = tokens[row, beams[row, rank]].tolist()
-            hypothesis = Hypothesis((*prefix, eos_id), log_prob, log_prob / length_penalty(length, alpha))
+            hypothesis = Hypothesis((*prefix, eos_id), log_prob, log_prob / length_penalty(length, alpha, form))
             finished[open_sentences[row]].append(hypothesis)
 
         scores, picked = way_scores.masked_fill(ends, float("-inf")).topk(beam_size, dim=-1)  # (B, K)
@@ -78,7 +80,9 @@ def beam_search(
             row
             for row, sentence in enumerate(open_sentences)
             if length < max_lengths[sentence]
-            and _can_improve(finished[sentence], best_open[row], num_best, length_penalty(max_lengths[sentence], alpha))
+            and _can_improve(
+                finished[sentence], best_open[row], num_best, length_penalty(max_lengths[sentence], alpha, form)
+            )
         ]
         if not stay:
             break

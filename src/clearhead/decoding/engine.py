@@ -112,7 +112,8 @@ def score(
 
 def _decode_batch(model: Transformer, sources: list[list[int]], options: SearchOptions) -> list[list[Hypothesis]]:
     config = options.config
-    max_lengths = [len(ids) + config.extra_length for ids in sources]
+    room = model.config.max_length or math.inf
+    max_lengths = [int(min(len(ids) + config.extra_length, room)) for ids in sources]
     if options.sampling is not None:
         draws = [
             sample(model, sources, max_lengths=max_lengths, sampling=options.sampling, number=number)
@@ -127,6 +128,7 @@ def _decode_batch(model: Transformer, sources: list[list[int]], options: SearchO
         max_lengths=max_lengths,
         beam_size=config.beam_size,
         alpha=config.length_penalty,
+        form=config.length_penalty_form,
         num_best=options.num_best,
     )
 

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal
 
-__all__ = ["Hypothesis", "length_penalty"]
+__all__ = ["Hypothesis", "PenaltyForm", "length_penalty"]
+
+PenaltyForm = Literal["gnmt", "power"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,14 +22,16 @@ class Hypothesis:
     """What the search ranked by: `log_prob`, divided by the length penalty in beam search."""
 
 
-def length_penalty(length: int, alpha: float) -> float:
-    """Return the GNMT length penalty ((5 + length) / (5 + 1)) ** alpha (Wu et al. 2016, equation 14).
+def length_penalty(length: int, alpha: float, form: PenaltyForm = "gnmt") -> float:
+    """Return what divides a log-probability before hypotheses are compared.
 
     Args:
         length: Target tokens, the end token included.
         alpha: Exponent; 0 ranks by probability alone (paper: 0.6).
+        form: `gnmt` is ((5 + length) / (5 + 1)) ** alpha (Wu et al. 2016, equation 14; the paper's); `power` is
+            length ** alpha (Hugging Face, fairseq).
 
     >>> round(length_penalty(5, 0.6), 4)
     1.3587
     """
-    return ((5 + length) / 6) ** alpha
+    return float(((5 + length) / 6 if form == "gnmt" else length) ** alpha)

@@ -93,7 +93,7 @@ def likely_tokens(log_probs: Float[Tensor, "R V"], sampling: Sampling) -> Float[
 
 
 def _one_by_one(model: Transformer, sources: list[list[int]], max_lengths: list[int], pick: Pick) -> list[Hypothesis]:
-    device = model.embedding.weight.device
+    device = model.device
     tokens: list[list[int]] = [[] for _ in sources]
     log_prob = [0.0 for _ in sources]
     batch = DecodingBatch.encode(model, sources)

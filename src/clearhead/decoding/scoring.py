@@ -27,7 +27,7 @@ def token_log_probs(model: Transformer, sources: list[list[int]], targets: list[
         Log-probabilities in nats, 0 at padding; the sum of a row is the log-probability of its translation.
     """
     config = model.config
-    device = model.embedding.weight.device
+    device = model.device
     target = pad_batch(targets, config.pad_id).to(device)
     shifted = torch.cat([torch.full_like(target[:, :1], config.bos_id), target[:, :-1]], dim=1)
     log_probs = model(pad_batch(sources, config.pad_id).to(device), shifted).float().log_softmax(dim=-1)  # (B, T, V)

@@ -28,7 +28,7 @@ class DecodingBatch:
     @classmethod
     def encode(cls, model: Transformer, sources: list[list[int]]) -> DecodingBatch:
         """Encode source sentences, each ended by `eos_id`."""
-        memory, mask = model.encode(pad_batch(sources, model.config.pad_id).to(model.embedding.weight.device))
+        memory, mask = model.encode(pad_batch(sources, model.config.pad_id).to(model.device))
         return cls(memory, mask)
 
     def select(self, rows: Int[Tensor, " R"], sentences: Int[Tensor, " B"] | None = None) -> None:

@@ -133,7 +133,7 @@ def explain(translator: Translator, text: str, target: str | None = None) -> Exp
         DataError: If the text is empty, or a side is longer than `decode.max_input_tokens`.
     """
     bundle = translator.bundle
-    tokenizer, model, settings = bundle.tokenizer, bundle.model, bundle.decode
+    tokenizer, model, settings = bundle.tokenizer, bundle.model, translator.decode_config({})
     if not split_tag(text, tokenizer.language_tags)[1].strip():
         raise DataError("there is nothing to explain: the text is empty; give a sentence to translate")
     source_ids = tokenizer.encode_sources([text], settings.target_lang)[0]
@@ -143,7 +143,7 @@ def explain(translator: Translator, text: str, target: str | None = None) -> Exp
     target_ids = tokenizer.encode_targets([target])[0]
     _require_at_most(settings.max_input_tokens, target_ids, "target")
 
-    device = model.embedding.weight.device
+    device = model.device
     source = torch.tensor([source_ids], device=device)  # (1, S)
     shifted = torch.tensor([[model.config.bos_id, *target_ids[:-1]]], device=device)  # (1, T)
     log_probs = model(source, shifted)[0].float().log_softmax(dim=-1)  # (T, V)

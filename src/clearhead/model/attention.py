@@ -1,6 +1,6 @@
 """Attention (paper section 3.2).
 
-Shapes: B batch, H heads, T query length, S key length, D d_model, K head width.
+Shapes: B batch, H heads, T query length, S key length, D d_model, K key width (d_k), V value width (d_v).
 Masks are boolean; True means the query may attend to the key.
 """
 
@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from clearhead.model.masks import causal_mask
+from clearhead.model.positions import RotaryPositions
 
 __all__ = ["MultiHeadAttention", "scaled_dot_product_attention"]
 
@@ -22,6 +23,8 @@ def scaled_dot_product_attention(
     k: Float[Tensor, "*heads S K"],
     v: Float[Tensor, "*heads S V"],
     mask: Bool[Tensor, "..."] | None = None,
+    *,
+    dropout: float = 0.0,
 ) -> tuple[Float[Tensor, "*heads T V"], Float[Tensor, "*heads T S"]]:
     """Attend each query to the keys it may see: softmax(q k^T / sqrt(d_k)) v (equation 1).
 
@@ -30,6 +33,7 @@ def scaled_dot_product_attention(
         k: Keys.
         v: Values, one for each key.
         mask: True where a query may attend to a key; must broadcast to [*heads, T, S], and leave every query a key.
+        dropout: Rate on the weights before they meet the values; the paper has none there.
 
     Returns:
         The weighted sums of the values, and the weights, each row of which sums to 1.
@@ -39,28 +43,46 @@ def scaled_dot_product_attention(
     if mask is not None:
         scores = scores.masked_fill(~mask, float("-inf"))
     weights = scores.softmax(dim=-1)  # (*heads, T, S)
-    return weights @ v, weights
+    return functional.dropout(weights, dropout) @ v, weights
 
 
 class MultiHeadAttention(nn.Module):
     """Several attentions side by side, each over its own projection (paper section 3.2.2).
 
     MultiHead(Q, K, V) = Concat(head_1, ..., head_h) W^O with head_i = Attention(Q W_i^Q, K W_i^K, V W_i^V). The h
-    projections of the paper are the row blocks of one matrix here. They carry no biases, as in the paper's equation and
-    its parameter counts (Table 3).
+    projections of the paper are the row blocks of one matrix here.
 
     Args:
         d_model: Width of the inputs and of the output.
-        num_heads: Heads, h in the paper; must divide `d_model`.
+        num_heads: Heads, h in the paper.
+        d_k: Width of a query and a key; None is d_model / num_heads, which must then be whole.
+        d_v: Width of a value; None likewise.
+        bias: Whether the projections have biases; the paper's equation and its parameter counts (Table 3) have none.
+        dropout: Rate on the attention weights; the paper has none there.
+        rotary: Turn queries and keys by their positions (`RotaryPositions`); for self-attention.
     """
 
-    def __init__(self, *, d_model: int, num_heads: int) -> None:
+    def __init__(
+        self,
+        *,
+        d_model: int,
+        num_heads: int,
+        d_k: int | None = None,
+        d_v: int | None = None,
+        bias: bool = False,
+        dropout: float = 0.0,
+        rotary: bool = False,
+    ) -> None:
         super().__init__()
+        d_k = d_k or d_model // num_heads
+        d_v = d_v or d_model // num_heads
         self.num_heads = num_heads
-        self.q_proj = nn.Linear(d_model, d_model, bias=False)  # W^Q
-        self.k_proj = nn.Linear(d_model, d_model, bias=False)  # W^K
-        self.v_proj = nn.Linear(d_model, d_model, bias=False)  # W^V
-        self.out_proj = nn.Linear(d_model, d_model, bias=False)  # W^O
+        self.dropout = dropout
+        self.q_proj = nn.Linear(d_model, num_heads * d_k, bias=bias)  # W^Q
+        self.k_proj = nn.Linear(d_model, num_heads * d_k, bias=bias)  # W^K
+        self.v_proj = nn.Linear(d_model, num_heads * d_v, bias=bias)  # W^V
+        self.out_proj = nn.Linear(num_heads * d_v, d_model, bias=bias)  # W^O
+        self.rotary = RotaryPositions(head_dim=d_k) if rotary else None
 
     def forward(
         self, query: Float[Tensor, "B T D"], memory: Float[Tensor, "B S D"], mask: Bool[Tensor, "..."] | None = None
@@ -69,17 +91,21 @@ class MultiHeadAttention(nn.Module):
         return self.attend(query, *self.keys_and_values(memory), mask=mask)[0]
 
     def keys_and_values(
-        self, memory: Float[Tensor, "B S D"]
-    ) -> tuple[Float[Tensor, "B H S K"], Float[Tensor, "B H S K"]]:
-        """Project what is attended to; a decoder keeps the result from step to step."""
-        return self._split_heads(self.k_proj(memory)), self._split_heads(self.v_proj(memory))
+        self, memory: Float[Tensor, "B S D"], start: int = 0
+    ) -> tuple[Float[Tensor, "B H S K"], Float[Tensor, "B H S V"]]:
+        """Project what is attended to, from position `start` on; a decoder keeps the result from step to step."""
+        keys = self._split_heads(self.k_proj(memory))
+        if self.rotary is not None:
+            keys = self.rotary(keys, start)
+        return keys, self._split_heads(self.v_proj(memory))
 
     def attend(
         self,
         query: Float[Tensor, "B T D"],
         keys: Float[Tensor, "B H S K"],
-        values: Float[Tensor, "B H S K"],
+        values: Float[Tensor, "B H S V"],
         *,
+        start: int = 0,
         mask: Bool[Tensor, "..."] | None = None,
         is_causal: bool = False,
         return_weights: bool = False,
@@ -90,21 +116,27 @@ class MultiHeadAttention(nn.Module):
             query: What asks.
             keys: Projected keys, see `keys_and_values`.
             values: Projected values.
+            start: Position of the first query.
             mask: True where a query may attend to a key; must broadcast to [B, H, T, S].
             is_causal: Instead of a mask: position t of T = S may attend to positions up to t.
             return_weights: Compute equation 1 step by step and return its weights; the default is PyTorch's fused
                 kernel, which gives the same output but never holds the weights.
         """
         q = self._split_heads(self.q_proj(query))
+        if self.rotary is not None:
+            q = self.rotary(q, start)
+        dropout = self.dropout if self.training else 0.0
         if return_weights:
             if is_causal:
                 mask = causal_mask(q.size(2), q.device)
-            heads, weights = scaled_dot_product_attention(q, keys, values, mask)
+            heads, weights = scaled_dot_product_attention(q, keys, values, mask, dropout=dropout)
         else:
-            heads = functional.scaled_dot_product_attention(q, keys, values, attn_mask=mask, is_causal=is_causal)
+            heads = functional.scaled_dot_product_attention(
+                q, keys, values, attn_mask=mask, dropout_p=dropout, is_causal=is_causal
+            )
             weights = None
-        joined = heads.transpose(1, 2).flatten(2)  # (B, T, D): Concat(head_1, ..., head_h)
+        joined = heads.transpose(1, 2).flatten(2)  # (B, T, H * V): Concat(head_1, ..., head_h)
         return self.out_proj(joined), weights
 
-    def _split_heads(self, x: Float[Tensor, "B T D"]) -> Float[Tensor, "B H T K"]:
+    def _split_heads(self, x: Float[Tensor, "B T HK"]) -> Float[Tensor, "B H T K"]:
         return x.view(*x.shape[:-1], self.num_heads, -1).transpose(1, 2)

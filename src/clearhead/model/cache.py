@@ -1,12 +1,12 @@
 """What decoding keeps from step to step: the keys and values of the positions already seen.
 
 Shapes: R decoded rows (sentences times beams), B sentences, H heads, T target length so far, S source length,
-K head width.
+K key width, V value width.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import torch
 from jaxtyping import Float, Int
@@ -14,7 +14,7 @@ from torch import Tensor
 
 __all__ = ["DecoderCache", "LayerCache"]
 
-KeysAndValues = tuple[Float[Tensor, "R H T K"], Float[Tensor, "R H T K"]]
+KeysAndValues = tuple[Float[Tensor, "R H T K"], Float[Tensor, "R H T V"]]
 
 
 @dataclass
@@ -25,6 +25,11 @@ class LayerCache:
     """Self-attention: one row for each decoded row."""
     memory: KeysAndValues | None = None
     """Cross-attention: one row for each *sentence*, shared by all its beams."""
+
+    @property
+    def length(self) -> int:
+        """Target positions seen."""
+        return 0 if self.past is None else self.past[0].size(2)
 
     def extend(self, keys: Tensor, values: Tensor) -> KeysAndValues:
         """Append the keys and values of new positions and return all of them."""
@@ -40,8 +45,11 @@ class DecoderCache:
     """The caches of all decoder layers."""
 
     layers: list[LayerCache]
-    length: int = field(default=0)
-    """Target positions seen."""
+
+    @property
+    def length(self) -> int:
+        """Target positions seen."""
+        return self.layers[0].length
 
     @classmethod
     def empty(cls, num_layers: int) -> DecoderCache:

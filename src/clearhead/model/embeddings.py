@@ -1,4 +1,4 @@
-"""Token embeddings and the output projection that shares their matrix (paper section 3.4).
+"""Token embeddings with their positions, and the way back to tokens (paper sections 3.4 and 3.5).
 
 Shapes: B batch, T length, D d_model, V vocabulary.
 """
@@ -12,37 +12,77 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 from torch.nn import functional
 
-from clearhead.model.positions import SinusoidalPositions
-
-__all__ = ["Embedding"]
+__all__ = ["Embedding", "OutputProjection"]
 
 
 class Embedding(nn.Module):
-    """One matrix for source tokens, target tokens and the linear map before the softmax (section 3.4).
+    """What stands below the first layer of one side in figure 1.
+
+    Its matrix may be that of the other side and of the linear map before the softmax; `Transformer` ties them.
 
     Args:
         vocab_size: Rows, one a token.
-        d_model: Width; must be even.
+        d_model: Width.
         dropout: Rate on embedding plus position (section 5.4).
+        positions: Called with start and length, returns what is added [T, D]; None adds nothing.
+        scale: Multiply tokens by sqrt(d_model), as in section 3.4.
+        norm: Applied to embedding plus position, before dropout (BERT, BART); the paper has none.
+        num_segments: Kinds of segments whose vectors are added (BERT's sentence A and B); 0 is none.
     """
 
-    def __init__(self, *, vocab_size: int, d_model: int, dropout: float) -> None:
+    def __init__(
+        self,
+        *,
+        vocab_size: int,
+        d_model: int,
+        dropout: float,
+        positions: nn.Module | None,
+        scale: bool = True,
+        norm: nn.Module | None = None,
+        num_segments: int = 0,
+    ) -> None:
         super().__init__()
         self.weight = nn.Parameter(torch.empty(vocab_size, d_model))
-        self.scale = math.sqrt(d_model)
-        self.positions = SinusoidalPositions(d_model=d_model)
+        self.scale = math.sqrt(d_model) if scale else 1.0
+        self.positions = positions
+        self.segments = nn.Embedding(num_segments, d_model) if num_segments else None
+        self.norm = norm
         self.dropout = nn.Dropout(dropout)
 
-    def forward(self, ids: Int[Tensor, "B T"], start: int = 0) -> Float[Tensor, "B T D"]:
-        """Look tokens up, scale by sqrt(d_model) and add their positions.
+    def forward(
+        self, ids: Int[Tensor, "B T"], start: int = 0, segments: Int[Tensor, "B T"] | None = None
+    ) -> Float[Tensor, "B T D"]:
+        """Look tokens up, scale them and add their positions.
 
         Args:
             ids: Token ids.
             start: Position of the first column; above 0 when earlier tokens are in a cache.
+            segments: The segment of each token; all 0 if not given.
         """
-        tokens = functional.embedding(ids, self.weight) * self.scale
-        return self.dropout(tokens + self.positions(start, ids.size(1)))
+        x = functional.embedding(ids, self.weight) * self.scale
+        if self.positions is not None:
+            x = x + self.positions(start, ids.size(1))
+        if self.segments is not None:
+            x = x + self.segments(torch.zeros_like(ids) if segments is None else segments)
+        if self.norm is not None:
+            x = self.norm(x)
+        return self.dropout(x)
 
-    def logits(self, x: Float[Tensor, "B T D"]) -> Float[Tensor, "B T V"]:
-        """Score every token of the vocabulary with the same matrix."""
-        return functional.linear(x, self.weight)
+
+class OutputProjection(nn.Module):
+    """The linear transformation before the softmax, from states to a score for every token.
+
+    Args:
+        vocab_size: Rows of the matrix, which `Transformer` ties to an embedding's unless told otherwise.
+        d_model: Width.
+        bias: Whether every token has a bias; the paper has none.
+    """
+
+    def __init__(self, *, vocab_size: int, d_model: int, bias: bool) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.empty(vocab_size, d_model))
+        self.bias = nn.Parameter(torch.empty(vocab_size)) if bias else None
+
+    def forward(self, x: Float[Tensor, "*batch D"]) -> Float[Tensor, "*batch V"]:
+        """Return logits."""
+        return functional.linear(x, self.weight, self.bias)

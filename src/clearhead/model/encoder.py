@@ -5,12 +5,12 @@ Shapes: B batch, S source length, D d_model, H heads.
 
 from __future__ import annotations
 
+from typing import Any
+
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
-from clearhead.model.attention import MultiHeadAttention
-from clearhead.model.feed_forward import FeedForward
-from clearhead.model.residual import NormOrder, Residual
+from clearhead.model.sublayers import Sublayers
 
 __all__ = ["Encoder", "EncoderLayer"]
 
@@ -19,19 +19,16 @@ class EncoderLayer(nn.Module):
     """Self-attention, then the feed-forward network, each within a residual connection.
 
     Args:
-        d_model: Width of the model.
-        d_ff: Width inside the feed-forward network.
-        num_heads: Attention heads.
-        dropout: Rate on each sub-layer's output.
-        norm: Where the layer norm stands, see `Residual`.
+        options: The fields of `Sublayers`.
     """
 
-    def __init__(self, *, d_model: int, d_ff: int, num_heads: int, dropout: float, norm: NormOrder) -> None:
+    def __init__(self, **options: Any) -> None:
         super().__init__()
-        self.self_attn = MultiHeadAttention(d_model=d_model, num_heads=num_heads)
-        self.self_attn_residual = Residual(d_model=d_model, dropout=dropout, norm=norm)
-        self.feed_forward = FeedForward(d_model=d_model, d_ff=d_ff)
-        self.feed_forward_residual = Residual(d_model=d_model, dropout=dropout, norm=norm)
+        make = Sublayers(**options)
+        self.self_attn = make.self_attention()
+        self.self_attn_residual = make.residual()
+        self.feed_forward = make.feed_forward()
+        self.feed_forward_residual = make.residual()
 
     def forward(
         self, x: Float[Tensor, "B S D"], mask: Bool[Tensor, "B 1 1 S"], *, return_weights: bool = False
@@ -51,22 +48,14 @@ class Encoder(nn.Module):
 
     Args:
         num_layers: Layers, N in the paper.
-        d_model: Width of the model.
-        d_ff: Width inside the feed-forward networks.
-        num_heads: Attention heads.
-        dropout: Rate on each sub-layer's output.
-        norm: Where the layer norms stand; with `pre` the stack ends in one more.
+        final_norm: Whether one more norm ends the stack; None is only with norm="pre".
+        options: The fields of `Sublayers`.
     """
 
-    def __init__(
-        self, *, num_layers: int, d_model: int, d_ff: int, num_heads: int, dropout: float, norm: NormOrder
-    ) -> None:
+    def __init__(self, *, num_layers: int, final_norm: bool | None = None, **options: Any) -> None:
         super().__init__()
-        self.layers = nn.ModuleList(
-            EncoderLayer(d_model=d_model, d_ff=d_ff, num_heads=num_heads, dropout=dropout, norm=norm)
-            for _ in range(num_layers)
-        )
-        self.final_norm = nn.LayerNorm(d_model) if norm == "pre" else nn.Identity()
+        self.layers = nn.ModuleList(EncoderLayer(**options) for _ in range(num_layers))
+        self.final_norm = Sublayers(**options).final_norm(final_norm)
 
     def forward(
         self, x: Float[Tensor, "B S D"], mask: Bool[Tensor, "B S"], *, return_weights: bool = False

@@ -5,10 +5,25 @@ Shapes: B batch, T length, D d_model.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
+from typing import Literal
+
 from jaxtyping import Float
 from torch import Tensor, nn
+from torch.nn import functional
 
-__all__ = ["FeedForward"]
+__all__ = ["ACTIVATIONS", "Activation", "FeedForward"]
+
+Activation = Literal["relu", "gelu", "gelu_tanh", "silu"]
+
+ACTIVATIONS: dict[Activation, Callable[[Tensor], Tensor]] = {
+    "relu": functional.relu,
+    "gelu": functional.gelu,
+    "gelu_tanh": partial(functional.gelu, approximate="tanh"),
+    "silu": functional.silu,
+}
+"""ReLU (the paper), GELU (Hendrycks and Gimpel 2016; BERT), its tanh approximation (GPT-2), SiLU (same authors)."""
 
 
 class FeedForward(nn.Module):
@@ -17,13 +32,34 @@ class FeedForward(nn.Module):
     Args:
         d_model: Width of input and output.
         d_ff: Width of the hidden layer (paper: 2048).
+        activation: What stands for the max(0, ...).
+        gated: Multiply a second projection of x into the hidden layer: (act(x W_gate) * x W1) W2 (Shazeer 2020; SwiGLU
+            with `silu`, GEGLU with `gelu`). It costs half as many weights again.
+        bias: Whether the projections have biases, as in the paper.
+        dropout: Rate on the hidden layer; the paper has none there.
     """
 
-    def __init__(self, *, d_model: int, d_ff: int) -> None:
+    def __init__(
+        self,
+        *,
+        d_model: int,
+        d_ff: int,
+        activation: Activation = "relu",
+        gated: bool = False,
+        bias: bool = True,
+        dropout: float = 0.0,
+    ) -> None:
         super().__init__()
-        self.up_proj = nn.Linear(d_model, d_ff)  # W1, b1
-        self.down_proj = nn.Linear(d_ff, d_model)  # W2, b2
+        self.up_proj = nn.Linear(d_model, d_ff, bias=bias)  # W1, b1
+        self.gate_proj = nn.Linear(d_model, d_ff, bias=bias) if gated else None
+        self.down_proj = nn.Linear(d_ff, d_model, bias=bias)  # W2, b2
+        self.activation = ACTIVATIONS[activation]
+        self.dropout = nn.Dropout(dropout)
 
     def forward(self, x: Float[Tensor, "B T D"]) -> Float[Tensor, "B T D"]:
         """Apply the network to each position separately."""
-        return self.down_proj(self.up_proj(x).relu())
+        if self.gate_proj is None:
+            hidden = self.activation(self.up_proj(x))  # (B, T, d_ff)
+        else:
+            hidden = self.activation(self.gate_proj(x)) * self.up_proj(x)  # (B, T, d_ff)
+        return self.down_proj(self.dropout(hidden))

@@ -1,4 +1,4 @@
-"""The residual connection around every sub-layer, with its dropout and layer norm (paper sections 3.1 and 5.4).
+"""The residual connection around every sub-layer, with its dropout and norm (paper sections 3.1 and 5.4).
 
 Shapes: B batch, T length, D d_model.
 
@@ -16,6 +16,8 @@ from typing import Literal
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from clearhead.model.norm import NormKind, make_norm
+
 __all__ = ["NormOrder", "Residual"]
 
 NormOrder = Literal["post", "pre"]
@@ -30,12 +32,22 @@ class Residual(nn.Module):
         d_model: Width of the model.
         dropout: Rate on the sub-layer's output, before it is added (section 5.4).
         norm: `post` or `pre`.
+        norm_kind: `layer` or `rms`, see `make_norm`.
+        norm_eps: Added to the variance inside the norm.
     """
 
-    def __init__(self, *, d_model: int, dropout: float, norm: NormOrder) -> None:
+    def __init__(
+        self,
+        *,
+        d_model: int,
+        dropout: float,
+        norm: NormOrder = "post",
+        norm_kind: NormKind = "layer",
+        norm_eps: float = 1e-5,
+    ) -> None:
         super().__init__()
         self.is_pre = norm == "pre"
-        self.norm = nn.LayerNorm(d_model)
+        self.norm = make_norm(norm_kind, d_model, norm_eps)
         self.dropout = nn.Dropout(dropout)
 
     def before(self, x: Float[Tensor, "B T D"]) -> Float[Tensor, "B T D"]:

@@ -7,16 +7,20 @@ D d_model, H heads, V vocabulary.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
+import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from clearhead.config import ModelConfig
 from clearhead.model.cache import DecoderCache
 from clearhead.model.decoder import Decoder, DecoderWeights
-from clearhead.model.embeddings import Embedding
+from clearhead.model.embeddings import Embedding, OutputProjection
 from clearhead.model.encoder import Encoder
 from clearhead.model.masks import padding_mask
+from clearhead.model.norm import make_norm
+from clearhead.model.positions import make_positions
 
 __all__ = ["AttentionWeights", "Transformer"]
 
@@ -33,6 +37,9 @@ class AttentionWeights:
 class Transformer(nn.Module):
     """An encoder-decoder Transformer; the defaults of `ModelConfig` give the paper's base model.
 
+    Without decoder layers it is an encoder alone (BERT; use `encode`), without encoder layers a decoder alone (GPT;
+    there is no source, and nothing to cross-attend to).
+
     >>> import clearhead as ch
     >>> model = ch.Transformer(ch.presets.tiny(vocab_size=97))
     >>> logits = model(torch.randint(3, 97, (2, 7)), torch.randint(3, 97, (2, 5)))
@@ -43,24 +50,59 @@ class Transformer(nn.Module):
     def __init__(self, config: ModelConfig) -> None:
         super().__init__()
         self.config = config
-        self.embedding = Embedding(vocab_size=config.vocab_size, d_model=config.d_model, dropout=config.dropout)
-        self.encoder = Encoder(
-            num_layers=config.num_encoder_layers,
-            d_model=config.d_model,
-            d_ff=config.d_ff,
-            num_heads=config.num_heads,
-            dropout=config.dropout,
-            norm=config.norm,
-        )
-        self.decoder = Decoder(
-            num_layers=config.num_decoder_layers,
-            d_model=config.d_model,
-            d_ff=config.d_ff,
-            num_heads=config.num_heads,
-            dropout=config.dropout,
-            norm=config.norm,
-        )
+        has_encoder, has_decoder = config.num_encoder_layers > 0, config.num_decoder_layers > 0
+        options: dict[str, Any] = {
+            "d_model": config.d_model,
+            "d_ff": config.d_ff,
+            "num_heads": config.num_heads,
+            "d_k": config.d_k,
+            "d_v": config.d_v,
+            "dropout": config.dropout,
+            "attention_dropout": config.attention_dropout,
+            "feed_forward_dropout": config.feed_forward_dropout,
+            "norm": config.norm,
+            "norm_kind": config.norm_kind,
+            "norm_eps": config.norm_eps,
+            "final_norm": config.final_norm,
+            "activation": config.activation,
+            "gated": config.gated,
+            "attention_bias": config.attention_bias,
+            "feed_forward_bias": config.feed_forward_bias,
+            "rotary": config.positions == "rotary",
+        }
+        if has_encoder:
+            self.source_embedding = self._embedding(config.source_vocab_size or config.vocab_size)
+            self.encoder = Encoder(num_layers=config.num_encoder_layers, **options)
+        if has_decoder:
+            self.target_embedding = self._embedding(config.vocab_size)
+            self.decoder = Decoder(num_layers=config.num_decoder_layers, cross_attention=has_encoder, **options)
+            self.output_proj = OutputProjection(
+                vocab_size=config.vocab_size, d_model=config.d_model, bias=config.output_bias
+            )
+            # "We share the same weight matrix between the two embedding layers and the pre-softmax linear
+            # transformation" (section 3.4).
+            if has_encoder and config.tying in ("three-way", "embeddings"):
+                self.target_embedding.weight = self.source_embedding.weight
+            if config.tying in ("three-way", "decoder"):
+                self.output_proj.weight = self.target_embedding.weight
         self.reset_parameters()
+
+    def _embedding(self, vocab_size: int) -> Embedding:
+        config = self.config
+        return Embedding(
+            vocab_size=vocab_size,
+            d_model=config.d_model,
+            dropout=config.dropout,
+            positions=make_positions(
+                config.positions,
+                d_model=config.d_model,
+                max_positions=config.max_positions,
+                first=config.first_position,
+            ),
+            scale=config.embedding_scale,
+            norm=make_norm(config.norm_kind, config.d_model, config.norm_eps) if config.embedding_norm else None,
+            num_segments=config.num_segments,
+        )
 
     def reset_parameters(self) -> None:
         """Draw fresh weights: Xavier-uniform matrices, zero biases, unit norms.
@@ -68,41 +110,57 @@ class Transformer(nn.Module):
         The paper does not say how it starts; this is its reference implementation's choice (tensor2tensor: uniform unit
         scaling over fan-average, embeddings normal with deviation d_model ** -0.5).
         """
+        embeddings = [module for module in self.modules() if isinstance(module, Embedding)]
+        tied = {id(embedding.weight) for embedding in embeddings}
         for module in self.modules():
-            if isinstance(module, nn.Linear):
-                nn.init.xavier_uniform_(module.weight)
+            if isinstance(module, nn.Linear | OutputProjection):
+                if id(module.weight) not in tied:
+                    nn.init.xavier_uniform_(module.weight)
                 if module.bias is not None:
                     nn.init.zeros_(module.bias)
-            elif isinstance(module, nn.LayerNorm):
+            elif isinstance(module, nn.LayerNorm | nn.RMSNorm):
                 module.reset_parameters()
-        nn.init.normal_(self.embedding.weight, std=self.config.d_model**-0.5)
+        for name, weight in self.named_parameters():  # a tied matrix comes once
+            if "_embedding." in name and ".norm." not in name:
+                nn.init.normal_(weight, std=self.config.d_model**-0.5)
 
-    def forward(self, source: Int[Tensor, "B S"], target: Int[Tensor, "B T"]) -> Float[Tensor, "B T V"]:
+    @property
+    def device(self) -> torch.device:
+        """Where the weights are."""
+        return next(self.parameters()).device
+
+    def forward(self, source: Int[Tensor, "B S"] | None, target: Int[Tensor, "B T"]) -> Float[Tensor, "B T V"]:
         """Score the token after each target position.
 
         Args:
-            source: Source ids, ended by `eos_id`, padded with `pad_id`.
+            source: Source ids, ended by `eos_id`, padded with `pad_id`; None for a decoder alone.
             target: Target ids shifted right: `bos_id` first, then the target up to its last token but one.
         """
-        return self.embedding.logits(self.states(source, target))
+        return self.output_proj(self.states(source, target))
 
-    def states(self, source: Int[Tensor, "B S"], target: Int[Tensor, "B T"]) -> Float[Tensor, "B T D"]:
-        """Return the decoder's states, which `forward` multiplies with the embedding to get its logits."""
-        memory, memory_mask = self.encode(source)
-        cache = DecoderCache.empty(len(self.decoder.layers))
-        return self.decoder(self.embedding(target), memory, memory_mask, cache)
+    def states(self, source: Int[Tensor, "B S"] | None, target: Int[Tensor, "B T"]) -> Float[Tensor, "B T D"]:
+        """Return the decoder's states, which `forward` projects to its logits."""
+        memory, memory_mask = (None, None) if source is None else self.encode(source)
+        return self.decoder(self.target_embedding(target), memory, memory_mask, self._empty_cache())
 
-    def encode(self, source: Int[Tensor, "B S"]) -> tuple[Float[Tensor, "B S D"], Bool[Tensor, "B S"]]:
-        """Return the memory, and which of its positions hold a token."""
+    def encode(
+        self, source: Int[Tensor, "B S"], segments: Int[Tensor, "B S"] | None = None
+    ) -> tuple[Float[Tensor, "B S D"], Bool[Tensor, "B S"]]:
+        """Return the memory, and which of its positions hold a token.
+
+        Args:
+            source: Source ids, padded with `pad_id`.
+            segments: The segment of each token, where the model has segments; all 0 if not given.
+        """
         mask = padding_mask(source, self.config.pad_id)
-        memory, _ = self.encoder(self.embedding(source), mask)
+        memory, _ = self.encoder(self.source_embedding(source, segments=segments), mask)
         return memory, mask
 
     def decode(
         self,
         target: Int[Tensor, "R T"],
-        memory: Float[Tensor, "B S D"],
-        memory_mask: Bool[Tensor, "B S"],
+        memory: Float[Tensor, "B S D"] | None = None,
+        memory_mask: Bool[Tensor, "B S"] | None = None,
         cache: DecoderCache | None = None,
     ) -> tuple[Float[Tensor, "R T V"], DecoderCache]:
         """Score the token after each of the given target positions.
@@ -110,23 +168,36 @@ class Transformer(nn.Module):
         Args:
             target: Target ids shifted right, or with a cache only the newest of them (T = 1). R may be a multiple of B:
                 the rows of one sentence stand side by side.
-            memory: From `encode`.
+            memory: From `encode`; None for a decoder alone.
             memory_mask: From `encode`.
             cache: What the previous call returned; None at the start.
         """
-        cache = cache or DecoderCache.empty(len(self.decoder.layers))
-        embedded = self.embedding(target, start=cache.length)
-        return self.embedding.logits(self.decoder(embedded, memory, memory_mask, cache)), cache
+        cache = cache or self._empty_cache()
+        embedded = self.target_embedding(target, start=cache.length)
+        return self.output_proj(self.decoder(embedded, memory, memory_mask, cache)), cache
 
-    def attention_weights(self, source: Int[Tensor, "B S"], target: Int[Tensor, "B T"]) -> AttentionWeights:
-        """Run the same forward pass and return what every head attended to."""
-        mask = padding_mask(source, self.config.pad_id)
-        memory, encoder = self.encoder(self.embedding(source), mask, return_weights=True)
-        weights = DecoderWeights()
-        cache = DecoderCache.empty(len(self.decoder.layers))
-        self.decoder(self.embedding(target), memory, mask, cache, weights)
-        return AttentionWeights(encoder=encoder, decoder=weights.self_attn, cross=weights.cross_attn)
+    def attention_weights(
+        self, source: Int[Tensor, "B S"] | None, target: Int[Tensor, "B T"] | None
+    ) -> AttentionWeights:
+        """Run the same forward pass and return what every head attended to.
+
+        Args:
+            source: As in `forward`.
+            target: As in `forward`; None to look at the encoder alone.
+        """
+        memory = mask = None
+        encoder: list[Tensor] = []
+        decoder = DecoderWeights()
+        if source is not None:
+            mask = padding_mask(source, self.config.pad_id)
+            memory, encoder = self.encoder(self.source_embedding(source), mask, return_weights=True)
+        if target is not None:
+            self.decoder(self.target_embedding(target), memory, mask, self._empty_cache(), decoder)
+        return AttentionWeights(encoder=encoder, decoder=decoder.self_attn, cross=decoder.cross_attn)
 
     def num_parameters(self) -> int:
-        """Return the number of weights; the shared matrix counts once."""
+        """Return the number of weights; a shared matrix counts once."""
         return sum(parameter.numel() for parameter in self.parameters())
+
+    def _empty_cache(self) -> DecoderCache:
+        return DecoderCache.empty(self.config.num_decoder_layers)

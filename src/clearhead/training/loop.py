@@ -23,7 +23,7 @@ from clearhead.training.step import Stepper, StepResult
 from clearhead.training.stop import StopSignals
 from clearhead.training.validation import Validation, is_better, validate
 from clearhead.translator import Translator
-from clearhead.weights import average_weights, load_weights
+from clearhead.weights import average_weights, load_tensors, load_weights, model_tensors
 
 __all__ = ["Loop"]
 
@@ -216,11 +216,11 @@ class Loop:
 
     def _publish_current(self) -> None:
         assert self._best_validation is not None, "published right after its validation"
-        self._publish(self.model.state_dict(), self._best_validation, f"step {self.state.step}")
+        self._publish(model_tensors(self.model), self._best_validation, f"step {self.state.step}")
 
     def _validation_of(self, weights: dict[str, Tensor]) -> Validation:
-        model = Transformer(self.config.model).to(self.model.embedding.weight.device)
-        model.load_state_dict(weights)
+        model = Transformer(self.config.model).to(self.model.device)
+        load_tensors(model, weights, origin="the average")
         return validate(model, self.data.valid, self.data.tokenizer, self.config)
 
     def _publish(self, weights: dict[str, Tensor], validation: Validation, chosen: str) -> Translator:
@@ -236,7 +236,7 @@ class Loop:
 
     def _save(self) -> None:
         self._tick()
-        self.checkpoints.save(self.state, self.model.state_dict(), optimizer_state(self.model, self.optimizer))
+        self.checkpoints.save(self.state, model_tensors(self.model), optimizer_state(self.model, self.optimizer))
         self._last_save = time.monotonic()
         keep = max(self.config.train.keep_checkpoints, self.config.train.average_last)
         best_step = self.state.best.step if self.state.best else None

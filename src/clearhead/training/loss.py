@@ -12,6 +12,7 @@ from typing import Any
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
+from torch.nn import functional
 
 __all__ = ["chunked_cross_entropy", "label_smoothed_cross_entropy"]
 
@@ -36,33 +37,41 @@ def label_smoothed_cross_entropy(
 
 
 def chunked_cross_entropy(
-    states: Float[Tensor, "N D"], weight: Float[Tensor, "V D"], target: Int[Tensor, " N"], smoothing: float
+    states: Float[Tensor, "N D"],
+    weight: Float[Tensor, "V D"],
+    bias: Float[Tensor, " V"] | None,
+    target: Int[Tensor, " N"],
+    smoothing: float,
 ) -> tuple[Float[Tensor, ""], Float[Tensor, ""]]:
-    """Return what `label_smoothed_cross_entropy(states @ weight.T, ...)` does, without ever holding all the logits.
+    """Return what `label_smoothed_cross_entropy` does of `states @ weight.T + bias`, without ever holding all logits.
 
     The logits of a few rows at a time become their loss and, in place, their gradient, and are dropped.
 
     Args:
         states: Decoder states.
-        weight: Output projection, the shared embedding.
+        weight: Output projection, in the paper the shared embedding.
+        bias: Of the output projection; None if it has none, as in the paper.
         target: The true tokens.
         smoothing: Probability mass eps spread over the vocabulary.
     """
-    loss, nll = _ChunkedCrossEntropy.apply(states, weight, target, smoothing)  # type: ignore[no-untyped-call]
+    loss, nll = _ChunkedCrossEntropy.apply(states, weight, bias, target, smoothing)  # type: ignore[no-untyped-call]
     return loss, nll
 
 
 class _ChunkedCrossEntropy(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, states: Tensor, weight: Tensor, target: Tensor, smoothing: float) -> tuple[Tensor, Tensor]:
+    def forward(
+        ctx: Any, states: Tensor, weight: Tensor, bias: Tensor | None, target: Tensor, smoothing: float
+    ) -> tuple[Tensor, Tensor]:
         vocab_size = weight.size(0)
         grad_states = torch.empty_like(states)
         grad_weight = torch.zeros_like(weight)
+        grad_bias = None if bias is None else torch.zeros_like(bias)
         nll = states.new_zeros((), dtype=torch.float64)
         uniform = states.new_zeros((), dtype=torch.float64)  # cross-entropy with the uniform distribution
         for start in range(0, states.size(0), _CHUNK):
             part = slice(start, start + _CHUNK)
-            logits = states[part] @ weight.t()  # (n, V)
+            logits = functional.linear(states[part], weight, bias)  # (n, V)
             normaliser = logits.logsumexp(dim=-1)  # (n,)
             nll += (normaliser - logits.gather(-1, target[part, None])[:, 0]).sum()
             uniform += (normaliser - logits.mean(dim=-1)).sum()
@@ -71,13 +80,16 @@ class _ChunkedCrossEntropy(torch.autograd.Function):
             grad[torch.arange(grad.size(0), device=grad.device), target[part]] -= 1.0 - smoothing
             torch.mm(grad, weight, out=grad_states[part])
             grad_weight.addmm_(grad.t(), states[part])
-        ctx.save_for_backward(grad_states, grad_weight)
+            if grad_bias is not None:
+                grad_bias += grad.sum(dim=0)
+        ctx.save_for_backward(grad_states, grad_weight, grad_bias)
         loss = ((1.0 - smoothing) * nll + smoothing * uniform).to(states.dtype)
         nll = nll.to(states.dtype)
         ctx.mark_non_differentiable(nll)
         return loss, nll
 
     @staticmethod
-    def backward(ctx: Any, *grad_outputs: Any) -> tuple[Tensor, Tensor, None, None]:
-        grad_states, grad_weight = ctx.saved_tensors
-        return grad_states * grad_outputs[0], grad_weight * grad_outputs[0], None, None
+    def backward(ctx: Any, *grad_outputs: Any) -> tuple[Tensor, Tensor, Tensor | None, None, None]:
+        grad_states, grad_weight, grad_bias = ctx.saved_tensors
+        scale = grad_outputs[0]
+        return grad_states * scale, grad_weight * scale, None if grad_bias is None else grad_bias * scale, None, None

@@ -18,7 +18,7 @@ from clearhead.model.transformer import Transformer
 from clearhead.training.checkpoints import Checkpoints, TrainingState
 from clearhead.training.validation import Validation, validate
 from clearhead.translator import Translator
-from clearhead.weights import average_weights
+from clearhead.weights import average_weights, load_tensors
 
 __all__ = ["average_run", "publish"]
 
@@ -50,7 +50,7 @@ def publish(
         The model, ready to translate, on the CPU.
     """
     model = Transformer(config.model)
-    model.load_state_dict({name: tensor.cpu() for name, tensor in weights.items()})
+    load_tensors(model, weights, origin=chosen)
     info = {
         "preset": config.preset,
         "weights": chosen,
@@ -106,7 +106,7 @@ def average_run(run: Path, output: Path, *, last: int | None, device: str, notic
     weights = average_weights(path / "model.safetensors" for path in paths)
     data = open_prepared(run / "data")
     model = Transformer(config.model)
-    model.load_state_dict(weights)
+    load_tensors(model, weights, origin="the average")
     validation = validate(model.to(resolve_device(device)), data.valid, data.tokenizer, config)
     chosen = "average of " + ", ".join(path.name for path in paths)
     publish(output, weights, config=config, data=data, state=newest[1], validation=validation, chosen=chosen)

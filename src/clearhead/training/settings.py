@@ -67,6 +67,7 @@ def check_early(values: Mapping[str, Any]) -> Config:
         try:
             config = complete(values, name, vocab_size=_VOCAB_SIZE_UNKNOWN, batches_per_epoch=1)
             _refuse_unknown_language(config)
+            _refuse_other_than_text_to_text(config)
             return config
         except ConfigError as error:
             problems.append(error)
@@ -137,6 +138,23 @@ def _refuse_unknown_language(config: Config) -> None:
         raise ConfigError(
             f"decode.target_lang = {language!r} is not in tokenizer.language_tags = {list(known)}; add it there"
         )
+
+
+def _refuse_other_than_text_to_text(config: Config) -> None:
+    model = config.model
+    if not (model.num_encoder_layers and model.num_decoder_layers):
+        raise ConfigError(
+            f"training on pairs of text needs an encoder and a decoder; model.num_encoder_layers is "
+            f"{model.num_encoder_layers} and model.num_decoder_layers {model.num_decoder_layers} (a model of one side "
+            f"is for Python: clearhead.Transformer)"
+        )
+    if model.source_vocab_size is not None:
+        raise ConfigError(
+            "training from text makes one joint vocabulary, so model.source_vocab_size cannot be set "
+            "(a model with two vocabularies is for Python: clearhead.Transformer)"
+        )
+    if model.num_segments:
+        raise ConfigError("training on pairs of text has no segments; model.num_segments must be 0")
 
 
 def _flat(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:

@@ -59,7 +59,7 @@ class Stepper:
         self.model = model
         self.optimizer = optimizer
         self.config = config
-        self.device = model.embedding.weight.device
+        self.device = model.device
         self.is_bf16 = uses_bf16(config, self.device)
         self._states: Callable[[Tensor, Tensor], Tensor] = (
             torch.compile(model.states, dynamic=True) if config.compile else model.states
@@ -106,9 +106,10 @@ class Stepper:
             is_token = target_out != self.model.config.pad_id  # (B, T)
             states, target = states[is_token], target_out[is_token]  # (N, D), (N,)
             smoothing = self.config.label_smoothing
+            output = self.model.output_proj
             if self.is_bf16:
-                return label_smoothed_cross_entropy(states @ self.model.embedding.weight.t(), target, smoothing)
-            return chunked_cross_entropy(states, self.model.embedding.weight, target, smoothing)
+                return label_smoothed_cross_entropy(output(states), target, smoothing)
+            return chunked_cross_entropy(states, output.weight, output.bias, target, smoothing)
 
     def _precision(self) -> AbstractContextManager[object]:
         return torch.autocast(self.device.type, dtype=torch.bfloat16) if self.is_bf16 else nullcontext()

@@ -59,7 +59,7 @@ def is_better(bleu: float, nll: float, than_bleu: float, than_nll: float) -> boo
 
 
 def _nll(model: Transformer, pairs: PairStore, config: Config) -> float:
-    device = model.embedding.weight.device
+    device = model.device
     total = 0.0
     tokens = 0
     for batch in valid_batches(
@@ -69,7 +69,7 @@ def _nll(model: Transformer, pairs: PairStore, config: Config) -> float:
         is_token = target != model.config.pad_id
         states = model.states(batch.source.to(device), batch.target_in.to(device))[is_token]
         for part, truth in zip(states.split(1_024), target[is_token].split(1_024), strict=True):
-            total += label_smoothed_cross_entropy(part @ model.embedding.weight.t(), truth, 0.0)[1].item()
+            total += label_smoothed_cross_entropy(model.output_proj(part), truth, 0.0)[1].item()
         tokens += batch.num_target_tokens
     return total / tokens
 

@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from clearhead import __version__
+from clearhead.bundle import FORMAT_VERSION
 from clearhead.cli.info import info
 from clearhead.config import Config
 from clearhead.errors import ConfigError, ModelError
@@ -50,7 +51,7 @@ def test_json_says_what_a_model_is_and_how_it_was_made(run_command, make_model_d
     assert found["made"] == MADE
     assert found["model"]["parameters"] == bundle.model.num_parameters()
     assert found["model"]["clearhead_version"] == __version__
-    assert found["model"]["format_version"] == 1
+    assert found["model"]["format_version"] == FORMAT_VERSION
     assert (found["model"]["d_model"], found["model"]["num_heads"], found["model"]["norm"]) == (22, 11, "pre")
     assert found["tokenizer"] == {
         "kind": "bpe",

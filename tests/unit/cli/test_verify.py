@@ -62,7 +62,7 @@ def test_weights_that_changed_fail_on_their_golden_sentences(run_command, make_g
     directory = make_golden_dir()
     golden = [json.loads(line) for line in (directory / "golden.jsonl").read_text(encoding="utf-8").splitlines()]
     bundle = load_bundle(directory)
-    bundle.model.embedding.weight.data.mul_(1.5)
+    bundle.model.source_embedding.weight.data.mul_(1.5)
     save_bundle(directory, bundle, golden=golden)  # the checksums fit again
     with pytest.raises(ModelError, match="does not translate as it did when it was made"):
         run_command(verify, directory)

@@ -20,7 +20,7 @@ def make_sharp_model(make_model) -> Callable[..., Transformer]:
         with torch.no_grad():
             for weight in model.parameters():
                 if weight.dim() == 2:
-                    weight.mul_(2.0 if weight is model.embedding.weight else 4.0)
+                    weight.mul_(2.0 if weight is model.source_embedding.weight else 4.0)
         return model
 
     return make

@@ -83,7 +83,7 @@ def test_more_hypotheses_asked_for_do_not_change_the_first(make_sharp_model, mak
 def test_every_hypothesis_ends_once_and_within_its_limit(make_sharp_model, make_sources):
     model = make_sharp_model()
     with torch.no_grad():
-        model.embedding.weight[2].zero_()  # an end that is never likely: only the limit stops the search
+        model.source_embedding.weight[2].zero_()  # an end that is never likely: only the limit stops the search
     limits = [1, 3, 11, 7]
     found = beam_search(model, make_sources((5, 3, 2, 7)), max_lengths=limits, beam_size=3, alpha=0.6, num_best=3)
     for limit, hypotheses in zip(limits, found, strict=True):

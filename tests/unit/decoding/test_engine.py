@@ -73,7 +73,7 @@ def test_a_beam_of_one_is_greedy_search_whatever_the_length_penalty(make_sharp_m
 def test_outputs_stay_within_the_source_length_and_the_extra_length(make_sharp_model, make_sources, beam_size):
     model = make_sharp_model()
     with torch.no_grad():
-        model.embedding.weight[2].zero_()  # an end that is never likely
+        model.source_embedding.weight[2].zero_()  # an end that is never likely
     lengths = (7, 2, 11)
     found = decode(model, make_sources(lengths), options(beam_size=beam_size, extra_length=3))
     for length, hypotheses in zip(lengths, found, strict=True):

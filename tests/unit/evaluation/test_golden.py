@@ -78,7 +78,7 @@ def test_rounding_noise_is_no_problem(translator, sentences):
 def test_other_weights_are_found_out(translator, sentences):
     golden = make_golden(translator, sentences)
     with torch.no_grad():
-        translator.bundle.model.embedding.weight.mul_(1.1)
+        translator.bundle.model.source_embedding.weight.mul_(1.1)
     assert len(check_golden(translator, golden)) == len(sentences)
 
 

@@ -31,7 +31,7 @@ def test_a_mask_that_is_not_boolean_raises():
 
 def test_ids_that_are_not_whole_numbers_raise():
     with pytest.raises(TypeCheckError, match="'ids'"):
-        Embedding(vocab_size=37, d_model=26, dropout=0.0)(torch.randn(3, 7))
+        Embedding(vocab_size=37, d_model=26, dropout=0.0, positions=None)(torch.randn(3, 7))
 
 
 def test_a_missing_axis_raises():

@@ -52,7 +52,7 @@ def test_weights_come_one_tensor_a_layer_and_leave_the_states_unchanged(make_mod
     model = make_model(norm=norm)
     source, target = make_batch(model.config)
     memory, mask = model.encode(source)
-    x = model.embedding(target)
+    x = model.target_embedding(target)
     fused = model.decoder(x, memory, mask, DecoderCache.empty(2))
     weights = DecoderWeights()
     explicit = model.decoder(x, memory, mask, DecoderCache.empty(2), weights)

@@ -1,4 +1,4 @@
-"""Embeddings: scaled by sqrt(d_model), positions added, one matrix for three uses (paper section 3.4)."""
+"""Embeddings: scaled by sqrt(d_model), positions added (paper section 3.4)."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ import pytest
 import torch
 
 from clearhead.model.embeddings import Embedding
-from clearhead.model.positions import sinusoidal_positions
+from clearhead.model.positions import SinusoidalPositions, sinusoidal_positions
 
 
 @pytest.fixture
 def embedding():
-    embedding = Embedding(vocab_size=37, d_model=26, dropout=0.0)
+    embedding = Embedding(vocab_size=37, d_model=26, dropout=0.0, positions=SinusoidalPositions(d_model=26))
     torch.nn.init.normal_(embedding.weight)
     return embedding
 
@@ -27,13 +27,6 @@ def test_tokens_are_scaled_by_the_root_of_d_model_and_positions_added(embedding)
 def test_start_moves_the_positions_on(embedding):
     ids = torch.randint(0, 37, (3, 11))
     torch.testing.assert_close(embedding(ids[:, 4:], start=4), embedding(ids)[:, 4:])
-
-
-def test_logits_are_dot_products_with_every_row_of_the_matrix(embedding):
-    states = torch.randn(3, 7, 26)
-    logits = embedding.logits(states)
-    assert logits.shape == (3, 7, 37)
-    torch.testing.assert_close(logits[2, 5, 31], states[2, 5] @ embedding.weight[31])
 
 
 def test_the_matrix_is_the_only_parameter(embedding):

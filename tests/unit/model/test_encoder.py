@@ -13,7 +13,7 @@ def test_padding_positions_do_not_change_real_ones(make_model, make_batch, norm)
     model = make_model(norm=norm)
     source, _ = make_batch(model.config)
     mask = source != 0
-    x = model.embedding(source)
+    x = model.source_embedding(source)
     before, _ = model.encoder(x, mask)
     disturbed = torch.where(mask[..., None], x, 1e3 * torch.randn_like(x))
     after, _ = model.encoder(disturbed, mask)
@@ -26,8 +26,8 @@ def test_weights_come_one_tensor_a_layer_and_leave_the_memory_unchanged(make_mod
     model = make_model(norm=norm)
     source, _ = make_batch(model.config)
     mask = source != 0
-    fused, none = model.encoder(model.embedding(source), mask)
-    explicit, weights = model.encoder(model.embedding(source), mask, return_weights=True)
+    fused, none = model.encoder(model.source_embedding(source), mask)
+    explicit, weights = model.encoder(model.source_embedding(source), mask, return_weights=True)
     assert none == []
     assert [tuple(layer.shape) for layer in weights] == [(3, 13, 11, 11)] * 3
     torch.testing.assert_close(explicit, fused, rtol=1e-5, atol=1e-5)

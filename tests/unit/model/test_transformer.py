@@ -85,7 +85,9 @@ def test_forward_is_encode_then_decode_and_states_times_the_embedding(make_model
     decoded, cache = model.decode(target, *model.encode(source))
     assert cache.length == 7
     torch.testing.assert_close(decoded, logits)
-    torch.testing.assert_close(model.states(source, target) @ model.embedding.weight.T, logits, rtol=1e-5, atol=1e-5)
+    torch.testing.assert_close(
+        model.states(source, target) @ model.source_embedding.weight.T, logits, rtol=1e-5, atol=1e-5
+    )
 
 
 @both_norms
@@ -105,11 +107,15 @@ def test_training_with_dropout_0_equals_eval_and_dropout_stands_nowhere_but_in_i
 @both_norms
 def test_dropout_falls_on_each_sublayer_output_and_on_the_embeddings_alone(make_model, make_batch, norm):
     model = make_model(norm=norm, dropout=0.25).train()
-    dropouts = [name for name, module in model.named_modules() if isinstance(module, nn.Dropout)]
+    dropouts = [name for name, module in model.named_modules() if isinstance(module, nn.Dropout) and module.p > 0]
     encoder = [f"encoder.layers.{n}.{part}" for n in range(3) for part in ("self_attn", "feed_forward")]
     decoder = [f"decoder.layers.{n}.{part}" for n in range(2) for part in ("self_attn", "cross_attn", "feed_forward")]
     assert sorted(dropouts) == sorted(
-        ["embedding.dropout", *(f"{part}_residual.dropout" for part in encoder + decoder)]
+        [
+            "source_embedding.dropout",
+            "target_embedding.dropout",
+            *(f"{part}_residual.dropout" for part in encoder + decoder),
+        ]
     )
 
     calls: dict[str, list[tuple[torch.Tensor, torch.Tensor]]] = {name: [] for name in dropouts}
@@ -124,9 +130,7 @@ def test_dropout_falls_on_each_sublayer_output_and_on_the_embeddings_alone(make_
     source, target = make_batch(model.config, (61, 47, 31), (53, 43, 29))
     model(source, target)
 
-    assert {name: len(seen) for name, seen in calls.items()} == {
-        name: 2 if name == "embedding.dropout" else 1 for name in dropouts
-    }
+    assert all(len(seen) == 1 for seen in calls.values())
     for name, seen in calls.items():
         for before, after in seen:
             dropped = after == 0
@@ -135,9 +139,10 @@ def test_dropout_falls_on_each_sublayer_output_and_on_the_embeddings_alone(make_
             assert dropped.double().mean().item() == pytest.approx(0.25, abs=0.03), name
     for part, output in outputs.items():
         torch.testing.assert_close(calls[f"{part}_residual.dropout"][0][0].flatten(), output.flatten())
-    for ids, (before, _) in zip((source, target), calls["embedding.dropout"], strict=True):
-        rows = model.embedding.weight[ids] * math.sqrt(26)
-        torch.testing.assert_close(before, rows + model.embedding.positions(0, ids.size(1)))
+    for side, ids in {"source_embedding": source, "target_embedding": target}.items():
+        rows = model.source_embedding.weight[ids] * math.sqrt(26)
+        before, _ = calls[f"{side}.dropout"][0]
+        torch.testing.assert_close(before, rows + model.source_embedding.positions(0, ids.size(1)))
 
 
 def test_dropout_differs_from_pass_to_pass_in_training_alone(make_model, make_batch):
@@ -151,13 +156,13 @@ def test_dropout_differs_from_pass_to_pass_in_training_alone(make_model, make_ba
 def test_three_matrices_are_one_parameter_whose_gradient_gets_every_contribution(make_model, make_batch):
     model = make_model().double()
     source, target = make_batch(model.config)
-    weight = model.embedding.weight
-    assert [name for name, p in model.named_parameters() if p.size(0) == 37] == ["embedding.weight"]
+    weight = model.source_embedding.weight
+    assert [name for name, p in model.named_parameters() if p.size(0) == 37] == ["source_embedding.weight"]
     labels = torch.randint(3, 37, target.shape)
 
     def gradient(*, source_side: bool, target_side: bool, output_side: bool) -> torch.Tensor:
         def embed(ids: torch.Tensor, learned: bool) -> torch.Tensor:
-            embedded = model.embedding(ids)
+            embedded = model.source_embedding(ids)
             return embedded if learned else embedded.detach()
 
         mask = source != 0
@@ -229,7 +234,7 @@ def test_pre_norm_adds_one_norm_a_stack(make_model):
 def test_initial_weights_are_xavier_uniform_with_zero_biases_and_unit_norms():
     model = Transformer(ModelConfig(vocab_size=997, d_model=58, d_ff=101, num_heads=29))
     for name, weight in model.named_parameters():
-        if name == "embedding.weight":
+        if name == "source_embedding.weight":
             assert weight.mean().item() == pytest.approx(0, abs=0.003)
             assert weight.std().item() == pytest.approx(58**-0.5, rel=0.02)
         elif name.endswith("norm.weight"):
@@ -250,7 +255,7 @@ def test_the_same_seed_gives_the_same_weights():
     second = Transformer(config).state_dict()
     assert all(first[name].equal(second[name]) for name in first)
     torch.manual_seed(8)
-    assert not Transformer(config).state_dict()["embedding.weight"].equal(first["embedding.weight"])
+    assert not Transformer(config).state_dict()["source_embedding.weight"].equal(first["source_embedding.weight"])
 
 
 def test_positions_past_the_first_table_work_in_the_whole_model(make_model, make_batch):

@@ -53,29 +53,34 @@ def test_bf16_logits_are_summed_in_float32():
 
 
 @pytest.mark.parametrize("eps", [0.0, 0.1])
+@pytest.mark.parametrize("has_bias", [False, True])
 @pytest.mark.parametrize("rows", [1, 255, 256, 257, 521])
-def test_chunked_loss_has_the_value_and_gradients_of_the_plain_one(rows, eps):
+def test_chunked_loss_has_the_value_and_gradients_of_the_plain_one(rows, eps, has_bias):
     states, weight, target = random_problem(rows)
-    plain, plain_nll = label_smoothed_cross_entropy(states @ weight.t(), target, eps)
-    chunked, chunked_nll = chunked_cross_entropy(states, weight, target, eps)
+    bias = torch.randn(weight.size(0), requires_grad=True) if has_bias else None
+    learned = [states, weight, *([bias] if bias is not None else [])]
+    plain, plain_nll = label_smoothed_cross_entropy(functional.linear(states, weight, bias), target, eps)
+    chunked, chunked_nll = chunked_cross_entropy(states, weight, bias, target, eps)
     torch.testing.assert_close(chunked, plain)
     torch.testing.assert_close(chunked_nll, plain_nll)
     # As in a training step, the loss is divided by the tokens of the whole batch before it is differentiated.
-    expected = torch.autograd.grad(plain / (3 * rows), (states, weight))
-    found = torch.autograd.grad(chunked / (3 * rows), (states, weight))
+    expected = torch.autograd.grad(plain / (3 * rows), learned)
+    found = torch.autograd.grad(chunked / (3 * rows), learned)
     torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-6)
 
 
 def test_chunked_gradient_is_the_slope_of_the_loss(monkeypatch):
     monkeypatch.setattr(loss_module, "_CHUNK", 3)
     states, weight, target = random_problem(7, width=5, vocab_size=11, dtype=torch.float64)
-    assert torch.autograd.gradcheck(lambda s, w: chunked_cross_entropy(s, w, target, 0.1)[0], (states, weight))
+    bias = torch.randn(11, dtype=torch.float64, requires_grad=True)
+    learned = (states, weight, bias)
+    assert torch.autograd.gradcheck(lambda s, w, b: chunked_cross_entropy(s, w, b, target, 0.1)[0], learned)
 
 
 def test_the_plain_likelihood_is_for_the_log_only():
     states, weight, target = random_problem(7)
     for _, nll in (
-        chunked_cross_entropy(states, weight, target, 0.1),
+        chunked_cross_entropy(states, weight, None, target, 0.1),
         label_smoothed_cross_entropy(states @ weight.t(), target, 0.1),
     ):
         assert not nll.requires_grad

@@ -14,7 +14,7 @@ def completed(values=None, preset="tiny", vocab_size=997, batches_per_epoch=101)
     return complete(values or {}, preset, vocab_size=vocab_size, batches_per_epoch=batches_per_epoch)
 
 
-@pytest.mark.parametrize("preset", PRESETS)
+@pytest.mark.parametrize("preset", RECIPES)
 def test_a_preset_brings_its_model_and_its_recipe(preset):
     config = completed(preset=preset)
     assert config.model == PRESETS[preset](vocab_size=997)

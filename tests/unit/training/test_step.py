@@ -91,7 +91,9 @@ def test_accumulation_leads_to_the_same_weights(store):
         whole.step([batch_of(store)], number=number, rate=1e-2)
         parts.step([batch_of(store, *rows) for rows in CUTS["two"]], number=number, rate=1e-2)
     torch.testing.assert_close(weights_of(parts), weights_of(whole), rtol=0, atol=1e-7)
-    assert (weights_of(whole)["embedding.weight"] - stepper_of().model.embedding.weight).abs().max() > 0.02
+    assert (
+        weights_of(whole)["source_embedding.weight"] - stepper_of().model.source_embedding.weight
+    ).abs().max() > 0.02
 
 
 def test_loss_and_gradient_are_those_of_the_formula(store):
@@ -192,7 +194,7 @@ def test_nan_stops_before_it_reaches_the_weights(store):
 
 def test_an_infinite_gradient_stops_before_it_reaches_the_weights(store, monkeypatch):
     stepper = stepper_of()
-    handle = stepper.model.embedding.weight.register_hook(lambda grad: grad * torch.inf)
+    handle = stepper.model.source_embedding.weight.register_hook(lambda grad: grad * torch.inf)
     assert_refused(
         stepper, lambda: stepper.step([batch_of(store)], number=3, rate=1e-3), "the gradient's norm (nan|inf)"
     )
