@@ -12,6 +12,8 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 from torch.nn import functional
 
+from clearhead.model.dropout import Dropout
+
 __all__ = ["Embedding", "OutputProjection"]
 
 
@@ -47,7 +49,7 @@ class Embedding(nn.Module):
         self.positions = positions
         self.segments = nn.Embedding(num_segments, d_model) if num_segments else None
         self.norm = norm
-        self.dropout = nn.Dropout(dropout)
+        self.dropout = Dropout(dropout)
 
     def forward(
         self, ids: Int[Tensor, "B T"], start: int = 0, segments: Int[Tensor, "B T"] | None = None

@@ -13,6 +13,8 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn import functional
 
+from clearhead.model.dropout import Dropout
+
 __all__ = ["ACTIVATIONS", "Activation", "FeedForward"]
 
 Activation = Literal["relu", "gelu", "gelu_tanh", "silu"]
@@ -54,7 +56,7 @@ class FeedForward(nn.Module):
         self.gate_proj = nn.Linear(d_model, d_ff, bias=bias) if gated else None
         self.down_proj = nn.Linear(d_ff, d_model, bias=bias)  # W2, b2
         self.activation = ACTIVATIONS[activation]
-        self.dropout = nn.Dropout(dropout)
+        self.dropout = Dropout(dropout)
 
     def forward(self, x: Float[Tensor, "B T D"]) -> Float[Tensor, "B T D"]:
         """Apply the network to each position separately."""

@@ -16,6 +16,7 @@ from typing import Literal
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from clearhead.model.dropout import Dropout
 from clearhead.model.norm import NormKind, make_norm
 
 __all__ = ["NormOrder", "Residual"]
@@ -48,7 +49,7 @@ class Residual(nn.Module):
         super().__init__()
         self.is_pre = norm == "pre"
         self.norm = make_norm(norm_kind, d_model, norm_eps)
-        self.dropout = nn.Dropout(dropout)
+        self.dropout = Dropout(dropout)
 
     def before(self, x: Float[Tensor, "B T D"]) -> Float[Tensor, "B T D"]:
         """Return what the sub-layer reads."""

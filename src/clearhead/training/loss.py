@@ -63,25 +63,40 @@ class _ChunkedCrossEntropy(torch.autograd.Function):
     def forward(
         ctx: Any, states: Tensor, weight: Tensor, bias: Tensor | None, target: Tensor, smoothing: float
     ) -> tuple[Tensor, Tensor]:
-        vocab_size = weight.size(0)
+        # With z the logits of a row, the loss is log sum exp(z) - (1 - eps) z[target] - eps mean(z), and its gradient
+        # by z is softmax(z) - (1 - eps) one-hot(target) - eps / V. Only the softmax is as wide as the vocabulary and
+        # differs from row to row; it is left unnormalised, and everything else is a product of thin matrices.
+        share = smoothing / weight.size(0)
         grad_states = torch.empty_like(states)
         grad_weight = torch.zeros_like(weight)
         grad_bias = None if bias is None else torch.zeros_like(bias)
-        nll = states.new_zeros((), dtype=torch.float64)
-        uniform = states.new_zeros((), dtype=torch.float64)  # cross-entropy with the uniform distribution
+        log_normalisers = states.new_empty(states.size(0))
         for start in range(0, states.size(0), _CHUNK):
             part = slice(start, start + _CHUNK)
             logits = functional.linear(states[part], weight, bias)  # (n, V)
-            normaliser = logits.logsumexp(dim=-1)  # (n,)
-            nll += (normaliser - logits.gather(-1, target[part, None])[:, 0]).sum()
-            uniform += (normaliser - logits.mean(dim=-1)).sum()
-            # The gradient of the loss by the logits is softmax - (1 - eps) * one-hot - eps / V.
-            grad = logits.sub_(normaliser[:, None]).exp_().sub_(smoothing / vocab_size)
-            grad[torch.arange(grad.size(0), device=grad.device), target[part]] -= 1.0 - smoothing
-            torch.mm(grad, weight, out=grad_states[part])
-            grad_weight.addmm_(grad.t(), states[part])
+            highest = logits.amax(dim=-1, keepdim=True)  # (n, 1)
+            exponentials = logits.sub_(highest).exp_()  # (n, V)
+            total = exponentials.sum(dim=-1, keepdim=True)  # (n, 1)
+            log_normalisers[part] = (highest + total.log())[:, 0]
+            torch.mm(exponentials, weight, out=grad_states[part]).div_(total)
+            grad_weight.addmm_(exponentials.t(), states[part] / total)
             if grad_bias is not None:
-                grad_bias += grad.sum(dim=0)
+                grad_bias.addmv_(exponentials.t(), total.reciprocal()[:, 0])
+
+        true_rows = functional.embedding(target, weight)  # (N, D)
+        true_logits = (states * true_rows).sum(dim=-1)  # (N,)
+        mean_logits = states @ weight.mean(dim=0)  # (N,)
+        grad_states.sub_(weight.sum(dim=0), alpha=share).sub_(true_rows, alpha=1.0 - smoothing)
+        grad_weight.sub_(states.sum(dim=0), alpha=share)
+        grad_weight.index_add_(0, target, states, alpha=smoothing - 1.0)
+        if bias is not None and grad_bias is not None:
+            true_logits, mean_logits = true_logits + bias[target], mean_logits + bias.mean()
+            grad_bias.sub_(share * len(target))
+            grad_bias.index_add_(0, target, torch.ones_like(true_logits), alpha=smoothing - 1.0)
+        nll = (log_normalisers - true_logits).sum(dtype=torch.float64)
+        uniform = (log_normalisers - mean_logits).sum(
+            dtype=torch.float64
+        )  # cross-entropy with the uniform distribution
         ctx.save_for_backward(grad_states, grad_weight, grad_bias)
         loss = ((1.0 - smoothing) * nll + smoothing * uniform).to(states.dtype)
         nll = nll.to(states.dtype)

@@ -6,12 +6,12 @@ import math
 
 import pytest
 import torch
-from torch import nn
 from torch.nn import functional
 
 from clearhead import presets
 from clearhead.config import ModelConfig
 from clearhead.model import DecoderCache, Transformer
+from clearhead.model.dropout import Dropout
 
 both_norms = pytest.mark.parametrize("norm", ["post", "pre"])
 
@@ -99,15 +99,15 @@ def test_training_with_dropout_0_equals_eval_and_dropout_stands_nowhere_but_in_i
     expected = model.eval()(source, target)
     model.train()
     for module in model.modules():
-        if isinstance(module, nn.Dropout):
-            module.p = 0.0
+        if isinstance(module, Dropout):
+            module.rate = 0.0
     torch.testing.assert_close(model(source, target), expected)
 
 
 @both_norms
 def test_dropout_falls_on_each_sublayer_output_and_on_the_embeddings_alone(make_model, make_batch, norm):
     model = make_model(norm=norm, dropout=0.25).train()
-    dropouts = [name for name, module in model.named_modules() if isinstance(module, nn.Dropout) and module.p > 0]
+    dropouts = [name for name, module in model.named_modules() if isinstance(module, Dropout) and module.rate > 0]
     encoder = [f"encoder.layers.{n}.{part}" for n in range(3) for part in ("self_attn", "feed_forward")]
     decoder = [f"decoder.layers.{n}.{part}" for n in range(2) for part in ("self_attn", "cross_attn", "feed_forward")]
     assert sorted(dropouts) == sorted(

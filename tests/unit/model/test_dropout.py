@@ -1,0 +1,60 @@
+"""Dropout: at its rate, independently, without moving the mean, and the same again from the same seed."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from clearhead.model.dropout import Dropout, keep_mask
+
+
+@pytest.mark.parametrize("rate", [0.1, 0.3, 0.5, 0.97])
+def test_elements_fall_at_the_rate_and_the_others_grow_to_keep_the_mean(rate):
+    mask = keep_mask(torch.empty(1009, 997), rate)
+    assert mask.unique().tolist() == [0.0, pytest.approx(1 / (1 - rate), rel=3e-3)]
+    deviation = (rate * (1 - rate) / mask.numel()) ** 0.5
+    assert (mask == 0).double().mean().item() == pytest.approx(rate, abs=5 * deviation + 2**-17)
+
+
+def test_every_place_of_a_random_word_is_as_likely_to_fall():
+    fallen = (keep_mask(torch.empty(4 * 100_003), 0.1) == 0).double().view(-1, 4)
+    assert fallen.mean(dim=0).tolist() == pytest.approx([0.1] * 4, abs=0.005)
+    # Neighbours fall together no more often than chance has it.
+    assert (fallen[:, :3] * fallen[:, 1:]).mean().item() == pytest.approx(0.01, abs=0.001)
+
+
+def test_the_gradient_falls_where_the_value_fell():
+    x = torch.randn(7, 11, 13, requires_grad=True)
+    dropped = Dropout(0.5).train()(x)
+    dropped.sum().backward()
+    torch.testing.assert_close(x.grad, (dropped / x).detach())
+    assert 0.3 < (x.grad == 0).double().mean().item() < 0.7
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 4, 5, 4097])
+def test_any_number_of_elements_works(size):
+    mask = keep_mask(torch.empty(size), 0.25)
+    assert mask.shape == (size,)
+    assert set(mask.tolist()) <= {0.0, torch.tensor(4 / 3).item()}
+
+
+def test_other_types_keep_theirs():
+    x = torch.ones(997, dtype=torch.bfloat16)
+    assert Dropout(0.5).train()(x).dtype == torch.bfloat16
+
+
+def test_the_seed_decides():
+    draws = []
+    for seed in (3, 3, 5):
+        torch.manual_seed(seed)
+        draws.append(keep_mask(torch.empty(997), 0.5))
+    assert draws[0].equal(draws[1])
+    assert not draws[0].equal(draws[2])
+
+
+def test_nothing_is_drawn_outside_training_or_at_rate_0():
+    x = torch.randn(7, 11)
+    before = torch.get_rng_state()
+    assert Dropout(0.5).eval()(x) is x
+    assert Dropout(0.0).train()(x) is x
+    assert torch.get_rng_state().equal(before)
