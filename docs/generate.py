@@ -1,4 +1,4 @@
-"""Write the pages that come from the code: `python docs/generate.py` renews settings.md and commands.md.
+"""Write the pages that come from the code: `python docs/generate.py` renews commands.md, errata.md and settings.md.
 
 A test fails when they are stale.
 """
@@ -12,6 +12,7 @@ from pydantic import BaseModel
 
 from clearhead.cli.main import app
 from clearhead.config import Config
+from clearhead.paper.errata import errata_page
 
 __all__ = ["PAGES", "commands_page", "settings_page"]
 
@@ -52,7 +53,7 @@ def commands_page() -> str:
     return "\n".join(lines) + "\n"
 
 
-PAGES = {"settings.md": settings_page, "commands.md": commands_page}
+PAGES = {"commands.md": commands_page, "errata.md": errata_page, "settings.md": settings_page}
 
 
 def _is_section(annotation: object) -> bool:

@@ -21,7 +21,7 @@ def load_generator() -> ModuleType:
     return module
 
 
-@pytest.mark.parametrize("name", ["settings.md", "commands.md"])
+@pytest.mark.parametrize("name", ["commands.md", "errata.md", "settings.md"])
 def test_generated_page_is_fresh(name):
     page = load_generator().PAGES[name]()
     assert (ROOT / "docs" / name).read_text(encoding="utf-8") == page, "run: python docs/generate.py"

@@ -1,0 +1,215 @@
+"""Errata about recurrence: what it costs, what can run in parallel, and how gradients pass (section 4, Table 1).
+
+Shapes: B batch, n length, d width.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache, partial
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.utils.flop_counter import FlopCounterMode
+
+from clearhead.model.attention import MultiHeadAttention, scaled_dot_product_attention
+from clearhead.model.encoder import EncoderLayer
+from clearhead.model.residual import Residual
+from clearhead.paper.errata.erratum import Erratum, Finding
+from clearhead.paper.errata.materials import build, count_weights, on_meta, standard_normal
+
+__all__ = ["COSTS_ERRATA"]
+
+_SIZES = ((64, 512), (256, 512), (512, 512), (1024, 512), (2048, 128))
+_SUBLAYERS = 6
+"""Self-attention sub-layers in one stack of the paper (N = 6)."""
+_EXACT = 1e-5
+"""Largest deviation of what should be equal."""
+
+
+@cache
+def _multiply_adds(n: int, d: int) -> tuple[int, int]:
+    """Count those of equation 1 and of a recurrent layer, h_t = tanh(x_t W + h_(t-1) U), over n positions."""
+    x = torch.zeros(1, n, d, device="meta")
+    recurrent = on_meta(lambda: nn.RNN(d, d, bias=False, batch_first=True))
+    counts = []
+    for run in (lambda: scaled_dot_product_attention(x, x, x), lambda: recurrent(x)):
+        with FlopCounterMode(display=False) as counter, torch.no_grad():
+            run()
+        counts.append(counter.get_total_flops() // 2)
+    return counts[0], counts[1]
+
+
+def _predicts_the_cheaper(claims_attention: Callable[[int, int], bool]) -> Finding:
+    """Compare what is claimed with counted multiply-adds at several sizes."""
+    correct = 0
+    for n, d in _SIZES:
+        attention, recurrence = _multiply_adds(n, d)
+        correct += claims_attention(n, d) == (attention < recurrence)
+    n, d = _SIZES[-1]
+    attention, recurrence = _multiply_adds(n, d)
+    return Finding(
+        correct == len(_SIZES),
+        f"right at {correct} of {len(_SIZES)} sizes (n = {n}, d = {d}: {attention:,} multiply-adds of attention, "
+        f"{recurrence:,} of recurrence)",
+    )
+
+
+def _takes_as_many_steps_as_words(run: Callable[[nn.RNNCell, Tensor], Tensor]) -> Finding:
+    """Run four sentences of seven words: the states must be right, after no more than seven calls of the cell."""
+    cell, x = build(lambda: nn.RNNCell(5, 3)), standard_normal(4, 7, 5, seed=80)
+    calls: list[object] = []
+    handle = cell.register_forward_hook(lambda *_: calls.append(None))
+    with torch.no_grad():
+        states = run(cell, x)
+        handle.remove()
+        wanted = torch.zeros(4, 3)
+        for word in x.unbind(1):
+            wanted = torch.tanh(word @ cell.weight_ih.T + cell.bias_ih + wanted @ cell.weight_hh.T + cell.bias_hh)
+    distance = (states - wanted).abs().max().item()
+    return Finding(
+        len(calls) <= 7 and distance < _EXACT, f"{len(calls)} steps one after the other, states off by {distance:.2f}"
+    )
+
+
+def _sentence_by_sentence(cell: nn.RNNCell, x: Tensor) -> Tensor:
+    rows = []
+    for sentence in x:
+        state = torch.zeros(1, 3)
+        for word in sentence:
+            state = cell(word[None], state)
+        rows.append(state[0])
+    return torch.stack(rows)
+
+
+def _all_sentences_at_once(cell: nn.RNNCell, x: Tensor) -> Tensor:
+    state = torch.zeros(x.size(0), 3)
+    for words in x.unbind(1):
+        state = cell(words, state)
+    return state
+
+
+def _is_the_gate_of_an_lstm(gate: Callable[[Tensor], Tensor]) -> Finding:
+    """Compute one LSTM step with these gates; compare with PyTorch's, and differentiate it by the gates' inputs."""
+    cell = build(lambda: nn.LSTMCell(5, 4))
+    x, h, c = standard_normal(3, 5, seed=81), standard_normal(3, 4, seed=82), standard_normal(3, 4, seed=83)
+    before = (x @ cell.weight_ih.T + cell.bias_ih + h @ cell.weight_hh.T + cell.bias_hh).detach().requires_grad_()
+    inputs, forgets, candidates, outputs = before.chunk(4, dim=-1)
+    new_c = gate(forgets) * c + gate(inputs) * candidates.tanh()
+    new_h = gate(outputs) * new_c.tanh()
+    gradient = torch.autograd.grad(new_h.sum(), before)[0][:, [0, 1, 2, 3, 4, 5, 6, 7, 12, 13, 14, 15]]
+    distance = (new_h - cell(x, (h, c))[0]).abs().max().item()
+    reached = (gradient != 0).float().mean().item()
+    return Finding(
+        reached == 1 and distance < _EXACT,
+        f"{100 * reached:.0f} % of the gates' inputs have a gradient, states off PyTorch's by {distance:.2f}",
+    )
+
+
+def _names_the_larger(claimed: str) -> Finding:
+    """Count the weights of an LSTM layer and of an encoder layer at several widths."""
+    counts = {}
+    for d in (64, 512, 1024):
+        layers: dict[str, nn.Module] = {
+            "LSTM": on_meta(partial(nn.LSTM, d, d)),
+            "encoder": on_meta(partial(EncoderLayer, d_model=d, d_ff=4 * d, num_heads=8, dropout=0.0)),
+        }
+        counts[d] = {name: count_weights(layer) for name, layer in layers.items()}
+    correct = sum(count[claimed] == max(count.values()) for count in counts.values())
+    return Finding(
+        correct == len(counts),
+        f"right at {correct} of {len(counts)} widths (at d = 512: LSTM layer {counts[512]['LSTM']:,}, encoder layer "
+        f"{counts[512]['encoder']:,})",
+    )
+
+
+def _lets_gradients_pass(combine: Callable[[Residual, Tensor, Tensor], Tensor]) -> Finding:
+    """Send eight words through six self-attention sub-layers: look at the gradient of what tells the words apart."""
+    attentions = build(lambda: nn.ModuleList(MultiHeadAttention(d_model=32, num_heads=4) for _ in range(_SUBLAYERS)))
+    residual = build(lambda: Residual(d_model=32, dropout=0.0))
+
+    def stack(x: Tensor) -> Tensor:
+        for attention in attentions:
+            x = combine(residual, x, attention(x, x))
+        return x
+
+    x = standard_normal(1, 8, 32, seed=84).requires_grad_()
+    direction, error = (standard_normal(1, 8, 32, seed=seed) for seed in (85, 86))
+    direction = direction - direction.mean(dim=1, keepdim=True)
+    output = stack(x)
+    gradient = torch.autograd.grad((output * direction).sum(), x)[0].norm() / direction.norm()
+    with torch.no_grad():
+        grown = (stack(x + 1e-3 * error) - output).norm() / (1e-3 * error).norm()
+    return Finding(
+        0.1 < gradient.item() < 10 and grown.item() < 2,
+        f"the gradient of what tells words apart arrives {gradient.item():.2f} times as large, a small error "
+        f"{grown.item():.1f} times",
+    )
+
+
+COSTS_ERRATA: tuple[Erratum[Any], ...] = (
+    Erratum(
+        number=40,
+        title="Attention always costs less than recurrence",
+        wrong="Self-attention reduces the complexity per layer.",
+        right="Only while n < d: attention takes of the order of n^2 d operations, recurrence n d^2. (Table 1 leaves "
+        "out the four projections, 4 n d^2 more. With them a sub-layer never costs less than a plain recurrent layer, "
+        "2 n d^2, and less than an LSTM, 8 n d^2, while n < 2 d.)",
+        source="Table 1; section 4: when the sequence length n is smaller than the representation dimensionality d",
+        demands="The claim names the cheaper one by counted multiply-adds at n x d = "
+        + ", ".join(f"{n} x {d}" for n, d in _SIZES)
+        + ".",
+        wrong_version=lambda n, d: True,
+        right_version=lambda n, d: n < d,
+        test=_predicts_the_cheaper,
+    ),
+    Erratum(
+        number=41,
+        title="A recurrent network cannot be parallelised",
+        wrong="With a recurrent network parallelisation is not possible.",
+        right="It is not possible within one sequence, whose steps wait for each other; the sequences of a batch run "
+        "side by side.",
+        source="Section 1: precludes parallelization within training examples; Table 1, O(n) sequential operations",
+        demands="Four sentences of seven words take at most seven calls of the cell, with the right states.",
+        wrong_version=_sentence_by_sentence,
+        right_version=_all_sentences_at_once,
+        test=_takes_as_many_steps_as_words,
+    ),
+    Erratum(
+        number=42,
+        title="The gates of an LSTM are step functions",
+        wrong="LSTM gates are step functions and not differentiable.",
+        right="They are sigmoids, differentiable everywhere; that is how they are learned.",
+        source="Hochreiter and Schmidhuber 1997; `torch.nn.LSTMCell`",
+        demands="A step with these gates gives the states of PyTorch's LSTM and a gradient at every gate.",
+        wrong_version=lambda x: (x > 0).to(x.dtype) + 0 * x,
+        right_version=torch.sigmoid,
+        test=_is_the_gate_of_an_lstm,
+    ),
+    Erratum(
+        number=43,
+        title="An LSTM has many more parameters",
+        wrong="An LSTM has much more parameters.",
+        right="At the same width d an LSTM layer has about 8 d^2 weights, an encoder layer 12 d^2: 4 d^2 in attention "
+        "and 8 d^2 in the feed-forward network.",
+        source="Sections 3.2.2 and 3.3 for the shapes; `torch.nn.LSTM`",
+        demands="The claim names the larger layer, counted at d = 64, 512 and 1024.",
+        wrong_version="LSTM",
+        right_version="encoder",
+        test=_names_the_larger,
+    ),
+    Erratum(
+        number=44,
+        title="Residual connections amplify errors",
+        wrong="The residual addition is there to amplify the errors.",
+        right="It lets signal and gradient pass every sub-layer; errors do not grow by it. The wrong version here is "
+        "the same stack without the addition: self-attention alone averages all words into one.",
+        source="Section 3.1; He et al. 2016; Dong et al. 2021 for attention without residual connections",
+        demands="Through six self-attention sub-layers the gradient of what tells words apart keeps its size within a "
+        "factor of 10, and a small error grows less than twofold.",
+        wrong_version=lambda residual, x, update: residual.norm(update),
+        right_version=lambda residual, x, update: residual.after(x, update),
+        test=_lets_gradients_pass,
+    ),
+)

@@ -1,0 +1,133 @@
+"""Errata about how the decoder reads the encoder (sections 3.1 and 3.2.3).
+
+Shapes: S source length, T target length, D d_model.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from clearhead.model.attention import MultiHeadAttention
+from clearhead.model.transformer import Transformer
+from clearhead.paper.errata.erratum import Erratum, Finding
+from clearhead.paper.errata.materials import build, decoder_layer, input_of, small_model, standard_normal, word_ids
+
+__all__ = ["CROSS_ERRATA"]
+
+_SECTION = "Section 3.2.3: queries from the previous decoder layer, keys and values from the output of the encoder"
+
+
+def _returns_what_the_memory_holds(
+    attend: Callable[[MultiHeadAttention, Tensor, Tensor], Tensor],
+) -> Finding:
+    """Give a memory that says the same everywhere: every target position must get just that, W^O W^V m."""
+    attention = build(lambda: MultiHeadAttention(d_model=16, num_heads=2))
+    states, message = standard_normal(1, 5, 16, seed=50), standard_normal(16, seed=51)
+    with torch.no_grad():
+        output = attend(attention, states, message.expand(1, 5, 16))
+        wanted = attention.out_proj.weight @ (attention.v_proj.weight @ message)
+    has_shape = output.shape == states.shape
+    distance = (output - wanted).abs().max().item()
+    return Finding(
+        has_shape and distance < 1e-4,
+        f"shape {'as expected' if has_shape else 'wrong'}, distance to the message of the memory {distance:.2f}",
+    )
+
+
+def _values_from_the_decoder(attention: MultiHeadAttention, states: Tensor, memory: Tensor) -> Tensor:
+    keys, _ = attention.keys_and_values(memory)
+    _, values = attention.keys_and_values(states)
+    return attention.attend(memory, keys, values)[0]
+
+
+def _ours(attention: MultiHeadAttention, states: Tensor, memory: Tensor) -> Tensor:
+    return attention(states, memory)
+
+
+def _questions_know_the_whole_prefix(queries_of: Callable[[Transformer, Tensor, Tensor], Tensor]) -> Finding:
+    """Exchange the second target token: what the fourth position asks the source must change."""
+    model = small_model()
+    source = word_ids(5, 7, 4, 2)
+    one, other = (queries_of(model, source, word_ids(1, second, 6, 9)) for second in (3, 8))
+    moved = (one - other)[0, 3].abs().max().item()
+    return Finding(moved > 0.01, f"the fourth position's question moves by {moved:.2f} when the second token changes")
+
+
+def _embedded_outputs(model: Transformer, source: Tensor, target: Tensor) -> Tensor:
+    with torch.no_grad():
+        return model.target_embedding(target)
+
+
+def _states_after_self_attention(model: Transformer, source: Tensor, target: Tensor) -> Tensor:
+    cross = decoder_layer(model, 0).cross_attn
+    assert cross is not None
+    return input_of(cross.q_proj, lambda: model(source, target))
+
+
+def _encoder_learns_from_the_target(score: Callable[[Transformer, Tensor, Tensor], Tensor]) -> Finding:
+    """Differentiate the loss of the target by every weight of the encoder, and exchange a source word."""
+    model = small_model()
+    target, wanted = word_ids(1, 6, 9, 3), torch.tensor([6, 9, 3, 2])
+    weights = list(model.encoder.parameters())
+    logits = score(model, word_ids(5, 7, 4, 2), target)
+    loss = functional.cross_entropy(logits[0], wanted)
+    gradients = torch.autograd.grad(loss, weights, allow_unused=True)
+    reached = sum(gradient is not None and bool((gradient != 0).any()) for gradient in gradients)
+    with torch.no_grad():
+        moved = (logits - score(model, word_ids(5, 8, 4, 2), target)).abs().max().item()
+    return Finding(
+        reached == len(weights) and moved > 0.01,
+        f"the target's loss reaches {reached} of {len(weights)} tensors of the encoder, another source word moves the "
+        f"logits by {moved:.2f}",
+    )
+
+
+def _without_the_encoder(model: Transformer, source: Tensor, target: Tensor) -> Tensor:
+    memory, mask = model.encode(source)
+    return model.decode(target, torch.zeros_like(memory), mask)[0]
+
+
+CROSS_ERRATA: tuple[Erratum[Any], ...] = (
+    Erratum(
+        number=22,
+        title="Queries, keys and values of cross-attention exchanged",
+        wrong="The encoder's outputs serve as query and key of the decoder's second attention, the decoder's input as "
+        "the value.",
+        right="The decoder asks (queries); the encoder's output answers (keys and values). With a source as long as "
+        "the target both have the same shape.",
+        source=_SECTION,
+        demands="From a memory that holds one vector m everywhere, every target position gets W^O W^V m, whatever it "
+        "asks.",
+        wrong_version=_values_from_the_decoder,
+        right_version=_ours,
+        test=_returns_what_the_memory_holds,
+    ),
+    Erratum(
+        number=23,
+        title="Queries are the previous output",
+        wrong="The queries of cross-attention are the previous output of the decoder.",
+        right="They are the states of the sub-layer before, the masked self-attention, which know the whole prefix.",
+        source=_SECTION + "; figure 1",
+        demands="What the fourth target position asks changes when the second token does.",
+        wrong_version=_embedded_outputs,
+        right_version=_states_after_self_attention,
+        test=_questions_know_the_whole_prefix,
+    ),
+    Erratum(
+        number=24,
+        title="The encoder's output has nothing to do with the output yet",
+        wrong="The output of the encoder has nothing to do with the requested output yet.",
+        right="Every decoder layer attends to it, and it is trained by the loss of the target and by nothing else.",
+        source=_SECTION + "; section 3.1",
+        demands="The gradient of the target's loss reaches every weight of the encoder, and another source word gives "
+        "other logits.",
+        wrong_version=_without_the_encoder,
+        right_version=lambda model, source, target: model(source, target),
+        test=_encoder_learns_from_the_target,
+    ),
+)

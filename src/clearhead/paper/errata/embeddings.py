@@ -1,0 +1,143 @@
+"""Errata about what stands below the first layer (sections 3.4 and 3.5).
+
+Shapes: T length, D d_model.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from clearhead.config import ModelConfig
+from clearhead.model.positions import sinusoidal_positions
+from clearhead.model.transformer import Transformer
+from clearhead.paper.errata.erratum import Erratum, Finding
+from clearhead.paper.errata.materials import encoder_layer, input_of, on_meta, paper_base_on_meta, small_model, word_ids
+
+__all__ = ["EMBEDDINGS_ERRATA"]
+
+_MILLIONS = 65.0
+"""Weights of base, in millions (Table 3)."""
+
+
+def _first_input(model: Transformer, ids: Tensor) -> Tensor:
+    """Return what the first encoder layer is given for one sentence, [T, D]."""
+    return input_of(encoder_layer(model, 0), lambda: model.encode(ids))[0]
+
+
+def _root_mean_square(x: Tensor) -> float:
+    return x.square().mean().sqrt().item()
+
+
+def _words_are_heard(make: Callable[[], Transformer]) -> Finding:
+    """Compare the size of the words' part of the first input with that of the positions' part."""
+    x = _first_input(make(), word_ids(5, 7, 4, 9, 3, 8))
+    positions = sinusoidal_positions(6, x.size(1))
+    ratio = _root_mean_square(x - positions) / _root_mean_square(positions)
+    return Finding(ratio >= 1, f"words are {ratio:.2f} times as large as positions")
+
+
+def _wide_model(*, embedding_scale: bool) -> Transformer:
+    """Return a model as wide as base, of one layer."""
+    sizes = {"d_model": 512, "d_ff": 32, "num_heads": 8, "num_encoder_layers": 1, "num_decoder_layers": 1}
+    return small_model(**sizes, embedding_scale=embedding_scale)
+
+
+def _has_the_printed_size(make: Callable[[], Transformer]) -> Finding:
+    """Count base's weights against the printed 65 million."""
+    millions = make().num_parameters() / 1e6
+    return Finding(
+        abs(millions - _MILLIONS) < 0.05 * _MILLIONS, f"base has {millions:.1f} million weights (printed: 65)"
+    )
+
+
+def _order_matters(make: Callable[[], Transformer]) -> Finding:
+    """Encode a sentence forwards and backwards: the states must not be the same, merely turned around."""
+    model = make()
+    with torch.no_grad():
+        forwards, _ = model.encode(word_ids(5, 7, 4, 9, 3))
+        backwards, _ = model.encode(word_ids(3, 9, 4, 7, 5))
+    distance = (forwards - backwards.flip(1)).abs().max().item()
+    return Finding(distance > 0.1, f"word order moves the states of the words by {distance:.2f}")
+
+
+def _positions_are_added(first_input: Callable[[Transformer, Tensor], Tensor]) -> Finding:
+    """Repeat one word four times: its vectors must be d_model wide and differ by the formula of section 3.5 alone."""
+    model = small_model()
+    x = first_input(model, word_ids(7, 7, 7, 7))
+    width = model.config.d_model
+    if x.size(1) != width:
+        return Finding(False, f"the first layer gets {x.size(1)} numbers a word instead of {width}")
+    positions = torch.tensor([[_printed_position(position, i, width) for i in range(width)] for position in range(4)])
+    distance = ((x - x[0]) - (positions - positions[0])).abs().max().item()
+    return Finding(
+        distance < 1e-5, f"the first layer gets {x.size(1)} numbers a word, off the sum of both by {distance:.3f}"
+    )
+
+
+def _printed_position(position: int, component: int, width: int) -> float:
+    """Return PE(pos, 2i) = sin(pos / 10000^(2i / d_model)), or for an odd component the cosine of the same."""
+    angle = position / 10_000 ** (component // 2 * 2 / width)
+    return math.cos(angle) if component % 2 else math.sin(angle)
+
+
+def _concatenated(model: Transformer, ids: Tensor) -> Tensor:
+    words = functional.embedding(ids[0], model.source_embedding.weight) * model.source_embedding.scale
+    return torch.cat([words, sinusoidal_positions(*words.shape)], dim=-1)
+
+
+EMBEDDINGS_ERRATA: tuple[Erratum[Any], ...] = (
+    Erratum(
+        number=32,
+        title="Embeddings without their scale",
+        wrong="The input is the word's embedding with its position; there is no factor.",
+        right="Embeddings are multiplied by sqrt(d_model), 22.6 at base. Drawn with variance 1 / d_model, as suits "
+        "the output layer that shares them, they would otherwise drown in the positions.",
+        source="Section 3.4, last sentence; the initial variance is tensor2tensor's",
+        demands="In the first layer's input at width 512 the words are not smaller (root mean square) than the "
+        "positions.",
+        wrong_version=lambda: _wide_model(embedding_scale=False),
+        right_version=lambda: _wide_model(embedding_scale=True),
+        test=_words_are_heard,
+    ),
+    Erratum(
+        number=33,
+        title="Three separate embedding matrices",
+        wrong="Source embedding, target embedding and the linear layer before the softmax each have a matrix.",
+        right="All three are one matrix.",
+        source="Section 3.4; Table 3, row base",
+        demands="Base with 37,000 rows has within 5 % of the printed 65 million weights.",
+        wrong_version=lambda: on_meta(lambda: Transformer(ModelConfig(tying="none"))),
+        right_version=paper_base_on_meta,
+        test=_has_the_printed_size,
+    ),
+    Erratum(
+        number=34,
+        title="No positions",
+        wrong="Self-attention sees the order of the words; embeddings are all it needs.",
+        right="Attention itself knows no order: shuffled words give shuffled states. The order comes from the "
+        "positional encodings alone.",
+        source="Section 3.5, first sentences",
+        demands="A sentence and its reversal give the words different states.",
+        wrong_version=lambda: small_model(positions="none"),
+        right_version=small_model,
+        test=_order_matters,
+    ),
+    Erratum(
+        number=35,
+        title="Positions beside the embeddings",
+        wrong="The positional encoding is concatenated to the embedding.",
+        right="It has the same width d_model and is added.",
+        source="Section 3.5: the same dimension d_model, so that the two can be summed; figure 1",
+        demands="The first layer gets d_model numbers a word, and one word's vectors at four places differ by the "
+        "printed formula.",
+        wrong_version=_concatenated,
+        right_version=_first_input,
+        test=_positions_are_added,
+    ),
+)

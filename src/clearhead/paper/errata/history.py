@@ -1,0 +1,208 @@
+"""Errata about what the paper is: its tasks, its predecessors, its tokens.
+
+Shapes: T length, D width.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from clearhead.config import TokenizerConfig
+from clearhead.model.encoder import EncoderLayer
+from clearhead.model.transformer import Transformer
+from clearhead.paper.errata.erratum import Erratum, Finding
+from clearhead.paper.errata.materials import build, paper_base_on_meta, small_model, standard_normal, word_ids
+
+__all__ = ["HISTORY_ERRATA"]
+
+_REPORTED_TASKS = {
+    "English-German translation": "Table 2",
+    "English-French translation": "Table 2",
+    "English constituency parsing": "Table 4",
+}
+"""Tasks with results in the paper, and where these stand."""
+
+_CITED_SELF_ATTENTION = {
+    "reading comprehension": "1601.06733",  # Cheng, Dong and Lapata
+    "textual entailment": "1606.01933",  # Parikh et al.
+    "sentence representations": "1703.03130",  # Lin et al.
+    "abstractive summarization": "1705.04304",  # Paulus, Xiong and Socher
+}
+"""What section 2 names as earlier uses of self-attention, with the arXiv number (year and month first) of the work it
+cites for each."""
+
+_PRINTED_TOKENS = {"EN-DE": "bpe", "EN-FR": "wordpiece"}
+"""Section 5.1: byte-pair encoding with a shared vocabulary of about 37,000; a word-piece vocabulary of 32,000."""
+
+
+def _has_no_convolution(make: Callable[[], nn.Module]) -> Finding:
+    """Look for convolutions and recurrences, then shuffle six words: a layer without either shuffles its output."""
+    layer, x, order = make(), standard_normal(1, 6, 16, seed=90), torch.tensor([4, 2, 5, 0, 3, 1])
+    foreign = (nn.modules.conv._ConvNd, nn.RNNBase, nn.RNNCellBase)
+    in_base = sum(isinstance(module, foreign) for module in paper_base_on_meta().modules())
+    count = sum(isinstance(module, foreign) for module in layer.modules()) + in_base
+    with torch.no_grad():
+        distance = (layer(x[:, order]) - layer(x)[:, order]).abs().max().item()
+    return Finding(
+        count == 0 and distance < 1e-5,
+        f"{count} convolutions or recurrences, neighbours matter by {distance:.2f}",
+    )
+
+
+class _OurLayer(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = EncoderLayer(d_model=16, d_ff=24, num_heads=2, dropout=0.0)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.layer(x, torch.ones(1, 1, 1, x.size(1), dtype=torch.bool))[0]
+
+
+class _Convolutions(nn.Module):
+    """Convolutions of kernel size 3, and on request a recurrent network or attention that reads their output."""
+
+    def __init__(self, *, num_layers: int, then: nn.Module | None = None) -> None:
+        super().__init__()
+        self.layers = nn.ModuleList(nn.Conv1d(16, 16, 3, padding=1) for _ in range(num_layers))
+        self.then = then
+
+    def forward(self, x: Tensor) -> Tensor:
+        for layer in self.layers:
+            x = layer(x.transpose(1, 2)).transpose(1, 2)
+        if self.then is None:
+            return x
+        result = self.then(x)
+        return result[0] if isinstance(result, tuple) else result
+
+
+def _distance_costs_layers(make: Callable[[int], nn.Module]) -> Finding:
+    """Differentiate the last of twelve outputs by the inputs: kernels of size 3 must reach one word a layer."""
+    reaches = {}
+    for num_layers in (1, 2, 4):
+        network = make(num_layers)
+        x = standard_normal(1, 12, 16, seed=91).requires_grad_()
+        gradient = torch.autograd.grad(network(x)[0, -1].sum(), x)[0][0].abs().sum(dim=-1)
+        reaches[num_layers] = 11 - int((gradient > 0).nonzero()[0])
+    return Finding(
+        all(reach == num_layers for num_layers, reach in reaches.items()),
+        f"1, 2 and 4 layers reach {', '.join(map(str, reaches.values()))} words back",
+    )
+
+
+def _needs_no_source(score: Callable[[Tensor, Tensor], Tensor]) -> Finding:
+    """Score one text beside two unrelated sentences: a language model must give it the same probability."""
+    text = word_ids(1, 6, 9, 3, 2)
+    with torch.no_grad():
+        log_probs = [
+            score(source, text[:, :-1]).log_softmax(dim=-1).gather(-1, text[:, 1:, None]).sum().item()
+            for source in (word_ids(5, 7, 4, 2), word_ids(8, 3, 10, 2))
+        ]
+    moved = abs(log_probs[0] - log_probs[1])
+    return Finding(moved < 1e-5, f"another sentence beside it moves the text's log-probability by {moved:.2f} nats")
+
+
+def _decoder_alone() -> Transformer:
+    return small_model(num_encoder_layers=0)
+
+
+def _are_reported(tasks: tuple[str, ...]) -> Finding:
+    missing = [task for task in tasks if task not in _REPORTED_TASKS]
+    return Finding(not missing, f"without a result in the paper: {', '.join(missing) or 'none'}")
+
+
+def _is_the_earliest(number: str) -> Finding:
+    earliest = min(_CITED_SELF_ATTENTION.values())
+    return Finding(number <= earliest, f"arXiv {number}, earliest work cited in section 2 arXiv {earliest}")
+
+
+def _are_as_printed(tokens: Mapping[str, str]) -> Finding:
+    same = sum(tokens[task] == kind for task, kind in _PRINTED_TOKENS.items())
+    return Finding(
+        same == len(_PRINTED_TOKENS), ", ".join(f"{task} {kind}" for task, kind in tokens.items()) + f": {same} of 2"
+    )
+
+
+HISTORY_ERRATA: tuple[Erratum[Any], ...] = (
+    Erratum(
+        number=45,
+        title="Based on attention and convolutions",
+        wrong="The Transformer is based on the ideas of attention and convolutional networks.",
+        right="It dispenses with recurrence and convolutions entirely. (The feed-forward network may be read as two "
+        "convolutions of kernel size 1, which see no neighbour.)",
+        source="Abstract; section 3.3 for the kernel size 1",
+        demands="No convolutional or recurrent module in base or in the layer, and shuffled words give a shuffled "
+        "output.",
+        wrong_version=lambda: build(lambda: _Convolutions(num_layers=1, then=_OurLayer())),
+        right_version=lambda: build(_OurLayer),
+        test=_has_no_convolution,
+    ),
+    Erratum(
+        number=46,
+        title="Convolutions that feed recurrent networks",
+        wrong="Earlier models such as ByteNet and ConvS2S use convolutions and then feed their output to RNNs.",
+        right="They use convolutions in place of recurrence, which is why distant words are related only through many "
+        "layers.",
+        source="Section 2, first paragraph; Table 1, maximum path length",
+        demands="Stacked convolutions of kernel size 3 relate words as far apart as there are layers, and no farther.",
+        wrong_version=lambda num_layers: build(
+            lambda: _Convolutions(num_layers=num_layers, then=nn.RNN(16, 16, batch_first=True))
+        ),
+        right_version=lambda num_layers: build(lambda: _Convolutions(num_layers=num_layers)),
+        test=_distance_costs_layers,
+    ),
+    Erratum(
+        number=47,
+        title="Language models are encoder-decoders",
+        wrong="Language models use an encoder-decoder structure.",
+        right="Models of sequence transduction do: p(target | source). A language model, p(text), has no source, and a "
+        "decoder alone is enough.",
+        source="Section 3, first sentence: most competitive neural sequence transduction models",
+        demands="The probability of a text is the same beside two different source sentences.",
+        wrong_version=lambda source, text: small_model()(source, text),
+        right_version=lambda source, text: _decoder_alone()(None, text),
+        test=_needs_no_source,
+    ),
+    Erratum(
+        number=48,
+        title="State of the art in language modelling",
+        wrong="The paper reaches the state of the art in language modelling and question answering.",
+        right="Its results are for WMT 2014 English-German and English-French translation, and for English "
+        "constituency parsing.",
+        source="Abstract; Tables 2 and 4",
+        demands="Every task named has a result in Table 2 or Table 4.",
+        wrong_version=("language modelling", "question answering"),
+        right_version=("English-German translation", "English-French translation", "English constituency parsing"),
+        test=_are_reported,
+        kind="quotation",
+    ),
+    Erratum(
+        number=49,
+        title="The paper introduced self-attention",
+        wrong="The key contribution is the introduction of self-attention.",
+        right="Self-attention had been used before, as section 2 says. The paper's is the first transduction "
+        "model that relies on it entirely, with scaled dot products and several heads.",
+        source="Section 2, second and last paragraph",
+        demands="The work that is named is not later than those which section 2 cites for self-attention.",
+        wrong_version="1706.03762",
+        right_version="1601.06733",
+        test=_is_the_earliest,
+        kind="quotation",
+    ),
+    Erratum(
+        number=50,
+        title="Word pieces for English-German",
+        wrong="The tokens are word pieces, as in BERT.",
+        right="English-German used byte-pair encoding with a shared vocabulary of about 37,000; word pieces, 32,000, "
+        "were those of English-French.",
+        source="Section 5.1",
+        demands="The kind of token is the printed one for both language pairs (English-German: our default).",
+        wrong_version={"EN-DE": "wordpiece", "EN-FR": "wordpiece"},
+        right_version={"EN-DE": TokenizerConfig().kind, "EN-FR": "wordpiece"},
+        test=_are_as_printed,
+        kind="quotation",
+    ),
+)

@@ -1,0 +1,121 @@
+"""Errata about what a position may see (section 3.2.3).
+
+Shapes: T length, D width.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from clearhead.model.attention import MultiHeadAttention, scaled_dot_product_attention
+from clearhead.model.masks import causal_mask
+from clearhead.paper.errata.erratum import Erratum, Finding
+from clearhead.paper.errata.materials import build, standard_normal
+
+__all__ = ["MASKS_ERRATA"]
+
+_SECTION = "Section 3.2.3: masking out (setting to minus infinity) all values in the input of the softmax"
+_EXACT = 1e-5
+"""Largest deviation of what should be equal."""
+
+
+def _hides_completely(attend: Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]) -> Finding:
+    """Hide two of six positions: no weight may reach them, and the rest must come out as if they were not there."""
+    x = standard_normal(6, 8, seed=40)
+    shown = torch.tensor([True, True, False, True, False, True])
+    output, weights = attend(x, shown)
+    share = weights[shown][:, ~shown].sum(dim=-1).mean().item()
+    rest = x[shown]
+    alone = (rest @ rest.T / 8**0.5).softmax(dim=-1) @ rest
+    distance = (output[shown] - alone).abs().max().item()
+    return Finding(
+        share == 0 and distance < _EXACT,
+        f"{100 * share:.0f} % of the weight falls on hidden positions, and they move the output by {distance:.2f}",
+    )
+
+
+def _embeddings_set_to_zero(x: Tensor, shown: Tensor) -> tuple[Tensor, Tensor]:
+    zeroed = x * shown[:, None]
+    return scaled_dot_product_attention(zeroed, zeroed, zeroed)
+
+
+def _scores_set_to_minus_infinity(x: Tensor, shown: Tensor) -> tuple[Tensor, Tensor]:
+    return scaled_dot_product_attention(x, x, x, shown[None, :])
+
+
+def _shows_what_came_before(make_mask: Callable[[int], Tensor]) -> Finding:
+    """Differentiate each output by each input: position t must feel the inputs up to t, and no later one."""
+    length = 6
+    x = standard_normal(length, 8, seed=41).requires_grad_()
+    output, _ = scaled_dot_product_attention(x, x, x, make_mask(length))
+    feels = torch.stack([torch.autograd.grad(row.sum(), x, retain_graph=True)[0].abs().sum(-1) > 0 for row in output])
+    later = int(feels.triu(1).sum())
+    earlier = int(feels.tril(-1).sum())
+    return Finding(
+        later == 0 and earlier == length * (length - 1) // 2,
+        f"of 15 pairs each, {later} see a later position and {earlier} an earlier one",
+    )
+
+
+def _later_tokens_change_nothing(attend: Callable[[MultiHeadAttention, Tensor, Tensor], Tensor]) -> Finding:
+    """Exchange the tokens after the second one, the last position being padding: the first two must not feel it."""
+    attention = build(lambda: MultiHeadAttention(d_model=16, num_heads=2))
+    is_token = torch.tensor([[True] * 5 + [False]])
+    before, other = standard_normal(1, 6, 16, seed=42), standard_normal(1, 6, 16, seed=43)
+    after = torch.cat([before[:, :2], other[:, 2:]], dim=1)
+    with torch.no_grad():
+        moved = attend(attention, before, is_token) - attend(attention, after, is_token)
+    first = moved[:, :2].abs().max().item()
+    return Finding(first < _EXACT, f"exchanging later tokens moves the first two positions by {first:.2f}")
+
+
+def _padding_alone(attention: MultiHeadAttention, x: Tensor, is_token: Tensor) -> Tensor:
+    return attention(x, x, is_token[:, None, None, :])
+
+
+def _padding_and_future(attention: MultiHeadAttention, x: Tensor, is_token: Tensor) -> Tensor:
+    return attention(x, x, is_token[:, None, None, :] & causal_mask(x.size(1)))
+
+
+MASKS_ERRATA: tuple[Erratum[Any], ...] = (
+    Erratum(
+        number=19,
+        title="Masking by zeroing embeddings",
+        wrong="Masking sets part of the input embeddings to zeros.",
+        right="Masking sets scores to minus infinity before the softmax. A zeroed embedding still has the score 0, and "
+        "e^0 = 1 is a weight like others.",
+        source=_SECTION,
+        demands="No weight falls on hidden positions, and the others come out as if those were not there.",
+        wrong_version=_embeddings_set_to_zero,
+        right_version=_scores_set_to_minus_infinity,
+        test=_hides_completely,
+    ),
+    Erratum(
+        number=20,
+        title="Masking the past",
+        wrong="The mask of the decoder hides the preceding words.",
+        right="It hides the following ones: a position sees itself and what came before.",
+        source="Section 3.2.3: preserve the auto-regressive property; section 3.1: position i depends only on the "
+        "known outputs at positions less than i",
+        demands="The gradient of each output reaches every earlier input and no later one.",
+        wrong_version=lambda length: causal_mask(length).T,
+        right_version=causal_mask,
+        test=_shows_what_came_before,
+    ),
+    Erratum(
+        number=21,
+        title="A mask for padding alone",
+        wrong="Masks are there to hide padding.",
+        right="The decoder's self-attention also hides the future; otherwise training shows each position the token it "
+        "has to predict.",
+        source="Section 3.2.3; figure 2 left, Mask (opt.)",
+        demands="Exchanging all tokens after the second changes nothing at the first two.",
+        wrong_version=_padding_alone,
+        right_version=_padding_and_future,
+        test=_later_tokens_change_nothing,
+    ),
+)

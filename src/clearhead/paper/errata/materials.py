@@ -1,0 +1,113 @@
+"""What the checks measure on: random tensors and small models, each drawn from a seed of its own.
+
+Nothing here touches torch's global random state, so a check finds the same wherever and in whatever order it runs.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Callable
+from functools import cache
+from typing import Any, TypeVar
+
+import torch
+from torch import Tensor, nn
+
+from clearhead.config import ModelConfig
+from clearhead.model.decoder import DecoderLayer
+from clearhead.model.encoder import EncoderLayer
+from clearhead.model.transformer import Transformer
+from clearhead.presets import paper_base
+
+__all__ = [
+    "build",
+    "count_weights",
+    "decoder_layer",
+    "encoder_layer",
+    "input_of",
+    "on_meta",
+    "paper_base_on_meta",
+    "small_model",
+    "standard_normal",
+    "word_ids",
+]
+
+Module = TypeVar("Module", bound=nn.Module)
+
+
+def standard_normal(*shape: int, seed: int) -> Tensor:
+    """Return independent numbers of mean 0 and variance 1."""
+    return torch.randn(shape, generator=torch.Generator().manual_seed(seed))
+
+
+def word_ids(*words: int) -> Tensor:
+    """Return one sentence of token ids, [1, length]."""
+    return torch.tensor([words])
+
+
+def build(make: Callable[[], Module]) -> Module:
+    """Return a module in evaluation mode whose every weight is random and follows from its name and shape alone.
+
+    Matrices have variance 1 / fan-in, so that a layer keeps the size of what passes through it.
+    """
+    with torch.random.fork_rng(devices=[]):
+        module = make()
+    with torch.no_grad():
+        for name, weight in module.named_parameters():
+            generator = torch.Generator().manual_seed(zlib.crc32(name.encode()))
+            noise = torch.randn(weight.shape, generator=generator)
+            if weight.dim() > 1:
+                weight.copy_(noise / weight.size(1) ** 0.5)
+            else:  # gains of norms around 1, biases around 0
+                weight.copy_(float("norm.weight" in name) + 0.1 * noise)
+    return module.eval()
+
+
+def small_model(**settings: Any) -> Transformer:
+    """Return a random Transformer of two layers a side and eleven words; ids 0 to 2 are special."""
+    sizes = {"vocab_size": 11, "d_model": 16, "d_ff": 24, "num_heads": 2, "dropout": 0.0}
+    layers = {"num_encoder_layers": 2, "num_decoder_layers": 2}
+    return build(lambda: Transformer(ModelConfig.model_validate({**sizes, **layers, **settings})))
+
+
+def on_meta(make: Callable[[], Module]) -> Module:
+    """Return a module that has shapes but no numbers: enough to count weights and operations of any size."""
+    with torch.device("meta"):
+        return make()
+
+
+@cache
+def paper_base_on_meta() -> Transformer:
+    """Return the paper's base model with 37,000 rows, without its numbers."""
+    return on_meta(lambda: Transformer(paper_base()))
+
+
+def count_weights(module: nn.Module) -> int:
+    """Return the number of weights, a shared one counted once."""
+    return sum(weight.numel() for weight in module.parameters())
+
+
+def encoder_layer(model: Transformer, index: int) -> EncoderLayer:
+    """Return one layer of the encoder, counted from 0."""
+    layer = model.encoder.layers[index]
+    assert isinstance(layer, EncoderLayer)
+    return layer
+
+
+def decoder_layer(model: Transformer, index: int) -> DecoderLayer:
+    """Return one layer of the decoder, counted from 0."""
+    layer = model.decoder.layers[index]
+    assert isinstance(layer, DecoderLayer)
+    return layer
+
+
+def input_of(module: nn.Module, run: Callable[[], object]) -> Tensor:
+    """Return what a part of a model was given while something ran."""
+    seen: list[Tensor] = []
+    handle = module.register_forward_pre_hook(lambda _, inputs: seen.append(inputs[0]))
+    try:
+        with torch.no_grad():
+            run()
+    finally:
+        handle.remove()
+    return seen[0]

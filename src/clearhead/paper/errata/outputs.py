@@ -1,0 +1,140 @@
+"""Errata about what comes out of the model and how text is made of it.
+
+Shapes: T target length, V vocabulary.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from clearhead.decoding.sampling import greedy_search
+from clearhead.decoding.scoring import token_log_probs
+from clearhead.model.transformer import Transformer
+from clearhead.paper.errata.erratum import Erratum, Finding
+from clearhead.paper.errata.materials import small_model, standard_normal, word_ids
+
+__all__ = ["OUTPUTS_ERRATA"]
+
+_SOURCE = [5, 7, 4, 9, 2]
+_EXACT = 1e-4
+"""Largest deviation of what should be equal."""
+
+
+def _is_a_distribution(predict: Callable[[Transformer, Tensor, Tensor], Tensor]) -> Finding:
+    """Look at what is said of four next tokens: nothing negative, and a sum of 1 each."""
+    with torch.no_grad():
+        prediction = predict(small_model(), word_ids(*_SOURCE), word_ids(1, 6, 9, 3))[0]
+    lowest, sums = prediction.min().item(), prediction.sum(dim=-1)
+    return Finding(
+        lowest >= 0 and (sums - 1).abs().max().item() < _EXACT,
+        f"least value {lowest:.2f}, sums from {sums.min().item():.2f} to {sums.max().item():.2f}",
+    )
+
+
+def _keeps_the_choice(normalise: Callable[[Tensor], Tensor]) -> Finding:
+    """Choose among 37 tokens in each of 200 rows, before and after: both must choose the same token everywhere."""
+    logits = 3 * standard_normal(200, 37, seed=70)
+    kept = (normalise(logits).argmax(dim=-1) == logits.argmax(dim=-1)).float().mean().item()
+    return Finding(kept == 1, f"{100 * kept:.0f} % of 200 choices are the same before and after")
+
+
+def _scores_are_probabilities(score: Callable[[Transformer, list[int], list[int]], Tensor]) -> Finding:
+    """Put each of the eleven tokens in the third place of a target: their probabilities there must sum to 1."""
+    model = small_model()
+    with torch.no_grad():
+        log_probs = [score(model, _SOURCE, [6, 9, token, 2])[2].item() for token in range(1, 11)]
+        # Padding (0) ends a row of a batch, so its probability is read off the logits.
+        padding = model(word_ids(*_SOURCE), word_ids(1, 6, 9)).softmax(dim=-1)[0, -1, 0].item()
+    total = sum(torch.tensor(log_probs).exp().tolist()) + padding
+    return Finding(abs(total - 1) < _EXACT, f"the probabilities of all tokens at one place sum to {total:.2f}")
+
+
+def _with_the_target_itself(model: Transformer, source: list[int], target: list[int]) -> Tensor:
+    log_probs = model(word_ids(*source), word_ids(*target)).log_softmax(dim=-1)
+    return log_probs.gather(-1, word_ids(*target)[..., None])[0, :, 0]
+
+
+def _shifted_right(model: Transformer, source: list[int], target: list[int]) -> Tensor:
+    return token_log_probs(model, [source], [target])[0]
+
+
+def _each_token_follows_from_those_before(decode: Callable[[Transformer, list[int]], list[int]]) -> Finding:
+    """Feed what was decoded back, one prefix after the other: each token must be the best after its own prefix."""
+    model = small_model(tying="none")  # with random weights, tied matrices make a model repeat what it read
+    *tokens, last = decode(model, _SOURCE)
+    agree = 0
+    with torch.no_grad():
+        for length, token in enumerate(tokens):
+            logits = model(word_ids(*_SOURCE), word_ids(1, *tokens[:length]))[0, -1]
+            agree += int(logits[2:].argmax()) + 2 == token  # padding and start are no tokens of a text
+    ends = last == model.config.eos_id
+    return Finding(
+        agree == len(tokens) and ends,
+        f"{agree} of {len(tokens)} tokens are the best after their prefix, the end is {'there' if ends else 'missing'}",
+    )
+
+
+def _one_pass(model: Transformer, source: list[int]) -> list[int]:
+    """Let the decoder read the source and take the best token everywhere, as the notes do."""
+    with torch.no_grad():
+        tokens: list[int] = model(word_ids(*source), word_ids(*source)).argmax(dim=-1)[0].tolist()
+    return tokens
+
+
+def _step_by_step(model: Transformer, source: list[int]) -> list[int]:
+    with torch.no_grad():
+        return list(greedy_search(model, [source], max_lengths=[12])[0].tokens)
+
+
+OUTPUTS_ERRATA: tuple[Erratum[Any], ...] = (
+    Erratum(
+        number=36,
+        title="Logits are probabilities",
+        wrong="`outputs.logits` is the resulting probability distribution.",
+        right="Logits are unnormalised scores; their softmax over the vocabulary is the distribution.",
+        source="Section 3.4: the usual learned linear transformation and softmax function",
+        demands="What is said of each next token is not negative and sums to 1 over the vocabulary.",
+        wrong_version=lambda model, source, target: model(source, target),
+        right_version=lambda model, source, target: model(source, target).softmax(dim=-1),
+        test=_is_a_distribution,
+    ),
+    Erratum(
+        number=37,
+        title="The argmax needs the softmax",
+        wrong="The token must be chosen after the softmax, as the largest logit need not be the most probable token.",
+        right="argmax(softmax(z)) = argmax(z), since e^z grows with z. Where the choice does change, the softmax was "
+        "taken over the wrong axis (here: over positions). Sampling and sums over a sentence do need it.",
+        source="Follows from softmax(z)_i = e^(z_i) / sum_j e^(z_j)",
+        demands="200 choices among 37 tokens are the same before and after.",
+        wrong_version=lambda logits: logits.softmax(dim=0),
+        right_version=lambda logits: logits.softmax(dim=-1),
+        test=_keeps_the_choice,
+    ),
+    Erratum(
+        number=38,
+        title="The decoder's input is the target as it is",
+        wrong="The decoder is given the target and scored on the same target.",
+        right="It is given the target shifted right by one: the start token first, and each token only after it was "
+        "predicted. Otherwise it reads its own answer, and its scores are no probabilities.",
+        source="Figure 1: outputs (shifted right); section 3.1: offset by one position",
+        demands="The probabilities of all tokens in the third place of a target sum to 1.",
+        wrong_version=_with_the_target_itself,
+        right_version=_shifted_right,
+        test=_scores_are_probabilities,
+    ),
+    Erratum(
+        number=39,
+        title="One argmax is decoding",
+        wrong="One forward pass, an argmax, and position [0][0]: that is the output.",
+        right="Text is made token by token: each is chosen given those before it and fed back, until the end token.",
+        source="Section 3.1: one element at a time, consuming the previously generated symbols; section 6.1",
+        demands="Each token is the best one after the tokens before it, and the last one ends the text.",
+        wrong_version=_one_pass,
+        right_version=_step_by_step,
+        test=_each_token_follows_from_those_before,
+    ),
+)

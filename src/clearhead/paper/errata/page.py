@@ -1,0 +1,96 @@
+"""The errata for a reader: as text for the terminal, and as the page `docs/errata.md`."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Sequence
+from typing import Any
+
+from clearhead.paper.errata.catalogue import ERRATA, THEMES
+from clearhead.paper.errata.erratum import Erratum, ErratumResult
+
+__all__ = ["errata_page", "report"]
+
+_WIDTH = 116
+
+_INTRODUCTION = """\
+# Errata of the retellings
+
+Generated from `src/clearhead/paper/errata/`. These are mistakes that study notes about "Attention Is All You Need"
+make: each with the right statement, where that stands, and a check. Every erratum exists twice as something that can be
+run, the wrong version and the right one (our own code wherever there is some), and one test measures both. It fails for
+the wrong version and passes for the right one; the figures below are what it measured.
+
+    clearhead paper errata
+
+runs all of them, and so does `tests/unit/paper/test_errata.py`. Slips of the pen (a missing bracket, an undefined name)
+are left out. Numbers 3, 11 and 32 to 35 are nobody's words: they put what notes leave out, or leave vague, as the
+statement a reader is left with. *Quotation* marks the errata where nothing can be computed: their test compares with
+what the paper prints.
+"""
+
+
+def report(errata: Sequence[Erratum[Any]] = ERRATA) -> str:
+    """Run every check and return statements, figures and verdicts as text, ended by a newline."""
+    lines, holding = [], 0
+    for erratum in errata:
+        result = erratum.check()
+        holding += result.holds
+        mark = " (quotation)" if erratum.kind == "quotation" else ""
+        lines.append(f"{erratum.number:>2}. {erratum.title}{mark}")
+        for label, text in (
+            ("wrong", erratum.wrong),
+            ("right", erratum.right),
+            ("source", erratum.source),
+            ("test", erratum.demands),
+            ("found", result.evidence),
+            ("verdict", _verdict(result)),
+        ):
+            lines += textwrap.wrap(
+                text,
+                width=_WIDTH,
+                initial_indent=f"    {label:<8}",
+                subsequent_indent=" " * 12,
+                break_long_words=False,
+                break_on_hyphens=False,
+            )
+        lines.append("")
+    lines.append(f"{holding} of {len(errata)} checks tell wrong from right.")
+    return "\n".join(lines) + "\n"
+
+
+def errata_page() -> str:
+    """Return `docs/errata.md`."""
+    lines = [_INTRODUCTION]
+    for heading, errata in THEMES.items():
+        lines += [f"## {heading}", ""]
+        for erratum in errata:
+            mark = " (quotation)" if erratum.kind == "quotation" else ""
+            lines += [
+                f"### {erratum.number}. {erratum.title}{mark}",
+                "",
+                f"- **Wrong.** {_markdown(erratum.wrong)}",
+                f"- **Right.** {_markdown(erratum.right)}",
+                f"- **Source.** {_markdown(erratum.source)}",
+                f"- **Test.** {_markdown(erratum.demands)}",
+                f"- **Found.** {_markdown(erratum.check().evidence)}",
+                "",
+            ]
+    return "\n".join(lines).rstrip("\n") + "\n"
+
+
+def _verdict(result: ErratumResult) -> str:
+    if result.holds:
+        return "the wrong version fails, the right one passes"
+    problems = [
+        *([] if result.wrong_fails else ["the wrong version passes"]),
+        *([] if result.right_passes else ["the right version fails"]),
+    ]
+    return f"DOES NOT HOLD: {' and '.join(problems)}"
+
+
+def _markdown(text: str) -> str:
+    """Escape what Markdown would read as emphasis, outside of code."""
+    parts = text.split("`")
+    parts[::2] = [part.replace("_", "\\_").replace("*", "\\*").replace("<", "\\<") for part in parts[::2]]
+    return "`".join(parts)

@@ -1,0 +1,216 @@
+"""Errata about the projections of multi-head attention (section 3.2.2).
+
+Shapes: T length, D d_model, H heads.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+from torch.utils.flop_counter import FlopCounterMode
+
+from clearhead.model.attention import MultiHeadAttention, scaled_dot_product_attention
+from clearhead.model.transformer import Transformer
+from clearhead.paper.errata.erratum import Erratum, Finding
+from clearhead.paper.errata.materials import (
+    build,
+    count_weights,
+    encoder_layer,
+    input_of,
+    on_meta,
+    paper_base_on_meta,
+    small_model,
+    standard_normal,
+    word_ids,
+)
+
+__all__ = ["PROJECTIONS_ERRATA"]
+
+_MULTI_HEAD = "Section 3.2.2"
+_D_MODEL, _HEADS, _D_K = 512, 8, 64
+_ROW_A = (1, 4, 8, 16, 32)
+"""The numbers of heads in row A of Table 3, with base's 8."""
+
+
+class _WithoutWeights(nn.Module):
+    def forward(self, x: Tensor) -> Tensor:
+        return scaled_dot_product_attention(x, x, x)[0]
+
+
+def _has_the_papers_weights(make: Callable[[], list[nn.Module]]) -> Finding:
+    """Add up the matrices that section 3.2.2 prints: h times three of d_model x d_k, and one of h d_v x d_model."""
+    printed = _HEADS * 3 * (_D_MODEL * _D_K) + (_HEADS * _D_K) * _D_MODEL
+    counts = [count_weights(attention) for attention in make()]
+    return Finding(
+        len(counts) == 18 and all(count == printed for count in counts),
+        f"{counts[0]:,} weights in a sub-layer, {sum(counts):,} in {len(counts)} (printed shapes: {printed:,} each)",
+    )
+
+
+def _attention_of_base() -> list[nn.Module]:
+    return [module for module in paper_base_on_meta().modules() if isinstance(module, MultiHeadAttention)]
+
+
+def _can_look_at_the_next(weigh: Callable[[Tensor], Tensor]) -> Finding:
+    """Eight different words: each must be able to look at the word after it."""
+    looks_at = weigh(torch.eye(8)).argmax(dim=-1)
+    hits = int((looks_at == torch.arange(1, 9) % 8).sum())
+    own = int((looks_at == torch.arange(8)).sum())
+    return Finding(hits == 8, f"{hits} of 8 positions look at the next one, {own} at themselves")
+
+
+def _made_to_look_at_the_next(x: Tensor) -> Tensor:
+    """Weigh with our attention, its W^Q set by hand to turn each word into a question for the next."""
+    attention = build(lambda: MultiHeadAttention(d_model=8, num_heads=1))
+    with torch.no_grad():
+        attention.q_proj.weight.copy_(20 * torch.eye(8).roll(1, dims=1).T)
+        attention.k_proj.weight.copy_(torch.eye(8))
+        _, weights = attention.attend(x[None], *attention.keys_and_values(x[None]), return_weights=True)
+    assert weights is not None
+    return weights[0, 0]
+
+
+def _depend_on_the_context(values_of: Callable[[Transformer, Tensor], Tensor]) -> Finding:
+    """Exchange the last word of a sentence: the second layer's value of the first word must feel it."""
+    model = small_model()
+    moved = (values_of(model, word_ids(5, 7, 4, 9)) - values_of(model, word_ids(5, 7, 4, 3)))[0].abs().max().item()
+    return Finding(moved > 0.01, f"the value of the first word moves by {moved:.2f} when the last word changes")
+
+
+def _second_layer_values(model: Transformer, ids: Tensor) -> Tensor:
+    attention = encoder_layer(model, 1).self_attn
+    previous = input_of(attention.v_proj, lambda: model.encode(ids))
+    with torch.no_grad():
+        return attention.keys_and_values(previous)[1][0].transpose(0, 1)  # (T, H, d_v)
+
+
+def _word_vectors(model: Transformer, ids: Tensor) -> Tensor:
+    with torch.no_grad():
+        return functional.embedding(ids, model.source_embedding.weight)[0]
+
+
+def _heads_look_at_different_places(weigh: Callable[[Tensor], Tensor]) -> Finding:
+    """Compare each of four heads with the first: the largest difference of a weight must be plain."""
+    weights = weigh(standard_normal(6, 16, seed=30))  # (H, T, T)
+    differences = [(head - weights[0]).abs().max().item() for head in weights[1:]]
+    return Finding(min(differences) > 0.1, f"other heads differ from the first by {min(differences):.2f} at least")
+
+
+def _four_times_the_same(x: Tensor) -> Tensor:
+    return scaled_dot_product_attention(x, x, x)[1].expand(4, -1, -1)
+
+
+def _four_heads(x: Tensor) -> Tensor:
+    attention = build(lambda: MultiHeadAttention(d_model=16, num_heads=4))
+    with torch.no_grad():
+        _, weights = attention.attend(x[None], *attention.keys_and_values(x[None]), return_weights=True)
+    assert weights is not None
+    return weights[0]
+
+
+def _heads_do_not_change_the_count(make: Callable[[int], nn.Module]) -> Finding:
+    """Row A of Table 3 changes the heads and leaves the column of parameters empty, that is as in base."""
+    counts = [count_weights(on_meta(partial(make, heads))) for heads in _ROW_A]
+    wanted = 4 * _D_MODEL**2
+    return Finding(
+        all(found == wanted for found in counts),
+        f"at h = {', '.join(map(str, _ROW_A))}: {', '.join(f'{found:,}' for found in counts)} weights",
+    )
+
+
+def _heads_that_share(heads: int) -> MultiHeadAttention:
+    return MultiHeadAttention(d_model=_D_MODEL, num_heads=heads)
+
+
+def _eight_heads_cost_one(make: Callable[[int], MultiHeadAttention]) -> Finding:
+    """Count the multiply-adds over 64 positions with 8 heads, and with one head of full width."""
+    x = torch.zeros(1, 64, _D_MODEL, device="meta")
+    counts = []
+    for heads in (1, _HEADS):
+        attention = on_meta(partial(make, heads))
+        with FlopCounterMode(display=False) as counter:
+            attention.attend(x, *attention.keys_and_values(x), return_weights=True)
+        counts.append(counter.get_total_flops() // 2)
+    ratio = counts[1] / counts[0]
+    return Finding(ratio < 1.1, f"8 heads take {ratio:.2f} times the multiply-adds of one of full width")
+
+
+PROJECTIONS_ERRATA: tuple[Erratum[Any], ...] = (
+    Erratum(
+        number=13,
+        title="Self-attention without parameters",
+        wrong="Self-attention does not require any new learnable parameters.",
+        right="Each attention sub-layer has W^Q, W^K, W^V and W^O: 4 d_model^2 = 1,048,576 weights at base, 18.9 "
+        "million in its 18 sub-layers.",
+        source=_MULTI_HEAD + ", the shapes of the projections",
+        demands="Base has 18 attention sub-layers, each with as many weights as the printed shapes add up to.",
+        wrong_version=lambda: [_WithoutWeights() for _ in range(18)],
+        right_version=_attention_of_base,
+        test=_has_the_papers_weights,
+    ),
+    Erratum(
+        number=14,
+        title="Q, K and V are the embeddings",
+        wrong="Q = K = V = X.",
+        right="The inputs are equal, but they meet as X W^Q, X W^K, X W^V. Without the projections every word would "
+        "look at itself most, since nothing is more like it.",
+        source=_MULTI_HEAD + ", head_i = Attention(Q W_i^Q, K W_i^K, V W_i^V)",
+        demands="Each of eight words can put its largest weight on the word after it (ours with W^Q and W^K set by "
+        "hand).",
+        wrong_version=lambda x: scaled_dot_product_attention(x, x, x)[1],
+        right_version=_made_to_look_at_the_next,
+        test=_can_look_at_the_next,
+    ),
+    Erratum(
+        number=15,
+        title="Values are the original word vectors",
+        wrong="The values are the original word vectors.",
+        right="They are learned projections of what the previous layer put out, which has mixed in the context.",
+        source="Section 3.2.3: keys, values and queries come from the output of the previous layer",
+        demands="The second layer's value of the first word changes when the last word does.",
+        wrong_version=_word_vectors,
+        right_version=_second_layer_values,
+        test=_depend_on_the_context,
+    ),
+    Erratum(
+        number=16,
+        title="Multi-head attention as the same attention repeated",
+        wrong="Multi-head attention runs self-attention multiple times and combines the results.",
+        right="Each head has projections of its own and so looks elsewhere; the heads are concatenated and go through "
+        "W^O.",
+        source=_MULTI_HEAD + ", MultiHead = Concat(head_1, ..., head_h) W^O",
+        demands="On the same input, no head has the weights of another.",
+        wrong_version=_four_times_the_same,
+        right_version=_four_heads,
+        test=_heads_look_at_different_places,
+    ),
+    Erratum(
+        number=17,
+        title="Only multi-head attention has W^Q, W^K, W^V",
+        wrong="Unlike self-attention, multi-head attention uses the matrices W^Q, W^K and W^V.",
+        right="Self or cross says where the inputs come from, multi-head how many attentions share the width. One head "
+        "has the same number of weights as 32.",
+        source=_MULTI_HEAD + "; Table 3, row A",
+        demands="The weights of a sub-layer are 4 d_model^2 for every number of heads in row A, h = 1 among them.",
+        wrong_version=lambda heads: _WithoutWeights() if heads == 1 else _heads_that_share(heads),
+        right_version=_heads_that_share,
+        test=_heads_do_not_change_the_count,
+    ),
+    Erratum(
+        number=18,
+        title="h heads cost h times as much",
+        wrong="Attention of full width is computed h times.",
+        right="Each of the h heads is d_model / h wide, so that together they cost about what one head of full width "
+        "does.",
+        source=_MULTI_HEAD + ", last paragraph",
+        demands="Eight heads take less than 1.1 times the multiply-adds, counted, of one head of full width.",
+        wrong_version=lambda heads: MultiHeadAttention(d_model=_D_MODEL, num_heads=heads, d_k=_D_MODEL, d_v=_D_MODEL),
+        right_version=_heads_that_share,
+        test=_eight_heads_cost_one,
+    ),
+)

@@ -1,0 +1,207 @@
+"""Errata about what equation 1 does with scores and values: softmax, weighted sum, look-up.
+
+Shapes: B batch, T query length, S key length, K head width, V value width.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from clearhead.model.attention import scaled_dot_product_attention
+from clearhead.paper.errata.erratum import Erratum, Finding
+from clearhead.paper.errata.materials import standard_normal
+
+__all__ = ["WEIGHTS_ERRATA"]
+
+Attend = Callable[[Tensor, Tensor, Tensor], Tensor]
+"""From q, k, v to the output of attention."""
+
+_EQUATION_1 = "Equation 1, section 3.2.1"
+_EXACT = 1e-4
+"""Largest deviation of what should be equal; float32 strays by about 1e-6 here."""
+
+# Scores of some other input, left over in a notebook: what the first wrong version reads.
+_OTHER_INPUT = standard_normal(5, 8, seed=10)
+_LEFT_OVER = _OTHER_INPUT @ _OTHER_INPUT.T
+
+
+def _ours(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    return scaled_dot_product_attention(q, k, v)[0]
+
+
+def _scores(q: Tensor, k: Tensor) -> Tensor:
+    return q @ k.transpose(-2, -1) / q.size(-1) ** 0.5
+
+
+def _look_up_known_keys(attend: Attend) -> Finding:
+    """Ask for each of five orthogonal keys, strongly: what comes back must be its value."""
+    k, v = torch.eye(5, 8), standard_normal(5, 3, seed=11)
+    q = 100 * k[[3, 0, 4, 1, 2]]
+    output = attend(q, k, v)
+    distance = (output - v[[3, 0, 4, 1, 2]]).abs().max().item()
+    has_shape = output.shape == (5, 3)
+    return Finding(
+        has_shape and distance < _EXACT,
+        f"shape {'as expected' if has_shape else 'wrong'}, largest distance to the values asked for {distance:.3f}",
+    )
+
+
+def _keeps_a_constant(attend: Attend) -> Finding:
+    """Attend to values that are all 1: an average of them is 1."""
+    output = attend(standard_normal(4, 8, seed=12), standard_normal(6, 8, seed=13), torch.ones(6, 1))
+    low, high = output.min().item(), output.max().item()
+    return Finding(max(1 - low, high - 1) < _EXACT, f"averages of ones lie between {low:.2f} and {high:.2f}")
+
+
+def _stays_among_the_values(attend: Attend) -> Finding:
+    """Every component of the output must lie between the least and the greatest of the values."""
+    v = standard_normal(6, 3, seed=14)
+    output = attend(3 * standard_normal(40, 8, seed=15), 3 * standard_normal(6, 8, seed=16), v)
+    outside = ((output > v.amax(dim=0) + _EXACT) | (output < v.amin(dim=0) - _EXACT)).float().mean().item()
+    return Finding(outside == 0, f"{100 * outside:.0f} % of the output lies outside the range of the values")
+
+
+def _mixes_all_values(attend: Attend) -> Finding:
+    """A query of zeros prefers no key, so the first output must be the mean of all values."""
+    v = standard_normal(5, 3, seed=17)
+    output = attend(torch.zeros(5, 8), standard_normal(5, 8, seed=18), v)
+    distance = (output - v.mean(dim=0)).abs().max().item()
+    return Finding(distance < _EXACT, f"largest distance to the mean of the values {distance:.3f}")
+
+
+def _becomes_an_exact_look_up(attend: Attend) -> Finding:
+    """Ask near one of the keys, ever colder: the value of the nearest key must be all that is left."""
+    k, v = torch.eye(4, 8), torch.tensor([[3.0], [1.0], [4.0], [2.0]])
+    q = torch.tensor([[0.2, 0.9, 0.1, 0.3, 0.0, 0.0, 0.0, 0.0]])  # nearest to the second key, whose value is 1
+    temperatures = (100.0, 1.0, 0.1, 0.001)
+    outputs = [attend(q / temperature, k, v).item() for temperature in temperatures]
+    return Finding(
+        abs(outputs[-1] - 1.0) < _EXACT and abs(outputs[0] - v.mean().item()) < 0.05,
+        "value 1 is asked for, the mean is 2.5; at temperature 100, 1, 0.1, 0.001 comes "
+        + ", ".join(f"{output:.2f}" for output in outputs),
+    )
+
+
+def _batch_is_as_one_by_one(attend: Attend) -> Finding:
+    """Three sentences at once must give what each gives alone; all sizes are equal, so that no shape betrays it."""
+    q, k, v = (standard_normal(3, 3, 3, seed=seed) for seed in (19, 20, 21))
+    alone = torch.stack([attend(*sentence) for sentence in zip(q, k, v, strict=True)])
+    distance = (attend(q, k, v) - alone).abs().max().item()
+    return Finding(distance < _EXACT, f"largest difference between batch and single sentences {distance:.3f}")
+
+
+def _reverse_axes(x: Tensor) -> Tensor:
+    """Return what NumPy's `.T` gives."""
+    return x.permute(*reversed(range(x.dim())))
+
+
+def _over_the_whole_matrix(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    exponentials = _scores(q, k).exp()
+    return exponentials / exponentials.sum() @ v
+
+
+def _share_of_similarity(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    similarity = (q @ k.T).clamp_min(0)
+    return similarity / similarity.sum(dim=-1, keepdim=True) @ v
+
+
+WEIGHTS_ERRATA: tuple[Erratum[Any], ...] = (
+    Erratum(
+        number=5,
+        title="A function that ignores its own Q and K",
+        wrong="`def attention(Q, K, V)` computes a product, drops it, and goes on with the global `num` of another "
+        "input; its test looks at the shape of the result.",
+        right="The weights are those of the Q and K that are given. Both versions pass the test of the shape: only "
+        "values can tell them apart.",
+        source=_EQUATION_1,
+        demands="Of five orthogonal keys each is asked for in turn, and its value comes back.",
+        wrong_version=lambda q, k, v: (_LEFT_OVER / q.size(-1) ** 0.5).softmax(dim=-1) @ v,
+        right_version=_ours,
+        test=_look_up_known_keys,
+    ),
+    Erratum(
+        number=6,
+        title="A sigmoid in place of the softmax",
+        wrong="The scores are scaled to [0, 1] with a sigmoid.",
+        right="A softmax over the keys: the weights of a query are not negative and sum to 1.",
+        source=_EQUATION_1,
+        demands="Values that are all 1 average to 1, whatever the queries and keys.",
+        wrong_version=lambda q, k, v: _scores(q, k).sigmoid() @ v,
+        right_version=_ours,
+        test=_keeps_a_constant,
+    ),
+    Erratum(
+        number=7,
+        title="A softmax without its index",
+        wrong="softmax(x) = e^x / sum_k e^x, read as one sum over the matrix of scores.",
+        right="softmax(x)_i = e^(x_i) / sum_j e^(x_j), for each row of Q K^T / sqrt(d_k), that is for each query.",
+        source=_EQUATION_1,
+        demands="Values that are all 1 average to 1, whatever the queries and keys.",
+        wrong_version=_over_the_whole_matrix,
+        right_version=_ours,
+        test=_keeps_a_constant,
+    ),
+    Erratum(
+        number=8,
+        title="From the scores straight to the values",
+        wrong="The product of query and key is scaled and multiplied with the value again.",
+        right="Between scale and values stands the softmax; without it the output is no average of the values.",
+        source=_EQUATION_1 + "; figure 2 left",
+        demands="No component of the output lies outside the range of the values.",
+        wrong_version=lambda q, k, v: _scores(q, k) @ v,
+        right_version=_ours,
+        test=_stays_among_the_values,
+    ),
+    Erratum(
+        number=9,
+        title="A plain sum of the values",
+        wrong="The output is the summation of the values.",
+        right="It is their sum weighted by the softmax, another one for every query.",
+        source="Section 3.2: the output is a weighted sum of the values",
+        demands="Of five orthogonal keys each is asked for in turn, and its value comes back.",
+        wrong_version=lambda q, k, v: v.sum(dim=0).expand(q.size(0), -1),
+        right_version=_ours,
+        test=_look_up_known_keys,
+    ),
+    Erratum(
+        number=10,
+        title="The value as the output",
+        wrong="The value is often regarded as the output.",
+        right="An output mixes the values of all positions; values and outputs are the same only if every query sees "
+        "its own position alone.",
+        source="Section 3.2: the output is a weighted sum of the values",
+        demands="A query of zeros, which prefers no key, gets the mean of all values.",
+        wrong_version=lambda q, k, v: v,
+        right_version=_ours,
+        test=_mixes_all_values,
+    ),
+    Erratum(
+        number=11,
+        title="The soft dictionary without a temperature",
+        wrong="Attention looks up softly: each value counts by its key's share of the similarities.",
+        right="Each value counts by the softmax of the similarities. That has the exact look-up as its limit: as the "
+        "temperature goes to 0 only the value of the nearest key is left, as it grows the mean of all. Plain shares do "
+        "not change with the temperature.",
+        source="Section 3.2: queries against key-value pairs; the limit follows from equation 1",
+        demands="A query near one key gets that key's value at temperature 0.001, and about the mean of all values at "
+        "100.",
+        wrong_version=_share_of_similarity,
+        right_version=_ours,
+        test=_becomes_an_exact_look_up,
+    ),
+    Erratum(
+        number=12,
+        title="`K.T` for a batch",
+        wrong="`Q @ K.T` is the product of queries and keys.",
+        right="`.T` turns all axes around. For a batch only the last two are exchanged: `k.transpose(-2, -1)`.",
+        source=_EQUATION_1 + ": K^T is that of each matrix of keys; `clearhead.model.attention`",
+        demands="Three sentences in a batch give what each gives alone.",
+        wrong_version=lambda q, k, v: (q @ _reverse_axes(k) / q.size(-1) ** 0.5).softmax(dim=-1) @ v,
+        right_version=_ours,
+        test=_batch_is_as_one_by_one,
+    ),
+)

@@ -1,0 +1,114 @@
+"""Each erratum's test tells the wrong version from the right one, and says so with the same figures every time."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+
+import pytest
+import torch
+
+from clearhead.paper.errata import ERRATA, THEMES, Erratum, errata_page, report
+
+BY_NUMBER = {erratum.number: erratum for erratum in ERRATA}
+
+
+@pytest.mark.parametrize("erratum", ERRATA, ids=lambda erratum: f"{erratum.number}-{erratum.title}")
+class TestErratum:
+    def test_wrong_version_fails(self, erratum: Erratum):
+        finding = erratum.test(erratum.wrong_version)
+        assert not finding.holds, finding.figures
+
+    def test_right_version_passes(self, erratum: Erratum):
+        finding = erratum.test(erratum.right_version)
+        assert finding.holds, finding.figures
+
+    def test_figures_are_measured_anew_and_stay_the_same(self, erratum: Erratum):
+        torch.rand(7)  # where torch's own random numbers stand must not matter
+        first = erratum.check()
+        torch.rand(7)
+        assert erratum.check() == first
+        assert first.holds
+
+    def test_leaves_the_global_random_state_alone(self, erratum: Erratum):
+        before = torch.get_rng_state()
+        erratum.check()
+        assert torch.equal(torch.get_rng_state(), before)
+
+    def test_evidence_tells_the_versions_apart(self, erratum: Erratum):
+        wrong, right = erratum.check().evidence.removeprefix("wrong: ").split("; right: ")
+        assert wrong != right
+
+    def test_every_statement_is_there(self, erratum: Erratum):
+        for text in (erratum.title, erratum.wrong, erratum.right, erratum.source, erratum.demands):
+            assert text == text.strip() != ""
+            assert "  " not in text
+        assert erratum.wrong != erratum.right
+
+
+def test_numbers_count_from_one():
+    assert [erratum.number for erratum in ERRATA] == list(range(1, len(ERRATA) + 1))
+    assert len({erratum.title for erratum in ERRATA}) == len(ERRATA)
+
+
+def test_few_errata_rest_on_a_quotation():
+    assert sum(erratum.kind == "quotation" for erratum in ERRATA) <= 3
+
+
+def test_ignored_queries_pass_the_test_of_the_shape():
+    erratum = BY_NUMBER[5]
+    q, k, v = torch.randn(5, 8), torch.randn(5, 8), torch.randn(5, 3)
+    wrong, right = erratum.wrong_version(q, k, v), erratum.right_version(q, k, v)
+    assert wrong.shape == right.shape == (5, 3)
+    assert "shape as expected" in erratum.check().evidence.split("; right")[0]
+    assert torch.equal(erratum.wrong_version(-q, 3 * k, v), wrong)
+    assert not torch.allclose(erratum.right_version(-q, 3 * k, v), right)
+
+
+def test_swapped_cross_attention_passes_the_test_of_the_shape():
+    wrong, right = BY_NUMBER[22].check().evidence.split("; right")
+    assert "shape as expected" in wrong
+    assert "shape as expected" in right
+
+
+def test_a_check_that_cannot_tell_the_versions_apart_is_reported():
+    erratum = BY_NUMBER[6]
+    both_right = replace(erratum, wrong_version=erratum.right_version)
+    both_wrong = replace(erratum, right_version=erratum.wrong_version)
+    assert both_right.check().right_passes
+    assert not both_right.check().wrong_fails
+    assert both_wrong.check().wrong_fails
+    assert not both_wrong.check().right_passes
+    text = report([erratum, both_right, both_wrong])
+    assert text.count("the wrong version fails, the right one passes") == 1
+    assert "DOES NOT HOLD: the wrong version passes\n" in text
+    assert "DOES NOT HOLD: the right version fails\n" in text
+    assert text.endswith("\n1 of 3 checks tell wrong from right.\n")
+
+
+def test_report_gives_every_erratum_with_figures_and_verdict():
+    text = report()
+    lines = text.splitlines()
+    assert max(map(len, lines)) <= 116
+    assert [int(found) for found in re.findall(r"^ ?(\d+)\. ", text, re.MULTILINE)] == list(BY_NUMBER)
+    assert "DOES NOT HOLD" not in text
+    assert lines[-1] == f"{len(ERRATA)} of {len(ERRATA)} checks tell wrong from right."
+    unwrapped = " ".join(text.split())
+    for erratum in ERRATA:
+        for statement in (erratum.wrong, erratum.right, erratum.check().evidence):
+            assert statement in unwrapped
+
+
+def test_page_gives_every_erratum_below_its_theme():
+    page = errata_page()
+    headings = re.findall(r"^##+ (.*)$", page, re.MULTILINE)
+    expected = []
+    for theme, errata in THEMES.items():
+        expected.append(theme)
+        expected += [
+            f"{erratum.number}. {erratum.title}" + (" (quotation)" if erratum.kind == "quotation" else "")
+            for erratum in errata
+        ]
+    assert headings == expected
+    assert page.count("- **Found.** wrong: ") == len(ERRATA)
+    assert "clearhead paper errata" in page
