@@ -264,14 +264,15 @@ class TrainConfig(Settings):
     """Optimiser steps after which training ends."""
     max_minutes: PositiveFloat | None = None
     """Minutes after which training ends, counted over all resumed parts and with data preparation."""
-    optimizer: Literal["adam", "adamw"] = "adam"
-    """Adam as in section 5.3, or with decoupled weight decay."""
+    optimizer: Literal["adam", "adamw", "muon"] = "adam"
+    """Adam as in section 5.3; with decoupled weight decay; or Muon for the matrices inside layers (Jordan et al. 2024)
+    and Adam for the rest."""
     adam_betas: tuple[Probability, Probability] = (0.9, 0.98)
     """Decay of the two moment estimates (paper section 5.3)."""
     adam_eps: PositiveFloat = 1e-9
     """Keeps the division stable (paper section 5.3)."""
     weight_decay: NonNegativeFloat = 0.0
-    """Decoupled weight decay per unit of learning rate, of matrices only; `adamw` alone uses it."""
+    """Decoupled weight decay per unit of learning rate, of matrices only; `adam` has none."""
     learning_rate: PositiveFloat | None = None
     """Peak rate; if not set, what the schedule of section 5.3 peaks at: (d_model * warmup_steps) ** -0.5."""
     warmup_steps: PositiveInt = 4_000

@@ -1,4 +1,4 @@
-"""Adam (paper section 5.3), and its state as named tensors that can be saved without pickle."""
+"""Adam (paper section 5.3) and others, and their state as named tensors that can be saved without pickle."""
 
 from __future__ import annotations
 
@@ -9,15 +9,21 @@ from torch import Tensor, nn
 
 from clearhead.config import TrainConfig
 from clearhead.errors import CheckpointError
+from clearhead.training.muon import Muon
 
 __all__ = ["build_optimizer", "load_optimizer_state", "optimizer_state"]
 
 
 def build_optimizer(model: nn.Module, config: TrainConfig) -> torch.optim.Optimizer:
-    """Return Adam with the paper's betas and epsilon, or AdamW, over the parameters in the order of their names.
+    """Return the optimiser that `config.optimizer` names, over all parameters.
 
-    AdamW decays matrices only: biases and norms have no use for small values.
+    Weight decay is for matrices only: biases and norms have no use for small values.
     """
+    if config.optimizer == "muon":
+        hidden = [p for name, p in model.named_parameters() if p.dim() > 1 and name.startswith(("encoder", "decoder"))]
+        is_hidden = {id(parameter) for parameter in hidden}
+        others = [parameter for parameter in model.parameters() if id(parameter) not in is_hidden]
+        return Muon(hidden, others, betas=config.adam_betas, eps=config.adam_eps, weight_decay=config.weight_decay)
     matrices = [parameter for parameter in model.parameters() if parameter.dim() > 1]
     vectors = [parameter for parameter in model.parameters() if parameter.dim() <= 1]
     groups = [
@@ -44,7 +50,7 @@ def load_optimizer_state(model: nn.Module, optimizer: torch.optim.Optimizer, ten
         CheckpointError: If a parameter has no saved state, or one of another shape.
     """
     for name, parameter in model.named_parameters():
-        saved = {key: tensors.get(f"{name}.{key}") for key in ("step", "exp_avg", "exp_avg_sq")}
+        saved = {key: tensors.get(f"{name}.{key}") for key in _state_keys(optimizer, parameter)}
         for key, tensor in saved.items():
             if tensor is None or (key != "step" and tensor.shape != parameter.shape):
                 found = "nothing" if tensor is None else tuple(tensor.shape)
@@ -55,3 +61,9 @@ def load_optimizer_state(model: nn.Module, optimizer: torch.optim.Optimizer, ten
         optimizer.state[parameter] = {
             key: tensor.to(parameter.device) for key, tensor in saved.items() if tensor is not None
         }
+
+
+def _state_keys(optimizer: torch.optim.Optimizer, parameter: nn.Parameter) -> tuple[str, ...]:
+    if isinstance(optimizer, Muon) and optimizer.moves_as_matrix(parameter):
+        return ("momentum",)
+    return ("step", "exp_avg", "exp_avg_sq")

@@ -1,0 +1,120 @@
+"""Muon: orthogonalised momentum for the matrices inside layers, Adam for everything else (Jordan et al. 2024)."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+from torch.optim.adam import adam
+
+__all__ = ["Muon", "orthogonalised"]
+
+_MOMENTUM = 0.95
+_ADAM_SIZE = 0.2
+"""Root mean square of Adam's usual update; Muon's is brought to it, so that one learning rate serves both (Liu et al.
+2025, section 2.2)."""
+
+# A quintic that pulls every singular value towards 1, fast rather than exactly (Jordan et al. 2024).
+_COEFFICIENTS = (3.4445, -4.7750, 2.0315)
+_ITERATIONS = 5
+
+
+class Muon(torch.optim.Optimizer):
+    """Each hidden matrix moves along its momentum with all singular values made equal.
+
+    Args:
+        matrices: Hidden weight matrices.
+        others: Embeddings, biases and norms, which Adam moves.
+        betas: Of Adam.
+        eps: Of Adam.
+        weight_decay: Decoupled decay of the matrices, per unit of learning rate.
+    """
+
+    def __init__(
+        self,
+        matrices: Iterable[nn.Parameter],
+        others: Iterable[nn.Parameter],
+        *,
+        betas: tuple[float, float],
+        eps: float,
+        weight_decay: float,
+    ) -> None:
+        groups = [{"params": list(matrices), "is_matrix": True}, {"params": list(others), "is_matrix": False}]
+        super().__init__(groups, {"lr": 0.0, "betas": betas, "eps": eps, "weight_decay": weight_decay})
+
+    def moves_as_matrix(self, parameter: nn.Parameter) -> bool:
+        """Tell whether a parameter is one of the hidden matrices."""
+        return any(parameter is matrix for matrix in self.param_groups[0]["params"])
+
+    @torch.no_grad()
+    def step(self, closure: Callable[[], float] | None = None) -> None:  # type: ignore[override]
+        """Update every parameter from its gradient."""
+        assert closure is None, "this optimiser does not evaluate the loss"
+        for group in self.param_groups:
+            if group["is_matrix"]:
+                self._move_matrices(group)
+            else:
+                self._move_others(group)
+
+    def _move_matrices(self, group: dict[str, Any]) -> None:
+        by_shape: dict[torch.Size, list[Tensor]] = defaultdict(list)
+        for parameter in group["params"]:
+            if parameter.grad is not None:
+                by_shape[parameter.shape].append(parameter)
+        for shape, parameters in by_shape.items():
+            momenta = [
+                self.state[parameter].setdefault("momentum", torch.zeros_like(parameter)) for parameter in parameters
+            ]
+            gradients = [parameter.grad for parameter in parameters if parameter.grad is not None]
+            torch._foreach_mul_(momenta, _MOMENTUM)
+            torch._foreach_add_(momenta, gradients)
+            # Nesterov: look one step of momentum ahead.
+            ahead = torch.stack(torch._foreach_add(gradients, momenta, alpha=_MOMENTUM))  # (count, rows, columns)
+            size = _ADAM_SIZE * max(shape) ** 0.5
+            updates = orthogonalised(ahead).unbind()
+            torch._foreach_mul_(parameters, 1.0 - group["lr"] * group["weight_decay"])
+            torch._foreach_add_(parameters, updates, alpha=-group["lr"] * size)
+
+    def _move_others(self, group: dict[str, Any]) -> None:
+        parameters = [parameter for parameter in group["params"] if parameter.grad is not None]
+        for parameter in parameters:
+            if not self.state[parameter]:
+                self.state[parameter]["step"] = torch.zeros((), device=parameter.device)
+                self.state[parameter]["exp_avg"] = torch.zeros_like(parameter)
+                self.state[parameter]["exp_avg_sq"] = torch.zeros_like(parameter)
+        states = [self.state[parameter] for parameter in parameters]
+        adam(
+            parameters,
+            [parameter.grad for parameter in parameters],
+            [state["exp_avg"] for state in states],
+            [state["exp_avg_sq"] for state in states],
+            [],
+            [state["step"] for state in states],
+            fused=True,
+            amsgrad=False,
+            beta1=group["betas"][0],
+            beta2=group["betas"][1],
+            lr=group["lr"],
+            weight_decay=0.0,
+            eps=group["eps"],
+            maximize=False,
+        )
+
+
+def orthogonalised(matrices: Float[Tensor, "count rows columns"]) -> Float[Tensor, "count rows columns"]:
+    """Return the matrices with their singular values brought near 1 (0.7 to 1.2), by Newton-Schulz iterations."""
+    is_tall = matrices.size(-2) > matrices.size(-1)
+    x = matrices.transpose(-2, -1) if is_tall else matrices
+    x = x / (x.norm(dim=(-2, -1), keepdim=True) + 1e-7)
+    if x.device.type == "cuda":
+        x = x.bfloat16()
+    a, b, c = _COEFFICIENTS
+    for _ in range(_ITERATIONS):
+        gram = x @ x.transpose(-2, -1)
+        x = a * x + (b * gram + c * gram @ gram) @ x
+    x = x.to(matrices.dtype)
+    return x.transpose(-2, -1) if is_tall else x
