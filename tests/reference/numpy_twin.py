@@ -1,93 +1,120 @@
-"""The whole forward pass of the paper in slow float64 loops, one sentence and one number at a time.
+"""The forward pass of the whole family in slow float64 loops, one sentence, one position and one head at a time.
 
-Written from the paper's sections 3.1 to 3.5 and from the names of the weights alone; it shares no code with the model.
+Written from the papers and from the names of the weights alone; it shares no code with the model:
+"Attention Is All You Need" sections 3.1 to 3.5, Ba et al. 2016 (layer norm), Zhang and Sennrich 2019 (RMS norm),
+Hendrycks and Gimpel 2016 (GELU, SiLU), Shazeer 2020 (gates), Su et al. 2021 (rotary positions), Devlin et al. 2019
+(segments, a norm over the embeddings).
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from typing import Literal
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["NumpyTransformer", "positional_encoding"]
+__all__ = ["NumpyTransformer", "activate", "positional_encoding", "turn"]
 
 Array = NDArray[np.float64]
+MayAttend = Callable[[int, int], bool]
+
+EMBEDDINGS_AND_OUTPUT = ("source_embedding.weight", "target_embedding.weight", "output_proj.weight")
 
 
-def positional_encoding(position: int, d_model: int) -> Array:
-    """PE(pos, 2i) = sin(pos / 10000^(2i / d_model)), PE(pos, 2i + 1) = cos of the same (section 3.5)."""
+def positional_encoding(position: int, d_model: int, layout: str = "sinusoidal") -> Array:
+    """The sinusoid of a position.
+
+    `sinusoidal` is section 3.5: PE(pos, 2i) = sin(pos / 10000^(2i / d_model)), PE(pos, 2i + 1) = cos of the same.
+    `sinusoidal_halves` has all sines first; `sinusoidal_t2t` as well, with 10000^(i / (d_model / 2 - 1)).
+    """
     encoding = np.zeros(d_model)
-    for i in range(d_model // 2):
-        angle = position / 10_000 ** (2 * i / d_model)
-        encoding[2 * i] = math.sin(angle)
-        encoding[2 * i + 1] = math.cos(angle)
+    half = d_model // 2
+    for i in range(half):
+        exponent = i / max(half - 1, 1) if layout == "sinusoidal_t2t" else 2 * i / d_model
+        angle = position / 10_000**exponent
+        sine, cosine = (2 * i, 2 * i + 1) if layout == "sinusoidal" else (i, half + i)
+        encoding[sine] = math.sin(angle)
+        encoding[cosine] = math.cos(angle)
     return encoding
 
 
+def turn(x: Array, position: int) -> Array:
+    """R x of Su et al. 2021, equation 34: components 2i - 1 and 2i turn by position * 10000^(-2(i - 1) / d)."""
+    turned = np.zeros(len(x))
+    for i in range(1, len(x) // 2 + 1):
+        angle = position * 10_000 ** (-2 * (i - 1) / len(x))
+        first, second = x[2 * i - 2], x[2 * i - 1]
+        turned[2 * i - 2] = first * math.cos(angle) - second * math.sin(angle)
+        turned[2 * i - 1] = second * math.cos(angle) + first * math.sin(angle)
+    return turned
+
+
+def activate(kind: str, x: float) -> float:
+    """What stands for the max(0, x) of equation 2."""
+    match kind:
+        case "relu":
+            return max(0.0, x)
+        case "gelu":  # x times the probability that a standard normal variable lies below x
+            return x * 0.5 * (1 + math.erf(x / math.sqrt(2)))
+        case "gelu_tanh":
+            return 0.5 * x * (1 + math.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x**3)))
+        case "silu":
+            return x / (1 + math.exp(-x))
+    raise AssertionError(kind)
+
+
 class NumpyTransformer:
-    """The model of figure 1, reading one sentence pair at a time.
+    """The model of figure 1 or one side of it, reading one sentence pair at a time.
 
     Args:
-        weights: Name to array, as the model's state dict names them; matrices map columns to rows (W x).
-        num_encoder_layers: N on the left of figure 1.
-        num_decoder_layers: N on the right.
-        num_heads: h in the paper.
-        norm: `post` as printed, or `pre` with a norm after the last layer.
-        pad_id: Source id that no query may see.
-        position_dtype: Precision the encodings are rounded to before they are added.
+        weights: Name to array, a shared matrix once, under its first name; matrices map columns to rows (W x).
+        settings: The settings by their public names; what `None` means is worked out here.
+        position_dtype: Precision that sinusoids are rounded to before they are added.
     """
 
     def __init__(
         self,
         weights: Mapping[str, Array],
+        settings: Mapping[str, Any],
         *,
-        num_encoder_layers: int,
-        num_decoder_layers: int,
-        num_heads: int,
-        norm: Literal["post", "pre"],
-        pad_id: int,
         position_dtype: type[np.floating] = np.float64,
     ) -> None:
         self.weights = {name: np.asarray(array, dtype=np.float64) for name, array in weights.items()}
-        self.num_encoder_layers = num_encoder_layers
-        self.num_decoder_layers = num_decoder_layers
-        self.num_heads = num_heads
-        self.norm = norm
-        self.pad_id = pad_id
+        self.settings = settings
         self.position_dtype = position_dtype
         self.read: set[str] = set()
 
-    def logits(self, source: Sequence[int], target: Sequence[int]) -> Array:
+    def logits(
+        self, source: Sequence[int] | None, target: Sequence[int], segments: Sequence[int] | None = None
+    ) -> Array:
         """Return one row of scores for each target position."""
-        memory = self.encode(source)
-        visible = [token != self.pad_id for token in source]
-        states = [self.embed(token, position) for position, token in enumerate(target)]
-        for number in range(self.num_decoder_layers):
+        memory = None if source is None else self.encode(source, segments)
+        states = [self.embed("target", token, position) for position, token in enumerate(target)]
+        for number in range(self.settings["num_decoder_layers"]):
             layer = f"decoder.layers.{number}"
             # A position sees itself and what stands before it (section 3.2.3).
-            states = self.attention_sublayer(
-                layer, "self_attn", states, None, lambda t, s: s <= t, num_keys=len(target)
-            )
-            states = self.attention_sublayer(
-                layer, "cross_attn", states, memory, lambda t, s: visible[s], num_keys=len(source)
-            )
+            states = self.attention_sublayer(layer, "self_attn", states, None, lambda t, s: s <= t)
+            if source is not None:
+                visible = [token != self.settings["pad_id"] for token in source]
+                states = self.attention_sublayer(layer, "cross_attn", states, memory, lambda t, s: visible[s])  # noqa: B023
             states = self.feed_forward_sublayer(layer, states)
-        states = self.finish("decoder", states)
-        embedding = self.weight("embedding.weight")
-        return np.array([[embedding[token] @ state for token in range(len(embedding))] for state in states])
+        matrix = self.weight(self.owner("output_proj.weight"))
+        scores = np.array([matrix @ state for state in self.finish("decoder", states)])
+        return scores + self.weight("output_proj.bias") if self.settings["output_bias"] else scores
 
-    def encode(self, source: Sequence[int]) -> list[Array]:
+    def encode(self, source: Sequence[int], segments: Sequence[int] | None = None) -> list[Array]:
         """Return one state for each source position, padding included."""
-        visible = [token != self.pad_id for token in source]
-        states = [self.embed(token, position) for position, token in enumerate(source)]
-        for number in range(self.num_encoder_layers):
+        visible = [token != self.settings["pad_id"] for token in source]
+        segments = segments or [0] * len(source)
+        states = [
+            self.embed("source", token, position, segment)
+            for position, (token, segment) in enumerate(zip(source, segments, strict=True))
+        ]
+        for number in range(self.settings["num_encoder_layers"]):
             layer = f"encoder.layers.{number}"
-            states = self.attention_sublayer(
-                layer, "self_attn", states, None, lambda t, s: visible[s], num_keys=len(source)
-            )
+            states = self.attention_sublayer(layer, "self_attn", states, None, lambda t, s: visible[s])
             states = self.feed_forward_sublayer(layer, states)
         return self.finish("encoder", states)
 
@@ -96,67 +123,118 @@ class NumpyTransformer:
         self.read.add(name)
         return self.weights[name]
 
-    def embed(self, token: int, position: int) -> Array:
-        """The token's row times sqrt(d_model), plus its position (sections 3.4 and 3.5)."""
-        row = self.weight("embedding.weight")[token]
-        encoding = positional_encoding(position, len(row)).astype(self.position_dtype).astype(np.float64)
-        return row * math.sqrt(len(row)) + encoding
+    def linear(self, name: str, x: Array, *, bias: bool) -> Array:
+        """W x, or W x + b."""
+        product = self.weight(f"{name}.weight") @ x
+        return product + self.weight(f"{name}.bias") if bias else product
 
-    def attention_sublayer(self, layer, name, states, memory, may_attend, *, num_keys):  # type: ignore[no-untyped-def]
+    def owner(self, name: str) -> str:
+        """The name that a matrix of section 3.4 is stored under: that of the first it is shared with."""
+        source, target, output = EMBEDDINGS_AND_OUTPUT
+        shared = {
+            "three-way": [source, target, output],
+            "decoder": [target, output],
+            "embeddings": [source, target],
+            "none": [],
+        }[self.settings["tying"]]
+        absent = []
+        if self.settings["num_encoder_layers"] == 0:
+            absent = [source]
+        if self.settings["num_decoder_layers"] == 0:
+            absent = [target, output]
+        return next(other for other in shared if other not in absent) if name in shared else name
+
+    def embed(self, side: str, token: int, position: int, segment: int = 0) -> Array:
+        """The token's row times sqrt(d_model), plus its position (sections 3.4 and 3.5), plus its segment."""
+        part = f"{side}_embedding"
+        x = self.weight(self.owner(f"{part}.weight"))[token]
+        width, kind = len(x), self.settings["positions"]
+        if self.settings["embedding_scale"]:
+            x = x * math.sqrt(width)
+        if kind == "learned":
+            x = x + self.weight(f"{part}.positions.weight")[position]
+        elif kind not in ("rotary", "none"):
+            encoding = positional_encoding(position + self.settings["first_position"], width, kind)
+            x = x + encoding.astype(self.position_dtype).astype(np.float64)
+        if self.settings["num_segments"]:
+            x = x + self.weight(f"{part}.segments.weight")[segment]
+        return self.norm(f"{part}.norm", x) if self.settings["embedding_norm"] else x
+
+    def attention_sublayer(
+        self, layer: str, name: str, states: list[Array], memory: list[Array] | None, may_attend: MayAttend
+    ) -> list[Array]:
         """Residual connection around multi-head attention; `memory` None is self-attention."""
         inputs = self.before(f"{layer}.{name}_residual.norm", states)
+        is_rotary = self.settings["positions"] == "rotary" and memory is None
         attended = inputs if memory is None else memory
-        assert len(attended) == num_keys
-        updates = self.multi_head_attention(f"{layer}.{name}", inputs, attended, may_attend)
+        updates = self.multi_head_attention(f"{layer}.{name}", inputs, attended, may_attend, is_rotary)
         return self.after(f"{layer}.{name}_residual.norm", states, updates)
 
-    def multi_head_attention(self, name, queries, memory, may_attend):  # type: ignore[no-untyped-def]
+    def multi_head_attention(
+        self, name: str, queries: list[Array], memory: list[Array], may_attend: MayAttend, is_rotary: bool
+    ) -> list[Array]:
         """Concat(head_1, ..., head_h) W^O, each head over its own slice of the projections (section 3.2.2)."""
-        projected_q = [self.weight(f"{name}.q_proj.weight") @ x for x in queries]
-        projected_k = [self.weight(f"{name}.k_proj.weight") @ x for x in memory]
-        projected_v = [self.weight(f"{name}.v_proj.weight") @ x for x in memory]
-        width = len(projected_q[0]) // self.num_heads
-        outputs = []
-        for t, query in enumerate(projected_q):
-            heads = []
-            for head in range(self.num_heads):
-                part = slice(head * width, (head + 1) * width)
+        num_heads, bias = self.settings["num_heads"], self.settings["attention_bias"]
+        d_k = self.settings["d_k"] or self.settings["d_model"] // num_heads
+        d_v = self.settings["d_v"] or self.settings["d_model"] // num_heads
+        projected_q = [self.linear(f"{name}.q_proj", x, bias=bias) for x in queries]
+        projected_k = [self.linear(f"{name}.k_proj", x, bias=bias) for x in memory]
+        projected_v = [self.linear(f"{name}.v_proj", x, bias=bias) for x in memory]
+        assert (len(projected_q[0]), len(projected_v[0])) == (num_heads * d_k, num_heads * d_v)
+        concatenated = [np.zeros(num_heads * d_v) for _ in queries]
+        for head in range(num_heads):
+            part = slice(head * d_k, (head + 1) * d_k)
+            values = [v[head * d_v : (head + 1) * d_v] for v in projected_v]
+            head_q, head_k = [q[part] for q in projected_q], [k[part] for k in projected_k]
+            if is_rotary:
+                head_q = [turn(q, position) for position, q in enumerate(head_q)]
+                head_k = [turn(k, position) for position, k in enumerate(head_k)]
+            for t, query in enumerate(head_q):
                 keys = [s for s in range(len(memory)) if may_attend(t, s)]
-                scores = [float(query[part] @ projected_k[s][part]) / math.sqrt(width) for s in keys]
-                exponentials = [math.exp(score - max(scores)) for score in scores]
-                mixed = np.zeros(width)
+                scores = [float(query @ head_k[s]) / math.sqrt(d_k) for s in keys]
+                largest = max(scores)
+                exponentials = [math.exp(score - largest) for score in scores]
+                total = sum(exponentials)
                 for s, exponential in zip(keys, exponentials, strict=True):
-                    mixed += exponential / sum(exponentials) * projected_v[s][part]
-                heads.append(mixed)
-            outputs.append(self.weight(f"{name}.out_proj.weight") @ np.concatenate(heads))
-        return outputs
+                    concatenated[t][head * d_v : (head + 1) * d_v] += exponential / total * values[s]
+        return [self.linear(f"{name}.out_proj", x, bias=bias) for x in concatenated]
 
     def feed_forward_sublayer(self, layer: str, states: list[Array]) -> list[Array]:
-        """Residual connection around max(0, x W1 + b1) W2 + b2 (section 3.3)."""
+        """Residual connection around max(0, x W1 + b1) W2 + b2 (section 3.3) and its kin."""
         inputs = self.before(f"{layer}.feed_forward_residual.norm", states)
-        name = f"{layer}.feed_forward"
+        name, kind, bias = f"{layer}.feed_forward", self.settings["activation"], self.settings["feed_forward_bias"]
         updates = []
         for x in inputs:
-            hidden = self.weight(f"{name}.up_proj.weight") @ x + self.weight(f"{name}.up_proj.bias")
-            hidden = np.array([max(0.0, value) for value in hidden])
-            updates.append(self.weight(f"{name}.down_proj.weight") @ hidden + self.weight(f"{name}.down_proj.bias"))
+            hidden = self.linear(f"{name}.up_proj", x, bias=bias)
+            if self.settings["gated"]:
+                gate = self.linear(f"{name}.gate_proj", x, bias=bias)
+                hidden = np.array([activate(kind, g) * value for g, value in zip(gate, hidden, strict=True)])
+            else:
+                hidden = np.array([activate(kind, value) for value in hidden])
+            updates.append(self.linear(f"{name}.down_proj", hidden, bias=bias))
         return self.after(f"{layer}.feed_forward_residual.norm", states, updates)
 
     def before(self, norm: str, states: list[Array]) -> list[Array]:
         """What a sub-layer reads."""
-        return [self.layer_norm(norm, x) for x in states] if self.norm == "pre" else states
+        return [self.norm(norm, x) for x in states] if self.settings["norm"] == "pre" else states
 
     def after(self, norm: str, states: list[Array], updates: list[Array]) -> list[Array]:
         """LayerNorm(x + Sublayer(x)) as printed (section 3.1), or the bare sum if the norm stood before."""
         sums = [x + update for x, update in zip(states, updates, strict=True)]
-        return sums if self.norm == "pre" else [self.layer_norm(norm, x) for x in sums]
+        return sums if self.settings["norm"] == "pre" else [self.norm(norm, x) for x in sums]
 
     def finish(self, stack: str, states: list[Array]) -> list[Array]:
-        """The paper has no norm after the last layer; pre-norm needs one."""
-        return [self.layer_norm(f"{stack}.final_norm", x) for x in states] if self.norm == "pre" else states
+        """The paper has no norm after the last layer; pre-norm needs one; both may be overruled."""
+        wanted = self.settings["final_norm"]
+        if wanted is None:
+            wanted = self.settings["norm"] == "pre"
+        return [self.norm(f"{stack}.final_norm", x) for x in states] if wanted else states
 
-    def layer_norm(self, name: str, x: Array) -> Array:
-        """Mean 0 and variance 1 over the features, then gain and bias; 1e-5 under the root."""
+    def norm(self, name: str, x: Array) -> Array:
+        """`layer`: mean 0 and variance 1 over the features, then gain and bias; `rms`: mean square 1, then gain."""
+        eps = self.settings["norm_eps"]
+        if self.settings["norm_kind"] == "rms":
+            return x / math.sqrt(sum(value**2 for value in x) / len(x) + eps) * self.weight(f"{name}.weight")
         mean = sum(x) / len(x)
         variance = sum((value - mean) ** 2 for value in x) / len(x)
-        return (x - mean) / math.sqrt(variance + 1e-5) * self.weight(f"{name}.weight") + self.weight(f"{name}.bias")
+        return (x - mean) / math.sqrt(variance + eps) * self.weight(f"{name}.weight") + self.weight(f"{name}.bias")

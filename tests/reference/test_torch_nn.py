@@ -1,4 +1,8 @@
-"""The layers give the outputs and gradients of torch.nn's own, whose masks have the opposite sense (True = hidden)."""
+"""The layers give the outputs and gradients of torch.nn's own, whose masks have the opposite sense (True = hidden).
+
+Weights, and the gradients back, go through the key tables of `clearhead.interop.torch_nn`. Everything is in float64,
+so that the bound can be far below what a wrong detail would change.
+"""
 
 from __future__ import annotations
 
@@ -9,16 +13,23 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from clearhead.interop import torch_nn
+from clearhead.interop.equivalent import with_attention_biases
 from clearhead.model import MultiHeadAttention, Transformer
 from clearhead.model.cache import DecoderCache, LayerCache
 from clearhead.model.decoder import Decoder, DecoderLayer
 from clearhead.model.encoder import Encoder, EncoderLayer
+from clearhead.weights import load_tensors, model_tensors
 
 D_MODEL, NUM_HEADS, D_FF = 26, 13, 19
-SIZES = {"d_model": D_MODEL, "num_heads": NUM_HEADS, "d_ff": D_FF}
 SOURCE_LENGTHS, TARGET_LENGTHS = (11, 5, 2), (4, 7, 1)
 
-both_norms = pytest.mark.parametrize("norm", ["post", "pre"])
+every_layer = pytest.mark.parametrize(
+    ("norm", "activation"), [("post", "relu"), ("pre", "relu"), ("post", "gelu"), ("pre", "gelu")]
+)
+every_stack = pytest.mark.parametrize(
+    ("norm", "final_norm"), [("post", None), ("pre", None), ("post", True), ("pre", False)]
+)
 
 
 @pytest.fixture(autouse=True)
@@ -28,77 +39,51 @@ def double_precision():
     torch.set_default_dtype(torch.float32)
 
 
+def sizes(**settings):
+    shape = {"d_model": D_MODEL, "num_heads": NUM_HEADS, "d_ff": D_FF, "dropout": 0.0, "attention_bias": True}
+    return {**shape, **settings}
+
+
 def lengths_to_mask(lengths):
     return torch.arange(max(lengths)) < torch.tensor(lengths)[:, None]
 
 
-def shake(module):
+def hidden_future(length):
+    return torch.ones(length, length, dtype=torch.bool).triu(1)
+
+
+def shaken(module):
     """Draw every bias and norm too, so that one copied to the wrong place shows."""
     with torch.no_grad():
         for name, weight in module.named_parameters():
             if weight.dim() == 1:
-                weight.normal_(mean=float("norm" in name), std=0.3)
+                weight.normal_(mean=float("norm" in name and name.endswith("weight")), std=0.3)
     return module
 
 
-def attention_pairs(ours: MultiHeadAttention, theirs: nn.MultiheadAttention):
-    """Pairs of (our parameter, the reader of the same numbers in a tensor of theirs)."""
-    for number, part in enumerate((ours.q_proj, ours.k_proj, ours.v_proj)):
-        yield part.weight, theirs.in_proj_weight, slice(number * D_MODEL, (number + 1) * D_MODEL)
-    yield ours.out_proj.weight, theirs.out_proj.weight, slice(None)
-
-
-def linear_pairs(ours: nn.Module, theirs: nn.Module):
-    yield ours.weight, theirs.weight, slice(None)
-    yield ours.bias, theirs.bias, slice(None)
-
-
-def layer_pairs(ours, theirs):
-    yield from attention_pairs(ours.self_attn, theirs.self_attn)
-    yield from linear_pairs(ours.feed_forward.up_proj, theirs.linear1)
-    yield from linear_pairs(ours.feed_forward.down_proj, theirs.linear2)
-    norms = [ours.self_attn_residual.norm, ours.feed_forward_residual.norm]
-    if isinstance(ours, DecoderLayer):
-        yield from attention_pairs(ours.cross_attn, theirs.multihead_attn)
-        norms.insert(1, ours.cross_attn_residual.norm)
-    for number, norm in enumerate(norms, start=1):
-        yield from linear_pairs(norm, getattr(theirs, f"norm{number}"))
-
-
-def stack_pairs(ours, theirs):
-    for our_layer, their_layer in zip(ours.layers, theirs.layers, strict=True):
-        yield from layer_pairs(our_layer, their_layer)
-    if theirs.norm is not None:
-        yield from linear_pairs(ours.final_norm, theirs.norm)
-
-
-def copy_weights(pairs):
-    with torch.no_grad():
-        for ours, theirs, rows in pairs:
-            theirs[rows] = ours
-
-
-def zero_attention_biases(module):
-    """The paper's projections have none."""
-    with torch.no_grad():
-        for part in module.modules():
-            if isinstance(part, nn.MultiheadAttention):
-                part.in_proj_bias.zero_()
-                part.out_proj.bias.zero_()
-    return module
+def copied(table, theirs, ours):
+    """Put their weights into our module."""
+    load_tensors(ours, table.from_theirs(theirs.state_dict()), origin="torch.nn")
+    return ours
 
 
 def assert_same(actual: Tensor, expected: Tensor):
     torch.testing.assert_close(actual, expected, rtol=1e-9, atol=1e-9)
 
 
-def assert_same_gradients(our_module, pairs):
-    pairs = list(pairs)
-    assert {id(ours) for ours, _, _ in pairs} == {id(weight) for weight in our_module.parameters()}
-    for ours, theirs, rows in pairs:
-        assert ours.grad is not None
-        assert ours.grad.abs().max() > 1e-6
-        assert_same(ours.grad, theirs.grad[rows])
+def assert_same_gradients(table, theirs, ours, out, their_out, inputs):
+    direction = torch.randn_like(out)
+    (out * direction).sum().backward()
+    (their_out * direction).sum().backward()
+    expected = table.from_theirs({name: weight.grad for name, weight in theirs.named_parameters()})
+    actual = {name: weight.grad for name, weight in ours.named_parameters()}
+    assert actual.keys() == expected.keys()
+    for name in actual:
+        # A bias on all keys alike cannot change a softmax over them.
+        assert actual[name].abs().max() > 1e-6 or name.endswith("k_proj.bias"), name
+        assert_same(actual[name], expected[name])
+    for mine, other in inputs:
+        assert_same(mine.grad, other.grad)
 
 
 def leaf_pair(*shape):
@@ -106,23 +91,29 @@ def leaf_pair(*shape):
     return ours, ours.detach().clone().requires_grad_()
 
 
-def torch_layer(kind, norm):
-    layer = kind(D_MODEL, NUM_HEADS, D_FF, dropout=0.0, batch_first=True, norm_first=norm == "pre")
-    return zero_attention_biases(layer)
+def torch_layer(kind, norm="post", activation="relu"):
+    layer = kind(
+        D_MODEL, NUM_HEADS, D_FF, dropout=0.0, activation=activation, batch_first=True, norm_first=norm == "pre"
+    )
+    return shaken(layer)
 
 
-def final_norm(norm):
-    return nn.LayerNorm(D_MODEL) if norm == "pre" else None
+def torch_stack(kind, layer, num_layers, *, norm, final_norm):
+    options = {"enable_nested_tensor": False} if kind is nn.TransformerEncoder else {}
+    layers = torch_layer(layer, norm)
+    return shaken(
+        kind(layers, num_layers, nn.LayerNorm(D_MODEL) if ends_in_norm(norm, final_norm) else None, **options)
+    )
 
 
-def hidden_future(length):
-    return torch.ones(length, length, dtype=torch.bool).triu(1)
+def ends_in_norm(norm, final_norm):
+    return norm == "pre" if final_norm is None else final_norm
 
 
 def test_attention_equals_torch_in_output_weights_and_gradients():
-    ours = MultiHeadAttention(d_model=D_MODEL, num_heads=NUM_HEADS)
-    theirs = zero_attention_biases(nn.MultiheadAttention(D_MODEL, NUM_HEADS, batch_first=True))
-    copy_weights(attention_pairs(ours, theirs))
+    theirs = shaken(nn.MultiheadAttention(D_MODEL, NUM_HEADS, batch_first=True))
+    table = torch_nn.attention_table()
+    ours = copied(table, theirs, MultiHeadAttention(d_model=D_MODEL, num_heads=NUM_HEADS, bias=True))
     mask = lengths_to_mask(SOURCE_LENGTHS)
     query, their_query = leaf_pair(3, 7, D_MODEL)
     memory, their_memory = leaf_pair(3, 11, D_MODEL)
@@ -134,39 +125,29 @@ def test_attention_equals_torch_in_output_weights_and_gradients():
     assert_same(out, their_out)
     _, weights = ours.attend(query, *ours.keys_and_values(memory), mask=mask[:, None, None, :], return_weights=True)
     assert_same(weights, their_weights)
-
-    direction = torch.randn_like(out)
-    (out * direction).sum().backward()
-    (their_out * direction).sum().backward()
-    assert_same_gradients(ours, attention_pairs(ours, theirs))
-    assert_same(query.grad, their_query.grad)
-    assert_same(memory.grad, their_memory.grad)
+    inputs = [(query, their_query), (memory, their_memory)]
+    assert_same_gradients(table, theirs, ours, out, their_out, inputs)
 
 
-@both_norms
-def test_encoder_layer_equals_torch_in_output_and_gradients(norm):
-    ours = shake(EncoderLayer(**SIZES, dropout=0.0, norm=norm))
-    theirs = torch_layer(nn.TransformerEncoderLayer, norm)
-    copy_weights(layer_pairs(ours, theirs))
+@every_layer
+def test_encoder_layer_equals_torch_in_output_and_gradients(norm, activation):
+    theirs = torch_layer(nn.TransformerEncoderLayer, norm, activation)
+    table = torch_nn.encoder_layer_table()
+    ours = copied(table, theirs, EncoderLayer(**sizes(norm=norm, activation=activation)))
     mask = lengths_to_mask(SOURCE_LENGTHS)
     x, their_x = leaf_pair(3, 11, D_MODEL)
 
     out, _ = ours(x, mask[:, None, None, :])
     their_out = theirs(their_x, src_key_padding_mask=~mask)
     assert_same(out, their_out)
-
-    direction = torch.randn_like(out)
-    (out * direction).sum().backward()
-    (their_out * direction).sum().backward()
-    assert_same_gradients(ours, layer_pairs(ours, theirs))
-    assert_same(x.grad, their_x.grad)
+    assert_same_gradients(table, theirs, ours, out, their_out, [(x, their_x)])
 
 
-@both_norms
-def test_decoder_layer_equals_torch_in_output_and_gradients(norm):
-    ours = shake(DecoderLayer(**SIZES, dropout=0.0, norm=norm))
-    theirs = torch_layer(nn.TransformerDecoderLayer, norm)
-    copy_weights(layer_pairs(ours, theirs))
+@every_layer
+def test_decoder_layer_equals_torch_in_output_and_gradients(norm, activation):
+    theirs = torch_layer(nn.TransformerDecoderLayer, norm, activation)
+    table = torch_nn.decoder_layer_table()
+    ours = copied(table, theirs, DecoderLayer(**sizes(norm=norm, activation=activation)))
     mask = lengths_to_mask(SOURCE_LENGTHS)
     x, their_x = leaf_pair(3, 7, D_MODEL)
     memory, their_memory = leaf_pair(3, 11, D_MODEL)
@@ -176,41 +157,28 @@ def test_decoder_layer_equals_torch_in_output_and_gradients(norm):
         their_x, their_memory, tgt_mask=hidden_future(7), memory_key_padding_mask=~mask, tgt_is_causal=True
     )
     assert_same(out, their_out)
-
-    direction = torch.randn_like(out)
-    (out * direction).sum().backward()
-    (their_out * direction).sum().backward()
-    assert_same_gradients(ours, layer_pairs(ours, theirs))
-    assert_same(x.grad, their_x.grad)
-    assert_same(memory.grad, their_memory.grad)
+    assert_same_gradients(table, theirs, ours, out, their_out, [(x, their_x), (memory, their_memory)])
 
 
-@both_norms
-def test_encoder_stack_equals_torch_in_output_and_gradients(norm):
-    ours = shake(Encoder(num_layers=3, **SIZES, dropout=0.0, norm=norm))
-    theirs = nn.TransformerEncoder(
-        torch_layer(nn.TransformerEncoderLayer, norm), 3, final_norm(norm), enable_nested_tensor=False
-    )
-    copy_weights(stack_pairs(ours, theirs))
+@every_stack
+def test_encoder_stack_equals_torch_in_output_and_gradients(norm, final_norm):
+    theirs = torch_stack(nn.TransformerEncoder, nn.TransformerEncoderLayer, 3, norm=norm, final_norm=final_norm)
+    table = torch_nn.encoder_table(3, final_norm=ends_in_norm(norm, final_norm))
+    ours = copied(table, theirs, Encoder(num_layers=3, **sizes(norm=norm, final_norm=final_norm)))
     mask = lengths_to_mask(SOURCE_LENGTHS)
     x, their_x = leaf_pair(3, 11, D_MODEL)
 
     out, _ = ours(x, mask)
     their_out = theirs(their_x, src_key_padding_mask=~mask)
     assert_same(out, their_out)
-
-    direction = torch.randn_like(out)
-    (out * direction).sum().backward()
-    (their_out * direction).sum().backward()
-    assert_same_gradients(ours, stack_pairs(ours, theirs))
-    assert_same(x.grad, their_x.grad)
+    assert_same_gradients(table, theirs, ours, out, their_out, [(x, their_x)])
 
 
-@both_norms
-def test_decoder_stack_equals_torch_in_output_and_gradients(norm):
-    ours = shake(Decoder(num_layers=2, **SIZES, dropout=0.0, norm=norm))
-    theirs = nn.TransformerDecoder(torch_layer(nn.TransformerDecoderLayer, norm), 2, final_norm(norm))
-    copy_weights(stack_pairs(ours, theirs))
+@every_stack
+def test_decoder_stack_equals_torch_in_output_and_gradients(norm, final_norm):
+    theirs = torch_stack(nn.TransformerDecoder, nn.TransformerDecoderLayer, 2, norm=norm, final_norm=final_norm)
+    table = torch_nn.decoder_table(2, final_norm=ends_in_norm(norm, final_norm))
+    ours = copied(table, theirs, Decoder(num_layers=2, **sizes(norm=norm, final_norm=final_norm)))
     mask = lengths_to_mask(SOURCE_LENGTHS)
     x, their_x = leaf_pair(3, 7, D_MODEL)
     memory, their_memory = leaf_pair(3, 11, D_MODEL)
@@ -218,37 +186,37 @@ def test_decoder_stack_equals_torch_in_output_and_gradients(norm):
     out = ours(x, memory, mask, DecoderCache.empty(2))
     their_out = theirs(their_x, their_memory, tgt_mask=hidden_future(7), memory_key_padding_mask=~mask)
     assert_same(out, their_out)
-
-    direction = torch.randn_like(out)
-    (out * direction).sum().backward()
-    (their_out * direction).sum().backward()
-    assert_same_gradients(ours, stack_pairs(ours, theirs))
-    assert_same(x.grad, their_x.grad)
-    assert_same(memory.grad, their_memory.grad)
+    assert_same_gradients(table, theirs, ours, out, their_out, [(x, their_x), (memory, their_memory)])
 
 
-@both_norms
+@pytest.mark.parametrize("norm", ["post", "pre"])
 def test_whole_model_equals_torch_in_loss_and_gradients(make_model, make_batch, norm):
     ours: Transformer = make_model(norm=norm).double()
+    assert not ours.config.attention_bias
+    final_norm = norm == "pre"  # the paper has none
     theirs = nn.Transformer(
         D_MODEL,
         NUM_HEADS,
         batch_first=True,
-        custom_encoder=nn.TransformerEncoder(
-            torch_layer(nn.TransformerEncoderLayer, norm), 3, final_norm(norm), enable_nested_tensor=False
+        custom_encoder=torch_stack(
+            nn.TransformerEncoder, nn.TransformerEncoderLayer, 3, norm=norm, final_norm=final_norm
         ),
-        custom_decoder=nn.TransformerDecoder(torch_layer(nn.TransformerDecoderLayer, norm), 2, final_norm(norm)),
+        custom_decoder=torch_stack(
+            nn.TransformerDecoder, nn.TransformerDecoderLayer, 2, norm=norm, final_norm=final_norm
+        ),
     )
-    zero_attention_biases(theirs)  # nn.Transformer draws all weights afresh
-    pairs = [*stack_pairs(ours.encoder, theirs.encoder), *stack_pairs(ours.decoder, theirs.decoder)]
-    copy_weights(pairs)
-    table = ours.embedding.weight.detach().clone().requires_grad_()
+    table = torch_nn.transformer_table(3, 2, final_norm=final_norm)
+    _, tensors = with_attention_biases(ours.config, model_tensors(ours))  # theirs has them: zeros
+    stacks = {name: tensor for name, tensor in tensors.items() if name.startswith(("encoder.", "decoder."))}
+    theirs.load_state_dict(table.to_theirs(stacks))
+    embedding = ours.source_embedding
+    weight = embedding.weight.detach().clone().requires_grad_()
     source, target = make_batch(ours.config, SOURCE_LENGTHS, TARGET_LENGTHS)
     hidden_source, hidden_target = source == 0, target == 0
     labels = torch.randint(3, 37, target.shape)
 
     def embed(ids: Tensor) -> Tensor:
-        return functional.embedding(ids, table) * math.sqrt(D_MODEL) + ours.embedding.positions(0, ids.size(1))
+        return functional.embedding(ids, weight) * math.sqrt(D_MODEL) + embedding.positions(0, ids.size(1))
 
     logits = ours(source, target)
     their_states = theirs(
@@ -260,9 +228,23 @@ def test_whole_model_equals_torch_in_loss_and_gradients(make_model, make_batch, 
         tgt_key_padding_mask=hidden_target,
         memory_key_padding_mask=hidden_source,
     )
-    their_logits = their_states @ table.T
+    their_logits = their_states @ weight.T
     assert_same(logits[~hidden_target], their_logits[~hidden_target])
 
     functional.cross_entropy(logits[~hidden_target], labels[~hidden_target]).backward()
     functional.cross_entropy(their_logits[~hidden_target], labels[~hidden_target]).backward()
-    assert_same_gradients(ours, [*pairs, (ours.embedding.weight, table, slice(None))])
+    expected = table.from_theirs({name: their.grad for name, their in theirs.named_parameters()})
+    expected["source_embedding.weight"] = weight.grad
+    for name, mine in ours.named_parameters():
+        assert mine.grad.abs().max() > 1e-6, name
+        assert_same(mine.grad, expected.pop(name))
+    assert all(name.endswith("_proj.bias") for name in expected)
+
+
+def test_every_tensor_of_torch_is_written_back():
+    theirs = shaken(nn.Transformer(28, 2, 3, 2, D_FF, batch_first=True))  # odd heads are warned of here
+    table = torch_nn.transformer_table(3, 2)
+    written = table.to_theirs(table.from_theirs(theirs.state_dict()))
+    assert written.keys() == theirs.state_dict().keys()
+    for name, tensor in theirs.state_dict().items():
+        torch.testing.assert_close(written[name], tensor, rtol=0.0, atol=0.0)

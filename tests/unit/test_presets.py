@@ -6,7 +6,20 @@ import pytest
 
 from clearhead.config import Config, ModelConfig, merge
 from clearhead.errors import ConfigError
-from clearhead.presets import PRESETS, RECIPES, choose_preset, paper_base, paper_big, recipe
+from clearhead.presets import (
+    PRESETS,
+    RECIPES,
+    TABLE3,
+    bert_base,
+    bert_large,
+    choose_preset,
+    paper_base,
+    paper_big,
+    recipe,
+    table3_row,
+)
+
+ENCODERS = {"bert-base": bert_base, "bert-large": bert_large}
 
 
 @pytest.mark.parametrize("name", PRESETS)
@@ -17,7 +30,7 @@ def test_every_preset_builds_with_the_vocabulary_asked_for(name):
     assert PRESETS[name]().vocab_size > 997
 
 
-@pytest.mark.parametrize("name", PRESETS)
+@pytest.mark.parametrize("name", RECIPES)
 def test_every_recipe_is_a_valid_configuration(name):
     config = Config.from_dict(merge({"train": {"max_steps": 7}}, recipe(name)))
     assert config.preset == name
@@ -26,12 +39,13 @@ def test_every_recipe_is_a_valid_configuration(name):
         assert getattr(config.train, key) == value
 
 
-def test_every_preset_has_a_recipe():
-    assert list(RECIPES) == list(PRESETS)
+def test_every_preset_with_a_decoder_has_a_recipe():
+    assert list(RECIPES) == [name for name in PRESETS if PRESETS[name]().num_decoder_layers]
+    assert [name for name in PRESETS if name not in RECIPES] == list(ENCODERS)
 
 
 def test_recipes_leave_the_vocabulary_to_the_tokenizer():
-    for name in PRESETS:
+    for name in RECIPES:
         assert "vocab_size" not in recipe(name)["model"]
 
 
@@ -45,15 +59,73 @@ def test_a_recipe_may_be_changed_without_changing_the_next():
 def test_paper_presets_are_table_3():
     base, big = paper_base(), paper_big()
     assert base == ModelConfig()
-    assert (big.d_model, big.d_ff, big.num_heads, big.head_dim, big.dropout) == (1024, 4096, 16, 64, 0.3)
+    assert (big.d_model, big.d_ff, big.num_heads, big.key_dim, big.dropout) == (1024, 4096, 16, 64, 0.3)
     assert (big.num_encoder_layers, big.num_decoder_layers, big.norm, big.vocab_size) == (6, 6, "post", 37_000)
     assert RECIPES["paper-base"]["average_last"] == 5
     assert RECIPES["paper-big"]["average_last"] == 20  # section 6.1
     assert RECIPES["paper-big"]["keep_checkpoints"] >= 20
 
 
+TABLE_3_WIDTHS = {
+    # As printed: h, d_k, d_v.
+    "table3-a-1-head": (1, 512, 512),
+    "table3-a-4-heads": (4, 128, 128),
+    "table3-a-16-heads": (16, 32, 32),
+    "table3-a-32-heads": (32, 16, 16),
+    "table3-b-dk-16": (8, 16, 64),
+    "table3-b-dk-32": (8, 32, 64),
+    "table3-c-width-256": (8, 32, 32),
+    "table3-c-width-1024": (8, 128, 128),
+    "paper-big": (16, 64, 64),
+}
+
+
+@pytest.mark.parametrize("name", TABLE3)
+def test_rows_of_table_3_have_the_printed_heads(name):
+    config = PRESETS[name](vocab_size=997)
+    assert config == table3_row(name, vocab_size=997)
+    assert (config.num_heads, config.key_dim, config.value_dim) == TABLE_3_WIDTHS.get(name, (8, 64, 64))
+
+
+@pytest.mark.parametrize("name", [name for name in TABLE3 if name.startswith("table3-")])
+def test_a_row_of_table_3_changes_what_it_names_and_nothing_else(name):
+    row, base = recipe(name), recipe("paper-base")
+    changed = {
+        f"{section}.{key}"
+        for section in ("model", "train")
+        for key in row[section] | base[section]
+        if row[section].get(key) != base[section].get(key)
+    } - {"train.average_last", "train.max_steps"}
+    assert changed == {f"{section}.{key}" for section, changes in TABLE3[name].items() for key in changes}
+    assert 1 <= len(changed) <= 2
+    assert (row["train"]["average_last"], row["train"]["max_steps"]) == (1, 100_000)
+
+
+def test_rows_d_train_with_the_smoothing_they_name():
+    for name, smoothing in (("table3-d-smoothing-0.0", 0.0), ("table3-d-smoothing-0.2", 0.2), ("paper-base", 0.1)):
+        assert Config.from_dict(recipe(name)).train.label_smoothing == smoothing
+
+
+@pytest.mark.parametrize(("name", "shape"), [("bert-base", (12, 768, 12, 3072)), ("bert-large", (24, 1024, 16, 4096))])
+def test_bert_presets_are_encoders_of_the_published_shape(name, shape):
+    config = PRESETS[name]()
+    assert config == ENCODERS[name]()
+    assert (config.num_encoder_layers, config.d_model, config.num_heads, config.d_ff) == shape
+    assert (config.num_decoder_layers, config.activation, config.vocab_size, config.key_dim) == (0, "gelu", 30_522, 64)
+
+
+@pytest.mark.parametrize("name", ENCODERS)
+def test_an_encoder_alone_is_no_recipe_for_translation(name):
+    with pytest.raises(ConfigError) as caught:
+        recipe(name)
+    assert str(caught.value) == (
+        f"preset {name!r} is an encoder without a decoder, so it cannot learn to translate; build it in Python: "
+        f"clearhead.Transformer(clearhead.presets.{ENCODERS[name].__name__}())"
+    )
+
+
 def test_an_average_never_asks_for_more_checkpoints_than_are_kept():
-    for name in PRESETS:
+    for name in RECIPES:
         train = Config.from_dict(merge({"train": {"max_steps": 7}}, recipe(name))).train
         assert train.average_last <= train.keep_checkpoints, name
 

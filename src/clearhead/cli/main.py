@@ -15,6 +15,7 @@ from clearhead.cli.average import average
 from clearhead.cli.demo import demo
 from clearhead.cli.evaluate import evaluate
 from clearhead.cli.info import info
+from clearhead.cli.paper import paper
 from clearhead.cli.score import score
 from clearhead.cli.train import train
 from clearhead.cli.translate import translate
@@ -50,7 +51,7 @@ def ending_quietly(command: Callable[..., None]) -> Callable[..., None]:
     return run_command
 
 
-for command in (demo, train, translate, score, evaluate, average, info, verify):
+for command in (demo, train, translate, score, evaluate, average, info, verify, paper):
     app.command()(ending_quietly(command))
 
 

@@ -1,0 +1,212 @@
+"""Figures described as plain values and drawn by matplotlib as PNG: lines on linear or logarithmic axes, heat maps."""
+
+from __future__ import annotations
+
+import io
+import math
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import product
+from typing import TYPE_CHECKING, Any, Literal
+
+from clearhead.errors import ClearheadError
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+__all__ = ["Figure", "HeatMap", "LinePlot", "Panel", "Series", "draw", "draw_heatmap", "draw_lines", "require_plots"]
+
+# Okabe and Ito's palette, which people with any of the common colour blindnesses tell apart; its yellow is left out,
+# for it is faint on white.
+_COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#000000")
+_MARKERS = ("o", "s", "^", "D", "v", "P", "X")
+_DASHES: dict[str, Any] = {"solid": "-", "dashed": (0, (5, 2.5)), "dotted": (0, (1, 1.5))}
+_STYLE: Any = {
+    "font.family": "DejaVu Sans",  # comes with matplotlib
+    "font.size": 10.0,
+    "axes.titlesize": 11.0,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.grid": True,
+    "axes.axisbelow": True,
+    "grid.color": "#dddddd",
+    "grid.linewidth": 0.6,
+    "legend.fontsize": 8.5,
+    "legend.frameon": False,
+    "figure.titlesize": 13.0,
+}
+_DPI = 130
+_MOST_VALUES_SHOWN = 100
+
+
+@dataclass(frozen=True)
+class Series:
+    """One line, or the points of one measurement."""
+
+    name: str
+    """What the legend calls it; empty for a line that needs no name."""
+    x: Sequence[float]
+    y: Sequence[float]
+    style: Literal["solid", "dashed", "dotted", "points"] = "solid"
+    """`points` draws markers without a line."""
+    colour: int | None = None
+    """Place in the palette; None takes the place of the series in its panel. Two series may share one."""
+
+
+@dataclass(frozen=True)
+class Panel:
+    """One pair of axes with its lines."""
+
+    title: str
+    x_label: str
+    y_label: str
+    series: Sequence[Series]
+    x_scale: Literal["linear", "log"] = "linear"
+    y_scale: Literal["linear", "log"] = "linear"
+    x_ticks: Sequence[float] | None = None
+    """Where the horizontal axis is marked; None leaves that to matplotlib."""
+
+
+@dataclass(frozen=True)
+class LinePlot:
+    """Panels side by side, at most three in a row."""
+
+    title: str
+    panels: Sequence[Panel]
+    caption: str = ""
+
+
+@dataclass(frozen=True)
+class HeatMap:
+    """A matrix as colours, its first row at the top; a small one shows its values as well."""
+
+    title: str
+    values: Sequence[Sequence[float]]
+    x_label: str
+    y_label: str
+    value_label: str
+    diverging: bool = False
+    """Colours that run from blue over white to red around zero, for values of either sign."""
+    x_names: Sequence[str] | None = None
+    """Names of the columns, such as tokens; None counts them."""
+    y_names: Sequence[str] | None = None
+    caption: str = ""
+
+
+Figure = LinePlot | HeatMap
+
+
+def require_plots() -> None:
+    """Check that figures can be drawn.
+
+    Raises:
+        ClearheadError: If matplotlib is not installed.
+    """
+    try:
+        import matplotlib  # noqa: F401
+    except ImportError:
+        raise ClearheadError("figures need matplotlib; install clearhead[plots] to draw them") from None
+
+
+def draw(figure: Figure) -> bytes:
+    """Return a figure as PNG.
+
+    Raises:
+        ClearheadError: If matplotlib is not installed.
+    """
+    return draw_lines(figure) if isinstance(figure, LinePlot) else draw_heatmap(figure)
+
+
+def draw_lines(plot: LinePlot) -> bytes:
+    """Return panels of lines as PNG; see `draw`."""
+    columns = min(3, len(plot.panels))
+    rows = math.ceil(len(plot.panels) / columns)
+    size = (7.2, 4.4) if len(plot.panels) == 1 else (4.5 * columns, 3.9 * rows + 0.4)
+    with _canvas(size, plot.title, plot.caption) as (canvas, png):
+        for number, panel in enumerate(plot.panels, start=1):
+            _fill(canvas.add_subplot(rows, columns, number), panel)
+    return png.getvalue()
+
+
+def draw_heatmap(heat: HeatMap) -> bytes:
+    """Return a matrix of colours as PNG; see `draw`."""
+    rows, columns = len(heat.values), len(heat.values[0])
+    is_small = rows * columns <= _MOST_VALUES_SHOWN
+    size = (2.6 + 0.9 * columns, 1.6 + 0.6 * rows) if is_small else (7.6, 5.2)
+    with _canvas((max(5.4, size[0]), max(3.2, size[1])), heat.title, heat.caption) as (canvas, png):
+        axes = canvas.add_subplot()
+        axes.grid(visible=False)
+        limit = max(abs(value) for row in heat.values for value in row)
+        image = axes.imshow(
+            [list(row) for row in heat.values],
+            aspect="auto",
+            interpolation="nearest",
+            cmap="RdBu_r" if heat.diverging else "viridis",
+            vmin=-limit if heat.diverging else None,
+            vmax=limit if heat.diverging else None,
+        )
+        if is_small:
+            for row, column in product(range(rows), range(columns)):
+                value = heat.values[row][column]
+                # Perceived brightness of the cell (ITU-R BT.601); text on it must stand out.
+                red, green, blue, _ = image.to_rgba(value)
+                ink = "black" if 0.299 * red + 0.587 * green + 0.114 * blue > 0.5 else "white"
+                axes.text(column, row, f"{value:.2f}", ha="center", va="center", color=ink, fontsize=9)
+        canvas.colorbar(image, ax=axes, label=heat.value_label, pad=0.02).outline.set_visible(False)
+        axes.set_xlabel(heat.x_label)
+        axes.set_ylabel(heat.y_label)
+        if heat.x_names is not None:
+            axes.set_xticks(range(columns), heat.x_names, rotation=90 if columns > 12 else 0)
+        if heat.y_names is not None:
+            axes.set_yticks(range(rows), heat.y_names)
+    return png.getvalue()
+
+
+@contextmanager
+def _canvas(size: tuple[float, float], title: str, caption: str) -> Iterator[tuple[Any, io.BytesIO]]:
+    """Open an empty figure of a size in inches; when the block ends it is written as PNG to the buffer."""
+    require_plots()
+    import matplotlib
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure as Canvas
+
+    png = io.BytesIO()
+    with matplotlib.rc_context(_STYLE):
+        # Not pyplot: it keeps every figure it makes, and looks for a display.
+        canvas = Canvas(figsize=size, dpi=_DPI, layout="constrained")
+        FigureCanvasAgg(canvas)
+        canvas.suptitle(title)
+        if caption:
+            canvas.supxlabel(caption, fontsize=8.5, color="#444444")
+        yield canvas, png
+        canvas.savefig(png, format="png", metadata={"Software": None})
+
+
+def _fill(axes: Axes, panel: Panel) -> None:
+    for place, series in enumerate(panel.series):
+        colour = (place if series.colour is None else series.colour) % len(_COLOURS)
+        is_points = series.style == "points"
+        axes.plot(
+            series.x,
+            series.y,
+            label=series.name or "_nolegend_",
+            color=_COLOURS[colour],
+            linestyle="none" if is_points else _DASHES[series.style],
+            linewidth=1.6,
+            marker=_MARKERS[colour] if is_points else None,
+            markersize=5.5,
+        )
+    axes.set_xscale(panel.x_scale)
+    axes.set_yscale(panel.y_scale)
+    if panel.x_ticks is not None:
+        axes.set_xticks(panel.x_ticks, [f"{tick:g}" for tick in panel.x_ticks])
+        axes.minorticks_off()
+    axes.set_title(panel.title)
+    axes.set_xlabel(panel.x_label)
+    axes.set_ylabel(panel.y_label)
+    if any(series.name for series in panel.series):
+        if panel.y_scale == "log":  # room for the legend above the lines
+            bottom, top = axes.get_ylim()
+            axes.set_ylim(top=top * (top / bottom) ** (0.07 * sum(bool(series.name) for series in panel.series)))
+        axes.legend()

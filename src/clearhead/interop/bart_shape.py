@@ -1,0 +1,148 @@
+"""What BART, Marian, M2M100 and Pegasus have in common in Hugging Face transformers: names of fields and tensors."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from clearhead.config import ModelConfig
+from clearhead.interop.equivalent import resolved
+from clearhead.interop.key_table import AFTER_TWO_ROWS, ONE_ROW, KeyTable, LeftOut, Row, numbered, pair
+from clearhead.interop.their_config import TheirConfig, activation_name
+from clearhead.model.positions import sinusoidal_positions
+
+__all__ = ["key_table", "read_shape", "write_shape"]
+
+
+def read_shape(their: TheirConfig) -> dict[str, Any]:
+    """Return the settings that all of them write alike."""
+    return {
+        "d_model": their["d_model"],
+        "d_ff": their.same("encoder_ffn_dim", "decoder_ffn_dim"),
+        "num_heads": their.same("encoder_attention_heads", "decoder_attention_heads"),
+        "num_encoder_layers": their.layers("encoder_layers"),
+        "num_decoder_layers": their.layers("decoder_layers"),
+        "dropout": their["dropout"],
+        "attention_dropout": their["attention_dropout"],
+        "feed_forward_dropout": their["activation_dropout"],
+        "activation": their.activation("activation_function"),
+        "embedding_scale": their["scale_embedding"],
+        "max_positions": their["max_position_embeddings"],
+        "attention_bias": True,
+        "pad_id": their.token("pad_token_id"),
+        "bos_id": their.token("decoder_start_token_id"),
+        "eos_id": their.token("eos_token_id"),
+    }
+
+
+def write_shape(config: ModelConfig) -> dict[str, Any]:
+    """Return the fields that all of them read alike."""
+    return {
+        "is_encoder_decoder": True,
+        "vocab_size": config.vocab_size,
+        "d_model": config.d_model,
+        "encoder_ffn_dim": config.d_ff,
+        "decoder_ffn_dim": config.d_ff,
+        "encoder_attention_heads": config.num_heads,
+        "decoder_attention_heads": config.num_heads,
+        "encoder_layers": config.num_encoder_layers,
+        "decoder_layers": config.num_decoder_layers,
+        "dropout": config.dropout,
+        "attention_dropout": config.attention_dropout,
+        "activation_dropout": config.feed_forward_dropout,
+        "encoder_layerdrop": 0.0,
+        "decoder_layerdrop": 0.0,
+        "activation_function": activation_name(config.activation),
+        "scale_embedding": config.embedding_scale,
+        "max_position_embeddings": config.max_positions,
+        "pad_token_id": config.pad_id,
+        "bos_token_id": config.bos_id,
+        "eos_token_id": config.eos_id,
+        "decoder_start_token_id": config.bos_id,
+        # Theirs would else end every output at the length limit with a free end token, which ours pays for.
+        "forced_eos_token_id": None,
+        "tie_word_embeddings": config.tying != "none",
+    }
+
+
+def _attention(ours: str, theirs: str) -> list[Row]:
+    return [
+        row for name in ("q_proj", "k_proj", "v_proj", "out_proj") for row in pair(f"{ours}.{name}", f"{theirs}.{name}")
+    ]
+
+
+ENCODER_LAYER = (
+    *_attention("self_attn", "self_attn"),
+    *pair("self_attn_residual.norm", "self_attn_layer_norm"),
+    *pair("feed_forward.up_proj", "fc1"),
+    *pair("feed_forward.down_proj", "fc2"),
+    *pair("feed_forward_residual.norm", "final_layer_norm"),
+)
+
+DECODER_LAYER = (
+    *ENCODER_LAYER,
+    *_attention("cross_attn", "encoder_attn"),
+    *pair("cross_attn_residual.norm", "encoder_attn_layer_norm"),
+)
+
+
+def key_table(config: ModelConfig) -> KeyTable:
+    """Return the tensors of an encoder-decoder in this shape; the settings say which there are."""
+    config = resolved(config)
+    rows = [
+        *_embeddings(config),
+        *numbered(
+            ENCODER_LAYER, config.num_encoder_layers, ours="encoder.layers.{i}.", theirs="model.encoder.layers.{i}."
+        ),
+        *numbered(
+            DECODER_LAYER, config.num_decoder_layers, ours="decoder.layers.{i}.", theirs="model.decoder.layers.{i}."
+        ),
+    ]
+    for ours, side in (("source", "encoder"), ("target", "decoder")):
+        if config.final_norm:
+            rows += pair(f"{side}.final_norm", f"model.{side}.layer_norm")
+        if config.embedding_norm:
+            rows += pair(f"{ours}_embedding.norm", f"model.{side}.layernorm_embedding")
+        if config.positions == "learned":
+            name = f"model.{side}.embed_positions.weight"
+            rows.append(Row((f"{ours}_embedding.positions.weight",), name, AFTER_TWO_ROWS))
+    if config.output_bias:
+        rows.append(Row(("output_proj.bias",), "final_logits_bias", ONE_ROW, zeros=(1, config.vocab_size)))
+    return KeyTable(tuple(rows), tuple(_left_out(config)), prefix="model.")
+
+
+def _embeddings(config: ModelConfig) -> list[Row]:
+    shared, source, target, output = (
+        "model.shared.weight",
+        "model.encoder.embed_tokens.weight",
+        "model.decoder.embed_tokens.weight",
+        "lm_head.weight",
+    )
+    match config.tying:
+        case "three-way":
+            return [Row(("source_embedding.weight",), shared, also=(source, target, output))]
+        case "decoder":
+            return [
+                Row(("source_embedding.weight",), source),
+                Row(("target_embedding.weight",), target, also=(output,)),
+            ]
+        case _:
+            return [
+                Row(("source_embedding.weight",), source),
+                Row(("target_embedding.weight",), target),
+                Row(("output_proj.weight",), output),
+            ]
+
+
+def _left_out(config: ModelConfig) -> list[LeftOut]:
+    """Return the sinusoids, which old files hold."""
+    reason = "computed from the position"
+    match config.positions:
+        case "sinusoidal_halves":
+            table = sinusoidal_positions(config.max_positions, config.d_model, config.positions)
+            return [LeftOut(f"model.{side}.embed_positions.weight", reason, table) for side in ("encoder", "decoder")]
+        case "sinusoidal_t2t":
+            table = sinusoidal_positions(config.max_positions + 2, config.d_model, config.positions)
+            table[config.pad_id] = 0.0  # their row of the padding token
+            return [LeftOut(f"model.{side}.embed_positions.weights", reason, table) for side in ("encoder", "decoder")]
+        case _:
+            return []

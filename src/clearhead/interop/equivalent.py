@@ -1,0 +1,120 @@
+"""The same model written another way: rewrites of settings and tensors that leave every logit as it is.
+
+They bring our models into the form other libraries know, who have biases everywhere or order their sinusoids otherwise.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from clearhead.config import ModelConfig
+
+__all__ = [
+    "Rewrite",
+    "permute_stream",
+    "resolved",
+    "with_attention_biases",
+    "with_feed_forward_biases",
+    "with_output_bias",
+    "with_sine_halves",
+]
+
+Rewrite = Callable[[ModelConfig, Mapping[str, Tensor]], tuple[ModelConfig, dict[str, Tensor]]]
+"""From settings and tensors to other ones with the same logits."""
+
+
+def resolved(config: ModelConfig) -> ModelConfig:
+    """Return the same settings with what "if not set" means written out."""
+    has_encoder, has_decoder = config.num_encoder_layers > 0, config.num_decoder_layers > 0
+    written: dict[str, Any] = {
+        "d_k": config.key_dim,
+        "d_v": config.value_dim,
+        "final_norm": config.norm == "pre" if config.final_norm is None else config.final_norm,
+    }
+    if not has_decoder:
+        # One matrix, nothing to tie.
+        written |= {"tying": "three-way", "vocab_size": config.source_vocab_size or config.vocab_size}
+        written["source_vocab_size"] = None
+    elif not has_encoder:
+        written["tying"] = "decoder" if config.tying in ("three-way", "decoder") else "none"
+        written["source_vocab_size"] = None
+    elif config.tying in ("decoder", "none"):
+        written["source_vocab_size"] = config.source_vocab_size or config.vocab_size
+    return _changed(config, **written)
+
+
+def with_attention_biases(config: ModelConfig, tensors: Mapping[str, Tensor]) -> tuple[ModelConfig, dict[str, Tensor]]:
+    """Give the projections of attention biases of zero, if they have none."""
+    if config.attention_bias:
+        return config, dict(tensors)
+    return _changed(config, attention_bias=True), _with_zero_biases(tensors, "q_proj", "k_proj", "v_proj", "out_proj")
+
+
+def with_feed_forward_biases(
+    config: ModelConfig, tensors: Mapping[str, Tensor]
+) -> tuple[ModelConfig, dict[str, Tensor]]:
+    """Give the feed-forward network biases of zero, if it has none."""
+    if config.feed_forward_bias:
+        return config, dict(tensors)
+    return _changed(config, feed_forward_bias=True), _with_zero_biases(tensors, "up_proj", "gate_proj", "down_proj")
+
+
+def with_output_bias(config: ModelConfig, tensors: Mapping[str, Tensor]) -> tuple[ModelConfig, dict[str, Tensor]]:
+    """Give the linear map before the softmax a bias of zero, if it has none."""
+    if config.output_bias or config.num_decoder_layers == 0:
+        return config, dict(tensors)
+    # A tied map has no weight of its own here, so the shape comes from the settings.
+    like = next(iter(tensors.values()), torch.empty(0))
+    return _changed(config, output_bias=True), {**tensors, "output_proj.bias": like.new_zeros(config.vocab_size)}
+
+
+def with_sine_halves(config: ModelConfig, tensors: Mapping[str, Tensor]) -> tuple[ModelConfig, dict[str, Tensor]]:
+    """Write a model with the paper's interleaved sinusoids as one whose sines stand before its cosines.
+
+    The two tables are the same columns in another order, and no part of the model knows the order of its d_model
+    components: permuted everywhere alike, they compute the same (`permute_stream`). An encoder alone, whose output is
+    no logits but these vectors, gives them in the new order.
+    """
+    if config.positions != "sinusoidal":
+        return config, dict(tensors)
+    columns = torch.arange(config.d_model)
+    order = torch.cat([columns[0::2], columns[1::2]])
+    return _changed(config, positions="sinusoidal_halves"), permute_stream(tensors, order)
+
+
+def permute_stream(tensors: Mapping[str, Tensor], order: Tensor) -> dict[str, Tensor]:
+    """Reorder the components of the vectors that run through the model's residual connections.
+
+    Args:
+        tensors: All tensors of a model.
+        order: For each component of the new vectors, which component of the old ones it is [d_model].
+    """
+    return {
+        name: tensor if (axis := _stream_axis(name)) is None else tensor.index_select(axis, order.to(tensor.device))
+        for name, tensor in tensors.items()
+    }
+
+
+def _stream_axis(name: str) -> int | None:
+    """Return the axis of a tensor that counts the components of the residual stream."""
+    module, kind = name.split(".")[-2:]
+    if module in ("out_proj", "down_proj", "norm", "final_norm"):
+        return 0  # what is added to the stream, and norms of it
+    return 1 if kind == "weight" else None  # what reads the stream, and embeddings; other biases are within a part
+
+
+def _changed(config: ModelConfig, **settings: Any) -> ModelConfig:
+    return ModelConfig(**{**config.model_dump(), **settings})
+
+
+def _with_zero_biases(tensors: Mapping[str, Tensor], *modules: str) -> dict[str, Tensor]:
+    biases = {
+        name.removesuffix("weight") + "bias": tensor.new_zeros(len(tensor))
+        for name, tensor in tensors.items()
+        if name.split(".")[-2] in modules and name.endswith(".weight")
+    }
+    return {**tensors, **biases}

@@ -1,0 +1,139 @@
+"""Models of Hugging Face transformers as ours, and ours as theirs: settings and tensors, without their library."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from torch import Tensor
+
+from clearhead.config import ModelConfig
+from clearhead.errors import ConfigError, nearest_name
+from clearhead.interop import bart, bart_shape, bert, bert_generation, gpt2, m2m100, marian, pegasus
+from clearhead.interop.equivalent import (
+    Rewrite,
+    resolved,
+    with_attention_biases,
+    with_feed_forward_biases,
+    with_output_bias,
+    with_sine_halves,
+)
+from clearhead.interop.key_table import KeyTable
+
+__all__ = ["FAMILIES", "Family", "export_state", "exportable_as", "import_state"]
+
+
+@dataclass(frozen=True)
+class Family:
+    """One of their kinds of model."""
+
+    config_from: Callable[[Mapping[str, Any]], ModelConfig]
+    """From their `config.json` to our settings; refuses what we cannot express."""
+    config_to: Callable[[ModelConfig], dict[str, Any]]
+    """From our settings to their `config.json`; what it cannot hold is found by reading it back."""
+    key_table: Callable[[ModelConfig], KeyTable]
+    """The tensors of a model with these settings."""
+    rewrites: tuple[Rewrite, ...]
+    """What brings our models nearer to this kind without changing a logit."""
+
+
+BIASES: tuple[Rewrite, ...] = (with_attention_biases, with_feed_forward_biases)
+
+FAMILIES: Mapping[str, Family] = {
+    "bart": Family(bart.config_from, bart.config_to, bart_shape.key_table, (*BIASES, with_output_bias)),
+    "bert": Family(bert.config_from, bert.config_to, bert.key_table, BIASES),
+    "encoder-decoder": Family(
+        bert_generation.config_from,
+        bert_generation.config_to,
+        bert_generation.key_table,
+        (*BIASES, with_output_bias),
+    ),
+    "gpt2": Family(gpt2.config_from, gpt2.config_to, gpt2.key_table, BIASES),
+    "m2m_100": Family(m2m100.config_from, m2m100.config_to, bart_shape.key_table, BIASES),
+    "marian": Family(
+        marian.config_from, marian.config_to, bart_shape.key_table, (*BIASES, with_output_bias, with_sine_halves)
+    ),
+    "pegasus": Family(
+        pegasus.config_from, pegasus.config_to, bart_shape.key_table, (*BIASES, with_output_bias, with_sine_halves)
+    ),
+}
+"""`model_type` in their `config.json` to what we know of it."""
+
+NOT_COMPARED = {"dropout", "attention_dropout", "feed_forward_dropout"}
+"""Settings that act in training alone, which a written model need not keep."""
+
+
+def import_state(
+    model_type: str, their_config: Mapping[str, Any], their_state: Mapping[str, Tensor]
+) -> tuple[ModelConfig, dict[str, Tensor]]:
+    """Return one of their models as ours: settings, and tensors for `clearhead.weights.load_tensors`.
+
+    Args:
+        model_type: Their name of the kind of model.
+        their_config: The fields of `config.json`.
+        their_state: All tensors of the model, from a file or a state dict.
+
+    Raises:
+        ConfigError: If we do not know this kind, or naming every field that our model cannot express.
+        ModelError: Listing every tensor that is missing, unknown, or contradicts another.
+    """
+    family = _family(model_type)
+    config = family.config_from(their_config)
+    return config, family.key_table(config).from_theirs(their_state, origin=f"this {model_type} model")
+
+
+def export_state(
+    model_type: str, config: ModelConfig, tensors: Mapping[str, Tensor]
+) -> tuple[dict[str, Any], dict[str, Tensor]]:
+    """Return one of our models as theirs, with equal logits: fields of `config.json`, and tensors, each once.
+
+    Args:
+        model_type: Their name of the kind of model.
+        config: Our settings.
+        tensors: All tensors of our model, see `clearhead.weights.model_tensors`.
+
+    Raises:
+        ConfigError: If we do not know this kind, or naming every setting it cannot hold and the kinds that can.
+        ModelError: Listing every tensor that is missing or unknown.
+    """
+    family = _family(model_type)
+    if differences := _differences(family, config):
+        others = exportable_as(config)
+        advice = f"kinds that can: {', '.join(others)}" if others else "no kind of model we write can"
+        raise ConfigError(f"a {model_type} model cannot hold this one: {'; '.join(differences)}; {advice}")
+    for rewrite in family.rewrites:
+        config, tensors = rewrite(config, tensors)
+    return family.config_to(config), family.key_table(config).to_theirs(tensors)
+
+
+def exportable_as(config: ModelConfig) -> list[str]:
+    """Return the kinds of model, `model_type`, that can hold one with these settings."""
+    return [name for name, family in FAMILIES.items() if not _differences(family, config)]
+
+
+def _family(model_type: str) -> Family:
+    if model_type not in FAMILIES:
+        raise ConfigError(f"models of the kind {model_type!r} are not known here{nearest_name(model_type, FAMILIES)}")
+    return FAMILIES[model_type]
+
+
+def _differences(family: Family, config: ModelConfig) -> list[str]:
+    """Write the settings, read them back, and return what changed on the way."""
+    for rewrite in family.rewrites:
+        config, _ = rewrite(config, {})
+    try:
+        back = family.config_from(family.config_to(config))
+    except ConfigError as error:
+        return [str(error)]
+    ours, theirs = (resolved(settings).model_dump() for settings in (config, back))
+    ignored = set(NOT_COMPARED)
+    if config.positions != "learned":
+        ignored.add("max_positions")  # computed positions have no end
+    if not config.positions.startswith("sinusoidal"):
+        ignored.add("first_position")
+    return [
+        f"model.{name} is {ours[name]!r} ({theirs[name]!r} there)"
+        for name in ours
+        if ours[name] != theirs[name] and name not in ignored
+    ]

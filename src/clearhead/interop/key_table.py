@@ -1,0 +1,213 @@
+"""Key tables: which tensors of another library's model are which of ours, read in both directions.
+
+A table accounts for every tensor: a row maps it, or it is named as left out with the reason. What is in neither is an
+error, so that a model is never read by half.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from fnmatch import fnmatchcase
+
+import torch
+from torch import Tensor
+
+from clearhead.errors import ModelError
+
+__all__ = [
+    "AFTER_TWO_ROWS",
+    "ONE_ROW",
+    "SAME",
+    "STACKED",
+    "STACKED_TRANSPOSED",
+    "TRANSPOSED",
+    "KeyTable",
+    "Layout",
+    "LeftOut",
+    "Row",
+    "numbered",
+    "pair",
+]
+
+
+@dataclass(frozen=True)
+class Layout:
+    """How our tensors lie in one of theirs; every layout only moves numbers, so gradients translate as weights do."""
+
+    name: str
+    """For error messages."""
+    axes: int | None
+    """Axes their tensor must have; None is any."""
+    split: Callable[[Tensor, int], Sequence[Tensor]]
+    """From their tensor and the number of ours in it to ours."""
+    join: Callable[[Sequence[Tensor]], Tensor]
+    """From our tensors to theirs."""
+
+
+SAME = Layout("same", None, lambda theirs, _: [theirs], lambda ours: ours[0])
+TRANSPOSED = Layout("transposed", 2, lambda theirs, _: [theirs.T], lambda ours: ours[0].T)
+"""An input axis before the output axis, as in GPT-2's Conv1D."""
+STACKED = Layout("stacked", None, lambda theirs, count: theirs.chunk(count), lambda ours: torch.cat(list(ours)))
+"""Several projections above one another, as in torch's `in_proj_weight`."""
+STACKED_TRANSPOSED = Layout(
+    "stacked and transposed", 2, lambda theirs, count: theirs.T.chunk(count), lambda ours: torch.cat(list(ours)).T
+)
+"""Both, as in GPT-2's `c_attn`."""
+ONE_ROW = Layout("one row", 2, lambda theirs, _: [theirs.flatten()], lambda ours: ours[0][None])
+"""A vector kept as a matrix of one row, as `final_logits_bias`."""
+AFTER_TWO_ROWS = Layout(
+    "after two rows",
+    2,
+    lambda theirs, _: [theirs[2:]],
+    lambda ours: torch.cat([ours[0].new_zeros(2, ours[0].size(1)), ours[0]]),
+)
+"""Behind two rows that are never read, as BART's learned positions; zeros are written there."""
+
+
+@dataclass(frozen=True)
+class Row:
+    """One tensor of theirs and what it is in our model."""
+
+    ours: tuple[str, ...]
+    """Our tensors that lie in it; `{i}` stands for the number of a layer."""
+    theirs: str
+    """Their name, which is also the one written."""
+    layout: Layout = SAME
+    """How ours lie in it."""
+    also: tuple[str, ...] = ()
+    """Other names under which they may store the same tensor: whatever is there must be equal."""
+    zeros: tuple[int, ...] | None = None
+    """Their shape, if a file without the tensor means zeros."""
+
+
+@dataclass(frozen=True)
+class LeftOut:
+    """Tensors of theirs that have no place in our model and need none."""
+
+    pattern: str
+    """Their name; `*` stands for anything."""
+    reason: str
+    """Why nothing is lost."""
+    value: Tensor | None = None
+    """What our model computes in its place: a stored tensor must agree with it, as far as its rows go."""
+
+
+def pair(ours: str, theirs: str, layout: Layout = SAME) -> list[Row]:
+    """Return the rows of a module with a weight and a bias; the layout is that of the weight."""
+    return [Row((f"{ours}.weight",), f"{theirs}.weight", layout), Row((f"{ours}.bias",), f"{theirs}.bias")]
+
+
+def numbered(rows: Iterable[Row], count: int, *, ours: str, theirs: str) -> list[Row]:
+    """Return the rows of every layer.
+
+    Args:
+        rows: Those of one layer.
+        count: Layers.
+        ours: What stands before our names, with `{i}` for the number of the layer.
+        theirs: What stands before theirs, likewise.
+    """
+    return [
+        replace(
+            row,
+            ours=tuple(ours.format(i=number) + name for name in row.ours),
+            theirs=theirs.format(i=number) + row.theirs,
+        )
+        for number in range(count)
+        for row in rows
+    ]
+
+
+@dataclass(frozen=True)
+class KeyTable:
+    """All tensors of one model in both libraries' names.
+
+    Layouts only move numbers, so a table also translates gradients.
+    """
+
+    rows: tuple[Row, ...]
+    left_out: tuple[LeftOut, ...] = ()
+    prefix: str = ""
+    """What stands before the names of a model without head inside one with a head; files have it or not."""
+
+    def from_theirs(self, state: Mapping[str, Tensor], *, origin: str = "the state") -> dict[str, Tensor]:
+        """Return our tensors from theirs.
+
+        Args:
+            state: Every tensor of their model or file, by name.
+            origin: Where it came from, for the error message.
+
+        Raises:
+            ModelError: Listing every tensor that is missing, unknown, or contradicts another.
+        """
+        names = {name.removeprefix(self.prefix): name for name in state}
+        tensors: dict[str, Tensor] = {}
+        problems = [f"unknown   {name}, beside {self.prefix}{name}" for name in state.keys() - set(names.values())]
+        for row in self.rows:
+            wanted = [name.removeprefix(self.prefix) for name in (row.theirs, *row.also)]
+            present = [names.pop(name) for name in wanted if name in names]
+            if not present and row.zeros is None:
+                problems.append(f"missing   {row.theirs}")
+                continue
+            theirs = state[present[0]] if present else torch.zeros(row.zeros or ())
+            problems += [
+                f"differs   {other} from {present[0]}, with which it should be one"
+                for other in present[1:]
+                if not torch.equal(state[other], theirs)
+            ]
+            if row.layout.axes not in (None, theirs.dim()):
+                problems.append(f"shape     {present[0]}  {tuple(theirs.shape)}, not of {row.layout.axes} axes")
+                continue
+            parts = [theirs] if row.layout is SAME else _copies(row.layout.split(theirs, len(row.ours)))
+            if len(parts) != len(row.ours):
+                problems.append(f"shape     {present[0]}  {tuple(theirs.shape)}, not {len(row.ours)} parts")
+                continue
+            tensors.update(zip(row.ours, parts, strict=True))
+        for bare, name in names.items():
+            problems += self._problems_of_left_out(bare, name, state[name])
+        _raise_problems(problems, f"{origin} does not fit this kind of model")
+        return tensors
+
+    def to_theirs(self, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """Return their tensors from ours, each once: what they tie or compute is not written.
+
+        Args:
+            tensors: All tensors of our model, see `clearhead.weights.model_tensors`.
+
+        Raises:
+            ModelError: Listing every tensor that is missing or has no place in their model.
+        """
+        mapped = [name for row in self.rows for name in row.ours]
+        problems = [f"missing   {name}" for name in mapped if name not in tensors]
+        problems += [f"unknown   {name}" for name in tensors.keys() - set(mapped)]
+        _raise_problems(problems, "these tensors do not fit their kind of model")
+        state = {}
+        for row in self.rows:
+            ours = [tensors[name] for name in row.ours]
+            state[row.theirs] = ours[0] if row.layout is SAME else _copies([row.layout.join(ours)])[0]
+        return state
+
+    def _problems_of_left_out(self, bare: str, name: str, tensor: Tensor) -> list[str]:
+        known = [entry for entry in self.left_out if fnmatchcase(bare, entry.pattern.removeprefix(self.prefix))]
+        if not known:
+            return [f"unknown   {name}  {tuple(tensor.shape)}"]
+        value = known[0].value
+        if value is None:
+            return []
+        rows = min(len(value), len(tensor))
+        # The file may be in half precision; another formula would be off by about 1.
+        if tensor.shape[1:] == value.shape[1:] and torch.allclose(tensor[:rows].float(), value[:rows], atol=1e-2):
+            return []
+        return [f"differs   {name} from what this model computes there"]
+
+
+def _copies(tensors: Sequence[Tensor]) -> list[Tensor]:
+    """Return tensors with memory of their own, which a safetensors file asks for."""
+    return [tensor.clone(memory_format=torch.contiguous_format) for tensor in tensors]
+
+
+def _raise_problems(problems: list[str], headline: str) -> None:
+    """Raise a ModelError that lists the first problems, if there are any."""
+    if problems:
+        more = f"\n  and {len(problems) - 8} more" if len(problems) > 8 else ""
+        raise ModelError(f"{headline}:\n  " + "\n  ".join(sorted(problems)[:8]) + more)

@@ -1,0 +1,51 @@
+"""M2M100 and NLLB as Hugging Face transformers has them: pre-norm with final norms, tensor2tensor's sinusoids.
+
+They were made with fairseq, whose positions count on from the id of the padding token.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from clearhead.config import ModelConfig
+from clearhead.interop.bart_shape import read_shape, write_shape
+from clearhead.interop.their_config import TheirConfig
+
+__all__ = ["config_from", "config_to"]
+
+DEFAULTS: Mapping[str, Any] = {
+    "activation_dropout": 0.0,
+    "activation_function": "relu",
+    "attention_dropout": 0.1,
+    "scale_embedding": True,
+    "tie_word_embeddings": True,
+}
+"""What M2M100Config takes for fields that files leave out."""
+
+
+def config_from(values: Mapping[str, Any]) -> ModelConfig:
+    """Return our settings of an M2M100ForConditionalGeneration; its start token becomes `bos_id`.
+
+    Raises:
+        ConfigError: Naming every field that our model cannot express.
+    """
+    their = TheirConfig(values, DEFAULTS)
+    for field, value, reason in (
+        ("tie_word_embeddings", True, "M2M100 has one matrix for embeddings and output"),
+        ("normalize_before", True, "M2M100's norm stands before the sub-layer"),
+        ("normalize_embedding", False, "M2M100 has no norm over the embedding"),
+    ):
+        their.require(field, value, reason)
+    return their.model_config(
+        **read_shape(their),
+        vocab_size=their["vocab_size"],
+        norm="pre",
+        positions="sinusoidal_t2t",
+        first_position=their.token("pad_token_id") + 1,
+    )
+
+
+def config_to(config: ModelConfig) -> dict[str, Any]:
+    """Return the fields of an M2M100Config."""
+    return {"architectures": ["M2M100ForConditionalGeneration"], "model_type": "m2m_100", **write_shape(config)}

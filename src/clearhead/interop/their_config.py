@@ -1,0 +1,110 @@
+"""Reads another library's `config.json`, refusing what our model cannot express."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from clearhead.config import ModelConfig
+from clearhead.errors import ConfigError
+
+__all__ = ["TheirConfig", "activation_name"]
+
+ACTIVATIONS = {
+    "relu": "relu",
+    "gelu": "gelu",
+    "gelu_new": "gelu_tanh",
+    "gelu_pytorch_tanh": "gelu_tanh",
+    "silu": "silu",
+    "swish": "silu",
+}
+"""Their name of an activation to ours."""
+
+
+def activation_name(ours: str) -> str:
+    """Return their name of one of our activations; where they have two, the first."""
+    return next(theirs for theirs, name in ACTIVATIONS.items() if name == ours)
+
+
+class TheirConfig:
+    """One `config.json`, read field by field; every problem is gathered before one error names them all.
+
+    Rates of layer dropout and the like, which act in training alone, are not read.
+
+    Args:
+        values: The fields of the file.
+        defaults: What their class takes for fields that a file may leave out.
+        within: Where the fields stand in the file, for messages.
+        problems: Gathers what is wrong; shared by the parts of one file.
+    """
+
+    def __init__(
+        self,
+        values: Mapping[str, Any],
+        defaults: Mapping[str, Any],
+        *,
+        within: str = "",
+        problems: list[str] | None = None,
+    ) -> None:
+        self.problems = [] if problems is None else problems
+        self._values = {**defaults, **values}
+        self._within = within
+
+    def __getitem__(self, field: str) -> Any:
+        """Return a field that the file must have."""
+        if field not in self._values:
+            self._problem(field, "is missing")
+        return self._values.get(field)
+
+    def require(self, field: str, value: object, reason: str) -> None:
+        """Refuse every other value of a field; a file may leave it out."""
+        if field in self._values and self._values[field] != value:
+            self._problem(field, f"is {self._values[field]!r}, but must be {value!r}: {reason}")
+
+    def same(self, field: str, other: str) -> Any:
+        """Return the value that two fields must share, as our model has one setting for both."""
+        if self[field] != self[other]:
+            self._problem(field, f"({self[field]!r}) and {self._within}{other} ({self[other]!r}) must be equal")
+        return self[field]
+
+    def activation(self, field: str) -> str:
+        """Return our name of an activation."""
+        name = self[field]
+        if name not in ACTIVATIONS:
+            self._problem(field, f"is {name!r}; activations we have: {', '.join(ACTIVATIONS)}")
+        return ACTIVATIONS.get(name, "relu")
+
+    def layers(self, field: str) -> Any:
+        """Return the number of layers of a part that must be there."""
+        if self[field] == 0:
+            self._problem(field, "is 0, but such a model has both an encoder and a decoder")
+        return self[field]
+
+    def token(self, field: str) -> int:
+        """Return the id of a special token."""
+        value = self[field]
+        if isinstance(value, bool) or not isinstance(value, int):
+            self._problem(field, f"is {value!r}, but must be the id of one token")
+            return 0
+        return value
+
+    def token_or_free(self, field: str, *taken: int) -> int:
+        """Return the id of a special token that the model itself never reads; without one, the smallest free id."""
+        if self._values.get(field) is None:
+            return next(token for token in range(len(taken) + 1) if token not in taken)
+        return self.token(field)
+
+    def model_config(self, **settings: Any) -> ModelConfig:
+        """Return our settings.
+
+        Raises:
+            ConfigError: Naming every field that our model cannot express.
+        """
+        if self.problems:
+            raise ConfigError("this model cannot be expressed here: " + "; ".join(self.problems))
+        return ModelConfig(**settings)
+
+    def _problem(self, field: str, text: str) -> None:
+        line = f"{self._within}{field} {text}"
+        if line not in self.problems:
+            self.problems.append(line)

@@ -1,0 +1,27 @@
+"""The parts of the paper that can be computed, in its order."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from clearhead.paper.formulas import formulas
+from clearhead.paper.parts import Part
+from clearhead.paper.positions import positions
+from clearhead.paper.retellings import retellings
+from clearhead.paper.schedule import schedule
+from clearhead.paper.table1 import table1
+from clearhead.paper.table2 import table2
+from clearhead.paper.table3 import table3
+
+__all__ = ["PARTS"]
+
+PARTS: Mapping[str, Callable[[], Part]] = {
+    "formulas": formulas,
+    "table1": table1,
+    "table2": table2,
+    "table3": table3,
+    "schedule": schedule,
+    "positions": positions,
+    "errata": retellings,
+}
+"""Name on the command line -> what computes the part."""

@@ -1,0 +1,110 @@
+"""Weights and floating-point operations of a model in closed form, for every configuration of the family."""
+
+from __future__ import annotations
+
+from clearhead.config import ModelConfig
+
+__all__ = ["forward_flops", "parameter_count", "training_flops"]
+
+
+def parameter_count(config: ModelConfig) -> int:
+    """Return the number of weights, without building the model; a shared matrix counts once.
+
+    At base: V d for the one embedding, 4 d^2 for each attention, 2 d d_ff + d_ff + d for each feed-forward network and
+    2 d for each norm.
+
+    >>> parameter_count(ModelConfig(vocab_size=37_000))
+    63045632
+    """
+    encoder, decoder = config.num_encoder_layers, config.num_decoder_layers
+    attention, feed_forward, norm = _attention_weights(config), _feed_forward_weights(config), _norm_weights(config)
+    ends_in_norm = (config.norm == "pre") if config.final_norm is None else config.final_norm
+    cross = 1 if encoder else 0
+    total = _vocabulary_weights(config)
+    if encoder:
+        total += _position_weights(config) + ends_in_norm * norm
+        total += encoder * (attention + feed_forward + 2 * norm)
+    if decoder:
+        total += _position_weights(config) + ends_in_norm * norm
+        total += decoder * ((1 + cross) * attention + feed_forward + (2 + cross) * norm)
+    return total
+
+
+def _vocabulary_weights(config: ModelConfig) -> int:
+    """Return the rows of the two embeddings and the output, as far as they are not one (section 3.4), and its bias."""
+    source = config.source_vocab_size or config.vocab_size
+    if not config.num_decoder_layers:
+        rows = source
+    elif not config.num_encoder_layers:
+        rows = config.vocab_size * (1 if config.tying in ("three-way", "decoder") else 2)
+    else:
+        rows = {
+            "three-way": config.vocab_size,
+            "decoder": source + config.vocab_size,
+            "embeddings": 2 * config.vocab_size,
+            "none": source + 2 * config.vocab_size,
+        }[config.tying]
+    bias = config.vocab_size if config.output_bias and config.num_decoder_layers else 0
+    return rows * config.d_model + bias
+
+
+def _position_weights(config: ModelConfig) -> int:
+    """Return what one side adds to its tokens: learned positions, segments, and the norm over their sum."""
+    rows = config.num_segments + (config.max_positions if config.positions == "learned" else 0)
+    return rows * config.d_model + (_norm_weights(config) if config.embedding_norm else 0)
+
+
+def _attention_weights(config: ModelConfig) -> int:
+    keys, values = config.num_heads * config.key_dim, config.num_heads * config.value_dim
+    biases = 2 * keys + values + config.d_model if config.attention_bias else 0
+    return 2 * config.d_model * (keys + values) + biases
+
+
+def _feed_forward_weights(config: ModelConfig) -> int:
+    up = 2 if config.gated else 1
+    biases = up * config.d_ff + config.d_model if config.feed_forward_bias else 0
+    return (up + 1) * config.d_model * config.d_ff + biases
+
+
+def _norm_weights(config: ModelConfig) -> int:
+    return config.d_model * (2 if config.norm_kind == "layer" else 1)  # RMSNorm has no bias
+
+
+def forward_flops(config: ModelConfig, source_length: int, target_length: int) -> int:
+    """Return the operations of all matrix products of one pair of sentences; an addition counts like a multiplication.
+
+    Masked positions count too: a causal mask hides half of the scores, after they were computed.
+
+    Args:
+        config: With encoder layers, decoder layers or both.
+        source_length: Source tokens, the end token included; 0 for a decoder alone.
+        target_length: Target tokens, likewise; 0 for an encoder alone.
+    """
+    d, source, target = config.d_model, source_length, target_length
+    keys, values = config.num_heads * config.key_dim, config.num_heads * config.value_dim
+    asking, asked = d * keys + values * d, d * keys + d * values  # W^Q and W^O; W^K and W^V
+    feed_forward = (3 if config.gated else 2) * d * config.d_ff
+    pairs = keys + values  # q k^T and the weighted sum, for each query and key
+
+    encoder_layer = source * (asking + asked + feed_forward) + source * source * pairs
+    decoder_layer = target * (asking + asked + feed_forward) + target * target * pairs
+    if config.num_encoder_layers:
+        decoder_layer += target * asking + source * asked + target * source * pairs
+    products = config.num_encoder_layers * encoder_layer
+    if config.num_decoder_layers:
+        products += config.num_decoder_layers * decoder_layer + target * d * config.vocab_size
+    return 2 * products
+
+
+def training_flops(config: ModelConfig, *, batch_tokens: int, length: int, steps: int) -> int:
+    """Return the operations of a whole training run.
+
+    The backward pass needs two products for every one of the forward pass: by the input and by the weights.
+
+    Args:
+        config: An encoder and a decoder.
+        batch_tokens: Source tokens of a step, and as many target tokens.
+        length: Tokens of every sentence, on both sides.
+        steps: Optimiser steps.
+    """
+    return 3 * forward_flops(config, length, length) * batch_tokens // length * steps

@@ -1,0 +1,291 @@
+"""Every equation of the paper: the formula, where our code computes it, and its difference from plain arithmetic."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from itertools import product
+
+import torch
+from torch import Tensor, nn
+
+from clearhead.config import ModelConfig, TrainConfig
+from clearhead.decoding.hypothesis import length_penalty
+from clearhead.model.attention import MultiHeadAttention, scaled_dot_product_attention
+from clearhead.model.embeddings import Embedding
+from clearhead.model.feed_forward import FeedForward
+from clearhead.model.positions import sinusoidal_positions
+from clearhead.model.residual import Residual
+from clearhead.model.transformer import Transformer
+from clearhead.paper import plain
+from clearhead.paper.schedule import equation_3
+from clearhead.training.loss import label_smoothed_cross_entropy
+from clearhead.training.optimizer import build_optimizer
+from clearhead.training.schedule import noam_rate
+
+__all__ = ["EQUATIONS", "Equation"]
+
+_EXACT = 1e-12
+"""float64 keeps 16 digits; a few sums of dozens of terms lose two or three of them."""
+_SINGLE = 1e-6
+"""float32 keeps 7 digits."""
+
+
+@dataclass(frozen=True)
+class Equation:
+    """One formula of the paper and the code that computes it."""
+
+    place: str
+    """Number or section in the paper."""
+    formula: str
+    code: str
+    """`module:name` of what computes it."""
+    difference: Callable[[], float]
+    """Runs our code and plain arithmetic on the same numbers; returns the largest difference."""
+    tolerance: float = _EXACT
+
+
+def _random(*shape: int, seed: int) -> Tensor:
+    return torch.randn(*shape, dtype=torch.float64, generator=torch.Generator().manual_seed(seed))
+
+
+def _randomised(module: nn.Module, seed: int) -> nn.Module:
+    """Fill every weight in float64, also the biases and norms that training starts at 0 and 1."""
+    module.double().eval().requires_grad_(requires_grad=False)
+    for place, weight in enumerate(module.parameters()):
+        weight.copy_(_random(*weight.shape, seed=seed + place) * 0.5)
+    return module
+
+
+def _largest(ours: Tensor, expected: plain.Matrix | list[float]) -> float:
+    return float((ours - torch.tensor(expected, dtype=torch.float64)).abs().max())
+
+
+def _attention() -> float:
+    q, k, v = _random(5, 7, seed=1), _random(11, 7, seed=2), _random(11, 3, seed=3)
+    output, weights = scaled_dot_product_attention(q, k, v)
+    expected_output, expected_weights = plain.attention(q.tolist(), k.tolist(), v.tolist())
+    return max(_largest(output, expected_output), _largest(weights, expected_weights))
+
+
+def _masked_attention() -> float:
+    q, k, v = _random(5, 7, seed=4), _random(5, 7, seed=5), _random(5, 3, seed=6)
+    allowed = [[key <= query for key in range(5)] for query in range(5)]
+    output, weights = scaled_dot_product_attention(q, k, v, torch.tensor(allowed))
+    if any(weights[query, key] != 0 for query, key in product(range(5), range(5)) if not allowed[query][key]):
+        return math.inf  # a weight of nearly 0 would still let the future through
+    return _largest(output, plain.attention(q.tolist(), k.tolist(), v.tolist(), allowed)[0])
+
+
+def _multi_head() -> float:
+    d_model, heads, d_k, d_v = 10, 3, 5, 2
+    layer = MultiHeadAttention(d_model=d_model, num_heads=heads, d_k=d_k, d_v=d_v)
+    _randomised(layer, seed=7)
+    query, memory = _random(4, d_model, seed=12), _random(6, d_model, seed=13)
+    w_q, w_k, w_v = (
+        [block.T.tolist() for block in projection.weight.split(width)]
+        for projection, width in ((layer.q_proj, d_k), (layer.k_proj, d_k), (layer.v_proj, d_v))
+    )
+    expected = plain.multi_head(query.tolist(), memory.tolist(), w_q, w_k, w_v, layer.out_proj.weight.T.tolist())
+    return _largest(layer(query[None], memory[None])[0], expected)
+
+
+def _scores_have_unit_variance() -> float:
+    # All vectors of +-1 of length d_k: their components have mean 0 and variance 1 exactly, and so nothing is sampled.
+    d_k = 4
+    vectors = torch.tensor(list(product((-1.0, 1.0), repeat=d_k)), dtype=torch.float64)
+    _, weights = scaled_dot_product_attention(vectors, vectors, vectors)
+    # Every query's scores have mean 0, so the logarithm of its weights gives them back.
+    scores = weights.log() - weights.log().mean(dim=-1, keepdim=True)
+    variance_of_products = float((vectors @ vectors.T).square().mean())
+    return max(abs(variance_of_products - d_k), abs(float(scores.square().mean()) - 1.0))
+
+
+def _residual() -> float:
+    layer = Residual(d_model=9, dropout=0.1)
+    _randomised(layer, seed=14)
+    x, update = _random(4, 9, seed=16), _random(4, 9, seed=17)
+    norm = layer.norm
+    assert isinstance(norm, nn.LayerNorm)
+    expected = plain.layer_norm((x + update).tolist(), norm.weight.tolist(), norm.bias.tolist(), norm.eps)
+    return _largest(layer.after(x[None], update[None])[0], expected)
+
+
+def _feed_forward() -> float:
+    layer = FeedForward(d_model=6, d_ff=11)
+    _randomised(layer, seed=18)
+    x = _random(5, 6, seed=22)
+    up, down = layer.up_proj, layer.down_proj
+    expected = plain.feed_forward(
+        x.tolist(), up.weight.T.tolist(), up.bias.tolist(), down.weight.T.tolist(), down.bias.tolist()
+    )
+    return _largest(layer(x[None])[0], expected)
+
+
+def _scaled_embedding() -> float:
+    embedding = Embedding(vocab_size=13, d_model=6, dropout=0.1, positions=None)
+    _randomised(embedding, seed=23)
+    ids = [3, 12, 3, 0]
+    expected = [[math.sqrt(6) * value for value in embedding.weight[token].tolist()] for token in ids]
+    return _largest(embedding(torch.tensor([ids]))[0], expected)
+
+
+def _small_model() -> Transformer:
+    config = ModelConfig(
+        vocab_size=17, d_model=6, d_ff=10, num_heads=3, num_encoder_layers=2, num_decoder_layers=1, dropout=0.0
+    )
+    model = Transformer(config)
+    _randomised(model, seed=24)
+    return model
+
+
+def _tied_output() -> float:
+    model = _small_model()
+    source, target = torch.tensor([[5, 9, 2]]), torch.tensor([[1, 7, 11, 4]])
+    states = model.states(source, target)[0]
+    shared = model.source_embedding.weight
+    if model.target_embedding.weight is not shared:
+        return math.inf
+    return _largest(model(source, target)[0], plain.matmul(states.tolist(), shared.T.tolist()))
+
+
+def _causality() -> float:
+    model = _small_model()
+    source = torch.tensor([[5, 9, 2]])
+    before = model(source, torch.tensor([[1, 7, 11, 4, 9]]))
+    after = model(source, torch.tensor([[1, 7, 11, 8, 3]]))
+    return float((before - after)[:, :3].abs().max())
+
+
+def _positions() -> float:
+    expected = [[plain.position_encoding(position, column, 10) for column in range(10)] for position in range(37)]
+    return _largest(sinusoidal_positions(37, 10).double(), expected)
+
+
+def _learning_rate() -> float:
+    def relative(step: int) -> float:
+        expected = equation_3(step, 512, 4_000)
+        return abs(noam_rate(step, d_model=512, warmup_steps=4_000) - expected) / expected
+
+    return max(map(relative, (1, 17, 3_999, 4_000, 4_001, 100_000)))
+
+
+def _adam() -> float:
+    layer = nn.Linear(3, 2, dtype=torch.float64)
+    optimizer = build_optimizer(layer, TrainConfig())
+    for group in optimizer.param_groups:
+        group["lr"] = 7e-4
+    starts = {name: weight.detach().flatten().tolist() for name, weight in layer.named_parameters()}
+    gradients = {name: _random(3, weight.numel(), seed=29 + weight.dim()) for name, weight in layer.named_parameters()}
+    for step in range(3):
+        for name, weight in layer.named_parameters():
+            weight.grad = gradients[name][step].view_as(weight).clone()
+        optimizer.step()
+    return max(
+        abs(ours - plain.adam(start, gradients[name][:, place].tolist(), rate=7e-4))
+        for name, weight in layer.named_parameters()
+        for place, (ours, start) in enumerate(zip(weight.detach().flatten().tolist(), starts[name], strict=True))
+    )
+
+
+def _label_smoothing() -> float:
+    logits, targets = _random(5, 13, seed=32).float(), [0, 12, 3, 3, 7]
+    loss, _ = label_smoothed_cross_entropy(logits, torch.tensor(targets), 0.1)
+    rows = zip(logits.tolist(), targets, strict=True)
+    expected = sum(plain.smoothed_cross_entropy(row, target, 0.1) for row, target in rows)
+    return abs(float(loss) - expected) / expected
+
+
+def _length_penalty() -> float:
+    return max(
+        abs(length_penalty(length, alpha) - plain.length_penalty(length, alpha))
+        for length, alpha in product((1, 5, 27, 101), (0.0, 0.6, 1.0))
+    )
+
+
+EQUATIONS = (
+    Equation(
+        "equation 1, 3.2.1",
+        "Attention(Q, K, V) = softmax(Q K^T / sqrt(d_k)) V",
+        "clearhead.model.attention:scaled_dot_product_attention",
+        _attention,
+    ),
+    Equation(
+        "footnote 4",
+        "components of q and k with mean 0, variance 1: q.k has variance d_k, and q.k / sqrt(d_k) has 1",
+        "clearhead.model.attention:scaled_dot_product_attention",
+        _scores_have_unit_variance,
+    ),
+    Equation(
+        "section 3.2.3",
+        "masked scores are -inf before the softmax, so their weights are exactly 0",
+        "clearhead.model.attention:scaled_dot_product_attention",
+        _masked_attention,
+    ),
+    Equation(
+        "section 3.2.3",
+        "logits up to position t do not change when target tokens after t do",
+        "clearhead.model.transformer:Transformer",
+        _causality,
+        0.0,
+    ),
+    Equation(
+        "section 3.2.2",
+        "MultiHead(Q, K, V) = Concat(head_1, ..., head_h) W^O, head_i = Attention(Q W_i^Q, K W_i^K, V W_i^V)",
+        "clearhead.model.attention:MultiHeadAttention",
+        _multi_head,
+    ),
+    Equation("section 3.1", "LayerNorm(x + Sublayer(x))", "clearhead.model.residual:Residual", _residual),
+    Equation(
+        "equation 2, 3.3",
+        "FFN(x) = max(0, x W1 + b1) W2 + b2",
+        "clearhead.model.feed_forward:FeedForward",
+        _feed_forward,
+    ),
+    Equation(
+        "section 3.4",
+        "embeddings are multiplied by sqrt(d_model)",
+        "clearhead.model.embeddings:Embedding",
+        _scaled_embedding,
+    ),
+    Equation(
+        "section 3.4",
+        "logits = states E^T with E the matrix of both embeddings",
+        "clearhead.model.transformer:Transformer",
+        _tied_output,
+    ),
+    Equation(
+        "section 3.5",
+        "PE(pos, 2i) = sin(pos / 10000^(2i/d_model)), PE(pos, 2i+1) = cos(pos / 10000^(2i/d_model))",
+        "clearhead.model.positions:sinusoidal_positions",
+        _positions,
+        _SINGLE,
+    ),
+    Equation(
+        "equation 3, 5.3",
+        "lrate = d_model^-0.5 * min(step^-0.5, step * warmup_steps^-1.5)",
+        "clearhead.training.schedule:noam_rate",
+        _learning_rate,
+    ),
+    Equation(
+        "section 5.3",
+        "Adam with beta_1 = 0.9, beta_2 = 0.98, eps = 1e-9: three steps",
+        "clearhead.training.optimizer:build_optimizer",
+        _adam,
+    ),
+    Equation(
+        "section 5.4",
+        "loss = -sum_i q_i log p_i, q_i = (1 - eps_ls) [i = target] + eps_ls / V",
+        "clearhead.training.loss:label_smoothed_cross_entropy",
+        _label_smoothing,
+        _SINGLE,
+    ),
+    Equation(
+        "section 6.1",
+        "lp(Y) = (5 + |Y|)^alpha / (5 + 1)^alpha, alpha = 0.6 (Wu et al. 2016)",
+        "clearhead.decoding.hypothesis:length_penalty",
+        _length_penalty,
+    ),
+)
+"""In the order of the paper."""

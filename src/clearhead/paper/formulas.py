@@ -1,0 +1,50 @@
+"""All equations of the paper checked, and figure 2 with numbers."""
+
+from __future__ import annotations
+
+from clearhead.paper.equations import EQUATIONS
+from clearhead.paper.parts import Check, Part, check_lines, magnitude
+from clearhead.paper.worked_example import worked_example
+
+__all__ = ["formulas"]
+
+
+def formulas() -> Part:
+    """Return all equations with their differences, and figure 2 with numbers."""
+    found = [(equation, equation.difference()) for equation in EQUATIONS]
+    lines = ["Each is computed by our code and, independently, in plain Python loops; the largest difference is shown."]
+    for equation, difference in found:
+        verdict = "ok    " if difference <= equation.tolerance else "FAILED"
+        lines += [
+            "",
+            f"  {verdict}  {equation.place:<20}  {equation.formula}",
+            f"  {'':<6}  {'':<20}  {equation.code}   largest difference {magnitude(difference)}",
+        ]
+    example = worked_example()
+    checks = [
+        Check(
+            f"{equation.place} ({equation.code.partition(':')[2]})",
+            difference <= equation.tolerance,
+            f"largest difference {magnitude(difference)}, allowed {magnitude(equation.tolerance)}",
+        )
+        for equation, difference in found
+    ]
+    lines += [*example.lines, "", *check_lines(example.checks)]
+    return Part(
+        title="The equations, and figure 2 with numbers",
+        text="\n".join(lines) + "\n",
+        figures={"figure2": example.figure},
+        data={
+            "equations": [
+                {
+                    "place": equation.place,
+                    "formula": equation.formula,
+                    "code": equation.code,
+                    "largest_difference": difference,
+                    "tolerance": equation.tolerance,
+                }
+                for equation, difference in found
+            ]
+        },
+        checks=(*checks, *example.checks),
+    )

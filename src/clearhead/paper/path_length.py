@@ -1,0 +1,112 @@
+"""How many layers lie between two far positions, found by gradients (paper section 4, Table 1's last column).
+
+Shapes: n positions, d width; every layer maps [1, n, d] to [1, n, d].
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from clearhead.model.attention import scaled_dot_product_attention
+from clearhead.paper.growth import KERNEL, Apply, restricted_attention
+
+__all__ = ["LENGTHS", "PathLength", "layers_to_connect", "path_lengths"]
+
+LENGTHS = (27, 81)
+"""Positions between whose ends paths are counted; powers of the kernel, so that log_k n is whole."""
+_NEIGHBOURHOOD = 9
+_WIDTH = 2
+
+
+@dataclass(frozen=True)
+class PathLength:
+    """Layers between the two ends of sequences of `LENGTHS` positions."""
+
+    name: str
+    formula: str
+    layers: tuple[int, ...]
+    """As measured."""
+    expected: tuple[int, ...]
+    """By the formula."""
+
+
+def path_lengths() -> list[PathLength]:
+    """Return the path length of each kind of layer, measured and by formula."""
+
+    def measured(name: str, formula: str, make: Callable[[int], Apply], expected: Callable[[int], int]) -> PathLength:
+        return PathLength(
+            name,
+            formula,
+            tuple(layers_to_connect(make, n, _WIDTH, most=n) for n in LENGTHS),
+            tuple(map(expected, LENGTHS)),
+        )
+
+    return [
+        measured("self-attention", "1", lambda number: _attention, lambda n: 1),
+        measured(
+            f"convolutional, contiguous (k = {KERNEL})",
+            "(n-1)/(k-1)",
+            lambda number: _causal_convolution(1),
+            lambda n: math.ceil((n - 1) / (KERNEL - 1)),
+        ),
+        measured(
+            f"convolutional, dilated (k = {KERNEL})",
+            "log_k n",
+            lambda number: _causal_convolution(KERNEL**number),
+            lambda n: round(math.log(n, KERNEL)),
+        ),
+        measured(
+            f"restricted self-attention (r = {_NEIGHBOURHOOD})",
+            "2(n-1)/(r-1)",
+            lambda number: _restricted,
+            lambda n: math.ceil(2 * (n - 1) / (_NEIGHBOURHOOD - 1)),
+        ),
+    ]
+
+
+def layers_to_connect(make_layer: Callable[[int], Apply], n: int, d: int, *, most: int) -> int:
+    """Stack layers until the last position's output depends on the first position's input; return how many it took.
+
+    Args:
+        make_layer: From the number of the layer, counted from 0, to a layer.
+        n: Positions.
+        d: Width.
+        most: Layers after which to give up.
+
+    Raises:
+        ValueError: If they are not connected by then.
+    """
+    first = torch.randn(1, n, d, dtype=torch.float64, generator=torch.Generator().manual_seed(n)).requires_grad_()
+    x: Tensor = first
+    for number in range(most):
+        x = make_layer(number)(x)
+        (gradient,) = torch.autograd.grad(x[0, -1].sum(), first, retain_graph=True)
+        if bool((gradient[0, 0] != 0).any()):
+            return number + 1
+    raise ValueError(f"{most} layers do not connect the ends of {n} positions")
+
+
+def _attention(x: Tensor) -> Tensor:
+    return scaled_dot_product_attention(x, x, x)[0]
+
+
+def _restricted(x: Tensor) -> Tensor:
+    return restricted_attention(x, _NEIGHBOURHOOD)
+
+
+def _causal_convolution(dilation: int) -> Apply:
+    """Return a convolution whose window of k positions ends at the position itself."""
+    layer = nn.Conv1d(_WIDTH, _WIDTH, KERNEL, dilation=dilation, bias=False, dtype=torch.float64)
+    nn.init.ones_(layer.weight)  # no path may be cancelled by chance
+
+    def apply(x: Tensor) -> Tensor:
+        padded: Tensor = functional.pad(x.transpose(1, 2), ((KERNEL - 1) * dilation, 0))
+        return layer(padded).transpose(1, 2)
+
+    return apply

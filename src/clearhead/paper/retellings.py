@@ -1,0 +1,40 @@
+"""The errata as a part of the paper's content: what study notes get wrong, with both versions run."""
+
+from __future__ import annotations
+
+from clearhead.paper.errata import ERRATA, report
+from clearhead.paper.parts import Check, Part
+
+__all__ = ["retellings"]
+
+
+def retellings() -> Part:
+    """Return every erratum with what its check found on the wrong version and on the right one."""
+    found = [(erratum, erratum.check()) for erratum in ERRATA]
+    return Part(
+        title="Errata: mistakes of the retellings",
+        text=report(),
+        data={
+            "errata": [
+                {
+                    "number": erratum.number,
+                    "title": erratum.title,
+                    "wrong": erratum.wrong,
+                    "right": erratum.right,
+                    "source": erratum.source,
+                    "wrong_fails": result.wrong_fails,
+                    "right_passes": result.right_passes,
+                    "evidence": result.evidence,
+                }
+                for erratum, result in found
+            ]
+        },
+        checks=tuple(
+            Check(
+                f"erratum {erratum.number}, {erratum.title}",
+                result.wrong_fails and result.right_passes,
+                result.evidence,
+            )
+            for erratum, result in found
+        ),
+    )

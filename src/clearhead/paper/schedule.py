@@ -1,0 +1,147 @@
+"""The learning rate over the steps of training (paper section 5.3, equation 3)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from clearhead.config import TrainConfig
+from clearhead.inspection.plots import LinePlot, Panel, Series
+from clearhead.paper.parts import Check, Part, aligned, check_lines, magnitude, paragraph
+from clearhead.training.schedule import learning_rate, noam_rate
+
+__all__ = ["CURVES", "PAPER_PEAKS", "Curve", "equation_3", "schedule"]
+
+_LAST_STEP = 40_000
+_TOLERANCE = 1e-12
+"""Largest relative difference; float64 keeps 16 digits, powers lose a few of them."""
+
+
+@dataclass(frozen=True)
+class Curve:
+    """One choice of the two numbers in equation 3."""
+
+    name: str
+    d_model: int
+    warmup_steps: int
+
+
+CURVES = (
+    Curve("base", 512, 4_000),
+    Curve("base, twice the warm-up", 512, 8_000),
+    Curve("half the width", 256, 4_000),
+    Curve("big", 1024, 4_000),
+)
+
+PAPER_PEAKS = {"base": 6.988e-4, "big": 4.941e-4}
+"""Equation 3 at step 4,000, worked out by hand from section 5.3: (512 * 4000)^-0.5 and (1024 * 4000)^-0.5."""
+
+
+def equation_3(step: int, d_model: int, warmup_steps: int) -> float:
+    """Return the rate as section 5.3 describes it in words, written without `training.schedule`.
+
+    Up to `warmup_steps` it grows linearly, then it falls with the inverse square root of the step.
+    """
+    peak = 1.0 / (d_model * warmup_steps) ** 0.5
+    return peak * step / warmup_steps if step <= warmup_steps else peak * (warmup_steps / step) ** 0.5
+
+
+def schedule() -> Part:
+    """Return the learning-rate figure: the curves, their peaks, and equation 3 checked at every step drawn."""
+    steps = sorted({1, 2, *range(100, _LAST_STEP + 1, 100), *(curve.warmup_steps for curve in CURVES)})
+    rates = {
+        curve: [noam_rate(step, d_model=curve.d_model, warmup_steps=curve.warmup_steps) for step in steps]
+        for curve in CURVES
+    }
+    checks = [_follows_equation_3(curve, steps, rates[curve]) for curve in CURVES]
+    peaks = {curve.name: max(rates[curve]) for curve in CURVES}
+    checks += [
+        Check(
+            f"peak of {name}",
+            f"{peaks[name]:.3e}" == f"{peak:.3e}",
+            f"{peaks[name]:.3e} at step 4,000; by hand {peak:.3e}",
+        )
+        for name, peak in PAPER_PEAKS.items()
+    ]
+    table = aligned(
+        ["curve", "d_model", "warm-up", "at step 1", "peak", "at step", "at 40,000", "at 100,000", "at 300,000"],
+        [
+            [
+                curve.name,
+                f"{curve.d_model:,}",
+                f"{curve.warmup_steps:,}",
+                f"{rates[curve][0]:.3e}",
+                f"{max(rates[curve]):.3e}",
+                f"{steps[rates[curve].index(max(rates[curve]))]:,}",
+                *(
+                    f"{noam_rate(step, d_model=curve.d_model, warmup_steps=curve.warmup_steps):.3e}"
+                    for step in (40_000, 100_000, 300_000)
+                ),
+            ]
+            for curve in CURVES
+        ],
+    )
+    lines = [
+        "lrate = d_model^-0.5 * min(step^-0.5, step * warmup_steps^-1.5)     clearhead.training.schedule:noam_rate",
+        "",
+        *table,
+        *paragraph(
+            "Both terms meet at step = warmup_steps, so the peak is (d_model * warmup_steps)^-0.5: four times the "
+            "width or four times the warm-up halves it. Base trains for 100,000 steps, big for 300,000 (section 5.2)."
+        ),
+        "",
+        *check_lines(checks),
+    ]
+    return Part(
+        title="Equation 3: the learning rate",
+        text="\n".join(lines) + "\n",
+        figures={"schedule": _figure(steps, rates)},
+        data={
+            "curves": [
+                {
+                    "name": curve.name,
+                    "d_model": curve.d_model,
+                    "warmup_steps": curve.warmup_steps,
+                    "peak": max(rates[curve]),
+                    "peak_step": steps[rates[curve].index(max(rates[curve]))],
+                }
+                for curve in CURVES
+            ]
+        },
+        checks=tuple(checks),
+    )
+
+
+def _follows_equation_3(curve: Curve, steps: list[int], rates: list[float]) -> Check:
+    """Compare the two functions of `training.schedule` with equation 3 at every step."""
+    config = TrainConfig(warmup_steps=curve.warmup_steps)
+    worst = 0.0
+    for step, rate in zip(steps, rates, strict=True):
+        expected = equation_3(step, curve.d_model, curve.warmup_steps)
+        used = learning_rate(step, config, d_model=curve.d_model, progress=0.0)  # what a training run asks for
+        worst = max(worst, abs(rate - expected) / expected, abs(used - expected) / expected)
+    return Check(
+        f"equation 3, d_model {curve.d_model}, warm-up {curve.warmup_steps:,}",
+        worst < _TOLERANCE,
+        f"largest relative difference over {len(steps)} steps {magnitude(worst)}",
+    )
+
+
+def _figure(steps: list[int], rates: dict[Curve, list[float]]) -> LinePlot:
+    return LinePlot(
+        title="Learning rate over training (equation 3)",
+        panels=[
+            Panel(
+                title="d_model$^{-0.5}$ · min(step$^{-0.5}$, step · warmup$^{-1.5}$)",
+                x_label="optimiser step",
+                y_label="learning rate",
+                series=[
+                    Series(
+                        f"{curve.name}: d_model {curve.d_model}, warm-up {curve.warmup_steps:,}",
+                        steps,
+                        rates[curve],
+                    )
+                    for curve in CURVES
+                ],
+            )
+        ],
+    )

@@ -1,0 +1,315 @@
+"""Table 1: complexity, sequential operations and path length as the paper states them, and as they are measured."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import product
+
+from clearhead.inspection.plots import LinePlot, Panel, Series
+from clearhead.paper.growth import (
+    LAYERS,
+    bytes_kept,
+    counted_flops,
+    exponent,
+    one_thread,
+    operators_called,
+    seconds,
+)
+from clearhead.paper.parts import Check, Part, aligned, check_lines, paragraph
+from clearhead.paper.path_length import LENGTHS, PathLength, path_lengths
+
+__all__ = ["PAPER_TABLE_1", "table1"]
+
+PAPER_TABLE_1 = (
+    ("Self-Attention", "O(n^2 d)", "O(1)", "O(1)"),
+    ("Recurrent", "O(n d^2)", "O(n)", "O(n)"),
+    ("Convolutional", "O(k n d^2)", "O(1)", "O(log_k n)"),
+    ("Self-Attention (restricted)", "O(r n d)", "O(1)", "O(n/r)"),
+)
+"""Table 1 as printed: layer type, complexity per layer, sequential operations, maximum path length."""
+
+EQUATION_1, STEPWISE, FUSED, RNN, LSTM, CONVOLUTION, RESTRICTED = LAYERS
+
+_LENGTHS = (64, 128, 256, 512, 1024, 2048)
+_WIDTH = 64
+_WIDTHS = (64, 128, 256, 512, 1024)
+_LENGTH = 512
+_COUNTED = (32, 64, 128)
+"""Both n and d at which the formulas are compared with PyTorch's counter; it is slow on recurrent layers."""
+_FITTED = 3
+"""Largest sizes that a growth exponent is fitted through; at small ones fixed costs hide the growth."""
+_REPEATS = 5
+
+
+@dataclass(frozen=True)
+class _Sweep:
+    """One quantity of one layer over growing sizes."""
+
+    by_length: Sequence[float]
+    by_width: Sequence[float]
+
+    @property
+    def exponents(self) -> tuple[float, float]:
+        """How it grows with n and with d, over the largest sizes."""
+        return (
+            exponent(_LENGTHS[-_FITTED:], self.by_length[-_FITTED:]),
+            exponent(_WIDTHS[-_FITTED:], self.by_width[-_FITTED:]),
+        )
+
+
+def table1() -> Part:
+    """Return Table 1 beside operations, measured time and memory, and path lengths found by gradients."""
+    flops = {
+        name: _Sweep([layer.flops(n, _WIDTH) for n in _LENGTHS], [layer.flops(_LENGTH, d) for d in _WIDTHS])
+        for name, layer in LAYERS.items()
+    }
+    with one_thread():
+        times = {
+            name: _Sweep(
+                [seconds(layer, n, _WIDTH, repeats=_REPEATS) for n in _LENGTHS],
+                [seconds(layer, _LENGTH, d, repeats=_REPEATS) for d in _WIDTHS],
+            )
+            for name, layer in LAYERS.items()
+        }
+    # oneDNN's LSTM keeps a workspace of its own making, which says nothing of the layer.
+    memory = {
+        name: _Sweep([bytes_kept(layer, n, _WIDTH) for n in _LENGTHS], [bytes_kept(layer, _LENGTH, d) for d in _WIDTHS])
+        for name, layer in LAYERS.items()
+        if name != LSTM
+    }
+    paths = path_lengths()
+    checks = [*_count_checks(), *_sequential_checks(), *_path_checks(paths)]
+    lines = [
+        "As printed (n positions, d width, k kernel, r neighbourhood):",
+        *aligned(["layer", "complexity", "sequential", "max. path"], PAPER_TABLE_1, left=4),
+        *_operations_text(flops),
+        *_time_text(times),
+        *_memory_text(memory),
+        *_path_text(paths),
+        "",
+        *check_lines(checks),
+    ]
+    return Part(
+        title="Table 1: complexity, sequential operations and path length",
+        text="\n".join(lines) + "\n",
+        figures={"table1": _figure(times, flops)},
+        data={
+            "lengths": list(_LENGTHS),
+            "at_width": _WIDTH,
+            "widths": list(_WIDTHS),
+            "at_length": _LENGTH,
+            "layers": {
+                name: {
+                    "stated_exponents": list(layer.stated),
+                    "flops": _plain(flops[name]),
+                    "seconds": _plain(times[name]),
+                    "bytes_kept": _plain(memory[name]) if name in memory else None,
+                }
+                for name, layer in LAYERS.items()
+            },
+            "layers_to_connect": [
+                {"layer": path.name, "lengths": list(LENGTHS), "layers": list(path.layers)} for path in paths
+            ],
+        },
+        checks=tuple(checks),
+    )
+
+
+def _plain(sweep: _Sweep) -> dict[str, list[float]]:
+    return {
+        "by_length": list(sweep.by_length),
+        "by_width": list(sweep.by_width),
+        "exponents": [round(power, 3) for power in sweep.exponents],
+    }
+
+
+def _operations_text(flops: Mapping[str, _Sweep]) -> list[str]:
+    rows = []
+    for name, layer in LAYERS.items():
+        by_length, by_width = flops[name].exponents
+        rows.append(
+            [name, layer.formula, str(layer.stated[0]), f"{by_length:.2f}", str(layer.stated[1]), f"{by_width:.2f}"]
+        )
+    header = ["layer", "formula", "n^ stated", "here", "d^ stated", "here"]
+    return [
+        *paragraph(
+            f"""Operations of the matrix products, a multiplication and an addition being two, by formulas that the
+            counter of PyTorch confirms. Exponents are fitted through the {_FITTED} largest of n = {_span(_LENGTHS)} at
+            d = {_WIDTH} and of d = {_span(_WIDTHS)} at n = {_LENGTH}:"""
+        ),
+        *aligned(header, rows, left=2),
+        *paragraph(
+            f"""The paper's n^2 d is equation 1 alone. A whole layer also has its four projections, 8~n~d^2, which Table
+            1 leaves out; they are the larger part while n~<~2~d, and at base (d = 512, n = 50) they are
+            {_projection_share(50, 512):.0%} of it. "Cheaper than recurrent while n~<~d" is exact for equation 1
+            against a plain recurrent layer (4~n^2~d~<~4~n~d^2). Whole layers: self-attention never needs fewer
+            operations than a plain recurrent layer, and fewer than an LSTM (16~n~d^2) while n~<~2~d."""
+        ),
+    ]
+
+
+def _projection_share(n: int, d: int) -> float:
+    layer, alone = LAYERS[STEPWISE].flops(n, d), LAYERS[EQUATION_1].flops(n, d)
+    return (layer - alone) / layer
+
+
+def _time_text(times: Mapping[str, _Sweep]) -> list[str]:
+    def rows(axis: int) -> list[list[str]]:
+        return [
+            [
+                name,
+                *(f"{1e3 * value:.3g}" for value in (times[name].by_width if axis else times[name].by_length)),
+                str(layer.stated[axis]),
+                f"{times[name].exponents[axis]:.1f}",
+            ]
+            for name, layer in LAYERS.items()
+        ]
+
+    return [
+        *paragraph(
+            f"""Time of one forward pass of one sequence on one thread of this machine, in milliseconds, the shortest of
+            {_REPEATS}; the exponents are fitted through the {_FITTED} largest sizes:"""
+        ),
+        *aligned([f"d = {_WIDTH}", *(f"n={n}" for n in _LENGTHS), "n^ stated", "here"], rows(0)),
+        "",
+        *aligned([f"n = {_LENGTH}", *(f"d={d}" for d in _WIDTHS), "d^ stated", "here"], rows(1)),
+        *paragraph(
+            f"""Time is not operations: at these sizes calls, the softmax (n^2, whatever d is) and memory traffic still
+            count, and what outgrows the processor's cache takes a step up. So most exponents lie near the stated ones,
+            and those well above them passed such a step. A whole self-attention layer is on its way from d^2
+            (projections) to n^2. Equation 1 against nn.RNN at d = {_WIDTH}: {_overtaken(times)}. The recurrent layer's
+            n steps wait for each other, so it pays for every step what the others pay once."""
+        ),
+    ]
+
+
+def _overtaken(times: Mapping[str, _Sweep]) -> str:
+    faster = [
+        n
+        for n, ours, theirs in zip(_LENGTHS, times[EQUATION_1].by_length, times[RNN].by_length, strict=True)
+        if ours < theirs
+    ]
+    if len(faster) == len(_LENGTHS):
+        return f"faster at every n up to {_LENGTHS[-1]}, although the counts cross at n = {_WIDTH}"
+    if not faster:
+        return f"slower at every n from {_LENGTHS[0]}"
+    return f"faster up to n = {max(faster)}, although the counts cross at n = {_WIDTH}"
+
+
+def _memory_text(memory: Mapping[str, _Sweep]) -> list[str]:
+    rows = []
+    for name, sweep in memory.items():
+        by_length, by_width = sweep.exponents
+        rows.append(
+            [name, *(f"{value / 1024:,.0f}" for value in sweep.by_length), f"{by_length:.2f}", f"{by_width:.2f}"]
+        )
+    return [
+        *paragraph(
+            f"""Memory: KiB that a forward pass keeps for the backward pass besides the weights, at
+            d = {_WIDTH} (counted). Table 1 does not list memory; equation 1 step by step
+            holds the n x n weights, so n^2, while a fused kernel never does and grows with n alone:"""
+        ),
+        *aligned(["KiB", *(f"n={n}" for n in _LENGTHS), "n^", "d^"], rows),
+    ]
+
+
+def _path_text(paths: Sequence[PathLength]) -> list[str]:
+    rows = [[path.name, path.formula, *map(str, path.layers)] for path in paths]
+    rows.insert(1, ["recurrent: steps within its one layer", "n", *map(str, LENGTHS)])
+    return [
+        *paragraph(
+            """Path length: layers until the last position's output depends on the first position's input, found by
+            gradients. The paper's O(log_k n) needs dilated windows; contiguous ones need O(n/k), as its section 4 says.
+            """
+        ),
+        *aligned(["layer", "formula", *(f"n={n}" for n in LENGTHS)], rows, left=2),
+    ]
+
+
+def _count_checks() -> list[Check]:
+    sizes = [(layer, n, d) for layer in LAYERS.values() for n, d in product(_COUNTED, _COUNTED)]
+    same = sum(counted_flops(layer, n, d) == layer.flops(n, d) for layer, n, d in sizes)
+    d = _WIDTH
+    crossing = next(n for n in range(1, 8 * d) if LAYERS[EQUATION_1].flops(n, d) >= LAYERS[RNN].flops(n, d))
+    whole = next(n for n in range(1, 8 * d) if LAYERS[STEPWISE].flops(n, d) >= LAYERS[LSTM].flops(n, d))
+    return [
+        Check(
+            "the formulas are what PyTorch's counter counts",
+            same == len(sizes),
+            f"{same} of {len(sizes)} layers and sizes, n and d = {_span(_COUNTED)}",
+        ),
+        Check(
+            "equation 1 is cheaper than a recurrent layer while n < d",
+            crossing == d,
+            f"at d = {d} the counts meet at n = {crossing}",
+        ),
+        Check(
+            "a whole self-attention layer is cheaper than an LSTM while n < 2 d",
+            whole == 2 * d,
+            f"at d = {d} the counts meet at n = {whole}",
+        ),
+    ]
+
+
+def _sequential_checks() -> list[Check]:
+    checks = []
+    for name in (EQUATION_1, STEPWISE, RNN, CONVOLUTION, RESTRICTED):
+        short, long = (operators_called(LAYERS[name], n, 8) for n in (64, 128))
+        grows = name == RNN
+        checks.append(
+            Check(
+                f"sequential operations of {name}: {'O(n)' if grows else 'O(1)'}",
+                long - short >= 64 if grows else short == long,
+                f"{short} operators at n = 64, {long} at n = 128",
+            )
+        )
+    return checks
+
+
+def _path_checks(paths: Sequence[PathLength]) -> list[Check]:
+    return [
+        Check(
+            f"path length of {path.name}",
+            path.layers == path.expected,
+            f"{path.layers[0]} and {path.layers[1]} layers at n = {LENGTHS[0]} and {LENGTHS[1]}; by formula "
+            f"{path.expected[0]} and {path.expected[1]}",
+        )
+        for path in paths
+    ]
+
+
+def _figure(times: Mapping[str, _Sweep], flops: Mapping[str, _Sweep]) -> LinePlot:
+    """Measured points, and lines of the paper's slope through the last one of each."""
+    shown = (EQUATION_1, RNN, CONVOLUTION, RESTRICTED)
+
+    def lines(values: Mapping[str, _Sweep], axis: int, sizes: Sequence[int], unit: float) -> list[Series]:
+        series = []
+        for colour, name in enumerate(shown):
+            sweep = values[name]
+            points = [value * unit for value in (sweep.by_width if axis else sweep.by_length)]
+            power = LAYERS[name].stated[axis]
+            series.append(Series(f"{name}: slope {power}", sizes, points, "points", colour))
+            guide = [points[-1] * (size / sizes[-1]) ** power for size in sizes]
+            series.append(Series("", sizes, guide, "dashed", colour))
+        return series
+
+    def panel(title: str, y_label: str, x_label: str, sizes: Sequence[int], series: list[Series]) -> Panel:
+        return Panel(title, x_label, y_label, series, x_scale="log", y_scale="log", x_ticks=sizes)
+
+    length, width = "n, positions", "d, width"
+    time, count = "forward pass, milliseconds", "operations"
+    return LinePlot(
+        title="Table 1: measured growth (points) beside the stated slopes (dashed)",
+        panels=[
+            panel(f"time, d = {_WIDTH}", time, length, _LENGTHS, lines(times, 0, _LENGTHS, 1e3)),
+            panel(f"time, n = {_LENGTH}", time, width, _WIDTHS, lines(times, 1, _WIDTHS, 1e3)),
+            panel(f"operations, d = {_WIDTH}", count, length, _LENGTHS, lines(flops, 0, _LENGTHS, 1.0)),
+        ],
+        caption="Each dashed line has the paper's exponent and passes through the last point. One CPU thread, one "
+        "sequence; nn.RNN stands for the recurrent layer.",
+    )
+
+
+def _span(sizes: Sequence[int]) -> str:
+    return f"{sizes[0]} .. {sizes[-1]}"

@@ -1,0 +1,186 @@
+"""Small random models of Hugging Face transformers, one of each kind we read, made without any download."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+import transformers
+from torch import Tensor, nn
+
+from clearhead.config import ModelConfig
+from clearhead.interop.huggingface import import_state
+from clearhead.model import Transformer
+from clearhead.weights import load_tensors
+
+__all__ = ["KINDS", "Kind", "as_ours", "random_state"]
+
+SHAPE = {
+    "vocab_size": 37,
+    "d_model": 26,
+    "encoder_layers": 3,
+    "decoder_layers": 2,
+    "encoder_attention_heads": 13,
+    "decoder_attention_heads": 13,
+    "encoder_ffn_dim": 19,
+    "decoder_ffn_dim": 19,
+    "max_position_embeddings": 53,
+    "dropout": 0.0,
+    "attention_dropout": 0.0,
+    "activation_dropout": 0.0,
+    "encoder_layerdrop": 0.0,
+    "decoder_layerdrop": 0.0,
+}
+BERT_SHAPE = {
+    "vocab_size": 37,
+    "hidden_size": 26,
+    "num_hidden_layers": 3,
+    "num_attention_heads": 13,
+    "intermediate_size": 19,
+    "max_position_embeddings": 53,
+    "layer_norm_eps": 1e-3,  # large enough to show
+    "hidden_dropout_prob": 0.0,
+    "attention_probs_dropout_prob": 0.0,
+}
+# Neither in our order nor the smallest ids, so that one taken for another shows.
+SPECIAL = {"pad_token_id": 5, "decoder_start_token_id": 3, "bos_token_id": 3, "eos_token_id": 7}
+BERT_SPECIAL = {"pad_token_id": 5, "bos_token_id": 3, "eos_token_id": 7}
+
+SHARED = ("model.encoder.embed_tokens.weight", "model.decoder.embed_tokens.weight", "lm_head.weight")
+SINUSOIDS = ("model.encoder.embed_positions.weight", "model.decoder.embed_positions.weight")
+
+
+@dataclass(frozen=True)
+class Kind:
+    """One kind of model: how to make it, and which of its tensors are copies or computed."""
+
+    model_type: str
+    make: Callable[[], nn.Module]
+    not_written: tuple[str, ...]
+    """Tensors of its state that another one holds, that are computed, or that stand above our model."""
+    activation: str
+
+
+def marian(**settings: Any) -> nn.Module:
+    settings = {"activation_function": "swish", "scale_embedding": True, **SHAPE, **SPECIAL, **settings}
+    return transformers.MarianMTModel(transformers.MarianConfig(**settings, attn_implementation="eager"))
+
+
+def pegasus(**settings: Any) -> nn.Module:
+    settings = {"activation_function": "relu", "scale_embedding": True, **SHAPE, **SPECIAL, **settings}
+    return transformers.PegasusForConditionalGeneration(
+        transformers.PegasusConfig(**settings, attn_implementation="eager")
+    )
+
+
+def bart(**settings: Any) -> nn.Module:
+    settings = {"activation_function": "gelu", **SHAPE, **SPECIAL, **settings}
+    return transformers.BartForConditionalGeneration(transformers.BartConfig(**settings, attn_implementation="eager"))
+
+
+def m2m100(**settings: Any) -> nn.Module:
+    settings = {"activation_function": "relu", **SHAPE, **SPECIAL, **settings}
+    return transformers.M2M100ForConditionalGeneration(
+        transformers.M2M100Config(**settings, attn_implementation="eager")
+    )
+
+
+def bert(**settings: Any) -> nn.Module:
+    settings = {**BERT_SHAPE, **BERT_SPECIAL, **settings}
+    return transformers.BertModel(transformers.BertConfig(**settings, attn_implementation="eager"))
+
+
+def bert_generation(**settings: Any) -> nn.Module:
+    settings = {**BERT_SHAPE, **BERT_SPECIAL, "attn_implementation": "eager", **settings}
+    encoder = transformers.BertGenerationConfig(**{**settings, "vocab_size": 41})
+    changed = {"vocab_size": 37, "num_hidden_layers": 2, "is_decoder": True, "add_cross_attention": True}
+    decoder = transformers.BertGenerationConfig(**{**settings, **changed})
+    model = transformers.EncoderDecoderModel(
+        encoder=transformers.BertGenerationEncoder(encoder), decoder=transformers.BertGenerationDecoder(decoder)
+    )
+    model.config.decoder_start_token_id, model.config.pad_token_id = 3, 5
+    return model
+
+
+def gpt2(**settings: Any) -> nn.Module:
+    shape = {"vocab_size": 37, "n_embd": 26, "n_layer": 3, "n_head": 13, "n_inner": 19, "n_positions": 31}
+    rates = {"resid_pdrop": 0.0, "embd_pdrop": 0.0, "attn_pdrop": 0.0}
+    shape["layer_norm_epsilon"] = 1e-3  # large enough to show
+    config = transformers.GPT2Config(**{**shape, **rates, **BERT_SPECIAL, **settings}, attn_implementation="eager")
+    return transformers.GPT2LMHeadModel(config)
+
+
+KINDS = {
+    "marian": Kind("marian", marian, (*SHARED, *SINUSOIDS), "silu"),
+    "marian with two vocabularies": Kind(
+        "marian",
+        lambda: marian(share_encoder_decoder_embeddings=False, vocab_size=41, decoder_vocab_size=37),
+        ("lm_head.weight", *SINUSOIDS),
+        "silu",
+    ),
+    "marian with nothing tied": Kind(
+        "marian",
+        lambda: marian(share_encoder_decoder_embeddings=False, tie_word_embeddings=False, scale_embedding=False),
+        SINUSOIDS,
+        "silu",
+    ),
+    "pegasus": Kind("pegasus", pegasus, (*SHARED, *SINUSOIDS), "relu"),
+    "bart": Kind("bart", bart, SHARED, "gelu"),
+    "m2m100": Kind("m2m_100", m2m100, SHARED, "relu"),
+    "bert": Kind("bert", bert, ("pooler.dense.weight", "pooler.dense.bias"), "gelu"),
+    "bert-generation": Kind(
+        "encoder-decoder",
+        bert_generation,
+        ("decoder.lm_head.decoder.weight", "decoder.lm_head.decoder.bias"),
+        "gelu",
+    ),
+    "gpt2": Kind("gpt2", gpt2, ("lm_head.weight",), "gelu_tanh"),
+}
+"""Name of a test case to the kind of model."""
+
+
+def random_state(model: nn.Module) -> nn.Module:
+    """Draw every weight, also biases and norms that start at 0 and 1, so that one copied to the wrong place shows."""
+    with torch.no_grad():
+        for module in model.modules():
+            for name, weight in module.named_parameters(recurse=False):
+                if isinstance(module, nn.Embedding):
+                    if weight.requires_grad:  # sinusoids stay
+                        weight.normal_(std=weight.size(1) ** -0.5)
+                elif weight.dim() == 2:
+                    weight.normal_(std=math.sqrt(2 / sum(weight.shape)))
+                else:
+                    weight.normal_(mean=float(isinstance(module, nn.LayerNorm) and name == "weight"), std=0.3)
+            if type(module).__name__ == "BartLearnedPositionalEmbedding":
+                module.weight[:2] = 0.0  # never read, and so not kept
+            if hasattr(module, "final_logits_bias"):
+                module.final_logits_bias.normal_(std=0.3)
+    return model.eval()
+
+
+def as_ours(model_type: str, theirs: nn.Module) -> Transformer:
+    """Return our model with the settings and weights of theirs, through the key table."""
+    config, tensors = import_state(model_type, theirs.config.to_dict(), theirs.state_dict())
+    ours = Transformer(config)
+    load_tensors(ours, tensors, origin=model_type)
+    return ours.eval()
+
+
+def logits(theirs: nn.Module, config: ModelConfig, source: Tensor, target: Tensor, segments: Tensor) -> Tensor:
+    """Run their model on the same batch; a decoder alone reads the target, an encoder alone gives its states."""
+    seen = source != config.pad_id
+    if config.num_decoder_layers == 0:
+        return theirs(input_ids=source, attention_mask=seen.long(), token_type_ids=segments).last_hidden_state
+    if config.num_encoder_layers == 0:
+        return theirs(input_ids=target).logits
+    return theirs(input_ids=source, attention_mask=seen.long(), decoder_input_ids=target).logits
+
+
+def our_logits(ours: Transformer, source: Tensor, target: Tensor, segments: Tensor) -> Tensor:
+    """Run our model on the same batch."""
+    if ours.config.num_decoder_layers == 0:
+        return ours.encode(source, segments)[0]
+    return ours(None if ours.config.num_encoder_layers == 0 else source, target)

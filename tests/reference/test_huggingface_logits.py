@@ -1,0 +1,124 @@
+"""Models of Hugging Face transformers and ours give the same logits and gradients from the same weights.
+
+The weights, and the gradients back, go through the key tables of `clearhead.interop`. Everything is in float32. Theirs
+compute attention step by step ("eager"), ours with PyTorch's fused kernel.
+"""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+import torch
+import transformers
+from huggingface_models import KINDS, as_ours, logits, our_logits, random_state
+from torch.nn import functional
+
+from clearhead.interop.huggingface import FAMILIES, export_state, import_state
+from clearhead.weights import model_tensors, read_weights, write_weights
+
+SOURCE_LENGTHS, TARGET_LENGTHS = (11, 5, 2), (4, 7, 1)
+
+every_kind = pytest.mark.parametrize("kind", KINDS.values(), ids=KINDS.keys())
+
+
+@pytest.fixture
+def batch(make_batch):
+    """Return a function from settings to source, target and segments, padded and with both segments."""
+
+    def make(config):
+        source, target = make_batch(config, SOURCE_LENGTHS, TARGET_LENGTHS)
+        return source, target, torch.randint(2, source.shape)
+
+    return make
+
+
+def real_positions(config, source, target):
+    lengths = SOURCE_LENGTHS if config.num_decoder_layers == 0 else TARGET_LENGTHS
+    return torch.arange(max(lengths)) < torch.tensor(lengths)[:, None]
+
+
+@every_kind
+def test_logits_are_equal(kind, batch, record_property):
+    theirs = random_state(kind.make())
+    ours = as_ours(kind.model_type, theirs)
+    assert ours.config.activation == kind.activation
+    source, target, segments = batch(ours.config)
+    real = real_positions(ours.config, source, target)
+    with torch.no_grad():
+        expected = logits(theirs, ours.config, source, target, segments)[real]
+        actual = our_logits(ours, source, target, segments)[real]
+    record_property("largest difference", (actual - expected).abs().max().item())
+    assert expected.std() > 0.3
+    torch.testing.assert_close(actual, expected, rtol=0.0, atol=1e-5)
+
+
+@every_kind
+def test_gradients_are_equal(kind, batch, record_property):
+    theirs = random_state(kind.make())
+    ours = as_ours(kind.model_type, theirs)
+    source, target, segments = batch(ours.config)
+    real = real_positions(ours.config, source, target)
+    labels = torch.randint(ours.config.d_model, real.shape)[real]  # an encoder alone has no wider output
+    for values in (our_logits(ours, source, target, segments), logits(theirs, ours.config, source, target, segments)):
+        functional.cross_entropy(values[real], labels, reduction="sum").backward()
+
+    gradients = {name: weight.grad for name, weight in theirs.named_parameters() if weight.grad is not None}
+    expected = FAMILIES[kind.model_type].key_table(ours.config).from_theirs(gradients)
+    if "final_logits_bias" in dict(theirs.named_buffers()):
+        del expected["output_proj.bias"]  # not trained there
+    else:
+        assert expected.keys() == dict(ours.named_parameters()).keys()
+    actual = {name: ours.get_parameter(name).grad for name in expected}
+    record_property("largest difference", max((actual[n] - expected[n]).abs().max().item() for n in expected))
+    for name in expected:
+        # A bias on all keys alike cannot change a softmax over them.
+        assert expected[name].abs().max() > 1e-4 or name.endswith("k_proj.bias"), name
+        torch.testing.assert_close(actual[name], expected[name], rtol=0.0, atol=1e-5, msg=lambda text, n=name: n + text)
+
+
+@every_kind
+def test_what_was_read_is_written_back(kind):
+    theirs = random_state(kind.make())
+    state = theirs.state_dict()
+    config, tensors = import_state(kind.model_type, theirs.config.to_dict(), state)
+    fields, written = export_state(kind.model_type, config, tensors)
+    assert set(state) - set(written) == set(kind.not_written)
+    for name, tensor in written.items():
+        torch.testing.assert_close(tensor, state[name], rtol=0.0, atol=0.0)
+    again, tensors_again = import_state(kind.model_type, fields, written)
+    assert again == config
+    assert tensors_again.keys() == tensors.keys()
+
+
+@every_kind
+def test_their_library_loads_what_we_write(kind, batch, tmp_path):
+    theirs = random_state(kind.make())
+    ours = as_ours(kind.model_type, theirs)
+    fields, written = export_state(kind.model_type, ours.config, model_tensors(ours))
+    (tmp_path / "config.json").write_text(json.dumps(fields))
+    write_weights(tmp_path / "model.safetensors", written, {"format": "pt"})
+    model_class = getattr(transformers, fields["architectures"][0])
+    loaded, info = model_class.from_pretrained(tmp_path, output_loading_info=True, attn_implementation="eager")
+    assert set(info["missing_keys"]) <= set(kind.not_written)
+    assert (set(info["unexpected_keys"]), info["mismatched_keys"]) == (set(), set())
+    source, target, segments = batch(ours.config)
+    real = real_positions(ours.config, source, target)
+    with torch.no_grad():
+        actual = logits(loaded.eval(), ours.config, source, target, segments)[real]
+        expected = logits(theirs, ours.config, source, target, segments)[real]
+    torch.testing.assert_close(actual, expected, rtol=0.0, atol=0.0)
+
+
+@every_kind
+def test_we_load_what_their_library_writes(kind, batch, tmp_path):
+    theirs = random_state(kind.make())
+    theirs.save_pretrained(tmp_path)
+    ours = as_ours(kind.model_type, theirs)
+    state, _ = read_weights(tmp_path / "model.safetensors")
+    fields = json.loads((tmp_path / "config.json").read_text())
+    config, tensors = import_state(kind.model_type, fields, state)
+    assert fields["model_type"] == kind.model_type
+    assert config == ours.config
+    for name, tensor in model_tensors(ours).items():
+        torch.testing.assert_close(tensors[name], tensor, rtol=0.0, atol=0.0)

@@ -1,0 +1,119 @@
+from __future__ import annotations
+
+import json
+import sys
+
+import pytest
+
+from clearhead.cli.main import run
+from clearhead.cli.paper import paper
+from clearhead.errors import ClearheadError
+from clearhead.inspection.plots import HeatMap
+from clearhead.paper import contents
+from clearhead.paper.parts import Check, Part
+
+
+@pytest.fixture
+def fake_parts(monkeypatch):
+    """Put parts in place of the real ones that take no time; returns the list of those that were computed."""
+    computed = []
+
+    def make(name, holds):
+        def part():
+            computed.append(name)
+            figure = HeatMap("map", [[1.0, 2.0]], "x", "y", "value")
+            check = Check(f"claim of {name}", holds, "1 against 2")
+            return Part(f"Title of {name}", f"text of {name}: √2\n", {f"{name}-map": figure}, {"n": 1}, (check,))
+
+        return part
+
+    fakes = {name: make(name, name != "table2") for name in contents.PARTS}
+    monkeypatch.setattr(contents, "PARTS", fakes)
+    return computed
+
+
+def test_a_real_part_is_printed_with_its_checks(run_command):
+    result = run_command(paper, "schedule")
+    assert result.exit_code == 0
+    assert result.stdout.startswith("Equation 3: the learning rate\n=============================\n")
+    for figure in ("6.988e-04", "4.941e-04"):
+        assert figure in result.stdout
+    assert "FAILED" not in result.stdout
+
+
+def test_json_is_one_object_with_data_and_checks(run_command):
+    found = json.loads(run_command(paper, "table3", "--json").stdout)
+    assert list(found) == ["table3"]
+    rows = {row["preset"]: row for row in found["table3"]["data"]["rows"]}
+    assert rows["paper-base"]["parameters"]["37000"] == 63_045_632
+    assert all(check["holds"] for check in found["table3"]["checks"])
+
+
+def test_without_a_name_all_parts_follow_one_another(run_command, fake_parts):
+    with pytest.raises(ClearheadError):  # table2 does not hold; the others are shown all the same
+        run_command(paper)
+    assert fake_parts == ["formulas", "table1", "table2", "table3", "schedule", "positions", "errata"]
+
+
+def test_a_named_part_alone_is_computed(run_command, fake_parts):
+    result = run_command(paper, "positions")
+    assert fake_parts == ["positions"]
+    assert result.stdout == "Title of positions\n==================\ntext of positions: √2\n\n"
+
+
+@pytest.mark.parametrize("form", [[], ["--json"]])
+def test_a_check_that_fails_ends_with_status_1_after_what_was_computed(fake_parts, form, capsys):
+    with pytest.raises(SystemExit) as ended:
+        run(["paper", "table2", *form])
+    assert ended.value.code == 1
+    shown = capsys.readouterr()
+    assert "Title of table2" in shown.out
+    assert shown.err == "clearhead: 1 of the paper's checks failed:\n  table2: claim of table2: 1 against 2\n"
+
+
+def test_an_unknown_part_is_a_usage_error(run_command):
+    result = run_command(paper, "table4")
+    assert result.exit_code == 2
+    assert "table4" in result.stderr
+    assert "table3" in result.stderr
+
+
+def test_texts_and_figures_go_into_a_directory(run_command, fake_parts, tmp_path):
+    pytest.importorskip("matplotlib")
+    directory = tmp_path / "new" / "paper"
+    for _ in range(2):  # the second time over the first
+        result = run_command(paper, "errata", "-o", directory)
+    assert sorted(path.name for path in directory.iterdir()) == ["errata-map.png", "errata.txt"]
+    assert (directory / "errata.txt").read_text(encoding="utf-8") == "Title of errata\n\ntext of errata: √2\n"
+    assert (directory / "errata-map.png").read_bytes().startswith(b"\x89PNG")
+    assert result.stdout.startswith("Title of errata")
+    assert f"wrote {directory / 'errata-map.png'}" in result.stderr
+
+
+def test_a_place_that_cannot_be_written_is_named_before_anything_is_computed(run_command, fake_parts, tmp_path):
+    pytest.importorskip("matplotlib")
+    file = tmp_path / "file"
+    file.write_text("kept", encoding="utf-8")
+    with pytest.raises(ClearheadError, match=r"cannot write to .*file: it is a file; name a directory"):
+        run_command(paper, "errata", "-o", file)
+    with pytest.raises(ClearheadError, match=r"cannot make the directory .*below: Not a directory"):
+        run_command(paper, "errata", "-o", file / "below")
+    assert fake_parts == []
+    assert file.read_text(encoding="utf-8") == "kept"
+
+
+def test_a_file_that_cannot_be_written_is_named(run_command, fake_parts, tmp_path):
+    pytest.importorskip("matplotlib")
+    (tmp_path / "errata.txt").mkdir()
+    with pytest.raises(ClearheadError, match=r"cannot write .*errata\.txt: Is a directory"):
+        run_command(paper, "errata", "-o", tmp_path)
+
+
+def test_figures_without_matplotlib_are_refused_before_anything_is_computed(
+    run_command, fake_parts, tmp_path, monkeypatch
+):
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    with pytest.raises(ClearheadError, match=r"install clearhead\[plots\]"):
+        run_command(paper, "errata", "-o", tmp_path / "out")
+    assert fake_parts == []
+    assert run_command(paper, "errata").exit_code == 0  # text needs none

@@ -1,0 +1,278 @@
+"""What is read of and written to `config.json`, without their library; tests/reference compares with it."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+import torch
+
+from clearhead.config import ModelConfig
+from clearhead.errors import ConfigError, ModelError
+from clearhead.interop.huggingface import FAMILIES, export_state, exportable_as, import_state
+from clearhead.interop.their_config import ACTIVATIONS
+from clearhead.model import Transformer
+from clearhead.weights import load_tensors, model_tensors
+
+SMALL = {"vocab_size": 37, "d_model": 26, "num_heads": 13, "d_ff": 19, "num_encoder_layers": 3, "num_decoder_layers": 2}
+BART_LIKE = {
+    "vocab_size": 37,
+    "d_model": 26,
+    "encoder_layers": 3,
+    "decoder_layers": 2,
+    "encoder_attention_heads": 13,
+    "decoder_attention_heads": 13,
+    "encoder_ffn_dim": 19,
+    "decoder_ffn_dim": 19,
+    "max_position_embeddings": 31,
+    "dropout": 0.1,
+    "activation_function": "swish",
+    "pad_token_id": 36,
+    "decoder_start_token_id": 4,
+    "eos_token_id": 0,
+}
+BERT_LIKE = {
+    "model_type": "bert-generation",
+    "vocab_size": 37,
+    "hidden_size": 26,
+    "num_hidden_layers": 3,
+    "num_attention_heads": 13,
+    "intermediate_size": 19,
+    "max_position_embeddings": 31,
+}
+BERT_DECODER = {**BERT_LIKE, "is_decoder": True, "add_cross_attention": True}
+GPT2 = {
+    "vocab_size": 37,
+    "n_embd": 26,
+    "n_layer": 3,
+    "n_head": 13,
+    "n_positions": 31,
+    "bos_token_id": 35,
+    "eos_token_id": 36,
+}
+TWO_BERTS = {"encoder": BERT_LIKE, "decoder": BERT_DECODER}
+BERT_ALONE = {**BERT_LIKE, "model_type": "bert"}
+
+# What files of the published models hold besides: settings of fairseq, of generation, and of training.
+OLD_MARIAN = {
+    "add_bias_logits": False,
+    "add_final_layer_norm": False,
+    "bad_words_ids": [[36]],
+    "encoder_layerdrop": 0.1,
+    "normalize_before": False,
+    "normalize_embedding": False,
+    "num_beams": 6,
+    "scale_embedding": True,
+    "static_position_embeddings": True,
+}
+
+
+def test_a_marian_file_is_read():
+    config = FAMILIES["marian"].config_from({**BART_LIKE, **OLD_MARIAN})
+    assert config == ModelConfig(
+        **SMALL,
+        positions="sinusoidal_halves",
+        activation="silu",
+        attention_bias=True,
+        output_bias=True,
+        max_positions=31,
+        pad_id=36,
+        bos_id=4,
+        eos_id=0,
+    )
+
+
+def test_gpt2_needs_no_padding_and_a_default_width():
+    config = FAMILIES["gpt2"].config_from(GPT2)
+    assert (config.pad_id, config.bos_id, config.eos_id, config.d_ff) == (0, 35, 36, 104)
+    assert (config.activation, config.norm, config.final_norm) == ("gelu_tanh", "pre", None)
+
+
+def test_bert_gets_free_ids_for_what_its_file_does_not_name():
+    config = FAMILIES["bert"].config_from(BERT_ALONE)
+    assert (config.pad_id, config.eos_id, config.bos_id, config.num_segments) == (0, 1, 2, 2)
+    assert config.norm_eps == 1e-12
+
+
+@pytest.mark.parametrize(
+    ("model_type", "values", "changed", "message"),
+    [
+        ("marian", BART_LIKE, {"normalize_before": True}, "normalize_before is True, but must be False"),
+        ("marian", BART_LIKE, {"static_position_embeddings": False}, "static_position_embeddings is False, but must"),
+        (
+            "marian",
+            BART_LIKE,
+            {"decoder_ffn_dim": 23},
+            r"encoder_ffn_dim \(19\) and decoder_ffn_dim \(23\) must be equal",
+        ),
+        ("marian", BART_LIKE, {"decoder_attention_heads": 2}, "encoder_attention_heads .* must be equal"),
+        (
+            "marian",
+            BART_LIKE,
+            {"activation_function": "quick_gelu"},
+            "activation_function is 'quick_gelu'; activations",
+        ),
+        (
+            "marian",
+            BART_LIKE,
+            {"decoder_vocab_size": 41},
+            r"decoder_vocab_size \(41\) and vocab_size \(37\) must be equal",
+        ),
+        ("marian", BART_LIKE, {"tie_word_embeddings": False}, "tie_word_embeddings is False, but must be True"),
+        ("marian", BART_LIKE, {"eos_token_id": [0, 7]}, r"eos_token_id is \[0, 7\], but must be the id of one token"),
+        ("marian", BART_LIKE, {"pad_token_id": None}, "pad_token_id is None, but must be the id of one token"),
+        ("marian", BART_LIKE, {"decoder_layers": 0}, "decoder_layers is 0, but such a model has both"),
+        ("marian", BART_LIKE, {"d_model": "wide"}, "d_model = 'wide'"),
+        ("pegasus", BART_LIKE, {"normalize_before": False}, "normalize_before is False, but must be True"),
+        ("bart", BART_LIKE, {"static_position_embeddings": True}, "static_position_embeddings is True, but must"),
+        ("bart", BART_LIKE, {"normalize_embedding": False}, "normalize_embedding is False, but must be True"),
+        ("m2m_100", BART_LIKE, {"normalize_before": False}, "normalize_before is False, but must be True"),
+        ("bert", BERT_ALONE, {"position_embedding_type": "relative_key"}, "position_embedding_type is 'relative_key'"),
+        ("bert", BERT_ALONE, {"is_decoder": True}, "is_decoder is True, but must be False"),
+        ("gpt2", GPT2, {"scale_attn_weights": False}, "scale_attn_weights is False, but must be True"),
+        ("gpt2", GPT2, {"scale_attn_by_inverse_layer_idx": True}, "scale_attn_by_inverse_layer_idx is True, but must"),
+        ("gpt2", GPT2, {"add_cross_attention": True}, "add_cross_attention is True, but must be False"),
+        ("encoder-decoder", TWO_BERTS, {"encoder": {**BERT_LIKE, "model_type": "vit"}}, "encoder.model_type is 'vit'"),
+        ("encoder-decoder", TWO_BERTS, {"decoder": BERT_LIKE}, "decoder.is_decoder is False, but must be True"),
+        (
+            "encoder-decoder",
+            TWO_BERTS,
+            {"decoder": {**BERT_DECODER, "hidden_size": 52}},
+            r"encoder and decoder must agree in d_model \(26 and 52\)",
+        ),
+        ("encoder-decoder", TWO_BERTS, {"pad_token_id": 9}, "pad_token_id is 9, but must be 0"),
+        ("encoder-decoder", TWO_BERTS, {"encoder": None}, "encoder.model_type|encoder.hidden_size is missing"),
+    ],
+)
+def test_what_cannot_be_expressed_is_refused_by_name(model_type, values, changed, message):
+    FAMILIES[model_type].config_from(values)
+    with pytest.raises(ConfigError, match=message):
+        FAMILIES[model_type].config_from({**values, **changed})
+
+
+def test_every_problem_of_a_file_is_named_at_once():
+    values = {**BART_LIKE, "normalize_before": True, "activation_function": "elu"}
+    del values["vocab_size"], values["encoder_layers"]
+    with pytest.raises(ConfigError) as error:
+        FAMILIES["marian"].config_from(values)
+    for part in (
+        "normalize_before is True",
+        "activation_function is 'elu'",
+        "vocab_size is missing",
+        "encoder_layers is",
+    ):
+        assert part in str(error.value)
+
+
+@pytest.mark.parametrize("theirs", ACTIVATIONS)
+def test_every_activation_is_read_and_written(theirs):
+    family = FAMILIES["marian"]
+    config = family.config_from({**BART_LIKE, "activation_function": theirs})
+    assert config.activation == ACTIVATIONS[theirs]
+    assert family.config_from(family.config_to(config)) == config
+
+
+@pytest.mark.parametrize(
+    ("settings", "kinds"),
+    [
+        ({}, ["marian"]),
+        ({"norm": "pre"}, ["pegasus"]),
+        ({"positions": "sinusoidal_halves", "tying": "decoder", "source_vocab_size": 41}, ["marian"]),
+        ({"norm": "pre", "positions": "sinusoidal_t2t", "first_position": 1}, ["m2m_100"]),
+        ({"norm": "pre", "positions": "sinusoidal_t2t"}, []),
+        ({"positions": "learned", "embedding_norm": True}, ["bart"]),
+        (
+            {"positions": "learned", "embedding_norm": True, "embedding_scale": False, "tying": "decoder"},
+            ["encoder-decoder"],
+        ),
+        ({"norm": "pre", "final_norm": False}, []),
+        ({"norm_kind": "rms"}, []),
+        ({"norm_eps": 1e-6}, []),
+        ({"gated": True}, []),
+        ({"positions": "rotary"}, []),
+        ({"d_k": 3}, []),
+        ({"tying": "embeddings"}, []),
+        (
+            {
+                "num_decoder_layers": 0,
+                "positions": "learned",
+                "embedding_norm": True,
+                "embedding_scale": False,
+                "num_segments": 3,
+            },
+            ["bert"],
+        ),
+        ({"num_encoder_layers": 0, "norm": "pre", "positions": "learned", "embedding_scale": False}, ["gpt2"]),
+        ({"num_encoder_layers": 0}, []),
+        ({"num_decoder_layers": 0}, []),
+    ],
+)
+def test_it_is_known_which_kinds_can_hold_a_model(settings, kinds):
+    config = ModelConfig(**{**SMALL, **settings})
+    assert exportable_as(config) == kinds
+    tensors = model_tensors(Transformer(config))
+    for kind in FAMILIES:
+        if kind in kinds:
+            fields, state = export_state(kind, config, tensors)
+            assert json.loads(json.dumps(fields)) == fields
+            import_state(kind, fields, state)
+        else:
+            with pytest.raises(ConfigError):
+                export_state(kind, config, tensors)
+
+
+def test_a_kind_that_cannot_hold_a_model_says_why_and_which_can():
+    config = ModelConfig(norm="pre")
+    with pytest.raises(ConfigError) as error:
+        export_state("marian", config, {})
+    assert str(error.value) == (
+        "a marian model cannot hold this one: model.norm is 'pre' ('post' there); model.final_norm is True (False "
+        "there); kinds that can: pegasus"
+    )
+    with pytest.raises(ConfigError, match="no kind of model we write can"):
+        export_state("marian", ModelConfig(gated=True), {})
+
+
+def test_rates_of_dropout_do_not_stand_in_the_way():
+    config = ModelConfig(positions="learned", embedding_norm=True, feed_forward_dropout=0.2, dropout=0.3)
+    assert FAMILIES["bart"].config_to(config)["activation_dropout"] == 0.2
+    assert "encoder-decoder" in exportable_as(
+        ModelConfig(
+            positions="learned",
+            embedding_norm=True,
+            embedding_scale=False,
+            tying="none",
+            feed_forward_dropout=0.2,
+        )
+    )
+
+
+def test_an_unknown_kind_is_named_with_the_nearest():
+    with pytest.raises(ConfigError, match="'mariam' are not known here; did you mean 'marian'"):
+        import_state("mariam", {}, {})
+
+
+@pytest.mark.parametrize(("settings", "kind"), [({}, "marian"), ({"norm": "pre"}, "pegasus")])
+def test_our_own_model_comes_back_with_equal_logits(make_model, make_batch, settings, kind):
+    model = make_model(**settings)
+    fields, state = export_state(kind, model.config, model_tensors(model))
+    config, tensors = import_state(kind, fields, state)
+    again = Transformer(config).eval()
+    load_tensors(again, tensors, origin=kind)
+    source, target = make_batch(model.config)
+    seen = target != 0
+    torch.testing.assert_close(again(source, target)[seen], model(source, target)[seen], rtol=0.0, atol=1e-5)
+
+
+def test_tensors_of_another_model_are_listed(make_model):
+    model = make_model()
+    fields, state = export_state("marian", model.config, model_tensors(model))
+    del state["model.decoder.layers.1.fc2.bias"]
+    state["model.decoder.layer_norm.weight"] = torch.zeros(26)
+    with pytest.raises(ModelError) as error:
+        import_state("marian", fields, state)
+    assert str(error.value).splitlines() == [
+        "this marian model does not fit this kind of model:",
+        "  missing   model.decoder.layers.1.fc2.bias",
+        "  unknown   model.decoder.layer_norm.weight  (26,)",
+    ]

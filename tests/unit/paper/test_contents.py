@@ -1,0 +1,25 @@
+"""All parts of the paper are there, under the names of the command line."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from clearhead.cli.paper import PartName
+from clearhead.paper.contents import PARTS
+
+
+def test_the_command_line_names_every_part_in_order():
+    assert list(PARTS) == list(PartName)
+
+
+@pytest.mark.parametrize("name", [name for name in PARTS if name != "table1"])  # measured by its own test, in small
+def test_every_part_has_text_plain_data_and_checks_that_hold(name):
+    part = PARTS[name]()
+    assert part.failures == []
+    assert part.checks
+    assert part.title
+    assert part.text.endswith("\n")
+    assert all(line == line.rstrip() for line in part.text.splitlines())
+    json.dumps(part.data)

@@ -1,0 +1,89 @@
+"""The layers of Table 1: operations by formula, memory counted, and measures that measure what they say."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from clearhead.model.attention import scaled_dot_product_attention
+from clearhead.paper.growth import (
+    LAYERS,
+    bytes_kept,
+    counted_flops,
+    exponent,
+    one_thread,
+    operators_called,
+    restricted_attention,
+    seconds,
+)
+
+EQUATION_1, STEPWISE, FUSED, RNN, LSTM, CONVOLUTION, RESTRICTED = LAYERS
+
+
+@pytest.mark.parametrize("name", LAYERS)
+def test_operations_are_those_that_pytorch_counts(name):
+    assert counted_flops(LAYERS[name], 36, 20) == LAYERS[name].flops(36, 20)
+
+
+@pytest.mark.parametrize("name", LAYERS)
+def test_every_layer_maps_a_sequence_to_one_of_its_shape(name):
+    assert LAYERS[name].build(20)(torch.randn(1, 37, 20)).shape == (1, 37, 20)
+
+
+def test_exponents_are_slopes_of_logarithms():
+    sizes = [3, 7, 19, 64]
+    assert exponent(sizes, [5.0 * size**1.5 for size in sizes]) == pytest.approx(1.5)
+    assert exponent(sizes, [4.0] * 4) == pytest.approx(0.0)
+
+
+def test_a_neighbourhood_that_holds_everything_is_plain_attention():
+    x = torch.randn(1, 7, 4)
+    torch.testing.assert_close(restricted_attention(x, 15), scaled_dot_product_attention(x, x, x)[0])
+
+
+def test_restricted_attention_sees_its_neighbourhood_alone():
+    x = torch.randn(1, 19, 4)
+    other = x.clone()
+    other[0, 9] += 3.0
+    changed = (restricted_attention(x, 5) != restricted_attention(other, 5)).any(dim=-1)[0]
+    assert changed.nonzero().flatten().tolist() == [7, 8, 9, 10, 11]
+
+
+def test_attention_step_by_step_keeps_the_weights_and_the_fused_kernel_does_not():
+    def second_difference(name):
+        small, middle, large = (bytes_kept(LAYERS[name], n, 8) for n in (50, 100, 150))
+        return (large - middle) - (middle - small)
+
+    assert second_difference(FUSED) == 0
+    assert second_difference(RNN) == 0
+    assert second_difference(CONVOLUTION) == 0
+    # At least the weights of four heads in float32, n^2 of them: 2 * 50^2 is the second difference of n^2.
+    assert second_difference(STEPWISE) >= 4 * 4 * 2 * 50**2
+    assert second_difference(EQUATION_1) >= 4 * 2 * 50**2
+
+
+def test_memory_counts_activations_once_and_weights_never():
+    # The convolution keeps its input alone.
+    assert bytes_kept(LAYERS[CONVOLUTION], 33, 12) == 4 * 33 * 12
+
+
+def test_recurrent_layers_alone_run_more_operators_for_more_positions():
+    for name in (EQUATION_1, STEPWISE, FUSED, CONVOLUTION, RESTRICTED):
+        assert operators_called(LAYERS[name], 40, 8) == operators_called(LAYERS[name], 80, 8)
+    assert operators_called(LAYERS[RNN], 80, 8) - operators_called(LAYERS[RNN], 40, 8) >= 40
+
+
+def test_more_work_takes_longer():
+    layer = LAYERS[CONVOLUTION]
+    assert 0 < seconds(layer, 8, 8, repeats=3) < seconds(layer, 512, 256, repeats=3)
+
+
+def test_threads_are_given_back():
+    before = torch.get_num_threads()
+    torch.set_num_threads(2)
+    try:
+        with one_thread():
+            assert torch.get_num_threads() == 1
+        assert torch.get_num_threads() == 2
+    finally:
+        torch.set_num_threads(before)

@@ -1,0 +1,60 @@
+"""Table 2: the FLOPs column from hours and GPUs, and the operations of the same runs."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import pytest
+
+from clearhead.paper import table2 as module
+from clearhead.paper.table2 import PAPER_RUNS, PAPER_TABLE_2, table2
+
+
+def test_the_flops_column_is_gpu_time_times_assumed_speed():
+    part = table2()
+    assert part.failures == []
+    base, big = part.data["runs"]
+    assert base["gpu_time_flops"] == pytest.approx(12 * 3600 * 8 * 9.5e12)
+    assert base["gpu_time_flops"] == pytest.approx(3.283e18, rel=1e-3)
+    assert big["gpu_time_flops"] == pytest.approx(2.298e19, rel=1e-3)
+    json.dumps(part.data)
+
+
+def test_counted_operations_are_six_for_each_weight_and_token_and_a_little_for_attention():
+    for run, config in zip(table2().data["runs"], (run.config for run in PAPER_RUNS), strict=True):
+        steps = {"base": 100_000, "big": 300_000}[run["name"]]
+        d, d_ff = config.d_model, config.d_ff
+        encoder = 6 * (4 * d * d + 2 * d * d_ff)
+        # Keys and values of the memory are computed at source tokens; there are as many of these as target tokens.
+        decoder = 6 * (8 * d * d + 2 * d * d_ff) + d * config.vocab_size
+        by_hand = 6 * 25_000 * steps * (encoder + decoder)
+        for length, found in run["counted_flops"].items():
+            assert by_hand < found < by_hand * (1 + int(length) / 1_000)
+            assert run["utilisation"][length] == pytest.approx(found / run["gpu_time_flops"], abs=1e-4)
+
+
+def test_every_printed_row_and_both_notes_are_shown():
+    text = table2().text
+    for row in PAPER_TABLE_2:
+        assert all(cell in text for cell in row)
+    for words in ("get_ende_bleu.sh", "41.8", "41.0", "sacreBLEU"):
+        assert words in text
+
+
+@pytest.mark.parametrize(
+    ("changes", "failing"),
+    [
+        ({"hours": 13.0}, "hours x GPUs x speed is the printed figure"),
+        ({"seconds_per_step": 0.5}, "steps x seconds a step"),
+        ({"seconds_per_step": 0.3}, "steps x seconds a step"),
+    ],
+)
+def test_figures_that_do_not_fit_are_caught(monkeypatch, changes, failing):
+    monkeypatch.setattr(module, "PAPER_RUNS", (replace(PAPER_RUNS[0], **changes), PAPER_RUNS[1]))
+    assert any(failure.startswith(f"base: {failing}") for failure in table2().failures)
+
+
+def test_a_wrong_formula_is_caught(monkeypatch):
+    monkeypatch.setattr(module, "forward_flops", lambda config, source, target: 6 * source * target)
+    assert len(table2().failures) == 2
