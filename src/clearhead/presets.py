@@ -10,6 +10,7 @@ from clearhead.config import ModelConfig
 from clearhead.errors import ConfigError, nearest_name
 
 __all__ = [
+    "AUTOMATIC_PRESETS",
     "PRESETS",
     "RECIPES",
     "TABLE3",
@@ -151,6 +152,10 @@ RECIPES: Mapping[str, Mapping[str, Any]] = {
 }
 """Settings of `[train]` that go with a preset, where they differ from the defaults (which are the paper's). Encoders
 alone have none: they cannot be trained on pairs of text."""
+
+
+AUTOMATIC_PRESETS = ("tiny", "small", "paper-base")
+"""What `choose_preset` may return."""
 
 
 def choose_preset(num_pairs: int) -> str:

@@ -156,7 +156,7 @@ class NumpyTransformer:
         elif kind not in ("rotary", "none"):
             encoding = positional_encoding(position + self.settings["first_position"], width, kind)
             x = x + encoding.astype(self.position_dtype).astype(np.float64)
-        if self.settings["num_segments"]:
+        if self.settings["num_segments"] and part == "source_embedding":
             x = x + self.weight(f"{part}.segments.weight")[segment]
         return self.norm(f"{part}.norm", x) if self.settings["embedding_norm"] else x
 

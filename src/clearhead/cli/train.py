@@ -24,7 +24,7 @@ def train(
     valid_pairs: Annotated[Files, typer.Option(help="Validation files with both sides.")] = None,
     out: Annotated[str | None, typer.Option(help="Run directory; the same command again resumes.")] = None,
     preset: Annotated[
-        str | None, typer.Option(help="tiny, small, paper-base or paper-big; chosen from the corpus size if not set.")
+        str | None, typer.Option(help="Such as tiny, small, paper-base, table3-b-dk-16; by the corpus size if not set.")
     ] = None,
     settings: Annotated[
         Files,

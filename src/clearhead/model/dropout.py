@@ -42,7 +42,7 @@ def keep_mask(x: Float[Tensor, "*shape"], rate: float) -> Float[Tensor, "*shape"
     PyTorch draws one number after the other on a CPU and spends a third of a training step on it. One 64-bit word makes
     four elements here, and comparing them is vectorised: about a tenth of the time.
     """
-    dropped = round(rate * _LEVELS)
+    dropped = min(round(rate * _LEVELS), _LEVELS - 1)
     words = torch.empty(-(-x.numel() // 4), dtype=torch.int64).random_(-(2**63), None)
     draws = words.view(torch.int16)[: x.numel()].view(x.shape)  # uniform over -2**15 .. 2**15 - 1
     mask = torch.empty_like(x)

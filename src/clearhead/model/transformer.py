@@ -71,7 +71,9 @@ class Transformer(nn.Module):
             "rotary": config.positions == "rotary",
         }
         if has_encoder:
-            self.source_embedding = self._embedding(config.source_vocab_size or config.vocab_size)
+            self.source_embedding = self._embedding(
+                config.source_vocab_size or config.vocab_size, num_segments=config.num_segments
+            )
             self.encoder = Encoder(num_layers=config.num_encoder_layers, **options)
         if has_decoder:
             self.target_embedding = self._embedding(config.vocab_size)
@@ -87,7 +89,7 @@ class Transformer(nn.Module):
                 self.output_proj.weight = self.target_embedding.weight
         self.reset_parameters()
 
-    def _embedding(self, vocab_size: int) -> Embedding:
+    def _embedding(self, vocab_size: int, *, num_segments: int = 0) -> Embedding:
         config = self.config
         return Embedding(
             vocab_size=vocab_size,
@@ -101,7 +103,7 @@ class Transformer(nn.Module):
             ),
             scale=config.embedding_scale,
             norm=make_norm(config.norm_kind, config.d_model, config.norm_eps) if config.embedding_norm else None,
-            num_segments=config.num_segments,
+            num_segments=num_segments,
         )
 
     def reset_parameters(self) -> None:

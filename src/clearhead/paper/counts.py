@@ -22,7 +22,7 @@ def parameter_count(config: ModelConfig) -> int:
     cross = 1 if encoder else 0
     total = _vocabulary_weights(config)
     if encoder:
-        total += _position_weights(config) + ends_in_norm * norm
+        total += config.num_segments * config.d_model + _position_weights(config) + ends_in_norm * norm
         total += encoder * (attention + feed_forward + 2 * norm)
     if decoder:
         total += _position_weights(config) + ends_in_norm * norm
@@ -49,8 +49,8 @@ def _vocabulary_weights(config: ModelConfig) -> int:
 
 
 def _position_weights(config: ModelConfig) -> int:
-    """Return what one side adds to its tokens: learned positions, segments, and the norm over their sum."""
-    rows = config.num_segments + (config.max_positions if config.positions == "learned" else 0)
+    """Return what each side adds to its tokens: learned positions, and the norm over their sum."""
+    rows = config.max_positions if config.positions == "learned" else 0
     return rows * config.d_model + (_norm_weights(config) if config.embedding_norm else 0)
 
 

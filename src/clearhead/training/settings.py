@@ -11,7 +11,7 @@ from clearhead.config import Config, merge
 from clearhead.data.batches import BatchOrder
 from clearhead.data.store import PairStore
 from clearhead.errors import CheckpointError, ConfigError
-from clearhead.presets import PRESETS, recipe
+from clearhead.presets import AUTOMATIC_PRESETS, PRESETS, recipe
 
 __all__ = ["check_early", "check_resumable", "complete", "steps_per_epoch"]
 
@@ -62,7 +62,7 @@ def check_early(values: Mapping[str, Any]) -> Config:
     """
     _refuse_misshapen(values)
     problems = []
-    names = [values["preset"]] if values.get("preset") else list(PRESETS)
+    names = [values["preset"]] if values.get("preset") else AUTOMATIC_PRESETS
     for name in names:
         try:
             config = complete(values, name, vocab_size=_VOCAB_SIZE_UNKNOWN, batches_per_epoch=1)

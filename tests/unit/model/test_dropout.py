@@ -38,6 +38,10 @@ def test_any_number_of_elements_works(size):
     assert set(mask.tolist()) <= {0.0, torch.tensor(4 / 3).item()}
 
 
+def test_the_highest_rates_still_divide():
+    assert keep_mask(torch.empty(97), 0.999999).isfinite().all()
+
+
 def test_other_types_keep_theirs():
     x = torch.ones(997, dtype=torch.bfloat16)
     assert Dropout(0.5).train()(x).dtype == torch.bfloat16

@@ -1,0 +1,89 @@
+"""Muon: orthogonal updates for hidden matrices, the same as PyTorch's own, and Adam for everything else."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from clearhead.config import ModelConfig, TrainConfig
+from clearhead.errors import CheckpointError
+from clearhead.model import Transformer
+from clearhead.training.muon import Muon, orthogonalised
+from clearhead.training.optimizer import build_optimizer, load_optimizer_state, optimizer_state
+
+
+@pytest.fixture
+def model():
+    return Transformer(ModelConfig(vocab_size=37, d_model=26, d_ff=19, num_heads=13, num_encoder_layers=1))
+
+
+def step(model, optimizer, rate=0.01):
+    for number, parameter in enumerate(model.parameters()):
+        parameter.grad = torch.randn(parameter.shape, generator=torch.Generator().manual_seed(number))
+    for group in optimizer.param_groups:
+        group["lr"] = rate
+    optimizer.step()
+
+
+def muon(model, **settings):
+    return build_optimizer(model, TrainConfig(optimizer="muon", **settings))
+
+
+@pytest.mark.parametrize("shape", [(3, 17, 29), (2, 31, 13), (1, 11, 11)])
+def test_singular_values_come_near_1(shape):
+    values = torch.linalg.svdvals(orthogonalised(torch.randn(shape)))
+    assert values.min().item() > 0.3
+    assert values.max().item() < 1.3
+
+
+def test_each_matrix_is_orthogonalised_by_itself():
+    matrices = torch.randn(3, 17, 29)
+    torch.testing.assert_close(orthogonalised(matrices)[1:2], orthogonalised(matrices[1:2]), rtol=1e-4, atol=1e-5)
+
+
+def test_matrices_move_as_with_the_muon_of_pytorch():
+    ours = torch.nn.Parameter(torch.randn(17, 29))
+    theirs = torch.nn.Parameter(ours.detach().clone())
+    mine = Muon([ours], [], betas=(0.9, 0.98), eps=1e-9, weight_decay=0.1)
+    reference = torch.optim.Muon([theirs], lr=0.05, weight_decay=0.1, momentum=0.95, adjust_lr_fn="match_rms_adamw")
+    mine.param_groups[0]["lr"] = 0.05
+    start = ours.detach().clone()
+    for _ in range(3):
+        ours.grad = torch.randn(17, 29)
+        theirs.grad = ours.grad.clone()
+        mine.step()
+        reference.step()
+    # PyTorch's iterates in bfloat16, which has 8 significant bits.
+    torch.testing.assert_close(ours - start, theirs - start, rtol=0.05, atol=0.01)
+
+
+def test_embeddings_biases_and_norms_move_as_with_adam(model):
+    other = Transformer(model.config)
+    other.load_state_dict(model.state_dict())
+    step(model, muon(model))
+    step(other, build_optimizer(other, TrainConfig()))
+    adams = dict(other.named_parameters())
+    same = {name for name, parameter in model.named_parameters() if torch.equal(parameter, adams[name])}
+    hidden = {name for name, p in model.named_parameters() if p.dim() > 1 and name.startswith(("encoder", "decoder"))}
+    assert same == set(adams) - hidden
+
+
+def test_a_resumed_optimiser_goes_on_with_the_same_bits(model):
+    cut = Transformer(model.config)
+    cut.load_state_dict(model.state_dict())
+    whole = muon(model)
+    first = muon(cut)
+    step(model, whole)
+    step(cut, first)
+    resumed = muon(cut)
+    load_optimizer_state(cut, resumed, {n: t.clone() for n, t in optimizer_state(cut, first).items()})
+    step(model, whole)
+    step(cut, resumed)
+    assert all(torch.equal(a, b) for a, b in zip(model.parameters(), cut.parameters(), strict=True))
+
+
+def test_the_state_of_another_optimiser_is_refused(model):
+    adam = build_optimizer(model, TrainConfig())
+    step(model, adam)
+    with pytest.raises(CheckpointError, match="momentum"):
+        load_optimizer_state(model, muon(model), optimizer_state(model, adam))
