@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: setup demo test test-slow lint format bench clean
+.PHONY: setup demo test test-slow lint format docs bench clean
 
 setup: $(VENV)/.ready
 
@@ -32,6 +32,11 @@ lint: setup
 format: setup
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
+
+# The pages that come from the code, and the line numbers that docs/paper.md links to.
+docs: setup
+	$(BIN)/python docs/generate.py
+	$(BIN)/python tests/docs/test_paper_page.py
 
 bench: setup
 	$(BIN)/python bench/speed.py
