@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: setup demo test test-slow lint format docs bench clean
+.PHONY: setup demo test test-slow lint format docs bench-train clean
 
 setup: $(VENV)/.ready
 
@@ -38,8 +38,8 @@ docs: setup
 	$(BIN)/python docs/generate.py
 	$(BIN)/python tests/docs/test_paper_page.py
 
-bench: setup
-	$(BIN)/python bench/speed.py
+bench-train: setup
+	$(BIN)/python bench/train.py --profile
 
 clean:
 	rm -rf $(VENV) build dist src/*.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis

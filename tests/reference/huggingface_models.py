@@ -58,7 +58,7 @@ class Kind:
     """One kind of model: how to make it, and which of its tensors are copies or computed."""
 
     model_type: str
-    make: Callable[[], nn.Module]
+    make: Callable[..., nn.Module]
     not_written: tuple[str, ...]
     """Tensors of its state that another one holds, that are computed, or that stand above our model."""
     activation: str

@@ -85,7 +85,7 @@ def their_search(models, *, limit=LIMIT, num_best=1, **settings):
         max_new_tokens=limit,
         num_return_sequences=num_best,
         do_sample=False,
-        suppress_tokens=[config.pad_id, config.bos_id],
+        suppress_tokens=sorted({config.pad_id, config.bos_id} - {config.eos_id}),
         pad_token_id=config.pad_id,
         bos_token_id=config.bos_id,
         eos_token_id=config.eos_id,
@@ -102,7 +102,8 @@ def their_search(models, *, limit=LIMIT, num_best=1, **settings):
 
 def until_end(row, config):
     assert row[0] == config.bos_id
-    return tuple(row[1 : row.index(config.eos_id) + 1]) if config.eos_id in row else tuple(row[1:])
+    tokens = row[1:]
+    return tuple(tokens[: tokens.index(config.eos_id) + 1] if config.eos_id in tokens else tokens)
 
 
 def our_search(models, *, limit=LIMIT, **settings):

@@ -70,9 +70,10 @@ class TheirConfig:
     def activation(self, field: str) -> str:
         """Return our name of an activation."""
         name = self[field]
-        if name not in ACTIVATIONS:
+        if not isinstance(name, str) or name not in ACTIVATIONS:
             self._problem(field, f"is {name!r}; activations we have: {', '.join(ACTIVATIONS)}")
-        return ACTIVATIONS.get(name, "relu")
+            return "relu"
+        return ACTIVATIONS[name]
 
     def layers(self, field: str) -> Any:
         """Return the number of layers of a part that must be there."""

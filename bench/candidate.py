@@ -1,0 +1,106 @@
+"""A model of some library and its training step, the same for all but for the library's model and loss.
+
+Every step is a forward pass, the label-smoothed loss of the target tokens, its gradient, clipping to norm 1 and Adam.
+All use PyTorch's fused Adam, also the peers, whose own trainers mostly do not. Parameters start alike: matrices
+Xavier-uniform, embeddings normal with deviation d_model ** -0.5, biases 0, norms 1.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor, nn
+
+from clearhead.config import ModelConfig, TrainConfig
+from clearhead.data.batches import Batch
+from clearhead.model import Transformer
+from clearhead.training.optimizer import build_optimizer
+from clearhead.training.step import Stepper, uses_bf16
+
+__all__ = ["SMOOTHING", "Candidate", "Loss", "clearhead", "peer"]
+
+RATE = 5e-4
+SMOOTHING = 0.1
+"""Label smoothing."""
+
+Loss = Callable[[Tensor, Tensor, Tensor], Tensor]
+"""From source, target_in and target_out to the loss, summed over the target tokens."""
+
+
+@dataclass
+class Candidate:
+    """A model and its training step."""
+
+    name: str
+    model: nn.Module
+    step: Callable[[Batch, int], float]
+    """Train on a batch, as step number n from 1; return the loss for each target token, in nats."""
+    differences: dict[str, int] = field(default_factory=dict)
+    """What the library's model has more (or fewer) of than clearhead's, in parameters."""
+
+    @property
+    def num_parameters(self) -> int:
+        """Trained weights; a shared matrix counts once."""
+        return sum(weight.numel() for weight in self.model.parameters() if weight.requires_grad)
+
+
+def clearhead(config: ModelConfig, device: torch.device) -> Candidate:
+    """Return clearhead, trained by what `clearhead train` runs."""
+    settings = TrainConfig(label_smoothing=SMOOTHING)
+    model = Transformer(config).to(device).train()
+    stepper = Stepper(model, build_optimizer(model, settings), settings)
+    return Candidate("clearhead", model, lambda batch, number: stepper.step([batch], number=number, rate=RATE).loss)
+
+
+def peer(
+    name: str, model: nn.Module, loss: Loss, config: ModelConfig, device: torch.device, differences: dict[str, int]
+) -> Candidate:
+    """Return a candidate that is trained by a plain loop.
+
+    Args:
+        name: Of the library.
+        model: With any weights, on any device.
+        loss: Of that model.
+        config: What the model was made from.
+        device: Where it trains.
+        differences: See `Candidate`.
+    """
+    _reset_parameters(model, config)
+    model.to(device).train()
+    optimizer = torch.optim.Adam(model.parameters(), lr=RATE, betas=(0.9, 0.98), eps=1e-9, fused=True)
+    is_bf16 = uses_bf16(TrainConfig(), device)
+
+    def precision() -> AbstractContextManager[object]:
+        return torch.autocast(device.type, dtype=torch.bfloat16) if is_bf16 else nullcontext()
+
+    def step(batch: Batch, number: int) -> float:
+        optimizer.zero_grad(set_to_none=True)
+        ids = (tensor.to(device, non_blocking=True) for tensor in (batch.source, batch.target_in, batch.target_out))
+        with precision():
+            total = loss(*ids)
+        (total / batch.num_target_tokens).backward()
+        nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimizer.step()
+        return total.item() / batch.num_target_tokens
+
+    return Candidate(name, model, step, differences)
+
+
+def _reset_parameters(model: nn.Module, config: ModelConfig) -> None:
+    for module in model.modules():
+        if isinstance(module, nn.Linear):
+            nn.init.xavier_uniform_(module.weight)
+            if module.bias is not None:
+                nn.init.zeros_(module.bias)
+        elif isinstance(module, nn.MultiheadAttention):
+            for part in module.in_proj_weight.data.chunk(3):
+                nn.init.xavier_uniform_(part)
+            nn.init.zeros_(module.in_proj_bias)
+        elif isinstance(module, nn.LayerNorm):
+            module.reset_parameters()
+    for module in model.modules():  # last, for the output projection is one of them
+        if isinstance(module, nn.Embedding) and module.num_embeddings == config.vocab_size:
+            nn.init.normal_(module.weight, std=config.d_model**-0.5)

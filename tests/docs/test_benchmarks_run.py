@@ -1,0 +1,98 @@
+"""The training benchmark runs on a toy, with whichever peers are installed, and its candidates do the same work."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+BENCH = Path(__file__).parents[2] / "bench" / "train.py"
+TOY = ["--cases", "toy", "--synthetic", "--threads", "1", "--device", "cpu"]
+
+
+def run(*arguments: str, fails: bool = False) -> str:
+    """Run the benchmark as a reader would, and return what it printed, or its complaint."""
+    done = subprocess.run(
+        [sys.executable, str(BENCH), *TOY, *arguments],
+        capture_output=True,
+        text=True,
+        encoding="utf-8",
+        check=False,
+        env={**os.environ, "OMP_NUM_THREADS": "1", "PYTHONIOENCODING": "utf-8"},
+        timeout=300,
+    )
+    assert (done.returncode != 0) == fails, done.stderr
+    return done.stderr if fails else done.stdout
+
+
+@pytest.fixture(scope="module")
+def result() -> dict[str, Any]:
+    return json.loads(run("--json", "--profile", "--no-memory", "--steps", "13"))
+
+
+@pytest.fixture(scope="module")
+def case(result) -> dict[str, Any]:
+    (only,) = result["cases"]
+    return only
+
+
+def test_whoever_is_not_measured_is_named_with_the_way_to_install_it(result, case):
+    assert {"clearhead", "torch.nn"} <= case["candidates"].keys()
+    assert sorted([*case["candidates"], *result["missing"]]) == ["clearhead", "eole", "marian", "opennmt", "torch.nn"]
+    assert [line for line in result["missing"].values() if "pip install" not in line] == []
+
+
+def test_all_candidates_learn_alike_on_the_same_batches(case):
+    firsts, lasts = zip(*((row["losses"][0], row["losses"][-1]) for row in case["candidates"].values()), strict=True)
+    assert max(last - first for first, last in zip(firsts, lasts, strict=True)) < -0.15
+    assert max(firsts) - min(firsts) < 0.2
+    assert max(lasts) - min(lasts) < 0.2
+
+
+def test_every_parameter_that_differs_is_explained(case):
+    ours = case["candidates"]["clearhead"]["parameters"]
+    for name, row in case["candidates"].items():
+        assert "unexplained" not in row["differences"], name
+        assert row["parameters"] == ours + sum(row["differences"].values())
+
+
+def test_speeds_are_windows_beside_a_matrix_peak_of_the_same_rounds(case):
+    assert len(case["matrix_peak_gflops"]) == 3
+    for row in case["candidates"].values():
+        assert len(row["windows"]) == 3
+        flops = row["tokens_per_second"] * case["flops_per_target_token"]
+        assert row["share_of_peak"] == pytest.approx(flops / sorted(case["matrix_peak_gflops"])[1] / 1e9)
+    assert all(len(values) == 3 for values in case["ratios"].values())
+
+
+def test_model_flops_are_those_of_the_formula(case):
+    encoder, decoder, output = 1 * (4 * 12**2 + 2 * 12 * 20), 2 * (8 * 12**2 + 2 * 12 * 20), 8_000 * 12
+    ratio = float(re.search(r" x (\d\.\d{3}) \+", case["formula"])[1])  # source tokens a target token
+    attention = case["flops_per_target_token"] - 6 * (decoder + output) - 6 * encoder * ratio
+    # A target token attends to about 8 of 15 target tokens and to all 15 sources, twice; a source token to 15, once.
+    assert attention == pytest.approx(12 * 12 * (15 + 2 * (8 + 15)), rel=0.3)
+
+
+def test_the_profile_finds_every_kind_of_work(case):
+    for row in case["candidates"].values():
+        assert min(row["profile"].values()) > 0.0
+        assert row["profile"]["vocabulary product + loss"] > row["profile"]["layer products"]  # 8,000 wide beside 20
+
+
+def test_the_table_shows_speed_memory_and_ratios():
+    printed = run("--candidates", "clearhead", "torch.nn", "--steps", "2")
+    for name in ("clearhead", "torch.nn"):
+        row = re.search(rf"^  {re.escape(name)} +[\d,]+ +\d+\.\d% +([\d,]+) \(([\d,]+)\)", printed, flags=re.MULTILINE)
+        peak, before = (int(number.replace(",", "")) for number in row.groups())
+        assert peak > before > 50
+    assert re.search(r"clearhead / the best peer, torch.nn: speed \d+\.\d\d .*, peak memory \d\.\d\d$", printed, re.M)
+
+
+def test_fewer_than_three_windows_are_refused():
+    assert "'2' is not a whole number from 3 up" in run("--rounds", "2", fails=True)
