@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: setup demo test test-slow lint format docs bench-train clean
+.PHONY: setup demo test test-slow lint format docs bench-train bench-translate clean
 
 setup: $(VENV)/.ready
 
@@ -40,6 +40,9 @@ docs: setup
 
 bench-train: setup
 	$(BIN)/python bench/train.py --profile
+
+bench-translate: setup
+	$(BIN)/python bench/translate.py
 
 clean:
 	rm -rf $(VENV) build dist src/*.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis

@@ -8,8 +8,8 @@ Xavier-uniform, embeddings normal with deviation d_model ** -0.5, biases 0, norm
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
+from typing import Literal
 
 import torch
 from torch import Tensor, nn
@@ -18,9 +18,11 @@ from clearhead.config import ModelConfig, TrainConfig
 from clearhead.data.batches import Batch
 from clearhead.model import Transformer
 from clearhead.training.optimizer import build_optimizer
-from clearhead.training.step import Stepper, uses_bf16
+from clearhead.training.step import Stepper
 
-__all__ = ["SMOOTHING", "Candidate", "Loss", "clearhead", "peer"]
+__all__ = ["SMOOTHING", "Candidate", "Loss", "Precision", "clearhead", "peer"]
+
+Precision = Literal["fp32", "bf16"]
 
 RATE = 5e-4
 SMOOTHING = 0.1
@@ -47,16 +49,22 @@ class Candidate:
         return sum(weight.numel() for weight in self.model.parameters() if weight.requires_grad)
 
 
-def clearhead(config: ModelConfig, device: torch.device) -> Candidate:
+def clearhead(config: ModelConfig, device: torch.device, precision: Precision) -> Candidate:
     """Return clearhead, trained by what `clearhead train` runs."""
-    settings = TrainConfig(label_smoothing=SMOOTHING)
+    settings = TrainConfig(label_smoothing=SMOOTHING, precision=precision)
     model = Transformer(config).to(device).train()
     stepper = Stepper(model, build_optimizer(model, settings), settings)
     return Candidate("clearhead", model, lambda batch, number: stepper.step([batch], number=number, rate=RATE).loss)
 
 
 def peer(
-    name: str, model: nn.Module, loss: Loss, config: ModelConfig, device: torch.device, differences: dict[str, int]
+    name: str,
+    model: nn.Module,
+    loss: Loss,
+    config: ModelConfig,
+    device: torch.device,
+    precision: Precision,
+    differences: dict[str, int],
 ) -> Candidate:
     """Return a candidate that is trained by a plain loop.
 
@@ -66,20 +74,17 @@ def peer(
         loss: Of that model.
         config: What the model was made from.
         device: Where it trains.
+        precision: Of matrix products; bf16 comes with all that torch.autocast does.
         differences: See `Candidate`.
     """
     _reset_parameters(model, config)
     model.to(device).train()
     optimizer = torch.optim.Adam(model.parameters(), lr=RATE, betas=(0.9, 0.98), eps=1e-9, fused=True)
-    is_bf16 = uses_bf16(TrainConfig(), device)
-
-    def precision() -> AbstractContextManager[object]:
-        return torch.autocast(device.type, dtype=torch.bfloat16) if is_bf16 else nullcontext()
 
     def step(batch: Batch, number: int) -> float:
         optimizer.zero_grad(set_to_none=True)
         ids = (tensor.to(device, non_blocking=True) for tensor in (batch.source, batch.target_in, batch.target_out))
-        with precision():
+        with torch.autocast(device.type, dtype=torch.bfloat16, enabled=precision == "bf16"):
             total = loss(*ids)
         (total / batch.num_target_tokens).backward()
         nn.utils.clip_grad_norm_(model.parameters(), 1.0)

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from candidate import SMOOTHING, Candidate, clearhead, peer
+from candidate import SMOOTHING, Candidate, Precision, clearhead, peer
 from clearhead.config import ModelConfig
 from clearhead.model.positions import sinusoidal_positions
 
@@ -71,17 +71,17 @@ class PlainTransformer(nn.Module):
         return self.dropout(scaled + self.positions[: ids.size(1)])
 
 
-def _torch_nn(config: ModelConfig, device: torch.device) -> Candidate:
+def _torch_nn(config: ModelConfig, device: torch.device, precision: Precision) -> Candidate:
     model = PlainTransformer(config)
     criterion = nn.CrossEntropyLoss(ignore_index=config.pad_id, label_smoothing=SMOOTHING, reduction="sum")
 
     def loss(source: Tensor, target_in: Tensor, target_out: Tensor) -> Tensor:
         return criterion(model(source, target_in).flatten(0, 1), target_out.flatten())
 
-    return peer("torch.nn", model, loss, config, device, {"biases of attention": _attention_biases(config)})
+    return peer("torch.nn", model, loss, config, device, precision, {"biases of attention": _attention_biases(config)})
 
 
-def _marian(config: ModelConfig, device: torch.device) -> Candidate:
+def _marian(config: ModelConfig, device: torch.device, precision: Precision) -> Candidate:
     from transformers import MarianConfig, MarianMTModel
 
     model = MarianMTModel(
@@ -118,10 +118,10 @@ def _marian(config: ModelConfig, device: torch.device) -> Candidate:
         "biases of attention": _attention_biases(config),
         "post-norm, so no norm after the last layers": -4 * config.d_model,
     }
-    return peer("marian", model, loss, config, device, differences)
+    return peer("marian", model, loss, config, device, precision, differences)
 
 
-def _opennmt(config: ModelConfig, device: torch.device) -> Candidate:
+def _opennmt(config: ModelConfig, device: torch.device, precision: Precision) -> Candidate:
     from onmt.decoders.transformer import TransformerDecoder
     from onmt.encoders.transformer import TransformerEncoder
     from onmt.models import NMTModel
@@ -167,7 +167,7 @@ def _opennmt(config: ModelConfig, device: torch.device) -> Candidate:
         return compute({"tgt": target, "srclen": lengths}, states, attention)[0]
 
     _set_inner_dropout(model, config.feed_forward_dropout)
-    return peer("opennmt", model, loss, config, device, {"biases of the output": config.vocab_size})
+    return peer("opennmt", model, loss, config, device, precision, {"biases of the output": config.vocab_size})
 
 
 class _Pieces:
@@ -183,7 +183,7 @@ class _Pieces:
         return {"<blank>": self.config.pad_id}[piece]
 
 
-def _eole(config: ModelConfig, device: torch.device) -> Candidate:
+def _eole(config: ModelConfig, device: torch.device, precision: Precision) -> Candidate:
     from eole.config.models import TransformerModelConfig
     from eole.config.training import TrainingConfig
     from eole.models.model import EncoderDecoderModel
@@ -216,7 +216,7 @@ def _eole(config: ModelConfig, device: torch.device) -> Candidate:
         return compute(batch, states, attention)[0]
 
     _set_inner_dropout(model, config.feed_forward_dropout)
-    return peer("eole", model, loss, config, device, {})
+    return peer("eole", model, loss, config, device, precision, {})
 
 
 def _attention_biases(config: ModelConfig) -> int:
@@ -239,7 +239,7 @@ class Library:
     """What is imported."""
     install: str
     """How to get it."""
-    make: Callable[[ModelConfig, torch.device], Candidate]
+    make: Callable[[ModelConfig, torch.device, Precision], Candidate]
 
 
 LIBRARIES: Mapping[str, Library] = {
@@ -257,7 +257,7 @@ LIBRARIES: Mapping[str, Library] = {
 """Name to library. OpenNMT-py asks for a torch older than 2.3, but trains with newer ones, hence `--no-deps`."""
 
 
-def build(name: str, config: ModelConfig, device: torch.device) -> Candidate:
+def build(name: str, config: ModelConfig, device: torch.device, precision: Precision) -> Candidate:
     """Return a candidate in training mode.
 
     Raises:
@@ -270,6 +270,6 @@ def build(name: str, config: ModelConfig, device: torch.device) -> Candidate:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of what the libraries miss or find deprecated
         try:
-            return library.make(config, device)
+            return library.make(config, device, precision)
         except ImportError as error:
             raise Missing(f"{name} does not start ({error}); to have it: {library.install}") from error

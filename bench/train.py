@@ -4,9 +4,10 @@
 
 Peers: plain `torch.nn.Transformer`, Hugging Face's `MarianMTModel`, and OpenNMT-py and eole in-process, with their own
 model and loss classes; one that is not installed is skipped, and the run says how to have it. All candidates are given
-the batches of clearhead's sampler, which hold next to no padding. Marian is post-norm, everybody else pre-norm.
+the batches of clearhead's sampler, which hold little padding. Marian is post-norm, everybody else pre-norm. Each one
+lives in a process of its own, and they take turns.
 
-On a GPU everything runs in bf16 and memory is the GPU's; that path has not been tried.
+On a GPU memory is the GPU's; that path has not been tried.
 """
 
 from __future__ import annotations
@@ -14,32 +15,26 @@ from __future__ import annotations
 import argparse
 import json
 import platform
-import resource
 import statistics
-import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from candidate import Candidate
-from clearhead.config import TrainConfig
 from clearhead.data.batches import Batch
 from clearhead.data.store import PairStore
 from clearhead.device import resolve_device
 from clearhead.errors import ClearheadError
-from clearhead.training.step import uses_bf16
-from peers import LIBRARIES, Missing, build
-from profiling import GROUPS, profile_steps
+from peers import LIBRARIES, Missing
+from profiling import GROUPS
 from work import CASES, Case, choose_batches, count_flops, padding_share, write_store
+from worker import Job, Worker, now
 
 MATRIX = 2_048
 PRODUCTS = 5  # matrix products in one measurement of the peak
-MEMORY_STEPS = 3
 
 
 def main() -> None:
@@ -49,9 +44,7 @@ def main() -> None:
         device = resolve_device(options.device)
     except ClearheadError as error:
         sys.exit(str(error))
-    if options.memory_of:
-        print(*_memory_in_this_process(options, device))
-        return
+    options.precision = options.precision or ("fp32" if device.type == "cpu" else "bf16")
     missing: dict[str, str] = {}
     with tempfile.TemporaryDirectory() as directory:
         store = Path(directory) / "pairs.arrow"
@@ -87,11 +80,13 @@ def _parse_options() -> argparse.Namespace:
     parser.add_argument("--threads", type=_at_least(1), default=2, help="threads of PyTorch (default: 2)")
     parser.add_argument("--device", default="auto", help="auto, cpu, cuda or cuda:N")
     parser.add_argument("--synthetic", action="store_true", help="draw the pairs, even where Multi30k is at hand")
-    parser.add_argument("--no-memory", action="store_true", help="leave out peak memory, which needs a process each")
+    parser.add_argument(
+        "--precision",
+        choices=["fp32", "bf16"],
+        help="of the products (default: fp32, on a GPU bf16; the peers' by torch.autocast)",
+    )
     parser.add_argument("--profile", action="store_true", help="add a table of where a step's time goes")
     parser.add_argument("--json", action="store_true", help="print one JSON object instead of tables")
-    parser.add_argument("--memory-of", choices=LIBRARIES, help=argparse.SUPPRESS)
-    parser.add_argument("--store", type=Path, help=argparse.SUPPRESS)
     return parser.parse_args()
 
 
@@ -109,9 +104,9 @@ def _machine(options: argparse.Namespace, device: torch.device) -> str:
     lines = names.read_text(encoding="utf-8").splitlines() if names.is_file() else []
     models = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
     name = torch.cuda.get_device_name(device) if device.type == "cuda" else next(iter(models), platform.processor())
-    precision = "bf16" if uses_bf16(TrainConfig(), device) else "fp32"
     return (
-        f"{name}, {options.threads} threads, {precision}; torch {torch.__version__}, Python {platform.python_version()}"
+        f"{name}, {options.threads} threads, {options.precision}; "
+        f"torch {torch.__version__}, Python {platform.python_version()}"
     )
 
 
@@ -124,33 +119,32 @@ def _measure(
 ) -> dict[str, Any]:
     case = CASES[name]
     batches = choose_batches(PairStore.open(store), case.batch_tokens, options.steps)
-    candidates = []
+    workers: dict[str, Worker] = {}
     for candidate in options.candidates:
         if candidate not in missing:
+            job = Job(candidate, name, store, options.steps, options.threads, str(device), options.precision)
             try:
-                candidates.append(build(candidate, case.config, device))
+                workers[candidate] = Worker(job)
             except Missing as problem:
                 missing[candidate] = f"skipped: {problem}"
-    memory = {
-        candidate.name: None if options.no_memory else _memory(candidate.name, name, store, options)
-        for candidate in candidates
-    }
-    windows, losses, peaks = _run_rounds(name, candidates, batches, options.rounds, device)
+    windows, losses, peaks = _run_rounds(name, workers, options, device)
     flops = count_flops(case.config, batches)
     peak = statistics.median(peaks)
     rows = {
-        candidate.name: {
-            "tokens_per_second": statistics.median(windows[candidate.name]),
-            "windows": windows[candidate.name],
-            "share_of_peak": statistics.median(windows[candidate.name]) * flops.total / (peak * 1e9),
-            "losses": losses[candidate.name],
-            "memory_mib": memory[candidate.name],
-            "parameters": candidate.num_parameters,
-            "differences": _differences(candidate, candidates),
-            "profile": profile_steps(candidate, batches[:MEMORY_STEPS]) if options.profile else None,
+        candidate: {
+            "tokens_per_second": statistics.median(windows[candidate]),
+            "windows": windows[candidate],
+            "share_of_peak": statistics.median(windows[candidate]) * flops.total / (peak * 1e9),
+            "losses": losses[candidate],
+            "memory_mib": worker.memory(),
+            "parameters": worker.facts["parameters"],
+            "differences": _differences(worker, workers),
+            "profile": worker.profile() if options.profile else None,
         }
-        for candidate in candidates
+        for candidate, worker in workers.items()
     }
+    for worker in workers.values():
+        worker.close()
     return {
         "name": name,
         "about": case.about,
@@ -173,86 +167,42 @@ def _describe(batches: Sequence[Batch], case: Case) -> str:
 
 
 def _run_rounds(
-    case: str, candidates: Sequence[Candidate], batches: Sequence[Batch], rounds: int, device: torch.device
+    case: str, workers: dict[str, Worker], options: argparse.Namespace, device: torch.device
 ) -> tuple[dict[str, list[float]], dict[str, list[float]], list[float]]:
     """Return target tokens a second of every measured window, mean losses of all windows, and the matrix peaks."""
-    tokens = sum(batch.num_target_tokens for batch in batches)
-    windows: dict[str, list[float]] = {candidate.name: [] for candidate in candidates}
-    losses: dict[str, list[float]] = {candidate.name: [] for candidate in candidates}
+    names = list(workers)
+    windows: dict[str, list[float]] = {name: [] for name in names}
+    losses: dict[str, list[float]] = {name: [] for name in names}
     peaks: list[float] = []
-    for number in range(rounds + 1):  # the first warms up
+    for number in range(options.rounds + 1):  # the first warms up
         peaks.append(_matrix_peak(device))
-        turn = number % len(candidates)  # nobody always follows the same neighbour's heat
-        for candidate in [*candidates[turn:], *candidates[:turn]]:
-            first = number * len(batches) + 1
-            start = _now(device)
-            sums = [
-                candidate.step(batch, step) * batch.num_target_tokens for step, batch in enumerate(batches, start=first)
-            ]
-            speed = tokens / (_now(device) - start)
-            losses[candidate.name].append(sum(sums) / tokens)
-            windows[candidate.name].append(speed)
-            _notice(f"{case}, round {number} of {rounds}: {candidate.name} {speed:,.0f} target tokens/s")
+        turn = number % len(names)  # nobody always follows the same neighbour's heat
+        for name in [*names[turn:], *names[:turn]]:
+            speed, loss = workers[name].window(number)
+            windows[name].append(speed)
+            losses[name].append(loss)
+            _notice(f"{case}, round {number} of {options.rounds}: {name} {speed:,.0f} target tokens/s")
     return {name: values[1:] for name, values in windows.items()}, losses, peaks[1:]
 
 
-def _now(device: torch.device) -> float:
-    if device.type == "cuda":
-        torch.cuda.synchronize(device)
-    return time.perf_counter()
-
-
 def _matrix_peak(device: torch.device) -> float:
-    """Return GFLOP/s of a product of two square matrices, in the precision of the training."""
-    dtype = torch.bfloat16 if uses_bf16(TrainConfig(), device) else torch.float32
+    """Return GFLOP/s of a product of two square float32 matrices (bfloat16 on a GPU)."""
+    dtype = torch.float32 if device.type == "cpu" else torch.bfloat16
     left, right = (torch.randn(MATRIX, MATRIX, device=device, dtype=dtype) for _ in range(2))
     result = left @ right
-    start = _now(device)
+    start = now(device)
     for _ in range(PRODUCTS):
         torch.mm(left, right, out=result)
-    return PRODUCTS * 2 * MATRIX**3 / (_now(device) - start) / 1e9
+    return PRODUCTS * 2 * MATRIX**3 / (now(device) - start) / 1e9
 
 
-def _memory(candidate: str, case: str, store: Path, options: argparse.Namespace) -> dict[str, float]:
-    """Return the memory of a process of its own, in MiB: the peak, and what it was before the first step."""
-    command = [sys.executable, __file__, "--memory-of", candidate, "--cases", case, "--store", str(store)]
-    command += ["--steps", str(options.steps), "--threads", str(options.threads), "--device", options.device]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    if done.returncode:
-        sys.exit(f"the process that measures the memory of {candidate} failed:\n{done.stderr}")
-    before, peak = map(float, done.stdout.split()[-2:])
-    return {"peak": peak, "before": before}
-
-
-def _memory_in_this_process(options: argparse.Namespace, device: torch.device) -> tuple[float, float]:
-    case = CASES[options.cases[0]]
-    batches = choose_batches(PairStore.open(options.store), case.batch_tokens, options.steps)
-    candidate = build(options.memory_of, case.config, device)
-    before = _peak_memory(device)
-    largest = sorted(batches, key=lambda batch: batch.source.numel() + batch.target_out.numel())[-MEMORY_STEPS:]
-    for number, batch in enumerate(largest, start=1):
-        candidate.step(batch, number)
-    return before, _peak_memory(device)
-
-
-def _peak_memory(device: torch.device) -> float:
-    if device.type == "cuda":
-        return torch.cuda.max_memory_allocated(device) / 2**20
-    status = Path("/proc/self/status")
-    if status.is_file():
-        # Unlike the ru_maxrss of getrusage this leaves out what the parent had used when it forked.
-        values = dict(line.split(":", 1) for line in status.read_text(encoding="utf-8").splitlines())
-        return int(values["VmHWM"].split()[0]) / 2**10
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / (2**20 if sys.platform == "darwin" else 2**10)
-
-
-def _differences(candidate: Candidate, candidates: Sequence[Candidate]) -> dict[str, int]:
+def _differences(worker: Worker, workers: dict[str, Worker]) -> dict[str, int]:
     """Return why the model has more or fewer parameters than clearhead's; what nothing explains is named so."""
-    ours = next((other.num_parameters for other in candidates if other.name == "clearhead"), None)
-    if ours is None:
-        return candidate.differences
-    rest = candidate.num_parameters - ours - sum(candidate.differences.values())
-    return candidate.differences | ({"unexplained": rest} if rest else {})
+    differences: dict[str, int] = worker.facts["differences"]
+    if "clearhead" not in workers:
+        return differences
+    rest = worker.facts["parameters"] - workers["clearhead"].facts["parameters"] - sum(differences.values())
+    return differences | ({"unexplained": rest} if rest else {})
 
 
 def _ratios(windows: dict[str, list[float]]) -> dict[str, list[float]]:
@@ -277,7 +227,7 @@ def _print_case(case: dict[str, Any]) -> None:
     print(f"  {'':10} {'tokens/s':>9} {'peak':>8} {'(before steps)':>14} {'to last window':>15}   windows")
     for name, row in case["candidates"].items():
         used = row["memory_mib"]
-        memory = "-" if used is None else f"{used['peak']:,.0f} ({used['before']:,.0f})"
+        memory = f"{used['peak']:,.0f} ({used['before']:,.0f})"
         losses = f"{row['losses'][0]:.2f} to {row['losses'][-1]:.2f}"
         windows = "  ".join(f"{speed:,.0f}" for speed in row["windows"])
         print(
@@ -291,7 +241,8 @@ def _print_case(case: dict[str, Any]) -> None:
     for name, values in case["ratios"].items():
         print(f"  clearhead / {name}: speed {statistics.median(values):.2f} ({_spread(values, '.2f')})", end="")
         used = [case["candidates"][which]["memory_mib"] for which in ("clearhead", name.rpartition(" ")[2])]
-        print(f", peak memory {used[0]['peak'] / used[1]['peak']:.2f}" if all(used) else "")
+        steps = [memory["peak"] - memory["before"] for memory in used]
+        print(f", peak memory {used[0]['peak'] / used[1]['peak']:.2f} (of the steps alone {steps[0] / steps[1]:.2f})")
     _print_profile({name: row["profile"] for name, row in case["candidates"].items() if row["profile"]})
 
 

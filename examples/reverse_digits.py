@@ -7,19 +7,22 @@ a model that has understood is an anti-diagonal. Run it: python examples/reverse
 from __future__ import annotations
 
 import argparse
+import os
+from importlib.util import find_spec
+from pathlib import Path
 
 import torch
-from torch import Tensor
 from torch.nn.functional import cross_entropy
 
 import clearhead as ch
 from clearhead.decoding import SearchOptions, decode
+from clearhead.inspection.plots import HeatMap, draw
 
 BOS, EOS, ZERO = 1, 2, 3  # ids: 0 is padding, digit d is ZERO + d
 STEPS, SHADES = 1_500, " .:-=+*#%@"
 
 
-def draw_pairs(count: int, generator: torch.Generator, *, held_out: bool) -> tuple[Tensor, Tensor, Tensor]:
+def draw_pairs(count: int, generator: torch.Generator, *, held_out: bool) -> tuple[torch.Tensor, ...]:
     """Return up to `count` strings of one random length, what the decoder reads, and what it must write.
 
     Strings whose digits sum to a multiple of 7 are held out: training never sees them, the test sees nothing else.
@@ -34,13 +37,14 @@ def draw_pairs(count: int, generator: torch.Generator, *, held_out: bool) -> tup
 def main() -> None:
     """Train, test on strings never seen, and draw where each digit came from."""
     parser = argparse.ArgumentParser()
-    parser.add_argument("--png", metavar="FILE", help="also draw the attention with matplotlib")
+    parser.add_argument("--png", metavar="FILE", type=Path, help="also draw the attention with matplotlib")
     png = parser.parse_args().png
-    torch.manual_seed(1)
+    if png and not (find_spec("matplotlib") and os.access(png.parent, os.W_OK)):
+        parser.error("argument --png: needs matplotlib (install clearhead[plots]) and a folder that can be written to")
+    generator = torch.manual_seed(1)
     config = ch.ModelConfig(vocab_size=ZERO + 10, d_model=64, d_ff=128, num_heads=1, dropout=0.0)
     model = ch.Transformer(config.model_copy(update={"num_encoder_layers": 2, "num_decoder_layers": 1}))
     optimizer = torch.optim.Adam(model.parameters(), betas=(0.9, 0.98), eps=1e-9)
-    generator = torch.Generator().manual_seed(1)
     for step in range(1, STEPS + 1):
         source, shifted, target = draw_pairs(64, generator, held_out=False)
         loss = cross_entropy(model(source, shifted).flatten(0, 1), target.flatten())
@@ -62,17 +66,13 @@ def main() -> None:
     digits = [1, 4, 1, 4, 2, 1, 3, 5]  # sums to 21: held out
     source, shifted = torch.tensor([[*digits, EOS - ZERO]]) + ZERO, torch.tensor([[BOS - ZERO, *digits[::-1]]]) + ZERO
     weights = model.attention_weights(source, shifted).cross[0][0, 0].detach()  # (T, S)
-    print("what it looks at (columns) to write each digit (rows); '@' is a weight of 1")
-    print("    ", *digits, "</s>")
+    print("what it looks at (columns) to write each digit (rows); '@' is a weight of 1\n    ", *digits, "</s>")
     for digit, row in zip(digits[::-1], weights.tolist(), strict=False):
         print(f"   {digit} " + " ".join(SHADES[round(weight * 9)] for weight in row))
     assert weights[:8].argmax(dim=1).tolist() == [7, 6, 5, 4, 3, 2, 1, 0], "the anti-diagonal"
     if png:
-        import matplotlib.pyplot as plt
-
-        axes = plt.matshow(weights, cmap="Blues", vmin=0, vmax=1).axes
-        axes.set(xticks=range(9), yticks=range(9), xticklabels=[*digits, "</s>"], yticklabels=[*digits[::-1], "</s>"])
-        plt.savefig(png)
+        xs, ys = [*map(str, digits), "</s>"], [*map(str, digits[::-1]), "</s>"]
+        png.write_bytes(draw(HeatMap("Weights", weights.tolist(), "read", "written", "weight", x_names=xs, y_names=ys)))
 
 
 if __name__ == "__main__":

@@ -191,7 +191,8 @@ class ModelConfig(Settings):
     pad_id: NonNegativeInt = 0
     """Id of the padding token."""
     bos_id: NonNegativeInt = 1
-    """Id that starts every target (the outputs "shifted right" of figure 1)."""
+    """Id that starts every target (the outputs "shifted right" of figure 1); published models start with their padding
+    token (Marian) or their end token (BART, NLLB, GPT-2)."""
     eos_id: NonNegativeInt = 2
     """Id that ends every source and every target."""
 
@@ -238,17 +239,35 @@ class ModelConfig(Settings):
     def _parts_fit(self) -> Self:
         if self.num_encoder_layers + self.num_decoder_layers == 0:
             raise ValueError("model.num_encoder_layers and model.num_decoder_layers must not both be 0")
-        if self.source_vocab_size is not None and self.tying not in ("decoder", "none"):
+        if self.num_encoder_layers == 0 and (self.source_vocab_size is not None or self.num_segments):
+            raise ValueError(
+                "a decoder alone (model.num_encoder_layers = 0) has no source, so there can be no "
+                "model.source_vocab_size and no model.num_segments"
+            )
+        shares_embeddings = self.num_decoder_layers > 0 and self.tying in ("three-way", "embeddings")
+        if self.source_vocab_size is not None and shares_embeddings:
             raise ValueError(
                 f"model.tying = {self.tying!r} makes source and target embedding one matrix, so there can be no "
                 f"model.source_vocab_size ({self.source_vocab_size}); tyings without: 'decoder', 'none'"
             )
+        if self.first_position and not self.positions.startswith("sinusoidal"):
+            raise ValueError(
+                f"model.first_position ({self.first_position}) is for sinusoids; with model.positions = "
+                f"{self.positions!r} it must be 0"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _special_tokens_fit(self) -> Self:
         special = (self.pad_id, self.bos_id, self.eos_id)
         smallest = min(self.vocab_size, self.source_vocab_size or self.vocab_size)
-        if len(set(special)) < 3 or max(special) >= smallest:
-            raise ValueError(
-                f"model.pad_id, bos_id, eos_id {special} must differ and lie below model.vocab_size ({smallest})"
-            )
+        if max(special) >= smallest:
+            raise ValueError(f"model.pad_id, bos_id, eos_id {special} must lie below model.vocab_size ({smallest})")
+        # What starts a target may also be what pads or ends: of a target the decoder hides what comes later, never a
+        # token for what it is, and the loss counts what is written, not what is read. But an end that were padding
+        # would count for nothing.
+        if self.pad_id == self.eos_id:
+            raise ValueError(f"model.pad_id and model.eos_id must differ, both are {self.pad_id}")
         return self
 
 
@@ -285,7 +304,8 @@ class TrainConfig(Settings):
     clip_norm: NonNegativeFloat = 1.0
     """Largest norm of the gradient of one step; 0 leaves it as it is."""
     precision: Literal["auto", "fp32", "bf16"] = "auto"
-    """Precision of matrix products; `auto` is bf16 on GPUs that have it, fp32 elsewhere."""
+    """Precision of matrix products; `auto` is bf16 where the hardware has it (GPUs; CPUs with AMX), fp32 elsewhere. All
+    else stays fp32 on a CPU; on a GPU it is what torch.autocast makes of it."""
     compile: bool = False
     """Compile the model with torch.compile; the first steps take minutes, the later ones less time."""
     validate_every: PositiveInt = 500

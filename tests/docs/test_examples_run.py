@@ -61,6 +61,25 @@ def test_digits_are_reversed_and_the_attention_is_drawn(tmp_path):
     assert not can_draw or picture.read_bytes().startswith(b"\x89PNG")
 
 
+@pytest.mark.parametrize("module", ["matplotlib", ""])
+def test_a_picture_that_cannot_be_made_is_told_before_anything_is_learned(tmp_path, module):
+    # As where matplotlib is not installed, or where there is no such folder.
+    code = (
+        f"import runpy, sys; sys.modules[{module!r}] = None; sys.argv[1:] = ['--png', {str(tmp_path / 'no' / 'x')!r}]"
+    )
+    path = str(EXAMPLES / "reverse_digits.py")
+    done = subprocess.run(
+        [sys.executable, "-c", f"{code}; runpy.run_path({path!r}, run_name='__main__')"],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=300,
+    )
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "error: argument --png: " in done.stderr
+    assert "Traceback" not in done.stderr
+
+
 def test_examples_draw_the_same_numbers_every_time():
     assert run("logits_to_text") == first_run("logits_to_text")
 

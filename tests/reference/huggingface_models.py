@@ -48,6 +48,11 @@ BERT_SHAPE = {
 # Neither in our order nor the smallest ids, so that one taken for another shows.
 SPECIAL = {"pad_token_id": 5, "decoder_start_token_id": 3, "bos_token_id": 3, "eos_token_id": 7}
 BERT_SPECIAL = {"pad_token_id": 5, "bos_token_id": 3, "eos_token_id": 7}
+# As in published models, where one id does two things: opus-mt starts with its padding, BART and NLLB with their end.
+STARTS_WITH_PADDING = {"pad_token_id": 36, "decoder_start_token_id": 36, "bos_token_id": 0, "eos_token_id": 0}
+STARTS_WITH_END = {"pad_token_id": 1, "decoder_start_token_id": 2, "bos_token_id": 0, "eos_token_id": 2}
+PEGASUS_SPECIAL = {"pad_token_id": 0, "decoder_start_token_id": 0, "bos_token_id": None, "eos_token_id": 1}
+GPT2_SPECIAL = {"pad_token_id": None, "bos_token_id": 36, "eos_token_id": 36}
 
 SHARED = ("model.encoder.embed_tokens.weight", "model.decoder.embed_tokens.weight", "lm_head.weight")
 SINUSOIDS = ("model.encoder.embed_positions.weight", "model.decoder.embed_positions.weight")
@@ -127,9 +132,17 @@ KINDS = {
         SINUSOIDS,
         "silu",
     ),
+    "marian that starts with padding": Kind(
+        "marian", lambda: marian(**STARTS_WITH_PADDING), (*SHARED, *SINUSOIDS), "silu"
+    ),
     "pegasus": Kind("pegasus", pegasus, (*SHARED, *SINUSOIDS), "relu"),
+    "pegasus that starts with padding": Kind(
+        "pegasus", lambda: pegasus(**PEGASUS_SPECIAL), (*SHARED, *SINUSOIDS), "relu"
+    ),
     "bart": Kind("bart", bart, SHARED, "gelu"),
+    "bart that starts with its end": Kind("bart", lambda: bart(**STARTS_WITH_END), SHARED, "gelu"),
     "m2m100": Kind("m2m_100", m2m100, SHARED, "relu"),
+    "m2m100 that starts with its end": Kind("m2m_100", lambda: m2m100(**STARTS_WITH_END), SHARED, "relu"),
     "bert": Kind("bert", bert, ("pooler.dense.weight", "pooler.dense.bias"), "gelu"),
     "bert-generation": Kind(
         "encoder-decoder",
@@ -138,6 +151,7 @@ KINDS = {
         "gelu",
     ),
     "gpt2": Kind("gpt2", gpt2, ("lm_head.weight",), "gelu_tanh"),
+    "gpt2 that starts with its end": Kind("gpt2", lambda: gpt2(**GPT2_SPECIAL), ("lm_head.weight",), "gelu_tanh"),
 }
 """Name of a test case to the kind of model."""
 

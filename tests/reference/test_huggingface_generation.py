@@ -2,9 +2,9 @@
 
 Their search ranks by log-probability / length ** alpha, where the length counts the end token and not the start token:
 our `power` form. It stops exactly when no open hypothesis can win only with `early_stopping="never"`; the other two
-settings are heuristics. Both sides forbid the padding and the start token and leave the rest its own probability. One
-difference remains, at the length limit: theirs returns hypotheses without an end there (or, with `forced_eos_token_id`,
-with one that costs nothing), ours end and pay for it.
+settings are heuristics. Both sides forbid the padding and the start token (unless it is also the end) and leave the
+rest its own probability. One difference remains, at the length limit: theirs returns hypotheses without an end there
+(or, with `forced_eos_token_id`, with one that costs nothing), ours end and pay for it.
 
 The models have learned a little, so that their outputs end by themselves: each source token stands in the target once
 or twice, and short and long hypotheses compete.
@@ -61,7 +61,18 @@ def learn(ours, generator, *, num_steps=100, rate=5e-3):
     return ours.eval()
 
 
-@pytest.fixture(scope="module", params=["marian", "bart", "m2m100", "bert-generation"])
+KINDS_SEARCHED = [
+    "marian",
+    "marian that starts with padding",
+    "bart",
+    "bart that starts with its end",
+    "m2m100",
+    "m2m100 that starts with its end",
+    "bert-generation",
+]
+
+
+@pytest.fixture(scope="module", params=KINDS_SEARCHED)
 def models(request):
     """Return their model, ours with the same weights, and sources of different lengths."""
     torch.manual_seed(1)

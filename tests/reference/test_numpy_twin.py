@@ -99,6 +99,10 @@ def drawn_settings(seed):
     settings = {**drawn.pop("heads"), **drawn.pop("layers"), **drawn}
     if settings["tying"] in ("decoder", "none"):
         settings["source_vocab_size"] = draw.choice([None, 31, 47])
+    if not settings["positions"].startswith("sinusoidal"):
+        settings["first_position"] = 0
+    if settings.get("num_encoder_layers") == 0:
+        settings |= {"source_vocab_size": None, "num_segments": 0}
     return settings
 
 

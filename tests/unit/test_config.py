@@ -118,12 +118,29 @@ def test_impossible_values_are_refused_with_their_place_and_rule(values, message
             "model.d_model (6) must be a multiple of model.num_heads (8); nearest that fit: 8",
         ),
         (
-            {"model": {"pad_id": 1}},
-            "model.pad_id, bos_id, eos_id (1, 1, 2) must differ and lie below model.vocab_size (37000)",
+            {"model": {"pad_id": 2}},
+            "model.pad_id and model.eos_id must differ, both are 2",
         ),
         (
             {"model": {"vocab_size": 2}},
-            "model.pad_id, bos_id, eos_id (0, 1, 2) must differ and lie below model.vocab_size (2)",
+            "model.pad_id, bos_id, eos_id (0, 1, 2) must lie below model.vocab_size (2)",
+        ),
+        (
+            {"model": {"positions": "learned", "first_position": 2}},
+            "model.first_position (2) is for sinusoids; with model.positions = 'learned' it must be 0",
+        ),
+        (
+            {"model": {"num_encoder_layers": 0, "source_vocab_size": 41, "tying": "decoder"}},
+            "a decoder alone (model.num_encoder_layers = 0) has no source, so there can be no model.source_vocab_size "
+            "and no model.num_segments",
+        ),
+        (
+            {"model": {"num_encoder_layers": 0, "num_segments": 2}},
+            "has no source, so there can be no model.source_vocab_size and no model.num_segments",
+        ),
+        (
+            {"model": {"source_vocab_size": 41}},
+            "there can be no model.source_vocab_size (41); tyings without: 'decoder', 'none'",
         ),
         (
             {"train": {"schedule": "cosine"}},
@@ -134,6 +151,16 @@ def test_impossible_values_are_refused_with_their_place_and_rule(values, message
 )
 def test_settings_that_contradict_each_other_are_refused(values, message):
     assert refusal(values).endswith(message)
+
+
+@pytest.mark.parametrize(("pad", "start", "end"), [(58_100, 58_100, 0), (1, 2, 2), (0, 50_256, 50_256), (0, 0, 1)])
+def test_a_target_may_start_with_padding_or_end_as_in_published_models(pad, start, end):
+    config = ModelConfig(vocab_size=58_101, pad_id=pad, bos_id=start, eos_id=end)
+    assert (config.pad_id, config.bos_id, config.eos_id) == (pad, start, end)
+
+
+def test_an_encoder_alone_has_a_source_vocabulary_and_nothing_to_tie():
+    assert ModelConfig(num_decoder_layers=0, source_vocab_size=41).source_vocab_size == 41
 
 
 def test_an_odd_width_is_refused():

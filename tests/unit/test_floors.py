@@ -19,11 +19,11 @@ PACKAGE = Path(clearhead.__file__).parent
 FLOORS = {
     "errors": 0,
     "config": 1,
+    "device": 1,
     "presets": 2,
     "model": 2,
     "tokenizer": 2,
     "corpora": 2,
-    "device": 2,
     "weights": 2,
     "data": 3,
     "decoding": 3,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
 from collections.abc import Callable
@@ -9,6 +10,7 @@ from functools import wraps
 from typing import Any
 
 import typer
+from typer.core import TyperGroup
 
 from clearhead import __version__
 from clearhead.cli.average import average
@@ -24,8 +26,25 @@ from clearhead.errors import ClearheadError
 
 __all__ = ["app", "run"]
 
+NO_ROOM = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
+"""Where standard output goes is full, or full for this user or this file."""
+
+
+class Commands(TyperGroup):
+    """All commands; what is said of a wrong value is said without the name of a Python exception before it."""
+
+    def invoke(self, ctx: typer.Context) -> Any:  # type: ignore[override]
+        """Run the command that was asked for."""
+        try:
+            return super().invoke(ctx)
+        except typer.BadParameter as error:
+            error.message = error.message.removeprefix("Value error, ")
+            raise
+
+
 app = typer.Typer(
     name="clearhead",
+    cls=Commands,
     help='The Transformer of "Attention Is All You Need": from pairs of text to a translator.',
     no_args_is_help=True,
     add_completion=False,
@@ -41,8 +60,7 @@ def ending_quietly(command: Callable[..., None]) -> Callable[..., None]:
         try:
             command(*args, **kwargs)
         except BrokenPipeError:
-            # What is left in Python's buffer goes nowhere, instead of failing once more at exit.
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            _drop_output()
             sys.exit(0)
         except KeyboardInterrupt:
             print("clearhead: interrupted", file=sys.stderr)
@@ -70,6 +88,17 @@ def run(arguments: list[str] | None = None) -> None:
     except ClearheadError as error:
         print(f"clearhead: {error}", file=sys.stderr)
         sys.exit(1)
+    except OSError as error:
+        if error.errno not in NO_ROOM:
+            raise
+        _drop_output()
+        print(f"clearhead: cannot write the output: {error.strerror}", file=sys.stderr)
+        sys.exit(1)
+
+
+def _drop_output() -> None:
+    """Let what is left in Python's buffer go nowhere, instead of failing once more at exit."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 MULTIPLE = ("--source", "--target", "--pairs", "--valid-source", "--valid-target", "--valid-pairs", "--set")

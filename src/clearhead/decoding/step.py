@@ -51,15 +51,17 @@ def next_log_probs(
 ) -> Float[Tensor, "R V"]:
     """Feed each row its newest token and return the log-probabilities of the next.
 
-    Padding and the start token are impossible, and so is all but the end token where `is_last`: a translation at its
-    length limit ends there. What remains keeps the model's own probability, so that scores compare with scoring.
+    Padding and the start token (unless it is also the end token) are impossible, and so is all but the end token where
+    `is_last`: a translation at its length limit ends there. What remains keeps the model's own probability, so that
+    scores compare with scoring.
     """
+    config = model.config
     logits, batch.cache = model.decode(newest[:, None], batch.memory, batch.memory_mask, batch.cache)
     # bfloat16 has 8 significant bits; a sum over the vocabulary needs float32.
     log_probs = logits[:, 0].float().log_softmax(dim=-1)
-    log_probs[:, [model.config.pad_id, model.config.bos_id]] = float("-inf")
+    log_probs[:, [token for token in (config.pad_id, config.bos_id) if token != config.eos_id]] = float("-inf")
     if is_last.any():
-        end = log_probs[:, model.config.eos_id].clone()
+        end = log_probs[:, config.eos_id].clone()
         log_probs[is_last] = float("-inf")
-        log_probs[:, model.config.eos_id] = end
+        log_probs[:, config.eos_id] = end
     return log_probs

@@ -22,7 +22,7 @@ DEFAULTS: Mapping[str, Any] = {
 
 
 def config_from(values: Mapping[str, Any]) -> ModelConfig:
-    """Return our settings of a BartForConditionalGeneration; its start token becomes `bos_id`.
+    """Return our settings of a BartForConditionalGeneration; its start token, mostly its end token, becomes `bos_id`.
 
     Raises:
         ConfigError: Naming every field that our model cannot express.

@@ -37,8 +37,7 @@ def config_from(values: Mapping[str, Any]) -> ModelConfig:
     problems: list[str] = []
     whole = TheirConfig(values, {"decoder_start_token_id": None, "pad_token_id": None}, problems=problems)
     encoder, decoder = (
-        TheirConfig(whole[part] or {}, DEFAULTS, within=f"{part}.", problems=problems)
-        for part in ("encoder", "decoder")
+        TheirConfig(whole[part], DEFAULTS, within=f"{part}.", problems=problems) for part in ("encoder", "decoder")
     )
     for part in (encoder, decoder):
         part.require("model_type", "bert-generation", "other encoders and decoders are not supported")

@@ -38,8 +38,8 @@ DEFAULTS: Mapping[str, Any] = {
 def config_from(values: Mapping[str, Any]) -> ModelConfig:
     """Return our settings of a GPT2LMHeadModel.
 
-    It has no padding token: the smallest free id stands for it, which a decoder alone never reads. The dropout of the
-    embedding is that of the sub-layers.
+    One token starts and ends texts. There is none for padding: the smallest free id stands for it, which a decoder
+    alone never reads. The dropout of the embedding is that of the sub-layers.
 
     Raises:
         ConfigError: Naming every field that our model cannot express.

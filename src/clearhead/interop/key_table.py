@@ -37,28 +37,28 @@ class Layout:
 
     name: str
     """For error messages."""
-    axes: int | None
-    """Axes their tensor must have; None is any."""
+    axes: tuple[int, ...]
+    """Numbers of axes their tensor may have; none is any."""
     split: Callable[[Tensor, int], Sequence[Tensor]]
     """From their tensor and the number of ours in it to ours."""
     join: Callable[[Sequence[Tensor]], Tensor]
     """From our tensors to theirs."""
 
 
-SAME = Layout("same", None, lambda theirs, _: [theirs], lambda ours: ours[0])
-TRANSPOSED = Layout("transposed", 2, lambda theirs, _: [theirs.T], lambda ours: ours[0].T)
+SAME = Layout("same", (), lambda theirs, _: [theirs], lambda ours: ours[0])
+TRANSPOSED = Layout("transposed", (2,), lambda theirs, _: [theirs.T], lambda ours: ours[0].T)
 """An input axis before the output axis, as in GPT-2's Conv1D."""
-STACKED = Layout("stacked", None, lambda theirs, count: theirs.chunk(count), lambda ours: torch.cat(list(ours)))
+STACKED = Layout("stacked", (1, 2), lambda theirs, count: theirs.chunk(count), lambda ours: torch.cat(list(ours)))
 """Several projections above one another, as in torch's `in_proj_weight`."""
 STACKED_TRANSPOSED = Layout(
-    "stacked and transposed", 2, lambda theirs, count: theirs.T.chunk(count), lambda ours: torch.cat(list(ours)).T
+    "stacked and transposed", (2,), lambda theirs, count: theirs.T.chunk(count), lambda ours: torch.cat(list(ours)).T
 )
 """Both, as in GPT-2's `c_attn`."""
-ONE_ROW = Layout("one row", 2, lambda theirs, _: [theirs.flatten()], lambda ours: ours[0][None])
+ONE_ROW = Layout("one row", (2,), lambda theirs, _: [theirs.flatten()], lambda ours: ours[0][None])
 """A vector kept as a matrix of one row, as `final_logits_bias`."""
 AFTER_TWO_ROWS = Layout(
     "after two rows",
-    2,
+    (2,),
     lambda theirs, _: [theirs[2:]],
     lambda ours: torch.cat([ours[0].new_zeros(2, ours[0].size(1)), ours[0]]),
 )
@@ -155,8 +155,9 @@ class KeyTable:
                 for other in present[1:]
                 if not torch.equal(state[other], theirs)
             ]
-            if row.layout.axes not in (None, theirs.dim()):
-                problems.append(f"shape     {present[0]}  {tuple(theirs.shape)}, not of {row.layout.axes} axes")
+            if row.layout.axes and theirs.dim() not in row.layout.axes:
+                wanted_axes = " or ".join(map(str, row.layout.axes))
+                problems.append(f"shape     {present[0]}  {tuple(theirs.shape)}, not of {wanted_axes} axes")
                 continue
             parts = [theirs] if row.layout is SAME else _copies(row.layout.split(theirs, len(row.ours)))
             if len(parts) != len(row.ours):
@@ -194,9 +195,11 @@ class KeyTable:
         value = known[0].value
         if value is None:
             return []
+        if tensor.dim() == 0 or tensor.shape[1:] != value.shape[1:]:
+            return [f"shape     {name}  {tuple(tensor.shape)}, not rows of {tuple(value.shape[1:])}"]
         rows = min(len(value), len(tensor))
         # The file may be in half precision; another formula would be off by about 1.
-        if tensor.shape[1:] == value.shape[1:] and torch.allclose(tensor[:rows].float(), value[:rows], atol=1e-2):
+        if torch.allclose(tensor[:rows].float(), value[:rows], atol=1e-2):
             return []
         return [f"differs   {name} from what this model computes there"]
 

@@ -1,6 +1,7 @@
 """M2M100 and NLLB as Hugging Face transformers has them: pre-norm with final norms, tensor2tensor's sinusoids.
 
-They were made with fairseq, whose positions count on from the id of the padding token.
+They were made with fairseq, whose positions count on from the id of the padding token and leave padding out; so no
+target can start with it.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ DEFAULTS: Mapping[str, Any] = {
 
 
 def config_from(values: Mapping[str, Any]) -> ModelConfig:
-    """Return our settings of an M2M100ForConditionalGeneration; its start token becomes `bos_id`.
+    """Return our settings of an M2M100ForConditionalGeneration; its start token, often its end token, becomes `bos_id`.
 
     Raises:
         ConfigError: Naming every field that our model cannot express.
@@ -37,12 +38,20 @@ def config_from(values: Mapping[str, Any]) -> ModelConfig:
         ("normalize_embedding", False, "M2M100 has no norm over the embedding"),
     ):
         their.require(field, value, reason)
+    shape = read_shape(their)
+    if shape["pad_id"] == shape["bos_id"]:
+        their.problems.append("decoder_start_token_id is pad_token_id, which has no position in M2M100")
+    if isinstance(shape["max_positions"], int) and shape["pad_id"] >= shape["max_positions"] + 2:
+        their.problems.append(
+            f"pad_token_id is {shape['pad_id']}, but has a row among M2M100's max_position_embeddings + 2 = "
+            f"{shape['max_positions'] + 2} positions"
+        )
     return their.model_config(
-        **read_shape(their),
+        **shape,
         vocab_size=their["vocab_size"],
         norm="pre",
         positions="sinusoidal_t2t",
-        first_position=their.token("pad_token_id") + 1,
+        first_position=shape["pad_id"] + 1,
     )
 
 

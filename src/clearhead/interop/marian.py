@@ -30,7 +30,7 @@ DEFAULTS: Mapping[str, Any] = {
 
 
 def config_from(values: Mapping[str, Any]) -> ModelConfig:
-    """Return our settings of a MarianMTModel; its start token, which is its padding, becomes `bos_id`.
+    """Return our settings of a MarianMTModel; its start token, mostly its padding, becomes `bos_id`.
 
     Raises:
         ConfigError: Naming every field that our model cannot express.

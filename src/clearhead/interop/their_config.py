@@ -36,6 +36,9 @@ class TheirConfig:
         defaults: What their class takes for fields that a file may leave out.
         within: Where the fields stand in the file, for messages.
         problems: Gathers what is wrong; shared by the parts of one file.
+
+    Raises:
+        ConfigError: If there are no fields at all, but something else in their place.
     """
 
     def __init__(
@@ -46,6 +49,8 @@ class TheirConfig:
         within: str = "",
         problems: list[str] | None = None,
     ) -> None:
+        if not isinstance(values, Mapping):
+            raise ConfigError(f"{within.rstrip('.') or 'config.json'} is {values!r}, but must be an object with fields")
         self.problems = [] if problems is None else problems
         self._values = {**defaults, **values}
         self._within = within

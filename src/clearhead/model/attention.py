@@ -8,10 +8,14 @@ from __future__ import annotations
 
 import math
 
+import torch
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 from torch.nn import functional
 
+from clearhead.errors import ConfigError
+from clearhead.model.dropout import dropout as drop
+from clearhead.model.linear import Linear
 from clearhead.model.masks import causal_mask
 from clearhead.model.positions import RotaryPositions
 
@@ -39,11 +43,11 @@ def scaled_dot_product_attention(
         The weighted sums of the values, and the weights, each row of which sums to 1.
     """
     # Dot products grow with K and would push the softmax into flat gradients (footnote 4).
-    scores = q @ k.transpose(-2, -1) / math.sqrt(q.size(-1))  # (*heads, T, S)
+    scores = (q / math.sqrt(q.size(-1))) @ k.transpose(-2, -1)  # (*heads, T, S)
     if mask is not None:
         scores = scores.masked_fill(~mask, float("-inf"))
     weights = scores.softmax(dim=-1)  # (*heads, T, S)
-    return functional.dropout(weights, dropout) @ v, weights
+    return drop(weights, dropout) @ v, weights
 
 
 class MultiHeadAttention(nn.Module):
@@ -60,6 +64,9 @@ class MultiHeadAttention(nn.Module):
         bias: Whether the projections have biases; the paper's equation and its parameter counts (Table 3) have none.
         dropout: Rate on the attention weights; the paper has none there.
         rotary: Turn queries and keys by their positions (`RotaryPositions`); for self-attention.
+
+    Raises:
+        ConfigError: If a width is left to d_model / num_heads and that is not whole.
     """
 
     def __init__(
@@ -74,14 +81,16 @@ class MultiHeadAttention(nn.Module):
         rotary: bool = False,
     ) -> None:
         super().__init__()
+        if d_model % num_heads and not (d_k and d_v):
+            raise ConfigError(f"d_model ({d_model}) must be a multiple of num_heads ({num_heads}), or give d_k and d_v")
         d_k = d_k or d_model // num_heads
         d_v = d_v or d_model // num_heads
         self.num_heads = num_heads
         self.dropout = dropout
-        self.q_proj = nn.Linear(d_model, num_heads * d_k, bias=bias)  # W^Q
-        self.k_proj = nn.Linear(d_model, num_heads * d_k, bias=bias)  # W^K
-        self.v_proj = nn.Linear(d_model, num_heads * d_v, bias=bias)  # W^V
-        self.out_proj = nn.Linear(num_heads * d_v, d_model, bias=bias)  # W^O
+        self.q_proj = Linear(d_model, num_heads * d_k, bias=bias)  # W^Q
+        self.k_proj = Linear(d_model, num_heads * d_k, bias=bias)  # W^K
+        self.v_proj = Linear(d_model, num_heads * d_v, bias=bias)  # W^V
+        self.out_proj = Linear(num_heads * d_v, d_model, bias=bias)  # W^O
         self.rotary = RotaryPositions(head_dim=d_k) if rotary else None
 
     def forward(
@@ -119,14 +128,14 @@ class MultiHeadAttention(nn.Module):
             start: Position of the first query.
             mask: True where a query may attend to a key; must broadcast to [B, H, T, S].
             is_causal: Instead of a mask: position t of T = S may attend to positions up to t.
-            return_weights: Compute equation 1 step by step and return its weights; the default is PyTorch's fused
-                kernel, which gives the same output but never holds the weights.
+            return_weights: Compute equation 1 step by step and return its weights; otherwise PyTorch's fused kernel
+                gives the same output without holding them, where it is the faster of the two.
         """
         q = self._split_heads(self.q_proj(query))
         if self.rotary is not None:
             q = self.rotary(q, start)
         dropout = self.dropout if self.training else 0.0
-        if return_weights:
+        if return_weights or _fused_kernel_is_slow(q.device, dropout):
             if is_causal:
                 mask = causal_mask(q.size(2), q.device)
             heads, weights = scaled_dot_product_attention(q, keys, values, mask, dropout=dropout)
@@ -134,9 +143,12 @@ class MultiHeadAttention(nn.Module):
             heads = functional.scaled_dot_product_attention(
                 q, keys, values, attn_mask=mask, dropout_p=dropout, is_causal=is_causal
             )
-            weights = None
         joined = heads.transpose(1, 2).flatten(2)  # (B, T, H * V): Concat(head_1, ..., head_h)
-        return self.out_proj(joined), weights
+        return self.out_proj(joined), weights if return_weights else None
 
     def _split_heads(self, x: Float[Tensor, "B T HK"]) -> Float[Tensor, "B H T K"]:
         return x.view(*x.shape[:-1], self.num_heads, -1).transpose(1, 2)
+
+
+def _fused_kernel_is_slow(device: torch.device, dropout: float) -> bool:
+    return dropout > 0.0 and device.type == "cpu"  # where it draws number by number

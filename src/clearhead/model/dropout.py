@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn import functional
 
-__all__ = ["Dropout", "keep_mask"]
+__all__ = ["Dropout", "dropout", "keep_mask", "relu_dropout"]
 
 _LEVELS = 2**16
 
@@ -25,15 +27,43 @@ class Dropout(nn.Module):
 
     def forward(self, x: Float[Tensor, "*shape"]) -> Float[Tensor, "*shape"]:
         """Drop in training; return `x` as it is otherwise."""
-        if not self.training or self.rate == 0.0:
-            return x
-        if x.device.type != "cpu":
-            return functional.dropout(x, self.rate)
-        return x * keep_mask(x, self.rate)
+        return dropout(x, self.rate) if self.training else x
 
     def extra_repr(self) -> str:
         """Show the rate where modules are printed."""
         return f"rate={self.rate}"
+
+
+def dropout(x: Float[Tensor, "*shape"], rate: float) -> Float[Tensor, "*shape"]:
+    """Drop elements with probability `rate`."""
+    if rate == 0.0:
+        return x
+    if x.device.type != "cpu":
+        return functional.dropout(x, rate)
+    return x * keep_mask(x, rate)
+
+
+def relu_dropout(x: Float[Tensor, "*shape"], rate: float) -> Float[Tensor, "*shape"]:
+    """Return `dropout(relu(x), rate)`, keeping for the gradient nothing but that result.
+
+    An element of it is zero where either function closed, and lets the gradient through anywhere else.
+    """
+    return _ReluDropout.apply(x, rate)  # type: ignore[no-untyped-call]
+
+
+class _ReluDropout(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, rate: float) -> Tensor:
+        mask = keep_mask(x, rate)
+        result = functional.relu(x).mul_(mask)
+        ctx.save_for_backward(result)
+        ctx.scale = _scale(rate)
+        return result
+
+    @staticmethod
+    def backward(ctx: Any, *grad_outputs: Any) -> tuple[Tensor, None]:
+        (result,) = ctx.saved_tensors
+        return torch.ops.aten.threshold_backward(grad_outputs[0], result, 0.0).mul_(ctx.scale), None
 
 
 def keep_mask(x: Float[Tensor, "*shape"], rate: float) -> Float[Tensor, "*shape"]:
@@ -42,9 +72,16 @@ def keep_mask(x: Float[Tensor, "*shape"], rate: float) -> Float[Tensor, "*shape"
     PyTorch draws one number after the other on a CPU and spends a third of a training step on it. One 64-bit word makes
     four elements here, and comparing them is vectorised: about a tenth of the time.
     """
-    dropped = min(round(rate * _LEVELS), _LEVELS - 1)
     words = torch.empty(-(-x.numel() // 4), dtype=torch.int64).random_(-(2**63), None)
     draws = words.view(torch.int16)[: x.numel()].view(x.shape)  # uniform over -2**15 .. 2**15 - 1
     mask = torch.empty_like(x)
-    torch.ge(draws, dropped - _LEVELS // 2, out=mask)
-    return mask.mul_(_LEVELS / (_LEVELS - dropped))
+    torch.ge(draws, _dropped_levels(rate) - _LEVELS // 2, out=mask)
+    return mask.mul_(_scale(rate))
+
+
+def _dropped_levels(rate: float) -> int:
+    return min(round(rate * _LEVELS), _LEVELS - 1)
+
+
+def _scale(rate: float) -> float:
+    return _LEVELS / (_LEVELS - _dropped_levels(rate))

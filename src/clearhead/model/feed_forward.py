@@ -13,7 +13,8 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn import functional
 
-from clearhead.model.dropout import Dropout
+from clearhead.model.dropout import Dropout, relu_dropout
+from clearhead.model.linear import Linear
 
 __all__ = ["ACTIVATIONS", "Activation", "FeedForward"]
 
@@ -52,16 +53,20 @@ class FeedForward(nn.Module):
         dropout: float = 0.0,
     ) -> None:
         super().__init__()
-        self.up_proj = nn.Linear(d_model, d_ff, bias=bias)  # W1, b1
-        self.gate_proj = nn.Linear(d_model, d_ff, bias=bias) if gated else None
-        self.down_proj = nn.Linear(d_ff, d_model, bias=bias)  # W2, b2
+        self.up_proj = Linear(d_model, d_ff, bias=bias)  # W1, b1
+        self.gate_proj = Linear(d_model, d_ff, bias=bias) if gated else None
+        self.down_proj = Linear(d_ff, d_model, bias=bias)  # W2, b2
         self.activation = ACTIVATIONS[activation]
+        self.is_relu = activation == "relu"
         self.dropout = Dropout(dropout)
 
     def forward(self, x: Float[Tensor, "B T D"]) -> Float[Tensor, "B T D"]:
         """Apply the network to each position separately."""
-        if self.gate_proj is None:
-            hidden = self.activation(self.up_proj(x))  # (B, T, d_ff)
+        hidden = self.up_proj(x)  # (B, T, d_ff)
+        if self.gate_proj is not None:
+            hidden = self.activation(self.gate_proj(x)) * hidden
+        elif self.training and self.is_relu and self.dropout.rate and x.device.type == "cpu":
+            return self.down_proj(relu_dropout(hidden, self.dropout.rate))
         else:
-            hidden = self.activation(self.gate_proj(x)) * self.up_proj(x)  # (B, T, d_ff)
+            hidden = self.activation(hidden)
         return self.down_proj(self.dropout(hidden))

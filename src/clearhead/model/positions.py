@@ -44,7 +44,14 @@ def sinusoidal_positions(
             as in Marian; `sinusoidal_t2t`, such halves whose longest wavelength is 10000 * 2 pi exactly, as in
             tensor2tensor and fairseq.
         first: The position that stands in the first row.
+
+    Raises:
+        ConfigError: If the width is odd.
     """
+    if d_model % 2:
+        raise ConfigError(
+            f"d_model ({d_model}) must be even: sinusoidal positions come in pairs of sine and cosine (section 3.5)"
+        )
     # float64: the angle at position 5000 would lose three digits in float32.
     position = torch.arange(first, first + length, dtype=torch.float64)[:, None]  # (T, 1)
     num_waves = d_model // 2
@@ -57,15 +64,17 @@ def sinusoidal_positions(
     return torch.cat([angle.sin(), angle.cos()], dim=-1).float()
 
 
-def rotary_positions(x: Float[Tensor, "B H T K"], angle: Float[Tensor, "T half"]) -> Float[Tensor, "B H T K"]:
+def rotary_positions(
+    x: Float[Tensor, "B H T K"], cos: Float[Tensor, "T half"], sin: Float[Tensor, "T half"]
+) -> Float[Tensor, "B H T K"]:
     """Turn each pair of neighbouring components by its angle (Su et al. 2021, equation 34).
 
     Args:
         x: Queries or keys; K is even.
-        angle: Of each position and pair, in radians.
+        cos: Of the angle of each position and pair.
+        sin: Likewise.
     """
     pairs = x.unflatten(-1, (-1, 2))  # (B, H, T, K/2, 2)
-    cos, sin = angle.cos().to(x.dtype), angle.sin().to(x.dtype)
     left, right = pairs[..., 0], pairs[..., 1]
     return torch.stack([left * cos - right * sin, left * sin + right * cos], dim=-1).flatten(-2)
 
@@ -135,18 +144,22 @@ class RotaryPositions(nn.Module):
     def __init__(self, *, head_dim: int) -> None:
         super().__init__()
         self.head_dim = head_dim
-        self.register_buffer("table", self._angles(512), persistent=False)
+        self.register_buffer("table", self._cos_and_sin(512), persistent=False)
 
     def forward(self, x: Float[Tensor, "B H T K"], start: int) -> Float[Tensor, "B H T K"]:
         """Turn queries or keys that stand at positions start, start + 1, ..."""
         end = start + x.size(2)
-        if end > self.table.size(0):
-            self.table = self._angles(max(end, 2 * self.table.size(0))).to(self.table)
-        return rotary_positions(x, self.table[start:end])
+        if end > self.table.size(1):
+            with torch.inference_mode(False):  # training could not go back through a table made in inference
+                self.table = self._cos_and_sin(max(end, 2 * self.table.size(1))).to(self.table)
+        cos, sin = self.table[:, start:end].to(x.dtype)
+        return rotary_positions(x, cos, sin)
 
-    def _angles(self, length: int) -> Float[Tensor, "T half"]:
+    def _cos_and_sin(self, length: int) -> Float[Tensor, "2 T half"]:
         frequency = 10_000.0 ** (-torch.arange(0, self.head_dim, 2, dtype=torch.float64) / self.head_dim)
-        return (torch.arange(length, dtype=torch.float64)[:, None] * frequency).float()
+        # float64, and not the angles themselves in the table: rounded to bfloat16, one of 300 would be off by 1.
+        angle = torch.arange(length, dtype=torch.float64)[:, None] * frequency
+        return torch.stack([angle.cos(), angle.sin()]).float()
 
 
 def make_positions(kind: PositionKind, *, d_model: int, max_positions: int, first: int) -> nn.Module | None:

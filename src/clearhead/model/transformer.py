@@ -137,13 +137,17 @@ class Transformer(nn.Module):
         Args:
             source: Source ids, ended by `eos_id`, padded with `pad_id`; None for a decoder alone.
             target: Target ids shifted right: `bos_id` first, then the target up to its last token but one.
+
+        Raises:
+            ValueError: If the model lacks the side that is asked for, or a side lacks its input.
         """
-        return self.output_proj(self.states(source, target))
+        states = self.states(source, target)
+        return self.output_proj(states)
 
     def states(self, source: Int[Tensor, "B S"] | None, target: Int[Tensor, "B T"]) -> Float[Tensor, "B T D"]:
         """Return the decoder's states, which `forward` projects to its logits."""
         memory, memory_mask = (None, None) if source is None else self.encode(source)
-        return self.decoder(self.target_embedding(target), memory, memory_mask, self._empty_cache())
+        return self._decode(target, memory, memory_mask, self._empty_cache())
 
     def encode(
         self, source: Int[Tensor, "B S"], segments: Int[Tensor, "B S"] | None = None
@@ -153,9 +157,11 @@ class Transformer(nn.Module):
         Args:
             source: Source ids, padded with `pad_id`.
             segments: The segment of each token, where the model has segments; all 0 if not given.
+
+        Raises:
+            ValueError: If there is no encoder, or there are no segments to tell apart.
         """
-        mask = padding_mask(source, self.config.pad_id)
-        memory, _ = self.encoder(self.source_embedding(source, segments=segments), mask)
+        memory, mask, _ = self._encode(source, segments)
         return memory, mask
 
     def decode(
@@ -173,10 +179,13 @@ class Transformer(nn.Module):
             memory: From `encode`; None for a decoder alone.
             memory_mask: From `encode`.
             cache: What the previous call returned; None at the start.
+
+        Raises:
+            ValueError: If there is no decoder, or its memory is missing or not for it.
         """
         cache = cache or self._empty_cache()
-        embedded = self.target_embedding(target, start=cache.length)
-        return self.output_proj(self.decoder(embedded, memory, memory_mask, cache)), cache
+        states = self._decode(target, memory, memory_mask, cache)
+        return self.output_proj(states), cache
 
     def attention_weights(
         self, source: Int[Tensor, "B S"] | None, target: Int[Tensor, "B T"] | None
@@ -191,15 +200,44 @@ class Transformer(nn.Module):
         encoder: list[Tensor] = []
         decoder = DecoderWeights()
         if source is not None:
-            mask = padding_mask(source, self.config.pad_id)
-            memory, encoder = self.encoder(self.source_embedding(source), mask, return_weights=True)
+            memory, mask, encoder = self._encode(source, return_weights=True)
         if target is not None:
-            self.decoder(self.target_embedding(target), memory, mask, self._empty_cache(), decoder)
+            self._decode(target, memory, mask, self._empty_cache(), decoder)
         return AttentionWeights(encoder=encoder, decoder=decoder.self_attn, cross=decoder.cross_attn)
 
     def num_parameters(self) -> int:
         """Return the number of weights; a shared matrix counts once."""
         return sum(parameter.numel() for parameter in self.parameters())
+
+    def _encode(
+        self, source: Tensor, segments: Tensor | None = None, *, return_weights: bool = False
+    ) -> tuple[Tensor, Tensor, list[Tensor]]:
+        if self.config.num_encoder_layers == 0:
+            raise ValueError("a decoder alone (model.num_encoder_layers = 0) takes no source; give None")
+        if segments is not None and self.config.num_segments == 0:
+            raise ValueError("this model knows no segments (model.num_segments = 0); give none")
+        mask = padding_mask(source, self.config.pad_id)
+        embedded = self.source_embedding(source, segments=segments)
+        memory, weights = self.encoder(embedded, mask, return_weights=return_weights)
+        return memory, mask, weights
+
+    def _decode(
+        self,
+        target: Tensor,
+        memory: Tensor | None,
+        memory_mask: Tensor | None,
+        cache: DecoderCache,
+        weights: DecoderWeights | None = None,
+    ) -> Tensor:
+        if self.config.num_decoder_layers == 0:
+            raise ValueError("an encoder alone (model.num_decoder_layers = 0) takes no target; use encode")
+        if memory is None and self.config.num_encoder_layers > 0:
+            raise ValueError("this model has an encoder: its decoder needs a source, or the memory from encode")
+        if memory is not None and self.config.num_encoder_layers == 0:
+            raise ValueError("a decoder alone (model.num_encoder_layers = 0) takes no memory; give None")
+        embedded = self.target_embedding(target, start=cache.length)
+        states: Tensor = self.decoder(embedded, memory, memory_mask, cache, weights)
+        return states
 
     def _empty_cache(self) -> DecoderCache:
         return DecoderCache.empty(self.config.num_decoder_layers)

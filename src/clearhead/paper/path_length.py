@@ -1,4 +1,4 @@
-"""How many layers lie between two far positions, found by gradients (paper section 4, Table 1's last column).
+"""How many layers or steps lie between two far positions, found by gradients (paper section 4, Table 1's last column).
 
 Shapes: n positions, d width; every layer maps [1, n, d] to [1, n, d].
 """
@@ -16,7 +16,7 @@ from torch.nn import functional
 from clearhead.model.attention import scaled_dot_product_attention
 from clearhead.paper.growth import KERNEL, Apply, restricted_attention
 
-__all__ = ["LENGTHS", "PathLength", "layers_to_connect", "path_lengths"]
+__all__ = ["LENGTHS", "PathLength", "layers_to_connect", "path_lengths", "steps_to_connect"]
 
 LENGTHS = (27, 81)
 """Positions between whose ends paths are counted; powers of the kernel, so that log_k n is whole."""
@@ -26,11 +26,11 @@ _WIDTH = 2
 
 @dataclass(frozen=True)
 class PathLength:
-    """Layers between the two ends of sequences of `LENGTHS` positions."""
+    """Layers between the two ends of sequences of `LENGTHS` positions; of a recurrent one, steps within it."""
 
     name: str
     formula: str
-    layers: tuple[int, ...]
+    length: tuple[int, ...]
     """As measured."""
     expected: tuple[int, ...]
     """By the formula."""
@@ -49,6 +49,12 @@ def path_lengths() -> list[PathLength]:
 
     return [
         measured("self-attention", "1", lambda number: _attention, lambda n: 1),
+        PathLength(
+            "recurrent: steps within its one layer",
+            "n",
+            tuple(steps_to_connect(_recurrent_cell(), n, _WIDTH) for n in LENGTHS),
+            LENGTHS,
+        ),
         measured(
             f"convolutional, contiguous (k = {KERNEL})",
             "(n-1)/(k-1)",
@@ -90,6 +96,36 @@ def layers_to_connect(make_layer: Callable[[int], Apply], n: int, d: int, *, mos
         if bool((gradient[0, 0] != 0).any()):
             return number + 1
     raise ValueError(f"{most} layers do not connect the ends of {n} positions")
+
+
+def steps_to_connect(cell: Callable[[Tensor, Tensor], Tensor], n: int, d: int) -> int:
+    """Unroll a recurrent cell and go back from its last state; return the steps on the way to the first input.
+
+    Args:
+        cell: From an input and the state before it, [1, d], to the next state.
+        n: Positions.
+        d: Width.
+
+    Raises:
+        ValueError: If no gradient arrives there.
+    """
+    inputs = torch.randn(n, 1, d, dtype=torch.float64, generator=torch.Generator().manual_seed(n)).requires_grad_()
+    passed: list[bool] = []
+    state = torch.zeros(1, d, dtype=torch.float64)
+    for x in inputs:
+        state = cell(x, state)
+        state.register_hook(lambda gradient: passed.append(bool((gradient != 0).any())))
+    (gradient,) = torch.autograd.grad(state.sum(), inputs)
+    if not bool((gradient[0] != 0).any()):
+        raise ValueError(f"{n} steps do not connect the ends of {n} positions")
+    return sum(passed)
+
+
+def _recurrent_cell() -> nn.RNNCell:
+    cell = nn.RNNCell(_WIDTH, _WIDTH, bias=False, dtype=torch.float64)
+    for weight in cell.parameters():
+        nn.init.eye_(weight)  # no path may be cancelled by chance
+    return cell
 
 
 def _attention(x: Tensor) -> Tensor:

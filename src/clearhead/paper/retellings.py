@@ -13,7 +13,7 @@ def retellings() -> Part:
     found = [(erratum, erratum.check()) for erratum in ERRATA]
     return Part(
         title="Errata: mistakes of the retellings",
-        text=report(),
+        text=report(found),
         data={
             "errata": [
                 {

@@ -7,6 +7,7 @@ Shapes: N target tokens without padding, D d_model, V vocabulary.
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from typing import Any
 
 import torch
@@ -14,10 +15,12 @@ from jaxtyping import Float, Int
 from torch import Tensor
 from torch.nn import functional
 
+from clearhead.model.linear import ROUNDED_ROWS, are_products_bf16, rounding
+
 __all__ = ["chunked_cross_entropy", "label_smoothed_cross_entropy"]
 
 # Rows of logits held at once: few enough to stay in the processor's cache, many enough for fast matrix products.
-_CHUNK = 256
+_CHUNK = ROUNDED_ROWS
 
 
 def label_smoothed_cross_entropy(
@@ -67,19 +70,24 @@ class _ChunkedCrossEntropy(torch.autograd.Function):
         # by z is softmax(z) - (1 - eps) one-hot(target) - eps / V. Only the softmax is as wide as the vocabulary and
         # differs from row to row; it is left unnormalised, and everything else is a product of thin matrices.
         share = smoothing / weight.size(0)
+        is_rounded = are_products_bf16()
         grad_states = torch.empty_like(states)
         grad_weight = torch.zeros_like(weight)
         grad_bias = None if bias is None else torch.zeros_like(bias)
         log_normalisers = states.new_empty(states.size(0))
         for start in range(0, states.size(0), _CHUNK):
             part = slice(start, start + _CHUNK)
-            logits = functional.linear(states[part], weight, bias)  # (n, V)
+            is_whole = start + _CHUNK <= states.size(0)
+            precision = rounding if is_rounded and is_whole else nullcontext
+            with precision():
+                logits = functional.linear(states[part], weight, bias)  # (n, V)
             highest = logits.amax(dim=-1, keepdim=True)  # (n, 1)
             exponentials = logits.sub_(highest).exp_()  # (n, V)
             total = exponentials.sum(dim=-1, keepdim=True)  # (n, 1)
             log_normalisers[part] = (highest + total.log())[:, 0]
-            torch.mm(exponentials, weight, out=grad_states[part]).div_(total)
-            grad_weight.addmm_(exponentials.t(), states[part] / total)
+            with precision():
+                torch.mm(exponentials, weight, out=grad_states[part]).div_(total)
+                grad_weight.addmm_(exponentials.t(), states[part] / total)
             if grad_bias is not None:
                 grad_bias.addmv_(exponentials.t(), total.reciprocal()[:, 0])
 

@@ -11,6 +11,8 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.optim.adam import adam
 
+from clearhead.device import has_fast_bf16
+
 __all__ = ["Muon", "orthogonalised"]
 
 _MOMENTUM = 0.95
@@ -109,12 +111,13 @@ def orthogonalised(matrices: Float[Tensor, "count rows columns"]) -> Float[Tenso
     """Return the matrices with their singular values brought near 1 (0.7 to 1.2), by Newton-Schulz iterations."""
     is_tall = matrices.size(-2) > matrices.size(-1)
     x = matrices.transpose(-2, -1) if is_tall else matrices
-    x = x / (x.norm(dim=(-2, -1), keepdim=True) + 1e-7)
-    if x.device.type == "cuda":
+    x = (x / (x.norm(dim=(-2, -1), keepdim=True) + 1e-7)).contiguous()
+    if has_fast_bf16(x.device):
         x = x.bfloat16()
     a, b, c = _COEFFICIENTS
     for _ in range(_ITERATIONS):
         gram = x @ x.transpose(-2, -1)
-        x = a * x + (b * gram + c * gram @ gram) @ x
+        polynomial = torch.baddbmm(gram, gram, gram, beta=b, alpha=c)  # b gram + c gram^2
+        x = torch.baddbmm(x, polynomial, x, beta=a)  # a x + polynomial x
     x = x.to(matrices.dtype)
     return x.transpose(-2, -1) if is_tall else x

@@ -13,7 +13,9 @@ from torch import Tensor
 
 from clearhead.config import TrainConfig
 from clearhead.data.batches import Batch
-from clearhead.errors import TrainingError
+from clearhead.device import has_fast_bf16, keep_freed_memory
+from clearhead.errors import ConfigError, TrainingError
+from clearhead.model.linear import bf16_products
 from clearhead.model.transformer import Transformer
 from clearhead.training.loss import chunked_cross_entropy, label_smoothed_cross_entropy
 
@@ -35,10 +37,17 @@ class StepResult:
 
 
 def uses_bf16(config: TrainConfig, device: torch.device) -> bool:
-    """Tell whether matrix products run in bfloat16 on this device."""
-    if config.precision == "auto":
-        return device.type == "cuda" and torch.cuda.is_bf16_supported(including_emulation=False)
-    return config.precision == "bf16"
+    """Tell whether matrix products run in bfloat16 on this device.
+
+    Raises:
+        ConfigError: If that cannot be had together with `config.compile`.
+    """
+    is_compiled_cpu = config.compile and device.type == "cpu"  # the compiler knows nothing of `bf16_products`
+    if config.precision == "bf16" and is_compiled_cpu:
+        raise ConfigError(
+            "train.precision = 'bf16' and train.compile do not go together on a CPU; leave one of them out"
+        )
+    return config.precision == "bf16" or (config.precision == "auto" and has_fast_bf16(device) and not is_compiled_cpu)
 
 
 def _random_seed(seed: int, number: int) -> int:
@@ -61,6 +70,8 @@ class Stepper:
         self.config = config
         self.device = model.device
         self.is_bf16 = uses_bf16(config, self.device)
+        if self.device.type == "cpu":
+            keep_freed_memory()
         self._states: Callable[[Tensor, Tensor], Tensor] = (
             torch.compile(model.states, dynamic=True) if config.compile else model.states
         )
@@ -107,12 +118,14 @@ class Stepper:
             states, target = states[is_token], target_out[is_token]  # (N, D), (N,)
             smoothing = self.config.label_smoothing
             output = self.model.output_proj
-            if self.is_bf16:
+            if self.is_bf16 and self.device.type == "cuda":
                 return label_smoothed_cross_entropy(output(states), target, smoothing)
             return chunked_cross_entropy(states, output.weight, output.bias, target, smoothing)
 
     def _precision(self) -> AbstractContextManager[object]:
-        return torch.autocast(self.device.type, dtype=torch.bfloat16) if self.is_bf16 else nullcontext()
+        if not self.is_bf16:
+            return nullcontext()
+        return bf16_products() if self.device.type == "cpu" else torch.autocast("cuda", dtype=torch.bfloat16)
 
     def _refuse_insane(self, result: StepResult, number: int, rate: float) -> None:
         # Guessing every token alike costs ln V; twice that is worse than knowing nothing.

@@ -1,7 +1,9 @@
 from __future__ import annotations
 
 import json
+import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -76,6 +78,24 @@ def test_an_unknown_part_is_a_usage_error(run_command):
     assert result.exit_code == 2
     assert "table4" in result.stderr
     assert "table3" in result.stderr
+
+
+def test_a_usage_error_names_no_python_exception(capsys):
+    with pytest.raises(SystemExit) as ended:
+        run(["paper", "table4"])
+    assert ended.value.code == 2
+    told = capsys.readouterr().err
+    assert "'table4' is not one of" in told
+    assert "Value error" not in told
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a place that is always full")
+@pytest.mark.parametrize("arguments", [["--version"], ["paper", "schedule", "--json"]])
+def test_a_full_disk_is_told_in_one_line(arguments):
+    with open("/dev/full", "w") as full:
+        command = [sys.executable, "-c", "from clearhead.cli.main import run; run()", *arguments]
+        done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+    assert (done.returncode, done.stderr) == (1, "clearhead: cannot write the output: No space left on device\n")
 
 
 def test_texts_and_figures_go_into_a_directory(run_command, fake_parts, tmp_path):

@@ -25,6 +25,17 @@ def test_what_is_possible_keeps_the_probability_the_model_gives_it(make_model, m
     assert not found[1, 3:].isfinite().any()
 
 
+@pytest.mark.parametrize(("pad", "start", "possible"), [(0, 2, [False, True, True]), (0, 0, [False, True, True])])
+@torch.inference_mode()
+def test_the_end_stays_possible_where_it_is_also_the_start(make_model, make_sources, pad, start, possible):
+    model = make_model(pad_id=pad, bos_id=start)
+    found = next_log_probs(
+        model, DecodingBatch.encode(model, make_sources((5, 3))), torch.tensor([start] * 2), torch.tensor([False, True])
+    )
+    assert found[0].isfinite().tolist() == [*possible, *[True] * 34]
+    assert found[1].isfinite().nonzero().flatten().tolist() == [2]
+
+
 @torch.inference_mode()
 def test_rows_may_be_dropped_and_reordered_between_steps(make_model, make_sources):
     model = make_model()

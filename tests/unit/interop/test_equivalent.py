@@ -92,6 +92,6 @@ def test_what_is_not_set_is_written_out():
     alone = {"vocab_size": 37, "source_vocab_size": 41, "tying": "none"}
     encoder = resolved(ModelConfig(num_decoder_layers=0, **alone))
     assert (encoder.vocab_size, encoder.source_vocab_size, encoder.tying) == (41, None, "three-way")
-    decoder = resolved(ModelConfig(num_encoder_layers=0, **alone))
+    decoder = resolved(ModelConfig(num_encoder_layers=0, vocab_size=37, tying="none"))
     assert (decoder.vocab_size, decoder.source_vocab_size, decoder.tying) == (37, None, "none")
     assert resolved(ModelConfig(num_encoder_layers=0)).tying == "decoder"

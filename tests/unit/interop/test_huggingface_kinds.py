@@ -50,6 +50,7 @@ GPT2 = {
     "bos_token_id": 35,
     "eos_token_id": 36,
 }
+M2M100 = {**BART_LIKE, "max_position_embeddings": 35}
 TWO_BERTS = {"encoder": BERT_LIKE, "decoder": BERT_DECODER}
 BERT_ALONE = {**BERT_LIKE, "model_type": "bert"}
 
@@ -86,6 +87,23 @@ def test_gpt2_needs_no_padding_and_a_default_width():
     config = FAMILIES["gpt2"].config_from(GPT2)
     assert (config.pad_id, config.bos_id, config.eos_id, config.d_ff) == (0, 35, 36, 104)
     assert (config.activation, config.norm, config.final_norm) == ("gelu_tanh", "pre", None)
+
+
+@pytest.mark.parametrize(
+    ("kind", "values", "ids"),
+    [
+        ("marian", {"pad_token_id": 36, "decoder_start_token_id": 36, "eos_token_id": 0}, (36, 36, 0)),  # opus-mt
+        ("pegasus", {"pad_token_id": 0, "decoder_start_token_id": 0, "eos_token_id": 1}, (0, 0, 1)),
+        ("bart", {"pad_token_id": 1, "decoder_start_token_id": 2, "eos_token_id": 2}, (1, 2, 2)),
+        ("m2m_100", {"pad_token_id": 1, "decoder_start_token_id": 2, "eos_token_id": 2}, (1, 2, 2)),  # NLLB
+        ("gpt2", {"bos_token_id": 36, "eos_token_id": 36}, (0, 36, 36)),
+    ],
+)
+def test_special_tokens_of_published_models_are_read_and_written(kind, values, ids):
+    family = FAMILIES[kind]
+    config = family.config_from({**(GPT2 if kind == "gpt2" else BART_LIKE), **values})
+    assert (config.pad_id, config.bos_id, config.eos_id) == ids
+    assert family.config_from(family.config_to(config)) == config
 
 
 def test_bert_gets_free_ids_for_what_its_file_does_not_name():
@@ -126,7 +144,15 @@ def test_bert_gets_free_ids_for_what_its_file_does_not_name():
         ("pegasus", BART_LIKE, {"normalize_before": False}, "normalize_before is False, but must be True"),
         ("bart", BART_LIKE, {"static_position_embeddings": True}, "static_position_embeddings is True, but must"),
         ("bart", BART_LIKE, {"normalize_embedding": False}, "normalize_embedding is False, but must be True"),
-        ("m2m_100", BART_LIKE, {"normalize_before": False}, "normalize_before is False, but must be True"),
+        ("m2m_100", M2M100, {"normalize_before": False}, "normalize_before is False, but must be True"),
+        ("m2m_100", M2M100, {"decoder_start_token_id": 36}, "decoder_start_token_id is pad_token_id, which has no"),
+        (
+            "m2m_100",
+            M2M100,
+            {"max_position_embeddings": 34},
+            r"pad_token_id is 36, but has a row among M2M100's max_position_embeddings \+ 2 = 36 positions",
+        ),
+        ("bart", BART_LIKE, {"eos_token_id": 36}, "model.pad_id and model.eos_id must differ, both are 36"),
         ("bert", BERT_ALONE, {"position_embedding_type": "relative_key"}, "position_embedding_type is 'relative_key'"),
         ("bert", BERT_ALONE, {"is_decoder": True}, "is_decoder is True, but must be False"),
         ("gpt2", GPT2, {"scale_attn_weights": False}, "scale_attn_weights is False, but must be True"),
@@ -141,13 +167,21 @@ def test_bert_gets_free_ids_for_what_its_file_does_not_name():
             r"encoder and decoder must agree in d_model \(26 and 52\)",
         ),
         ("encoder-decoder", TWO_BERTS, {"pad_token_id": 9}, "pad_token_id is 9, but must be 0"),
-        ("encoder-decoder", TWO_BERTS, {"encoder": None}, "encoder.model_type|encoder.hidden_size is missing"),
+        ("encoder-decoder", TWO_BERTS, {"encoder": None}, "encoder is None, but must be an object"),
+        ("encoder-decoder", TWO_BERTS, {"decoder": "bert"}, "decoder is 'bert', but must be an object"),
     ],
 )
 def test_what_cannot_be_expressed_is_refused_by_name(model_type, values, changed, message):
     FAMILIES[model_type].config_from(values)
     with pytest.raises(ConfigError, match=message):
         FAMILIES[model_type].config_from({**values, **changed})
+
+
+@pytest.mark.parametrize("kind", FAMILIES)
+@pytest.mark.parametrize("values", [None, [], ["vocab_size"], "marian"])
+def test_a_file_that_holds_no_fields_is_refused(kind, values):
+    with pytest.raises(ConfigError, match=r"config\.json is .*, but must be an object with fields"):
+        import_state(kind, values, {})
 
 
 def test_every_problem_of_a_file_is_named_at_once():

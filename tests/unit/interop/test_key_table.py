@@ -104,6 +104,8 @@ def test_every_problem_of_a_state_is_listed(table, state):
 def test_a_stack_that_cannot_be_cut_is_refused():
     with pytest.raises(ModelError, match=r"shape     qkv  \(2, 5\), not 3 parts"):
         KeyTable((Row(("q", "k", "v"), "qkv", STACKED),)).from_theirs({"qkv": torch.zeros(2, 5)})
+    with pytest.raises(ModelError, match=r"shape     qkv  \(\), not of 1 or 2 axes"):
+        KeyTable((Row(("q", "k", "v"), "qkv", STACKED),)).from_theirs({"qkv": torch.tensor(1.0)})
 
 
 def test_a_tensor_is_found_under_its_other_names(table, state):
@@ -132,9 +134,16 @@ def test_what_is_left_out_may_be_there(table, state):
     assert table.from_theirs({**state, **extra}).keys() == {"embedding", "gain", "bias"}
 
 
-@pytest.mark.parametrize("stored", [torch.arange(1.0, 4.0)[:, None], torch.arange(8.0).view(4, 2)])
-def test_computed_tensors_that_disagree_are_refused(table, state, stored):
-    with pytest.raises(ModelError, match=r"differs   model.positions from what this model computes there"):
+@pytest.mark.parametrize(
+    ("stored", "problem"),
+    [
+        (torch.arange(1.0, 4.0)[:, None], r"differs   model\.positions from what this model computes there"),
+        (torch.arange(8.0).view(4, 2), r"shape     model\.positions  \(4, 2\), not rows of \(1,\)"),
+        (torch.tensor(3.0), r"shape     model\.positions  \(\), not rows of \(1,\)"),
+    ],
+)
+def test_computed_tensors_that_disagree_are_refused(table, state, stored, problem):
+    with pytest.raises(ModelError, match=problem):
         table.from_theirs({**state, "model.positions": stored})
 
 

@@ -7,6 +7,7 @@ import math
 import pytest
 import torch
 
+from clearhead.errors import ConfigError
 from clearhead.model import MultiHeadAttention, scaled_dot_product_attention
 from clearhead.model.masks import causal_mask
 
@@ -26,6 +27,13 @@ def mask():
 def test_query_and_key_lengths_are_not_confused(attn, mask):
     out = attn(torch.randn(3, 7, 26), torch.randn(3, 11, 26), mask)
     assert out.shape == (3, 7, 26)
+
+
+@pytest.mark.parametrize("widths", [{}, {"d_k": 3}, {"d_v": 5}])
+def test_heads_that_do_not_share_the_width_evenly_are_refused(widths):
+    with pytest.raises(ConfigError, match=r"d_model \(26\) must be a multiple of num_heads \(3\), or give d_k and d_v"):
+        MultiHeadAttention(d_model=26, num_heads=3, **widths)
+    assert MultiHeadAttention(d_model=26, num_heads=3, d_k=3, d_v=5).out_proj.weight.shape == (26, 15)
 
 
 def test_key_and_value_widths_are_not_confused():

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from clearhead.model.dropout import Dropout, keep_mask
+from clearhead.model.dropout import Dropout, dropout, keep_mask, relu_dropout
 
 
 @pytest.mark.parametrize("rate", [0.1, 0.3, 0.5, 0.97])
@@ -62,3 +62,16 @@ def test_nothing_is_drawn_outside_training_or_at_rate_0():
     assert Dropout(0.5).eval()(x) is x
     assert Dropout(0.0).train()(x) is x
     assert torch.get_rng_state().equal(before)
+
+
+@pytest.mark.parametrize("rate", [0.1, 0.5])
+def test_relu_and_dropout_in_one_are_the_two_after_each_other(rate):
+    results = []
+    for function in (relu_dropout, lambda x, rate: dropout(torch.relu(x), rate)):
+        torch.manual_seed(7)
+        x = torch.randn(13, 11, 17, dtype=torch.float64, requires_grad=True)
+        result = function(x, rate)
+        result.square().sum().backward()
+        results.append((result.detach(), x.grad))
+    torch.testing.assert_close(results[0], results[1], rtol=1e-12, atol=0.0)
+    assert 0 < (results[0][0] == 0).double().mean() < 1

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 import torch
 
 from clearhead.model.feed_forward import FeedForward
@@ -24,3 +25,17 @@ def test_positions_do_not_see_each_other():
     x[1, 4] += 1
     changed = (network(x) - before).abs().amax(-1) > 1e-9
     assert changed.nonzero().tolist() == [[1, 4]]
+
+
+@pytest.mark.parametrize("options", [{}, {"activation": "gelu"}, {"activation": "silu", "gated": True}])
+def test_dropout_in_training_has_the_untrained_output_for_its_mean(options):
+    torch.manual_seed(3)
+    network = FeedForward(d_model=26, d_ff=19, dropout=0.2, **options)
+    x = torch.randn(3, 7, 26)
+    with torch.no_grad():
+        plain = network.eval()(x)
+        network.train()
+        draws = torch.stack([network(x) for _ in range(2_000)])
+    assert (draws[0] - plain).abs().max() > 0.05
+    deviation = draws.std(dim=0) / len(draws) ** 0.5
+    assert ((draws.mean(dim=0) - plain).abs() <= 5 * deviation + 1e-6).all()

@@ -73,6 +73,32 @@ def test_a_decoder_alone_reads_no_source(make_model, make_batch):
     assert [layer.memory for layer in cache.layers] == [None, None]
 
 
+@pytest.mark.parametrize(
+    ("settings", "call", "message"),
+    [
+        ({"num_decoder_layers": 0}, lambda m, s, t: m(s, t), "an encoder alone .* takes no target; use encode"),
+        ({"num_decoder_layers": 0}, lambda m, s, t: m.decode(t), "an encoder alone .* takes no target"),
+        ({"num_decoder_layers": 0}, lambda m, s, t: m.attention_weights(s, t), "an encoder alone .* takes no target"),
+        ({"num_encoder_layers": 0}, lambda m, s, t: m(s, t), "a decoder alone .* takes no source; give None"),
+        ({"num_encoder_layers": 0}, lambda m, s, t: m.encode(s), "a decoder alone .* takes no source"),
+        ({"num_encoder_layers": 0}, lambda m, s, t: m.attention_weights(s, t), "a decoder alone .* takes no source"),
+        (
+            {"num_encoder_layers": 0},
+            lambda m, s, t: m.decode(t, torch.zeros(3, 11, 26), s != 0),
+            "a decoder alone .* takes no memory; give None",
+        ),
+        ({}, lambda m, s, t: m(None, t), "this model has an encoder: its decoder needs a source, or the memory"),
+        ({}, lambda m, s, t: m.decode(t), "this model has an encoder: its decoder needs a source"),
+        ({}, lambda m, s, t: m.attention_weights(None, t), "this model has an encoder: its decoder needs a source"),
+        ({}, lambda m, s, t: m.encode(s, torch.zeros_like(s)), "this model knows no segments .* give none"),
+    ],
+)
+def test_a_side_that_is_not_there_or_lacks_its_input_is_told(make_model, make_batch, settings, call, message):
+    model = make_model(**settings)
+    with pytest.raises(ValueError, match=message):
+        call(model, *make_batch(model.config))
+
+
 def test_attention_weights_of_one_side_alone(make_model, make_batch):
     encoder_alone, decoder_alone = make_model(num_decoder_layers=0), make_model(num_encoder_layers=0)
     source, target = make_batch(encoder_alone.config)

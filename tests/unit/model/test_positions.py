@@ -8,6 +8,7 @@ from itertools import pairwise
 import pytest
 import torch
 
+from clearhead.errors import ConfigError
 from clearhead.model.positions import SinusoidalPositions, sinusoidal_positions
 
 
@@ -26,6 +27,11 @@ def test_positions_stay_exact_far_out():
     table = sinusoidal_positions(10_007, 26)
     for i in range(13):
         assert table[10_006, 2 * i].item() == pytest.approx(math.sin(10_006 / 10_000 ** (2 * i / 26)), abs=1e-7)
+
+
+def test_an_odd_width_is_refused():
+    with pytest.raises(ConfigError, match=r"d_model \(5\) must be even"):
+        sinusoidal_positions(3, 5)
 
 
 def test_wavelengths_are_a_geometric_progression_from_2_pi_towards_20000_pi():

@@ -8,7 +8,10 @@ from dataclasses import replace
 import pytest
 import torch
 
+from clearhead.model import MultiHeadAttention
+from clearhead.paper import retellings as module
 from clearhead.paper.errata import ERRATA, THEMES, Erratum, errata_page, report
+from clearhead.paper.retellings import retellings
 
 BY_NUMBER = {erratum.number: erratum for erratum in ERRATA}
 
@@ -71,6 +74,33 @@ def test_swapped_cross_attention_passes_the_test_of_the_shape():
     assert "shape as expected" in right
 
 
+@pytest.mark.parametrize("number", [20, 21])
+def test_a_decoder_that_does_not_hide_the_future_is_caught(monkeypatch, number):
+    attend = MultiHeadAttention.attend
+    monkeypatch.setattr(
+        MultiHeadAttention, "attend", lambda *args, is_causal=False, **options: attend(*args, **options)
+    )
+    assert not BY_NUMBER[number].check().right_passes
+
+
+def test_without_the_norm_the_residual_sum_lets_gradients_pass_but_errors_grow():
+    finding = BY_NUMBER[44].test(lambda residual, x, update: x + update)
+    assert not finding.holds
+    gradient, grown, bare = map(float, re.findall(r"\d+\.\d+", finding.figures))
+    assert 0.1 < gradient < 10
+    assert 2 < grown == bare
+    assert f"by sums without a norm: {bare}" in BY_NUMBER[44].check().evidence
+
+
+def test_without_projections_words_of_equal_length_alone_look_at_themselves_most():
+    weigh = BY_NUMBER[14].wrong_version
+    x = torch.nn.functional.normalize(torch.randn(7, 5), dim=1)
+    assert weigh(3 * x).argmax(dim=1).tolist() == list(range(7))
+    longer = weigh(torch.tensor([[1.0, 0.0], [5.0, 0.0], [0.0, 1.0]]))
+    assert longer[0].argmax() == 1  # the longer word draws the attention of the shorter
+    assert "of words of equal length each would look at itself most" in BY_NUMBER[14].right
+
+
 def test_a_check_that_cannot_tell_the_versions_apart_is_reported():
     erratum = BY_NUMBER[6]
     both_right = replace(erratum, wrong_version=erratum.right_version)
@@ -79,7 +109,7 @@ def test_a_check_that_cannot_tell_the_versions_apart_is_reported():
     assert not both_right.check().wrong_fails
     assert both_wrong.check().wrong_fails
     assert not both_wrong.check().right_passes
-    text = report([erratum, both_right, both_wrong])
+    text = report((each, each.check()) for each in (erratum, both_right, both_wrong))
     assert text.count("the wrong version fails, the right one passes") == 1
     assert "DOES NOT HOLD: the wrong version passes\n" in text
     assert "DOES NOT HOLD: the right version fails\n" in text
@@ -87,7 +117,7 @@ def test_a_check_that_cannot_tell_the_versions_apart_is_reported():
 
 
 def test_report_gives_every_erratum_with_figures_and_verdict():
-    text = report()
+    text = retellings().text
     lines = text.splitlines()
     assert max(map(len, lines)) <= 116
     assert [int(found) for found in re.findall(r"^ ?(\d+)\. ", text, re.MULTILINE)] == list(BY_NUMBER)
@@ -97,6 +127,16 @@ def test_report_gives_every_erratum_with_figures_and_verdict():
     for erratum in ERRATA:
         for statement in (erratum.wrong, erratum.right, erratum.check().evidence):
             assert statement in unwrapped
+
+
+def test_every_check_runs_once(monkeypatch):
+    runs = []
+    counted = replace(BY_NUMBER[6], test=lambda version: runs.append(version) or BY_NUMBER[6].test(version))
+    monkeypatch.setattr(module, "ERRATA", (counted,))
+    part = module.retellings()
+    assert part.failures == []
+    assert part.text.endswith("1 of 1 checks tell wrong from right.\n")
+    assert runs == [counted.wrong_version, counted.right_version]
 
 
 def test_page_gives_every_erratum_below_its_theme():

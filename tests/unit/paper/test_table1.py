@@ -7,9 +7,10 @@ from dataclasses import replace
 
 import pytest
 
+from clearhead.paper import path_length
 from clearhead.paper import table1 as module
 from clearhead.paper.growth import LAYERS
-from clearhead.paper.table1 import PAPER_TABLE_1, table1
+from clearhead.paper.table1 import PAPER_TABLE_1, _Sweep, table1
 
 
 @pytest.fixture
@@ -51,7 +52,10 @@ def test_exponents_of_operations_are_those_of_the_paper_where_there_is_one_term(
 @pytest.mark.usefixtures("small")
 def test_points_and_stated_slopes_are_drawn_in_pairs():
     figure = table1().figures["table1"]
-    assert len(figure.panels) == 3
+    assert [panel.title for panel in figure.panels] == [
+        *("time, d = 8", "operations, d = 8", "memory, d = 8"),
+        *("time, n = 16", "operations, n = 16", "memory, n = 16"),
+    ]
     for panel in figure.panels:
         points, guides = panel.series[::2], panel.series[1::2]
         assert len(points) == len(guides) == 4
@@ -60,6 +64,43 @@ def test_points_and_stated_slopes_are_drawn_in_pairs():
             assert guide.y[-1] == pytest.approx(measured.y[-1])
             power = int(measured.name[-1])
             assert guide.y[-1] / guide.y[0] == pytest.approx((guide.x[-1] / guide.x[0]) ** power)
+
+
+@pytest.mark.usefixtures("small")
+def test_memory_is_drawn_with_the_square_for_equation_1_and_a_line_for_the_fused_kernel():
+    part = table1()
+    drawn = {series.name: series for series in part.figures["table1"].panels[2].series if series.name}
+    equation_1, fused = "self-attention, equation 1 alone", "self-attention layer, fused kernel"
+    assert {name.rpartition(": slope ")[0]: name[-1] for name in drawn} == {
+        equation_1: "2",
+        "self-attention layer, step by step": "2",
+        fused: "1",
+        "recurrent (nn.RNN)": "1",
+    }
+    for name in (equation_1, fused):
+        kept = part.data["layers"][name]["bytes_kept"]["by_length"]
+        assert drawn[f"{name}: slope {2 if name == equation_1 else 1}"].y == [value / 1024 for value in kept]
+
+
+@pytest.mark.usefixtures("small")
+def test_the_recurrent_path_is_measured(monkeypatch):
+    name = "recurrent: steps within its one layer"
+    measured = [path for path in table1().data["layers_to_connect"] if path["layer"] == name]
+    assert measured == [{"layer": name, "lengths": [27, 81], "layers": [27, 81]}]
+    monkeypatch.setattr(path_length, "_recurrent_cell", lambda: lambda x, state: 2 * x)
+    with pytest.raises(ValueError, match="do not connect"):
+        table1()
+
+
+def test_the_prose_about_times_follows_the_figures():
+    times = {name: _Sweep([1.0, 2.0, 4.0, 8.0, 16.0, 32.0], [1.0] * 5) for name in LAYERS}
+    # Exponents 1 and 0 everywhere: that is stated, of n, for the recurrent, convolutional and restricted layers.
+    assert module._near_the_stated(times) == "Here 4 of 14 exponents lie within 0.3 of the stated ones"
+    times["self-attention, equation 1 alone"] = _Sweep([1.0, 3.0] * 3, [1.0] * 5)
+    times["recurrent (nn.RNN)"] = _Sweep([2.0] * 6, [1.0] * 5)
+    assert module._overtaken(times).startswith("faster at n = 64, 256, 1024, while")
+    times["recurrent (nn.RNN)"] = _Sweep([0.5] * 6, [1.0] * 5)
+    assert module._overtaken(times).startswith("faster at none of these n")
 
 
 @pytest.mark.usefixtures("small")

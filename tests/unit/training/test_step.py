@@ -13,8 +13,10 @@ from torch.nn import functional
 from clearhead.config import ModelConfig, TrainConfig
 from clearhead.data.batches import Batch, collate
 from clearhead.data.store import PairStore, StoreWriter
-from clearhead.errors import TrainingError
+from clearhead.device import has_fast_bf16
+from clearhead.errors import ConfigError, TrainingError
 from clearhead.model import Transformer
+from clearhead.model.linear import are_products_bf16
 from clearhead.training.optimizer import build_optimizer
 from clearhead.training.step import Stepper, uses_bf16
 
@@ -42,7 +44,7 @@ def stepper_of(dtype=torch.float32, dropout=0.0, shape_seed=5, model=None, **tra
     sizes = {"d_model": 26, "d_ff": 19, "num_heads": 13, "num_encoder_layers": 2, "num_decoder_layers": 3}
     config = ModelConfig(**{"vocab_size": VOCAB_SIZE, **sizes, "dropout": dropout, "norm": "pre", **(model or {})})
     transformer = Transformer(config).to(dtype).train()
-    settings = TrainConfig(**{"clip_norm": 0.0, **train})
+    settings = TrainConfig(**{"clip_norm": 0.0, "precision": "fp32", **train})
     return Stepper(transformer, build_optimizer(transformer, settings), settings)
 
 
@@ -211,19 +213,26 @@ def test_exploding_loss_stops_and_says_what_blind_guessing_costs(store):
     )
 
 
-def test_bf16_on_the_cpu_only_when_asked():
+@pytest.mark.parametrize("is_fast", [True, False])
+def test_bf16_on_the_cpu_when_asked_or_fast(monkeypatch, is_fast):
+    monkeypatch.setattr(torch.cpu, "_is_amx_tile_supported", lambda: is_fast)
     cpu = torch.device("cpu")
     assert uses_bf16(TrainConfig(precision="bf16"), cpu)
-    assert not uses_bf16(TrainConfig(precision="auto"), cpu)
+    assert uses_bf16(TrainConfig(precision="auto"), cpu) == is_fast
     assert not uses_bf16(TrainConfig(precision="fp32"), cpu)
+    assert not uses_bf16(TrainConfig(precision="auto", compile=True), cpu)
+    with pytest.raises(ConfigError, match="leave one of them out"):
+        uses_bf16(TrainConfig(precision="bf16", compile=True), cpu)
 
 
 def test_bf16_is_close_to_fp32_and_keeps_the_weights_in_fp32(store):
     exact, rough = stepper_of(), stepper_of(precision="bf16")
+    batch = batch_of(store, *range(len(store)), *range(len(store)), *range(len(store)), *range(len(store)))
     for number in range(1, 4):
-        expected = exact.step([batch_of(store)], number=number, rate=1e-3)
-        found = rough.step([batch_of(store)], number=number, rate=1e-3)
+        expected = exact.step([batch], number=number, rate=1e-3)
+        found = rough.step([batch], number=number, rate=1e-3)
         assert found.loss == pytest.approx(expected.loss, rel=2e-2)
         assert found.grad_norm == pytest.approx(expected.grad_norm, rel=5e-2)
-        assert found.loss != expected.loss
+        assert not has_fast_bf16(torch.device("cpu")) or found.loss != expected.loss
+    assert not are_products_bf16()  # what comes after the step is exact again
     assert {tensor.dtype for tensor in weights_of(rough).values()} == {torch.float32}

@@ -11,7 +11,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from clearhead.model.attention import MultiHeadAttention, scaled_dot_product_attention
+from clearhead.model.attention import scaled_dot_product_attention
+from clearhead.model.cache import LayerCache
+from clearhead.model.decoder import DecoderLayer
 from clearhead.model.masks import causal_mask
 from clearhead.paper.errata.erratum import Erratum, Finding
 from clearhead.paper.errata.materials import build, standard_normal
@@ -47,12 +49,34 @@ def _scores_set_to_minus_infinity(x: Tensor, shown: Tensor) -> tuple[Tensor, Ten
     return scaled_dot_product_attention(x, x, x, shown[None, :])
 
 
-def _shows_what_came_before(make_mask: Callable[[int], Tensor]) -> Finding:
+Run = Callable[[DecoderLayer, Tensor, Tensor], Tensor]
+"""From a decoder layer without cross-attention, its input [B, T, D] and which positions hold a token to its output."""
+
+
+def _decoder_layer() -> DecoderLayer:
+    sizes = {"d_model": 16, "d_ff": 24, "num_heads": 2}
+    return build(lambda: DecoderLayer(cross_attention=False, dropout=0.0, **sizes))
+
+
+def _as_it_is(layer: DecoderLayer, x: Tensor, is_token: Tensor) -> Tensor:
+    output: Tensor = layer(x, None, None, LayerCache())
+    return output
+
+
+def _masked_by(layer: DecoderLayer, x: Tensor, mask: Tensor) -> Tensor:
+    """Run the same sub-layers with another mask in self-attention."""
+    x = layer.self_attn_residual.after(x, layer.self_attn(x, x, mask))
+    output: Tensor = layer.feed_forward_residual.after(x, layer.feed_forward(x))
+    return output
+
+
+def _shows_what_came_before(run: Run) -> Finding:
     """Differentiate each output by each input: position t must feel the inputs up to t, and no later one."""
     length = 6
-    x = standard_normal(length, 8, seed=41).requires_grad_()
-    output, _ = scaled_dot_product_attention(x, x, x, make_mask(length))
-    feels = torch.stack([torch.autograd.grad(row.sum(), x, retain_graph=True)[0].abs().sum(-1) > 0 for row in output])
+    x = standard_normal(1, length, 16, seed=41).requires_grad_()
+    output = run(_decoder_layer(), x, torch.ones(1, length, dtype=torch.bool))[0]
+    gradients = [torch.autograd.grad(row.sum(), x, retain_graph=True)[0] for row in output]
+    feels = torch.cat(gradients).abs().sum(dim=-1) > 0  # (T, T)
     later = int(feels.triu(1).sum())
     earlier = int(feels.tril(-1).sum())
     return Finding(
@@ -61,24 +85,15 @@ def _shows_what_came_before(make_mask: Callable[[int], Tensor]) -> Finding:
     )
 
 
-def _later_tokens_change_nothing(attend: Callable[[MultiHeadAttention, Tensor, Tensor], Tensor]) -> Finding:
+def _later_tokens_change_nothing(run: Run) -> Finding:
     """Exchange the tokens after the second one, the last position being padding: the first two must not feel it."""
-    attention = build(lambda: MultiHeadAttention(d_model=16, num_heads=2))
     is_token = torch.tensor([[True] * 5 + [False]])
     before, other = standard_normal(1, 6, 16, seed=42), standard_normal(1, 6, 16, seed=43)
     after = torch.cat([before[:, :2], other[:, 2:]], dim=1)
     with torch.no_grad():
-        moved = attend(attention, before, is_token) - attend(attention, after, is_token)
+        moved = run(_decoder_layer(), before, is_token) - run(_decoder_layer(), after, is_token)
     first = moved[:, :2].abs().max().item()
     return Finding(first < _EXACT, f"exchanging later tokens moves the first two positions by {first:.2f}")
-
-
-def _padding_alone(attention: MultiHeadAttention, x: Tensor, is_token: Tensor) -> Tensor:
-    return attention(x, x, is_token[:, None, None, :])
-
-
-def _padding_and_future(attention: MultiHeadAttention, x: Tensor, is_token: Tensor) -> Tensor:
-    return attention(x, x, is_token[:, None, None, :] & causal_mask(x.size(1)))
 
 
 MASKS_ERRATA: tuple[Erratum[Any], ...] = (
@@ -101,21 +116,22 @@ MASKS_ERRATA: tuple[Erratum[Any], ...] = (
         right="It hides the following ones: a position sees itself and what came before.",
         source="Section 3.2.3: preserve the auto-regressive property; section 3.1: position i depends only on the "
         "known outputs at positions less than i",
-        demands="The gradient of each output reaches every earlier input and no later one.",
-        wrong_version=lambda length: causal_mask(length).T,
-        right_version=causal_mask,
+        demands="Through a decoder layer, the gradient of each output reaches every earlier input and no later one.",
+        wrong_version=lambda layer, x, is_token: _masked_by(layer, x, causal_mask(x.size(1)).T),
+        right_version=_as_it_is,
         test=_shows_what_came_before,
     ),
     Erratum(
         number=21,
         title="A mask for padding alone",
         wrong="Masks are there to hide padding.",
-        right="The decoder's self-attention also hides the future; otherwise training shows each position the token it "
-        "has to predict.",
+        right="The decoder's self-attention hides the future; otherwise training shows each position the token it has "
+        "to predict. (Padding, at the end of a target, is hidden along with it.)",
         source="Section 3.2.3; figure 2 left, Mask (opt.)",
-        demands="Exchanging all tokens after the second changes nothing at the first two.",
-        wrong_version=_padding_alone,
-        right_version=_padding_and_future,
+        demands="Exchanging all tokens after the second changes nothing that a decoder layer puts out for the first "
+        "two.",
+        wrong_version=lambda layer, x, is_token: _masked_by(layer, x, is_token[:, None, None, :]),
+        right_version=_as_it_is,
         test=_later_tokens_change_nothing,
     ),
 )

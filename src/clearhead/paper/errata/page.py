@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Iterable
 from typing import Any
 
-from clearhead.paper.errata.catalogue import ERRATA, THEMES
+from clearhead.paper.errata.catalogue import THEMES
 from clearhead.paper.errata.erratum import Erratum, ErratumResult
 
 __all__ = ["errata_page", "report"]
@@ -30,12 +30,16 @@ what the paper prints.
 """
 
 
-def report(errata: Sequence[Erratum[Any]] = ERRATA) -> str:
-    """Run every check and return statements, figures and verdicts as text, ended by a newline."""
-    lines, holding = [], 0
-    for erratum in errata:
-        result = erratum.check()
-        holding += result.holds
+def report(found: Iterable[tuple[Erratum[Any], ErratumResult]]) -> str:
+    """Return statements, figures and verdicts as text, ended by a newline.
+
+    Args:
+        found: Errata, each with what its check found.
+    """
+    lines: list[str] = []
+    verdicts: list[bool] = []
+    for erratum, result in found:
+        verdicts.append(result.holds)
         mark = " (quotation)" if erratum.kind == "quotation" else ""
         lines.append(f"{erratum.number:>2}. {erratum.title}{mark}")
         for label, text in (
@@ -55,7 +59,7 @@ def report(errata: Sequence[Erratum[Any]] = ERRATA) -> str:
                 break_on_hyphens=False,
             )
         lines.append("")
-    lines.append(f"{holding} of {len(errata)} checks tell wrong from right.")
+    lines.append(f"{sum(verdicts)} of {len(verdicts)} checks tell wrong from right.")
     return "\n".join(lines) + "\n"
 
 

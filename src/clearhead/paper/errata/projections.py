@@ -157,8 +157,8 @@ PROJECTIONS_ERRATA: tuple[Erratum[Any], ...] = (
         number=14,
         title="Q, K and V are the embeddings",
         wrong="Q = K = V = X.",
-        right="The inputs are equal, but they meet as X W^Q, X W^K, X W^V. Without the projections every word would "
-        "look at itself most, since nothing is more like it.",
+        right="The inputs are equal, but they meet as X W^Q, X W^K, X W^V. Without the projections the "
+        "scores would be symmetric, and of words of equal length each would look at itself most.",
         source=_MULTI_HEAD + ", head_i = Attention(Q W_i^Q, K W_i^K, V W_i^V)",
         demands="Each of eight words can put its largest weight on the word after it (ours with W^Q and W^K set by "
         "hand).",

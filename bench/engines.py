@@ -1,0 +1,300 @@
+"""The translation engines: each lives in a process of its own and answers requests, one JSON line each way.
+
+Run as a script this is such a process. It imports next to nothing before its engine does, so that the time until the
+first translation is the engine's own.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import resource
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+__all__ = ["ENGINES", "Engine", "EngineProcess", "Search", "Window", "why_missing"]
+
+
+@dataclass(frozen=True)
+class Search:
+    """What every engine searches for: the output with the best log-probability / length ** length_penalty."""
+
+    beam_size: int
+    """1 is greedy search."""
+    length_penalty: float
+    extra_length: int
+    """Most output tokens beyond those of the source, the end token included."""
+    batch_size: int
+    """Sentences decoded at once."""
+
+
+class Clearhead:
+    """What `clearhead translate` runs, from ids to ids."""
+
+    def __init__(self, directory: Path, threads: int, precision: str) -> None:
+        import torch
+
+        from clearhead.config import ModelConfig
+        from clearhead.model import Transformer
+        from clearhead.weights import load_weights
+
+        torch.set_num_threads(threads)
+        self.model = Transformer(ModelConfig(**_read_json(directory / "clearhead" / "config.json"))).eval()
+        load_weights(self.model, directory / "clearhead" / "model.safetensors")
+        self.computes_in = precision
+
+    def read(self, sources: list[list[int]]) -> list[list[int]]:
+        return sources
+
+    def translate(self, sources: list[list[int]], search: Search) -> list[Sequence[int]]:
+        from clearhead.config import DecodeConfig
+        from clearhead.decoding import SearchOptions, decode
+
+        config = DecodeConfig(
+            beam_size=search.beam_size,
+            length_penalty=search.length_penalty,
+            length_penalty_form="power",
+            extra_length=search.extra_length,
+            batch_tokens=search.batch_size * search.beam_size * max(map(len, sources)),  # no bound but the batch's
+        )
+        results: list[Sequence[int]] = [[]] * len(sources)
+        for rows in _batches(sources, search.batch_size):
+            found = decode(self.model, [sources[row] for row in rows], SearchOptions(config))
+            for row, hypotheses in zip(rows, found, strict=True):
+                results[row] = hypotheses[0].tokens
+        return results
+
+    def ids(self, outputs: list[Sequence[int]]) -> list[list[int]]:
+        return [list(tokens) for tokens in outputs]
+
+
+class HuggingFace:
+    """`generate` of transformers."""
+
+    def __init__(self, directory: Path, threads: int, precision: str) -> None:
+        import torch
+        import transformers
+
+        torch.set_num_threads(threads)
+        transformers.utils.logging.disable_progress_bar()
+        directory = directory / "huggingface"
+        config = _read_json(directory / "config.json")
+        self.model = getattr(transformers, config["architectures"][0]).from_pretrained(directory).eval()
+        self.pad_id, self.bos_id, self.eos_id = (config[f"{name}_token_id"] for name in ("pad", "bos", "eos"))
+        self.computes_in = precision
+
+    def read(self, sources: list[list[int]]) -> list[list[int]]:
+        return sources
+
+    def translate(self, sources: list[list[int]], search: Search) -> list[list[int]]:
+        import torch
+        import transformers
+
+        beams: dict[str, Any] = {"length_penalty": search.length_penalty, "early_stopping": "never"}
+        results: list[list[int]] = [[]] * len(sources)
+        for rows in _batches(sources, search.batch_size):
+            longest = max(len(sources[row]) for row in rows)
+            padded = [[*sources[row], *[self.pad_id] * (longest - len(sources[row]))] for row in rows]
+            source = torch.tensor(padded)
+            options = transformers.GenerationConfig(
+                max_new_tokens=_most_tokens(longest, search),
+                num_beams=search.beam_size,
+                do_sample=False,
+                pad_token_id=self.pad_id,
+                bos_token_id=self.bos_id,
+                eos_token_id=self.eos_id,
+                decoder_start_token_id=self.bos_id,
+                **(beams if search.beam_size > 1 else {}),
+            )
+            found = self.model.generate(
+                source, attention_mask=(source != self.pad_id).long(), generation_config=options
+            )
+            for row, tokens in zip(rows, found[:, 1:].tolist(), strict=True):
+                results[row] = tokens
+        return results
+
+    def ids(self, outputs: list[list[int]]) -> list[list[int]]:
+        def until_end(tokens: list[int]) -> list[int]:
+            return tokens[: tokens.index(self.eos_id) + 1] if self.eos_id in tokens else tokens
+
+        return [until_end(tokens) for tokens in outputs]
+
+
+class CTranslate2:
+    """CTranslate2's `Translator`, which sorts and cuts the sentences into batches itself."""
+
+    def __init__(self, directory: Path, threads: int, precision: str) -> None:
+        import ctranslate2
+
+        path = directory / f"ctranslate2-{precision}"
+        self.translator = ctranslate2.Translator(
+            str(path), device="cpu", compute_type=precision, inter_threads=1, intra_threads=threads
+        )
+        self.pieces: list[str] = _read_json(path / "shared_vocabulary.json")
+        self.numbers = {piece: number for number, piece in enumerate(self.pieces)}
+        self.computes_in = self.translator.compute_type
+
+    def read(self, sources: list[list[int]]) -> list[list[str]]:
+        return [[self.pieces[number] for number in ids] for ids in sources]
+
+    def translate(self, sources: list[list[str]], search: Search) -> list[Any]:
+        return self.translator.translate_batch(
+            sources,
+            max_batch_size=search.batch_size,
+            beam_size=search.beam_size,
+            length_penalty=search.length_penalty,
+            max_decoding_length=_most_tokens(max(map(len, sources)), search),
+            min_decoding_length=0,
+            return_end_token=True,  # and so counts it in the length, as the others do
+        )
+
+    def ids(self, outputs: list[Any]) -> list[list[int]]:
+        return [[self.numbers[piece] for piece in output.hypotheses[0]] for output in outputs]
+
+
+@dataclass(frozen=True)
+class Engine:
+    """How to have one."""
+
+    kind: type[Clearhead] | type[HuggingFace] | type[CTranslate2]
+    modules: tuple[str, ...]
+    """What must be installed, also to convert the weights."""
+    install: str
+    precision: str = "float32"
+
+
+ENGINES: Mapping[str, Engine] = {
+    "clearhead": Engine(Clearhead, ("clearhead",), "make setup"),
+    "huggingface": Engine(HuggingFace, ("transformers",), ".venv/bin/pip install -c constraints.txt transformers"),
+    "ctranslate2": Engine(
+        CTranslate2,
+        ("ctranslate2", "transformers"),
+        ".venv/bin/pip install -c constraints.txt ctranslate2==4.8.5 transformers",
+    ),
+    "ctranslate2-int8": Engine(
+        CTranslate2,
+        ("ctranslate2", "transformers"),
+        ".venv/bin/pip install -c constraints.txt ctranslate2==4.8.5 transformers",
+        "int8",
+    ),
+}
+
+
+def why_missing(name: str) -> str | None:
+    """Return what an engine lacks, and how to have it; None if it can start."""
+    engine = ENGINES[name]
+    if all(find_spec(module) for module in engine.modules):
+        return None
+    return f"skipped: {name} is not installed; to have it: {engine.install}"
+
+
+@dataclass(frozen=True)
+class Window:
+    """A measured stretch of work."""
+
+    seconds: float
+    outputs: list[list[int]]
+    """Ids, the end token included where there is one."""
+    peak_mib: float
+    """Most memory the process has held so far."""
+    computes_in: str
+
+
+class EngineProcess:
+    """An engine at work in another process; a context manager, so that none is left over."""
+
+    def __init__(self, name: str, directory: Path, threads: int, first: list[int], search: Search) -> None:
+        """Start it and let it translate one sentence.
+
+        Args:
+            name: Of the engine.
+            directory: Of all its forms of the weights, see `conversion`.
+            threads: Of the engine.
+            first: The ids of that sentence.
+            search: How.
+        """
+        environment = {"OMP_NUM_THREADS": str(threads), "HF_HUB_OFFLINE": "1", "TRANSFORMERS_VERBOSITY": "error"}
+        self.name = name
+        start = time.perf_counter()
+        self._process = subprocess.Popen(
+            [sys.executable, __file__, name, str(directory), str(threads)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            encoding="utf-8",
+            env={**os.environ, **environment},
+        )
+        self.translate([first], search)
+        self.start_up_seconds = time.perf_counter() - start
+
+    def __enter__(self) -> EngineProcess:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._process.communicate()  # the end of its input ends it
+
+    def translate(self, sources: list[list[int]], search: Search) -> Window:
+        """Let it translate sentences; the clock runs in its process, from ids (CTranslate2: pieces) to as many."""
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        try:
+            self._process.stdin.write(json.dumps({"sources": sources, "search": asdict(search)}) + "\n")
+            self._process.stdin.flush()
+        except BrokenPipeError:
+            pass  # it has died, and so does not answer
+        answer = self._process.stdout.readline()
+        if not answer:
+            sys.exit(f"the process of {self.name} ended (status {self._process.wait()}); its error stands above")
+        return Window(**json.loads(answer))
+
+
+def _batches(sources: Sequence[Sequence[int]], batch_size: int) -> Iterator[list[int]]:
+    """Cut the numbers of the sentences, longest first, into batches."""
+    order = sorted(range(len(sources)), key=lambda row: -len(sources[row]))
+    for start in range(0, len(order), batch_size):
+        yield order[start : start + batch_size]
+
+
+def _most_tokens(longest: int, search: Search) -> int:
+    """Return the length limit of those who need no end token at the limit, as clearhead does."""
+    return longest + search.extra_length - 1
+
+
+def _read_json(path: Path) -> Any:
+    return json.loads(path.read_text(encoding="utf-8"))
+
+
+def _peak_mib() -> float:
+    status = Path("/proc/self/status")
+    if status.is_file():
+        # Unlike the ru_maxrss of getrusage this leaves out what the parent had used when it forked.
+        values = dict(line.split(":", 1) for line in status.read_text(encoding="utf-8").splitlines())
+        return int(values["VmHWM"].split()[0]) / 2**10
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / (2**20 if sys.platform == "darwin" else 2**10)
+
+
+def _serve(name: str, directory: Path, threads: int) -> None:
+    """Answer requests until there are no more."""
+    answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
+    os.dup2(2, 1)  # what a library prints must not get among the answers
+    engine = ENGINES[name].kind(directory, threads, ENGINES[name].precision)
+    for line in sys.stdin:
+        request = json.loads(line)
+        search = Search(**request["search"])
+        sources: Any = engine.read(request["sources"])
+        start = time.perf_counter()
+        outputs: Any = engine.translate(sources, search)
+        seconds = time.perf_counter() - start
+        window = Window(seconds, engine.ids(outputs), _peak_mib(), engine.computes_in)
+        answers.write(json.dumps(asdict(window)) + "\n")
+        answers.flush()
+
+
+if __name__ == "__main__":
+    _serve(sys.argv[1], Path(sys.argv[2]), int(sys.argv[3]))

@@ -1,0 +1,131 @@
+"""A process for each candidate, so that nobody runs in the memory or the settings that another one left behind."""
+
+from __future__ import annotations
+
+import multiprocessing
+import resource
+import sys
+import time
+from dataclasses import dataclass
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from clearhead.data.store import PairStore
+from peers import Missing, build
+from profiling import profile_steps
+from work import CASES, choose_batches
+
+__all__ = ["Job", "Worker", "now"]
+
+PROFILED_STEPS = 3
+
+
+@dataclass(frozen=True)
+class Job:
+    """What a process trains."""
+
+    candidate: str
+    case: str
+    store: Path
+    steps: int
+    """In a window, each on a batch of its own."""
+    threads: int
+    device: str
+    precision: str
+
+
+class Worker:
+    """A candidate in a process of its own, which works only while it is asked to.
+
+    Raises:
+        Missing: If its library is not installed or does not start.
+    """
+
+    def __init__(self, job: Job) -> None:
+        context = multiprocessing.get_context("spawn")
+        self._pipe, theirs = context.Pipe()
+        self._process = context.Process(target=_work, args=(job, theirs), daemon=True)
+        self._process.start()
+        theirs.close()
+        self.facts: dict[str, Any] = self._answer()
+        """`parameters` and `differences`, see `Candidate`."""
+
+    def window(self, number: int) -> tuple[float, float]:
+        """Train on all batches once, as window `number` from 0; return target tokens a second and their mean loss."""
+        return self._ask("window", number)
+
+    def profile(self) -> dict[str, float]:
+        """Return milliseconds a step by kind of work."""
+        return self._ask("profile")
+
+    def memory(self) -> dict[str, float]:
+        """Return the peak so far, and what it was before the first step, in MiB."""
+        return self._ask("memory")
+
+    def close(self) -> None:
+        """End the process."""
+        self._pipe.send(("close", None))
+        self._process.join()
+
+    def _ask(self, what: str, argument: Any = None) -> Any:
+        self._pipe.send((what, argument))
+        return self._answer()
+
+    def _answer(self) -> Any:
+        try:
+            answer = self._pipe.recv()
+        except EOFError:
+            sys.exit("a candidate's process failed, see above")
+        if isinstance(answer, Missing):
+            raise answer
+        return answer
+
+
+def now(device: torch.device) -> float:
+    """Return seconds, once the device has done what it was given."""
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)
+    return time.perf_counter()
+
+
+def _work(job: Job, pipe: Connection) -> None:
+    torch.set_num_threads(job.threads)
+    device = torch.device(job.device)
+    case = CASES[job.case]
+    batches = choose_batches(PairStore.open(job.store), case.batch_tokens, job.steps)
+    tokens = sum(batch.num_target_tokens for batch in batches)
+    try:
+        candidate = build(job.candidate, case.config, device, job.precision)
+    except Missing as problem:
+        pipe.send(problem)
+        return
+    before = _peak_memory(device)
+    pipe.send({"parameters": candidate.num_parameters, "differences": candidate.differences})
+    while True:
+        what, argument = pipe.recv()
+        if what == "close":
+            return
+        if what == "memory":
+            pipe.send({"peak": _peak_memory(device), "before": before})
+        elif what == "profile":
+            pipe.send(profile_steps(candidate, batches[:PROFILED_STEPS]))
+        else:
+            start, first = now(device), argument * len(batches) + 1
+            losses = [
+                candidate.step(batch, step) * batch.num_target_tokens for step, batch in enumerate(batches, start=first)
+            ]
+            pipe.send((tokens / (now(device) - start), sum(losses) / tokens))
+
+
+def _peak_memory(device: torch.device) -> float:
+    if device.type == "cuda":
+        return torch.cuda.max_memory_allocated(device) / 2**20
+    status = Path("/proc/self/status")
+    if status.is_file():
+        # Unlike the ru_maxrss of getrusage this leaves out what the parent had used when it forked.
+        values = dict(line.split(":", 1) for line in status.read_text(encoding="utf-8").splitlines())
+        return int(values["VmHWM"].split()[0]) / 2**10
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / (2**20 if sys.platform == "darwin" else 2**10)

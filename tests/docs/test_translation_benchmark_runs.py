@@ -1,0 +1,149 @@
+"""The translation benchmark runs on toys, with whichever peers are installed, and all engines write the same."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import statistics
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch.nn import functional
+
+from clearhead.bundle import Bundle, save_bundle
+from clearhead.config import DecodeConfig, ModelConfig
+from clearhead.decoding.step import pad_batch
+from clearhead.model import Transformer
+from clearhead.tokenizer import Tokenizer
+
+BENCH = Path(__file__).parents[2] / "bench" / "translate.py"
+SENTENCES = [
+    f"{who} {does} {where}."
+    for who in ("A small dog", "The old man", "Nobody we know")
+    for does in ("sleeps", "runs and runs", "sits")
+    for where in ("here", "on the grass", "in front of a house")
+]
+
+
+def run(*arguments: str, fails: bool = False) -> str:
+    """Run the benchmark as a reader would, and return what it printed, or its complaint."""
+    done = subprocess.run(
+        [sys.executable, str(BENCH), "--threads", "1", *arguments],
+        capture_output=True,
+        text=True,
+        encoding="utf-8",
+        check=False,
+        env={**os.environ, "OMP_NUM_THREADS": "1", "PYTHONIOENCODING": "utf-8"},
+        timeout=600,
+    )
+    assert (done.returncode != 0) == fails, done.stderr
+    return done.stderr if fails else done.stdout
+
+
+@pytest.fixture(scope="module")
+def copier(tmp_path_factory) -> Path:
+    """Return the directory of a model that has learned to repeat its source a little, and ends by itself."""
+    torch.manual_seed(1)
+    tokenizer = Tokenizer.train(SENTENCES, vocab_size=283)
+    shape = {"d_model": 26, "num_heads": 2, "d_ff": 38, "num_encoder_layers": 1, "num_decoder_layers": 2}
+    config = ModelConfig(vocab_size=tokenizer.vocab_size, dropout=0.0, **shape)
+    model = Transformer(config)
+    optimizer = torch.optim.Adam(model.parameters(), lr=1e-2, betas=(0.9, 0.98))
+    source = pad_batch(tokenizer.encode_sources(SENTENCES), config.pad_id)
+    labels = pad_batch(tokenizer.encode_targets(SENTENCES), config.pad_id)
+    shifted = torch.cat([torch.full((len(labels), 1), config.bos_id), labels[:, :-1]], dim=1)
+    for _ in range(60):
+        with torch.no_grad():
+            model.target_embedding.weight[config.bos_id] = 0.0  # as the benchmark will set it
+        loss = functional.cross_entropy(model(source, shifted).flatten(0, 1), labels.flatten(), ignore_index=0)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    directory = tmp_path_factory.mktemp("translation") / "copier"
+    save_bundle(directory, Bundle(model.eval(), tokenizer, DecodeConfig(extra_length=29)))
+    return directory
+
+
+@pytest.fixture(scope="module")
+def result(copier) -> dict[str, Any]:
+    text = copier.parent / "source.txt"
+    text.write_text("\n".join(SENTENCES) + "\n", encoding="utf-8")
+    arguments = ["--model", str(copier), "--source", str(text), "--cases", "toy", "--beams", "1", "3", "--rounds", "2"]
+    return json.loads(run(*arguments, "--batch", "16", "--json"))
+
+
+def all_runs(case: dict[str, Any]) -> list[dict[str, Any]]:
+    return [run for beam in case["beams"] for run in beam["runs"]]
+
+
+def test_whoever_is_not_measured_is_named_with_the_way_to_install_it(result):
+    engines = {"clearhead", "huggingface", "ctranslate2", "ctranslate2-int8"}
+    for case in result["cases"]:
+        for beam in case["beams"]:
+            assert beam["processes"].keys() | result["missing"].keys() == engines
+        for run_ in all_runs(case):
+            assert run_["engines"].keys() | result["missing"].keys() == engines
+    assert "clearhead" not in result["missing"]
+    assert [line for line in result["missing"].values() if "pip install" not in line] == []
+
+
+def test_a_trained_model_gives_the_same_text_in_every_float32_engine(result):
+    trained, _ = result["cases"]
+    for run_ in all_runs(trained):
+        for name in {"huggingface", "ctranslate2"} & run_["engines"].keys():
+            assert run_["engines"][name]["differing"] == {"number": 0, "first": []}
+            assert run_["engines"][name]["output_tokens"] == run_["engines"]["clearhead"]["output_tokens"]
+        # They end by themselves, long before the limit.
+        assert 3 < run_["engines"]["clearhead"]["output_tokens"] / run_["sentences"] < 20
+
+
+def test_random_weights_give_outputs_of_one_length_and_greedily_the_same(result):
+    _, toy = result["cases"]
+    for run_ in all_runs(toy):
+        assert run_["engines"]["clearhead"]["output_tokens"] == run_["sentences"] * 8  # the end is one of them
+        for name in run_["engines"].keys() - {"clearhead"}:
+            assert run_["engines"][name]["output_tokens"] == run_["sentences"] * 7
+    for run_ in toy["beams"][0]["runs"]:
+        for name in {"huggingface", "ctranslate2"} & run_["engines"].keys():
+            assert run_["engines"][name]["differing"]["number"] == 0
+
+
+def test_ratios_are_those_of_the_windows(result):
+    for case in result["cases"]:
+        for run_ in all_runs(case):
+            for row in run_["engines"].values():
+                assert len(row["windows"]) == 2
+                assert row["output_tokens_per_second"] == pytest.approx(statistics.median(row["windows"]))
+                a_sentence = row["output_tokens"] / run_["sentences"]
+                assert row["output_tokens_per_second"] == pytest.approx(a_sentence * row["sentences_per_second"])
+                for reference, ratios in row["ratios"].items():
+                    theirs = run_["engines"][reference]["windows"]
+                    assert ratios == pytest.approx([o / t for o, t in zip(row["windows"], theirs, strict=True)])
+
+
+def test_each_beam_size_has_processes_of_its_own_with_start_up_and_memory(result):
+    for case in result["cases"]:
+        assert [beam["beam"] for beam in case["beams"]] == [1, 3]
+        for beam in case["beams"]:
+            assert [run_["batch"] for run_ in beam["runs"]] == [16, 1]
+            for name, process in beam["processes"].items():
+                assert process["start_up_seconds"] > 0.01
+                assert process["peak_mib"] > 5
+                assert process["computes_in"].startswith("int8" if name.endswith("int8") else "float32")
+
+
+def test_the_table_shows_speed_ratios_start_up_and_memory():
+    printed = run("--cases", "toy", "--engines", "clearhead", "--beams", "2", "--rounds", "1")
+    speeds = re.findall(r"^  clearhead +[\d,.]+ +[\d,]+ +- +- +-   [\d,]+$", printed, flags=re.MULTILINE)
+    assert len(speeds) == 2
+    assert re.search(r"^  clearhead +\d+\.\d\d +[\d,]+   float32$", printed, flags=re.MULTILINE)
+
+
+def test_a_model_that_is_not_there_is_refused_in_one_line(tmp_path):
+    complaint = run("--model", str(tmp_path / "nothing"), "--source", str(BENCH), fails=True)
+    assert complaint.startswith(f"no model at {tmp_path / 'nothing'}")

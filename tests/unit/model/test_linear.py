@@ -1,0 +1,60 @@
+"""Linear layers are PyTorch's, and inside `bf16_products` theirs up to the rounding of whole blocks of rows."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import nn
+
+from clearhead.device import has_fast_bf16
+from clearhead.model.linear import ROUNDED_ROWS, Linear, are_products_bf16, bf16_products
+
+
+def outcome(layer: nn.Linear, x: torch.Tensor, weighting: torch.Tensor) -> list[torch.Tensor]:
+    """Return the output and all gradients."""
+    x = x.clone().requires_grad_()
+    layer.zero_grad()
+    y = layer(x)
+    (y * weighting).sum().backward()
+    return [y.detach(), x.grad, *(parameter.grad.clone() for parameter in layer.parameters())]
+
+
+def both(shape: tuple[int, ...], bias: bool) -> tuple[list[torch.Tensor], list[torch.Tensor]]:
+    """Return what PyTorch's layer gives, and ours, rounded."""
+    torch.manual_seed(5)
+    ours, theirs = Linear(26, 38, bias=bias), nn.Linear(26, 38, bias=bias)
+    theirs.load_state_dict(ours.state_dict())
+    x, weighting = torch.randn(*shape, 26), torch.randn(*shape, 38)
+    with bf16_products():
+        y = ours(x.clone().requires_grad_())
+    assert y.shape == (*shape, 38)
+    expected = outcome(theirs, x, weighting)
+    with bf16_products():
+        found = outcome(ours, x, weighting)
+    assert not are_products_bf16()
+    return expected, found
+
+
+@pytest.mark.parametrize("bias", [True, False])
+@pytest.mark.parametrize("shape", [(1,), (7, 11), (ROUNDED_ROWS,), (3, 43), (2, ROUNDED_ROWS), (5, 7, 23)])
+def test_rounded_layers_are_close_to_exact_ones_in_output_and_gradients(shape, bias):
+    for expected, found in zip(*both(shape, bias), strict=True):
+        torch.testing.assert_close(found, expected, rtol=2e-2, atol=2e-2 * expected.std().item())
+
+
+def test_rows_left_over_are_exact():
+    expected, found = both((ROUNDED_ROWS + 5,), bias=True)
+    for exact, rounded in list(zip(expected, found, strict=True))[:2]:
+        torch.testing.assert_close(rounded[ROUNDED_ROWS:], exact[ROUNDED_ROWS:])
+
+
+@pytest.mark.skipif(not has_fast_bf16(torch.device("cpu")), reason="this processor has no AMX, so nothing is rounded")
+def test_whole_blocks_are_rounded():
+    expected, found = both((ROUNDED_ROWS,), bias=True)
+    assert [bool((a - b).abs().max() > 1e-4) for a, b in zip(expected[:3], found[:3], strict=True)] == [True] * 3
+
+
+def test_outside_the_context_it_is_pytorchs_layer():
+    torch.manual_seed(5)
+    layer, x = Linear(26, 38), torch.randn(200, 26)
+    assert layer(x).equal(nn.functional.linear(x, layer.weight, layer.bias))
