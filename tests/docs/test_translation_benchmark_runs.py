@@ -21,6 +21,8 @@ from clearhead.decoding.step import pad_batch
 from clearhead.model import Transformer
 from clearhead.tokenizer import Tokenizer
 
+pytestmark = pytest.mark.slow  # every test starts a process for each engine
+
 BENCH = Path(__file__).parents[2] / "bench" / "translate.py"
 SENTENCES = [
     f"{who} {does} {where}."
