@@ -41,12 +41,15 @@ class Clearhead:
         import torch
 
         from clearhead.config import ModelConfig
+        from clearhead.decoding import PackedModel
         from clearhead.model import Transformer
         from clearhead.weights import load_weights
 
         torch.set_num_threads(threads)
-        self.model = Transformer(ModelConfig(**_read_json(directory / "clearhead" / "config.json"))).eval()
-        load_weights(self.model, directory / "clearhead" / "model.safetensors")
+        model = Transformer(ModelConfig(**_read_json(directory / "clearhead" / "config.json"))).eval()
+        load_weights(model, directory / "clearhead" / "model.safetensors")
+        forms: dict[str, Any] = {"float32": "fp32", "bfloat16": "bf16", "int8": "int8"}
+        self.model = PackedModel(model, forms[precision])
         self.computes_in = precision
 
     def read(self, sources: list[list[int]]) -> list[list[int]]:
@@ -61,14 +64,10 @@ class Clearhead:
             length_penalty=search.length_penalty,
             length_penalty_form="power",
             extra_length=search.extra_length,
-            batch_tokens=search.batch_size * search.beam_size * max(map(len, sources)),  # no bound but the batch's
+            # As many sentences at once as the others, on average: it counts tokens.
+            batch_tokens=search.batch_size * search.beam_size * sum(map(len, sources)) // len(sources),
         )
-        results: list[Sequence[int]] = [[]] * len(sources)
-        for rows in _batches(sources, search.batch_size):
-            found = decode(self.model, [sources[row] for row in rows], SearchOptions(config))
-            for row, hypotheses in zip(rows, found, strict=True):
-                results[row] = hypotheses[0].tokens
-        return results
+        return [hypotheses[0].tokens for hypotheses in decode(self.model, sources, SearchOptions(config))]
 
     def ids(self, outputs: list[Sequence[int]]) -> list[list[int]]:
         return [list(tokens) for tokens in outputs]
@@ -171,6 +170,8 @@ class Engine:
 
 ENGINES: Mapping[str, Engine] = {
     "clearhead": Engine(Clearhead, ("clearhead",), "make setup"),
+    "clearhead-bf16": Engine(Clearhead, ("clearhead",), "make setup", "bfloat16"),
+    "clearhead-int8": Engine(Clearhead, ("clearhead",), "make setup", "int8"),
     "huggingface": Engine(HuggingFace, ("transformers",), ".venv/bin/pip install -c constraints.txt transformers"),
     "ctranslate2": Engine(
         CTranslate2,

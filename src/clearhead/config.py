@@ -34,6 +34,7 @@ __all__ = [
     "Config",
     "DataConfig",
     "DecodeConfig",
+    "DecodePrecision",
     "ModelConfig",
     "TokenizerConfig",
     "TrainConfig",
@@ -41,6 +42,9 @@ __all__ = [
     "parse_override",
     "read_toml",
 ]
+
+DecodePrecision = Literal["fp32", "bf16", "int8"]
+"""What matrix products are computed in while translating."""
 
 Probability = Annotated[float, Field(ge=0.0, lt=1.0)]
 
@@ -348,6 +352,8 @@ class DecodeConfig(Settings):
     """Target tokens allowed beyond the number of source tokens (paper section 6.1: 50)."""
     batch_tokens: PositiveInt = 4_096
     """Source tokens translated at once, padding and beams included."""
+    precision: DecodePrecision = "fp32"
+    """Of the matrix products: `fp32`; `bf16`, for GPUs and CPUs with AMX; `int8`, for CPUs with VNNI."""
     max_input_tokens: PositiveInt = 1_024
     """Longer source lines are cut here and flagged as truncated."""
     target_lang: str | None = None

@@ -1,4 +1,4 @@
-"""Decode any number of sentences: sorted by length, in batches of a bounded size, answers in the order asked."""
+"""Decode any number of sentences: the longest first, so many at once as are allowed, answers in the order asked."""
 
 from __future__ import annotations
 
@@ -10,10 +10,11 @@ from dataclasses import dataclass
 import torch
 
 from clearhead.config import DecodeConfig
-from clearhead.decoding.beam import beam_search
 from clearhead.decoding.hypothesis import Hypothesis
-from clearhead.decoding.sampling import Sampling, greedy_search, sample
+from clearhead.decoding.packed import PackedModel
+from clearhead.decoding.sampling import Sampling, sample
 from clearhead.decoding.scoring import token_log_probs
+from clearhead.decoding.search import search
 from clearhead.errors import ConfigError, DeviceError
 from clearhead.model.transformer import Transformer
 
@@ -51,7 +52,7 @@ class SearchOptions:
 
 @torch.inference_mode()
 def decode(
-    model: Transformer,
+    model: Transformer | PackedModel,
     sources: list[list[int]],
     options: SearchOptions,
     on_progress: Callable[[int], None] | None = None,
@@ -59,24 +60,29 @@ def decode(
     """Translate source ids.
 
     Args:
-        model: In evaluation mode.
+        model: In evaluation mode; who decodes often packs it once.
         sources: Source ids of each sentence, ended by `eos_id`.
         options: What to search for.
-        on_progress: Called with the number of sentences finished, batch by batch.
+        on_progress: Called with the number of sentences finished, whenever some are.
 
     Returns:
         For each sentence, in the order given, its `num_best` hypotheses, best first.
     """
-    rows_each = options.config.beam_size if options.sampling is None else 1
+    config = options.config
+    packed = model if isinstance(model, PackedModel) else PackedModel(model)
+    room = packed.config.max_length or math.inf
+    max_lengths = [int(min(len(ids) + config.extra_length, room)) for ids in sources]
     results: list[list[Hypothesis]] = [[] for _ in sources]
-    for indices in _batches([len(ids) for ids in sources], options.config.batch_tokens, rows_each):
-        batch = [sources[index] for index in indices]
-        with _advice_on_memory(options.config.batch_tokens):
-            decoded = _decode_batch(model, batch, options)
-        for index, hypotheses in zip(indices, decoded, strict=True):
+    with _advice_on_memory(config.batch_tokens):
+        found = (
+            search(packed, sources, max_lengths, config, options.num_best)
+            if options.sampling is None
+            else _samples(packed.model, sources, max_lengths, config.batch_tokens, options.sampling, options.num_best)
+        )
+        for index, hypotheses in found:
             results[index] = hypotheses
-        if on_progress is not None:
-            on_progress(len(indices))
+            if on_progress is not None:
+                on_progress(1)
     return results
 
 
@@ -100,7 +106,7 @@ def score(
     """
     results = [0.0] * len(sources)
     lengths = [max(len(source), len(target)) for source, target in zip(sources, targets, strict=True)]
-    for indices in _batches(lengths, batch_tokens, 1):
+    for indices in _batches(lengths, batch_tokens):
         with _advice_on_memory(batch_tokens):
             log_probs = token_log_probs(model, [sources[i] for i in indices], [targets[i] for i in indices])
         for index, total in zip(indices, log_probs.sum(dim=-1).tolist(), strict=True):
@@ -110,27 +116,22 @@ def score(
     return results
 
 
-def _decode_batch(model: Transformer, sources: list[list[int]], options: SearchOptions) -> list[list[Hypothesis]]:
-    config = options.config
-    room = model.config.max_length or math.inf
-    max_lengths = [int(min(len(ids) + config.extra_length, room)) for ids in sources]
-    if options.sampling is not None:
+def _samples(
+    model: Transformer,
+    sources: list[list[int]],
+    max_lengths: list[int],
+    batch_tokens: int,
+    sampling: Sampling,
+    num_best: int,
+) -> Iterator[tuple[int, list[Hypothesis]]]:
+    """Yield the index of each sentence with its samples, most probable first."""
+    for indices in _batches([len(ids) for ids in sources], batch_tokens):
+        batch, limits = [sources[index] for index in indices], [max_lengths[index] for index in indices]
         draws = [
-            sample(model, sources, max_lengths=max_lengths, sampling=options.sampling, number=number)
-            for number in range(options.num_best)
+            sample(model, batch, max_lengths=limits, sampling=sampling, number=number) for number in range(num_best)
         ]
-        return [sorted(samples, key=lambda h: -h.rank_score) for samples in map(list, zip(*draws, strict=True))]
-    if config.beam_size == 1:
-        return [[hypothesis] for hypothesis in greedy_search(model, sources, max_lengths=max_lengths)]
-    return beam_search(
-        model,
-        sources,
-        max_lengths=max_lengths,
-        beam_size=config.beam_size,
-        alpha=config.length_penalty,
-        form=config.length_penalty_form,
-        num_best=options.num_best,
-    )
+        for index, samples in zip(indices, map(list, zip(*draws, strict=True)), strict=True):
+            yield index, sorted(samples, key=lambda hypothesis: -hypothesis.rank_score)
 
 
 @contextmanager
@@ -149,12 +150,12 @@ def _advice_on_memory(batch_tokens: int) -> Iterator[None]:
         ) from None
 
 
-def _batches(lengths: list[int], batch_tokens: int, rows_each: int) -> Iterator[list[int]]:
+def _batches(lengths: list[int], batch_tokens: int) -> Iterator[list[int]]:
     """Cut the sentences, longest first, into batches of at most `batch_tokens` padded tokens (or one sentence)."""
     batch: list[int] = []
     # Longest first: what needs the most memory comes at once, not after an hour.
     for index in sorted(range(len(lengths)), key=lambda i: -lengths[i]):
-        if batch and (len(batch) + 1) * rows_each * lengths[batch[0]] > batch_tokens:
+        if batch and (len(batch) + 1) * lengths[batch[0]] > batch_tokens:
             yield batch
             batch = []
         batch.append(index)

@@ -148,12 +148,15 @@ class RotaryPositions(nn.Module):
 
     def forward(self, x: Float[Tensor, "B H T K"], start: int) -> Float[Tensor, "B H T K"]:
         """Turn queries or keys that stand at positions start, start + 1, ..."""
-        end = start + x.size(2)
-        if end > self.table.size(1):
-            with torch.inference_mode(False):  # training could not go back through a table made in inference
-                self.table = self._cos_and_sin(max(end, 2 * self.table.size(1))).to(self.table)
-        cos, sin = self.table[:, start:end].to(x.dtype)
+        cos, sin = self.cos_and_sin(start + x.size(2))[:, start:].to(x.dtype)
         return rotary_positions(x, cos, sin)
+
+    def cos_and_sin(self, length: int) -> Float[Tensor, "2 T half"]:
+        """Return cosine and sine of the angles of the first positions."""
+        if length > self.table.size(1):
+            with torch.inference_mode(False):  # training could not go back through a table made in inference
+                self.table = self._cos_and_sin(max(length, 2 * self.table.size(1))).to(self.table)
+        return self.table[:, :length]
 
     def _cos_and_sin(self, length: int) -> Float[Tensor, "2 T half"]:
         frequency = 10_000.0 ** (-torch.arange(0, self.head_dim, 2, dtype=torch.float64) / self.head_dim)

@@ -1,6 +1,6 @@
 """The residual connection around every sub-layer, with its dropout and norm (paper sections 3.1 and 5.4).
 
-Shapes: B batch, T length, D d_model.
+Shapes: D d_model.
 
     post (the paper)                    pre
     x ──┬── Sublayer ── Dropout ─┐      x ──┬── Norm ── Sublayer ── Dropout ─┐
@@ -51,11 +51,11 @@ class Residual(nn.Module):
         self.norm = make_norm(norm_kind, d_model, norm_eps)
         self.dropout = Dropout(dropout)
 
-    def before(self, x: Float[Tensor, "B T D"]) -> Float[Tensor, "B T D"]:
+    def before(self, x: Float[Tensor, "*batch D"]) -> Float[Tensor, "*batch D"]:
         """Return what the sub-layer reads."""
         return self.norm(x) if self.is_pre else x
 
-    def after(self, x: Float[Tensor, "B T D"], update: Float[Tensor, "B T D"]) -> Float[Tensor, "B T D"]:
+    def after(self, x: Float[Tensor, "*batch D"], update: Float[Tensor, "*batch D"]) -> Float[Tensor, "*batch D"]:
         """Add the sub-layer's output to what came in."""
         x = x + self.dropout(update)
         return x if self.is_pre else self.norm(x)

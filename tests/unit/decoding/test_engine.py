@@ -7,6 +7,7 @@ import torch
 
 from clearhead.config import DecodeConfig
 from clearhead.decoding import Sampling, SearchOptions, decode, score
+from clearhead.decoding.lanes import Lanes
 from clearhead.errors import ConfigError
 from clearhead.tokenizer import Tokenizer
 
@@ -53,14 +54,24 @@ def test_answers_come_in_the_order_asked_whatever_the_batches(make_sharp_model, 
     assert tokens(found) == [tokens(decode(model, [source], search))[0] for source in sources]
     assert all(len(hypotheses) == search.num_best for hypotheses in found)
     assert sum(done) == 7
-    assert len(done) == {1: 7, 10_000: 1}.get(batch_tokens, len(done))
 
 
-def test_a_batch_holds_no_more_than_its_tokens(make_sharp_model, make_sources):
-    sizes = []
-    sources = make_sources((5, 5, 5, 5, 5, 5, 5))
-    decode(make_sharp_model(), sources, options(beam_size=3, batch_tokens=30), sizes.append)
-    assert sizes == [2, 2, 2, 1]  # two sentences of five tokens and three beams are 30
+def test_no_more_tokens_are_in_flight_than_allowed_and_no_fewer_than_there_is_room_for(
+    make_sharp_model, make_sources, monkeypatch
+):
+    in_flight = []
+    advance = Lanes.advance
+
+    def spy(lanes, *arguments):
+        in_flight.append(list(lanes.source_lengths))
+        return advance(lanes, *arguments)
+
+    monkeypatch.setattr(Lanes, "advance", spy)
+    decode(make_sharp_model(), make_sources((5,) * 7 + (3,) * 9), options(beam_size=3, batch_tokens=30))
+    # Two sentences of five tokens and three beams are 30; so are three sentences of three tokens, and a little.
+    assert max(3 * len(lengths) * max(lengths) for lengths in in_flight) == 30
+    assert {len(lengths) for lengths in in_flight if max(lengths) == 3} == {1, 2, 3}
+    assert len(in_flight) < 16 * 8  # sentences one by one
 
 
 def test_a_beam_of_one_is_greedy_search_whatever_the_length_penalty(make_sharp_model, make_sources):

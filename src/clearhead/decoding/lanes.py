@@ -1,0 +1,187 @@
+"""Room for the sentences in flight: a lane each, with the keys and values of all its beams.
+
+A lane is taken when a sentence enters and given to the last one when it leaves, so the lanes in use are always the
+first ones. Beams are never copied when a search reorders them: the keys of all beams of a lane lie side by side, and a
+mask says which of them belong to a beam's own past. What no beam refers to any more gives its place to the next key, so
+a lane of many beams holds little more than one of a single beam: their pasts soon have the same beginning.
+
+Shapes: N lanes, K beams, P places for target keys, S source positions, R rows (the live beams of all lanes), L decoder
+layers, W width of keys and values together.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+__all__ = ["Lanes", "Rows"]
+
+STEP = 16
+"""Room grows by so many positions; attention is fast with multiples of it."""
+
+
+@dataclass
+class Rows:
+    """Where the live beams of a step stand."""
+
+    num_lanes: int
+    """N here: the lanes in use."""
+    beam_size: int
+    index: Int[Tensor, " R"]
+    """Lane times K plus beam, ascending."""
+    positions: Int[Tensor, " R"]
+    """Target position of the newest token."""
+    places: Int[Tensor, " R"]
+    """Lane times all its places plus the place of the newest key and value."""
+    longest: int
+    """Target positions of the row that has most, the newest included."""
+    past_mask: Float[Tensor, "N 1 K P"]
+    """What is added to the scores of self-attention: 0, or minus infinity."""
+    memory_mask: Float[Tensor, "N 1 1 S"]
+    """Likewise of cross-attention."""
+
+    def spread(self, x: Float[Tensor, "R W"], empty: float = 0.0) -> Float[Tensor, "N K W"]:
+        """Put each row where its beam stands, and `empty` where none is live."""
+        num_beams = self.num_lanes * self.beam_size
+        if len(self.index) < num_beams:
+            x = x.new_full((num_beams, x.size(1)), empty).index_copy_(0, self.index, x)
+        return x.unflatten(0, (self.num_lanes, self.beam_size))
+
+    def gather(self, x: Float[Tensor, "N K W"]) -> Float[Tensor, "R W"]:
+        """Take the live rows back."""
+        x = x.flatten(0, 1)
+        return x if len(self.index) == len(x) else x[self.index]
+
+    def past(self, past: Float[Tensor, "M P W"]) -> Float[Tensor, "N P W"]:
+        """Return the keys and values of one layer that self-attention asks for."""
+        return past[: self.num_lanes, : self.past_mask.size(-1)]
+
+    def memory(self, memory: Float[Tensor, "M S W"]) -> Float[Tensor, "N S W"]:
+        """Return the keys and values of one layer that cross-attention asks for."""
+        return memory[: self.num_lanes, : self.memory_mask.size(-1)]
+
+
+class Lanes:
+    """Keys and values of the sentences in flight.
+
+    Args:
+        num_layers: Decoder layers.
+        kv_width: Width of a key and a value together, all heads.
+        beam_size: Beams of a sentence.
+        max_lanes: Most sentences in flight at once.
+        device: Where they are.
+    """
+
+    def __init__(
+        self,
+        *,
+        num_layers: int,
+        kv_width: int,
+        beam_size: int,
+        max_lanes: int,
+        device: torch.device,
+    ) -> None:
+        self.beam_size = beam_size
+        self.source_lengths: list[int] = []
+        self._lengths: list[int] = []  # target positions seen by each lane
+        self._ends: list[int] = []  # the place after the last one that each lane has used
+        self.past = torch.empty(num_layers, max_lanes, 0, kv_width, device=device)  # (L, N, P, W)
+        self.memory = torch.empty(num_layers, max_lanes, 0, kv_width, device=device)  # (L, N, S, W)
+        self._past_mask = torch.empty(max_lanes, beam_size, 0, device=device)  # (N, K, P)
+        self._memory_mask = torch.empty(max_lanes, 1, 0, device=device)  # (N, 1, S)
+
+    def __len__(self) -> int:
+        return len(self._lengths)
+
+    def enter(self, memory: Float[Tensor, "L B S W"], source_lengths: list[int]) -> None:
+        """Give a lane to each of B new sentences, whose cross-attention asks for `memory`."""
+        length = memory.size(2)
+        if length > self.memory.size(2):
+            self.memory = self._with_room(self.memory, length, lanes_axis=1)
+            self._memory_mask = self._with_room(self._memory_mask, length, lanes_axis=0)
+        new = slice(len(self), len(self) + len(source_lengths))
+        self.memory[:, new, :length] = memory
+        sizes = torch.tensor(source_lengths, device=memory.device)[:, None, None]
+        is_beyond = torch.arange(self._memory_mask.size(2), device=memory.device) >= sizes
+        self._memory_mask[new] = torch.where(is_beyond, float("-inf"), 0.0)
+        self._past_mask[new] = float("-inf")
+        self.source_lengths += source_lengths
+        self._lengths += [0] * len(source_lengths)
+        self._ends += [0] * len(source_lengths)
+
+    def leave(self, lane: int) -> None:
+        """Give up a lane; the last one moves there."""
+        last = len(self) - 1
+        if lane < last:
+            end, length = self._ends[last], self.source_lengths[last]
+            self.past[:, lane, :end] = self.past[:, last, :end]
+            self.memory[:, lane, :length] = self.memory[:, last, :length]
+            self._past_mask[lane] = self._past_mask[last]
+            self._memory_mask[lane] = self._memory_mask[last]
+        for values in (self.source_lengths, self._lengths, self._ends):
+            values[lane] = values[last]
+            values.pop()
+
+    def advance(self, index: list[int], parents: list[int]) -> Rows:
+        """Begin a step: every lane goes on by one position.
+
+        Args:
+            index: Lane times K plus beam of every live beam, ascending.
+            parents: Of each, that of the beam whose past it goes on.
+        """
+        num_lanes, beam_size, device = len(self), self.beam_size, self.past.device
+        most = max(self._ends) + beam_size
+        if most > self.past.size(2):
+            self.past = self._with_room(self.past, most, lanes_axis=1)
+            self._past_mask = self._with_room(self._past_mask, most, lanes_axis=0)
+        mask = self._past_mask[:num_lanes]  # (N, K, P)
+        beams = mask.flatten(0, 1)  # (NK, P)
+        rows = torch.tensor(index, device=device)
+        if beam_size == 1:
+            free = [[length] for length in self._lengths]
+        else:
+            pasts = beams[torch.tensor(parents, device=device)]
+            beams.index_copy_(0, rows, pasts) if len(index) == len(beams) else beams.fill_(float("-inf")).index_copy_(
+                0, rows, pasts
+            )
+            free = mask[:, :, :most].amax(dim=1).argsort(dim=1, stable=True)[:, :beam_size].tolist()
+        places = [free[row // beam_size][row % beam_size] for row in index]
+        positions = [self._lengths[row // beam_size] for row in index]
+        for row, place in zip(index, places, strict=True):
+            self._ends[row // beam_size] = max(self._ends[row // beam_size], place + 1)
+        self._lengths = [length + 1 for length in self._lengths]
+        newest = torch.tensor(places, device=device)
+        beams[rows, newest] = 0.0
+        return Rows(
+            num_lanes,
+            beam_size,
+            index=rows,
+            positions=torch.tensor(positions, device=device),
+            places=rows // beam_size * mask.size(2) + newest,
+            longest=max(self._lengths),
+            past_mask=mask[:, None, :, : max(self._ends)],
+            memory_mask=self._memory_mask[:num_lanes, None, :, : _rounded(max(self.source_lengths))],
+        )
+
+    def _with_room(self, tensor: Tensor, length: int, *, lanes_axis: int) -> Tensor:
+        """Return a copy with room for more places or positions, which are the third axis."""
+        shape = [*tensor.shape[:2], _rounded(max(length, 2 * tensor.size(2))), *tensor.shape[3:]]
+        # A mask hides what has no values yet; values there must be numbers all the same, or the sums would be none.
+        larger = _zeros(shape, tensor.device) if lanes_axis else tensor.new_full(shape, float("-inf"))
+        larger[:, :, : tensor.size(2)].narrow(lanes_axis, 0, len(self)).copy_(tensor.narrow(lanes_axis, 0, len(self)))
+        return larger
+
+
+def _rounded(length: int) -> int:
+    return -(-length // STEP) * STEP
+
+
+def _zeros(shape: list[int], device: torch.device) -> Tensor:
+    """Return zeros; on a CPU those of the system, which come when a page is first touched."""
+    if device.type == "cpu":
+        return torch.from_numpy(np.zeros(shape, dtype=np.float32))
+    return torch.zeros(shape, device=device)

@@ -1,0 +1,232 @@
+"""The model in the form that decoding reads fastest: the same weights and the same numbers as `Transformer`.
+
+Projections that meet the same input are one product, matrices lie the way the product reads them, and a decoding step
+takes rows that stand at different positions. What a sub-layer computes stands in `clearhead.model`; this file only
+brings it to a form in which a processor wastes little.
+
+Shapes: B sentences, S source length, N lanes (sentences in flight), K beams, R rows (the live beams of all lanes),
+D d_model, V vocabulary, rounded up to whole blocks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+from torch.nn import functional
+
+from clearhead.config import DecodePrecision
+from clearhead.decoding.lanes import Lanes, Rows
+from clearhead.decoding.products import Product, make_product
+from clearhead.device import keep_freed_memory
+from clearhead.model.attention import MultiHeadAttention
+from clearhead.model.decoder import DecoderLayer
+from clearhead.model.embeddings import Embedding
+from clearhead.model.encoder import EncoderLayer
+from clearhead.model.feed_forward import FeedForward
+from clearhead.model.positions import RotaryPositions, rotary_positions
+from clearhead.model.transformer import Transformer
+
+__all__ = ["BLOCK", "PackedModel"]
+
+BLOCK = 32
+"""Tokens among which the best is sought at once; see `search`."""
+
+
+class PackedModel:
+    """An encoder-decoder `Transformer`, ready to decode; it keeps the values that the weights have now.
+
+    Args:
+        model: In evaluation mode.
+        precision: Of the matrix products; `fp32` gives the model's own numbers.
+
+    Raises:
+        DeviceError: If the model's device cannot compute in that precision.
+    """
+
+    def __init__(self, model: Transformer, precision: DecodePrecision = "fp32") -> None:
+        self.model = model
+        self.precision = precision
+        self.config = model.config
+        self.device = model.device
+        if self.device.type == "cpu":
+            keep_freed_memory()
+        decoder_layers = [layer for layer in model.decoder.layers if isinstance(layer, DecoderLayer)]
+        self._encoder_layers = [
+            _PackedEncoderLayer(layer, precision) for layer in model.encoder.layers if isinstance(layer, EncoderLayer)
+        ]
+        self._layers = [_PackedDecoderLayer(layer, precision) for layer in decoder_layers]
+        cross = [layer.cross_attn for layer in decoder_layers if layer.cross_attn is not None]
+        self._memory_projection = _joined([part for a in cross for part in (a.k_proj, a.v_proj)], precision)
+        output = model.output_proj
+        extra = -len(output.weight) % BLOCK
+        self._output = make_product(
+            [functional.pad(output.weight, (0, 0, 0, extra))],
+            [None if output.bias is None else functional.pad(output.bias, (0, extra))],
+            precision,
+            is_output=True,
+        )
+        self._kv_width = cross[0].k_proj.out_features + cross[0].v_proj.out_features
+
+    def lanes(self, beam_size: int, max_lanes: int) -> Lanes:
+        """Return room for the keys and values of this model's decoder."""
+        return Lanes(
+            num_layers=len(self._layers),
+            kv_width=self._kv_width,
+            beam_size=beam_size,
+            max_lanes=max_lanes,
+            device=self.device,
+        )
+
+    def encode(self, source: Int[Tensor, "B S"]) -> Float[Tensor, "L B S W"]:
+        """Return the keys and values that cross-attention will ask for, of every decoder layer, side by side."""
+        source = source.to(self.device)
+        is_token = source != self.config.pad_id
+        mask = torch.where(is_token, 0.0, float("-inf"))[:, None, None, :]
+        x = self.model.source_embedding(source).flatten(0, 1)
+        for layer in self._encoder_layers:
+            x = layer(x, mask, source.size(0))
+        keys_and_values = self._memory_projection(self.model.encoder.final_norm(x))
+        return keys_and_values.view(*source.shape, len(self._layers), -1).permute(2, 0, 1, 3)
+
+    def step(self, newest: Int[Tensor, " R"], lanes: Lanes, rows: Rows) -> Float[Tensor, "R V"]:
+        """Return the log-probabilities of each row's next token; what must not come has minus infinity.
+
+        Args:
+            newest: The newest token of each row.
+            lanes: Keys and values of what came before; takes in those of the newest.
+            rows: Where each row stands.
+        """
+        x = _embedded(self.model.target_embedding, newest, rows.positions, rows.longest)
+        for layer, past, memory in zip(self._layers, lanes.past, lanes.memory, strict=True):
+            x = layer(x, past, memory, rows)
+        log_probs = self._output(self.model.decoder.final_norm(x))
+        log_probs[:, self.config.vocab_size :] = float("-inf")
+        torch.log_softmax(log_probs, dim=-1, out=log_probs)
+        for token in {self.config.pad_id, self.config.bos_id} - {self.config.eos_id}:
+            log_probs[:, token] = float("-inf")
+        return log_probs
+
+
+def _joined(projections: Sequence[nn.Linear], precision: DecodePrecision) -> Product:
+    """Return the product of projections that meet the same rows."""
+    return make_product([p.weight for p in projections], [p.bias for p in projections], precision)
+
+
+class _PackedFeedForward:
+    def __init__(self, module: FeedForward, precision: DecodePrecision) -> None:
+        self.up = _joined([module.up_proj], precision)
+        self.gate = None if module.gate_proj is None else _joined([module.gate_proj], precision)
+        self.down = _joined([module.down_proj], precision)
+        self.activation = module.activation
+        self.is_relu = module.is_relu
+
+    def __call__(self, x: Tensor) -> Tensor:
+        hidden = self.up(x)
+        if self.gate is not None:
+            hidden = self.activation(self.gate(x)) * hidden
+        else:
+            hidden = hidden.relu_() if self.is_relu else self.activation(hidden)
+        return self.down(hidden)
+
+
+class _PackedSelfAttention:
+    """Queries, keys and values of self-attention in one product."""
+
+    def __init__(self, module: MultiHeadAttention, precision: DecodePrecision) -> None:
+        self.num_heads = module.num_heads
+        self.rotary = module.rotary
+        self.widths = [p.out_features for p in (module.q_proj, module.k_proj, module.v_proj)]
+        self.qkv = _joined([module.q_proj, module.k_proj, module.v_proj], precision)
+        self.out = _joined([module.out_proj], precision)
+
+    def project(self, x: Tensor, positions: Tensor, longest: int) -> tuple[Tensor, Tensor]:
+        """Return queries, and keys and values side by side; R rows each."""
+        qkv = self.qkv(x)
+        q, kv = qkv.split([self.widths[0], self.widths[1] + self.widths[2]], dim=-1)
+        if self.rotary is not None:
+            turned = [self._turn(part, positions, longest) for part in (q, kv[:, : self.widths[1]])]
+            q, kv = turned[0], torch.cat([turned[1], kv[:, self.widths[1] :]], dim=-1)
+        return q, kv
+
+    def _turn(self, x: Tensor, positions: Tensor, longest: int) -> Tensor:
+        assert isinstance(self.rotary, RotaryPositions)
+        cos, sin = (part[positions] for part in self.rotary.cos_and_sin(longest))
+        heads = x.view(1, len(x), self.num_heads, -1).transpose(1, 2)  # (1, H, R, K)
+        return rotary_positions(heads, cos, sin).transpose(1, 2).flatten(2)[0]
+
+
+class _PackedEncoderLayer:
+    def __init__(self, layer: EncoderLayer, precision: DecodePrecision) -> None:
+        self.layer = layer
+        self.self_attn = _PackedSelfAttention(layer.self_attn, precision)
+        self.feed_forward = _PackedFeedForward(layer.feed_forward, precision)
+
+    def __call__(self, x: Float[Tensor, "BS D"], mask: Float[Tensor, "B 1 1 S"], num_sentences: int) -> Tensor:
+        residual = self.layer.self_attn_residual
+        length = mask.size(-1)
+        positions = torch.arange(length, device=x.device).repeat(num_sentences)
+        q, kv = self.self_attn.project(residual.before(x), positions, length)
+        attended = _attend(q.view(num_sentences, length, -1), kv.view(num_sentences, length, -1), mask, self.self_attn)
+        x = residual.after(x, self.self_attn.out(attended.flatten(0, 1)))
+        residual = self.layer.feed_forward_residual
+        return residual.after(x, self.feed_forward(residual.before(x)))
+
+
+class _PackedDecoderLayer:
+    def __init__(self, layer: DecoderLayer, precision: DecodePrecision) -> None:
+        assert layer.cross_attn is not None
+        assert layer.cross_attn_residual is not None
+        self.layer = layer
+        self.self_attn = _PackedSelfAttention(layer.self_attn, precision)
+        self.cross_attn = _PackedCrossAttention(layer.cross_attn, precision)
+        self.cross_attn_residual = layer.cross_attn_residual
+        self.feed_forward = _PackedFeedForward(layer.feed_forward, precision)
+
+    def __call__(
+        self, x: Float[Tensor, "R D"], past: Float[Tensor, "M P W"], memory: Float[Tensor, "M S W"], rows: Rows
+    ) -> Float[Tensor, "R D"]:
+        residual = self.layer.self_attn_residual
+        q, kv = self.self_attn.project(residual.before(x), rows.positions, rows.longest)
+        past.flatten(0, 1).index_copy_(0, rows.places, kv)
+        attended = _attend(rows.spread(q), rows.past(past), rows.past_mask, self.self_attn)
+        x = residual.after(x, self.self_attn.out(rows.gather(attended)))
+
+        residual = self.cross_attn_residual
+        q = self.cross_attn.q(residual.before(x))
+        attended = _attend(rows.spread(q), rows.memory(memory), rows.memory_mask, self.cross_attn)
+        x = residual.after(x, self.cross_attn.out(rows.gather(attended)))
+
+        residual = self.layer.feed_forward_residual
+        return residual.after(x, self.feed_forward(residual.before(x)))
+
+
+class _PackedCrossAttention:
+    def __init__(self, module: MultiHeadAttention, precision: DecodePrecision) -> None:
+        self.num_heads = module.num_heads
+        self.widths = [p.out_features for p in (module.q_proj, module.k_proj, module.v_proj)]
+        self.q = _joined([module.q_proj], precision)
+        self.out = _joined([module.out_proj], precision)
+
+
+def _attend(
+    q: Float[Tensor, "B T Q"],
+    kv: Float[Tensor, "B S W"],
+    mask: Float[Tensor, "B 1 T S"],
+    attention: _PackedSelfAttention | _PackedCrossAttention,
+) -> Float[Tensor, "B T V"]:
+    """Attend from queries to keys and values that stand side by side."""
+    k, v = kv.split(attention.widths[1:], dim=-1)
+    q, k, v = (part.unflatten(-1, (attention.num_heads, -1)).transpose(1, 2) for part in (q, k, v))
+    return functional.scaled_dot_product_attention(q, k, v, attn_mask=mask).transpose(1, 2).flatten(2)
+
+
+def _embedded(embedding: Embedding, ids: Tensor, positions: Tensor, longest: int) -> Tensor:
+    x = functional.embedding(ids, embedding.weight) * embedding.scale
+    if embedding.positions is not None:
+        x = x + embedding.positions(0, longest)[positions]
+    if embedding.segments is not None:
+        x = x + embedding.segments.weight[0]
+    return x if embedding.norm is None else embedding.norm(x)

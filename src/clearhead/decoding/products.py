@@ -1,0 +1,126 @@
+"""Matrix products the way decoding computes them: in float32, bfloat16, or 8-bit integers.
+
+bfloat16 halves what is read and is several times as fast where a processor multiplies in it (GPUs, CPUs with AMX).
+8-bit integers need a CPU with VNNI. Both round, so translations may differ; what a result is rounded to is never
+coarser than float32 where tokens are compared.
+
+Shapes: R rows, I inputs, O outputs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+from torch.nn import functional
+
+from clearhead.config import DecodePrecision
+from clearhead.errors import DeviceError
+from clearhead.model.linear import rounding
+
+__all__ = ["Product", "make_product"]
+
+Product = Callable[[Float[Tensor, "R I"]], Float[Tensor, "R O"]]
+"""x W^T + b for rows x, in float32."""
+
+SHAPE_ROWS = 32
+"""oneDNN prepares for every new number of rows, and that takes longer than a product; so it sees multiples of this."""
+
+
+def make_product(
+    weights: Sequence[Float[Tensor, "_ I"]],
+    biases: Sequence[Float[Tensor, "_"] | None],
+    precision: DecodePrecision,
+    *,
+    is_output: bool = False,
+) -> Product:
+    """Return the product with several matrices that meet the same rows, side by side.
+
+    Args:
+        weights: The matrices.
+        biases: Of each, or None for all.
+        precision: What is multiplied.
+        is_output: Whether the results are logits, among which the best is sought.
+
+    Raises:
+        DeviceError: If the device cannot multiply in that precision.
+    """
+    weight = torch.cat([weight.detach() for weight in weights])
+    given = [bias.detach() for bias in biases if bias is not None]
+    bias = torch.cat(given) if given else None
+    match precision:
+        case "fp32":
+            return _Float32Product(weight, bias)
+        case "bf16":
+            if is_output and weight.device.type == "cpu":
+                return _RoundedProduct(weight, bias)
+            return _BFloat16Product(weight, bias)
+        case "int8":
+            return _Int8Product(weight, bias)
+
+
+class _Float32Product:
+    def __init__(self, weight: Tensor, bias: Tensor | None) -> None:
+        self.matrix = weight.t().contiguous()  # (I, O), which is read faster for few rows
+        self.bias = bias
+
+    def __call__(self, x: Tensor) -> Tensor:
+        return x @ self.matrix if self.bias is None else torch.addmm(self.bias, x, self.matrix)
+
+
+class _BFloat16Product:
+    """Everything rounded, the result too."""
+
+    def __init__(self, weight: Tensor, bias: Tensor | None) -> None:
+        self.weight = weight.bfloat16()
+        self.bias = None if bias is None else bias.bfloat16()
+
+    def __call__(self, x: Tensor) -> Tensor:
+        return functional.linear(_whole(x.bfloat16()), self.weight, self.bias)[: len(x)].float()
+
+
+class _RoundedProduct(_Float32Product):
+    """What is multiplied is rounded to bfloat16, the result is not."""
+
+    def __call__(self, x: Tensor) -> Tensor:
+        with rounding():
+            return super().__call__(_whole(x))[: len(x)]
+
+
+class _Int8Product:
+    """Weights in 8 bits with a scale for each output, rows in 8 bits with a scale for each row.
+
+    A row's scale is its own, so that no neighbour changes a translation.
+
+    Raises:
+        DeviceError: If the CPU lacks VNNI: others sum two products in 16 bits, which overflow.
+    """
+
+    def __init__(self, weight: Tensor, bias: Tensor | None) -> None:
+        if weight.device.type != "cpu" or not torch.cpu._is_vnni_supported():
+            raise DeviceError("int8 translation needs a CPU with VNNI; use --precision fp32 or bf16")
+        onednn: Any = torch.ops.onednn
+        scales = (weight.abs().amax(dim=1) / 127).clamp_min(torch.finfo(torch.float32).tiny)
+        self.weight = onednn.qlinear_prepack((weight / scales[:, None]).round().to(torch.int8), None)
+        self.scales = scales
+        self.zeros = torch.zeros(len(scales), dtype=torch.int64)
+        self.bias = bias
+        self.product = onednn.qlinear_pointwise
+
+    def __call__(self, x: Tensor) -> Tensor:
+        scale = (x.abs().amax(dim=-1, keepdim=True) / 127).clamp_min_(torch.finfo(torch.float32).tiny)
+        # Unsigned around 128; to cut off what is above the point after adding a half is to round.
+        levels = _whole((x / scale).add_(128.5).to(torch.uint8))
+        result = self.product(
+            levels, 1.0, 128, self.weight, self.scales, self.zeros, None, 1.0, 0, torch.float32, "none", [], ""
+        )[: len(x)].mul_(scale)
+        return result if self.bias is None else result.add_(self.bias)
+
+
+def _whole(x: Tensor) -> Tensor:
+    """Return a whole number of `SHAPE_ROWS` rows on a CPU; those added are zeros."""
+    extra = -len(x) % SHAPE_ROWS
+    return functional.pad(x, (0, 0, 0, extra)) if extra and x.device.type == "cpu" else x
