@@ -10,7 +10,7 @@ from typing import Any, Self
 
 from clearhead.bundle import Bundle, load_bundle
 from clearhead.config import DecodeConfig
-from clearhead.decoding import Hypothesis, Sampling, SearchOptions, decode, score
+from clearhead.decoding import Hypothesis, PackedModel, Sampling, SearchOptions, decode, score
 from clearhead.device import resolve_device
 from clearhead.errors import DataError
 from clearhead.tokenizer import split_tag
@@ -55,6 +55,7 @@ class Translator:
     bundle: Bundle
     path: Path | None = field(default=None)
     """Where it was loaded from."""
+    _packed: PackedModel | None = field(default=None, init=False, repr=False)
 
     @classmethod
     def load(cls, path: str | Path, *, device: str = "auto") -> Self:
@@ -102,7 +103,7 @@ class Translator:
         sources = [spelled[index] for index in filled]
         limit = config.max_input_tokens
         cut = [ids if len(ids) <= limit else [*ids[: limit - 1], tokenizer.eos_id] for ids in sources]
-        found = decode(self.bundle.model, cut, options, on_progress)
+        found = decode(self._packed_model(config), cut, options, on_progress)
         found = self._as_spelled(cut, found, config)
 
         results = [Translation(line, "", 0.0, ()) for line in lines]
@@ -183,6 +184,13 @@ class Translator:
         if longest is None or longest >= config.max_input_tokens:
             return config
         return config.with_changes({"max_input_tokens": longest})
+
+    def _packed_model(self, config: DecodeConfig) -> PackedModel:
+        """Return the model ready to decode; packed once, and again when its weights have changed."""
+        packed = self._packed
+        if packed is None or packed.precision != config.precision or not packed.is_current():
+            self._packed = packed = PackedModel(self.bundle.model, config.precision)
+        return packed
 
     def _translation(self, line: str, hypotheses: list[Hypothesis]) -> Translation:
         tokenizer = self.bundle.tokenizer

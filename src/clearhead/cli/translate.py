@@ -15,7 +15,7 @@ import typer
 
 from clearhead.cli.checks import refuse_missing, refuse_overwriting, require_language, warn_of_truncation
 from clearhead.cli.console import progress
-from clearhead.cli.options import BatchTokens, Beam, Device, Model, TargetLang
+from clearhead.cli.options import BatchTokens, Beam, Device, Model, Precision, TargetLang
 from clearhead.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -99,6 +99,7 @@ def translate(
         ),
     ] = OutputFormat.text,
     batch_tokens: BatchTokens = None,
+    precision: Precision = None,
     device: Device = "auto",
     threads: Annotated[
         int | None, typer.Option("--threads", metavar="N", min=1, help="CPU threads.", show_default="all cores")
@@ -107,7 +108,7 @@ def translate(
     """Translate text: one line in is one line out, in order."""
     paths = files or ["-"]
     drawn = {"--temperature": temperature, "--top-k": top_k, "--top-p": top_p, "--seed": seed}
-    _refuse_idle_options(sample, drawn, {"--beam": beam, "--length-penalty": length_penalty})
+    _refuse_idle_options(sample, drawn, {"--beam": beam, "--length-penalty": length_penalty, "--precision": precision})
     refuse_missing(paths)
     refuse_overwriting(output, paths)
 
@@ -125,6 +126,7 @@ def translate(
         "length_penalty": length_penalty,
         "target_lang": target_lang,
         "batch_tokens": batch_tokens,
+        "precision": precision,
     }
     translator = Translator.load(model, device=device)
     translator.translate([], **settings)  # an impossible setting is refused before anything is read

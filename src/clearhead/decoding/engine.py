@@ -60,7 +60,7 @@ def decode(
     """Translate source ids.
 
     Args:
-        model: In evaluation mode; who decodes often packs it once.
+        model: In evaluation mode; who decodes often packs it once, and its precision then counts.
         sources: Source ids of each sentence, ended by `eos_id`.
         options: What to search for.
         on_progress: Called with the number of sentences finished, whenever some are.
@@ -69,7 +69,7 @@ def decode(
         For each sentence, in the order given, its `num_best` hypotheses, best first.
     """
     config = options.config
-    packed = model if isinstance(model, PackedModel) else PackedModel(model)
+    packed = model if isinstance(model, PackedModel) else PackedModel(model, config.precision)
     room = packed.config.max_length or math.inf
     max_lengths = [int(min(len(ids) + config.extra_length, room)) for ids in sources]
     results: list[list[Hypothesis]] = [[] for _ in sources]

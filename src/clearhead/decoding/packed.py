@@ -50,6 +50,7 @@ class PackedModel:
         self.model = model
         self.precision = precision
         self.config = model.config
+        self._fingerprint = _fingerprint(model)
         self.device = model.device
         if self.device.type == "cpu":
             keep_freed_memory()
@@ -69,6 +70,10 @@ class PackedModel:
             is_output=True,
         )
         self._kv_width = cross[0].k_proj.out_features + cross[0].v_proj.out_features
+
+    def is_current(self) -> bool:
+        """Tell whether the model still has the weights that were packed."""
+        return self._fingerprint == _fingerprint(self.model)
 
     def lanes(self, beam_size: int, max_lanes: int) -> Lanes:
         """Return room for the keys and values of this model's decoder."""
@@ -230,3 +235,8 @@ def _embedded(embedding: Embedding, ids: Tensor, positions: Tensor, longest: int
     if embedding.segments is not None:
         x = x + embedding.segments.weight[0]
     return x if embedding.norm is None else embedding.norm(x)
+
+
+def _fingerprint(model: Transformer) -> list[tuple[int, int]]:
+    """Return what changes when weights are replaced, or written to by PyTorch's own operations."""
+    return [(p.data_ptr(), 0 if p.is_inference() else p._version) for p in model.parameters()]
