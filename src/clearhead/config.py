@@ -354,6 +354,9 @@ class DecodeConfig(Settings):
     """Source tokens translated at once, padding and beams included."""
     precision: DecodePrecision = "fp32"
     """Of the matrix products: `fp32`; `bf16`, for GPUs and CPUs with AMX; `int8`, for CPUs with VNNI."""
+    shortlist: bool = False
+    """Write a sentence only in tokens that the model's shortlist, made by `clearhead optimize`, allows it: faster, a few
+    translations differ, and scores are relative to what is allowed."""
     max_input_tokens: PositiveInt = 1_024
     """Longer source lines are cut here and flagged as truncated."""
     target_lang: str | None = None

@@ -15,14 +15,14 @@ if TYPE_CHECKING:
 __all__ = ["demo"]
 
 _PAIRS = 40_000
-_VALID, _TEST = 200, 1_000
+_VALID, _TEST = 2.5, 1_000
 _SEED = 1
 _SHOWN = 12
 
 
 def demo(
     out: Annotated[Path, typer.Option(help="Run directory.")] = Path("runs/demo"),
-    minutes: Annotated[float, typer.Option(min=0.1, help="Minutes of training.")] = 3.0,
+    minutes: Annotated[float, typer.Option(min=0.1, help="Minutes of training.")] = 2.5,
 ) -> None:
     """Build a corpus of dates, amounts and lists in twelve languages, train on it, and translate."""
     from clearhead.corpora.cldr import LOCALES, generate
@@ -39,7 +39,7 @@ def demo(
         {
             "out": str(out),
             "preset": "tiny",
-            # Nothing to overfit in three minutes of ever new sentences; and a shallow decoder takes quicker steps.
+            # Nothing to overfit in minutes of ever new sentences; and a shallow decoder takes quicker steps.
             "model": {"dropout": 0.0, "num_encoder_layers": 3, "num_decoder_layers": 2},
             "data": {
                 "pairs": [str(out / "corpus" / "train.tsv")],

@@ -15,10 +15,11 @@ from clearhead.decoding.packed import PackedModel
 from clearhead.decoding.sampling import Sampling, sample
 from clearhead.decoding.scoring import token_log_probs
 from clearhead.decoding.search import search
+from clearhead.decoding.shortlist import Shortlist
 from clearhead.errors import ConfigError, DeviceError
 from clearhead.model.transformer import Transformer
 
-__all__ = ["SearchOptions", "decode", "score"]
+__all__ = ["SearchOptions", "advice_on_memory", "decode", "length_batches", "score"]
 
 
 @dataclass(frozen=True)
@@ -30,6 +31,8 @@ class SearchOptions:
     """Translations returned for each sentence."""
     sampling: Sampling | None = None
     """Draw at random instead of searching."""
+    shortlist: Shortlist | None = None
+    """What each sentence may be written in; None allows the whole vocabulary."""
 
     def __post_init__(self) -> None:
         if self.num_best < 1:
@@ -40,6 +43,8 @@ class SearchOptions:
                 f"use --beam {self.num_best}"
             )
         if self.sampling is not None:
+            if self.shortlist is not None or self.config.shortlist:
+                raise ConfigError("a shortlist has no meaning for samples, which are drawn from the whole vocabulary")
             if not 0 < self.sampling.temperature < math.inf:
                 raise ConfigError(
                     f"temperature ({self.sampling.temperature}) must be a number above 0; 1 leaves it to the model"
@@ -73,9 +78,9 @@ def decode(
     room = packed.config.max_length or math.inf
     max_lengths = [int(min(len(ids) + config.extra_length, room)) for ids in sources]
     results: list[list[Hypothesis]] = [[] for _ in sources]
-    with _advice_on_memory(config.batch_tokens):
+    with advice_on_memory(config.batch_tokens):
         found = (
-            search(packed, sources, max_lengths, config, options.num_best)
+            search(packed, sources, max_lengths, config, options.num_best, options.shortlist)
             if options.sampling is None
             else _samples(packed.model, sources, max_lengths, config.batch_tokens, options.sampling, options.num_best)
         )
@@ -106,8 +111,8 @@ def score(
     """
     results = [0.0] * len(sources)
     lengths = [max(len(source), len(target)) for source, target in zip(sources, targets, strict=True)]
-    for indices in _batches(lengths, batch_tokens):
-        with _advice_on_memory(batch_tokens):
+    for indices in length_batches(lengths, batch_tokens):
+        with advice_on_memory(batch_tokens):
             log_probs = token_log_probs(model, [sources[i] for i in indices], [targets[i] for i in indices])
         for index, total in zip(indices, log_probs.sum(dim=-1).tolist(), strict=True):
             results[index] = total
@@ -125,7 +130,7 @@ def _samples(
     num_best: int,
 ) -> Iterator[tuple[int, list[Hypothesis]]]:
     """Yield the index of each sentence with its samples, most probable first."""
-    for indices in _batches([len(ids) for ids in sources], batch_tokens):
+    for indices in length_batches([len(ids) for ids in sources], batch_tokens):
         batch, limits = [sources[index] for index in indices], [max_lengths[index] for index in indices]
         draws = [
             sample(model, batch, max_lengths=limits, sampling=sampling, number=number) for number in range(num_best)
@@ -135,7 +140,7 @@ def _samples(
 
 
 @contextmanager
-def _advice_on_memory(batch_tokens: int) -> Iterator[None]:
+def advice_on_memory(batch_tokens: int) -> Iterator[None]:
     """Turn the device's lack of memory into advice.
 
     Raises:
@@ -150,7 +155,7 @@ def _advice_on_memory(batch_tokens: int) -> Iterator[None]:
         ) from None
 
 
-def _batches(lengths: list[int], batch_tokens: int) -> Iterator[list[int]]:
+def length_batches(lengths: list[int], batch_tokens: int) -> Iterator[list[int]]:
     """Cut the sentences, longest first, into batches of at most `batch_tokens` padded tokens (or one sentence)."""
     batch: list[int] = []
     # Longest first: what needs the most memory comes at once, not after an hour.

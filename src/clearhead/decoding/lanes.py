@@ -18,7 +18,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-__all__ = ["Lanes", "Rows"]
+__all__ = ["Lanes", "Rows", "lazy_zeros", "rounded"]
 
 STEP = 16
 """Room grows by so many positions; attention is fast with multiples of it."""
@@ -164,23 +164,24 @@ class Lanes:
             places=rows // beam_size * mask.size(2) + newest,
             longest=max(self._lengths),
             past_mask=mask[:, None, :, : max(self._ends)],
-            memory_mask=self._memory_mask[:num_lanes, None, :, : _rounded(max(self.source_lengths))],
+            memory_mask=self._memory_mask[:num_lanes, None, :, : rounded(max(self.source_lengths))],
         )
 
     def _with_room(self, tensor: Tensor, length: int, *, lanes_axis: int) -> Tensor:
         """Return a copy with room for more places or positions, which are the third axis."""
-        shape = [*tensor.shape[:2], _rounded(max(length, 2 * tensor.size(2))), *tensor.shape[3:]]
+        shape = [*tensor.shape[:2], rounded(max(length, 2 * tensor.size(2))), *tensor.shape[3:]]
         # A mask hides what has no values yet; values there must be numbers all the same, or the sums would be none.
-        larger = _zeros(shape, tensor.device) if lanes_axis else tensor.new_full(shape, float("-inf"))
+        larger = lazy_zeros(shape, tensor.device) if lanes_axis else tensor.new_full(shape, float("-inf"))
         larger[:, :, : tensor.size(2)].narrow(lanes_axis, 0, len(self)).copy_(tensor.narrow(lanes_axis, 0, len(self)))
         return larger
 
 
-def _rounded(length: int) -> int:
+def rounded(length: int) -> int:
+    """Return the room that so many positions get."""
     return -(-length // STEP) * STEP
 
 
-def _zeros(shape: list[int], device: torch.device) -> Tensor:
+def lazy_zeros(shape: list[int], device: torch.device) -> Tensor:
     """Return zeros; on a CPU those of the system, which come when a page is first touched."""
     if device.type == "cpu":
         return torch.from_numpy(np.zeros(shape, dtype=np.float32))

@@ -62,6 +62,8 @@ class PackedModel:
         cross = [layer.cross_attn for layer in decoder_layers if layer.cross_attn is not None]
         self._memory_projection = _joined([part for a in cross for part in (a.k_proj, a.v_proj)], precision)
         output = model.output_proj
+        self.output_weight = output.weight.detach()
+        self.output_bias = None if output.bias is None else output.bias.detach()
         extra = -len(output.weight) % BLOCK
         self._output = make_product(
             [functional.pad(output.weight, (0, 0, 0, extra))],
@@ -104,10 +106,18 @@ class PackedModel:
             lanes: Keys and values of what came before; takes in those of the newest.
             rows: Where each row stands.
         """
+        return self.log_probs(self.states(newest, lanes, rows))
+
+    def states(self, newest: Int[Tensor, " R"], lanes: Lanes, rows: Rows) -> Float[Tensor, "R D"]:
+        """Return the decoder's states after the newest tokens; takes what `step` takes."""
         x = _embedded(self.model.target_embedding, newest, rows.positions, rows.longest)
         for layer, past, memory in zip(self._layers, lanes.past, lanes.memory, strict=True):
             x = layer(x, past, memory, rows)
-        log_probs = self._output(self.model.decoder.final_norm(x))
+        return self.model.decoder.final_norm(x)
+
+    def log_probs(self, states: Float[Tensor, "R D"]) -> Float[Tensor, "R V"]:
+        """Return the log-probabilities of each row's next token; what must not come has minus infinity."""
+        log_probs = self._output(states)
         log_probs[:, self.config.vocab_size :] = float("-inf")
         torch.log_softmax(log_probs, dim=-1, out=log_probs)
         for token in {self.config.pad_id, self.config.bos_id} - {self.config.eos_id}:

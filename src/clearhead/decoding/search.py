@@ -5,15 +5,16 @@ It finds what `beam.beam_search` and `sampling.greedy_search` find, token for to
 - A row is a hypothesis that can still win. One that cannot is dropped, and with it what would come of it; whatever
   ranks below it cannot win either, so no place is lost by not filling its own.
 - All beams of a sentence share its keys and values, and no search step copies them (`lanes`).
-- The best tokens of a row are sought in the best blocks of tokens only.
+- The best tokens of a row are sought in the best blocks of tokens only, or among those of a shortlist.
 
-Shapes: R rows, V vocabulary in whole blocks, N lanes, K beams, C candidates.
+Shapes: R rows, D d_model, V vocabulary in whole blocks, N lanes, K beams, C candidates.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from typing import Protocol
 
 import torch
 from jaxtyping import Float, Int
@@ -23,12 +24,56 @@ from clearhead.config import DecodeConfig
 from clearhead.decoding.hypothesis import Hypothesis, length_penalty
 from clearhead.decoding.lanes import Lanes, Rows
 from clearhead.decoding.packed import BLOCK, PackedModel
+from clearhead.decoding.shortlist import ListedTokens, Shortlist
 from clearhead.decoding.step import pad_batch
 
-__all__ = ["best_tokens", "search"]
+__all__ = ["Choice", "best_tokens", "search"]
 
 Prefix = tuple["Prefix", int] | None
 """The tokens of a hypothesis, from the newest back; hypotheses share their beginnings."""
+
+
+class Choice(Protocol):
+    """Among which tokens each sentence in flight chooses; its lanes are those of `Lanes`."""
+
+    def enter(self, sources: Sequence[Sequence[int]]) -> None:
+        """Give the next lanes to sentences."""
+
+    def leave(self, lane: int) -> None:
+        """Give up a lane; the last one moves there."""
+
+    def best(
+        self, states: Float[Tensor, "R D"], rows: Rows, is_last: Sequence[bool], count: int
+    ) -> tuple[Float[Tensor, "R C"], Int[Tensor, "R C"]]:
+        """Return log-probabilities and ids of the best next tokens of each row, best first.
+
+        Args:
+            states: The decoder's.
+            rows: Where each row stands.
+            is_last: Whether a row is at its length limit, where only the end is possible.
+            count: Tokens wanted, C; fewer if there are not as many.
+        """
+
+
+class _AllTokens:
+    """The choice among the whole vocabulary."""
+
+    def __init__(self, model: PackedModel) -> None:
+        self.model = model
+
+    def enter(self, sources: Sequence[Sequence[int]]) -> None:
+        """Take note of nothing: all may write the same."""
+
+    def leave(self, lane: int) -> None:
+        """Forget nothing."""
+
+    def best(
+        self, states: Float[Tensor, "R D"], rows: Rows, is_last: Sequence[bool], count: int
+    ) -> tuple[Float[Tensor, "R C"], Int[Tensor, "R C"]]:
+        log_probs = self.model.log_probs(states)
+        if any(is_last):
+            _leave_the_end_alone(log_probs, is_last, self.model.config.eos_id)
+        return best_tokens(log_probs, count)
 
 
 @dataclass
@@ -54,6 +99,7 @@ def search(
     max_lengths: Sequence[int],
     config: DecodeConfig,
     num_best: int = 1,
+    shortlist: Shortlist | None = None,
 ) -> Iterator[tuple[int, list[Hypothesis]]]:
     """Yield the index of each sentence with its best hypotheses, best first, as soon as they are found.
 
@@ -63,7 +109,9 @@ def search(
         max_lengths: Most target tokens of each sentence, the end token included.
         config: Beam size, length penalty, and how many tokens are in flight at once.
         num_best: Hypotheses of each sentence; at most the beam size.
+        shortlist: What each sentence may be written in; None allows the whole vocabulary.
     """
+    choice: Choice = _AllTokens(model) if shortlist is None else ListedTokens(model, shortlist)
     beam_size = config.beam_size
     lanes = model.lanes(beam_size, min(len(sources), _capacity(min(map(len, sources), default=1), config)))
     flying: list[_Sentence] = []  # by lane
@@ -72,20 +120,20 @@ def search(
 
     while flying or waiting:
         if entering := _next_in(waiting, sources, lanes, config):
-            lanes.enter(
-                model.encode(pad_batch([sources[number] for number in entering], model.config.pad_id)),
-                [len(sources[number]) for number in entering],
-            )
+            batch = [sources[number] for number in entering]
+            lanes.enter(model.encode(pad_batch(batch, model.config.pad_id)), list(map(len, batch)))
+            choice.enter(batch)
             for number in entering:
                 longest = _penalty(max_lengths[number], config)
                 flying.append(_Sentence(number, max_lengths[number], longest, [0.0], [None], [model.config.bos_id]))
-        _step(model, lanes, flying, config, num_best)
+        _step(model, lanes, choice, flying, config, num_best)
         for lane in reversed(range(len(flying))):
             if not flying[lane].scores:
                 done = flying[lane]
                 flying[lane] = flying[-1]
                 flying.pop()
                 lanes.leave(lane)
+                choice.leave(lane)
                 yield done.number, sorted(done.finished, key=lambda h: -h.rank_score)[:num_best]
 
 
@@ -105,7 +153,14 @@ def _capacity(length: int, config: DecodeConfig) -> int:
     return max(1, config.batch_tokens // (config.beam_size * length))
 
 
-def _step(model: PackedModel, lanes: Lanes, flying: list[_Sentence], config: DecodeConfig, num_best: int) -> None:
+def _step(
+    model: PackedModel,
+    lanes: Lanes,
+    choice: Choice,
+    flying: list[_Sentence],
+    config: DecodeConfig,
+    num_best: int,
+) -> None:
     """Let every open hypothesis take its next token."""
     beam_size = config.beam_size
     index = [lane * beam_size + beam for lane, sentence in enumerate(flying) for beam in range(len(sentence.scores))]
@@ -114,13 +169,11 @@ def _step(model: PackedModel, lanes: Lanes, flying: list[_Sentence], config: Dec
     scores = [score for sentence in flying for score in sentence.scores]
 
     rows = lanes.advance(index, parents)
-    log_probs = model.step(torch.tensor(newest, device=model.device), lanes, rows)
-    if any(sentence.length + 1 == sentence.max_length for sentence in flying):
-        is_last = [s.length + 1 == s.max_length for s in flying for _ in s.scores]
-        _leave_the_end_alone(log_probs, is_last, model.config.eos_id)
+    states = model.states(torch.tensor(newest, device=model.device), lanes, rows)
+    is_last = [sentence.length + 1 == sentence.max_length for sentence in flying for _ in sentence.scores]
     # A row's end and K other tokens are all that can matter of it; greedy search takes the best, whatever it is.
-    count = 1 if beam_size == 1 else beam_size + 1
-    ways = _best_ways(log_probs, torch.tensor(scores, device=model.device), rows, count)
+    gains, tokens = choice.best(states, rows, is_last, 1 if beam_size == 1 else beam_size + 1)
+    ways = _best_ways(gains + torch.tensor(scores, device=model.device)[:, None], tokens, rows)
     for sentence, candidates in zip(flying, ways, strict=True):
         _advance(sentence, candidates, model.config.eos_id, config, num_best)
 
@@ -156,14 +209,14 @@ def _advance(
 
 
 def _best_ways(
-    log_probs: Float[Tensor, "R V"], scores: Float[Tensor, " R"], rows: Rows, count: int
+    scores: Float[Tensor, "R C"], tokens: Int[Tensor, "R C"], rows: Rows
 ) -> list[Iterator[tuple[float, int, int]]]:
     """Return for each lane the best (score, beam, token), best first."""
-    gains, tokens = best_tokens(log_probs, count)  # (R, C)
-    count = gains.size(1)
-    gains = rows.spread(gains + scores[:, None], float("-inf"))  # (N, K, C)
+    count = scores.size(1)
+    scores = rows.spread(scores, float("-inf"))  # (N, K, C)
     tokens = rows.spread(tokens)
-    best, places = gains.flatten(1).topk(min(2 * count - 2 or 1, gains[0].numel()), dim=-1)
+    most = 1 if rows.beam_size == 1 else 2 * rows.beam_size
+    best, places = scores.flatten(1).topk(min(most, scores[0].numel()), dim=-1)
     best_ids = tokens.flatten(1).gather(1, places)
     return [
         zip(lane_scores, beams, ids, strict=True)
@@ -183,7 +236,7 @@ def best_tokens(log_probs: Float[Tensor, "R V"], count: int) -> tuple[Float[Tens
     return values, chosen.gather(1, places // BLOCK) * BLOCK + places % BLOCK
 
 
-def _leave_the_end_alone(log_probs: Float[Tensor, "R V"], is_last: list[bool], eos_id: int) -> None:
+def _leave_the_end_alone(log_probs: Float[Tensor, "R V"], is_last: Sequence[bool], eos_id: int) -> None:
     """Where a translation is at its length limit, it ends."""
     last = torch.tensor(is_last, device=log_probs.device)
     end = log_probs[last, eos_id]
