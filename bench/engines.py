@@ -172,16 +172,16 @@ ENGINES: Mapping[str, Engine] = {
     "clearhead": Engine(Clearhead, ("clearhead",), "make setup"),
     "clearhead-bf16": Engine(Clearhead, ("clearhead",), "make setup", "bfloat16"),
     "clearhead-int8": Engine(Clearhead, ("clearhead",), "make setup", "int8"),
-    "huggingface": Engine(HuggingFace, ("transformers",), ".venv/bin/pip install -c constraints.txt transformers"),
+    "huggingface": Engine(HuggingFace, ("transformers",), ".venv/bin/pip install -c constraints.txt -e '.[peers]'"),
     "ctranslate2": Engine(
         CTranslate2,
         ("ctranslate2", "transformers"),
-        ".venv/bin/pip install -c constraints.txt ctranslate2==4.8.5 transformers",
+        ".venv/bin/pip install -c constraints.txt -e '.[peers]'",
     ),
     "ctranslate2-int8": Engine(
         CTranslate2,
         ("ctranslate2", "transformers"),
-        ".venv/bin/pip install -c constraints.txt ctranslate2==4.8.5 transformers",
+        ".venv/bin/pip install -c constraints.txt -e '.[peers]'",
         "int8",
     ),
 }
@@ -190,9 +190,14 @@ ENGINES: Mapping[str, Engine] = {
 def why_missing(name: str) -> str | None:
     """Return what an engine lacks, and how to have it; None if it can start."""
     engine = ENGINES[name]
-    if all(find_spec(module) for module in engine.modules):
-        return None
-    return f"skipped: {name} is not installed; to have it: {engine.install}"
+    if not all(find_spec(module) for module in engine.modules):
+        return f"skipped: {name} is not installed; to have it: {engine.install}"
+    if name == "clearhead-int8":
+        import torch
+
+        if not torch.cpu._is_vnni_supported():
+            return f"skipped: {name} needs a CPU with VNNI"
+    return None
 
 
 @dataclass(frozen=True)

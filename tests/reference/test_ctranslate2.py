@@ -22,7 +22,7 @@ from clearhead.model import Transformer
 from clearhead.weights import load_tensors, model_tensors
 
 ctranslate2 = pytest.importorskip(
-    "ctranslate2", reason="needs CTranslate2: .venv/bin/pip install -c constraints.txt ctranslate2==4.8.5"
+    "ctranslate2", reason="needs CTranslate2: pip install -e '.[peers]'"
 )
 
 
