@@ -6,6 +6,7 @@ tokenizer.json          the vocabulary
 generation_config.json  how it translates unless told otherwise
 golden.jsonl            sentences with the translations and scores it gave when it was made
 README.md               the model card
+shortlist.safetensors   what `clearhead optimize` learned, if it was run; read only when it is asked for
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ from clearhead.weights import file_sha256, load_weights, model_tensors, write_we
 
 __all__ = [
     "FORMAT_VERSION",
+    "SHORTLIST_FILE",
     "Bundle",
     "load_bundle",
     "model_directory",
@@ -39,6 +41,9 @@ __all__ = [
 
 FORMAT_VERSION = 2
 """Raised when an older clearhead could misread a model directory."""
+
+SHORTLIST_FILE = "shortlist.safetensors"
+"""Beside the model's own files; a model that is written anew has none, and its checksums say nothing of it."""
 
 _RENAMED: Mapping[int, Mapping[str, str]] = {1: {"embedding.weight": "source_embedding.weight"}, 2: {}}
 """Format version to the tensors that had other names in it."""
@@ -58,6 +63,8 @@ class Bundle:
     decode: DecodeConfig = field(default_factory=DecodeConfig)
     info: Mapping[str, Any] = field(default_factory=dict)
     """How the model was made: data, settings, metrics; plain JSON values."""
+    model_sha256: str | None = None
+    """Of the model.safetensors it was read from; None for a model that was not."""
 
 
 def save_bundle(
@@ -113,7 +120,8 @@ def load_bundle(path: str | Path, *, device: torch.device | str = "cpu", verify:
     decode = _parse(
         DecodeConfig, _read_json(directory / "generation_config.json"), directory / "generation_config.json"
     )
-    return Bundle(model.to(device).eval(), tokenizer, decode, config["info"])
+    sha256 = config["checksums"]["model.safetensors"]
+    return Bundle(model.to(device).eval(), tokenizer, decode, config["info"], sha256)
 
 
 def refuse_foreign(directory: Path) -> None:

@@ -8,11 +8,11 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Self
 
-from clearhead.bundle import Bundle, load_bundle
+from clearhead.bundle import SHORTLIST_FILE, Bundle, load_bundle, model_directory
 from clearhead.config import DecodeConfig
-from clearhead.decoding import Hypothesis, PackedModel, Sampling, SearchOptions, decode, score
+from clearhead.decoding import Hypothesis, PackedModel, Sampling, SearchOptions, Shortlist, decode, score
 from clearhead.device import resolve_device
-from clearhead.errors import DataError
+from clearhead.errors import DataError, ModelError
 from clearhead.tokenizer import split_tag
 
 __all__ = ["Alternative", "Translation", "Translator"]
@@ -34,7 +34,8 @@ class Translation:
     text: str
     """The translation; empty for an empty line."""
     score: float
-    """Log-probability of the translation given the source, in nats."""
+    """Log-probability of the translation given the source, in nats; with a shortlist, a little above the model's own:
+    what it does not allow has no share."""
     tokens: tuple[str, ...]
     """The pieces of the text, the end token left out."""
     alternatives: tuple[Alternative, ...] = ()
@@ -55,6 +56,8 @@ class Translator:
     bundle: Bundle
     path: Path | None = field(default=None)
     """Where it was loaded from."""
+    shortlist: Shortlist | None = field(default=None, repr=False)
+    """What it writes where the setting `shortlist` asks for it; read from the model directory when first needed."""
     _packed: PackedModel | None = field(default=None, init=False, repr=False)
 
     @classmethod
@@ -92,11 +95,13 @@ class Translator:
         Raises:
             ConfigError: If a setting is unknown or impossible.
             DataError: If a line holds an unpaired surrogate.
+            ModelError: If `shortlist` is set, and the model's is missing, damaged or another model's.
         """
         if isinstance(lines, str):
             raise DataError("translate takes a list of lines, not one string; write translate([text])")
         config = self.decode_config(settings)
-        options = SearchOptions(config, num_best=num_best, sampling=sampling)
+        shortlist = self._shortlist() if config.shortlist else None
+        options = SearchOptions(config, num_best=num_best, sampling=sampling, shortlist=shortlist)
         tokenizer = self.bundle.tokenizer
         filled = [index for index, line in enumerate(lines) if split_tag(line, tokenizer.language_tags)[1].strip()]
         spelled = tokenizer.encode_sources(lines, config.target_lang)
@@ -191,6 +196,21 @@ class Translator:
         if packed is None or packed.precision != config.precision or not packed.is_current():
             self._packed = packed = PackedModel(self.bundle.model, config.precision)
         return packed
+
+    def _shortlist(self) -> Shortlist:
+        """Return what the model's sentences may be written in."""
+        if self.shortlist is None:
+            if self.path is None:
+                raise ModelError("this model has no shortlist; learn one with clearhead.decoding.learn_shortlist")
+            self.shortlist = Shortlist.load(model_directory(self.path) / SHORTLIST_FILE, self.identity())
+        return self.shortlist
+
+    def identity(self) -> dict[str, str]:
+        """Return what tells this model from all others: the hashes of its weights' file and of its tokenizer."""
+        return {
+            "model_sha256": self.bundle.model_sha256 or "",
+            "tokenizer_sha256": self.bundle.tokenizer.sha256,
+        }
 
     def _translation(self, line: str, hypotheses: list[Hypothesis]) -> Translation:
         tokenizer = self.bundle.tokenizer

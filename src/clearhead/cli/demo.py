@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 __all__ = ["demo"]
 
 _PAIRS = 40_000
-_VALID, _TEST = 2.5, 1_000
+_VALID, _TEST = 200, 1_000
 _SEED = 1
 _SHOWN = 12
 

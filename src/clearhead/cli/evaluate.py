@@ -10,7 +10,7 @@ import typer
 
 from clearhead.cli.checks import refuse_missing, refuse_overwriting, require_language, warn_of_truncation
 from clearhead.cli.console import progress
-from clearhead.cli.options import BatchTokens, Beam, Device, Model, Precision, SourceFile, TargetLang
+from clearhead.cli.options import BatchTokens, Beam, Device, Model, Precision, Shortlist, SourceFile, TargetLang
 from clearhead.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -41,6 +41,7 @@ def evaluate(
     target_lang: TargetLang = None,
     batch_tokens: BatchTokens = None,
     precision: Precision = None,
+    shortlist: Shortlist = False,
     device: Device = "auto",
 ) -> None:
     """Print BLEU, chrF (with their sacreBLEU signatures), exact match and speed on a test set."""
@@ -56,7 +57,13 @@ def evaluate(
 
     pairs = list(read_parallel([source], [reference]))
     sources, references = [pair.source for pair in pairs], [pair.target for pair in pairs]
-    settings = {"beam_size": beam, "target_lang": target_lang, "batch_tokens": batch_tokens, "precision": precision}
+    settings = {
+        "beam_size": beam,
+        "target_lang": target_lang,
+        "batch_tokens": batch_tokens,
+        "precision": precision,
+        "shortlist": shortlist or None,
+    }
 
     def judge(path: Path) -> tuple[Evaluation, list[str]]:
         translator = Translator.load(path, device=device)

@@ -17,6 +17,7 @@ from clearhead.cli.average import average
 from clearhead.cli.demo import demo
 from clearhead.cli.evaluate import evaluate
 from clearhead.cli.info import info
+from clearhead.cli.optimize import optimize
 from clearhead.cli.paper import paper
 from clearhead.cli.score import score
 from clearhead.cli.train import train
@@ -69,7 +70,7 @@ def ending_quietly(command: Callable[..., None]) -> Callable[..., None]:
     return run_command
 
 
-for command in (demo, train, translate, score, evaluate, average, info, verify, paper):
+for command in (demo, train, translate, score, evaluate, optimize, average, info, verify, paper):
     app.command()(ending_quietly(command))
 
 

@@ -8,7 +8,18 @@ from typing import Annotated
 
 import typer
 
-__all__ = ["BatchTokens", "Beam", "Device", "Model", "Precision", "PrecisionName", "SourceFile", "TargetLang"]
+__all__ = [
+    "BatchTokens",
+    "Beam",
+    "Device",
+    "Model",
+    "Precision",
+    "PrecisionName",
+    "Shortlist",
+    "SourceFile",
+    "TargetFile",
+    "TargetLang",
+]
 
 
 class PrecisionName(StrEnum):
@@ -21,6 +32,9 @@ class PrecisionName(StrEnum):
 
 Model = Annotated[Path, typer.Argument(metavar="MODEL", help="Model directory, or run directory (its model).")]
 SourceFile = Annotated[str, typer.Option("--source", metavar="FILE", help="Source text, one segment a line.")]
+TargetFile = Annotated[
+    str, typer.Option("--target", metavar="FILE", help="Its translations, line by line beside the source.")
+]
 Beam = Annotated[
     int | None, typer.Option("--beam", metavar="K", help="Beam size; 1 is greedy search.", show_default="the model's")
 ]
@@ -44,5 +58,13 @@ Precision = Annotated[
         help="fp32 gives the model's own numbers. bf16 is faster on GPUs and CPUs with AMX, int8 on CPUs with VNNI; "
         "both round, so a few translations differ.",
         show_default="the model's",
+    ),
+]
+Shortlist = Annotated[
+    bool,
+    typer.Option(
+        "--shortlist",
+        help="Write only what the model's shortlist allows (clearhead optimize learns it): faster, and a few "
+        "translations differ.",
     ),
 ]

@@ -15,7 +15,7 @@ import typer
 
 from clearhead.cli.checks import refuse_missing, refuse_overwriting, require_language, warn_of_truncation
 from clearhead.cli.console import progress
-from clearhead.cli.options import BatchTokens, Beam, Device, Model, Precision, TargetLang
+from clearhead.cli.options import BatchTokens, Beam, Device, Model, Precision, Shortlist, TargetLang
 from clearhead.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -100,6 +100,7 @@ def translate(
     ] = OutputFormat.text,
     batch_tokens: BatchTokens = None,
     precision: Precision = None,
+    shortlist: Shortlist = False,
     device: Device = "auto",
     threads: Annotated[
         int | None, typer.Option("--threads", metavar="N", min=1, help="CPU threads.", show_default="all cores")
@@ -108,7 +109,8 @@ def translate(
     """Translate text: one line in is one line out, in order."""
     paths = files or ["-"]
     drawn = {"--temperature": temperature, "--top-k": top_k, "--top-p": top_p, "--seed": seed}
-    _refuse_idle_options(sample, drawn, {"--beam": beam, "--length-penalty": length_penalty, "--precision": precision})
+    searched = {"--beam": beam, "--length-penalty": length_penalty, "--precision": precision}
+    _refuse_idle_options(sample, drawn, {**searched, "--shortlist": shortlist or None})
     refuse_missing(paths)
     refuse_overwriting(output, paths)
 
@@ -127,6 +129,7 @@ def translate(
         "target_lang": target_lang,
         "batch_tokens": batch_tokens,
         "precision": precision,
+        "shortlist": shortlist or None,
     }
     translator = Translator.load(model, device=device)
     translator.translate([], **settings)  # an impossible setting is refused before anything is read

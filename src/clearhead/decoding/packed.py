@@ -36,7 +36,9 @@ BLOCK = 32
 
 
 class PackedModel:
-    """An encoder-decoder `Transformer`, ready to decode; it keeps the values that the weights have now.
+    """An encoder-decoder `Transformer`, ready to decode as long as its weights stay as they are (see `is_current`).
+
+    It computes no gradients: use it inside `torch.inference_mode`.
 
     Args:
         model: In evaluation mode.
@@ -44,9 +46,12 @@ class PackedModel:
 
     Raises:
         DeviceError: If the model's device cannot compute in that precision.
+        ValueError: If the model has no encoder or no decoder.
     """
 
     def __init__(self, model: Transformer, precision: DecodePrecision = "fp32") -> None:
+        if not (model.config.num_encoder_layers and model.config.num_decoder_layers):
+            raise ValueError("only a model with an encoder and a decoder translates")
         self.model = model
         self.precision = precision
         self.config = model.config
@@ -74,7 +79,7 @@ class PackedModel:
         self._kv_width = cross[0].k_proj.out_features + cross[0].v_proj.out_features
 
     def is_current(self) -> bool:
-        """Tell whether the model still has the weights that were packed."""
+        """Tell whether the model still has the weights that were packed; if not, pack it again."""
         return self._fingerprint == _fingerprint(self.model)
 
     def lanes(self, beam_size: int, max_lanes: int) -> Lanes:
@@ -242,8 +247,6 @@ def _embedded(embedding: Embedding, ids: Tensor, positions: Tensor, longest: int
     x = functional.embedding(ids, embedding.weight) * embedding.scale
     if embedding.positions is not None:
         x = x + embedding.positions(0, longest)[positions]
-    if embedding.segments is not None:
-        x = x + embedding.segments.weight[0]
     return x if embedding.norm is None else embedding.norm(x)
 
 

@@ -1,8 +1,9 @@
 """Matrix products the way decoding computes them: in float32, bfloat16, or 8-bit integers.
 
 bfloat16 halves what is read and is several times as fast where a processor multiplies in it (GPUs, CPUs with AMX).
-8-bit integers need a CPU with VNNI. Both round, so translations may differ; what a result is rounded to is never
-coarser than float32 where tokens are compared.
+8-bit integers need a CPU with VNNI. Both round, so translations may differ a little from the model's own, but tokens
+are always compared in float32. A row's result depends on that row alone, but for bfloat16 on wide models: there a
+product of more rows may add in another order, and what is then rounded to 8 bits can differ in the last.
 
 Shapes: R rows, I inputs, O outputs.
 """
@@ -48,23 +49,24 @@ def make_product(
     Raises:
         DeviceError: If the device cannot multiply in that precision.
     """
-    weight = torch.cat([weight.detach() for weight in weights])
+    weight = torch.cat([weight.detach() for weight in weights]) if len(weights) > 1 else weights[0].detach()
     given = [bias.detach() for bias in biases if bias is not None]
     bias = torch.cat(given) if given else None
     match precision:
         case "fp32":
-            return _Float32Product(weight, bias)
+            # Few rows meet a large matrix faster if it is turned; a small one is not worth the second copy.
+            return _Float32Product(weight.t().contiguous() if is_output or len(weights) > 1 else weight.t(), bias)
         case "bf16":
             if is_output and weight.device.type == "cpu":
-                return _RoundedProduct(weight, bias)
+                return _RoundedProduct(weight.t(), bias)
             return _BFloat16Product(weight, bias)
         case "int8":
             return _Int8Product(weight, bias)
 
 
 class _Float32Product:
-    def __init__(self, weight: Tensor, bias: Tensor | None) -> None:
-        self.matrix = weight.t().contiguous()  # (I, O), which is read faster for few rows
+    def __init__(self, matrix: Float[Tensor, "I O"], bias: Tensor | None) -> None:
+        self.matrix = matrix
         self.bias = bias
 
     def __call__(self, x: Tensor) -> Tensor:

@@ -26,6 +26,7 @@ from clearhead.decoding.lanes import Lanes, Rows
 from clearhead.decoding.packed import BLOCK, PackedModel
 from clearhead.decoding.shortlist import ListedTokens, Shortlist
 from clearhead.decoding.step import pad_batch
+from clearhead.errors import ModelError
 
 __all__ = ["Choice", "best_tokens", "search"]
 
@@ -110,6 +111,9 @@ def search(
         config: Beam size, length penalty, and how many tokens are in flight at once.
         num_best: Hypotheses of each sentence; at most the beam size.
         shortlist: What each sentence may be written in; None allows the whole vocabulary.
+
+    Raises:
+        ModelError: If the model's probabilities are not numbers.
     """
     choice: Choice = _AllTokens(model) if shortlist is None else ListedTokens(model, shortlist)
     beam_size = config.beam_size
@@ -134,6 +138,11 @@ def search(
                 flying.pop()
                 lanes.leave(lane)
                 choice.leave(lane)
+                if not done.finished:
+                    raise ModelError(
+                        "the model's probabilities are not numbers: its weights hold NaN or infinity, so it is "
+                        "damaged, or its training diverged"
+                    )
                 yield done.number, sorted(done.finished, key=lambda h: -h.rank_score)[:num_best]
 
 

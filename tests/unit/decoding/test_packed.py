@@ -8,6 +8,7 @@ from clearhead.decoding.packed import BLOCK, PackedModel
 from clearhead.decoding.step import pad_batch
 from clearhead.errors import ConfigError
 from clearhead.model import Transformer
+from clearhead.presets import tiny
 
 needs_vnni = pytest.mark.skipif(
     not torch.cpu._is_vnni_supported(), reason="needs a CPU that multiplies 8-bit integers (VNNI)"
@@ -205,23 +206,30 @@ def test_what_must_not_come_is_impossible_and_the_rest_is_not(make_model, settin
         assert (rows[~rows.isfinite()] == float("-inf")).all()
 
 
-@pytest.mark.parametrize("settings", [{}, {**UNTIED, "norm": "pre", "embedding_norm": True, "positions": "learned"}])
-@pytest.mark.parametrize("precision", ["fp32", "bf16", pytest.param("int8", marks=needs_vnni)])
-def test_it_keeps_the_values_that_the_weights_had(make_model, settings, precision):
-    model = make_model(**settings)
-    packed = PackedModel(model, precision)
-    sources, targets = draw_both(model.config)
-    before = packed_log_probs(packed, sources, targets, STARTS)
-    for weight in model.parameters():
-        weight.add_(torch.randn_like(weight))
-    for now, then in zip(packed_log_probs(packed, sources, targets, STARTS), before, strict=True):
-        assert now.equal(then)
+def test_it_tells_when_its_weights_have_changed():
+    with torch.inference_mode(False):  # as a model is made and trained
+        model = Transformer(tiny(vocab_size=37)).eval()
+        packed = PackedModel(model)
+        assert packed.is_current()
+        with torch.no_grad():
+            model.decoder.layers[1].feed_forward.up_proj.weight.mul_(1.5)
+        assert not packed.is_current()
+        assert PackedModel(model).is_current()
+        packed = PackedModel(model)
+        model.output_proj.weight = torch.nn.Parameter(torch.zeros(37, 128))
+        assert not packed.is_current()
+
+
+@pytest.mark.parametrize("missing", ["num_encoder_layers", "num_decoder_layers"])
+def test_a_model_of_one_side_is_refused(make_model, missing):
+    with pytest.raises(ValueError, match="only a model with an encoder and a decoder translates"):
+        PackedModel(make_model(**{missing: 0}))
 
 
 @pytest.mark.parametrize(
-    # Measured: largest differences of 0.06 and 0.13.
+    # Measured: largest differences of 0.018 and 0.050.
     ("precision", "bound"),
-    [("bf16", 0.15), pytest.param("int8", 0.3, marks=needs_vnni)],
+    [("bf16", 0.05), pytest.param("int8", 0.15, marks=needs_vnni)],
 )
 def test_rounded_products_give_nearly_the_same(make_model, precision, bound):
     model = make_model(norm="pre")

@@ -15,6 +15,7 @@ from clearhead.decoding.lanes import Lanes
 from clearhead.decoding.packed import BLOCK, PackedModel
 from clearhead.decoding.sampling import greedy_search
 from clearhead.decoding.search import best_tokens, search
+from clearhead.errors import ModelError
 
 LENGTHS = (7, 1, 13, 3, 5, 1, 29, 2, 11)
 LIMITS = [17, 11, 1, 13, 7, 3, 23, 2, 19]
@@ -179,9 +180,9 @@ def with_penalty_of_the_longest(monkeypatch):
 @pytest.fixture
 def rows_computed(monkeypatch):
     counts = []
-    step = PackedModel.step
+    advance = Lanes.advance
     monkeypatch.setattr(
-        PackedModel, "step", lambda model, newest, *rest: (counts.append(len(newest)), step(model, newest, *rest))[1]
+        Lanes, "advance", lambda lanes, index, parents: (counts.append(len(index)), advance(lanes, index, parents))[1]
     )
     return counts
 
@@ -257,3 +258,11 @@ def test_best_tokens_find_the_one_that_is_possible():
     values, ids = best_tokens(log_probs, 4)
     assert values.tolist() == [[-3.0, *[float("-inf")] * 3]] * 3
     assert ids[:, 0].tolist() == [2, BLOCK, 5 * BLOCK - 1]
+
+
+def test_weights_that_are_no_numbers_are_named(make_model, make_sources):
+    model = make_model()
+    model.decoder.layers[0].feed_forward.up_proj.weight[0, 0] = float("nan")
+    for beam_size in (1, 3):
+        with pytest.raises(ModelError, match="probabilities are not numbers"):
+            list(search(PackedModel(model), make_sources((5, 3)), [7, 7], DecodeConfig(beam_size=beam_size)))

@@ -1,0 +1,111 @@
+"""`clearhead optimize`: learn the model's shortlist, with which it translates faster."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from clearhead.cli.checks import refuse_missing, require_language
+from clearhead.cli.console import progress
+from clearhead.cli.options import BatchTokens, Device, Model, SourceFile, TargetFile, TargetLang
+from clearhead.errors import DataError
+
+if TYPE_CHECKING:
+    from clearhead.corpora import SentencePair
+    from clearhead.translator import Translator
+
+__all__ = ["optimize"]
+
+
+def optimize(
+    model: Model,
+    source: SourceFile,
+    target: TargetFile,
+    per_token: Annotated[
+        int | None,
+        typer.Option(
+            "--per-token", metavar="N", min=1, help="Most target tokens that a source token allows.", show_default="20"
+        ),
+    ] = None,
+    common: Annotated[
+        int | None,
+        typer.Option(
+            "--common",
+            metavar="N",
+            min=1,
+            help="Most frequent target tokens, which are always allowed.",
+            show_default="100",
+        ),
+    ] = None,
+    target_lang: TargetLang = None,
+    batch_tokens: BatchTokens = None,
+    device: Device = "auto",
+) -> None:
+    """Learn from parallel text, best the training data, which tokens may translate which, for --shortlist.
+
+    The model's cross-attention says which source token a target token stands for. What is learned is written into the
+    model directory; an older shortlist there is replaced, and nothing else changes.
+    """
+    refuse_missing([source, target])
+
+    from clearhead.bundle import SHORTLIST_FILE, model_directory
+    from clearhead.corpora import display_name, read_parallel
+    from clearhead.decoding import learn_shortlist
+    from clearhead.decoding.alignment import COMMON, PER_TOKEN
+    from clearhead.translator import Translator
+
+    directory = model_directory(model)
+    translator = Translator.load(directory, device=device)
+    pairs = list(read_parallel([source], [target]))
+    sources = [pair.source for pair in pairs]
+    require_language(translator, sources, target_lang=target_lang, name=display_name(source))
+    kept, num_blank, num_long = _usable(translator, pairs, target_lang)
+    if not kept:
+        raise DataError(
+            f"{display_name(source)} and {display_name(target)} hold no pair to learn from: of {len(pairs):,}, "
+            f"{num_blank:,} have a blank side and {num_long:,} are too long"
+        )
+    source_ids, target_ids = [ids for ids, _ in kept], [ids for _, ids in kept]
+    config = translator.decode_config({"batch_tokens": batch_tokens})
+    with progress("aligning", total=len(kept)) as advance:
+        shortlist = learn_shortlist(
+            translator.bundle.model,
+            source_ids,
+            target_ids,
+            per_token=PER_TOKEN if per_token is None else per_token,
+            common=COMMON if common is None else common,
+            batch_tokens=config.batch_tokens,
+            on_progress=advance,
+        )
+    path = directory / SHORTLIST_FILE
+    shortlist.save(path, translator.identity())
+    covered, allowed = shortlist.coverage(source_ids, target_ids)
+    per_row = (shortlist.rows >= 0).sum(dim=1)[[token for ids in source_ids for token in ids]].float().mean().item()
+    typer.echo(f"learned from       {len(kept):,} pairs; {num_long:,} too long, {num_blank:,} with a blank side")
+    typer.echo(f"always allowed     {len(shortlist.common):,} tokens")
+    typer.echo(f"by a source token  {per_row:,.1f} tokens on average")
+    typer.echo(f"in a sentence      {allowed:,.1f} tokens on average, of {translator.bundle.tokenizer.vocab_size:,}")
+    typer.echo(f"coverage           {100 * covered:.2f}% of the target tokens in this text")
+    typer.echo(f"written            {path}")
+
+
+def _usable(
+    translator: Translator, pairs: list[SentencePair], target_lang: str | None
+) -> tuple[list[tuple[list[int], list[int]]], int, int]:
+    """Return the ids of the pairs to learn from, how many have a blank side, and how many are too long."""
+    from clearhead.tokenizer import split_tag
+
+    tokenizer = translator.bundle.tokenizer
+    config = translator.decode_config({"target_lang": target_lang})
+    filled = [
+        pair for pair in pairs if split_tag(pair.source, tokenizer.language_tags)[1].strip() and pair.target.strip()
+    ]
+    source_ids = tokenizer.encode_sources([pair.source for pair in filled], config.target_lang)
+    target_ids = tokenizer.encode_targets([pair.target for pair in filled])
+    kept = [
+        (source, target)
+        for source, target in zip(source_ids, target_ids, strict=True)
+        if max(len(source), len(target)) <= config.max_input_tokens
+    ]
+    return kept, len(pairs) - len(filled), len(filled) - len(kept)

@@ -1,0 +1,298 @@
+from __future__ import annotations
+
+import pytest
+import torch
+from safetensors.torch import save_file
+
+from clearhead.config import DecodeConfig
+from clearhead.decoding import PackedModel, Sampling, SearchOptions, Shortlist, decode
+from clearhead.decoding import alignment as alignment_module
+from clearhead.decoding.alignment import learn_shortlist
+from clearhead.decoding.search import search
+from clearhead.errors import ConfigError, ModelError
+from clearhead.model.transformer import AttentionWeights
+
+LENGTHS = (7, 1, 13, 3, 5, 1, 29, 2, 11)
+LIMITS = [17, 11, 1, 13, 7, 3, 23, 2, 19]
+PAD, START, END = 0, 1, 2
+MODEL = {"model_sha256": "5" * 64, "tokenizer_sha256": "7" * 64}
+
+
+@pytest.fixture(autouse=True)
+def inference():
+    with torch.inference_mode():
+        yield
+
+
+def everything(vocab_size: int, num_common: int) -> Shortlist:
+    """Return a shortlist of all tokens, the first of them common and the rest in every row."""
+    tokens = [END, *range(3, vocab_size)]
+    rows = torch.tensor([tokens[num_common:]] * vocab_size, dtype=torch.int32)
+    return Shortlist(torch.tensor(tokens[:num_common], dtype=torch.int32), rows)
+
+
+def sparse(vocab_size: int, width: int = 4) -> Shortlist:
+    """Return a shortlist of the end and a few tokens, other ones and other numbers of them for every source token."""
+    generator = torch.Generator().manual_seed(11)
+    rows = torch.randint(5, vocab_size, (vocab_size, width), generator=generator, dtype=torch.int32)
+    rows[torch.rand(rows.shape, generator=generator) < 0.3] = -1
+    return Shortlist(torch.tensor([4, END, 3], dtype=torch.int32), rows)
+
+
+def find(model, sources, limits, config, num_best=1, shortlist=None):
+    found = sorted(search(PackedModel(model), sources, limits, config, num_best, shortlist))
+    assert [number for number, _ in found] == list(range(len(sources)))
+    return [hypotheses for _, hypotheses in found]
+
+
+def assert_same(found, expected):
+    assert [[h.tokens for h in hypotheses] for hypotheses in found] == [[h.tokens for h in hs] for hs in expected]
+    flat = [[(h.log_prob, h.rank_score) for hypotheses in results for h in hypotheses] for results in (found, expected)]
+    torch.testing.assert_close(*map(torch.tensor, flat), atol=1e-4, rtol=0)
+
+
+# The search
+
+
+@pytest.mark.parametrize(("beam_size", "num_best"), [(1, 1), (4, 1), (4, 3)])
+@pytest.mark.parametrize("batch_tokens", [1, 60, 4_096])
+@pytest.mark.parametrize("num_common", [1, 13, 35])
+def test_a_shortlist_that_allows_everything_changes_nothing(
+    make_sharp_model, make_sources, beam_size, num_best, batch_tokens, num_common
+):
+    model, sources = make_sharp_model(output_bias=True), make_sources(LENGTHS)
+    config = DecodeConfig(beam_size=beam_size, batch_tokens=batch_tokens)
+    found = find(model, sources, LIMITS, config, num_best, everything(37, num_common))
+    assert_same(found, find(model, sources, LIMITS, config, num_best))
+
+
+@pytest.mark.parametrize("special", [{"bos_id": 2}, {"bos_id": 0}, {"pad_id": 1, "bos_id": 0}])
+def test_nor_where_the_start_token_is_another(make_sharp_model, make_sources, special):
+    model, sources = make_sharp_model(**special), make_sources((7, 2, 11))
+    config = DecodeConfig(beam_size=3)
+    elsewhere = {model.config.pad_id, model.config.bos_id, END, 5}
+    tokens = [token for token in range(37) if token not in elsewhere]
+    shortlist = Shortlist(torch.tensor([5, END], dtype=torch.int32), torch.tensor([tokens] * 37, dtype=torch.int32))
+    assert_same(find(model, sources, [9] * 3, config, 3, shortlist), find(model, sources, [9] * 3, config, 3))
+
+
+@pytest.mark.parametrize("beam_size", [1, 4])
+def test_translations_hold_only_what_their_own_sources_allow(make_sharp_model, make_sources, beam_size):
+    model, sources, shortlist = make_sharp_model(), make_sources(LENGTHS), sparse(37)
+    config = DecodeConfig(beam_size=beam_size)
+    found = find(model, sources, LIMITS, config, beam_size, shortlist)
+    for source, limit, hypotheses in zip(sources, LIMITS, found, strict=True):
+        allowed = {END, 3, 4, *shortlist.rows[source].flatten().tolist()}
+        assert hypotheses
+        for hypothesis in hypotheses:
+            assert hypothesis.tokens[-1] == END
+            assert len(hypothesis.tokens) <= limit
+            assert allowed.issuperset(hypothesis.tokens)
+    assert len({h.tokens for hypotheses in found for h in hypotheses}) >= len(LENGTHS)
+    free = find(model, sources, LIMITS, config, beam_size)
+    assert [h[0].tokens for h in free] != [h[0].tokens for h in found]
+
+
+def test_the_score_is_the_probability_among_the_allowed_tokens(make_sharp_model, make_sources):
+    model, (source,), shortlist = make_sharp_model(output_bias=True), make_sources((7,)), sparse(37)
+    (hypothesis,) = find(model, [source], [11], DecodeConfig(beam_size=1), 1, shortlist)[0]
+    shifted = torch.tensor([[START, *hypothesis.tokens[:-1]]])
+    logits = model(torch.tensor([source]), shifted)[0]
+    counted = torch.full((37,), float("-inf"))
+    counted[[PAD, START, END, 3, 4, *shortlist.own_tokens(source).tolist()]] = 0.0  # the first two are never written
+    log_probs = (logits + counted).log_softmax(dim=-1)
+    expected = log_probs.gather(1, torch.tensor(hypothesis.tokens)[:, None]).sum()
+    assert hypothesis.log_prob == pytest.approx(expected.item(), abs=1e-4)
+    full = logits.log_softmax(dim=-1).gather(1, torch.tensor(hypothesis.tokens)[:, None]).sum()
+    assert hypothesis.log_prob > full.item() + 1e-2
+
+
+@pytest.mark.parametrize("beam_size", [1, 4])
+@pytest.mark.parametrize("batch_tokens", [40, 120, 4_096])
+def test_neighbours_and_order_change_nothing(make_sharp_model, make_sources, beam_size, batch_tokens):
+    model, sources, shortlist = make_sharp_model(), make_sources(LENGTHS), sparse(37, width=9)
+    config = DecodeConfig(beam_size=beam_size, batch_tokens=batch_tokens)
+    alone = [find(model, [s], [limit], config, 1, shortlist)[0] for s, limit in zip(sources, LIMITS, strict=True)]
+    assert_same(find(model, sources, LIMITS, config, 1, shortlist), alone)
+    assert_same(find(model, sources[::-1], LIMITS[::-1], config, 1, shortlist), alone[::-1])
+
+
+def test_later_sentences_may_be_allowed_more_than_earlier_ones(make_sharp_model, make_sources):
+    # The longest come first: here they own nothing, and the shortest more than there is room for at first.
+    rows = torch.full((37, 31), -1, dtype=torch.int32)
+    rows[3:20] = torch.arange(5, 36)
+    shortlist = Shortlist(torch.tensor([END], dtype=torch.int32), rows)
+    model, config = make_sharp_model(), DecodeConfig(beam_size=3, batch_tokens=70)
+    sources = [[*[30] * 12, END], [*[31] * 9, END], [3, 4, END], [5, END], [6, 7, 8, END]]
+    found = find(model, sources, [9] * 5, config, 1, shortlist)
+    assert [len(h[0].tokens) for h in found[:2]] == [1, 1]
+    assert_same(found, [find(model, [source], [9], config, 1, shortlist)[0] for source in sources])
+    assert any(len(h[0].tokens) > 1 for h in found[2:])
+
+
+def test_a_shortlist_of_the_end_alone_gives_empty_translations(make_sharp_model, make_sources):
+    nothing = Shortlist(torch.tensor([END], dtype=torch.int32), torch.full((37, 2), -1, dtype=torch.int32))
+    found = find(make_sharp_model(), make_sources((7, 2)), [5, 5], DecodeConfig(beam_size=3), 1, nothing)
+    assert [[h.tokens for h in hypotheses] for hypotheses in found] == [[(END,)], [(END,)]]
+
+
+def test_decode_takes_the_shortlist_of_its_options_and_none_for_samples(make_sharp_model, make_sources):
+    model, sources, shortlist = make_sharp_model(), make_sources((7, 2, 11)), sparse(37)
+    config = DecodeConfig(beam_size=2, extra_length=5, shortlist=True)
+    limits = [len(source) + 5 for source in sources]
+    found = decode(model, sources, SearchOptions(config, shortlist=shortlist))
+    assert_same(found, find(model, sources, limits, config, 1, shortlist))
+    with pytest.raises(ConfigError, match="a shortlist has no meaning for samples"):
+        SearchOptions(config, sampling=Sampling())
+    with pytest.raises(ConfigError, match="a shortlist has no meaning for samples"):
+        SearchOptions(DecodeConfig(), sampling=Sampling(), shortlist=shortlist)
+
+
+# Learning
+
+
+def shift(token: int) -> int:
+    """Return the translation of a token in the planted language."""
+    return 3 + (token - 3 + 5) % 34
+
+
+@pytest.fixture
+def planted(make_model, monkeypatch):
+    """Return a model that looks at the source token a target token translates, and some pairs in backward order."""
+    model = make_model()
+
+    def attention_weights(source, target):
+        weights = torch.full((len(source), 13, target.size(1), source.size(1)), 1e-3)
+        for row, ids in enumerate(source.tolist()):
+            length = ids.index(END)
+            for position in range(length):
+                weights[row, :, position, length - 1 - position] = 0.7
+            weights[row, :, :, length] = 0.9  # where attention rests
+        weights.masked_fill_((source == PAD)[:, None, None], 0.0)
+        return AttentionWeights([], [], [weights, weights / 2])
+
+    monkeypatch.setattr(model, "attention_weights", attention_weights)
+    generator = torch.Generator().manual_seed(3)
+    sources = [torch.randint(3, 37, (length,), generator=generator).tolist() for length in (3, 7, 5, 11, 2) * 40]
+    targets = [[shift(token) for token in reversed(source)] for source in sources]
+    return model, [[*ids, END] for ids in sources], [[*ids, END] for ids in targets]
+
+
+@pytest.mark.parametrize("batch_tokens", [13, 10_000])
+@pytest.mark.parametrize("buffer", [100, 1 << 22])
+def test_a_planted_alignment_is_found(planted, batch_tokens, buffer, monkeypatch):
+    monkeypatch.setattr(alignment_module, "BUFFER", buffer)
+    done = []
+    model, sources, targets = planted
+    shortlist = learn_shortlist(
+        model, sources, targets, per_token=2, common=1, batch_tokens=batch_tokens, on_progress=done.append
+    )
+    assert shortlist.common.tolist() == [END]
+    assert [sorted(row) for row in shortlist.rows[3:].tolist()] == [sorted([t, shift(t)]) for t in range(3, 37)]
+    assert shortlist.rows[:3].tolist() == [[-1, -1]] * 3
+    assert sum(done) == len(sources)
+    assert shortlist.coverage(sources, targets)[0] == 1.0
+
+
+def test_a_token_counts_as_its_own_translation_only_in_a_joint_vocabulary(planted):
+    model, sources, targets = planted
+    object.__setattr__(model.config, "source_vocab_size", 41)
+    rows = learn_shortlist(model, sources, targets, per_token=1, common=1, batch_tokens=99).rows
+    assert rows.shape == (41, 1)
+    assert rows[3:37, 0].tolist() == [shift(token) for token in range(3, 37)]
+    assert rows[37:].tolist() == [[-1]] * 4
+
+
+def test_the_most_frequent_tokens_are_common_and_take_no_place_in_a_row(planted):
+    model, sources, targets = planted
+    counts = torch.tensor([token for ids in targets for token in ids]).bincount(minlength=37)
+    shortlist = learn_shortlist(model, sources, targets, per_token=3, common=6, batch_tokens=99)
+    frequent = shortlist.common.tolist()
+    assert frequent[0] == END
+    assert len(set(frequent)) == 6
+    assert counts[frequent].min() >= counts[[t for t in range(3, 37) if t not in frequent]].max()
+    assert not set(shortlist.rows.flatten().tolist()) & {PAD, START, *frequent}
+
+
+def test_it_allows_no_more_common_tokens_than_there_are(make_model):
+    shortlist = learn_shortlist(make_model(), [[5, END]], [[7, 9, END]], common=100, per_token=20, batch_tokens=9)
+    assert sorted(shortlist.common.tolist()) == [END, 7, 9]
+
+
+@pytest.mark.parametrize("source", [[END], [5, END]])
+def test_pairs_of_empty_sides_are_no_harm(make_model, source):
+    shortlist = learn_shortlist(make_model(), [source], [[END]], per_token=2, batch_tokens=9)
+    assert shortlist.common.tolist() == [END]
+    assert shortlist.rows[5].tolist() == [5, -1]
+
+
+def test_a_real_model_gives_what_its_own_attention_says(make_model):
+    model = make_model()
+    source, target = [5, 7, 11, END], [13, 17, END]
+    cross = model.attention_weights(torch.tensor([source]), torch.tensor([[START, 13, 17]])).cross
+    weights = torch.stack([layer.mean(dim=1) for layer in cross]).mean(dim=0)[0, :2, :3]
+    rows = learn_shortlist(model, [source], [target], per_token=3, common=1, batch_tokens=9).rows
+    for place, token in enumerate(source[:3]):
+        by_weight = [target[i] for i in weights[:, place].argsort(descending=True).tolist()]
+        assert rows[token].tolist() == [token, *by_weight]
+
+
+def test_coverage_counts_each_sentence_by_itself():
+    rows = torch.full((9, 2), -1, dtype=torch.int32)
+    rows[5], rows[6, 0] = torch.tensor([7, 8]), 7
+    shortlist = Shortlist(torch.tensor([END, 3], dtype=torch.int32), rows)
+    covered, allowed = shortlist.coverage([[5, END], [6, 6, END]], [[7, 8, 3, END], [7, 8, 4, END]])
+    assert covered == 6 / 8
+    assert allowed == 3.5
+
+
+# The file
+
+
+def test_what_is_read_is_what_was_written_and_nothing_stays_beside_it(tmp_path):
+    written = sparse(37)
+    written.save(tmp_path / "list.safetensors", MODEL)
+    first = (tmp_path / "list.safetensors").read_bytes()
+    read = Shortlist.load(tmp_path / "list.safetensors", MODEL)
+    assert read.common.equal(written.common)
+    assert read.rows.equal(written.rows)
+    assert read.rows.dtype == torch.int32
+    read.save(tmp_path / "list.safetensors", MODEL)
+    assert [path.name for path in tmp_path.iterdir()] == ["list.safetensors"]
+    assert (tmp_path / "list.safetensors").read_bytes() == first
+
+
+@pytest.mark.parametrize("part", MODEL)
+def test_another_models_file_is_refused(tmp_path, part):
+    path = tmp_path / "list.safetensors"
+    sparse(37).save(path, {**MODEL, part: "3" * 64})
+    with pytest.raises(ModelError, match="learned with another model; learn one with `clearhead optimize MODEL"):
+        Shortlist.load(path, MODEL)
+
+
+@pytest.mark.parametrize("damage", ["cut", "flip", "other tensors", "text"])
+def test_a_damaged_file_is_refused(tmp_path, damage):
+    path = tmp_path / "list.safetensors"
+    sparse(37).save(path, MODEL)
+    content = path.read_bytes()
+    match damage:
+        case "cut":
+            path.write_bytes(content[:-3])
+        case "flip":
+            path.write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
+        case "other tensors":
+            save_file({"rows": torch.zeros(3, 2, dtype=torch.int32)}, path, MODEL)
+        case "text":
+            path.write_text("no tensors", encoding="utf-8")
+    with pytest.raises(ModelError, match="is damaged; learn one with `clearhead optimize MODEL --source FILE"):
+        Shortlist.load(path, MODEL)
+
+
+def test_a_missing_file_says_how_to_make_one(tmp_path):
+    with pytest.raises(ModelError, match=r"has no shortlist: there is no .*list; learn one with `clearhead optimize"):
+        Shortlist.load(tmp_path / "list", MODEL)
+
+
+def test_a_place_that_cannot_be_written_is_named(tmp_path):
+    with pytest.raises(ModelError, match=r"cannot write the shortlist .*nowhere"):
+        sparse(37).save(tmp_path / "nowhere" / "list.safetensors", MODEL)
