@@ -16,8 +16,8 @@ from clearhead.config import ModelConfig
 if TYPE_CHECKING:
     from clearhead.model import Transformer
 
-# No test module has imported the model yet: from here on a tensor that breaks its written shape raises.
-install_import_hook("clearhead.model", "beartype.beartype")
+# No test module has imported them yet: from here on a tensor that breaks its written shape raises.
+install_import_hook(["clearhead.model", "clearhead.decoding"], "beartype.beartype")
 torch.set_num_threads(1)
 
 SHARED_DATA = Path(__file__).parents[1].parent / "shared" / "data"

@@ -353,8 +353,8 @@ class DecodeConfig(Settings):
     batch_tokens: PositiveInt = 4_096
     """Source tokens translated at once, padding and beams included."""
     precision: DecodePrecision = "fp32"
-    """Of the matrix products: `fp32`; `bf16`, for GPUs and CPUs with AMX; `int8`, for CPUs with VNNI. The last two round:
-    a few translations differ, and scores are those of the rounded model."""
+    """Of the matrix products: `fp32`; `bf16`, for GPUs and CPUs with AMX; `int8`, for CPUs with VNNI. The last two
+    round: a few translations differ, and scores are those of the rounded model."""
     shortlist: bool = False
     """Write a sentence only in tokens that the model's shortlist, made by `clearhead optimize`, allows its source:
     faster, a few translations differ, and scores count the allowed tokens alone."""

@@ -34,8 +34,8 @@ class Translation:
     text: str
     """The translation; empty for an empty line."""
     score: float
-    """Log-probability of the translation given the source, in nats; with a shortlist, a little above the model's own:
-    what it does not allow has no share."""
+    """Log-probability of the translation given the source, in nats; with a shortlist, mostly a little above the model's
+    own: what it does not allow has no share."""
     tokens: tuple[str, ...]
     """The pieces of the text, the end token left out."""
     alternatives: tuple[Alternative, ...] = ()

@@ -35,7 +35,7 @@ def optimize(
             metavar="N",
             min=1,
             help="Most frequent target tokens, which are always allowed.",
-            show_default="100",
+            show_default="1000",
         ),
     ] = None,
     target_lang: TargetLang = None,

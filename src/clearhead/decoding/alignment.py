@@ -23,8 +23,8 @@ __all__ = ["COMMON", "PER_TOKEN", "learn_shortlist"]
 
 PER_TOKEN = 20
 """Target tokens that a source token allows, unless told otherwise."""
-COMMON = 100
-"""Target tokens that are always allowed, unless told otherwise."""
+COMMON = 1_000
+"""Target tokens that are always allowed, unless told otherwise; all sentences share their matrix."""
 
 LINKS = 3
 """Source tokens that a target token is counted with: those it looks at most."""

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Float, Int, Shaped
 from torch import Tensor
 
 __all__ = ["Lanes", "Rows", "lazy_zeros", "rounded"]
@@ -44,7 +44,7 @@ class Rows:
     memory_mask: Float[Tensor, "N 1 1 S"]
     """Likewise of cross-attention."""
 
-    def spread(self, x: Float[Tensor, "R W"], empty: float = 0.0) -> Float[Tensor, "N K W"]:
+    def spread(self, x: Shaped[Tensor, "R W"], empty: float = 0.0) -> Shaped[Tensor, "N K W"]:
         """Put each row where its beam stands, and `empty` where none is live."""
         num_beams = self.num_lanes * self.beam_size
         if len(self.index) < num_beams:
@@ -56,11 +56,11 @@ class Rows:
         x = x.flatten(0, 1)
         return x if len(self.index) == len(x) else x[self.index]
 
-    def past(self, past: Float[Tensor, "M P W"]) -> Float[Tensor, "N P W"]:
+    def past(self, past: Float[Tensor, "lanes places W"]) -> Float[Tensor, "N P W"]:
         """Return the keys and values of one layer that self-attention asks for."""
         return past[: self.num_lanes, : self.past_mask.size(-1)]
 
-    def memory(self, memory: Float[Tensor, "M S W"]) -> Float[Tensor, "N S W"]:
+    def memory(self, memory: Float[Tensor, "lanes places W"]) -> Float[Tensor, "N S W"]:
         """Return the keys and values of one layer that cross-attention asks for."""
         return memory[: self.num_lanes, : self.memory_mask.size(-1)]
 

@@ -234,7 +234,7 @@ class _PackedCrossAttention:
 def _attend(
     q: Float[Tensor, "B T Q"],
     kv: Float[Tensor, "B S W"],
-    mask: Float[Tensor, "B 1 T S"],
+    mask: Float[Tensor, "B 1 #T S"],
     attention: _PackedSelfAttention | _PackedCrossAttention,
 ) -> Float[Tensor, "B T V"]:
     """Attend from queries to keys and values that stand side by side."""

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import torch
 from jaxtyping import Float, Int
@@ -30,10 +30,11 @@ from clearhead.errors import ModelError
 
 __all__ = ["Choice", "best_tokens", "search"]
 
-Prefix = tuple["Prefix", int] | None
-"""The tokens of a hypothesis, from the newest back; hypotheses share their beginnings."""
+Prefix = tuple[Any, int] | None
+"""The tokens of a hypothesis, from the newest back: the prefix before it, and its token. Beginnings are shared."""
 
 
+@runtime_checkable  # so that tests can check annotations
 class Choice(Protocol):
     """Among which tokens each sentence in flight chooses; its lanes are those of `Lanes`."""
 

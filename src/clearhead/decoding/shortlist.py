@@ -1,6 +1,6 @@
 """A lexical shortlist: which target tokens each source token may become, and the search's choice among those alone.
 
-A sentence is written in the tokens that are always allowed and in those of its own source tokens, some hundreds in
+A sentence is written in the tokens that are always allowed and in those of its own source tokens, about a thousand in
 all. Its scores come from the rows of the output matrix that belong to them: far fewer products, and a far shorter
 soft-max, than with the whole vocabulary. No other sentence has a say in what it is allowed.
 
@@ -36,7 +36,7 @@ class Shortlist:
 
     Args:
         common: Tokens that every sentence may use, among them the end token.
-        rows: Target tokens that each source token allows beside the common ones, filled up with -1.
+        rows: Target tokens that each source token allows, none of them common, filled up with -1.
     """
 
     def __init__(self, common: Int[Tensor, " A"], rows: Int[Tensor, "V C"]) -> None:

@@ -67,6 +67,7 @@ def check_early(values: Mapping[str, Any]) -> Config:
         try:
             config = complete(values, name, vocab_size=_VOCAB_SIZE_UNKNOWN, batches_per_epoch=1)
             _refuse_unknown_language(config)
+            _refuse_shortlist(config)
             _refuse_other_than_text_to_text(config)
             return config
         except ConfigError as error:
@@ -137,6 +138,14 @@ def _refuse_unknown_language(config: Config) -> None:
     if language is not None and language not in known:
         raise ConfigError(
             f"decode.target_lang = {language!r} is not in tokenizer.language_tags = {list(known)}; add it there"
+        )
+
+
+def _refuse_shortlist(config: Config) -> None:
+    if config.decode.shortlist:
+        raise ConfigError(
+            "decode.shortlist cannot be set for training: a model has no shortlist before `clearhead optimize` made it; "
+            "leave it out, and ask for it with `clearhead translate --shortlist`"
         )
 
 

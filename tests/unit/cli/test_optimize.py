@@ -4,6 +4,7 @@ import gzip
 import json
 import re
 import shutil
+from typing import get_type_hints
 
 import pytest
 
@@ -13,6 +14,7 @@ from clearhead.cli.optimize import optimize
 from clearhead.cli.translate import translate
 from clearhead.cli.verify import verify
 from clearhead.decoding import Sampling
+from clearhead.decoding.alignment import COMMON, PER_TOKEN
 from clearhead.errors import ConfigError, DataError, ModelError
 from clearhead.translator import Translator
 
@@ -104,8 +106,13 @@ def test_equal_text_gives_equal_bytes_whatever_the_compression(run_command, make
     for path in (text[1], text[3]):
         (tmp_path / f"{path.name}.gz").write_bytes(gzip.compress(path.read_bytes()))
     packed = ["--source", tmp_path / "text.de.gz", "--target", tmp_path / "text.en.gz"]
-    run_command(optimize, model.parent, *packed, "--per-token", 20, "--common", 100)  # the run directory
+    run_command(optimize, model.parent, *packed, "--per-token", 20, "--common", 1_000)  # the run directory
     assert (model / SHORTLIST_FILE).read_bytes() == first
+
+
+@pytest.mark.parametrize(("option", "default"), [("per_token", PER_TOKEN), ("common", COMMON)])
+def test_the_help_names_the_defaults(option, default):
+    assert get_type_hints(optimize, include_extras=True)[option].__metadata__[0].show_default == str(default)
 
 
 def test_a_model_without_a_shortlist_says_how_to_get_one(run_command, make_model_dir, make_bundle, text):

@@ -68,6 +68,7 @@ def test_impossible_settings_are_told_before_data_is_read():
         ({"model": "tiny"}, r"model = 'tiny': this is a section, .*; did you mean preset = 'tiny'"),
         ({"train": 3}, r"train = 3: this is a section, set train.KEY = VALUE"),
         ({"preset": {"name": "tiny"}}, r"preset = .*: must be text in quotes"),
+        ({"decode": {"shortlist": True}}, "decode.shortlist cannot be set for training"),
         ({"decode": {"target_lang": "de"}}, r"decode.target_lang = 'de' is not in tokenizer.language_tags = \[\]"),
     ],
 )
