@@ -144,7 +144,7 @@ def _refuse_unknown_language(config: Config) -> None:
 def _refuse_shortlist(config: Config) -> None:
     if config.decode.shortlist:
         raise ConfigError(
-            "decode.shortlist cannot be set for training: a model has no shortlist before `clearhead optimize` made it; "
+            "decode.shortlist cannot be set for training: a model has none before `clearhead optimize` made it; "
             "leave it out, and ask for it with `clearhead translate --shortlist`"
         )
 
