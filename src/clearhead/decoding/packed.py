@@ -122,9 +122,10 @@ class PackedModel:
 
     def log_probs(self, states: Float[Tensor, "R D"]) -> Float[Tensor, "R V"]:
         """Return the log-probabilities of each row's next token; what must not come has minus infinity."""
-        log_probs = self._output(states)
-        log_probs[:, self.config.vocab_size :] = float("-inf")
-        torch.log_softmax(log_probs, dim=-1, out=log_probs)
+        logits = self._output(states)
+        logits[:, self.config.vocab_size :] = float("-inf")
+        # On a CPU in place: it is the largest tensor of a step, and another one would push it out of the cache.
+        log_probs = torch.log_softmax(logits, dim=-1, out=logits if logits.device.type == "cpu" else None)
         for token in {self.config.pad_id, self.config.bos_id} - {self.config.eos_id}:
             log_probs[:, token] = float("-inf")
         return log_probs
