@@ -38,8 +38,6 @@ __all__ = [
     "ModelConfig",
     "TokenizerConfig",
     "TrainConfig",
-    "merge",
-    "parse_override",
     "read_toml",
 ]
 
@@ -440,44 +438,6 @@ def read_toml(path: str | Path) -> dict[str, Any]:
         raise ConfigError(f"cannot read the configuration {path}: {error.strerror}") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise ConfigError(f"{path} is not valid TOML: {error}") from None
-
-
-def parse_override(text: str) -> dict[str, Any]:
-    """Turn `section.key=value` into nested values; the value is read as TOML, else as plain text.
-
-    Raises:
-        ConfigError: If there is no `=` or no key before it.
-
-    >>> parse_override("train.max_steps=500")
-    {'train': {'max_steps': 500}}
-    >>> parse_override("tokenizer.kind=bpe")
-    {'tokenizer': {'kind': 'bpe'}}
-    """
-    key, equals, value = text.partition("=")
-    if not equals or not key.strip() or "\n" in text:
-        raise ConfigError(f"--set {text!r} must look like section.key=value, for example --set train.max_steps=1000")
-    try:
-        parsed = tomllib.loads(f"value = {value}")["value"]
-    except tomllib.TOMLDecodeError:
-        parsed = value.strip()
-    nested: Any = parsed
-    for name in reversed(key.strip().split(".")):
-        nested = {name: nested}
-    return nested
-
-
-def merge(*layers: Mapping[str, Any]) -> dict[str, Any]:
-    """Lay nested values over each other; the later layer wins, key by key.
-
-    >>> merge({"train": {"seed": 1, "patience": 3}}, {"train": {"seed": 2}})
-    {'train': {'seed': 2, 'patience': 3}}
-    """
-    result: dict[str, Any] = {}
-    for layer in layers:
-        for key, value in layer.items():
-            old = result.get(key)
-            result[key] = merge(old, value) if isinstance(old, Mapping) and isinstance(value, Mapping) else value
-    return result
 
 
 def _without_none(values: dict[str, Any]) -> dict[str, Any]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from clearhead.config import Config, ModelConfig, merge
+from clearhead.config import Config, ModelConfig
 from clearhead.errors import ConfigError
 from clearhead.presets import (
     PRESETS,
@@ -18,6 +18,7 @@ from clearhead.presets import (
     recipe,
     table3_row,
 )
+from clearhead.training.overrides import merge
 
 ENCODERS = {"bert-base": bert_base, "bert-large": bert_large}
 

@@ -38,7 +38,8 @@ def train(
     fresh: Annotated[bool, typer.Option("--fresh", help="Start over; an earlier run is moved aside.")] = False,
 ) -> None:
     """Train a model from pairs of text; the same command again resumes where it stopped."""
-    from clearhead.config import merge, parse_override, read_toml
+    from clearhead.config import read_toml
+    from clearhead.training.overrides import merge, parse_override
 
     data = {
         "source": source,

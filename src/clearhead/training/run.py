@@ -16,7 +16,7 @@ from typing import Any
 import torch
 
 from clearhead.bundle import load_bundle
-from clearhead.config import Config, merge, read_toml
+from clearhead.config import Config, read_toml
 from clearhead.data.clean import CleaningReport
 from clearhead.data.inputs import changed_inputs, missing_inputs
 from clearhead.data.prepare import Prepared, open_prepared, prepare
@@ -27,6 +27,7 @@ from clearhead.training.checkpoints import Checkpoints, TrainingState, disk_trou
 from clearhead.training.display import Display
 from clearhead.training.log import MetricsLog, read_metrics
 from clearhead.training.loop import Loop
+from clearhead.training.overrides import merge
 from clearhead.training.report import write_report
 from clearhead.training.settings import check_early, check_resumable, complete, steps_per_epoch
 from clearhead.training.stop import StopSignals

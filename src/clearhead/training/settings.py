@@ -7,11 +7,12 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from clearhead.config import Config, merge
+from clearhead.config import Config
 from clearhead.data.batches import BatchOrder
 from clearhead.data.store import PairStore
 from clearhead.errors import CheckpointError, ConfigError
 from clearhead.presets import AUTOMATIC_PRESETS, PRESETS, recipe
+from clearhead.training.overrides import merge
 
 __all__ = ["check_early", "check_resumable", "complete", "steps_per_epoch"]
 

@@ -14,10 +14,11 @@ from tiny_runs import tiny_settings, write_numbers
 
 import clearhead as ch
 from clearhead.bundle import load_bundle
-from clearhead.config import Config, merge
+from clearhead.config import Config
 from clearhead.data.prepare import open_prepared
 from clearhead.errors import CheckpointError, ConfigError, TrainingError
 from clearhead.training.log import read_metrics
+from clearhead.training.overrides import merge
 from clearhead.training.run import train_from_values
 from clearhead.translator import Translator
 from clearhead.weights import model_tensors, read_weights

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from clearhead.config import Config, merge
+from clearhead.config import Config
 from clearhead.errors import CheckpointError, ConfigError
 from clearhead.presets import PRESETS, RECIPES
+from clearhead.training.overrides import merge
 from clearhead.training.settings import check_early, check_resumable, complete
 
 
