@@ -148,7 +148,7 @@ def advice_on_memory(batch_tokens: int) -> Iterator[None]:
     """
     try:
         yield
-    except torch.OutOfMemoryError:
+    except (torch.OutOfMemoryError, MemoryError):
         raise DeviceError(
             f"the device ran out of memory; lower decode.batch_tokens ({batch_tokens}), for example "
             f"--batch-tokens {max(1, batch_tokens // 4)}"

@@ -8,7 +8,7 @@ import torch
 from clearhead.config import DecodeConfig
 from clearhead.decoding import Sampling, SearchOptions, decode, score
 from clearhead.decoding.lanes import Lanes
-from clearhead.errors import ConfigError
+from clearhead.errors import ConfigError, DeviceError
 from clearhead.tokenizer import Tokenizer
 
 REAL_SENTENCES = 200
@@ -129,3 +129,14 @@ def test_nothing_in_is_nothing_out(make_model):
 def test_impossible_searches_are_refused(settings, message):
     with pytest.raises(ConfigError, match=message):
         options(**settings)
+
+
+@pytest.mark.parametrize("error", [torch.OutOfMemoryError("CUDA out of memory"), MemoryError()])
+def test_a_lack_of_memory_becomes_advice(make_model, make_sources, monkeypatch, error):
+    def fail(*_):
+        raise error
+
+    monkeypatch.setattr(Lanes, "enter", fail)
+    message = r"ran out of memory; lower decode.batch_tokens \(40\), for example --batch-tokens 10"
+    with pytest.raises(DeviceError, match=message):
+        decode(make_model(), make_sources((5,)), options(batch_tokens=40))
