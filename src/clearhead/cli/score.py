@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Annotated
-
-import typer
-
 from clearhead.cli.checks import refuse_missing, require_language
 from clearhead.cli.console import progress
-from clearhead.cli.options import BatchTokens, Device, Model, SourceFile, TargetLang
+from clearhead.cli.options import BatchTokens, Device, Model, SourceFile, TargetFile, TargetLang
 
 __all__ = ["score"]
 
@@ -16,9 +12,7 @@ __all__ = ["score"]
 def score(
     model: Model,
     source: SourceFile,
-    target: Annotated[
-        str, typer.Option("--target", metavar="FILE", help="Its translations, line by line beside the source.")
-    ],
+    target: TargetFile,
     target_lang: TargetLang = None,
     batch_tokens: BatchTokens = None,
     device: Device = "auto",

@@ -145,9 +145,9 @@ class Lanes:
             free = [[length] for length in self._lengths]
         else:
             pasts = beams[torch.tensor(parents, device=device)]
-            beams.index_copy_(0, rows, pasts) if len(index) == len(beams) else beams.fill_(float("-inf")).index_copy_(
-                0, rows, pasts
-            )
+            if len(index) < len(beams):
+                beams.fill_(float("-inf"))  # beams that are no longer live refer to nothing
+            beams.index_copy_(0, rows, pasts)
             free = mask[:, :, :most].amax(dim=1).argsort(dim=1, stable=True)[:, :beam_size].tolist()
         places = [free[row // beam_size][row % beam_size] for row in index]
         positions = [self._lengths[row // beam_size] for row in index]

@@ -103,18 +103,14 @@ class PackedModel:
         keys_and_values = self._memory_projection(self.model.encoder.final_norm(x))
         return keys_and_values.view(*source.shape, len(self._layers), -1).permute(2, 0, 1, 3)
 
-    def step(self, newest: Int[Tensor, " R"], lanes: Lanes, rows: Rows) -> Float[Tensor, "R V"]:
-        """Return the log-probabilities of each row's next token; what must not come has minus infinity.
+    def states(self, newest: Int[Tensor, " R"], lanes: Lanes, rows: Rows) -> Float[Tensor, "R D"]:
+        """Take a step: return the decoder's states after the newest tokens.
 
         Args:
             newest: The newest token of each row.
             lanes: Keys and values of what came before; takes in those of the newest.
             rows: Where each row stands.
         """
-        return self.log_probs(self.states(newest, lanes, rows))
-
-    def states(self, newest: Int[Tensor, " R"], lanes: Lanes, rows: Rows) -> Float[Tensor, "R D"]:
-        """Return the decoder's states after the newest tokens; takes what `step` takes."""
         x = _embedded(self.model.target_embedding, newest, rows.positions, rows.longest)
         for layer, past, memory in zip(self._layers, lanes.past, lanes.memory, strict=True):
             x = layer(x, past, memory, rows)

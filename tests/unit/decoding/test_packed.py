@@ -94,7 +94,7 @@ def packed_log_probs(packed, sources, targets, starts):
             flying += entering
         index = list(range(len(flying)))
         newest = torch.tensor([targets[number][len(results[number])] for number in flying])
-        log_probs = packed.step(newest, lanes, lanes.advance(index, index))
+        log_probs = packed.log_probs(packed.states(newest, lanes, lanes.advance(index, index)))
         for number, row in zip(flying, log_probs, strict=True):
             results[number].append(row)
         for lane in reversed(index):
@@ -180,7 +180,7 @@ def test_beams_that_branch_end_and_swap_go_on_from_their_own_past(make_model, se
         index = [3 * lane + beam for lane in range(2) for beam in range(len(parents[lane]))]
         rows = lanes.advance(index, [3 * lane + parent for lane in range(2) for parent in parents[lane]])
         flat = [(source, past) for source, beams in zip(sources, pasts, strict=True) for past in beams]
-        found = packed.step(torch.tensor([past[-1] for _, past in flat]), lanes, rows)
+        found = packed.log_probs(packed.states(torch.tensor([past[-1] for _, past in flat]), lanes, rows))
         expected = plain_log_probs(model, [source for source, _ in flat], [past for _, past in flat])
         assert_same(found[:, None], [row[-1:] for row in expected])
 
