@@ -41,7 +41,7 @@ __all__ = [
     "read_toml",
 ]
 
-DecodePrecision = Literal["fp32", "bf16", "int8"]
+DecodePrecision = Literal["fp32", "bf16x3", "bf16", "int8"]
 """What matrix products are computed in while translating."""
 
 Probability = Annotated[float, Field(ge=0.0, lt=1.0)]
@@ -349,10 +349,11 @@ class DecodeConfig(Settings):
     extra_length: PositiveInt = 50
     """Target tokens allowed beyond the number of source tokens (paper section 6.1: 50)."""
     batch_tokens: PositiveInt = 4_096
-    """Source tokens translated at once, padding and beams included."""
+    """Source tokens translated at once, padding and beams included; with the compiled core by each thread."""
     precision: DecodePrecision = "fp32"
-    """Of the matrix products: `fp32`; `bf16`, for GPUs and CPUs with AMX; `int8`, for CPUs with VNNI. The last two
-    round: a few translations differ, and scores are those of the rounded model."""
+    """Of the matrix products: `fp32`; `bf16x3`, for CPUs with AMX, where every number is the sum of two in bfloat16:
+    translations stay as they are, scores to the third digit or better; `bf16`, for GPUs and CPUs with AMX; `int8`, for
+    CPUs with VNNI. The last two round: a few translations differ, and scores are those of the rounded model."""
     shortlist: bool = False
     """Write a sentence only in tokens that the model's shortlist, made by `clearhead optimize`, allows its source:
     faster, a few translations differ, and scores count the allowed tokens alone."""

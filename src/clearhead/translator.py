@@ -10,7 +10,17 @@ from typing import Any, Self
 
 from clearhead.bundle import SHORTLIST_FILE, Bundle, load_bundle, model_directory
 from clearhead.config import DecodeConfig
-from clearhead.decoding import Hypothesis, PackedModel, Sampling, SearchOptions, Shortlist, decode, score
+from clearhead.decoding import (
+    CompiledModel,
+    Hypothesis,
+    PackedModel,
+    Sampling,
+    SearchOptions,
+    Shortlist,
+    decode,
+    pack,
+    score,
+)
 from clearhead.device import resolve_device
 from clearhead.errors import DataError, ModelError
 from clearhead.tokenizer import split_tag
@@ -58,7 +68,7 @@ class Translator:
     """Where it was loaded from."""
     shortlist: Shortlist | None = field(default=None, repr=False)
     """What it writes where the setting `shortlist` asks for it; read from the model directory when first needed."""
-    _packed: PackedModel | None = field(default=None, init=False, repr=False)
+    _packed: PackedModel | CompiledModel | None = field(default=None, init=False, repr=False)
 
     @classmethod
     def load(cls, path: str | Path, *, device: str = "auto") -> Self:
@@ -190,11 +200,11 @@ class Translator:
             return config
         return config.with_changes({"max_input_tokens": longest})
 
-    def _packed_model(self, config: DecodeConfig) -> PackedModel:
+    def _packed_model(self, config: DecodeConfig) -> PackedModel | CompiledModel:
         """Return the model ready to decode; packed once, and again when its weights have changed."""
         packed = self._packed
         if packed is None or packed.precision != config.precision or not packed.is_current():
-            self._packed = packed = PackedModel(self.bundle.model, config.precision)
+            self._packed = packed = pack(self.bundle.model, config.precision)
         return packed
 
     def _shortlist(self) -> Shortlist:

@@ -9,7 +9,8 @@ from dataclasses import dataclass
 
 import torch
 
-from clearhead.config import DecodeConfig
+from clearhead.config import DecodeConfig, DecodePrecision
+from clearhead.decoding.compiled import CompiledModel
 from clearhead.decoding.hypothesis import Hypothesis
 from clearhead.decoding.packed import PackedModel
 from clearhead.decoding.sampling import Sampling, sample
@@ -19,7 +20,7 @@ from clearhead.decoding.shortlist import Shortlist
 from clearhead.errors import ConfigError, DeviceError
 from clearhead.model.transformer import Transformer
 
-__all__ = ["SearchOptions", "advice_on_memory", "decode", "length_batches", "score"]
+__all__ = ["SearchOptions", "advice_on_memory", "decode", "length_batches", "pack", "score"]
 
 
 @dataclass(frozen=True)
@@ -55,9 +56,24 @@ class SearchOptions:
                 raise ConfigError(f"top-k ({self.sampling.top_k}) must not be negative; 0 allows all tokens")
 
 
+def pack(model: Transformer, precision: DecodePrecision = "fp32") -> PackedModel | CompiledModel:
+    """Return a model in the form that decodes fastest here: for the compiled core if that can run it, else for PyTorch.
+
+    Args:
+        model: In evaluation mode; the form holds as long as its weights stay as they are.
+        precision: Of the matrix products; `fp32` gives the model's own numbers.
+
+    Raises:
+        DeviceError: If the device cannot compute in that precision.
+        ValueError: If the model has no encoder or no decoder.
+    """
+    form = CompiledModel if CompiledModel.supports(model, precision) else PackedModel
+    return form(model, precision)
+
+
 @torch.inference_mode()
 def decode(
-    model: Transformer | PackedModel,
+    model: Transformer | PackedModel | CompiledModel,
     sources: list[list[int]],
     options: SearchOptions,
     on_progress: Callable[[int], None] | None = None,
@@ -74,7 +90,7 @@ def decode(
         For each sentence, in the order given, its `num_best` hypotheses, best first.
     """
     config = options.config
-    packed = model if isinstance(model, PackedModel) else PackedModel(model, config.precision)
+    packed = pack(model, config.precision) if isinstance(model, Transformer) else model
     room = packed.config.max_length or math.inf
     max_lengths = [int(min(len(ids) + config.extra_length, room)) for ids in sources]
     results: list[list[Hypothesis]] = [[] for _ in sources]

@@ -29,7 +29,7 @@ from clearhead.model.feed_forward import FeedForward
 from clearhead.model.positions import RotaryPositions, rotary_positions
 from clearhead.model.transformer import Transformer
 
-__all__ = ["BLOCK", "PackedModel"]
+__all__ = ["BLOCK", "PackedModel", "fingerprint"]
 
 BLOCK = 32
 """Tokens among which the best is sought at once; see `search`."""
@@ -55,7 +55,7 @@ class PackedModel:
         self.model = model
         self.precision = precision
         self.config = model.config
-        self._fingerprint = _fingerprint(model)
+        self._fingerprint = fingerprint(model)
         self.device = model.device
         if self.device.type == "cpu":
             keep_freed_memory()
@@ -80,7 +80,7 @@ class PackedModel:
 
     def is_current(self) -> bool:
         """Tell whether the model still has the weights that were packed; if not, pack it again."""
-        return self._fingerprint == _fingerprint(self.model)
+        return self._fingerprint == fingerprint(self.model)
 
     def lanes(self, beam_size: int, max_lanes: int) -> Lanes:
         """Return room for the keys and values of this model's decoder."""
@@ -247,6 +247,6 @@ def _embedded(embedding: Embedding, ids: Tensor, positions: Tensor, longest: int
     return x if embedding.norm is None else embedding.norm(x)
 
 
-def _fingerprint(model: Transformer) -> list[tuple[int, int]]:
+def fingerprint(model: Transformer) -> list[tuple[int, int]]:
     """Return what changes when weights are replaced, or written to by PyTorch's own operations."""
     return [(p.data_ptr(), 0 if p.is_inference() else p._version) for p in model.parameters()]

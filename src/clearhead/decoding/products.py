@@ -62,6 +62,11 @@ def make_product(
             return _BFloat16Product(weight, bias)
         case "int8":
             return _Int8Product(weight, bias)
+        case "bf16x3":
+            raise DeviceError(
+                "bf16x3 translation needs a CPU with AMX, the compiled core (a C compiler where clearhead was "
+                "installed) and a model whose widths are multiples of 32; use --precision fp32"
+            )
 
 
 class _Float32Product:

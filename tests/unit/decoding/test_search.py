@@ -14,7 +14,8 @@ from clearhead.decoding.beam import beam_search
 from clearhead.decoding.lanes import Lanes
 from clearhead.decoding.packed import BLOCK, PackedModel
 from clearhead.decoding.sampling import greedy_search
-from clearhead.decoding.search import best_tokens, search
+from clearhead.decoding.search import search
+from clearhead.decoding.stepper import best_tokens
 from clearhead.errors import ModelError
 
 LENGTHS = (7, 1, 13, 3, 5, 1, 29, 2, 11)
@@ -166,13 +167,13 @@ def test_nothing_in_is_nothing_out(make_model):
 @pytest.fixture
 def with_penalty_of_the_longest(monkeypatch):
     """Return a function that makes sentences believe in another penalty of their longest output."""
-    made = search_module._Sentence
 
     def use(change):
-        def make(number, max_length, longest_penalty, *rest):
-            return made(number, max_length, change(longest_penalty), *rest)
+        def hold(sentence, penalty):
+            sentence.__dict__["longest_penalty"] = change(penalty)
 
-        monkeypatch.setattr(search_module, "_Sentence", make)
+        held = property(lambda sentence: sentence.__dict__["longest_penalty"], hold)
+        monkeypatch.setattr(search_module._Sentence, "longest_penalty", held)
 
     return use
 
