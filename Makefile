@@ -8,7 +8,7 @@ BIN := $(VENV)/bin
 setup: $(VENV)/.ready
 
 # torch goes first and by its exact version: left to itself pip would fetch gigabytes of CUDA packages.
-$(VENV)/.ready: pyproject.toml constraints.txt src/clearhead/decoding/core.c
+$(VENV)/.ready: pyproject.toml constraints.txt $(wildcard src/clearhead/decoding/csrc/*)
 	$(PYTHON) -c 'import sys; assert sys.version_info >= (3, 11), "clearhead needs Python 3.11 or later"'
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/pip install --quiet -c constraints.txt torch

@@ -13,7 +13,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -41,15 +41,17 @@ class Clearhead:
         import torch
 
         from clearhead.config import ModelConfig
-        from clearhead.decoding import PackedModel
+        from clearhead.decoding import CompiledModel, pack
         from clearhead.model import Transformer
         from clearhead.weights import load_weights
 
         torch.set_num_threads(threads)
         model = Transformer(ModelConfig(**_read_json(directory / "clearhead" / "config.json"))).eval()
         load_weights(model, directory / "clearhead" / "model.safetensors")
-        forms: dict[str, Any] = {"float32": "fp32", "bfloat16": "bf16", "int8": "int8"}
-        self.model = PackedModel(model, forms[precision])
+        forms: dict[str, Any] = {"float32": "fp32", "bfloat16 x3": "bf16x3", "bfloat16": "bf16", "int8": "int8"}
+        self.model = pack(model, forms[precision])
+        # The compiled core's threads are workers, each with a batch of its own.
+        self.workers = threads if isinstance(self.model, CompiledModel) else 1
         self.computes_in = precision
 
     def read(self, sources: list[list[int]]) -> list[list[int]]:
@@ -64,8 +66,8 @@ class Clearhead:
             length_penalty=search.length_penalty,
             length_penalty_form="power",
             extra_length=search.extra_length,
-            # As many sentences at once as the others, on average: it counts tokens.
-            batch_tokens=search.batch_size * search.beam_size * sum(map(len, sources)) // len(sources),
+            # As many sentences at once as the others, on average: it counts tokens, in each worker.
+            batch_tokens=search.batch_size * search.beam_size * sum(map(len, sources)) // len(sources) // self.workers,
         )
         return [hypotheses[0].tokens for hypotheses in decode(self.model, sources, SearchOptions(config))]
 
@@ -128,12 +130,19 @@ class HuggingFace:
 class CTranslate2:
     """CTranslate2's `Translator`, which sorts and cuts the sentences into batches itself."""
 
+    inter_threads = 1
+    """Batches translated at once, which share the threads."""
+
     def __init__(self, directory: Path, threads: int, precision: str) -> None:
         import ctranslate2
 
         path = directory / f"ctranslate2-{precision}"
         self.translator = ctranslate2.Translator(
-            str(path), device="cpu", compute_type=precision, inter_threads=1, intra_threads=threads
+            str(path),
+            device="cpu",
+            compute_type=precision,
+            inter_threads=self.inter_threads,
+            intra_threads=max(1, threads // self.inter_threads),
         )
         self.pieces: list[str] = _read_json(path / "shared_vocabulary.json")
         self.numbers = {piece: number for number, piece in enumerate(self.pieces)}
@@ -157,6 +166,15 @@ class CTranslate2:
         return [[self.numbers[piece] for piece in output.hypotheses[0]] for output in outputs]
 
 
+class CTranslate2Workers(CTranslate2):
+    """CTranslate2 with two batches at once, each of half as many sentences."""
+
+    inter_threads = 2
+
+    def translate(self, sources: list[list[str]], search: Search) -> list[Any]:
+        return super().translate(sources, replace(search, batch_size=max(1, search.batch_size // 2)))
+
+
 @dataclass(frozen=True)
 class Engine:
     """How to have one."""
@@ -170,11 +188,17 @@ class Engine:
 
 ENGINES: Mapping[str, Engine] = {
     "clearhead": Engine(Clearhead, ("clearhead",), "make setup"),
+    "clearhead-bf16x3": Engine(Clearhead, ("clearhead",), "make setup", "bfloat16 x3"),
     "clearhead-bf16": Engine(Clearhead, ("clearhead",), "make setup", "bfloat16"),
     "clearhead-int8": Engine(Clearhead, ("clearhead",), "make setup", "int8"),
     "huggingface": Engine(HuggingFace, ("transformers",), ".venv/bin/pip install -c constraints.txt -e '.[peers]'"),
     "ctranslate2": Engine(
         CTranslate2,
+        ("ctranslate2", "transformers"),
+        ".venv/bin/pip install -c constraints.txt -e '.[peers]'",
+    ),
+    "ctranslate2-workers": Engine(
+        CTranslate2Workers,
         ("ctranslate2", "transformers"),
         ".venv/bin/pip install -c constraints.txt -e '.[peers]'",
     ),
@@ -197,6 +221,11 @@ def why_missing(name: str) -> str | None:
 
         if not torch.cpu._is_vnni_supported():
             return f"skipped: {name} needs a CPU with VNNI"
+    if name == "clearhead-bf16x3":
+        from clearhead.decoding.core import has_amx
+
+        if not has_amx():
+            return f"skipped: {name} needs a CPU with AMX, and a C compiler at make setup"
     return None
 
 
@@ -295,7 +324,10 @@ def _serve(name: str, directory: Path, threads: int) -> None:
         search = Search(**request["search"])
         sources: Any = engine.read(request["sources"])
         start = time.perf_counter()
-        outputs: Any = engine.translate(sources, search)
+        if search.batch_size == 1:  # one call a sentence, or engines with several workers would take several at once
+            outputs: Any = [output for source in sources for output in engine.translate([source], search)]
+        else:
+            outputs = engine.translate(sources, search)
         seconds = time.perf_counter() - start
         window = Window(seconds, engine.ids(outputs), _peak_mib(), engine.computes_in)
         answers.write(json.dumps(asdict(window)) + "\n")

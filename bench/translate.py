@@ -134,11 +134,9 @@ def _measure(work: Work, names: Sequence[str], options: argparse.Namespace) -> d
 def _write_forms(directory: Path, work: Work, names: Sequence[str]) -> None:
     write_clearhead(directory / "clearhead", work.config, work.tensors)
     write_huggingface(directory / "huggingface", work.config, work.tensors)
-    for name in names:
-        if name.startswith("ctranslate2"):
-            precision = ENGINES[name].precision
-            target = directory / f"ctranslate2-{precision}"
-            write_ctranslate2(target, directory / "huggingface", work.config, precision=precision)
+    for precision in {ENGINES[name].precision for name in names if name.startswith("ctranslate2")}:
+        target = directory / f"ctranslate2-{precision}"
+        write_ctranslate2(target, directory / "huggingface", work.config, precision=precision)
 
 
 def _measure_beam(

@@ -7,6 +7,8 @@ I inputs of a matrix.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from ctypes import pointer
+from threading import Thread
 from typing import Any
 
 import numpy as np
@@ -23,6 +25,7 @@ from clearhead.decoding.core import (
     ProductStruct,
     StackStruct,
     StepStruct,
+    TeamStruct,
     TokensStruct,
     has_amx,
     library,
@@ -65,7 +68,8 @@ class CompiledModel:
         self.config = model.config
         self.device = model.device
         self._fingerprint = fingerprint(model)
-        self._kept: list[Any] = []  # what the structures point to
+        # What the structures point to: some of the model's own weights, and matrices in another order.
+        self._kept: list[Any] = [parameter.detach() for parameter in model.parameters()]
         decoder_layers = [layer for layer in model.decoder.layers if isinstance(layer, DecoderLayer)]
         cross = [layer.cross_attn for layer in decoder_layers if layer.cross_attn is not None]
         self.encoder = self._stack(
@@ -90,7 +94,7 @@ class CompiledModel:
         step = 64 if precision == "int8" else 32
         return (
             model.device.type == "cpu"
-            and all(parameter.dtype == torch.float32 for parameter in model.parameters())
+            and all(weight.dtype == torch.float32 and weight.is_contiguous() for weight in model.parameters())
             and all(width % step == 0 for width in (config.d_model, config.d_ff, config.num_heads * d_v))
             and d_k % 16 == d_v % 16 == config.num_heads * (d_k + d_v) % PANEL == 0
             and (precision == "fp32" or has_amx())
@@ -100,8 +104,12 @@ class CompiledModel:
         """Tell whether the model still has the weights that were packed; if not, pack it again."""
         return self._fingerprint == fingerprint(self.model)
 
-    def encode(self, sources: Sequence[Sequence[int]]) -> list[Float[Tensor, "_ LW"]]:
+    def encode(self, sources: Sequence[Sequence[int]], team: TeamStruct | None = None) -> list[Float[Tensor, "_ LW"]]:
         """Return the keys and values that cross-attention will ask for, of every decoder layer: (S, L W) of each.
+
+        Args:
+            sources: Source ids of each sentence, ended by `eos_id`.
+            team: Threads that help with it.
 
         Raises:
             IndexError: If an id is not in the source vocabulary.
@@ -110,20 +118,20 @@ class CompiledModel:
         group: list[Sequence[int]] = []
         for source in sources:
             if group and sum(map(len, group)) + len(source) > ENCODED_ROWS:
-                memories += self._encode(group)
+                memories += self._encode(group, team)
                 group = []
             group.append(source)
-        return memories + self._encode(group)
+        return memories + self._encode(group, team) if group else memories
 
-    def _encode(self, sources: Sequence[Sequence[int]]) -> list[Tensor]:
+    def _encode(self, sources: Sequence[Sequence[int]], team: TeamStruct | None) -> list[Tensor]:
         lengths = [len(source) for source in sources]
         rows, longest = sum(lengths), max(lengths)
         first, length = np.repeat([np.cumsum([0, *lengths[:-1]]), lengths], lengths, axis=1).astype(np.int32)
-        token = np.concatenate(sources).astype(np.int32)
-        position = np.arange(rows, dtype=np.int32) - first
+        ids = np.concatenate(sources)
         embedding = self.model.source_embedding
-        if not 0 <= token.min() <= token.max() < len(embedding.weight):
+        if not 0 <= ids.min() <= ids.max() < len(embedding.weight):
             raise IndexError(f"a source id is not in the vocabulary of {len(embedding.weight)}")
+        token, position = ids.astype(np.int32), np.arange(rows, dtype=np.int32) - first
         memory = room([-(-rows // PANEL) * PANEL, self.memory_width])
         scratch = room([self.core.scratch_size(self.encoder, rows, longest, 0)], torch.uint8)
         self.core.encode(
@@ -134,6 +142,7 @@ class CompiledModel:
             *(array.ctypes.data for array in (token, position, first, length)),
             memory.data_ptr(),
             scratch.data_ptr(),
+            team,
         )
         return list(memory[:rows].split(lengths))
 
@@ -216,13 +225,20 @@ class CompiledStepper:
         model: What translates.
         beam_size: Most hypotheses of a sentence, K.
         shortlist: What each sentence may be written in; None allows the whole vocabulary.
+        num_threads: Threads that share every product: the caller's, and others from `__enter__` to `__exit__`.
     """
 
     spent: Float[np.ndarray, "5"] | None = None
     """Where to add up the seconds of layer products, attention, norms and the like, vocabulary product, and choice."""
 
-    def __init__(self, model: CompiledModel, beam_size: int, shortlist: Shortlist | None = None) -> None:
+    def __init__(
+        self, model: CompiledModel, beam_size: int, shortlist: Shortlist | None = None, num_threads: int = 1
+    ) -> None:
         self.model = model
+        self._team = TeamStruct() if num_threads > 1 else None
+        self._helpers = [
+            Thread(target=model.core.assist, args=(self._team,), daemon=True) for _ in range(num_threads - 1)
+        ]
         self.beam_size = beam_size
         self.source_lengths: list[int] = []
         self._shortlist = None if shortlist is None else _ListedProducts(model, shortlist)
@@ -232,9 +248,23 @@ class CompiledStepper:
         self._positions = 0  # that the tokens may have
         self._scratch = room([0], torch.uint8)
 
+    def __enter__(self) -> CompiledStepper:
+        try:
+            for helper in self._helpers:
+                helper.start()
+        except RuntimeError:  # the system allows no more threads
+            self._helpers = [helper for helper in self._helpers if helper.ident is not None]
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._team is not None:
+            self.model.core.dismiss(self._team)
+        for helper in self._helpers:
+            helper.join()
+
     def enter(self, sources: Sequence[Sequence[int]]) -> None:
         """Give the next lanes to sentences."""
-        for source, memory in zip(sources, self.model.encode(sources), strict=True):
+        for source, memory in zip(sources, self.model.encode(sources, self._team), strict=True):
             lane = _Lane(memory, self.beam_size)
             if self._shortlist is not None:
                 self._shortlist.enter(lane, source)
@@ -252,6 +282,7 @@ class CompiledStepper:
         for lane, beams in zip(self._lanes, flying, strict=True):
             lane.make_room(beams.length)
         longest = max(beams.length for beams in flying) + 1
+        room_for = max(longest, *self.source_lengths)
         if longest > self._positions:
             most = self.model.config.max_length or 2 * longest
             self._positions = max(longest, min(2 * longest, most))
@@ -268,7 +299,7 @@ class CompiledStepper:
         scores = np.array([score for beams in flying for score in beams.scores], dtype=np.float32)
         # A row's end and K other tokens are all that can matter of it; greedy search takes the best, whatever it is.
         count, num_ways = (1, 1) if self.beam_size == 1 else (self.beam_size + 1, 2 * self.beam_size)
-        needed = self.model.core.scratch_size(self._decoder, len(rows), longest, count)
+        needed = self.model.core.scratch_size(self._decoder, len(rows), room_for, count)
         if needed > len(self._scratch):
             self._scratch = room([needed + needed // 4], torch.uint8)
         way_scores = np.empty((len(flying), num_ways), dtype=np.float32)
@@ -277,7 +308,7 @@ class CompiledStepper:
             len(rows),
             len(flying),
             self.beam_size,
-            longest,
+            room_for,
             count,
             num_ways,
             (LaneStruct * len(flying))(*(lane.struct for lane in self._lanes)),
@@ -286,6 +317,7 @@ class CompiledStepper:
             way_scores.ctypes.data,
             *(part.ctypes.data for part in ways),
             self._scratch.data_ptr(),
+            None if self._team is None else pointer(self._team),
             None if self.spent is None else self.spent.ctypes.data,
         )
         self.model.core.take_step(self._decoder, self._tokens, step)
@@ -324,6 +356,8 @@ class _ListedProducts:
         self.core = model.core
         self.shortlist = shortlist
         self.weight, self.bias = output.weight.detach(), output.bias
+        if shortlist.rows.numel() and int(shortlist.rows.max()) >= len(self.weight):
+            raise IndexError(f"the shortlist has a token that is not in the vocabulary of {len(self.weight)}")
         # Padding and start, which are never written, keep their share of the probability.
         always = torch.tensor([config.eos_id, config.pad_id, config.bos_id])
         self.common = torch.cat([shortlist.common, always]).unique().int()
@@ -395,7 +429,7 @@ def norm_struct(norm: nn.Module | None) -> NormStruct:
         case nn.LayerNorm():
             return NormStruct(norm.weight.data_ptr(), norm.bias.data_ptr(), norm.eps, is_rms=False)
         case nn.RMSNorm():
-            return NormStruct(norm.weight.data_ptr(), None, norm.eps or 0.0, is_rms=True)
+            return NormStruct(norm.weight.data_ptr(), None, norm.eps or torch.finfo(torch.float32).eps, is_rms=True)
         case _:
             return NormStruct()
 

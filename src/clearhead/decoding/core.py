@@ -1,4 +1,4 @@
-"""The compiled core: loads `core.c` and mirrors its structures, field by field.
+"""The compiled core: loads what `csrc/core.c` became and mirrors its structures, field by field.
 
 Where it was not compiled, or the processor is not an x86-64 with AVX-512, `library` returns None and PyTorch does all
 work.
@@ -22,6 +22,7 @@ __all__ = [
     "ProductStruct",
     "StackStruct",
     "StepStruct",
+    "TeamStruct",
     "TokensStruct",
     "has_amx",
     "library",
@@ -29,7 +30,7 @@ __all__ = [
 
 
 class ProductStruct(ctypes.Structure):
-    """Product in core.c."""
+    """Product in csrc/types.h."""
 
     _fields_ = (
         ("inputs", c_int64),
@@ -42,13 +43,13 @@ class ProductStruct(ctypes.Structure):
 
 
 class NormStruct(ctypes.Structure):
-    """Norm in core.c."""
+    """Norm in csrc/types.h."""
 
     _fields_ = (("weight", c_void_p), ("bias", c_void_p), ("eps", c_double), ("is_rms", c_int64))
 
 
 class LayerStruct(ctypes.Structure):
-    """Layer in core.c."""
+    """Layer in csrc/types.h."""
 
     _fields_ = (
         ("self_norm", NormStruct),
@@ -65,7 +66,7 @@ class LayerStruct(ctypes.Structure):
 
 
 class StackStruct(ctypes.Structure):
-    """Stack in core.c."""
+    """Stack in csrc/types.h."""
 
     _fields_ = (
         ("d_model", c_int64),
@@ -83,7 +84,7 @@ class StackStruct(ctypes.Structure):
 
 
 class LaneStruct(ctypes.Structure):
-    """Lane in core.c."""
+    """Lane in csrc/types.h."""
 
     _fields_ = (
         ("past", c_void_p),
@@ -97,7 +98,7 @@ class LaneStruct(ctypes.Structure):
 
 
 class TokensStruct(ctypes.Structure):
-    """Tokens in core.c."""
+    """Tokens in csrc/types.h."""
 
     kept: list[Tensor]
     """What the pointers point to."""
@@ -123,8 +124,14 @@ class TokensStruct(ctypes.Structure):
     )
 
 
+class TeamStruct(ctypes.Structure):
+    """Team in csrc/types.h, whose fields are the core's own."""
+
+    _fields_ = (("fields", c_int64 * 11),)
+
+
 class StepStruct(ctypes.Structure):
-    """Step in core.c."""
+    """Step in csrc/types.h."""
 
     _fields_ = (
         ("num_rows", c_int64),
@@ -145,6 +152,7 @@ class StepStruct(ctypes.Structure):
         ("way_beam", c_void_p),
         ("way_token", c_void_p),
         ("scratch", c_void_p),
+        ("team", POINTER(TeamStruct)),
         ("spent", c_void_p),
     )
 
@@ -167,9 +175,13 @@ def library() -> ctypes.CDLL | None:
                 c_int64,
                 c_int64,
                 *[c_void_p] * 6,
+                POINTER(TeamStruct),
             ]
             core.gather_panels.restype = None
             core.gather_panels.argtypes = [c_void_p, c_void_p, c_int64, c_int64, c_void_p]
+            core.assist.restype = core.dismiss.restype = None
+            core.assist.argtypes = [POINTER(TeamStruct)]
+            core.dismiss.argtypes = [POINTER(TeamStruct)]
             core.take_step.restype = None
             core.take_step.argtypes = [POINTER(StackStruct), POINTER(TokensStruct), POINTER(StepStruct)]
             return core

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import queue
 from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from threading import Event, Lock, Thread
 from typing import Any
@@ -96,19 +97,23 @@ def search(
     Raises:
         ModelError: If the model's probabilities are not numbers.
     """
-    is_compiled = isinstance(model, CompiledModel)
-    num_workers = min(torch.get_num_threads(), len(sources)) if is_compiled else 1
+    num_threads = torch.get_num_threads()
+    num_workers = max(1, min(num_threads, len(sources))) if isinstance(model, CompiledModel) else 1
     # Longest first: what needs the most memory comes at once, not after an hour.
     waiting = sorted(range(len(sources)), key=lambda number: len(sources[number]))
     ids = (model.config.bos_id, model.config.eos_id)
     task = _Task(sources, max_lengths, config, num_best, *ids, num_workers, waiting)
-    if isinstance(model, CompiledModel):
-        steppers: list[Stepper] = [CompiledStepper(model, config.beam_size, shortlist) for _ in range(num_workers)]
-    else:
+    if isinstance(model, PackedModel):
         max_lanes = min(len(sources), _capacity(min(map(len, sources), default=1), config))
         choice = None if shortlist is None else ListedTokens(model, shortlist)
-        steppers = [PackedStepper(model, config.beam_size, max_lanes, choice)]
-    yield from _work(steppers[0], task) if len(steppers) == 1 else _work_together(steppers, task)
+        yield from _work(PackedStepper(model, config.beam_size, max_lanes, choice), task)
+        return
+    with ExitStack() as stack:
+        steppers = [
+            stack.enter_context(CompiledStepper(model, config.beam_size, shortlist, num_threads // num_workers))
+            for _ in range(num_workers)
+        ]
+        yield from _work(steppers[0], task) if num_workers == 1 else _work_together(steppers, task)
 
 
 def _work_together(steppers: Sequence[Stepper], task: _Task) -> Iterator[tuple[int, list[Hypothesis]]]:
@@ -124,10 +129,12 @@ def _work_together(steppers: Sequence[Stepper], task: _Task) -> Iterator[tuple[i
         except BaseException as error:
             found.put(error)
 
-    threads = [Thread(target=work, args=(stepper,), daemon=True) for stepper in steppers]
-    for thread in threads:
-        thread.start()
+    threads: list[Thread] = []
     try:
+        for stepper in steppers:
+            thread = Thread(target=work, args=(stepper,), daemon=True)
+            thread.start()
+            threads.append(thread)
         at_work = len(threads)
         while at_work:
             result = found.get()

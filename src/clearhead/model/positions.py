@@ -99,10 +99,11 @@ class SinusoidalPositions(nn.Module):
     def forward(self, start: int, length: int) -> Float[Tensor, "T D"]:
         """Return the encodings of positions start to start + length - 1."""
         end = start + length
-        if end > self.table.size(0):
-            rows = max(end, 2 * self.table.size(0))
-            self.table = sinusoidal_positions(rows, self.table.size(1), self.layout, first=self.first).to(self.table)
-        return self.table[start:end]
+        table = self.table  # another thread may put a shorter one in its place
+        if end > table.size(0):
+            rows = max(end, 2 * table.size(0))
+            self.table = table = sinusoidal_positions(rows, table.size(1), self.layout, first=self.first).to(table)
+        return table[start:end]
 
 
 class LearnedPositions(nn.Module):
@@ -153,10 +154,11 @@ class RotaryPositions(nn.Module):
 
     def cos_and_sin(self, length: int) -> Float[Tensor, "2 T half"]:
         """Return cosine and sine of the angles of the first positions."""
-        if length > self.table.size(1):
+        table = self.table  # another thread may put a shorter one in its place
+        if length > table.size(1):
             with torch.inference_mode(False):  # training could not go back through a table made in inference
-                self.table = self._cos_and_sin(max(length, 2 * self.table.size(1))).to(self.table)
-        return self.table[:, :length]
+                self.table = table = self._cos_and_sin(max(length, 2 * table.size(1))).to(table)
+        return table[:, :length]
 
     def _cos_and_sin(self, length: int) -> Float[Tensor, "2 T half"]:
         frequency = 10_000.0 ** (-torch.arange(0, self.head_dim, 2, dtype=torch.float64) / self.head_dim)

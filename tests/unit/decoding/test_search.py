@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import random
+import signal
+import threading
 from itertools import product
 from pathlib import Path
 
@@ -11,15 +13,20 @@ from torch.nn import functional
 from clearhead.config import DecodeConfig
 from clearhead.decoding import search as search_module
 from clearhead.decoding.beam import beam_search
-from clearhead.decoding.lanes import Lanes
+from clearhead.decoding.compiled import CompiledModel, CompiledStepper
+from clearhead.decoding.core import library
 from clearhead.decoding.packed import BLOCK, PackedModel
 from clearhead.decoding.sampling import greedy_search
 from clearhead.decoding.search import search
-from clearhead.decoding.stepper import best_tokens
-from clearhead.errors import ModelError
+from clearhead.decoding.stepper import PackedStepper, best_tokens
+from clearhead.errors import ConfigError, ModelError
 
 LENGTHS = (7, 1, 13, 3, 5, 1, 29, 2, 11)
 LIMITS = [17, 11, 1, 13, 7, 3, 23, 2, 19]
+
+STEPPERS = {PackedModel: PackedStepper, CompiledModel: CompiledStepper}
+WIDTHS = {PackedModel: {}, CompiledModel: {"d_model": 64, "num_heads": 2, "d_k": 16, "d_ff": 96}}
+"""Those that the compiled core has room for; PyTorch takes any."""
 
 
 @pytest.fixture(autouse=True)
@@ -28,14 +35,26 @@ def inference():
         yield
 
 
+@pytest.fixture(params=STEPPERS)
+def form(request):
+    """Return the class of a model that is ready to decode: in PyTorch, or for the compiled core."""
+    if request.param is CompiledModel and library() is None:
+        pytest.skip("needs the compiled core, and a processor with AVX-512")
+    return request.param
+
+
+for_the_core = pytest.mark.parametrize("form", [CompiledModel], indirect=True)
+
+
 @pytest.fixture
-def make_ending_model(make_sharp_model):
+def make_ending_model(make_sharp_model, form):
     """Return a function like `make_sharp_model` whose models end some translations early and some at the limit."""
 
     def make(norm="pre", **settings):
         torch.manual_seed(3)
-        model = make_sharp_model(norm=norm, output_bias=True, **settings)
-        model.output_proj.bias[model.config.eos_id] = 2.0 if norm == "pre" else 0.0
+        model = make_sharp_model(**{"norm": norm, "output_bias": True, **WIDTHS[form], **settings})
+        ends_anyway = norm == "post" and form is PackedModel
+        model.output_proj.bias[model.config.eos_id] = 0.0 if ends_anyway else 2.0
         torch.manual_seed(5)  # of the sources
         return model
 
@@ -51,8 +70,7 @@ def plain_beam_search(monkeypatch):
 
 
 def find(model, sources, limits, config, num_best=1):
-    packed = model if isinstance(model, PackedModel) else PackedModel(model)
-    found = list(search(packed, sources, limits, config, num_best))
+    found = list(search(model, sources, limits, config, num_best))
     assert sorted(number for number, _ in found) == list(range(len(sources)))
     return [hypotheses for _, hypotheses in sorted(found)]
 
@@ -79,17 +97,20 @@ def assert_same(found, expected):
     assert tokens(found) == tokens(expected)
     for name in ("log_prob", "rank_score"):
         scores = [[getattr(hypothesis, name) for row in rows for hypothesis in row] for rows in (found, expected)]
-        assert scores[0] == pytest.approx(scores[1], abs=1e-4)
+        # Of float32's 24 bits a long sum keeps fewer; against float64 each form is off by as much.
+        assert scores[0] == pytest.approx(scores[1], abs=1e-4, rel=1e-5)
 
 
 @pytest.mark.parametrize("norm", ["pre", "post"])
-@pytest.mark.parametrize("form", ["gnmt", "power"])
+@pytest.mark.parametrize("penalty", ["gnmt", "power"])
 @pytest.mark.parametrize("alpha", [0.0, 0.6, 1.0, 2.5])
-def test_it_finds_what_the_plain_form_finds_whoever_comes_and_goes(make_ending_model, make_sources, norm, form, alpha):
+def test_it_finds_what_the_plain_form_finds_whoever_comes_and_goes(
+    make_ending_model, make_sources, form, norm, penalty, alpha
+):
     model, sources = make_ending_model(norm), make_sources(LENGTHS)
-    packed = PackedModel(model)
+    packed = form(model)
     for beam_size, num_best in ((4, 1), (5, 3)):
-        config = DecodeConfig(beam_size=beam_size, length_penalty=alpha, length_penalty_form=form)
+        config = DecodeConfig(beam_size=beam_size, length_penalty=alpha, length_penalty_form=penalty)
         expected = find_plainly(model, sources, LIMITS, config, num_best)
         for batch_tokens in (29 * beam_size * 2, 1_000_000):
             config = config.model_copy(update={"batch_tokens": batch_tokens})
@@ -99,38 +120,50 @@ def test_it_finds_what_the_plain_form_finds_whoever_comes_and_goes(make_ending_m
 @pytest.mark.parametrize("norm", ["pre", "post"])
 @pytest.mark.parametrize(("beam_size", "num_best"), [(1, 1), (2, 1), (3, 3)])
 @pytest.mark.parametrize("batch_tokens", [1, 60, 1_000_000])
-def test_it_finds_that_with_any_beam_and_room(make_ending_model, make_sources, norm, beam_size, num_best, batch_tokens):
+def test_it_finds_that_with_any_beam_and_room(
+    make_ending_model, make_sources, form, norm, beam_size, num_best, batch_tokens
+):
     model, sources = make_ending_model(norm), make_sources(LENGTHS)
     config = DecodeConfig(beam_size=beam_size, batch_tokens=batch_tokens)
     expected = find_plainly(model, sources, LIMITS, config, num_best)
-    assert_same(find(model, sources, LIMITS, config, num_best), expected)
+    assert_same(find(form(model), sources, LIMITS, config, num_best), expected)
 
 
 @pytest.mark.parametrize(
     ("norm", "alpha", "num_best"), [("pre", 0.0, 1), ("post", 0.6, 1), ("pre", 1.0, 4), ("post", 2.5, 2)]
 )
 def test_it_finds_what_a_search_without_cache_batch_and_early_end_finds(
-    make_ending_model, make_sources, plain_beam_search, norm, alpha, num_best
+    make_ending_model, make_sources, form, plain_beam_search, norm, alpha, num_best
 ):
     model, sources = make_ending_model(norm), make_sources((7, 1, 5, 3, 11, 2))
     limits = [7, 11, 1, 9, 5, 3]
     config = DecodeConfig(beam_size=4, length_penalty=alpha, batch_tokens=60)
-    found = find(model, sources, limits, config, num_best)
+    found = find(form(model), sources, limits, config, num_best)
     for source, limit, hypotheses in zip(sources, limits, found, strict=True):
         plain = plain_beam_search(model, source, max_length=limit, beam_size=4, alpha=alpha, num_best=num_best)
         assert [h.tokens for h in hypotheses] == [tokens for tokens, _ in plain]
         assert [h.rank_score for h in hypotheses] == pytest.approx([score for _, score in plain], abs=1e-4)
 
 
-def test_sentences_enter_while_others_are_in_flight_and_all_lengths_occur(make_ending_model, make_sources, monkeypatch):
+def test_sentences_enter_while_others_are_in_flight_and_all_lengths_occur(
+    make_ending_model, make_sources, form, monkeypatch
+):
     in_flight, moved = [], []
-    enter, leave = Lanes.enter, Lanes.leave
-    monkeypatch.setattr(Lanes, "enter", lambda lanes, *args: (in_flight.append(len(lanes)), enter(lanes, *args))[1])
-    monkeypatch.setattr(
-        Lanes, "leave", lambda lanes, lane: (moved.append(lane < len(lanes) - 1), leave(lanes, lane))[1]
-    )
+    stepper = STEPPERS[form]
+    enter, leave = stepper.enter, stepper.leave
+
+    def spy_on_enter(self, sources):
+        in_flight.append(len(self.source_lengths))
+        enter(self, sources)
+
+    def spy_on_leave(self, lane):
+        moved.append(lane < len(self.source_lengths) - 1)
+        leave(self, lane)
+
+    monkeypatch.setattr(stepper, "enter", spy_on_enter)
+    monkeypatch.setattr(stepper, "leave", spy_on_leave)
     model, sources = make_ending_model(), make_sources(LENGTHS)
-    found = find(model, sources, LIMITS, DecodeConfig(beam_size=5, batch_tokens=29 * 5 * 2))
+    found = find(form(model), sources, LIMITS, DecodeConfig(beam_size=5, batch_tokens=29 * 5 * 2))
     assert len([number for number in in_flight if number > 0]) > 1
     assert any(moved)
     lengths = [len(hypotheses[0].tokens) for hypotheses in found]
@@ -140,8 +173,8 @@ def test_sentences_enter_while_others_are_in_flight_and_all_lengths_occur(make_e
 
 
 @pytest.mark.parametrize(("beam_size", "num_best"), [(1, 1), (4, 2)])
-def test_neither_order_nor_neighbours_change_a_translation(make_ending_model, make_sources, beam_size, num_best):
-    packed, sources = PackedModel(make_ending_model()), make_sources(LENGTHS)
+def test_neither_order_nor_neighbours_change_a_translation(make_ending_model, make_sources, form, beam_size, num_best):
+    packed, sources = form(make_ending_model()), make_sources(LENGTHS)
     config = DecodeConfig(beam_size=beam_size, batch_tokens=150)
     together = find(packed, sources, LIMITS, config, num_best)
     alone = [
@@ -154,14 +187,14 @@ def test_neither_order_nor_neighbours_change_a_translation(make_ending_model, ma
     assert_same(shuffled, [together[at] for at in order])
 
 
-def test_a_sentence_comes_as_soon_as_it_is_found(make_ending_model, make_sources):
-    packed, sources = PackedModel(make_ending_model()), make_sources((5, 5, 5))
-    found = search(packed, sources, [37, 1, 37], DecodeConfig(beam_size=3))
+def test_a_sentence_comes_as_soon_as_it_is_found(make_ending_model, make_sources, form):
+    sources = make_sources((5, 5, 5))
+    found = search(form(make_ending_model()), sources, [37, 1, 37], DecodeConfig(beam_size=3))
     assert next(found)[0] == 1
 
 
-def test_nothing_in_is_nothing_out(make_model):
-    assert list(search(PackedModel(make_model()), [], [], DecodeConfig())) == []
+def test_nothing_in_is_nothing_out(make_model, form):
+    assert list(search(form(make_model(**WIDTHS[form])), [], [], DecodeConfig())) == []
 
 
 @pytest.fixture
@@ -179,51 +212,56 @@ def with_penalty_of_the_longest(monkeypatch):
 
 
 @pytest.fixture
-def rows_computed(monkeypatch):
+def rows_computed(monkeypatch, form):
+    """Return a list that gets the number of hypotheses of every step."""
     counts = []
-    advance = Lanes.advance
-    monkeypatch.setattr(
-        Lanes, "advance", lambda lanes, index, parents: (counts.append(len(index)), advance(lanes, index, parents))[1]
-    )
+    stepper = STEPPERS[form]
+    step = stepper.step
+
+    def spy(self, flying):
+        counts.append(sum(len(beams.scores) for beams in flying))
+        return step(self, flying)
+
+    monkeypatch.setattr(stepper, "step", spy)
     return counts
 
 
-@pytest.mark.parametrize(("alpha", "num_best"), [(0.0, 1), (0.6, 1), (0.6, 3), (2.5, 1)])
+@pytest.mark.parametrize(("alpha", "num_best"), [(0.0, 1), (0.6, 1), (0.6, 3), (1.0, 1)])
 def test_dropping_hopeless_hypotheses_changes_nothing(
-    make_ending_model, make_sources, with_penalty_of_the_longest, rows_computed, alpha, num_best
+    make_ending_model, make_sources, form, with_penalty_of_the_longest, rows_computed, alpha, num_best
 ):
-    model, sources = make_ending_model(), make_sources(LENGTHS)
+    packed, sources = form(make_ending_model()), make_sources(LENGTHS)
     config = DecodeConfig(beam_size=5, length_penalty=alpha)
-    found = find(model, sources, LIMITS, config, num_best)
+    found = find(packed, sources, LIMITS, config, num_best)
     with_dropping = sum(rows_computed)
     rows_computed.clear()
     with_penalty_of_the_longest(lambda _: float("inf"))  # so none is hopeless
-    assert_same(find(model, sources, LIMITS, config, num_best), found)
-    assert with_dropping < 0.9 * sum(rows_computed)
+    assert_same(find(packed, sources, LIMITS, config, num_best), found)
+    assert with_dropping < sum(rows_computed)
 
 
-def test_dropping_too_many_would_show(make_ending_model, make_sources, with_penalty_of_the_longest):
-    model, sources = make_ending_model(), make_sources(LENGTHS)
+def test_dropping_too_many_would_show(make_ending_model, make_sources, form, with_penalty_of_the_longest):
+    packed, sources = form(make_ending_model()), make_sources(LENGTHS)
     config = DecodeConfig(beam_size=5, length_penalty=1.0)
-    found = find(model, sources, LIMITS, config, 3)
+    found = find(packed, sources, LIMITS, config, 3)
     with_penalty_of_the_longest(lambda longest: longest / 2)
-    assert tokens(find(model, sources, LIMITS, config, 3)) != tokens(found)
+    assert tokens(find(packed, sources, LIMITS, config, 3)) != tokens(found)
 
 
 @pytest.mark.parametrize("beam_size", [31, 33, 257])
-def test_a_beam_may_be_wider_than_the_vocabulary(make_sharp_model, make_sources, beam_size):
-    model, sources = make_sharp_model(vocab_size=6, d_model=6, num_heads=3), make_sources((5, 2), 6)
+def test_a_beam_may_be_wider_than_the_vocabulary(make_sharp_model, make_sources, form, beam_size):
+    widths = {"d_model": 6, "num_heads": 3, **WIDTHS[form]}
+    model, sources = make_sharp_model(vocab_size=6, **widths), make_sources((5, 2), 6)
     config = DecodeConfig(beam_size=beam_size)
-    assert_same(
-        find(model, sources, [6, 5], config, beam_size), find_plainly(model, sources, [6, 5], config, beam_size)
-    )
+    found = find(form(model), sources, [6, 5], config, beam_size)
+    assert_same(found, find_plainly(model, sources, [6, 5], config, beam_size))
 
 
 @pytest.mark.parametrize(
     "special", [{"pad_id": 5}, {"bos_id": 0}, {"bos_id": 2}, {"pad_id": 4, "bos_id": 36, "eos_id": 7}]
 )
 @pytest.mark.parametrize("beam_size", [1, 4])
-def test_special_tokens_may_have_any_id(make_ending_model, special, beam_size):
+def test_special_tokens_may_have_any_id(make_ending_model, form, special, beam_size):
     model = make_ending_model(**special)
     words = [
         token for token in range(37) if token not in (model.config.pad_id, model.config.bos_id, model.config.eos_id)
@@ -231,7 +269,7 @@ def test_special_tokens_may_have_any_id(make_ending_model, special, beam_size):
     draw = random.Random(5)
     sources = [[*draw.choices(words, k=length - 1), model.config.eos_id] for length in LENGTHS]
     config = DecodeConfig(beam_size=beam_size, batch_tokens=200)
-    found = find(model, sources, LIMITS, config)
+    found = find(form(model), sources, LIMITS, config)
     assert_same(found, find_plainly(model, sources, LIMITS, config))
     for hypotheses in found:
         *body, end = hypotheses[0].tokens
@@ -261,9 +299,195 @@ def test_best_tokens_find_the_one_that_is_possible():
     assert ids[:, 0].tolist() == [2, BLOCK, 5 * BLOCK - 1]
 
 
-def test_weights_that_are_no_numbers_are_named(make_model, make_sources):
-    model = make_model()
+def test_weights_that_are_no_numbers_are_named(make_model, make_sources, form):
+    model = make_model(**WIDTHS[form])
     model.decoder.layers[0].feed_forward.up_proj.weight[0, 0] = float("nan")
     for beam_size in (1, 3):
         with pytest.raises(ModelError, match="probabilities are not numbers"):
-            list(search(PackedModel(model), make_sources((5, 3)), [7, 7], DecodeConfig(beam_size=beam_size)))
+            list(search(form(model), make_sources((5, 3)), [7, 7], DecodeConfig(beam_size=beam_size)))
+
+
+# Workers: with the compiled core, one in every thread
+
+
+@pytest.fixture
+def use_threads():
+    """Return a function that sets the number of threads until the test ends."""
+    before = torch.get_num_threads()
+    yield torch.set_num_threads
+    torch.set_num_threads(before)
+
+
+@pytest.fixture
+def no_worker_left():
+    """Fail if threads of the test are still running at its end, and wait for them, so that no other test suffers."""
+    before = set(threading.enumerate())
+    yield
+    left = set(threading.enumerate()) - before
+    for thread in left:
+        thread.join(60.0)
+    assert not left
+
+
+@pytest.fixture
+def workers(monkeypatch):
+    """Return a list that gets the thread and the number of sentences whenever some enter."""
+    entered = []
+    enter = CompiledStepper.enter
+
+    def spy(self, sources):
+        entered.append((threading.current_thread(), len(sources)))
+        enter(self, sources)
+
+    monkeypatch.setattr(CompiledStepper, "enter", spy)
+    return entered
+
+
+@for_the_core
+@pytest.mark.parametrize(("beam_size", "num_best"), [(1, 1), (4, 2)])
+@pytest.mark.parametrize("batch_tokens", [1, 150, 1_000_000])
+def test_any_number_of_workers_finds_the_same_to_the_last_bit(
+    make_ending_model, make_sources, form, use_threads, no_worker_left, beam_size, num_best, batch_tokens
+):
+    packed, sources = form(make_ending_model()), make_sources(LENGTHS)
+    config = DecodeConfig(beam_size=beam_size, batch_tokens=batch_tokens)
+    expected = find(packed, sources, LIMITS, config, num_best)
+    for num_threads in (2, 3, 11):
+        use_threads(num_threads)
+        assert find(packed, sources, LIMITS, config, num_best) == expected
+
+
+@for_the_core
+@pytest.mark.parametrize(("num_threads", "num_sentences"), [(1, 5), (2, 5), (3, 5), (3, 2)])
+def test_every_thread_gets_its_share_of_the_sentences(
+    make_ending_model, make_sources, form, use_threads, workers, num_threads, num_sentences
+):
+    packed, sources = form(make_ending_model()), make_sources((7,) * num_sentences)
+    use_threads(num_threads)
+    find(packed, sources, [9] * num_sentences, DecodeConfig(beam_size=2))
+    num_workers = min(num_threads, num_sentences)
+    assert max(number for _, number in workers) <= -(-num_sentences // num_workers)
+    assert sum(number for _, number in workers) == num_sentences
+    assert (threading.main_thread() in [thread for thread, _ in workers]) == (num_workers == 1)
+
+
+@for_the_core
+@pytest.mark.parametrize("taken", [0, 1])
+def test_workers_stop_when_nobody_wants_more(
+    make_ending_model, make_sources, form, use_threads, no_worker_left, rows_computed, taken
+):
+    use_threads(3)
+    before = threading.active_count()
+    found = search(
+        form(make_ending_model()), make_sources((5,) * 400), [37] * 400, DecodeConfig(beam_size=5, batch_tokens=100)
+    )
+    for _ in range(taken):
+        next(found)
+    assert threading.active_count() == before + 3 * taken  # none begins before it is wanted
+    found.close()
+    assert threading.active_count() == before
+    assert len(rows_computed) < 400
+
+
+@for_the_core
+@pytest.mark.parametrize("num_threads", [1, 2, 3])
+def test_an_error_of_a_worker_reaches_the_caller_and_ends_the_others(
+    make_ending_model, make_sources, form, use_threads, no_worker_left, rows_computed, num_threads
+):
+    use_threads(num_threads)
+    model = make_ending_model(positions="learned", max_positions=9)
+    config = DecodeConfig(beam_size=2, batch_tokens=1)
+    limits = [8] * 200
+    limits[-1] = 11  # the last of the sentences of one length is the first to enter
+    with pytest.raises(ConfigError, match="a sequence of 10 tokens does not fit this model"):
+        list(search(form(model), [[*[5] * 6, 2]] * 200, limits, config))
+    assert len(rows_computed) < 200
+    model.decoder.layers[0].feed_forward.up_proj.weight[0, 0] = float("nan")
+    with pytest.raises(ModelError, match="probabilities are not numbers"):
+        list(search(form(model), make_sources((5, 3, 4)), [7, 7, 7], config))
+
+
+@for_the_core
+def test_ctrl_c_ends_the_search_and_its_workers(
+    make_ending_model, make_sources, form, use_threads, no_worker_left, monkeypatch
+):
+    use_threads(2)
+    steps, is_awaited = [], threading.Event()
+    step = CompiledStepper.step
+
+    def interrupt(self, flying):
+        steps.append(flying)
+        if is_awaited.is_set():
+            is_awaited.clear()
+            signal.pthread_kill(threading.main_thread().ident, signal.SIGINT)
+        return step(self, flying)
+
+    monkeypatch.setattr(CompiledStepper, "step", interrupt)
+    sources, config = make_sources((5,) * 400), DecodeConfig(batch_tokens=100)
+    found = search(form(make_ending_model()), sources, [37] * 400, config)
+    next(found)
+    is_awaited.set()
+    with pytest.raises(KeyboardInterrupt):
+        list(found)
+    assert len(steps) < 1_000
+
+
+@for_the_core
+@pytest.mark.parametrize("error", [RuntimeError("can't start new thread"), KeyboardInterrupt()])
+def test_workers_that_have_begun_end_when_another_cannot_begin(
+    make_ending_model, make_sources, form, use_threads, no_worker_left, monkeypatch, error
+):
+    use_threads(2)
+    started = []
+    start = threading.Thread.start
+
+    def refuse_the_second(thread):
+        started.append(thread)
+        if len(started) == 2:
+            raise error
+        start(thread)
+
+    packed, sources = form(make_ending_model()), make_sources((5,) * 400)
+    before = threading.active_count()
+    monkeypatch.setattr(threading.Thread, "start", refuse_the_second)
+    with pytest.raises(type(error)):
+        next(search(packed, sources, [37] * 400, DecodeConfig(batch_tokens=100)))
+    assert threading.active_count() == before
+
+
+@for_the_core
+@pytest.mark.parametrize("precision", ["fp32", "bf16x3"])
+@pytest.mark.parametrize("num_sentences", [1, 2])
+def test_threads_that_have_no_sentence_help_with_products_and_change_no_bit(
+    make_ending_model, make_sources, form, use_threads, no_worker_left, precision, num_sentences
+):
+    # Wide enough for help to be worth it.
+    model = make_ending_model(d_model=256, d_ff=512, num_heads=8, d_k=32, vocab_size=1_100)
+    if not form.supports(model, precision):
+        pytest.skip("needs a processor with AMX")
+    packed, sources, config = form(model, precision), make_sources((7, 5)[:num_sentences]), DecodeConfig(beam_size=4)
+    expected = find(packed, sources, [9, 11][:num_sentences], config, 3)
+    before = threading.active_count()
+    for num_threads in (2, 3, 4):
+        use_threads(num_threads)
+        found = search(packed, sources, [9, 11][:num_sentences], config, 3)
+        first = next(found)
+        num_workers = num_sentences if num_sentences > 1 else 0  # the caller is the only one
+        num_helpers = num_sentences * (num_threads // num_sentences - 1)
+        assert threading.active_count() - before in range(num_helpers, num_helpers + num_workers + 1)
+        assert [hypotheses for _, hypotheses in sorted([first, *found])] == expected
+
+
+@for_the_core
+def test_one_sentence_is_found_also_where_no_thread_may_help(
+    make_ending_model, make_sources, form, use_threads, no_worker_left, monkeypatch
+):
+    packed, sources, config = form(make_ending_model()), make_sources((7,)), DecodeConfig(beam_size=4)
+    expected = find(packed, sources, [9], config)
+
+    def refuse(thread):
+        raise RuntimeError("can't start new thread")
+
+    use_threads(3)
+    monkeypatch.setattr(threading.Thread, "start", refuse)
+    assert find(packed, sources, [9], config) == expected

@@ -1,0 +1,108 @@
+/* Encoder and decoding step for x86-64 processors with AVX-512: what decoding/packed.py says in PyTorch, one call a step.
+ *
+ * Every row is computed by itself and in the same order, whatever its neighbours: no batch changes a translation.
+ * Python owns all memory; one thread makes a call, and several threads may call at once with lanes and scratch of
+ * their own. Structures are mirrored, field by field, in core.py.
+ *
+ * Matrix products are in float32; or, with AMX, in bfloat16: every number rounded to one (BF16), or split into the sum
+ * of two whose products all count but the smallest (BF16X3: 16 significant bits, products of 24); or in 8 bits with
+ * a scale for each row and each output (INT8).
+ *
+ * Shapes: R rows (hypotheses, or source tokens), D d_model, H heads, W width of keys and values together (H d_k + H d_v).
+ */
+
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "choice.h"
+#include "layers.h"
+
+/* Ask the system for AMX's registers; returns 0 if it grants them. */
+int request_amx(void) { return (int)syscall(SYS_arch_prctl, 0x1023 /* ARCH_REQ_XCOMP_PERM */, 18 /* tile data */); }
+
+int64_t scratch_size(const Stack *stack, int64_t rows, int64_t longest, int64_t count) {
+    Scratch s;
+    return lay_out(&s, NULL, stack, rows, longest, count);
+}
+
+/* Help a team with its products until it is dismissed. */
+AMX void assist(Team *team) {
+    int has_tiles = 0;
+    for (int64_t idle = 0; atomic_load(&team->state) != TO_LEAVE; idle++) {
+        if (atomic_load(&team->state) == A_PRODUCT) {
+            atomic_fetch_add(&team->inside, 1);
+            if (atomic_load(&team->state) == A_PRODUCT) {
+                if (team->product->form != FP32 && !has_tiles) {
+                    _tile_loadconfig(&TILES);
+                    has_tiles = 1;
+                }
+                take_panels(team);
+                idle = 0;
+            }
+            atomic_fetch_sub(&team->inside, 1);
+        }
+        if (idle < 1000) _mm_pause();
+        else sched_yield();
+    }
+    if (has_tiles) _tile_release();
+}
+
+void dismiss(Team *team) { atomic_store(&team->state, TO_LEAVE); }
+
+/* Copy the rows of a matrix [token][D] that belong to tokens, as a product in float32 reads them; the last panel of
+ * [panel][input][PANEL] is filled up with zeros. */
+void gather_panels(const float *matrix, const int32_t *ids, int64_t count, int64_t inputs, float *panels) {
+    memset(panels, 0, rounded(count, PANEL) * inputs * sizeof *panels);
+    for (int64_t i = 0; i < count; i++) {
+        const float *row = matrix + ids[i] * inputs;
+        float *panel = panels + i / PANEL * PANEL * inputs + i % PANEL;
+        for (int64_t k = 0; k < inputs; k++) panel[k * PANEL] = row[k];
+    }
+}
+
+static int uses_amx(const Stack *stack) { return stack->output.form != FP32 || stack->layers[0].qkv.form != FP32; }
+AMX static void begin(const Stack *stack) { if (uses_amx(stack)) _tile_loadconfig(&TILES); }
+AMX static void end(const Stack *stack) { if (uses_amx(stack)) _tile_release(); }
+
+/* Encode source tokens; fills [R', layers of the decoder * W], where R' is R in whole blocks of tiles. */
+void encode(
+    const Stack *stack, const Tokens *t, int64_t rows, int64_t longest, const int32_t *token, const int32_t *position,
+    const int32_t *first, const int32_t *length, float *memory, char *scratch, Team *team
+) {
+    Scratch s;
+    lay_out(&s, scratch, stack, rows, longest, 0);
+    s.spent = NULL;
+    s.team = team;
+    embed(stack, t, rows, token, position, s.x);
+    Places at = {position, t->cos, t->sin, first, length, NULL};
+    begin(stack);
+    run_layers(stack, rows, &at, &s);
+    product(&stack->output, s.x, rows, memory, &s);
+    end(stack);
+}
+
+/* Take every hypothesis a token further, and find the best ways on from there. */
+void take_step(const Stack *stack, const Tokens *t, const Step *step) {
+    Scratch s;
+    lay_out(&s, step->scratch, stack, step->num_rows, step->longest, step->count);
+    s.spent = step->spent;
+    s.team = step->team;
+    if (s.spent) s.since = now();
+    for (int64_t row = 0; row < step->num_rows; row++) {
+        const Lane *lane = step->lanes + step->lane[row];
+        int64_t position = step->position[row], beam = step->beam[row];
+        lane->parents[position * step->beam_size + beam] = step->parent[row];
+        int32_t *path = s.path + row * step->longest;
+        for (int64_t p = position; p >= 0; p--) {
+            path[p] = (int32_t)(p * step->beam_size + beam);
+            beam = lane->parents[path[p]];
+        }
+    }
+    embed(stack, t, step->num_rows, step->token, step->position, s.x);
+    Places at = {step->position, t->cos, t->sin, NULL, NULL, step};
+    begin(stack);
+    run_layers(stack, step->num_rows, &at, &s);
+    choose(stack, t, step, &s);
+    end(stack);
+    find_ways(step, &s);
+}

@@ -1,0 +1,170 @@
+/* The layers of encoder and decoder (paper section 3), row by row. */
+
+#pragma once
+
+#include <math.h>
+
+#include "products.h"
+#include "rows.h"
+
+INLINE void weighted_sum(
+    const int registers, const float *values, int64_t stride, const int32_t *places, const float *weights, int64_t count,
+    float factor, float *y
+) {
+    __m512 sum[4];
+    for (int n = 0; n < registers; n++) sum[n] = _mm512_setzero_ps();
+    for (int64_t i = 0; i < count; i++) {
+        const float *at = values + (places ? places[i] : i) * stride;
+        __m512 weight = _mm512_set1_ps(weights[i]);
+        for (int n = 0; n < registers; n++) sum[n] = _mm512_fmadd_ps(weight, _mm512_loadu_ps(at + n * WIDE), sum[n]);
+    }
+    for (int n = 0; n < registers; n++) _mm512_storeu_ps(y + n * WIDE, _mm512_mul_ps(sum[n], _mm512_set1_ps(factor)));
+}
+
+/* Equation 1 (section 3.2.1) in every head (3.2.2): attention of one query row to keys and values side by side; without places, to the first ones. */
+static void attend(
+    const Stack *stack, const float *q, const float *kv, int64_t stride, const int32_t *places, int64_t count,
+    float *weights, float *y
+) {
+    int64_t d_k = stack->d_k, d_v = stack->d_v;
+    float scale = 1.0f / sqrtf((float)d_k);
+    for (int64_t head = 0; head < stack->num_heads; head++, q += d_k, y += d_v) {
+        const float *k = kv + head * d_k, *v = kv + stack->num_heads * d_k + head * d_v;
+        float largest = -INFINITY, sum = 0.0f;
+        for (int64_t i = 0; i < count; i++) {
+            const float *key = k + (places ? places[i] : i) * stride;
+            __m512 dot = _mm512_setzero_ps();
+            for (int64_t j = 0; j < d_k; j += WIDE)
+                dot = _mm512_fmadd_ps(_mm512_loadu_ps(q + j), _mm512_loadu_ps(key + j), dot);
+            weights[i] = _mm512_reduce_add_ps(dot) * scale;
+            if (!(weights[i] <= largest)) largest = weights[i];
+        }
+        for (int64_t i = 0; i < count; i += WIDE) {
+            __mmask16 mask = first_lanes(count - i);
+            __m512 weight = exp512(_mm512_sub_ps(_mm512_maskz_loadu_ps(mask, weights + i), _mm512_set1_ps(largest)));
+            _mm512_mask_storeu_ps(weights + i, mask, weight);
+            sum += _mm512_mask_reduce_add_ps(mask, weight);
+        }
+        int64_t j = 0;
+        for (; j + 4 * WIDE <= d_v; j += 4 * WIDE) weighted_sum(4, v + j, stride, places, weights, count, 1.0f / sum, y + j);
+        for (; j < d_v; j += WIDE) weighted_sum(1, v + j, stride, places, weights, count, 1.0f / sum, y + j);
+    }
+}
+
+/* Turn each pair of neighbouring components by the angle of its position (rotary positions). Queries and keys stand side
+ * by side, so they are turned as heads of one. */
+static void turn(float *x, int64_t num_heads, int64_t d_k, const float *cos, const float *sin) {
+    for (int64_t head = 0; head < num_heads; head++)
+        for (int64_t i = 0; i < d_k / 2; i++) {
+            float *pair = x + head * d_k + 2 * i, left = pair[0], right = pair[1];
+            pair[0] = left * cos[i] - right * sin[i];
+            pair[1] = left * sin[i] + right * cos[i];
+        }
+}
+
+/* Where self-attention looks. In an encoder, rows of a sentence are neighbours; in a decoder, there are lanes. */
+typedef struct {
+    const int32_t *position;
+    const float *cos, *sin;
+    const int32_t *first, *length; /* encoder: of each row's sentence, its first row and its rows */
+    const Step *step;              /* decoder */
+} Places;
+
+static void self_attention(const Stack *stack, int64_t index, int64_t rows, const Places *at, Scratch *s) {
+    int64_t keys = stack->num_heads * stack->d_k, values = stack->num_heads * stack->d_v;
+    int64_t stride = stack->layers[index].qkv.outputs;
+    for (int64_t row = 0; row < rows; row++) {
+        float *qkv = s->qkv + row * stride;
+        if (at->cos) {
+            int64_t angle = at->position[row] * stack->d_k / 2;
+            turn(qkv, 2 * stack->num_heads, stack->d_k, at->cos + angle, at->sin + angle);
+        }
+        if (at->step) {
+            const Step *step = at->step;
+            int64_t place = (int64_t)at->position[row] * step->beam_size + step->beam[row];
+            float *past = step->lanes[step->lane[row]].past + (place * stack->num_layers + index) * (keys + values);
+            memcpy(past, qkv + keys, (keys + values) * sizeof *past);
+        }
+    }
+    for (int64_t row = 0; row < rows; row++) {
+        const float *q = s->qkv + row * stride;
+        float *y = s->attended + row * values;
+        if (at->step) {
+            const float *past = at->step->lanes[at->step->lane[row]].past + index * (keys + values);
+            attend(stack, q, past, stack->num_layers * (keys + values), s->path + row * at->step->longest,
+                   at->position[row] + 1, s->weights, y);
+        } else {
+            attend(stack, q, s->qkv + at->first[row] * stride + keys, stride, NULL, at->length[row], s->weights, y);
+        }
+    }
+}
+
+static void cross_attention(const Stack *stack, int64_t index, const Step *step, Scratch *s) {
+    int64_t keys = stack->num_heads * stack->d_k, values = stack->num_heads * stack->d_v;
+    for (int64_t row = 0; row < step->num_rows; row++) {
+        const Lane *lane = step->lanes + step->lane[row];
+        attend(stack, s->qkv + row * stack->layers[index].query.outputs, lane->memory + index * (keys + values),
+               stack->num_layers * (keys + values), NULL, lane->source_length, s->weights, s->attended + row * values);
+    }
+}
+
+/* What the residual connection (section 3.1) does before a sub-layer, and after it; see model/residual.py. */
+static const float *before(const Stack *stack, const Norm *norm, int64_t rows, Scratch *s) {
+    if (!stack->is_pre) return s->x;
+    normalize(norm, s->x, rows, stack->d_model, s->normed);
+    return s->normed;
+}
+
+static void after(const Stack *stack, const Norm *norm, int64_t rows, Scratch *s) {
+    add(s->x, s->update, rows * stack->d_model);
+    if (!stack->is_pre) normalize(norm, s->x, rows, stack->d_model, s->x);
+}
+
+/* Sections 3.4 and 3.5: scaled embeddings and positions. */
+static void embed(
+    const Stack *stack, const Tokens *t, int64_t rows, const int32_t *token, const int32_t *position, float *x
+) {
+    int64_t width = stack->d_model;
+    __m512 scale = _mm512_set1_ps(t->embedding_scale);
+    for (int64_t row = 0; row < rows; row++)
+        for (int64_t i = 0; i < width; i += WIDE) {
+            __m512 value = _mm512_mul_ps(_mm512_loadu_ps(t->embedding + token[row] * width + i), scale);
+            if (t->positions) value = _mm512_add_ps(value, _mm512_loadu_ps(t->positions + position[row] * width + i));
+            if (t->segment) value = _mm512_add_ps(value, _mm512_loadu_ps(t->segment + i));
+            _mm512_storeu_ps(x + row * width + i, value);
+        }
+    if (t->embedding_norm.weight) normalize(&t->embedding_norm, x, rows, width, x);
+}
+
+static void run_layers(const Stack *stack, int64_t rows, const Places *at, Scratch *s) {
+    for (int64_t index = 0; index < stack->num_layers; index++) {
+        const Layer *layer = stack->layers + index;
+        product(&layer->qkv, before(stack, &layer->self_norm, rows, s), rows, s->qkv, s);
+        self_attention(stack, index, rows, at, s);
+        spend(s, ATTENTION);
+        product(&layer->self_out, s->attended, rows, s->update, s);
+        after(stack, &layer->self_norm, rows, s);
+
+        if (layer->query.panels) {
+            product(&layer->query, before(stack, &layer->cross_norm, rows, s), rows, s->qkv, s);
+            cross_attention(stack, index, at->step, s);
+            spend(s, ATTENTION);
+            product(&layer->cross_out, s->attended, rows, s->update, s);
+            after(stack, &layer->cross_norm, rows, s);
+        }
+
+        const float *x = before(stack, &layer->ff_norm, rows, s); /* equation 2 (section 3.3) */
+        product(&layer->up, x, rows, s->hidden, s);
+        if (layer->gate.panels) {
+            product(&layer->gate, x, rows, s->gate, s);
+            activate(s->gate, rows * stack->d_ff, stack->activation);
+            for (int64_t i = 0; i < rows * stack->d_ff; i++) s->hidden[i] *= s->gate[i];
+        } else {
+            activate(s->hidden, rows * stack->d_ff, stack->activation);
+        }
+        product(&layer->down, s->hidden, rows, s->update, s);
+        after(stack, &layer->ff_norm, rows, s);
+    }
+    if (stack->final_norm.weight) normalize(&stack->final_norm, s->x, rows, stack->d_model, s->x);
+    spend(s, NORMS);
+}

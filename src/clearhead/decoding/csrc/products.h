@@ -1,0 +1,217 @@
+/* Products of rows and matrices, in float32 and on AMX, by one thread or a team. */
+
+#pragma once
+
+#include <sched.h>
+#include <string.h>
+
+#include "types.h"
+
+INLINE int64_t panel_bytes(const Product *p) {
+    return p->inputs * PANEL * (p->form == FP32 || p->form == BF16X3 ? 4 : p->form == BF16 ? 2 : 1);
+}
+
+INLINE void fp32_block(const int n, const float *x, const float *panel, int64_t inputs, float *y, int64_t stride) {
+    __m512 left[ROW_BLOCK], right[ROW_BLOCK];
+    for (int i = 0; i < n; i++) left[i] = right[i] = _mm512_setzero_ps();
+    for (int64_t k = 0; k < inputs; k++, panel += PANEL) {
+        __m512 w0 = _mm512_loadu_ps(panel), w1 = _mm512_loadu_ps(panel + WIDE);
+        for (int i = 0; i < n; i++) {
+            __m512 value = _mm512_set1_ps(x[i * inputs + k]);
+            left[i] = _mm512_fmadd_ps(value, w0, left[i]);
+            right[i] = _mm512_fmadd_ps(value, w1, right[i]);
+        }
+    }
+    for (int i = 0; i < n; i++) {
+        _mm512_storeu_ps(y + i * stride, left[i]);
+        _mm512_storeu_ps(y + i * stride + WIDE, right[i]);
+    }
+}
+
+static void fp32_panel(const float *x, int64_t rows, const float *panel, int64_t inputs, float *y, int64_t stride) {
+    int64_t row = 0;
+#define BLOCKS(n) for (; row + n <= rows; row += n) fp32_block(n, x + row * inputs, panel, inputs, y + row * stride, stride)
+    BLOCKS(12);
+    BLOCKS(11);
+    BLOCKS(10);
+    BLOCKS(9);
+    BLOCKS(8);
+    BLOCKS(7);
+    BLOCKS(6);
+    BLOCKS(5);
+    BLOCKS(4);
+    BLOCKS(3);
+    BLOCKS(2);
+    BLOCKS(1);
+#undef BLOCKS
+}
+
+/* Rows as bfloat16, then what that left out; rows up to whole blocks of tiles are zeros. */
+AMX static void split_rows(const float *x, int64_t rows, int64_t padded, int64_t inputs, int has_rest, uint16_t *tiles) {
+    int64_t count = rows * inputs, all = padded * inputs;
+    for (int64_t i = 0; i < count; i += WIDE) {
+        __m512 value = _mm512_loadu_ps(x + i);
+        __m256i high = (__m256i)_mm512_cvtneps_pbh(value);
+        _mm256_storeu_si256((__m256i *)(tiles + i), high);
+        if (has_rest) {
+            __m512 as_float = _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(high), 16));
+            __m256i low = (__m256i)_mm512_cvtneps_pbh(_mm512_sub_ps(value, as_float));
+            _mm256_storeu_si256((__m256i *)(tiles + all + i), low);
+        }
+    }
+    memset(tiles + count, 0, (all - count) * sizeof *tiles);
+    if (has_rest) memset(tiles + all + count, 0, (all - count) * sizeof *tiles);
+}
+
+/* Rows in 8 bits, each with its own scale. */
+static void quantize_rows(const float *x, int64_t rows, int64_t padded, int64_t inputs, int8_t *tiles, float *scales) {
+    for (int64_t row = 0; row < rows; row++) {
+        __m512i largest = _mm512_castps_si512(_mm512_set1_ps(1e-30f)); /* compared as integers, NaN is the largest */
+        for (int64_t i = 0; i < inputs; i += WIDE)
+            largest = _mm512_max_epi32(largest, _mm512_castps_si512(_mm512_abs_ps(_mm512_loadu_ps(x + row * inputs + i))));
+        __m512i most = _mm512_set1_epi32(_mm512_reduce_max_epi32(largest));
+        float scale = _mm512_cvtss_f32(_mm512_castsi512_ps(most)) / 127.0f;
+        __m512 factor = _mm512_set1_ps(1.0f / scale);
+        scales[row] = scale;
+        for (int64_t i = 0; i < inputs; i += WIDE) {
+            __m512i level = _mm512_cvtps_epi32(_mm512_mul_ps(_mm512_loadu_ps(x + row * inputs + i), factor));
+            _mm_storeu_si128((__m128i *)(tiles + row * inputs + i), _mm512_cvtsepi32_epi8(level));
+        }
+    }
+    memset(tiles + rows * inputs, 0, (padded - rows) * inputs);
+}
+
+/* Eight tiles of TILE_ROWS rows and 64 bytes: palette, first row, reserved, bytes of a row of each tile, rows. */
+static const struct __attribute__((packed)) {
+    uint8_t palette, first_row, reserved[14];
+    uint16_t row_bytes[16];
+    uint8_t rows[16];
+} TILES = {1, 0, {0}, {64, 64, 64, 64, 64, 64, 64, 64}, {16, 16, 16, 16, 16, 16, 16, 16}};
+
+/* Tiles 0 to 3 are results of two by two tiles; 4 and 5 are rows, 6 and 7 outputs. */
+#define LOAD_ROWS(at) _tile_loadd(4, at, stride); if (two) _tile_loadd(5, (at) + TILE_ROWS * stride, stride)
+#define LOAD_WEIGHTS(at) _tile_loadd(6, at, 64); _tile_loadd(7, (at) + TILE_BYTES, 64)
+#define MULTIPLY(dp) dp(0, 4, 6); dp(1, 4, 7); if (two) { dp(2, 5, 6); dp(3, 5, 7); }
+
+AMX INLINE void amx_block(
+    const int form, const int two, const char *rows, int64_t rest, int64_t stride, const char *panel, float *y,
+    int64_t y_stride, const char *ahead, int64_t lines
+) {
+    _tile_zero(0);
+    _tile_zero(1);
+    _tile_zero(2);
+    _tile_zero(3);
+    for (int64_t at = 0; at < stride; at += 64) {
+        for (int64_t line = 0; line < lines; line++, ahead += 64) _mm_prefetch(ahead, _MM_HINT_T1);
+        if (form == BF16X3) {
+            LOAD_ROWS(rows + at);
+            LOAD_WEIGHTS(panel + 2 * TILE_BYTES);
+            MULTIPLY(_tile_dpbf16ps);
+            LOAD_WEIGHTS(panel);
+            MULTIPLY(_tile_dpbf16ps);
+            LOAD_ROWS(rows + rest + at);
+            MULTIPLY(_tile_dpbf16ps);
+            panel += 4 * TILE_BYTES;
+        } else {
+            LOAD_ROWS(rows + at);
+            LOAD_WEIGHTS(panel);
+            if (form == BF16) { MULTIPLY(_tile_dpbf16ps); }
+            else { MULTIPLY(_tile_dpbssd); }
+            panel += 2 * TILE_BYTES;
+        }
+    }
+    _tile_stored(0, y, y_stride * 4);
+    _tile_stored(1, y + WIDE, y_stride * 4);
+    if (two) {
+        _tile_stored(2, y + TILE_ROWS * y_stride, y_stride * 4);
+        _tile_stored(3, y + TILE_ROWS * y_stride + WIDE, y_stride * 4);
+    }
+}
+
+AMX static void amx_panel(const Product *p, const Scratch *s, int64_t rows, const char *panel, float *y, int64_t y_stride) {
+    __asm__ volatile("" ::: "memory"); /* the compiler does not know that tiles are loaded from memory */
+    int64_t stride = p->inputs * (p->form == INT8 ? 1 : 2), rest = rounded(rows, 2 * TILE_ROWS) * stride;
+    int64_t bytes = panel_bytes(p);
+    int64_t blocks = (rows + 2 * TILE_ROWS - 1) / (2 * TILE_ROWS), lines = bytes / stride / blocks + 1;
+    const char *ahead = panel + bytes;
+    for (int64_t row = 0; row < rows; row += 2 * TILE_ROWS, ahead += lines * stride) {
+        const char *at = s->tiles + row * stride;
+        float *to = y + row * y_stride;
+        int two = rows - row > TILE_ROWS;
+#define FORM(form) \
+    case form: \
+        if (two) amx_block(form, 1, at, rest, stride, panel, to, y_stride, ahead, lines); \
+        else amx_block(form, 0, at, rest, stride, panel, to, y_stride, ahead, lines); \
+        break
+        switch (p->form) {
+            FORM(BF16);
+            FORM(BF16X3);
+            FORM(INT8);
+        }
+#undef FORM
+    }
+}
+
+static void prepare_rows(const Product *p, const float *x, int64_t rows, Scratch *s) {
+    int64_t padded = rounded(rows, 2 * TILE_ROWS);
+    if (p->form == INT8) quantize_rows(x, rows, padded, p->inputs, (int8_t *)s->tiles, s->scales);
+    else if (p->form != FP32) split_rows(x, rows, padded, p->inputs, p->form == BF16X3, (uint16_t *)s->tiles);
+}
+
+/* Multiply rows that were prepared with some panels; y has room for whole blocks of tiles. */
+static void multiply_alone(
+    const Product *p, const float *x, int64_t rows, int64_t first, int64_t last, float *y, int64_t stride,
+    const Scratch *s
+) {
+    for (int64_t panel = first; panel < last; panel++) {
+        const char *weights = (const char *)p->panels + panel * panel_bytes(p);
+        float *to = y + (panel - first) * PANEL;
+        if (p->form == FP32) fp32_panel(x, rows, (const float *)weights, p->inputs, to, stride);
+        else amx_panel(p, s, rows, weights, to, stride);
+        if (!p->bias && p->form != INT8) continue;
+        for (int64_t row = 0; row < rows; row++)
+            for (int64_t i = 0; i < PANEL; i += WIDE) {
+                float *at = to + row * stride + i;
+                __m512 value = _mm512_loadu_ps(at);
+                if (p->form == INT8) {
+                    __m512 scale = _mm512_mul_ps(_mm512_loadu_ps(p->scales + panel * PANEL + i), _mm512_set1_ps(s->scales[row]));
+                    value = _mm512_mul_ps(_mm512_cvtepi32_ps(_mm512_castps_si512(value)), scale);
+                }
+                if (p->bias) value = _mm512_add_ps(value, _mm512_loadu_ps(p->bias + panel * PANEL + i));
+                _mm512_storeu_ps(at, value);
+            }
+    }
+}
+
+/* Take panels of a team's product, two at once, until none is left. Who is late finds none: nobody waits for a thread
+ * that the system has put aside. */
+static void take_panels(Team *team) {
+    int64_t some = (team->last - team->first) / 8 + 1;
+    for (int64_t from; (from = atomic_fetch_add(&team->next, some)) < team->last;)
+        multiply_alone(team->product, team->x, team->rows, from, from + some < team->last ? from + some : team->last,
+                       team->y + (from - team->first) * PANEL, team->stride, team->scratch);
+}
+
+static void multiply(
+    const Product *p, const float *x, int64_t rows, int64_t first, int64_t last, float *y, int64_t stride, Scratch *s
+) {
+    Team *team = s->team;
+    if (!team || (last - first) * panel_bytes(p) < WORTH_SHARING) {
+        multiply_alone(p, x, rows, first, last, y, stride, s);
+        return;
+    }
+    team->product = p, team->x = x, team->rows = rows, team->first = first, team->last = last;
+    team->y = y, team->stride = stride, team->scratch = s;
+    atomic_store(&team->next, first);
+    atomic_store(&team->state, A_PRODUCT);
+    take_panels(team);
+    atomic_store(&team->state, NOTHING);
+    while (atomic_load(&team->inside)) _mm_pause();
+}
+
+static void product(const Product *p, const float *x, int64_t rows, float *y, Scratch *s) {
+    spend(s, NORMS);
+    prepare_rows(p, x, rows, s);
+    multiply(p, x, rows, 0, p->outputs / PANEL, y, p->outputs, s);
+    spend(s, PRODUCTS);
+}

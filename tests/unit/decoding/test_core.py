@@ -1,0 +1,321 @@
+from __future__ import annotations
+
+import ctypes
+import importlib.machinery
+import re
+from contextlib import contextmanager
+from pathlib import Path
+from threading import Thread
+
+import numpy as np
+import pytest
+import torch
+
+from clearhead.decoding import core as core_module
+from clearhead.decoding.compiled import PANEL, make_product, panelled
+from clearhead.decoding.core import (
+    LaneStruct,
+    LayerStruct,
+    NormStruct,
+    ProductStruct,
+    StackStruct,
+    StepStruct,
+    TeamStruct,
+    TokensStruct,
+    has_amx,
+    library,
+)
+
+needs_core = pytest.mark.skipif(library() is None, reason="needs the compiled core, and a processor with AVX-512")
+needs_amx = pytest.mark.skipif(not has_amx(), reason="needs the compiled core, and a processor with AMX")
+
+FORMS = [
+    pytest.param("fp32", marks=needs_core),
+    *(pytest.param(form, marks=needs_amx) for form in ("bf16", "bf16x3", "int8")),
+]
+NUM_ROWS = [1, 2, 7, 11, 12, 13, 15, 16, 17, 24, 31, 32, 33, 47, 48, 49, 63, 64, 65, 70]
+
+STRUCTS = {
+    "Product": ProductStruct,
+    "Norm": NormStruct,
+    "Layer": LayerStruct,
+    "Stack": StackStruct,
+    "Lane": LaneStruct,
+    "Tokens": TokensStruct,
+    "Step": StepStruct,
+}
+
+
+@pytest.fixture(autouse=True)
+def inference():
+    with torch.inference_mode():
+        yield
+
+
+@pytest.fixture
+def forget_the_library():
+    """Let a test look for the core anew, and the next one too."""
+    library.cache_clear()
+    has_amx.cache_clear()
+    yield
+    library.cache_clear()
+    has_amx.cache_clear()
+
+
+def multiply(rows, weight, bias, precision, team=None):
+    """Return rows times a matrix: what an encoder without layers gives whose output is that product."""
+    core = library()
+    product, kept = make_product(weight, bias, precision)
+    stack = StackStruct(d_model=rows.size(1), num_heads=1, d_k=16, d_v=16, d_ff=32, num_layers=0)
+    stack.layers, stack.output = (LayerStruct * 1)(), product
+    tokens = TokensStruct(embedding=rows.contiguous().data_ptr(), embedding_scale=1.0)
+    each = np.arange(len(rows), dtype=np.int32)
+    whole = -(-len(rows) // PANEL) * PANEL
+    found = torch.full((whole + 1, product.outputs), float("-inf"))
+    scratch = torch.empty(core.scratch_size(stack, len(rows), 1, 0), dtype=torch.uint8)
+    places = [each.ctypes.data] * 4
+    core.encode(stack, tokens, len(rows), 1, *places, found.data_ptr(), scratch.data_ptr(), team)
+    assert kept
+    assert (found[whole] == float("-inf")).all()  # nothing beyond the room that a result is promised
+    beyond = found[: len(rows), len(weight) :]
+    assert (beyond[rows.isfinite().all(dim=1)] == 0.0).all()
+    return found[: len(rows), : len(weight)]
+
+
+@contextmanager
+def team_of(size):
+    """Give a team whose other members are at work until the end."""
+    team = TeamStruct()
+    helpers = [Thread(target=library().assist, args=(team,), daemon=True) for _ in range(1, size)]
+    for helper in helpers:
+        helper.start()
+    yield team
+    library().dismiss(team)
+    for helper in helpers:
+        helper.join(60.0)
+        assert not helper.is_alive()
+
+
+def draw(inputs, outputs, num_rows):
+    """Return a matrix, a bias and rows; of both matrix and rows some are a thousand times the others."""
+    rows = torch.randn(num_rows, inputs) * torch.logspace(-2, 1, num_rows)[torch.randperm(num_rows)][:, None]
+    weight = torch.randn(outputs, inputs) * torch.logspace(-2, 1, outputs)[torch.randperm(outputs)][:, None]
+    return weight, torch.randn(outputs) * 3.0, rows
+
+
+def in_8_bits(rows):
+    """Return whole numbers from -127 to 127, and what a step of each row is worth."""
+    scale = rows.abs().amax(dim=1, keepdim=True) / 127
+    return (rows * (1 / scale)).round().double(), scale.double()
+
+
+def exact(rows, weight, precision):
+    """Return in float64 what the product of the rounded numbers is."""
+    if precision == "int8":
+        (levels, row_scale), scale = in_8_bits(rows), weight.abs().amax(dim=1, keepdim=True) / 127
+        return levels @ (weight / scale).round().double().t() * row_scale * scale.double().t()
+    if precision == "fp32":
+        return rows.double() @ weight.double().t()
+    high, weight_high = rows.bfloat16().float(), weight.bfloat16().float()
+    product = high.double() @ weight_high.double().t()
+    if precision == "bf16x3":
+        low, weight_low = (rows - high).bfloat16().double(), (weight - weight_high).bfloat16().double()
+        product += high.double() @ weight_low.t() + low @ weight_high.double().t()
+    return product
+
+
+@pytest.mark.parametrize("has_bias", [False, True])
+@pytest.mark.parametrize("precision", FORMS)
+def test_a_product_is_that_of_the_rounded_numbers_whatever_its_shape(precision, has_bias):
+    for inputs in (64, 128, 192) if precision == "int8" else (32, 64, 96):
+        for outputs in (1, 31, 33, 64, 95):
+            for num_rows in NUM_ROWS:
+                weight, bias, rows = draw(inputs, outputs, num_rows)
+                found = multiply(rows, weight, bias if has_bias else None, precision)
+                expected = exact(rows, weight, precision) + (bias if has_bias else 0.0)
+                # Of a sum in float32 the last bits of the largest terms are lost.
+                size = rows.double().abs() @ weight.double().abs().t() + (bias.abs() if has_bias else 0.0)
+                assert ((found - expected).abs() / size).max() < 1e-6, (inputs, outputs, num_rows)
+
+
+@pytest.mark.parametrize(
+    ("precision", "bound"),
+    [  # Measured: 5.6e-7, 2.6e-3, 5.3e-6 and 1.3e-2.
+        pytest.param("fp32", 1e-6, marks=needs_core),
+        pytest.param("bf16", 4e-3, marks=needs_amx),
+        pytest.param("bf16x3", 1e-5, marks=needs_amx),
+        pytest.param("int8", 2e-2, marks=needs_amx),
+    ],
+)
+def test_a_rounded_product_is_close_and_no_closer(precision, bound):
+    weight, _, rows = draw(512, 96, 53)
+    found = multiply(rows, weight, None, precision)
+    size = rows.norm(dim=1)[:, None].double() * weight.norm(dim=1) / 512**0.5
+    error = ((found - rows.double() @ weight.double().t()) / size).square().mean(dim=1).sqrt()
+    assert bound / 10 < error.max() < bound
+
+
+@pytest.mark.parametrize("precision", FORMS)
+def test_a_row_is_the_same_to_the_last_bit_whatever_its_neighbours(precision):
+    weight, bias, rows = draw(64, 95, 70)
+    alone = torch.cat([multiply(row[None], weight, bias, precision) for row in rows])
+    for num_rows in NUM_ROWS:
+        assert multiply(rows[:num_rows], weight, bias, precision).equal(alone[:num_rows])
+        assert multiply(rows[-num_rows:], weight, bias, precision).equal(alone[-num_rows:])
+
+
+@pytest.mark.parametrize("size", [2, 3])
+@pytest.mark.parametrize("precision", FORMS)
+def test_a_team_gives_the_same_to_the_last_bit_however_many_panels_there_are(precision, size):
+    with team_of(size) as team:
+        for inputs, outputs, num_rows in ((64, 1, 1), (64, 95, 70), (256, 1_000, 1), (448, 1_300, 37)):
+            weight, bias, rows = draw(inputs, outputs, num_rows)
+            alone = multiply(rows, weight, bias, precision)
+            for _ in range(7):
+                assert multiply(rows, weight, bias, precision, team).equal(alone)
+
+
+@pytest.mark.parametrize("precision", FORMS)
+def test_nothing_but_zeros_gives_the_bias(precision):
+    weight, bias, rows = draw(64, 33, 19)
+    rows[5], weight[7] = 0.0, 0.0
+    found = multiply(rows, weight, bias, precision)
+    assert found[5].equal(bias)
+    assert (found[:, 7] == bias[7]).all()
+
+
+@pytest.mark.parametrize("place", [0, 47])
+@pytest.mark.parametrize("damage", [float("nan"), float("inf"), float("-inf")])
+@pytest.mark.parametrize("precision", FORMS)
+def test_what_is_no_number_is_never_hidden_and_harms_no_neighbour(precision, damage, place):
+    weight, bias, rows = draw(64, 33, 19)
+    sound = multiply(rows, weight, bias, precision)
+    rows[5, place] = damage
+    found = multiply(rows, weight, bias, precision)
+    assert not found[5].isfinite().any()
+    others = [row for row in range(19) if row != 5]
+    assert found[others].equal(sound[others])
+
+
+@pytest.mark.parametrize("precision", FORMS)
+def test_a_weight_that_is_no_number_shows_in_its_own_output_alone(precision):
+    weight, bias, rows = draw(64, 33, 19)
+    sound = multiply(rows, weight, bias, precision)
+    weight[7, 50] = float("nan")
+    found = multiply(rows, weight, bias, precision)
+    assert found[:, 7].isnan().all()
+    others = [output for output in range(33) if output != 7]
+    assert found[:, others].equal(sound[:, others])
+
+
+# The order of the weights
+
+
+def test_panels_in_float32_hold_the_outputs_of_an_input_side_by_side():
+    weight = torch.randn(96, 7)
+    panels, scales = panelled(weight, "fp32")
+    assert scales is None
+    flat = panels.flatten()
+    for output in range(96):
+        for at in range(7):
+            assert flat[(output // 32 * 7 + at) * 32 + output % 32] == weight[output, at]
+
+
+@pytest.mark.parametrize("precision", ["bf16", "bf16x3", "int8"])
+def test_panels_of_tiles_hold_a_group_of_inputs_of_an_output_side_by_side(precision):
+    weight, group = torch.randn(64, 128), 4 if precision == "int8" else 2
+    panels, scales = panelled(weight, precision)
+    assert (scales is None) == (precision != "int8")
+    terms = [weight.bfloat16()]
+    if precision == "bf16x3":
+        terms.append((weight - weight.bfloat16().float()).bfloat16())
+    if precision == "int8":
+        assert scales.equal(weight.abs().amax(dim=1) / 127)
+        terms = [(weight / scales[:, None]).round().to(torch.int8)]
+    flat = iter(panels.flatten().tolist())
+    rows = [term.tolist() for term in terms]
+    for panel in range(2):
+        for block in range(128 // (16 * group)):
+            for term in rows:
+                for tile in range(2):
+                    for line in range(16):
+                        for output in range(16):
+                            for at in range(group):
+                                input_ = (block * 16 + line) * group + at
+                                assert next(flat) == term[panel * 32 + tile * 16 + output][input_]
+    assert next(flat, None) is None
+
+
+@needs_core
+@pytest.mark.parametrize("count", [0, 1, 31, 32, 33, 70])
+def test_gathered_panels_are_those_of_the_rows_named(count):
+    matrix = torch.randn(101, 24)
+    ids = torch.randint(101, (count,), dtype=torch.int32)
+    found = torch.full((-(-count // PANEL) * PANEL + PANEL, 24), 7.0)
+    library().gather_panels(matrix.data_ptr(), ids.data_ptr(), count, 24, found.data_ptr())
+    padded = torch.zeros(len(found) - PANEL, 24)
+    padded[:count] = matrix[ids]
+    assert found[:-PANEL].flatten().equal(panelled(padded, "fp32")[0].flatten())
+    assert (found[-PANEL:] == 7.0).all()
+
+
+# The mirror, and whether there is a core
+
+
+def written_fields(name):
+    """Return name and type of each field of a structure in C: `float`, or `*` for a pointer."""
+    files = Path(core_module.__file__).parent.glob("csrc/*.[ch]")
+    source = "\n".join(file.read_text(encoding="utf-8") for file in files)
+    bodies = re.findall(r"typedef struct \{([^}]*)\} (\w+);", re.sub(r"/\*.*?\*/", "", source, flags=re.DOTALL))
+    (body,) = [body for body, named in bodies if named == name]
+    fields = []
+    for declaration in filter(None, map(str.strip, body.split(";"))):
+        kind, names = re.sub(r"\b(const|struct|_Atomic) ", "", declaration).split(maxsplit=1)
+        for each in names.split(","):
+            fields.append((each.strip().lstrip("*"), "*" if "*" in each else kind))
+    return fields
+
+
+@pytest.mark.parametrize("name", STRUCTS)
+def test_structures_have_the_fields_of_the_c_code_in_their_order(name):
+    kinds = {
+        "int64_t": ctypes.c_int64,
+        "int32_t": ctypes.c_int32,
+        "float": ctypes.c_float,
+        "double": ctypes.c_double,
+        **STRUCTS,
+    }
+    expected = written_fields(name)
+    found = STRUCTS[name]._fields_
+    assert [field for field, _ in found] == [field for field, _ in expected]
+    for (field, ours), (_, theirs) in zip(found, expected, strict=True):
+        if theirs == "*":
+            assert ours is ctypes.c_void_p or issubclass(ours, ctypes._Pointer), field
+        else:
+            assert ours is kinds[theirs], field
+
+
+def test_a_team_has_room_for_the_fields_of_the_c_code():
+    fields = written_fields("Team")
+    assert {kind for _, kind in fields} == {"int64_t", "*"}
+    assert ctypes.sizeof(TeamStruct) >= 8 * len(fields)
+
+
+@pytest.mark.parametrize("capability", ["DEFAULT", "AVX2", "NEON"])
+def test_another_processor_has_no_core(monkeypatch, forget_the_library, capability):
+    monkeypatch.setattr(torch.backends.cpu, "get_cpu_capability", lambda: capability)
+    assert library() is None
+    assert not has_amx()
+
+
+def test_where_it_was_not_compiled_there_is_no_core(monkeypatch, forget_the_library):
+    monkeypatch.setattr(importlib.machinery, "EXTENSION_SUFFIXES", [".none"])
+    assert library() is None
+    assert not has_amx()
+
+
+@needs_core
+def test_without_amx_there_is_a_core_but_no_rounded_form(monkeypatch, forget_the_library):
+    monkeypatch.setattr(torch.cpu, "_is_amx_tile_supported", lambda: False)
+    assert library() is not None
+    assert not has_amx()
