@@ -13,6 +13,7 @@ $(VENV)/.ready: pyproject.toml constraints.txt $(wildcard src/clearhead/decoding
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/pip install --quiet -c constraints.txt torch
 	$(BIN)/pip install --quiet -c constraints.txt -e '.[dev]'
+	$(BIN)/python -c 'from clearhead.decoding.core import describe; print(describe())'
 	touch $@
 
 demo: setup

@@ -37,11 +37,13 @@ class Search:
 class Clearhead:
     """What `clearhead translate` runs, from ids to ids."""
 
+    has_shortlist = False
+
     def __init__(self, directory: Path, threads: int, precision: str) -> None:
         import torch
 
         from clearhead.config import ModelConfig
-        from clearhead.decoding import CompiledModel, pack
+        from clearhead.decoding import CompiledModel, Shortlist, pack
         from clearhead.model import Transformer
         from clearhead.weights import load_weights
 
@@ -50,6 +52,8 @@ class Clearhead:
         load_weights(model, directory / "clearhead" / "model.safetensors")
         forms: dict[str, Any] = {"float32": "fp32", "bfloat16 x3": "bf16x3", "bfloat16": "bf16", "int8": "int8"}
         self.model = pack(model, forms[precision])
+        path = directory / "clearhead" / "shortlist.safetensors"
+        self.shortlist = Shortlist.load(path, {}) if self.has_shortlist else None
         # The compiled core's threads are workers, each with a batch of its own.
         self.workers = threads if isinstance(self.model, CompiledModel) else 1
         self.computes_in = precision
@@ -69,10 +73,17 @@ class Clearhead:
             # As many sentences at once as the others, on average: it counts tokens, in each worker.
             batch_tokens=search.batch_size * search.beam_size * sum(map(len, sources)) // len(sources) // self.workers,
         )
-        return [hypotheses[0].tokens for hypotheses in decode(self.model, sources, SearchOptions(config))]
+        options = SearchOptions(config, shortlist=self.shortlist)
+        return [hypotheses[0].tokens for hypotheses in decode(self.model, sources, options)]
 
     def ids(self, outputs: list[Sequence[int]]) -> list[list[int]]:
         return [list(tokens) for tokens in outputs]
+
+
+class ClearheadShortlist(Clearhead):
+    """The same, written in the tokens of a shortlist alone."""
+
+    has_shortlist = True
 
 
 class HuggingFace:
@@ -191,6 +202,7 @@ ENGINES: Mapping[str, Engine] = {
     "clearhead-bf16x3": Engine(Clearhead, ("clearhead",), "make setup", "bfloat16 x3"),
     "clearhead-bf16": Engine(Clearhead, ("clearhead",), "make setup", "bfloat16"),
     "clearhead-int8": Engine(Clearhead, ("clearhead",), "make setup", "int8"),
+    "clearhead-shortlist": Engine(ClearheadShortlist, ("clearhead",), "make setup"),
     "huggingface": Engine(HuggingFace, ("transformers",), ".venv/bin/pip install -c constraints.txt -e '.[peers]'"),
     "ctranslate2": Engine(
         CTranslate2,

@@ -123,6 +123,11 @@ def _notice(text: str) -> None:
 
 def _measure(work: Work, names: Sequence[str], options: argparse.Namespace) -> dict[str, Any]:
     sources = work.sources[: options.sentences]
+    if work.shortlist is None and "clearhead-shortlist" in names:
+        _notice(
+            f"{work.name}: clearhead-shortlist is left out; to have it: clearhead optimize {work.name} --source ..."
+        )
+        names = [name for name in names if name != "clearhead-shortlist"]
     with tempfile.TemporaryDirectory() as temporary:
         directory = Path(temporary)
         _notice(f"{work.name}: writing the weights in every engine's form")
@@ -133,6 +138,8 @@ def _measure(work: Work, names: Sequence[str], options: argparse.Namespace) -> d
 
 def _write_forms(directory: Path, work: Work, names: Sequence[str]) -> None:
     write_clearhead(directory / "clearhead", work.config, work.tensors)
+    if work.shortlist is not None:
+        work.shortlist.save(directory / "clearhead" / "shortlist.safetensors", {})
     write_huggingface(directory / "huggingface", work.config, work.tensors)
     for precision in {ENGINES[name].precision for name in names if name.startswith("ctranslate2")}:
         target = directory / f"ctranslate2-{precision}"

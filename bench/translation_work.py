@@ -9,12 +9,13 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from clearhead.bundle import load_bundle
 from clearhead.config import ModelConfig
 from clearhead.corpora import read_lines
-from clearhead.errors import DataError
+from clearhead.decoding import Shortlist
+from clearhead.errors import DataError, ModelError
 from clearhead.model import Transformer
 from clearhead.presets import paper_base
+from clearhead.translator import Translator
 from clearhead.weights import model_tensors
 from conversion import comparable, padding_last
 
@@ -38,6 +39,8 @@ class Work:
     """Sentences that are also translated one at a time, spread evenly over the others."""
     show: Callable[[list[int]], str]
     """From an output to what a reader sees of it."""
+    shortlist: Shortlist | None
+    """What `clearhead optimize` has learned; for random weights, one of the usual size."""
 
     def singles(self) -> list[list[int]]:
         """Return the sentences for one at a time."""
@@ -73,11 +76,11 @@ CASES: Mapping[str, RandomCase] = {
         about="6+6 layers, d_model 512, 8 heads, d_ff 2,048, post-norm, 32,000 pieces",
     ),
     "toy": RandomCase(
-        ModelConfig(vocab_size=211, d_model=26, d_ff=34, num_heads=2, num_encoder_layers=1, num_decoder_layers=2),
+        ModelConfig(vocab_size=211, d_model=32, d_ff=64, num_heads=2, num_encoder_layers=1, num_decoder_layers=2),
         length=7,
         num_sentences=70,
         num_single=3,
-        about="1+2 layers, d_model 26, 2 heads, d_ff 34, 211 pieces; to see whether the benchmark runs",
+        about="1+2 layers, d_model 32, 2 heads, d_ff 64, 211 pieces; to see whether the benchmark runs",
     ),
 }
 """Name to case. The lengths: Multi30k's in 8,000 pieces, and news."""
@@ -104,6 +107,9 @@ def random_work(name: str) -> Work:
         1,
         case.num_single,
         lambda tokens: " ".join(map(str, tokens)),
+        Shortlist(
+            torch.arange(min(1_000, config.vocab_size)), torch.randint(config.vocab_size, (config.vocab_size, 20))
+        ),
     )
 
 
@@ -121,7 +127,8 @@ def trained_work(directory: Path, source: Path | None) -> Work:
     """
     if source is None and not TEXT.is_file():
         raise DataError("there is no text to translate: name a file in the model's source language with --source")
-    bundle = load_bundle(directory)
+    translator = Translator.load(directory, device="cpu")
+    bundle = translator.bundle
     config, tokenizer = bundle.model.config, bundle.tokenizer
     lines = [line for line in read_lines(str(source or TEXT)) if line.strip()]
     if not lines:
@@ -140,4 +147,17 @@ def trained_work(directory: Path, source: Path | None) -> Work:
         bundle.decode.extra_length,
         50,
         lambda tokens: tokenizer.decode([padding_last(token, config) for token in tokens]),
+        _learned_shortlist(translator),
     )
+
+
+def _learned_shortlist(translator: Translator) -> Shortlist | None:
+    try:
+        learned = translator.learned_shortlist()
+    except ModelError:
+        return None
+    config = translator.bundle.model.config
+    renamed = torch.tensor([padding_last(token, config) for token in range(config.vocab_size)])
+    # Minus one, which fills up the rows, stays.
+    rows = torch.where(learned.rows < 0, learned.rows, renamed[learned.rows.clamp_min(0)])
+    return Shortlist(renamed[learned.common], rows[renamed])

@@ -110,7 +110,7 @@ class Translator:
         if isinstance(lines, str):
             raise DataError("translate takes a list of lines, not one string; write translate([text])")
         config = self.decode_config(settings)
-        shortlist = self._shortlist() if config.shortlist else None
+        shortlist = self.learned_shortlist() if config.shortlist else None
         options = SearchOptions(config, num_best=num_best, sampling=sampling, shortlist=shortlist)
         tokenizer = self.bundle.tokenizer
         filled = [index for index, line in enumerate(lines) if split_tag(line, tokenizer.language_tags)[1].strip()]
@@ -207,7 +207,7 @@ class Translator:
             self._packed = packed = pack(self.bundle.model, config.precision)
         return packed
 
-    def _shortlist(self) -> Shortlist:
+    def learned_shortlist(self) -> Shortlist:
         """Return what the model's sentences may be written in."""
         if self.shortlist is None:
             if self.path is None:

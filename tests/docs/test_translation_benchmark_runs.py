@@ -52,7 +52,7 @@ def copier(tmp_path_factory) -> Path:
     """Return the directory of a model that has learned to repeat its source a little, and ends by itself."""
     torch.manual_seed(1)
     tokenizer = Tokenizer.train(SENTENCES, vocab_size=401)
-    shape = {"d_model": 26, "num_heads": 2, "d_ff": 38, "num_encoder_layers": 1, "num_decoder_layers": 2}
+    shape = {"d_model": 32, "num_heads": 2, "d_ff": 64, "num_encoder_layers": 1, "num_decoder_layers": 2}
     config = ModelConfig(vocab_size=tokenizer.vocab_size, dropout=0.0, **shape)
     model = Transformer(config)
     optimizer = torch.optim.Adam(model.parameters(), lr=1e-2, betas=(0.9, 0.98))
@@ -91,17 +91,18 @@ def runs(beams) -> list[dict[str, Any]]:
 
 
 def test_whoever_is_not_measured_is_named_with_the_way_to_install_it(result, beams, runs):
-    engines = {"clearhead", "clearhead-bf16", "clearhead-int8", "huggingface", "ctranslate2", "ctranslate2-int8"}
+    ours = {"clearhead", *(f"clearhead-{form}" for form in ("bf16x3", "bf16", "int8"))}
+    engines = {*ours, "huggingface", "ctranslate2", "ctranslate2-workers", "ctranslate2-int8"}
     measured = [*(beam["processes"] for beam in beams), *(run_["engines"] for run_ in runs)]
     assert all(names.keys() | result["missing"].keys() == engines for names in measured)
     assert all(not names.keys() & result["missing"].keys() for names in measured)
     assert {"clearhead", "huggingface"} <= measured[0].keys()
-    assert [line for line in result["missing"].values() if "pip install" not in line and "VNNI" not in line] == []
+    assert [line for line in result["missing"].values() if not re.search("pip install|VNNI|AMX", line)] == []
 
 
 def test_a_trained_model_gives_the_same_text_in_every_float32_engine(runs):
     for run_ in runs:
-        for name in {"huggingface", "ctranslate2"} & run_["engines"].keys():
+        for name in {"huggingface", "ctranslate2", "ctranslate2-workers"} & run_["engines"].keys():
             assert run_["engines"][name]["differing"] == {"number": 0, "first": []}
             assert run_["engines"][name]["output_tokens"] == run_["engines"]["clearhead"]["output_tokens"]
         # They end by themselves, long before the limit.
@@ -127,7 +128,12 @@ def test_each_beam_size_has_processes_of_its_own_with_start_up_and_memory(beams)
         for name, process in beam["processes"].items():
             assert process["start_up_seconds"] > 0.01
             assert process["peak_mib"] > 5
-            expected = {"clearhead-bf16": "bfloat16", "clearhead-int8": "int8", "ctranslate2-int8": "int8_float32"}
+            expected = {
+                "clearhead-bf16x3": "bfloat16 x3",
+                "clearhead-bf16": "bfloat16",
+                "clearhead-int8": "int8",
+                "ctranslate2-int8": "int8_float32",
+            }
             assert process["computes_in"] == expected.get(name, "float32")
 
 

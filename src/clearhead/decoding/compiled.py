@@ -258,7 +258,7 @@ class CompiledStepper:
 
     def __exit__(self, *_: object) -> None:
         if self._team is not None:
-            self.model.core.dismiss(self._team)
+            self.model.core.end_team(self._team)
         for helper in self._helpers:
             helper.join()
 

@@ -24,6 +24,7 @@ __all__ = [
     "StepStruct",
     "TeamStruct",
     "TokensStruct",
+    "describe",
     "has_amx",
     "library",
 ]
@@ -127,7 +128,7 @@ class TokensStruct(ctypes.Structure):
 class TeamStruct(ctypes.Structure):
     """Team in csrc/types.h, whose fields are the core's own."""
 
-    _fields_ = (("fields", c_int64 * 11),)
+    _fields_ = (("fields", c_int64 * 12),)
 
 
 class StepStruct(ctypes.Structure):
@@ -179,9 +180,9 @@ def library() -> ctypes.CDLL | None:
             ]
             core.gather_panels.restype = None
             core.gather_panels.argtypes = [c_void_p, c_void_p, c_int64, c_int64, c_void_p]
-            core.assist.restype = core.dismiss.restype = None
+            core.assist.restype = core.end_team.restype = None
             core.assist.argtypes = [POINTER(TeamStruct)]
-            core.dismiss.argtypes = [POINTER(TeamStruct)]
+            core.end_team.argtypes = [POINTER(TeamStruct)]
             core.take_step.restype = None
             core.take_step.argtypes = [POINTER(StackStruct), POINTER(TokensStruct), POINTER(StepStruct)]
             return core
@@ -193,3 +194,12 @@ def has_amx() -> bool:
     """Tell whether the core can multiply in bfloat16 and in 8 bits."""
     core = library()
     return core is not None and torch.cpu._is_amx_tile_supported() and core.request_amx() == 0
+
+
+def describe() -> str:
+    """Say in a line whether the core is in use, and why not."""
+    if library() is not None:
+        return f"clearhead's compiled core is in use, {'with' if has_amx() else 'without'} AMX"
+    if torch.backends.cpu.get_cpu_capability() != "AVX512":
+        return "clearhead's compiled core is not in use: this processor has no AVX-512; PyTorch does its work"
+    return "clearhead's compiled core is not in use: no C compiler could build it; PyTorch does its work"

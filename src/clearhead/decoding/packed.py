@@ -32,7 +32,7 @@ from clearhead.model.transformer import Transformer
 __all__ = ["BLOCK", "PackedModel", "fingerprint"]
 
 BLOCK = 32
-"""Tokens among which the best is sought at once; see `search`."""
+"""Tokens among which the best is sought at once; see `stepper.best_tokens`."""
 
 
 class PackedModel:

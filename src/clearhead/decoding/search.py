@@ -10,6 +10,7 @@ It finds what `beam.beam_search` and `sampling.greedy_search` find, token for to
 
 from __future__ import annotations
 
+import os
 import queue
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
@@ -108,9 +109,11 @@ def search(
         choice = None if shortlist is None else ListedTokens(model, shortlist)
         yield from _work(PackedStepper(model, config.beam_size, max_lanes, choice), task)
         return
+    # Helpers wait for work at full speed, so there are no more of them than processors.
+    team_size = max(1, min(num_threads, len(os.sched_getaffinity(0))) // num_workers)
     with ExitStack() as stack:
         steppers = [
-            stack.enter_context(CompiledStepper(model, config.beam_size, shortlist, num_threads // num_workers))
+            stack.enter_context(CompiledStepper(model, config.beam_size, shortlist, team_size))
             for _ in range(num_workers)
         ]
         yield from _work(steppers[0], task) if num_workers == 1 else _work_together(steppers, task)

@@ -167,7 +167,7 @@ class ListedTokens:
     def best(
         self, states: Float[Tensor, "R D"], rows: Rows, is_last: Sequence[bool], count: int
     ) -> tuple[Float[Tensor, "R C"], Int[Tensor, "R C"]]:
-        """Return log-probabilities and ids of the best next tokens of each row, best first; see `search.Choice`."""
+        """Return log-probabilities and ids of the best next tokens of each row, best first; see `stepper.Choice`."""
         num_lanes, width = rows.num_lanes, max(self._sizes)
         own = torch.baddbmm(
             self._biases[:num_lanes, :, :width],

@@ -90,7 +90,7 @@ def team_of(size):
     for helper in helpers:
         helper.start()
     yield team
-    library().dismiss(team)
+    library().end_team(team)
     for helper in helpers:
         helper.join(60.0)
         assert not helper.is_alive()

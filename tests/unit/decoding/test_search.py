@@ -459,8 +459,9 @@ def test_workers_that_have_begun_end_when_another_cannot_begin(
 @pytest.mark.parametrize("precision", ["fp32", "bf16x3"])
 @pytest.mark.parametrize("num_sentences", [1, 2])
 def test_threads_that_have_no_sentence_help_with_products_and_change_no_bit(
-    make_ending_model, make_sources, form, use_threads, no_worker_left, precision, num_sentences
+    make_ending_model, make_sources, form, use_threads, no_worker_left, precision, num_sentences, monkeypatch
 ):
+    monkeypatch.setattr("os.sched_getaffinity", lambda _: range(8))  # else there are no more helpers than processors
     # Wide enough for help to be worth it.
     model = make_ending_model(d_model=256, d_ff=512, num_heads=8, d_k=32, vocab_size=1_100)
     if not form.supports(model, precision):

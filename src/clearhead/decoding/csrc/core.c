@@ -47,7 +47,7 @@ AMX void assist(Team *team) {
     if (has_tiles) _tile_release();
 }
 
-void dismiss(Team *team) { atomic_store(&team->state, TO_LEAVE); }
+void end_team(Team *team) { dismiss(team); }
 
 /* Copy the rows of a matrix [token][D] that belong to tokens, as a product in float32 reads them; the last panel of
  * [panel][input][PANEL] is filled up with zeros. */

@@ -183,10 +183,11 @@ static void multiply_alone(
     }
 }
 
-/* Take panels of a team's product, two at once, until none is left. Who is late finds none: nobody waits for a thread
- * that the system has put aside. */
+static void dismiss(Team *team) { atomic_store(&team->state, TO_LEAVE); }
+
+/* Take panels of a team's product, some at once, until none is left. Who comes late finds none. */
 static void take_panels(Team *team) {
-    int64_t some = (team->last - team->first) / 8 + 1;
+    int64_t some = (team->last - team->first) / 16 + 1;
     for (int64_t from; (from = atomic_fetch_add(&team->next, some)) < team->last;)
         multiply_alone(team->product, team->x, team->rows, from, from + some < team->last ? from + some : team->last,
                        team->y + (from - team->first) * PANEL, team->stride, team->scratch);
@@ -196,7 +197,7 @@ static void multiply(
     const Product *p, const float *x, int64_t rows, int64_t first, int64_t last, float *y, int64_t stride, Scratch *s
 ) {
     Team *team = s->team;
-    if (!team || (last - first) * panel_bytes(p) < WORTH_SHARING) {
+    if (!team || atomic_load(&team->state) == TO_LEAVE || (last - first) * panel_bytes(p) < WORTH_SHARING) {
         multiply_alone(p, x, rows, first, last, y, stride, s);
         return;
     }
@@ -206,7 +207,12 @@ static void multiply(
     atomic_store(&team->state, A_PRODUCT);
     take_panels(team);
     atomic_store(&team->state, NOTHING);
-    while (atomic_load(&team->inside)) _mm_pause();
+    for (int64_t spins = 0; atomic_load(&team->inside); spins++) {
+        if (spins < PATIENCE) _mm_pause();
+        else sched_yield();
+        team->delays += spins == PATIENCE;
+    }
+    if (team->delays > 2) dismiss(team);
 }
 
 static void product(const Product *p, const float *x, int64_t rows, float *y, Scratch *s) {

@@ -15,6 +15,7 @@
 #define CHUNK 512      /* logits of a row computed before they are looked at */
 #define LOGITS (CHUNK + WIDE) /* from a row of them to the next: not a power of two, for the sake of the cache */
 
+#define PATIENCE 20000 /* spins, about a millisecond: who is waited for longer has been put aside by the system */
 #define WORTH_SHARING (1 << 18) /* bytes of a matrix from which several threads read it faster than one */
 
 #define AMX __attribute__((target("amx-tile,amx-bf16,amx-int8,avx512bf16")))
@@ -88,6 +89,7 @@ typedef struct {
     float *y;
     int64_t stride;
     const struct Scratch *scratch;
+    int64_t delays; /* times a helper was put aside amid its work; then one thread alone is faster */
 } Team;
 
 enum State { NOTHING, A_PRODUCT, TO_LEAVE };
