@@ -197,29 +197,20 @@ class Engine:
     precision: str = "float32"
 
 
+PEERS = ".venv/bin/pip install -c constraints.txt -e '.[peers]'"
+CONVERTED = ("ctranslate2", "transformers")
+
 ENGINES: Mapping[str, Engine] = {
     "clearhead": Engine(Clearhead, ("clearhead",), "make setup"),
     "clearhead-bf16x3": Engine(Clearhead, ("clearhead",), "make setup", "bfloat16 x3"),
     "clearhead-bf16": Engine(Clearhead, ("clearhead",), "make setup", "bfloat16"),
     "clearhead-int8": Engine(Clearhead, ("clearhead",), "make setup", "int8"),
     "clearhead-shortlist": Engine(ClearheadShortlist, ("clearhead",), "make setup"),
-    "huggingface": Engine(HuggingFace, ("transformers",), ".venv/bin/pip install -c constraints.txt -e '.[peers]'"),
-    "ctranslate2": Engine(
-        CTranslate2,
-        ("ctranslate2", "transformers"),
-        ".venv/bin/pip install -c constraints.txt -e '.[peers]'",
-    ),
-    "ctranslate2-workers": Engine(
-        CTranslate2Workers,
-        ("ctranslate2", "transformers"),
-        ".venv/bin/pip install -c constraints.txt -e '.[peers]'",
-    ),
-    "ctranslate2-int8": Engine(
-        CTranslate2,
-        ("ctranslate2", "transformers"),
-        ".venv/bin/pip install -c constraints.txt -e '.[peers]'",
-        "int8",
-    ),
+    "huggingface": Engine(HuggingFace, ("transformers",), PEERS),
+    "ctranslate2": Engine(CTranslate2, CONVERTED, PEERS),
+    "ctranslate2-workers": Engine(CTranslate2Workers, CONVERTED, PEERS),
+    "ctranslate2-int8": Engine(CTranslate2, CONVERTED, PEERS, "int8"),
+    "ctranslate2-int8-workers": Engine(CTranslate2Workers, CONVERTED, PEERS, "int8"),
 }
 
 

@@ -239,16 +239,16 @@ def _print_case(case: dict[str, Any], alpha: float) -> None:
             penalty = f", length penalty {alpha:g}" if beam["beam"] > 1 else ""
             at_a_time = "one" if run["batch"] == 1 else run["batch"]
             print(f"\n  beam {beam['beam']}{penalty}, {run['sentences']:,} sentences, {at_a_time} at a time")
-            print(f"  {'':16} {'sentences':>9} {'output':>9} {'of':>11} {'of Hugging':>11} {'outputs':>8}")
-            print(f"  {'':16} {'/s':>9} {'tokens/s':>9} {'CTranslate2':>11} {'Face':>11} {'differ':>8}   windows")
+            print(f"  {'':24} {'sentences':>9} {'output':>9} {'of':>11} {'of Hugging':>11} {'outputs':>8}")
+            print(f"  {'':24} {'/s':>9} {'tokens/s':>9} {'CTranslate2':>11} {'Face':>11} {'differ':>8}   windows")
             for name, row in run["engines"].items():
                 _print_row(name, row)
             for name, row in run["engines"].items():
                 _print_differences(name, row["differing"])
-        print(f"\n  {'beam ' + str(beam['beam']):16} {'start-up, s':>11} {'peak, MiB':>11}   computes in")
+        print(f"\n  {'beam ' + str(beam['beam']):24} {'start-up, s':>11} {'peak, MiB':>11}   computes in")
         for name, process in beam["processes"].items():
             print(
-                f"  {name:16} {process['start_up_seconds']:11.2f} {process['peak_mib']:11,.0f}   "
+                f"  {name:24} {process['start_up_seconds']:11.2f} {process['peak_mib']:11,.0f}   "
                 f"{process['computes_in']}"
             )
 
@@ -261,7 +261,7 @@ def _print_row(name: str, row: dict[str, Any]) -> None:
     differing = "-" if row["differing"] is None else f"{row['differing']['number']:,}"
     windows = "  ".join(f"{speed:,.0f}" for speed in row["windows"])
     print(
-        f"  {name:16} {row['sentences_per_second']:9,.1f} {row['output_tokens_per_second']:9,.0f} {ratios[0]:>11} "
+        f"  {name:24} {row['sentences_per_second']:9,.1f} {row['output_tokens_per_second']:9,.0f} {ratios[0]:>11} "
         f"{ratios[1]:>11} {differing:>8}   {windows}"
     )
 

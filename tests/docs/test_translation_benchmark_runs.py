@@ -92,7 +92,8 @@ def runs(beams) -> list[dict[str, Any]]:
 
 def test_whoever_is_not_measured_is_named_with_the_way_to_install_it(result, beams, runs):
     ours = {"clearhead", *(f"clearhead-{form}" for form in ("bf16x3", "bf16", "int8"))}
-    engines = {*ours, "huggingface", "ctranslate2", "ctranslate2-workers", "ctranslate2-int8"}
+    theirs = {f"ctranslate2{form}" for form in ("", "-workers", "-int8", "-int8-workers")}
+    engines = {*ours, *theirs, "huggingface"}
     measured = [*(beam["processes"] for beam in beams), *(run_["engines"] for run_ in runs)]
     assert all(names.keys() | result["missing"].keys() == engines for names in measured)
     assert all(not names.keys() & result["missing"].keys() for names in measured)
@@ -133,6 +134,7 @@ def test_each_beam_size_has_processes_of_its_own_with_start_up_and_memory(beams)
                 "clearhead-bf16": "bfloat16",
                 "clearhead-int8": "int8",
                 "ctranslate2-int8": "int8_float32",
+                "ctranslate2-int8-workers": "int8_float32",
             }
             assert process["computes_in"] == expected.get(name, "float32")
 

@@ -262,14 +262,18 @@ class CompiledStepper:
         for helper in self._helpers:
             helper.join()
 
-    def enter(self, sources: Sequence[Sequence[int]]) -> None:
-        """Give the next lanes to sentences."""
-        for source, memory in zip(sources, self.model.encode(sources, self._team), strict=True):
-            lane = _Lane(memory, self.beam_size)
-            if self._shortlist is not None:
+    def prepare(self, sources: Sequence[Sequence[int]]) -> list[_Lane]:
+        """Encode some sentences, and make the lanes that they will have."""
+        lanes = [_Lane(memory, self.beam_size) for memory in self.model.encode(sources, self._team)]
+        if self._shortlist is not None:
+            for lane, source in zip(lanes, sources, strict=True):
                 self._shortlist.enter(lane, source)
-            self._lanes.append(lane)
-            self.source_lengths.append(len(source))
+        return lanes
+
+    def enter(self, prepared: Sequence[_Lane]) -> None:
+        """Give the next lanes to sentences that were prepared."""
+        self._lanes += prepared
+        self.source_lengths += [len(lane.memory) for lane in prepared]
 
     def leave(self, lane: int) -> None:
         """Give up a lane; the last one moves there."""

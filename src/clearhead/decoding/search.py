@@ -30,6 +30,9 @@ from clearhead.errors import ModelError
 
 __all__ = ["search"]
 
+PREPARED_TOKENS = 512
+"""Source tokens that a worker encodes at once, if so many wait."""
+
 Prefix = tuple[Any, int] | None
 """The tokens of a hypothesis, from the newest back: the prefix before it, and its token. Beginnings are shared."""
 
@@ -63,18 +66,16 @@ class _Task:
     stop: Event = field(default_factory=Event)
     """Set when nobody wants what the workers would still find."""
 
-    def next_in(self, stepper: Stepper) -> list[int]:
-        """Take the sentences that enter now: as many as there is room for, but not a few of them while others fly."""
+    def take(self, wanted: int) -> list[int]:
+        """Take the next sentences: as many as are wanted, and if there are plenty, enough for products to be fast."""
         with self.lock:
-            if not self.waiting:
-                return []
-            longest = max([len(self.sources[self.waiting[-1]]), *stepper.source_lengths])
-            capacity = _capacity(longest, self.config)
-            room = capacity - len(stepper.source_lengths)
-            if room < max(1, capacity // 8):
-                return []
-            share = -(-len(self.sources) // self.num_workers)
-            return [self.waiting.pop() for _ in range(min(room, share, len(self.waiting)))]
+            plenty = len(self.waiting) // (2 * self.num_workers)
+            taken: list[int] = []
+            tokens = 0
+            while self.waiting and (len(taken) < wanted or (len(taken) < plenty and tokens < PREPARED_TOKENS)):
+                taken.append(self.waiting.pop())
+                tokens += len(self.sources[taken[-1]])
+            return taken
 
 
 def search(
@@ -156,16 +157,17 @@ def _work_together(steppers: Sequence[Stepper], task: _Task) -> Iterator[tuple[i
 def _work(stepper: Stepper, task: _Task) -> Iterator[tuple[int, list[Hypothesis]]]:
     """Yield what one worker finds."""
     flying: list[_Sentence] = []  # by lane
-    while (flying or task.waiting) and not task.stop.is_set():
-        if entering := task.next_in(stepper):
-            stepper.enter([task.sources[number] for number in entering])
-            for number in entering:
-                longest = task.max_lengths[number]
-                sentence = _Sentence([0.0], [task.bos_id], [0], max_length=longest, number=number)
-                sentence.longest_penalty = _penalty(longest, task.config)
-                flying.append(sentence)
+    ready: list[tuple[int, Any]] = []  # numbers of sentences that enter next, and what was prepared for them
+    while not task.stop.is_set():
+        room = _room(task, stepper, ready)
+        if len(ready) < room and (numbers := task.take(room - len(ready))):
+            ready += zip(numbers, stepper.prepare([task.sources[number] for number in numbers]), strict=True)
+        if ready and room:
+            stepper.enter([prepared for _, prepared in ready[:room]])
+            flying += [_begin(number, task) for number, _ in ready[:room]]
+            del ready[:room]
         if not flying:
-            return  # another worker took the last ones
+            return
         for sentence, candidates in zip(flying, stepper.step(flying), strict=True):
             _advance(sentence, candidates, task.eos_id, task.config, task.num_best)
         for lane in reversed(range(len(flying))):
@@ -180,6 +182,23 @@ def _work(stepper: Stepper, task: _Task) -> Iterator[tuple[int, list[Hypothesis]
                         "damaged, or its training diverged"
                     )
                 yield done.number, sorted(done.finished, key=lambda h: -h.rank_score)[: task.num_best]
+
+
+def _room(task: _Task, stepper: Stepper, ready: Sequence[tuple[int, Any]]) -> int:
+    """Return how many sentences may enter now; none rather than a few, while others fly."""
+    next_ones = [ready[0][0]] if ready else task.waiting[-1:]
+    longest = max([*(len(task.sources[number]) for number in next_ones), *stepper.source_lengths], default=1)
+    capacity = _capacity(longest, task.config)
+    room = capacity - len(stepper.source_lengths)
+    share = -(-len(task.sources) // task.num_workers)
+    return min(room, share) if room >= max(1, capacity // 8) else 0
+
+
+def _begin(number: int, task: _Task) -> _Sentence:
+    longest = task.max_lengths[number]
+    sentence = _Sentence([0.0], [task.bos_id], [0], max_length=longest, number=number)
+    sentence.longest_penalty = _penalty(longest, task.config)
+    return sentence
 
 
 def _capacity(length: int, config: DecodeConfig) -> int:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
 import torch
 from jaxtyping import Float, Int
@@ -48,8 +48,11 @@ class Stepper(Protocol):
     source_lengths: list[int]
     """Source tokens of the sentence in each lane."""
 
-    def enter(self, sources: Sequence[Sequence[int]]) -> None:
-        """Give the next lanes to sentences."""
+    def prepare(self, sources: Sequence[Sequence[int]]) -> list[Any]:
+        """Do what can be done for some sentences at once before they enter."""
+
+    def enter(self, prepared: Sequence[Any]) -> None:
+        """Give the next lanes to sentences that were prepared."""
 
     def leave(self, lane: int) -> None:
         """Give up a lane; the last one moves there."""
@@ -126,9 +129,13 @@ class PackedStepper:
         self.choice = choice or _AllTokens(model)
         self.source_lengths = self.lanes.source_lengths
 
-    def enter(self, sources: Sequence[Sequence[int]]) -> None:
+    def prepare(self, sources: Sequence[Sequence[int]]) -> list[list[int]]:
+        """Do nothing yet: those that enter are encoded together."""
+        return [list(source) for source in sources]
+
+    def enter(self, prepared: Sequence[list[int]]) -> None:
         """Give the next lanes to sentences."""
-        batch = [list(source) for source in sources]
+        batch = list(prepared)
         self.lanes.enter(self.model.encode(pad_batch(batch, self.model.config.pad_id)), list(map(len, batch)))
         self.choice.enter(batch)
 

@@ -163,7 +163,7 @@ def test_beams_that_branch_end_and_swap_go_on_from_their_own_past(make_model, se
     model = make_model(**{**WIDTHS, **settings})
     sources = draw(model.config, (5, 11))
     stepper = CompiledStepper(CompiledModel(model), 3)
-    stepper.enter(sources)
+    stepper.enter(stepper.prepare(sources))
     pasts = [[[]], [[]]]
     # Of each sentence, the beams that the next ones go on from.
     for length, parents in enumerate(
@@ -194,7 +194,7 @@ def test_beams_that_branch_end_and_swap_go_on_from_their_own_past(make_model, se
 def test_ways_come_best_first_and_what_is_not_possible_has_no_score(make_model):
     packed = CompiledModel(make_model(**WIDTHS, vocab_size=6))
     stepper = CompiledStepper(packed, 4)
-    stepper.enter(draw(packed.config, (3, 5)))
+    stepper.enter(stepper.prepare(draw(packed.config, (3, 5))))
     first, last = map(list, stepper.step([Beams([0.0], [1], [0], 0, 9), Beams([0.0], [1], [0], 0, 1)]))
     scores = [score for score, _, _ in first]
     assert len(scores) == 8
@@ -610,7 +610,7 @@ def test_weights_may_lie_in_memory_in_any_order(make_sharp_model, name):
 def test_it_books_where_the_time_goes(make_model):
     packed = CompiledModel(make_model(**WIDTHS))
     stepper = CompiledStepper(packed, 1)
-    stepper.enter(draw(packed.config, (7,)))
+    stepper.enter(stepper.prepare(draw(packed.config, (7,))))
     stepper.spent = np.zeros(5)
     list(stepper.step([Beams([0.0], [1], [0], 0, 9)]))
     once = stepper.spent.copy()
