@@ -30,6 +30,7 @@ INLINE void fp32_block(const int n, const float *x, const float *panel, int64_t 
 
 static void fp32_panel(const float *x, int64_t rows, const float *panel, int64_t inputs, float *y, int64_t stride) {
     int64_t row = 0;
+    /* Whole blocks, and then one of what is left: the compiler makes each size with its own registers. */
 #define BLOCKS(n) for (; row + n <= rows; row += n) fp32_block(n, x + row * inputs, panel, inputs, y + row * stride, stride)
     BLOCKS(12);
     BLOCKS(11);
