@@ -1,6 +1,6 @@
 """The model for the compiled core, and hypotheses in its memory: what `packed` and `stepper` do in PyTorch.
 
-Shapes: S source length, L decoder layers, W width of keys and values together, K beams, P positions, O outputs and
+Shapes: S source length, L decoder layers, W width of keys and values together, K beams, O outputs and
 I inputs of a matrix.
 """
 
@@ -337,15 +337,24 @@ class _Lane:
     def __init__(self, memory: Float[Tensor, "S LW"], beam_size: int) -> None:
         self.struct = LaneStruct(memory=memory.data_ptr(), source_length=len(memory))
         self.memory = memory
-        self.past = room([0, beam_size, memory.size(1)])  # (P, K, L W)
-        self.parents = room([0, beam_size], torch.int32)  # (P, K)
+        self.beam_size = beam_size
+        # Room for an output that is not unusually long; the system gives it page by page, as it is used.
+        places = (2 * len(memory) + 16) * beam_size
+        self.past, self.parents = room([places, memory.size(1)]), room([places], torch.int32)
+        self.newest = room([2, beam_size], torch.int32)
+        self.struct.newest = self.newest.data_ptr()
+        self._point()
         self.own: list[Tensor] = []  # of a shortlist
 
     def make_room(self, position: int) -> None:
-        """Make sure that there is room for a position."""
-        if position < len(self.past):
+        """Make sure that there is room for a position, even if the beams' pasts have nothing in common."""
+        places = (position + 1) * self.beam_size
+        if places <= len(self.past):
             return
-        self.past, self.parents = _longer(self.past, position), _longer(self.parents, position)
+        self.past, self.parents = _longer(self.past, 2 * places), _longer(self.parents, 2 * places)
+        self._point()
+
+    def _point(self) -> None:
         self.struct.past, self.struct.parents = self.past.data_ptr(), self.parents.data_ptr()
 
 
@@ -450,8 +459,8 @@ def room(shape: Sequence[int], dtype: torch.dtype = torch.float32) -> Tensor:
         raise MemoryError(str(error)) from None
 
 
-def _longer(kept: Tensor, position: int) -> Tensor:
-    """Return a copy with room for a position, which is the first axis."""
-    larger = room([max(16, 2 * position), *kept.shape[1:]], kept.dtype)
+def _longer(kept: Tensor, places: int) -> Tensor:
+    """Return a copy with room for so many places, which are the first axis."""
+    larger = room([places, *kept.shape[1:]], kept.dtype)
     larger[: len(kept)] = kept
     return larger

@@ -90,6 +90,7 @@ class LaneStruct(ctypes.Structure):
     _fields_ = (
         ("past", c_void_p),
         ("parents", c_void_p),
+        ("newest", c_void_p),
         ("memory", c_void_p),
         ("source_length", c_int64),
         ("own", ProductStruct),

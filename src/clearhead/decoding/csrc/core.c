@@ -81,6 +81,28 @@ void encode(
     end(stack);
 }
 
+/* Follow the pasts of a lane's rows, and give each newest key a place that none of them needs. */
+static void find_places(const Step *step, int64_t first, int64_t end, Scratch *s) {
+    const Lane *lane = step->lanes + step->lane[first];
+    int64_t position = step->position[first];
+    int32_t *before = lane->newest + (position + 1) % 2 * step->beam_size, *now = lane->newest + position % 2 * step->beam_size;
+    memset(s->is_taken, 0, step->beam_size * (position + 1));
+    for (int64_t row = first; row < end; row++) {
+        int32_t *path = s->path + row * step->longest;
+        for (int64_t p = position - 1, place = before[step->parent[row]]; p >= 0; p--, place = lane->parents[place]) {
+            path[p] = (int32_t)place;
+            s->is_taken[place] = 1;
+        }
+    }
+    int32_t place = 0;
+    for (int64_t row = first; row < end; row++, place++) {
+        int32_t *path = s->path + row * step->longest;
+        while (s->is_taken[place]) place++;
+        path[position] = now[step->beam[row]] = place;
+        if (position) lane->parents[place] = path[position - 1];
+    }
+}
+
 /* Take every hypothesis a token further, and find the best ways on from there. */
 void take_step(const Stack *stack, const Tokens *t, const Step *step) {
     Scratch s;
@@ -88,15 +110,9 @@ void take_step(const Stack *stack, const Tokens *t, const Step *step) {
     s.spent = step->spent;
     s.team = step->team;
     if (s.spent) s.since = now();
-    for (int64_t row = 0; row < step->num_rows; row++) {
-        const Lane *lane = step->lanes + step->lane[row];
-        int64_t position = step->position[row], beam = step->beam[row];
-        lane->parents[position * step->beam_size + beam] = step->parent[row];
-        int32_t *path = s.path + row * step->longest;
-        for (int64_t p = position; p >= 0; p--) {
-            path[p] = (int32_t)(p * step->beam_size + beam);
-            beam = lane->parents[path[p]];
-        }
+    for (int64_t row = 0, next; row < step->num_rows; row = next) {
+        for (next = row; next < step->num_rows && step->lane[next] == step->lane[row];) next++;
+        find_places(step, row, next, &s);
     }
     embed(stack, t, step->num_rows, step->token, step->position, s.x);
     Places at = {step->position, t->cos, t->sin, NULL, NULL, step};

@@ -81,7 +81,7 @@ static void self_attention(const Stack *stack, int64_t index, int64_t rows, cons
         }
         if (at->step) {
             const Step *step = at->step;
-            int64_t place = (int64_t)at->position[row] * step->beam_size + step->beam[row];
+            int64_t place = s->path[row * step->longest + at->position[row]];
             float *past = step->lanes[step->lane[row]].past + (place * stack->num_layers + index) * (keys + values);
             memcpy(past, qkv + keys, (keys + values) * sizeof *past);
         }

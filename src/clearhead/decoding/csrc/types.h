@@ -55,11 +55,12 @@ typedef struct {
     Product output; /* cross-attention's keys and values of all decoder layers in an encoder, logits in a decoder */
 } Stack;
 
-/* A sentence in flight. The past of its beams is a tree: at each position a beam goes on from a beam of the position
- * before, so nothing is copied when a search reorders them. */
+/* A sentence in flight. The past of its beams is a tree: each key stands in a place and knows the place before, so
+ * nothing is copied when a search reorders the beams, and places that no beam comes from are free again. */
 typedef struct {
-    float *past;          /* keys and values [position][beam][layer][W] */
-    int32_t *parents;     /* [position][beam]: the beam at the position before */
+    float *past;          /* keys and values [place][layer][W] */
+    int32_t *parents;     /* [place]: the place before */
+    int32_t *newest;      /* [even or odd position][beam]: where the newest key of a beam stands */
     const float *memory;  /* keys and values of the source [source position][layer][W] */
     int64_t source_length;
     Product own;          /* with a shortlist, the logits of the tokens that this sentence alone may be written in */
@@ -116,6 +117,7 @@ typedef struct Scratch {
     float *x, *normed, *qkv, *attended, *update, *hidden, *gate, *logits, *weights, *scales;
     char *tiles; /* rows in the form of a product: [term][row][input] */
     int32_t *path; /* [row][longest]: places of a row's past */
+    char *is_taken; /* [place] of a lane */
     float *best;   /* [row][best tokens, the largest logit, the sum of exponentials] */
     int32_t *best_ids;
     Team *team;
@@ -157,6 +159,7 @@ static int64_t lay_out(Scratch *s, char *at, const Stack *stack, int64_t rows, i
     ROOM(s->scales, padded);
     ROOM(s->tiles, 2 * padded * 2 * widest);
     ROOM(s->path, rows * longest);
+    ROOM(s->is_taken, count * longest); /* there are at least as many best tokens of a row as beams */
     ROOM(s->best, rows * (count + 2));
     ROOM(s->best_ids, rows * count);
 #undef ROOM
