@@ -8,7 +8,9 @@ from __future__ import annotations
 import argparse
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -56,21 +58,21 @@ def _profile(model: CompiledModel, sources: list[list[int]], beam: int, batch: i
     options = SearchOptions(DecodeConfig(beam_size=beam, length_penalty=0.0, batch_tokens=tokens))
     decode(model, sources[:batch], options)  # warm up
     encoder = 0.0
-    encode = CompiledModel.encode
+    prepare = CompiledStepper.prepare
 
-    def timed_encode(self: CompiledModel, sources: list[list[int]]) -> list[torch.Tensor]:
+    def timed_prepare(self: CompiledStepper, sources: Sequence[Sequence[int]]) -> list[Any]:
         nonlocal encoder
         start = time.perf_counter()
-        memories = encode(self, sources)
+        prepared = prepare(self, sources)
         encoder += time.perf_counter() - start
-        return memories
+        return prepared
 
     CompiledStepper.spent = np.zeros(len(PARTS))
-    CompiledModel.encode = timed_encode  # type: ignore[method-assign]
+    CompiledStepper.prepare = timed_prepare  # type: ignore[method-assign]
     start = time.perf_counter()
     decode(model, sources, options)
     wall = time.perf_counter() - start
-    CompiledModel.encode = encode  # type: ignore[method-assign]
+    CompiledStepper.prepare = prepare  # type: ignore[method-assign]
     spent = dict(zip(PARTS, CompiledStepper.spent.tolist(), strict=True))
     return {"encoder": encoder, **spent, "search, in Python": wall - encoder - sum(spent.values())}
 

@@ -352,7 +352,7 @@ class DecodeConfig(Settings):
     """Source tokens translated at once, padding and beams included; with the compiled core by each thread."""
     precision: DecodePrecision = "fp32"
     """Of the matrix products: `fp32`; `bf16x3`, for CPUs with AMX, where every number is the sum of two in bfloat16:
-    translations stay as they are, scores to the third digit or better; `bf16`, for GPUs and CPUs with AMX; `int8`, for
+    nothing changes but near ties, and scores in the fourth decimal; `bf16`, for GPUs and CPUs with AMX; `int8`, for
     CPUs with VNNI. The last two round: a few translations differ, and scores are those of the rounded model."""
     shortlist: bool = False
     """Write a sentence only in tokens that the model's shortlist, made by `clearhead optimize`, allows its source:

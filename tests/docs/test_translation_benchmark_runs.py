@@ -17,6 +17,7 @@ from torch.nn import functional
 
 from clearhead.bundle import Bundle, save_bundle
 from clearhead.config import DecodeConfig, ModelConfig
+from clearhead.decoding.core import library
 from clearhead.decoding.step import pad_batch
 from clearhead.model import Transformer
 from clearhead.tokenizer import Tokenizer
@@ -155,3 +156,19 @@ def test_the_table_of_random_weights_shows_outputs_of_one_length_and_all_the_sam
 def test_a_model_that_is_not_there_is_refused_in_one_line(tmp_path):
     complaint = run("--model", str(tmp_path / "nothing"), "--source", str(BENCH), fails=True)
     assert complaint.startswith(f"no model at {tmp_path / 'nothing'}")
+
+
+def test_the_profile_of_a_trained_model_adds_up(copier):
+    if library() is None:
+        pytest.skip("needs the compiled core, and a processor with AVX-512")
+    text = copier.parent / "lines.txt"
+    text.write_text("\n".join(SENTENCES) + "\n", encoding="utf-8")
+    script = str(BENCH.with_name("translation_profile.py"))
+    done = subprocess.run(
+        [sys.executable, script, str(copier), "--source", str(text), "--beam", "2"],
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=600,
+    )
+    assert sum(map(float, re.findall(r"(\d+\.\d)%", done.stdout))) == pytest.approx(100.0, abs=0.5)
