@@ -83,6 +83,7 @@ class CompiledModel:
         )
         self.memory_width = self.encoder.output.outputs
         self._rotary = decoder_layers[0].self_attn.rotary
+        self._listed: _ListedProducts | None = None
 
     @staticmethod
     def supports(model: Transformer, precision: DecodePrecision) -> bool:
@@ -103,6 +104,12 @@ class CompiledModel:
     def is_current(self) -> bool:
         """Tell whether the model still has the weights that were packed; if not, pack it again."""
         return self._fingerprint == fingerprint(self.model)
+
+    def listed_products(self, shortlist: Shortlist) -> _ListedProducts:
+        """Return the products of a shortlist; those of the last one are kept, so that not every call packs them."""
+        if self._listed is None or self._listed.shortlist is not shortlist:
+            self._listed = _ListedProducts(self, shortlist)
+        return self._listed
 
     def encode(self, sources: Sequence[Sequence[int]], team: TeamStruct | None = None) -> list[Float[Tensor, "_ LW"]]:
         """Return the keys and values that cross-attention will ask for, of every decoder layer: (S, L W) of each.
@@ -241,7 +248,7 @@ class CompiledStepper:
         ]
         self.beam_size = beam_size
         self.source_lengths: list[int] = []
-        self._shortlist = None if shortlist is None else _ListedProducts(model, shortlist)
+        self._shortlist = None if shortlist is None else model.listed_products(shortlist)
         self._decoder = model.decoder if self._shortlist is None else self._shortlist.decoder
         self._lanes: list[_Lane] = []
         self._tokens = TokensStruct()

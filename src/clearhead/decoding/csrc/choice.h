@@ -15,8 +15,9 @@ INLINE void insert(float *best, int32_t *ids, int64_t count, float value, int32_
     ids[at] = id;
 }
 
-/* The softmax of section 3.4, some logits after others: take in some more logits of a row. Of those before, `best` holds the best, the largest, and the sum of exponentials
- * below it. Where a translation is at its length limit, only the end may come. */
+/* The softmax of section 3.4, some logits after others: take in some more logits of a row. Of those before, `best` holds
+ * the best, the largest, and the sum of exponentials below it. Where a translation is at its length limit, only the end
+ * may come. */
 static void look_at(
     const float *logits, int64_t first, int64_t size, const int32_t *listed, const Tokens *t, int is_last,
     int64_t count, float *best, int32_t *ids
