@@ -45,9 +45,6 @@ FORMAT_VERSION = 2
 SHORTLIST_FILE = "shortlist.safetensors"
 """Beside the model's own files; a model that is written anew has none, and its checksums say nothing of it."""
 
-_RENAMED: Mapping[int, Mapping[str, str]] = {1: {"embedding.weight": "source_embedding.weight"}, 2: {}}
-"""Format version to the tensors that had other names in it."""
-
 T = TypeVar("T", ModelConfig, DecodeConfig)
 
 _CHECKED = ("model.safetensors", "tokenizer.json", "generation_config.json", "golden.jsonl")
@@ -110,7 +107,7 @@ def load_bundle(path: str | Path, *, device: torch.device | str = "cpu", verify:
     if verify:
         _verify(directory, config)
     model = Transformer(_parse(ModelConfig, config.get("model"), directory / "config.json"))
-    metadata = load_weights(model, directory / "model.safetensors", renamed=_RENAMED[config["format_version"]])
+    metadata = load_weights(model, directory / "model.safetensors")
     tokenizer = Tokenizer.load(directory / "tokenizer.json")
     if metadata.get("tokenizer_sha256") != tokenizer.sha256:
         raise ModelError(

@@ -24,25 +24,27 @@ __all__ = [
     "write_weights",
 ]
 
+_FORMER_NAME, _NAME = "embedding.weight", "source_embedding.weight"
+"""What the shared embedding was called in models and checkpoints of format 1, and what it is called now."""
+
 
 def model_tensors(model: nn.Module) -> dict[str, Tensor]:
     """Return a model's weights by name; a matrix that several modules share comes once, under its first name."""
     return {name: parameter.detach() for name, parameter in model.named_parameters()}
 
 
-def load_weights(model: nn.Module, path: str | Path, *, renamed: Mapping[str, str] | None = None) -> dict[str, str]:
+def load_weights(model: nn.Module, path: str | Path) -> dict[str, str]:
     """Put the tensors of a file into a model and return the file's metadata.
 
     Args:
         model: Takes them in.
         path: The file.
-        renamed: Names that tensors had in older files, and those they have now.
 
     Raises:
         ModelError: Listing every tensor that is missing, unknown, or of another shape.
     """
     tensors, metadata = read_weights(path)
-    load_tensors(model, {(renamed or {}).get(name, name): tensor for name, tensor in tensors.items()}, origin=str(path))
+    load_tensors(model, tensors, origin=str(path))
     return metadata
 
 
@@ -75,14 +77,15 @@ def load_tensors(model: nn.Module, tensors: Mapping[str, Tensor], *, origin: str
 
 
 def read_weights(path: str | Path) -> tuple[dict[str, Tensor], dict[str, str]]:
-    """Read tensors and metadata from a safetensors file.
+    """Read tensors and metadata from a safetensors file; tensors of an older format come under their present names.
 
     Raises:
         ModelError: If the file is missing or is not a safetensors file.
     """
     try:
         with safe_open(path, framework="pt") as file:
-            return {name: file.get_tensor(name) for name in file.keys()}, file.metadata() or {}  # noqa: SIM118
+            names = list(file.keys())
+            return {_present_name(name): file.get_tensor(name) for name in names}, file.metadata() or {}
     except (OSError, SafetensorError) as error:
         raise ModelError(f"cannot read the weights {path}: {error}") from None
 
@@ -127,6 +130,11 @@ def file_sha256(path: str | Path) -> str:
     """Return the SHA-256 of a file's bytes, in hexadecimal."""
     with open(path, "rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _present_name(name: str) -> str:
+    is_former = name == _FORMER_NAME or name.startswith(_FORMER_NAME + ".")  # the optimiser's: embedding.weight.exp_avg
+    return _NAME + name.removeprefix(_FORMER_NAME) if is_former else name
 
 
 def _sort_metadata(file: BinaryIO) -> None:
