@@ -36,6 +36,7 @@ FLOORS = {
     "serving": 6,
     "paper": 7,
     "cli": 8,
+    "__main__": 9,
 }
 """Room (a folder or a file of the package) to floor; a new one must be given its floor here."""
 

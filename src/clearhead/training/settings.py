@@ -103,11 +103,14 @@ def complete(values: Mapping[str, Any], preset: str, *, vocab_size: int, batches
 def resolved(config: Config) -> Config:
     """Return complete settings with what was chosen for those left open: the size of the vocabulary and the peak rate.
 
-    Settings that were resolved before come back as they are. `device` and `train.precision` stay `auto`, for a run may
-    go on where another device is; what they were is kept with every checkpoint.
+    `device` and `train.precision` stay `auto`, for a run may go on where another device is; what they were stands in
+    every checkpoint.
     """
-    tokenizer = config.tokenizer.model_copy(update={"vocab_size": config.model.vocab_size})
-    train = config.train.model_copy(update={"learning_rate": peak_rate(config.train, d_model=config.model.d_model)})
+    tokenizer, train, model = config.tokenizer, config.train, config.model
+    if tokenizer.vocab_size is None:
+        tokenizer = tokenizer.model_copy(update={"vocab_size": model.vocab_size})
+    if train.learning_rate is None:
+        train = train.model_copy(update={"learning_rate": peak_rate(train, d_model=model.d_model)})
     return config.model_copy(update={"tokenizer": tokenizer, "train": train})
 
 
