@@ -5,7 +5,7 @@ last, and renamed into place. One without a valid manifest does not count; the o
 
 checkpoints/step-00001000/
     model.safetensors      weights
-    optimizer.safetensors  moments of Adam
+    optimizer.safetensors  the moments that the optimiser keeps
     state.json             everything else: format, step, time used, best validation, patience
     manifest.json          size and SHA-256 of the three
 """
