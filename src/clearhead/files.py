@@ -18,6 +18,7 @@ import stat
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from glob import escape
 from pathlib import Path
 from typing import Any
 
@@ -123,7 +124,7 @@ def standing(path: Path) -> Path:
     Nothing is renamed, for the writer may still be at work.
     """
     if path.name and not path.exists():
-        for aside in path.parent.glob(f".{path.name}.*.old"):
+        for aside in path.parent.glob(f".{escape(path.name)}.*.old"):
             if (match := _LEFTOVER.fullmatch(aside.name)) and match["name"] == path.name:
                 return aside
     return path

@@ -131,10 +131,11 @@ def test_a_reader_never_finds_the_name_of_a_replaced_directory_missing(tmp_path:
     assert not missing
 
 
+@pytest.mark.parametrize("name", ["model", "model[1]"])
 def test_what_a_killed_writer_put_aside_is_found_without_renaming_and_given_back_its_name(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
-    path = tmp_path / "model"
+    path = tmp_path / name
     with files.new_directory(path) as directory:
         (directory / "a").write_text("old")
     monkeypatch.setattr(files, "_exchange", lambda first, second: False)
@@ -153,9 +154,9 @@ def test_what_a_killed_writer_put_aside_is_found_without_renaming_and_given_back
 
     before = names(tmp_path)
     assert (files.standing(path) / "a").read_text() == "old"
-    assert names(tmp_path) == before != ["model"]
+    assert names(tmp_path) == before != [name]
     files.remove_leftovers(tmp_path)
-    assert names(tmp_path) == ["model"]
+    assert names(tmp_path) == [name]
     assert files.standing(path) == path
     assert (path / "a").read_text() == "old"
 
