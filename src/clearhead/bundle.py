@@ -11,10 +11,7 @@ shortlist.safetensors   what `clearhead optimize` learned, if it was run; read o
 
 from __future__ import annotations
 
-import hashlib
 import json
-import os
-import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -25,9 +22,10 @@ import torch
 from clearhead import __version__
 from clearhead.config import DecodeConfig, ModelConfig
 from clearhead.errors import ConfigError, ModelError
+from clearhead.files import file_sha256, json_sha256, new_directory, standing, write_json, write_text
 from clearhead.model.transformer import Transformer
 from clearhead.tokenizer import Tokenizer
-from clearhead.weights import file_sha256, load_weights, model_tensors, write_weights
+from clearhead.weights import load_weights, model_tensors, write_weights
 
 __all__ = [
     "FORMAT_VERSION",
@@ -46,6 +44,9 @@ SHORTLIST_FILE = "shortlist.safetensors"
 """Beside the model's own files; a model that is written anew has none, and its checksums say nothing of it."""
 
 T = TypeVar("T", ModelConfig, DecodeConfig)
+
+_MOST_REPLACEMENTS = 20
+"""Times that a model which is replaced while it is read is read anew."""
 
 _CHECKED = ("model.safetensors", "tokenizer.json", "generation_config.json", "golden.jsonl")
 """Files whose checksums stand in config.json, beside its own; the card may be edited."""
@@ -79,20 +80,17 @@ def save_bundle(
         ModelError: If something that is not a model stands there, or it cannot be written.
     """
     refuse_foreign(Path(directory))
-    final = Path(os.path.realpath(directory))  # through a link, so that the link stays one
-    partial = final.with_name(f".{final.name}.partial")
     try:
-        shutil.rmtree(partial, ignore_errors=True)
-        partial.mkdir(parents=True)
-        _write_files(partial, bundle, golden, card)
-        _replace(partial, final)
+        with new_directory(directory) as temporary:
+            _write_files(temporary, bundle, golden, card)
     except OSError as error:
-        shutil.rmtree(partial, ignore_errors=True)
         raise ModelError(f"cannot write the model directory {directory}: {error.strerror or error}") from None
 
 
 def load_bundle(path: str | Path, *, device: torch.device | str = "cpu", verify: bool = True) -> Bundle:
     """Read a model directory, or the model of a run directory; nothing in it is executed.
+
+    One that is replaced meanwhile, by a run that has found a better model, is read anew.
 
     Args:
         path: A model directory or a run directory.
@@ -102,6 +100,17 @@ def load_bundle(path: str | Path, *, device: torch.device | str = "cpu", verify:
     Raises:
         ModelError: If the directory is missing, damaged, mixed from two models, or from a newer version.
     """
+    for _ in range(_MOST_REPLACEMENTS):
+        before = _identity(path)
+        try:
+            return _load(path, device, verify)
+        except ModelError:
+            if _identity(path) == before:
+                raise
+    return _load(path, device, verify)
+
+
+def _load(path: str | Path, device: torch.device | str, verify: bool) -> Bundle:
     directory = model_directory(path)
     config = _read_config(directory)
     if verify:
@@ -121,6 +130,15 @@ def load_bundle(path: str | Path, *, device: torch.device | str = "cpu", verify:
     return Bundle(model.to(device).eval(), tokenizer, decode, config["info"], sha256)
 
 
+def _identity(path: str | Path) -> tuple[int, int] | None:
+    """Return what changes when another model is put in the place of the one that `path` names."""
+    try:
+        found = model_directory(path).stat()
+    except (ModelError, OSError):
+        return None
+    return found.st_ino, found.st_mtime_ns
+
+
 def refuse_foreign(directory: Path) -> None:
     """Make sure that a model may be written to a directory: nothing is there, or an older model.
 
@@ -138,9 +156,7 @@ def model_directory(path: str | Path) -> Path:
         ModelError: If there is none.
     """
     path = Path(path)
-    for directory in (path, path / "model"):
-        if directory.name and not directory.exists() and _aside(directory).is_dir():
-            os.replace(_aside(directory), directory)  # a process was killed while it replaced this model
+    for directory in map(standing, (path, path / "model")):
         if (directory / "config.json").is_file():
             return directory
     if not path.exists():
@@ -171,10 +187,9 @@ def _write_files(directory: Path, bundle: Bundle, golden: Sequence[Mapping[str, 
         {"format": "pt", "tokenizer_sha256": bundle.tokenizer.sha256, "clearhead_version": __version__},
     )
     bundle.tokenizer.save(directory / "tokenizer.json")
-    _write_json(directory / "generation_config.json", bundle.decode.model_dump(mode="json"))
-    lines = [json.dumps(line, ensure_ascii=False) + "\n" for line in golden]
-    (directory / "golden.jsonl").write_text("".join(lines), encoding="utf-8")
-    (directory / "README.md").write_text(card, encoding="utf-8")
+    write_json(directory / "generation_config.json", bundle.decode.model_dump(mode="json"))
+    write_text(directory / "golden.jsonl", "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in golden))
+    write_text(directory / "README.md", card)
     config = {
         "model_type": "clearhead",
         "format_version": FORMAT_VERSION,
@@ -183,12 +198,7 @@ def _write_files(directory: Path, bundle: Bundle, golden: Sequence[Mapping[str, 
         "info": dict(bundle.info),
     }
     checksums = {name: file_sha256(directory / name) for name in _CHECKED}
-    _write_json(
-        directory / "config.json", {**config, "checksums": {**checksums, "config.json": _config_sha256(config)}}
-    )
-    for path in directory.iterdir():
-        with open(path, "rb") as file:
-            os.fsync(file.fileno())
+    write_json(directory / "config.json", {**config, "checksums": {**checksums, "config.json": json_sha256(config)}})
 
 
 def _verify(directory: Path, config: Mapping[str, Any]) -> None:
@@ -205,17 +215,12 @@ def _verify(directory: Path, config: Mapping[str, Any]) -> None:
                 f"{path} is damaged or belongs to another model: its SHA-256 is not the one in config.json; "
                 f"copy the whole directory again"
             )
-    if _config_sha256(config) != config["checksums"]["config.json"]:
+    said = {name: value for name, value in config.items() if name != "checksums"}
+    if json_sha256(said) != config["checksums"]["config.json"]:
         raise ModelError(
             f"{directory / 'config.json'} is damaged or was edited: it does not match its own checksum; copy the whole "
             f"directory again"
         )
-
-
-def _config_sha256(config: Mapping[str, Any]) -> str:
-    """Return the hash of what config.json says, whatever its layout; the checksums themselves are left out."""
-    said = json.loads(json.dumps({name: value for name, value in config.items() if name != "checksums"}))
-    return hashlib.sha256(json.dumps(said, sort_keys=True).encode()).hexdigest()
 
 
 def _read_config(directory: Path) -> dict[str, Any]:
@@ -256,10 +261,6 @@ def _parse(kind: type[T], values: Any, path: Path) -> T:
         raise ModelError(f"{path} is damaged or from another version: {error}") from None
 
 
-def _write_json(path: Path, value: Mapping[str, Any]) -> None:
-    path.write_text(json.dumps(value, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
-
-
 def _is_model_or_empty(directory: Path) -> bool:
     if not directory.is_dir():
         return False
@@ -270,17 +271,3 @@ def _is_model_or_empty(directory: Path) -> bool:
         return _read_json(directory / "config.json").get("model_type") == "clearhead"
     except ModelError:
         return False
-
-
-def _replace(new: Path, old: Path) -> None:
-    """Put a finished directory in the place of an older one; at no moment is the only copy a half one."""
-    aside = _aside(old)
-    if old.exists():
-        shutil.rmtree(aside, ignore_errors=True)
-        os.replace(old, aside)  # killed here, `model_directory` brings it back
-    os.replace(new, old)
-    shutil.rmtree(aside, ignore_errors=True)
-
-
-def _aside(directory: Path) -> Path:
-    return directory.with_name(f".{directory.name}.old")

@@ -8,7 +8,6 @@ when decoding, so that a word is the same piece at the start of a line as within
 from __future__ import annotations
 
 import hashlib
-import os
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, Literal, Self
@@ -17,6 +16,7 @@ import tokenizers
 from tokenizers import Regex, decoders, models, normalizers, pre_tokenizers, trainers
 
 from clearhead.errors import ConfigError, DataError, ModelError, nearest_name
+from clearhead.files import write_text
 
 __all__ = ["SPECIAL_TOKENS", "Tokenizer", "language_tag", "split_tag"]
 
@@ -138,9 +138,7 @@ class Tokenizer:
 
     def save(self, path: str | Path) -> None:
         """Write `tokenizer.json`, whole or not at all."""
-        partial = Path(path).with_suffix(".partial")
-        partial.write_text(self.text, encoding="utf-8")
-        os.replace(partial, path)
+        write_text(path, self.text)
 
     @property
     def sha256(self) -> str:

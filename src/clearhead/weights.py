@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -13,10 +12,10 @@ from safetensors.torch import save_file
 from torch import Tensor, nn
 
 from clearhead.errors import ModelError
+from clearhead.files import new_file
 
 __all__ = [
     "average_weights",
-    "file_sha256",
     "load_tensors",
     "load_weights",
     "model_tensors",
@@ -91,18 +90,19 @@ def read_weights(path: str | Path) -> tuple[dict[str, Tensor], dict[str, str]]:
 
 
 def write_weights(path: str | Path, tensors: Mapping[str, Tensor], metadata: Mapping[str, str]) -> None:
-    """Write tensors and metadata to a safetensors file; the same ones give the same bytes.
+    """Write tensors and metadata to a safetensors file, whole or not at all; the same ones give the same bytes.
 
     Raises:
         OSError: If the file cannot be written.
     """
-    try:
-        plain = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
-        save_file(plain, path, dict(metadata) or None)
-    except SafetensorError as error:  # the library wraps the system's error in its own
-        raise OSError(str(error)) from None
-    with open(path, "r+b") as file:
-        _sort_metadata(file)
+    plain = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
+    with new_file(path) as temporary:
+        try:
+            save_file(plain, temporary, dict(metadata) or None)
+        except SafetensorError as error:  # the library wraps the system's error in its own
+            raise OSError(str(error)) from None
+        with open(temporary, "r+b") as file:
+            _sort_metadata(file)
 
 
 def average_weights(paths: Iterable[str | Path]) -> dict[str, Tensor]:
@@ -124,12 +124,6 @@ def average_weights(paths: Iterable[str | Path]) -> dict[str, Tensor]:
     if not count:
         raise ModelError("there are no checkpoints to average")
     return {name: (tensor / count).float() for name, tensor in total.items()}
-
-
-def file_sha256(path: str | Path) -> str:
-    """Return the SHA-256 of a file's bytes, in hexadecimal."""
-    with open(path, "rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def _present_name(name: str) -> str:

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import os
 import pickle
 import shutil
 from pathlib import Path
@@ -9,6 +10,7 @@ import pytest
 import torch
 from safetensors import SafetensorError
 
+from clearhead import bundle as bundle_module
 from clearhead import weights as weights_module
 from clearhead.bundle import FORMAT_VERSION, load_bundle, model_directory, read_golden, save_bundle
 from clearhead.errors import ModelError
@@ -414,3 +416,58 @@ def test_what_is_no_model_is_told_apart(tmp_path):
     message = message_of(load_bundle, tmp_path)
     assert "is a run without a finished model" in message
     assert "resume" in message
+
+
+def test_reading_a_model_renames_nothing(tmp_path):
+    (tmp_path / ".notes.old").mkdir()
+    (tmp_path / ".notes.old" / "config.json").write_text("{}")
+    for name in ("notes", "other"):
+        with pytest.raises(ModelError, match="there is no such directory"):
+            load_bundle(tmp_path / name)
+    assert [path.name for path in tmp_path.iterdir()] == [".notes.old"]
+
+
+def test_a_model_that_is_replaced_while_it_is_read_is_read_anew(make_bundle, tmp_path, monkeypatch):
+    """The old files vanish amid the reading, as they do when a run that is being trained publishes a better model."""
+    first, second = make_bundle(seed=1), make_bundle(seed=2)
+    save_bundle(tmp_path / "model", first)
+    times = iter(range(3))
+    read = bundle_module.load_weights
+
+    def replaced_meanwhile(model, path, **options):
+        if next(times, None) is not None:
+            save_bundle(tmp_path / "model", second)
+            save_bundle(tmp_path / "model", first)
+            save_bundle(tmp_path / "model", second)
+            raise ModelError("another file than the one whose checksum was verified")
+        return read(model, path, **options)
+
+    monkeypatch.setattr(bundle_module, "load_weights", replaced_meanwhile)
+    found = load_bundle(tmp_path / "model")
+    assert next(times, None) is None
+    for (name, weight), other in zip(found.model.named_parameters(), second.model.parameters(), strict=True):
+        assert torch.equal(weight, other), name
+
+
+def test_a_model_that_stays_damaged_is_refused_at_once(make_bundle, tmp_path, monkeypatch):
+    save_bundle(tmp_path / "model", make_bundle())
+    (tmp_path / "model" / "tokenizer.json").write_text("{}")
+    calls = []
+    verify = bundle_module._verify
+    monkeypatch.setattr(bundle_module, "_verify", lambda *arguments: (calls.append(1), verify(*arguments)))
+    with pytest.raises(ModelError, match="is damaged or belongs to another model"):
+        load_bundle(tmp_path / "model")
+    assert calls == [1]
+
+
+@pytest.mark.skipif(os.name != "posix", reason="permissions are those of POSIX")
+def test_whoever_may_read_the_directory_may_read_the_model(make_bundle, tmp_path):
+    before = os.umask(0o022)
+    try:
+        save_bundle(tmp_path / "model", make_bundle())
+    finally:
+        os.umask(before)
+    assert {path.name: path.stat().st_mode & 0o777 for path in (tmp_path / "model").iterdir()} == dict.fromkeys(
+        ("README.md", "config.json", "generation_config.json", "golden.jsonl", "model.safetensors", "tokenizer.json"),
+        0o644,
+    )

@@ -19,6 +19,7 @@ PACKAGE = Path(clearhead.__file__).parent
 FLOORS = {
     "errors": 0,
     "config": 1,
+    "files": 1,
     "device": 1,
     "presets": 2,
     "model": 2,

@@ -18,11 +18,12 @@ def average(
     last: Annotated[
         int | None, typer.Option(min=1, help="Newest checkpoints to average; the run's train.average_last if not set.")
     ] = None,
+    force: Annotated[bool, typer.Option("--force", help="Replace a model that stands at the output.")] = False,
     device: Annotated[str, typer.Option(help="Where to validate the result: auto, cpu, cuda or cuda:N.")] = "auto",
 ) -> None:
-    """Average the last checkpoints of a run into a model."""
+    """Average the last checkpoints of a run into a model, and say how good it is beside the run's own."""
     from clearhead.training.publish import average_run
 
     with progress("averaging and validating"):
-        paths = average_run(run, output, last=last, device=device, notice=notice)
+        paths = average_run(run, output, last=last, device=device, force=force, notice=notice)
     notice(f"averaged {', '.join(path.name for path in paths)} into {output}")

@@ -27,7 +27,8 @@ def demo(
     """Build a corpus of dates, amounts and lists in twelve languages, train on it, and translate."""
     from clearhead.corpora.cldr import LOCALES, generate
     from clearhead.evaluation.metrics import exact_match
-    from clearhead.training.run import claim, train_from_values
+    from clearhead.training.run import train_from_values
+    from clearhead.training.run_directory import claim
     from clearhead.translator import Translator
 
     corpus = generate(_PAIRS, seed=_SEED, num_test=_VALID + _TEST)

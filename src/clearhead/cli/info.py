@@ -116,7 +116,7 @@ def _run_facts(run: Path) -> dict[str, Any]:
     from clearhead.config import Config
     from clearhead.training.checkpoints import Checkpoints
     from clearhead.training.log import read_metrics
-    from clearhead.training.run import is_finished
+    from clearhead.training.run_directory import is_finished
 
     config = Config.load(run / "config.toml")
     checkpoints = Checkpoints(run / "checkpoints", notice)

@@ -77,14 +77,16 @@ def _prepare(directory: Path) -> None:
 
 
 def _write(directory: Path, name: str, part: Part) -> None:
+    from clearhead.files import new_file
     from clearhead.inspection.plots import draw
 
-    files = {f"{name}.txt": f"{part.title}\n\n{part.text}".encode()}
-    files |= {f"{figure}.png": draw(description) for figure, description in part.figures.items()}
-    for file, content in files.items():
+    contents = {f"{name}.txt": f"{part.title}\n\n{part.text}".encode()}
+    contents |= {f"{figure}.png": draw(description) for figure, description in part.figures.items()}
+    for file, content in contents.items():
         path = directory / file
         try:
-            path.write_bytes(content)
+            with new_file(path) as temporary:
+                temporary.write_bytes(content)
         except OSError as error:
             raise ClearheadError(f"cannot write {path}: {error.strerror}") from None
         notice(f"wrote {path}")

@@ -9,21 +9,22 @@ import os
 import stat
 import sys
 import zlib
-from collections.abc import Iterator
-from contextlib import closing, contextmanager, suppress
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import IO, Any, TextIO
 
 import zstandard
 
 from clearhead.errors import DataError
+from clearhead.files import new_file
 
 __all__ = ["COMPRESSIONS", "display_name", "open_output", "read_lines"]
 
 COMPRESSIONS = (".gz", ".xz", ".zst")
 """Extensions that are decompressed when read and compressed when written."""
 
-ZSTD_CHUNK_BYTES = 16 * 1024
+CHUNK_BYTES = 16 * 1024
 
 # How a file that is not UTF-8 text begins, and what to do about it; UTF-32 first, for UTF-16's mark is a prefix of its.
 FOREIGN_STARTS = {
@@ -73,7 +74,6 @@ def read_lines(path: str) -> Iterator[str]:
 def open_output(path: str | None) -> Iterator[TextIO]:
     r"""Open a UTF-8 text file for writing; it appears under its name only once it is complete.
 
-    The text goes to `PATH.partial` beside the file, which is renamed when the block ends and deleted when it fails.
     Devices and pipes are written directly. Lines end with `\n` everywhere.
 
     Args:
@@ -89,7 +89,7 @@ def open_output(path: str | None) -> Iterator[TextIO]:
             with _standard_output() as text:
                 yield text
         else:
-            with _renamed_when_complete(path) as text:
+            with _whole_or_absent(path) as text:
                 yield text
     except UnicodeEncodeError as error:
         code = ord(error.object[error.start])
@@ -98,9 +98,14 @@ def open_output(path: str | None) -> Iterator[TextIO]:
         raise
     except OSError as error:
         # Writing to an open file fails without a file name; an error with another file's name is the block's own.
-        if error.filename is not None and not str(error.filename).startswith(os.path.realpath(name)):
+        if error.filename is not None and not _belongs_to(Path(str(error.filename)), Path(os.path.realpath(name))):
             raise
         raise DataError(f"cannot write {name}: {error.strerror or error}") from None
+
+
+def _belongs_to(written: Path, final: Path) -> bool:
+    """Tell whether a file is the one that is wanted, or its temporary form."""
+    return written.parent == final.parent and written.name.removeprefix(".").startswith(final.name)
 
 
 def display_name(path: str) -> str:
@@ -126,19 +131,30 @@ def _decompressed(file: io.BufferedReader, suffix: str) -> IO[bytes]:
         case ".gz":
             return gzip.GzipFile(fileobj=file)  # type: ignore[return-value]
         case ".xz":
-            return lzma.LZMAFile(file)
+            return io.BufferedReader(_StreamReader(file, lzma.LZMADecompressor, padding=b"\0"))
         case ".zst":
-            return io.BufferedReader(_ZstdReader(file))
+            return io.BufferedReader(_StreamReader(file, lambda: zstandard.ZstdDecompressor().decompressobj()))
         case _:
             return file
 
 
-class _ZstdReader(io.RawIOBase):
-    """Decompressed bytes of a zstd file; refuses a cut-off one, which the library's own reader takes as whole."""
+class _StreamReader(io.RawIOBase):
+    """Decompressed bytes of a file of one or more compressed streams.
 
-    def __init__(self, file: IO[bytes]) -> None:
+    It refuses a stream that is cut off or damaged, wherever it stands: the libraries' own readers take a cut-off zstd
+    file as whole, and whatever follows the first stream of an xz file, if it does not begin like one, as no part of it.
+
+    Args:
+        file: The compressed bytes.
+        make_decompressor: Returns what decompresses one stream.
+        padding: Bytes that may stand between and after streams.
+    """
+
+    def __init__(self, file: IO[bytes], make_decompressor: Callable[[], Any], padding: bytes = b"") -> None:
         self._file = file
-        self._frame = zstandard.ZstdDecompressor().decompressobj()
+        self._make_decompressor = make_decompressor
+        self._padding = padding
+        self._stream = make_decompressor()
         self._compressed = b""
         self._text = memoryview(b"")
 
@@ -148,15 +164,18 @@ class _ZstdReader(io.RawIOBase):
     def readinto(self, buffer: Any) -> int:
         """Fill `buffer` with the next bytes and return how many; 0 is the end."""
         while not self._text:
-            chunk = self._compressed or self._file.read(ZSTD_CHUNK_BYTES)
+            chunk = self._compressed or self._file.read(CHUNK_BYTES)
+            self._compressed = b""
             if not chunk:
-                if not self._frame.eof:
+                if not self._stream.eof:
                     raise EOFError
                 return 0
-            if self._frame.eof:  # a zstd file may be several frames, one after the other
-                self._frame = zstandard.ZstdDecompressor().decompressobj()
-            self._text = memoryview(self._frame.decompress(chunk))
-            self._compressed = self._frame.unused_data if self._frame.eof else b""
+            if self._stream.eof:
+                if not (chunk := chunk.lstrip(self._padding)):
+                    continue
+                self._stream = self._make_decompressor()
+            self._text = memoryview(self._stream.decompress(chunk))
+            self._compressed = self._stream.unused_data if self._stream.eof else b""
         count = min(len(buffer), len(self._text))
         buffer[:count] = self._text[:count]
         self._text = self._text[count:]
@@ -197,7 +216,7 @@ def _standard_output() -> Iterator[TextIO]:
 
 
 @contextmanager
-def _renamed_when_complete(path: str) -> Iterator[TextIO]:
+def _whole_or_absent(path: str) -> Iterator[TextIO]:
     final = Path(os.path.realpath(path))  # through a link, so that the link stays one
     if final.is_dir():
         raise DataError(f"cannot write {path}: it is a directory")
@@ -205,26 +224,15 @@ def _renamed_when_complete(path: str) -> Iterator[TextIO]:
         raise DataError(f"cannot write {path}: there is no directory {Path(path).parent}")
     if final.exists() and not os.access(final, os.W_OK):
         raise DataError(f"cannot write {path}: the file is there and may not be changed")
-    direct = final.exists() and not stat.S_ISREG(final.stat().st_mode)
-    written = final if direct else final.with_name(final.name + ".partial")
-    file = open(written, "wb")  # noqa: SIM115 - closed below, on every path
-    text = io.TextIOWrapper(_compressed(file, Path(path).suffix.lower()), encoding="utf-8", newline="\n")
-    try:
-        yield text
-        text.close()  # writes the end of the compressed stream into `file`, which it may leave open
-        if not file.closed:
-            file.flush()
-            file.close()
-        if not direct:
-            _flush_to_disk(written)
-            os.replace(written, final)
-    except BaseException:
-        for stream in (text, file):
+    is_direct = final.exists() and not stat.S_ISREG(final.stat().st_mode)
+    with nullcontext(final) if is_direct else new_file(final) as written, open(written, "wb") as file:
+        text = io.TextIOWrapper(_compressed(file, Path(path).suffix.lower()), encoding="utf-8", newline="\n")
+        try:
+            yield text
+            text.close()  # writes the end of a compressed stream
+        finally:
             with suppress(OSError, ValueError):
-                stream.close()
-        if not direct:
-            written.unlink(missing_ok=True)
-        raise
+                text.close()
 
 
 def _compressed(file: IO[bytes], suffix: str) -> Any:
@@ -234,11 +242,6 @@ def _compressed(file: IO[bytes], suffix: str) -> Any:
         case ".xz":
             return lzma.LZMAFile(file, "wb")
         case ".zst":
-            return zstandard.ZstdCompressor().stream_writer(file, closefd=False)
+            return zstandard.ZstdCompressor(write_checksum=True).stream_writer(file, closefd=False)
         case _:
             return file
-
-
-def _flush_to_disk(path: Path) -> None:
-    with open(path, "rb+") as file:
-        os.fsync(file.fileno())

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from typing import Any
@@ -14,6 +14,9 @@ from clearhead.corpora import SentencePair, read_pairs, read_parallel
 from clearhead.errors import ConfigError, DataError
 
 __all__ = ["InputFile", "changed_inputs", "input_files", "missing_inputs", "training_pairs", "validation_pairs"]
+
+ROLES = ("source", "target", "pairs", "valid_source", "valid_target", "valid_pairs", "exclude")
+"""Settings of `[data]` that name files."""
 
 
 @dataclass(frozen=True)
@@ -74,49 +77,60 @@ def missing_inputs(config: Config) -> list[str]:
     return [path for path in dict.fromkeys(_paths(config.data)) if path != "-" and not os.path.exists(path)]
 
 
-def changed_inputs(report: Mapping[str, Any], config: Config) -> list[str]:
-    """Compare the files of a configuration with those that prepared data was made of.
+def changed_inputs(report: Mapping[str, Any], before: Config, now: Config) -> list[str]:
+    """Compare the files of a configuration with those that prepared data was made of, by role and position.
 
     Args:
         report: What `prepare` wrote to `report.json`.
-        config: What is asked for now.
+        before: What the run was last trained with, for a report of an earlier clearhead, which names no roles.
+        now: What is asked for now.
 
     Returns:
-        A line for every file that differs, was added or was left out. Files that are missing now are in
-        `missing_inputs` instead; standard input and pipes cannot be compared.
+        A line for every file that differs, was added or was left out. The same file under another path, a relative one
+        from another directory for example, is the same. What is missing now cannot be compared (see
+        `missing_inputs`), nor can standard input and pipes.
     """
-    before = {file["path"]: file for file in report["files"]}
-    missing = set(missing_inputs(config))
-    now = {path: _identified(path) for path in dict.fromkeys(_paths(config.data)) if path not in missing}
-    # The same file under another path, a relative one from another directory for example, is the same file.
-    known, given = ({file["sha256"] for file in before.values()}, {file.sha256 for file in now.values()})
-    lines = [
-        f"{path} was not part of the prepared data"
-        for path, file in now.items()
-        if path not in before and (file.sha256 is None or file.sha256 not in known)
-    ]
-    lines += [
-        f"{path} was part of the prepared data and is no longer named"
-        for path, file in before.items()
-        if path not in now and path not in missing and (file["sha256"] is None or file["sha256"] not in given)
-    ]
-    for path, new in now.items():
-        old = before.get(path)
-        if old is None or old["sha256"] is None:
+    prepared = {file["path"]: InputFile(file["path"], file["bytes"], file["sha256"]) for file in report["files"]}
+    roles: Mapping[str, Sequence[str]] = report.get("roles", before.data.model_dump())
+    missing = set(missing_inputs(now))
+    found = {path: _identified(path) for path in dict.fromkeys(_paths(now.data)) if path not in missing}
+    lines = []
+    for role in ROLES:
+        old, new = roles[role], getattr(now.data, role)
+        if len(old) != len(new):
+            lines.append(
+                f"data.{role} named {len(old)} files ({_listed(old)}) and now names {len(new)} ({_listed(new)})"
+            )
             continue
-        if new.bytes != old["bytes"]:
-            lines.append(f"{path} has {new.bytes} bytes, the prepared data was made of {old['bytes']}")
-        elif new.sha256 != old["sha256"]:
-            lines.append(f"{path} has the same size as before but other content")
+        for position, (was, is_now) in enumerate(zip(old, new, strict=True), start=1):
+            where = f"data.{role}" if len(old) == 1 else f"data.{role}, file {position}"
+            lines += _difference(where, prepared.get(was), found.get(is_now, InputFile(is_now, None, None)))
     return lines
 
 
+def _difference(where: str, old: InputFile | None, new: InputFile) -> list[str]:
+    """Return what tells one file from the other, if anything does."""
+    if old is None:
+        return [f"{where}: {new.path} was not part of the prepared data"]
+    if old.sha256 is None or new.sha256 is None:
+        return (
+            [] if old.path == new.path else [f"{where} was {old.path} and now is {new.path}, which cannot be compared"]
+        )
+    if old.sha256 == new.sha256:
+        return []
+    if old.path != new.path:
+        return [f"{where} was {old.path} and now is {new.path}, which has other content"]
+    if old.bytes != new.bytes:
+        return [f"{where}: {new.path} has {new.bytes} bytes, the prepared data was made of {old.bytes}"]
+    return [f"{where}: {new.path} has the same size as before but other content"]
+
+
+def _listed(paths: Sequence[str]) -> str:
+    return ", ".join(paths) or "none"
+
+
 def _paths(data: DataConfig) -> list[str]:
-    return [
-        *(data.source + data.target + data.pairs),
-        *(data.valid_source + data.valid_target + data.valid_pairs),
-        *data.exclude,
-    ]
+    return [path for role in ROLES for path in getattr(data, role)]
 
 
 def _identified(path: str) -> InputFile:

@@ -8,9 +8,8 @@ Text waits between the steps in files of JSON lines, so that memory holds some 1
 from __future__ import annotations
 
 import json
-import os
 import shutil
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from itertools import islice
 from pathlib import Path
@@ -20,10 +19,11 @@ from clearhead.config import Config, DataConfig, TokenizerConfig
 from clearhead.corpora import SentencePair, display_name, read_lines
 from clearhead.data.clean import CleaningReport, clean, key_digest
 from clearhead.data.hold_out import choose_rows, divide, side_keys
-from clearhead.data.inputs import InputFile, input_files, training_pairs, validation_pairs
+from clearhead.data.inputs import ROLES, InputFile, input_files, training_pairs, validation_pairs
 from clearhead.data.staged_text import StagedPairs
 from clearhead.data.store import PairStore, StoreWriter
 from clearhead.errors import ClearheadError, ConfigError, DataError
+from clearhead.files import file_sha256, json_sha256, new_directory, write_json
 from clearhead.tokenizer import Tokenizer, split_tag
 
 __all__ = ["Prepared", "automatic_vocab_size", "open_prepared", "prepare"]
@@ -32,6 +32,7 @@ Item = TypeVar("Item")
 Progress = Callable[[str, int], None]
 """Called with the name of a stage and the items done in it."""
 
+STORES = ("train.arrow", "valid.arrow")
 PROGRESS_EVERY = 1_000
 # Fewer bytes cannot fill a vocabulary, which begins with the 256 bytes and a few special tokens.
 LEAST_TEXT_BYTES = 300
@@ -55,8 +56,8 @@ class Prepared:
 def prepare(config: Config, directory: Path, *, on_progress: Progress | None = None) -> Prepared:
     """Read, clean and tokenise the corpus; write `directory` and, beside it, `tokenizer.json`.
 
-    Everything is built in `DIRECTORY.partial` and renamed at the end: a run that is killed or fails leaves nothing that
-    could be taken for prepared data. Prepared data that is already there is replaced.
+    A run that is killed or fails leaves nothing that could be taken for prepared data. Prepared data that is already
+    there is replaced.
 
     Args:
         config: Which files, and how to clean and tokenise them.
@@ -71,16 +72,15 @@ def prepare(config: Config, directory: Path, *, on_progress: Progress | None = N
     training_pairs(config.data)
     validation_pairs(config.data)
     files = input_files(config)
-    partial = directory.with_name(directory.name + ".partial")
     try:
-        shutil.rmtree(partial, ignore_errors=True)
-        partial.mkdir(parents=True)
-        _build(config, files, partial, on_progress or _silent)
-        _publish(partial, directory)
+        with new_directory(directory) as temporary:
+            tokenizer = _build(config, files, temporary, on_progress or _silent)
+            # The old data goes first: killed between these lines, a run finds none, never data of another tokenizer.
+            if directory.exists():
+                shutil.rmtree(directory)
+            tokenizer.save(directory.parent / "tokenizer.json")
     except OSError as error:
         raise DataError(f"cannot write the prepared data {directory}: {error.strerror or error}") from None
-    finally:
-        shutil.rmtree(partial, ignore_errors=True)
     return open_prepared(directory)
 
 
@@ -88,7 +88,8 @@ def open_prepared(directory: Path) -> Prepared:
     """Open what `prepare` made.
 
     Raises:
-        DataError: If it is missing or damaged, or the tokenizer beside it is not the one it was made with.
+        DataError: If it is missing or damaged (by its checksums), or the tokenizer beside it is not the one it was made
+            with.
     """
     path = directory / "report.json"
     try:
@@ -103,7 +104,8 @@ def open_prepared(directory: Path) -> Prepared:
         raise DataError(f"{error}; {FRESH}") from None
     if tokenizer.sha256 != made_with:
         raise DataError(f"{directory} was not made with {directory.parent / 'tokenizer.json'}; {FRESH}")
-    train, valid = (PairStore.open(directory / name) for name in ("train.arrow", "valid.arrow"))
+    _verify(directory, report)
+    train, valid = (PairStore.open(directory / name) for name in STORES)
     return Prepared(train, valid, tokenizer, report)
 
 
@@ -119,11 +121,25 @@ def automatic_vocab_size(num_pairs: int) -> int:
     return 32_000
 
 
-def _build(config: Config, files: Sequence[InputFile], partial: Path, on_progress: Progress) -> None:
+def _verify(directory: Path, report: Mapping[str, Any]) -> None:
+    """Compare every file with its checksum; data that an earlier clearhead prepared may have none."""
+    if (checksums := report.get("checksums")) is None:
+        return
+    said = {name: value for name, value in report.items() if name != "checksums"}
+    try:
+        found = {name: file_sha256(directory / name) for name in STORES} | {"report.json": json_sha256(said)}
+    except OSError as error:
+        raise DataError(f"the prepared data {directory} is incomplete: {error.strerror or error}; {FRESH}") from None
+    if damaged := [name for name, sha256 in found.items() if checksums.get(name) != sha256]:
+        names = ", ".join(str(directory / name) for name in damaged)
+        raise DataError(f"the prepared data {names} is damaged (not what its checksum says); {FRESH}")
+
+
+def _build(config: Config, files: Sequence[InputFile], partial: Path, on_progress: Progress) -> Tokenizer:
+    """Fill the directory of prepared data, and return the vocabulary it is written in."""
     train, valid = StagedPairs(partial / "train.jsonl"), StagedPairs(partial / "valid.jsonl")
     lines = _read_corpus(config, train, valid, on_progress)
     tokenizer = _learned_tokenizer(train, config.tokenizer, on_progress)
-    tokenizer.save(partial / "tokenizer.json")
     max_length = config.data.max_length
     pairs = _progress(train, "tokenising", on_progress)
     tokens = _write_store(partial / "train.arrow", pairs, tokenizer, max_length=max_length, report=train.report)
@@ -137,6 +153,7 @@ def _build(config: Config, files: Sequence[InputFile], partial: Path, on_progres
         "train": train.report.to_dict(),
         "valid": valid.report.to_dict(),
         "valid_held_out": train.report.held_out > 0,
+        "roles": {role: list(getattr(config.data, role)) for role in ROLES},
         "files": [asdict(replace(file, lines=lines.get(file.path, 0))) for file in files],
         "tokenizer": {
             "kind": config.tokenizer.kind,
@@ -145,7 +162,9 @@ def _build(config: Config, files: Sequence[InputFile], partial: Path, on_progres
         },
         "tokens": tokens,
     }
-    (partial / "report.json").write_text(json.dumps(report, ensure_ascii=False, indent=2) + "\n", encoding="utf-8")
+    checksums = {name: file_sha256(partial / name) for name in STORES} | {"report.json": json_sha256(report)}
+    write_json(partial / "report.json", {**report, "checksums": checksums})
+    return tokenizer
 
 
 def _read_corpus(config: Config, train: StagedPairs, valid: StagedPairs, on_progress: Progress) -> dict[str, int]:
@@ -178,25 +197,6 @@ def _read_corpus(config: Config, train: StagedPairs, valid: StagedPairs, on_prog
     for source, target in zip(data.source + data.valid_source, data.target + data.valid_target, strict=True):
         lines[target] = lines.get(source, 0)
     return lines
-
-
-def _publish(partial: Path, directory: Path) -> None:
-    for path in partial.iterdir():
-        _sync(path)
-    # The old data goes first: killed between these lines, a run finds no data, never data of another tokenizer.
-    if directory.exists():
-        shutil.rmtree(directory)
-    os.replace(partial / "tokenizer.json", directory.parent / "tokenizer.json")
-    os.replace(partial, directory)
-    _sync(directory.parent)
-
-
-def _sync(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def _excluded_keys(config: Config, lines: dict[str, int], on_progress: Progress) -> set[bytes]:

@@ -11,7 +11,6 @@ C candidates.
 from __future__ import annotations
 
 import hashlib
-import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -73,14 +72,10 @@ class Shortlist:
         Raises:
             ModelError: If it cannot be written.
         """
-        path = Path(path)
-        partial = path.with_name(f".{path.name}.partial")
         tensors = {"common": self.common, "rows": self.rows}
         try:
-            write_weights(partial, tensors, {**model, "sha256": _sha256(tensors)})
-            os.replace(partial, path)
+            write_weights(path, tensors, {**model, "sha256": _sha256(tensors)})
         except OSError as error:
-            partial.unlink(missing_ok=True)
             raise ModelError(f"cannot write the shortlist {path}: {error.strerror or error}") from None
 
     @classmethod

@@ -1,7 +1,7 @@
 """Checkpoints that survive a crash at any moment.
 
-A checkpoint is written into a hidden directory, flushed to the disk, given a manifest with the checksum of every file
-last, and renamed into place. One without a valid manifest does not count; the one before it is used, and that is said.
+A checkpoint is a directory of `files.new_directory`, with a manifest of checksums written last. One without a valid
+manifest does not count; the one before it is used, and that is said.
 
 checkpoints/step-00001000/
     model.safetensors      weights
@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import errno
 import json
-import os
 import re
 import shutil
 from collections.abc import Callable, Mapping
@@ -26,8 +25,9 @@ from torch import Tensor
 
 from clearhead import __version__
 from clearhead.errors import CheckpointError, ModelError
+from clearhead.files import file_sha256, new_directory, write_json
 from clearhead.training.log import Window
-from clearhead.weights import file_sha256, read_weights, write_weights
+from clearhead.weights import read_weights, write_weights
 
 __all__ = ["CHECKPOINT_FORMAT", "Best", "Checkpoints", "TrainingState", "disk_trouble"]
 
@@ -119,31 +119,19 @@ class Checkpoints:
             CheckpointError: If it cannot be written; older checkpoints are untouched.
         """
         final = self.path(state.step)
-        partial = self.directory / f".{final.name}.partial"
         try:
-            shutil.rmtree(partial, ignore_errors=True)
-            partial.mkdir(parents=True)
-            metadata = {"format": "pt", "step": str(state.step)}
-            write_weights(partial / "model.safetensors", model, metadata)
-            write_weights(partial / "optimizer.safetensors", optimizer, metadata)
-            (partial / "state.json").write_text(json.dumps(state.to_dict(), indent=2) + "\n", encoding="utf-8")
-            manifest = {
-                file.name: {"bytes": file.stat().st_size, "sha256": file_sha256(file)} for file in partial.iterdir()
-            }
-            _flush(partial)
-            (partial / "manifest.json").write_text(json.dumps(manifest, indent=2) + "\n", encoding="utf-8")
-            _flush(partial)
-            aside = self.directory / f".{final.name}.old"
-            if final.exists():  # never a moment without either: `newest` brings the old one back
-                os.replace(final, aside)
-            os.replace(partial, final)
-            _flush_directory(self.directory)
-            shutil.rmtree(aside, ignore_errors=True)
+            with new_directory(final) as temporary:
+                metadata = {"format": "pt", "step": str(state.step)}
+                write_weights(temporary / "model.safetensors", model, metadata)
+                write_weights(temporary / "optimizer.safetensors", optimizer, metadata)
+                write_json(temporary / "state.json", state.to_dict())
+                written = list(temporary.iterdir())
+                manifest = {file.name: {"bytes": file.stat().st_size, "sha256": file_sha256(file)} for file in written}
+                write_json(temporary / "manifest.json", manifest)
             for later in self.paths():
                 if later > final:  # damaged ones that the run went back behind
                     shutil.rmtree(later, ignore_errors=True)
         except OSError as error:
-            shutil.rmtree(partial, ignore_errors=True)
             kept = (
                 f"the last good checkpoint is {self.paths()[-1]}" if self.paths() else "there is no earlier checkpoint"
             )
@@ -157,10 +145,6 @@ class Checkpoints:
         Raises:
             CheckpointError: If there are checkpoints, and all of them are damaged.
         """
-        for aside in self.directory.glob(".step-*.old"):  # killed while replacing it
-            final = aside.with_name(aside.name[1 : -len(".old")])
-            if not final.exists():
-                os.replace(aside, final)
         paths = self.paths()
         for path in reversed(paths):
             if trouble := self.trouble(path):
@@ -239,20 +223,3 @@ def disk_trouble(error: OSError) -> str:
     if error.errno in (errno.ENOSPC, errno.EDQUOT) or "No space left" in text or "os error 28" in text:
         return "the disk is full; free some space and run the same command again to resume"
     return f"{error.strerror or text}; put that right and run the same command again to resume"
-
-
-def _flush(directory: Path) -> None:
-    for path in directory.iterdir():
-        with open(path, "rb") as file:
-            os.fsync(file.fileno())
-    _flush_directory(directory)
-
-
-def _flush_directory(directory: Path) -> None:
-    if os.name != "posix":
-        return  # only POSIX lets a directory be flushed
-    descriptor = os.open(directory, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-import os
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
+from clearhead.files import write_text
 from clearhead.training.step import StepResult
 
 __all__ = ["MetricsLog", "Window", "read_metrics"]
@@ -63,9 +63,7 @@ class MetricsLog:
         path = run / "metrics.jsonl"
         last = {"train": step, "valid": validated_step}
         kept = [record for record in read_metrics(path) if record["step"] <= last.get(record.get("split", ""), 0)]
-        partial = path.with_suffix(".partial")
-        partial.write_text("".join(json.dumps(record) + "\n" for record in kept), encoding="utf-8")
-        os.replace(partial, path)
+        write_text(path, "".join(json.dumps(record) + "\n" for record in kept))
         self._file = path.open("a", encoding="utf-8")
         self._board = SummaryWriter(str(run / "tensorboard"), purge_step=step + 1 if step else None)
 

@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from contextlib import nullcontext
 from pathlib import Path
 
 from torch import Tensor
 
 from clearhead import __version__
-from clearhead.bundle import Bundle, refuse_foreign, save_bundle
+from clearhead.bundle import Bundle, load_bundle, refuse_foreign, save_bundle
 from clearhead.config import Config
 from clearhead.data.prepare import Prepared, open_prepared
 from clearhead.device import resolve_device
-from clearhead.errors import CheckpointError
+from clearhead.errors import CheckpointError, ModelError
 from clearhead.evaluation.golden import make_golden
 from clearhead.model.transformer import Transformer
 from clearhead.training.checkpoints import Checkpoints, TrainingState
+from clearhead.training.run_directory import lock
 from clearhead.training.validation import Validation, validate
 from clearhead.translator import Translator
 from clearhead.weights import average_weights, load_tensors
@@ -77,7 +79,9 @@ def publish(
     return translator
 
 
-def average_run(run: Path, output: Path, *, last: int | None, device: str, notice: Callable[[str], None]) -> list[Path]:
+def average_run(
+    run: Path, output: Path, *, last: int | None, device: str, force: bool, notice: Callable[[str], None]
+) -> list[Path]:
     """Average the last checkpoints of a run into a model directory (paper section 6.1).
 
     Args:
@@ -85,17 +89,25 @@ def average_run(run: Path, output: Path, *, last: int | None, device: str, notic
         output: The model directory to write.
         last: Checkpoints to average, newest first; None is the run's `train.average_last`.
         device: Where the average is validated.
-        notice: Told when a damaged checkpoint is passed over.
+        force: Replace a model that stands at `output`, also by one that is worse.
+        notice: Told how good the models are, and when a damaged checkpoint is passed over.
 
     Returns:
         The checkpoints that were averaged, oldest first.
 
     Raises:
-        CheckpointError: If the directory is not a run, or has fewer checkpoints.
+        CheckpointError: If the directory is not a run, has fewer checkpoints, or is being trained in and would get the
+            model.
+        ModelError: If a model stands at `output` and is not to be replaced, or something that is none.
     """
     if not (run / "config.toml").is_file():
         raise CheckpointError(f"{run} is not a run directory: it holds no config.toml")
     refuse_foreign(output)
+    earlier = {directory: _quality(directory) for directory in dict.fromkeys((run / "model", output))}
+    if earlier[output] is not None and not force:
+        raise ModelError(
+            f"a model stands at {output} ({earlier[output]}); give -o another name, or --force to put the average there"
+        )
     config = Config.load(run / "config.toml")
     checkpoints = Checkpoints(run / "checkpoints", notice)
     newest = checkpoints.newest()
@@ -111,8 +123,27 @@ def average_run(run: Path, output: Path, *, last: int | None, device: str, notic
     load_tensors(model, weights, origin="the average")
     validation = validate(model.to(resolve_device(device)), data.valid, data.tokenizer, config)
     chosen = "average of " + ", ".join(path.name for path in paths)
-    publish(output, weights, config=config, data=data, state=newest[1], validation=validation, chosen=chosen)
+    # A run that is being trained publishes into its own directory.
+    with lock(run) if output.absolute().is_relative_to(run.absolute()) else nullcontext():
+        publish(output, weights, config=config, data=data, state=newest[1], validation=validation, chosen=chosen)
+    for directory, quality in earlier.items():
+        if quality is not None:
+            notice(f"{directory}{' until now' if directory == output else ''}: {quality}")
+    notice(f"{output}: {chosen}, validation BLEU {validation.bleu:.2f}")
     return paths
+
+
+def _quality(directory: Path) -> str | None:
+    """Return what a model's own record says of its weights and their quality; None if there is no model."""
+    if not (directory / "config.json").is_file():
+        return None
+    try:
+        info = load_bundle(directory).info
+        return f"{info['weights']}, validation BLEU {info['metrics']['valid_bleu']:.2f}"
+    except ModelError as error:
+        return f"it cannot be read: {error}"
+    except (KeyError, TypeError, ValueError):
+        return "its quality is not known"
 
 
 def _card(name: str, bundle: Bundle) -> str:

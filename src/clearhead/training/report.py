@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import html
 import math
-import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from clearhead.config import Config
+from clearhead.files import write_text
 from clearhead.translator import Translation
 
 __all__ = ["write_report"]
@@ -85,9 +85,7 @@ def write_report(
 <details><summary>Settings</summary><pre>{_text(config.to_toml())}</pre></details>
 </body></html>
 """
-    partial = path.with_suffix(".partial")
-    partial.write_text(page, encoding="utf-8")
-    os.replace(partial, path)
+    write_text(path, page)
 
 
 def _curve(records: Sequence[Mapping[str, Any]], name: str) -> Curve:

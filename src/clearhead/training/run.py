@@ -7,8 +7,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -22,6 +21,7 @@ from clearhead.data.inputs import changed_inputs, missing_inputs
 from clearhead.data.prepare import Prepared, open_prepared, prepare
 from clearhead.device import resolve_device
 from clearhead.errors import CheckpointError, ConfigError
+from clearhead.files import write_text
 from clearhead.presets import choose_preset
 from clearhead.training.checkpoints import Checkpoints, TrainingState, disk_trouble
 from clearhead.training.display import Display
@@ -29,17 +29,13 @@ from clearhead.training.log import MetricsLog, read_metrics
 from clearhead.training.loop import Loop
 from clearhead.training.overrides import merge
 from clearhead.training.report import write_report
+from clearhead.training.run_directory import is_finished, lock, move_aside
 from clearhead.training.settings import check_early, check_resumable, complete, resolved, steps_per_epoch
 from clearhead.training.stop import StopSignals
 
-__all__ = ["TrainResult", "claim", "is_finished", "train", "train_from_values"]
+__all__ = ["TrainResult", "train", "train_from_values"]
 
 _SAMPLES = 20
-_OWN_NAMES = {
-    *(".lock", "config.toml", "config.partial", "corpus", "data", "data.partial", "tokenizer.json", "checkpoints"),
-    *("metrics.jsonl", "metrics.partial", "tensorboard", "report.html", "report.partial"),
-    *("model", ".model.partial", ".model.old"),
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,8 +82,8 @@ def train_from_values(values: Mapping[str, Any], *, fresh: bool = False) -> Trai
     device = resolve_device(values.get("device", "auto"))
     try:
         if fresh and run.exists():
-            _move_aside(run)
-        with _lock(run), StopSignals() as stop, Display() as display:
+            Display().say(f"moved the earlier run to {move_aside(run)}")
+        with lock(run), StopSignals() as stop, Display() as display:
             config, data = _settle(values, run, display)
             result = _train(config, data, run, device, stop, display, start)
     except OSError as error:
@@ -114,7 +110,7 @@ def _settle(values: Mapping[str, Any], run: Path, display: Display) -> tuple[Con
         preset = values.get("preset") or saved.preset or choose_preset(len(data.train))
         if missing := missing_inputs(saved):
             display.say(f"going on with the prepared data; its files are no longer there: {', '.join(missing)}")
-        if changed := changed_inputs(data.report, check_early(values)):
+        if changed := changed_inputs(data.report, saved, check_early(values)):
             raise CheckpointError(
                 "the data changed since this run was started, and going on would mix two corpora:\n  "
                 + "\n  ".join(changed)
@@ -132,12 +128,7 @@ def _settle(values: Mapping[str, Any], run: Path, display: Display) -> tuple[Con
         (run / "report.html").unlink(missing_ok=True)  # a finished run is published anew with its new settings
         for line in changes:
             display.say(f"changed since the run was started: {line}")
-    partial = saved_path.with_suffix(".partial")
-    with partial.open("w", encoding="utf-8") as file:
-        file.write(config.to_toml())
-        file.flush()
-        os.fsync(file.fileno())
-    os.replace(partial, saved_path)
+    write_text(saved_path, config.to_toml())
     return config, data
 
 
@@ -220,69 +211,3 @@ def _with_saved_settings(values: Mapping[str, Any], run: Path) -> Mapping[str, A
     if (run / "config.toml").is_file() and not names_files:
         return merge(Config.load(run / "config.toml").model_dump(), values)
     return values
-
-
-def _move_aside(run: Path) -> None:
-    with _lock(run):
-        pass  # a run that is still being trained would go on writing, into the new one
-    number = 1
-    while (aside := run.with_name(f"{run.name}.old-{number}")).exists():
-        number += 1
-    os.replace(run, aside)
-    Display().say(f"moved the earlier run to {aside}")
-
-
-def is_finished(run: Path) -> bool:
-    """Tell whether a run has ended and been published; the report is written last."""
-    return (run / "report.html").exists() and (run / "model" / "config.json").exists()
-
-
-def claim(run: Path) -> None:
-    """Make sure that a directory is a run or can become one, and create it.
-
-    Raises:
-        CheckpointError: If it is a file, holds something else, or cannot be created.
-    """
-    if run.exists() and not run.is_dir():
-        raise CheckpointError(f"--out {run} is a file; name a directory for the run")
-    foreign = sorted(path.name for path in run.iterdir() if path.name not in _OWN_NAMES) if run.exists() else []
-    if foreign and not (run / "config.toml").exists():
-        raise CheckpointError(
-            f"--out {run} is not empty and is not a run (it holds {', '.join(foreign[:3])}); name a new directory"
-        )
-    try:
-        run.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise CheckpointError(f"cannot create the run directory {run}: {error.strerror}") from None
-
-
-@contextmanager
-def _lock(run: Path) -> Iterator[None]:
-    """Create the run directory and keep a second process out of it.
-
-    Raises:
-        CheckpointError: If it cannot be created, or another process is training in it.
-    """
-    was_there = run.exists()
-    claim(run)
-    try:
-        file = (run / ".lock").open("w")
-    except OSError as error:
-        raise CheckpointError(f"cannot write the run directory {run}: {error.strerror}") from None
-    with file:
-        if os.name == "posix":
-            import fcntl
-
-            try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except OSError:
-                raise CheckpointError(
-                    f"another process is training in {run}; wait for it, or use another --out"
-                ) from None
-        try:
-            yield
-        finally:
-            if not was_there and [path.name for path in run.iterdir()] == [".lock"]:  # nothing came of it
-                with suppress(OSError):
-                    (run / ".lock").unlink()
-                    run.rmdir()

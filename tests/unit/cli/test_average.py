@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -25,7 +26,13 @@ def test_the_last_checkpoints_become_a_model(run, tmp_path, capsys):
     assert clearhead("average", run, "--last", 3, "-o", output) == 0
     out, err = capsys.readouterr()
     assert out == ""
-    assert err == f"clearhead: averaged step-00000002, step-00000003, step-00000004 into {output}\n"
+    lines = err.splitlines()
+    assert lines[0].startswith(f"clearhead: {run / 'model'}: ")
+    assert lines[1].startswith(
+        f"clearhead: {output}: average of step-00000002, step-00000003, step-00000004, validation"
+    )
+    assert all(re.search(r"validation BLEU \d+\.\d\d$", line) for line in lines[:2])
+    assert lines[2:] == [f"clearhead: averaged step-00000002, step-00000003, step-00000004 into {output}"]
     assert load_bundle(output).info["weights"] == "average of step-00000002, step-00000003, step-00000004"
     assert clearhead("verify", output) == 0
 
@@ -35,11 +42,36 @@ def test_without_a_number_the_run_decides(run, tmp_path, capsys):
     assert "averaged step-00000001, step-00000002, step-00000003, step-00000004" in capsys.readouterr().err
 
 
-def test_averaging_again_replaces_the_model(run, tmp_path):
-    for last in (2, 3):
-        assert clearhead("average", run, "--last", last, "-o", tmp_path / "model", "--device", "cpu") == 0
-    assert load_bundle(tmp_path / "model").info["weights"].count("step-") == 3
+def test_a_model_is_replaced_only_if_that_is_asked_for(run, tmp_path, capsys):
+    output = tmp_path / "model"
+    average = ["average", run, "-o", output, "--device", "cpu"]
+    assert clearhead(*average, "--last", 2) == 0
+    capsys.readouterr()
+    assert clearhead(*average, "--last", 3) == 1
+    err = capsys.readouterr().err
+    assert err.startswith(f"clearhead: a model stands at {output} (average of step-00000003, step-00000004, validation")
+    assert err.endswith("--force to put the average there\n")
+    assert load_bundle(output).info["weights"].count("step-") == 2
+
+    assert clearhead(*average, "--last", 3, "--force") == 0
+    assert f"{output} until now: average of step-00000003, step-00000004, validation BLEU" in capsys.readouterr().err
+    assert load_bundle(output).info["weights"].count("step-") == 3
     assert [path.name for path in tmp_path.iterdir()] == ["model"]
+
+
+def test_the_best_model_of_a_run_is_not_replaced_by_an_average_without_a_word(run, capsys):
+    before = load_bundle(run).model_sha256
+    assert clearhead("average", run, "-o", run / "model") == 1
+    assert "--force" in capsys.readouterr().err
+    assert load_bundle(run).model_sha256 == before
+
+
+def test_a_damaged_model_can_be_replaced(run, tmp_path, capsys):
+    assert clearhead("average", run, "-o", tmp_path / "model") == 0
+    (tmp_path / "model" / "model.safetensors").write_bytes(b"damaged")
+    assert clearhead("average", run, "-o", tmp_path / "model", "--force") == 0
+    assert "it cannot be read" in capsys.readouterr().err
+    assert clearhead("verify", tmp_path / "model") == 0
 
 
 @pytest.mark.parametrize(

@@ -64,6 +64,14 @@ def test_the_chunks_change_nothing(run_command, make_model_dir, write_lines, mon
     assert output() == in_one
 
 
+def test_an_input_that_looks_like_a_temporary_file_of_the_output_is_not_touched(run_command, make_model_dir, tmp_path):
+    source, output = tmp_path / "x.txt.partial", tmp_path / "x.txt"
+    source.write_text("Ein Hund.\nZwei Hunde.\n")
+    run_command(translate, make_model_dir(), source, "-o", output)
+    assert source.read_text() == "Ein Hund.\nZwei Hunde.\n"
+    assert len(output.read_text(encoding="utf-8").splitlines()) == 2
+
+
 def test_translations_are_out_before_the_next_chunk_is_read(run_command, make_model_dir, tmp_path, monkeypatch):
     source, output = tmp_path / "in.txt", tmp_path / "out.txt"
     source.write_bytes(b"Ein Hund.\n" * 5 + b"\xff\n")
@@ -73,8 +81,8 @@ def test_translations_are_out_before_the_next_chunk_is_read(run_command, make_mo
 
     def watched(path):
         for chunk in read(path):
-            partial = output.with_name("out.txt.partial")
-            seen.append(len(partial.read_text(encoding="utf-8").splitlines()))
+            (temporary,) = output.parent.glob(".out.txt.*.partial")
+            seen.append(len(temporary.read_text(encoding="utf-8").splitlines()))
             yield chunk
 
     monkeypatch.setattr(translate_module, "_chunks", watched)

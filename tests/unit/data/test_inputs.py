@@ -10,6 +10,7 @@ import pytest
 
 from clearhead.config import Config
 from clearhead.data.inputs import (
+    ROLES,
     InputFile,
     changed_inputs,
     input_files,
@@ -84,7 +85,7 @@ def test_all_missing_files_are_named(config, tmp_path):
 def test_standard_input_has_no_identity_and_can_be_named_once():
     once = Config.from_dict({"data": {"pairs": ["-"]}})
     assert input_files(once) == [InputFile("-", None, None)]
-    assert changed_inputs(report_of(once), once) == []
+    assert changed_inputs(report_of(once), once, once) == []
     with pytest.raises(DataError, match="named 2 times"):
         input_files(Config.from_dict({"data": {"pairs": ["-"], "valid_pairs": ["-"]}}))
 
@@ -97,7 +98,7 @@ def test_pipe_is_not_swallowed_by_looking_at_it(tmp_path):
 def test_unchanged_files_are_not_reported(config, tmp_path):
     report = report_of(config)
     os.utime(tmp_path / "de", (1, 1))
-    assert changed_inputs(report, config) == []
+    assert changed_inputs(report, config, config) == []
 
 
 def test_changed_files_are_reported_and_missing_ones_are_not(config, tmp_path):
@@ -105,7 +106,7 @@ def test_changed_files_are_reported_and_missing_ones_are_not(config, tmp_path):
     (tmp_path / "de").write_text("zwei!\n")
     (tmp_path / "en").write_text("two\n")
     (tmp_path / "x").unlink()
-    lines = changed_inputs(report, config)
+    lines = changed_inputs(report, config, config)
     assert len(lines) == 2
     assert lines[0].endswith("/de has 6 bytes, the prepared data was made of 5")
     assert lines[1].endswith("/en has the same size as before but other content")
@@ -114,7 +115,35 @@ def test_changed_files_are_reported_and_missing_ones_are_not(config, tmp_path):
 def test_added_and_left_out_files_are_reported(config, tmp_path):
     (tmp_path / "new.tsv").write_text("a\tb\n")
     other = config_of(tmp_path, source=["de"], target=["en"], pairs=["p.tsv", "new.tsv"], exclude=["x"])
-    lines = changed_inputs(report_of(config), other)
+    lines = changed_inputs(report_of(config), config, other)
     assert len(lines) == 2
-    assert lines[0].endswith("/new.tsv was not part of the prepared data")
-    assert lines[1].endswith("/v.tsv was part of the prepared data and is no longer named")
+    assert lines[0].startswith("data.pairs named 1 files (")
+    assert lines[0].endswith("/new.tsv)")
+    assert lines[1].startswith("data.valid_pairs named 1 files (")
+    assert lines[1].endswith(" and now names 0 (none)")
+
+
+def test_files_that_change_their_roles_or_places_are_reported(config, tmp_path):
+    other = config_of(tmp_path, source=["en"], target=["de"], pairs=["v.tsv"], valid_pairs=["p.tsv"], exclude=["x"])
+    lines = changed_inputs(report_of(config), config, other)
+    assert [line.split(" was ")[0] for line in lines] == [
+        "data.source",
+        "data.target",
+        "data.pairs",
+        "data.valid_pairs",
+    ]
+    assert all(line.endswith("which has other content") for line in lines)
+
+    two, turned = (config_of(tmp_path, source=names, target=names[::-1]) for names in (["de", "en"], ["en", "de"]))
+    lines = changed_inputs(report_of(two), two, turned)
+    assert [line.split(" was ")[0] for line in lines] == [
+        *("data.source, file 1", "data.source, file 2", "data.target, file 1", "data.target, file 2")
+    ]
+
+
+def test_a_file_under_another_path_is_the_same_also_when_the_run_has_noted_that_path(config, tmp_path):
+    (tmp_path / "copy").write_bytes((tmp_path / "de").read_bytes())
+    moved = config_of(tmp_path, source=["copy"], target=["en"], pairs=["p.tsv"], valid_pairs=["v.tsv"], exclude=["x"])
+    report = {**report_of(config), "roles": {role: list(getattr(config.data, role)) for role in ROLES}}
+    assert changed_inputs(report, config, moved) == []
+    assert changed_inputs(report, moved, moved) == []

@@ -203,14 +203,25 @@ def test_captions_are_all_accounted_for(tmp_path, data_dir):
     assert {stage for stage, _ in stages} >= {"learning the vocabulary", "tokenising", "holding out validation pairs"}
 
 
-def test_leftovers_of_a_killed_run_are_removed(tmp_path):
-    leftover = tmp_path / "data.partial"
-    leftover.mkdir()
-    (leftover / "train.arrow").write_bytes(b"half")
-    (leftover / "other").write_bytes(b"half")
+def test_prepared_data_replaces_what_stood_there(tmp_path):
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data" / "other").write_bytes(b"old")
     prepare(config_of(pairs=[write_tsv(tmp_path / "p.tsv", sentences(41))]), tmp_path / "data")
     assert sorted(os.listdir(tmp_path)) == ["data", "p.tsv", "tokenizer.json"]
     assert "other" not in os.listdir(tmp_path / "data")
+
+
+@pytest.mark.parametrize("name", ["train.arrow", "valid.arrow", "report.json"])
+def test_any_flipped_bit_in_prepared_data_is_refused(tmp_path, name):
+    prepare(config_of(pairs=[write_tsv(tmp_path / "p.tsv", sentences(41))]), tmp_path / "data")
+    path = tmp_path / "data" / name
+    whole = path.read_bytes()
+    for place in range(0, len(whole), len(whole) // 37):
+        path.write_bytes(whole[:place] + bytes([whole[place] ^ 1]) + whole[place + 1 :])
+        with pytest.raises(DataError, match="--fresh"):
+            open_prepared(tmp_path / "data")
+    path.write_bytes(whole)
+    open_prepared(tmp_path / "data")
 
 
 @pytest.mark.parametrize("fails_at", ["reading and cleaning", "learning the vocabulary", "tokenising validation text"])

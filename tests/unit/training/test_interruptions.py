@@ -136,7 +136,7 @@ def test_a_run_stopped_during_preparation_leaves_nothing_half_made(tmp_path, set
     values["data"]["pairs"] = [str(tmp_path / "slow.tsv")]
     process = start(train_arguments(values), tmp_path / "log.txt")
     run = Path(values["out"])
-    wait_until((run / "data.partial").exists, process)
+    wait_until(lambda: any(run.glob(".data.*.partial")), process)
     os.kill(process.pid, signal.SIGTERM)
     assert finish(process) == 143
     assert not run.exists()

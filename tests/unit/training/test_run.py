@@ -7,6 +7,7 @@ import os
 import shutil
 import tomllib
 from pathlib import Path
+from typing import Any
 
 import pytest
 import tomli_w
@@ -231,6 +232,28 @@ def test_text_that_only_moved_is_the_same_text(settings, tmp_path):
     (tmp_path / "moved.tsv").write_text((tmp_path / "moved.tsv").read_text().replace("eins", "zwei"))
     with pytest.raises(CheckpointError, match="the data changed since this run was started"):
         train_from_values(merge(values, moved))
+
+
+def test_sides_that_changed_places_are_refused(settings, tmp_path):
+    for name in ("one.txt", "two.txt"):
+        side = 0 if name == "one.txt" else 1
+        lines = [line.split("\t")[side] for line in (tmp_path / "numbers.tsv").read_text().splitlines()]
+        (tmp_path / name).write_text("\n".join(lines) + "\n")
+
+    def sides(source: str, target: str) -> dict[str, Any]:
+        values = settings(train=QUICK)
+        del values["data"]["pairs"]
+        return merge(values, {"data": {"source": [str(tmp_path / source)], "target": [str(tmp_path / target)]}})
+
+    values = sides("one.txt", "two.txt")
+    run = train_from_values(values).run
+    before = (run / "config.toml").read_bytes()
+    with pytest.raises(
+        CheckpointError, match=r"data.source was .*one.txt and now is .*two.txt, which has other content"
+    ):
+        train_from_values(sides("two.txt", "one.txt"))
+    assert (run / "config.toml").read_bytes() == before
+    assert train_from_values(values).was_finished
 
 
 def test_a_finished_run_is_published_anew_with_other_ways_to_decode(settings):

@@ -1,0 +1,216 @@
+"""Whole or absent: the one way anything lasting is written.
+
+A new file or directory is built beside its place under a temporary name that no other writer has, flushed to the disk,
+and then takes its name in one step. Whoever reads, however the writer ends, finds the old one, the new one or none.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import hashlib
+import json
+import os
+import re
+import secrets
+import shutil
+import stat
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from glob import escape
+from pathlib import Path
+from typing import Any
+
+__all__ = [
+    "file_sha256",
+    "is_leftover",
+    "json_sha256",
+    "new_directory",
+    "new_file",
+    "remove_leftovers",
+    "standing",
+    "write_json",
+    "write_text",
+]
+
+_LEFTOVER = re.compile(r"\.(?P<name>.+)\.[0-9a-f]{16}\.(?P<kind>partial|old)")
+_CANNOT_EXCHANGE = {errno.ENOSYS, errno.EINVAL, errno.ENOTSUP}
+
+
+@contextmanager
+def new_file(path: str | Path) -> Iterator[Path]:
+    """Make a file that appears under its name only when the block ends without an error.
+
+    Its permissions are those of the file it replaces, or what the umask leaves of a new one. Where `path` is a link,
+    the file that it leads to is replaced.
+
+    Args:
+        path: The name it shall have; its directory must be there.
+
+    Yields:
+        The path to write to meanwhile.
+
+    Raises:
+        OSError: If it cannot be written; nothing is left of it then.
+    """
+    final = Path(os.path.realpath(path))
+    temporary = _temporary(final)
+    try:
+        temporary.touch(exist_ok=False)
+        mode = stat.S_IMODE((final if final.is_file() else temporary).stat().st_mode)
+        yield temporary
+        temporary.chmod(mode)  # safetensors makes files that their owner alone can read
+        _flush(temporary)
+        os.replace(temporary, final)
+    finally:
+        with suppress(OSError):
+            temporary.unlink(missing_ok=True)
+    _flush(final.parent)
+
+
+@contextmanager
+def new_directory(path: str | Path) -> Iterator[Path]:
+    """Make a directory of files that appears under its name only when the block ends without an error.
+
+    One that stands there is replaced: at every moment the name leads to the old or to the new one, where the file
+    system can exchange two names (on Linux and macOS most can), else to none for an instant; see `standing`.
+
+    Args:
+        path: The name it shall have; the directories above are made.
+
+    Yields:
+        The directory to fill meanwhile.
+
+    Raises:
+        OSError: If it cannot be written; nothing is left of it then.
+    """
+    final = Path(os.path.realpath(path))
+    temporary = _temporary(final)
+    try:
+        temporary.mkdir(parents=True)
+        yield temporary
+        for file in temporary.iterdir():
+            _flush(file)
+        _flush(temporary)
+        _put(temporary, final)
+        _flush(final.parent)
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)  # by now, perhaps, the old directory
+
+
+def write_text(path: str | Path, text: str) -> None:
+    r"""Write a small text file in UTF-8, with `\n` for line ends.
+
+    Raises:
+        OSError: If it cannot be written.
+    """
+    with new_file(path) as temporary:
+        temporary.write_text(text, encoding="utf-8", newline="\n")
+
+
+def write_json(path: str | Path, value: Any) -> None:
+    """Write a value as JSON for people to read.
+
+    Raises:
+        OSError: If it cannot be written.
+    """
+    write_text(path, json.dumps(value, indent=2, ensure_ascii=False) + "\n")
+
+
+def standing(path: Path) -> Path:
+    """Return where a directory can be read: under its name, or where a writer that was killed put the old one.
+
+    Nothing is renamed, for the writer may still be at work.
+    """
+    if path.name and not path.exists():
+        for aside in path.parent.glob(f".{escape(path.name)}.*.old"):
+            if (match := _LEFTOVER.fullmatch(aside.name)) and match["name"] == path.name:
+                return aside
+    return path
+
+
+def remove_leftovers(directory: Path) -> None:
+    """Clear away what writers that were killed left in a directory, and give back its name to what they had put aside.
+
+    Args:
+        directory: Where nobody may be writing at the time, other than the caller.
+    """
+    for path in directory.iterdir() if directory.is_dir() else ():
+        if (match := _LEFTOVER.fullmatch(path.name)) is None:
+            continue
+        if match["kind"] == "old" and not (final := directory / match["name"]).exists():
+            os.replace(path, final)
+        elif path.is_dir():
+            shutil.rmtree(path, ignore_errors=True)
+        else:
+            path.unlink(missing_ok=True)
+
+
+def is_leftover(name: str) -> bool:
+    """Tell whether a name is one that only a killed writer leaves."""
+    return _LEFTOVER.fullmatch(name) is not None
+
+
+def file_sha256(path: str | Path) -> str:
+    """Return the SHA-256 of a file's bytes, in hexadecimal.
+
+    Raises:
+        OSError: If the file cannot be read.
+    """
+    with open(path, "rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def json_sha256(value: Any) -> str:
+    """Return the SHA-256 of what a JSON value says, whatever its layout and the order of its keys."""
+    said = json.loads(json.dumps(value))  # tuples become lists, as they will when it is read again
+    return hashlib.sha256(json.dumps(said, sort_keys=True).encode()).hexdigest()
+
+
+def _temporary(final: Path, kind: str = "partial") -> Path:
+    return final.with_name(f".{final.name}.{secrets.token_hex(8)}.{kind}")
+
+
+def _put(new: Path, final: Path) -> None:
+    """Give a finished directory its name; an older one is then where the new one was, or gone."""
+    try:
+        os.rename(new, final)
+    except OSError as error:
+        if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
+            raise
+    else:
+        return
+    if _exchange(new, final):
+        return
+    aside = _temporary(final, "old")
+    os.rename(final, aside)  # killed here, `standing` finds it
+    os.rename(new, final)
+    shutil.rmtree(aside, ignore_errors=True)
+
+
+def _exchange(first: Path, second: Path) -> bool:
+    """Exchange two names in one step; False if the system or the file system cannot."""
+    library = ctypes.CDLL(None, use_errno=True)
+    names = os.fsencode(first), os.fsencode(second)
+    if sys.platform == "linux" and hasattr(library, "renameat2"):
+        here = -100  # AT_FDCWD; the flag is RENAME_EXCHANGE
+        failed = library.renameat2(here, names[0], here, names[1], ctypes.c_uint(2))
+    elif sys.platform == "darwin" and hasattr(library, "renamex_np"):
+        failed = library.renamex_np(*names, ctypes.c_uint(2))  # RENAME_SWAP
+    else:
+        return False
+    if failed and (code := ctypes.get_errno()) not in _CANNOT_EXCHANGE:
+        raise OSError(code, os.strerror(code), str(second))
+    return not failed
+
+
+def _flush(path: Path) -> None:
+    """Wait until a file or the names in a directory are on the disk."""
+    if os.name != "posix" and path.is_dir():
+        return  # only POSIX lets a directory be flushed
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,92 @@
+"""The directory of a run: what may become one, and one process at a time in it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from clearhead.errors import CheckpointError
+from clearhead.files import is_leftover, remove_leftovers
+
+__all__ = ["claim", "is_finished", "lock", "move_aside"]
+
+_OWN_NAMES = {
+    *(".lock", "config.toml", "corpus", "data", "tokenizer.json", "checkpoints", "metrics.jsonl", "tensorboard"),
+    *("report.html", "model"),
+}
+
+
+def move_aside(run: Path) -> Path:
+    """Give a run directory another name, and return that.
+
+    Raises:
+        CheckpointError: If a process is training in it.
+    """
+    with lock(run):
+        pass  # a run that is still being trained would go on writing, into the new one
+    number = 1
+    while (aside := run.with_name(f"{run.name}.old-{number}")).exists():
+        number += 1
+    os.replace(run, aside)
+    return aside
+
+
+def is_finished(run: Path) -> bool:
+    """Tell whether a run has ended and been published; the report is written last."""
+    return (run / "report.html").exists() and (run / "model" / "config.json").exists()
+
+
+def claim(run: Path) -> None:
+    """Make sure that a directory is a run or can become one, and create it.
+
+    Raises:
+        CheckpointError: If it is a file, holds something else, or cannot be created.
+    """
+    if run.exists() and not run.is_dir():
+        raise CheckpointError(f"--out {run} is a file; name a directory for the run")
+    names = sorted(path.name for path in run.iterdir()) if run.exists() else []
+    foreign = [name for name in names if name not in _OWN_NAMES and not is_leftover(name)]
+    if foreign and not (run / "config.toml").exists():
+        raise CheckpointError(
+            f"--out {run} is not empty and is not a run (it holds {', '.join(foreign[:3])}); name a new directory"
+        )
+    try:
+        run.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise CheckpointError(f"cannot create the run directory {run}: {error.strerror}") from None
+
+
+@contextmanager
+def lock(run: Path) -> Iterator[None]:
+    """Create the run directory and keep a second process out of it; what a killed one left is cleared away.
+
+    Raises:
+        CheckpointError: If it cannot be created, or another process is training in it.
+    """
+    was_there = run.exists()
+    claim(run)
+    try:
+        file = (run / ".lock").open("w")
+    except OSError as error:
+        raise CheckpointError(f"cannot write the run directory {run}: {error.strerror}") from None
+    with file:
+        if os.name == "posix":
+            import fcntl
+
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError:
+                raise CheckpointError(
+                    f"another process is training in {run}; wait for it, or use another --out"
+                ) from None
+        for directory in (run, run / "checkpoints"):
+            remove_leftovers(directory)
+        try:
+            yield
+        finally:
+            if not was_there and [path.name for path in run.iterdir()] == [".lock"]:  # nothing came of it
+                with suppress(OSError):
+                    (run / ".lock").unlink()
+                    run.rmdir()
