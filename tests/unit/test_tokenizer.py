@@ -267,28 +267,9 @@ def test_real_text_is_kept_letter_for_letter_in_pieces_of_several_letters(data_d
 # Special ids
 
 
-def moved(tokenizer: Tokenizer, ids: dict[str, int]) -> Tokenizer:
-    """Return the tokenizer with tokens at other ids; each changes places with the token that had the id."""
-    values = json.loads(tokenizer.text)
-    vocab = values["model"]["vocab"]
-    order = [token for token, _ in vocab] if isinstance(vocab, list) else sorted(vocab, key=vocab.get)
-    scores = dict(vocab) if isinstance(vocab, list) else {}
-    for token, to in ids.items():
-        at = order.index(token)
-        order[at], order[to] = order[to], order[at]
-    values["model"]["vocab"] = (
-        [[token, scores[token]] for token in order] if scores else {token: number for number, token in enumerate(order)}
-    )
-    if "unk_id" in values["model"]:
-        values["model"]["unk_id"] = order.index("<unk>")
-    for added in values["added_tokens"]:
-        added["id"] = order.index(added["content"])
-    return Tokenizer(json.dumps(values))
-
-
-def test_special_ids_are_read_from_the_vocabulary(tokenizer):
+def test_special_ids_are_read_from_the_vocabulary(tokenizer, move_tokens):
     last = tokenizer.vocab_size - 1
-    other = moved(tokenizer, {"<pad>": last, "</s>": 0, "<unk>": 200, "<2fr>": 190})
+    other = move_tokens(tokenizer, {"<pad>": last, "</s>": 0, "<unk>": 200, "<2fr>": 190})
     assert other.model_settings == {
         "vocab_size": last + 1,
         "pad_id": last,
