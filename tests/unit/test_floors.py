@@ -21,6 +21,7 @@ FLOORS = {
     "config": 1,
     "files": 1,
     "device": 1,
+    "json_files": 1,
     "presets": 2,
     "model": 2,
     "tokenizer": 2,
@@ -37,6 +38,7 @@ FLOORS = {
     "serving": 6,
     "paper": 7,
     "cli": 8,
+    "__main__": 9,
 }
 """Room (a folder or a file of the package) to floor; a new one must be given its floor here."""
 
@@ -55,7 +57,7 @@ OWNERS = {
 }
 """Third-party library to the rooms that may import it."""
 
-WITHOUT_TORCH = ("errors", "config", "presets")
+WITHOUT_TORCH = ("errors", "config", "json_files", "presets")
 
 
 def module_name(path: Path) -> str:

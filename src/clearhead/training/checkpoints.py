@@ -24,7 +24,8 @@ from typing import Any
 from torch import Tensor
 
 from clearhead.errors import CheckpointError, ModelError
-from clearhead.files import file_sha256, new_directory, write_json
+from clearhead.files import new_directory, write_json
+from clearhead.json_files import file_sha256
 from clearhead.training.log import Window
 from clearhead.weights import read_weights, write_weights
 
