@@ -1,6 +1,4 @@
-"""`python -m clearhead`: the command line, also where `clearhead` is not on the path."""
-
-from __future__ import annotations
+"""`python -m clearhead`: the command line."""
 
 from clearhead.cli.main import run
 

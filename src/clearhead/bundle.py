@@ -12,6 +12,7 @@ shortlist.safetensors   what `clearhead optimize` learned, if it was run; read o
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -22,10 +23,11 @@ import torch
 from clearhead import __version__
 from clearhead.config import DecodeConfig, ModelConfig
 from clearhead.errors import ConfigError, ModelError
-from clearhead.files import file_sha256, json_sha256, new_directory, standing, write_json, write_text
+from clearhead.files import new_directory, standing, write_json, write_text
+from clearhead.json_files import file_sha256, json_sha256, read_json, read_json_lines
 from clearhead.model.transformer import Transformer
 from clearhead.tokenizer import Tokenizer
-from clearhead.weights import load_weights, model_tensors, write_weights
+from clearhead.weights import load_weights, model_tensors, read_headers, require_fit, write_weights
 
 __all__ = [
     "FORMAT_VERSION",
@@ -34,6 +36,8 @@ __all__ = [
     "load_bundle",
     "model_directory",
     "read_golden",
+    "require_fitting_weights",
+    "require_same_vocabulary",
     "save_bundle",
 ]
 
@@ -98,16 +102,20 @@ def load_bundle(path: str | Path, *, device: torch.device | str = "cpu", verify:
         verify: Compare every file with its checksum.
 
     Raises:
-        ModelError: If the directory is missing, damaged, mixed from two models, or from a newer version.
+        ModelError: If the directory is missing, damaged, mixed from two models, or from a newer version; or its
+            settings, tokenizer and weights contradict each other.
     """
     for _ in range(_MOST_REPLACEMENTS):
         before = _identity(path)
         try:
-            return _load(path, device, verify)
+            bundle = _load(path, device, verify)
         except ModelError:
             if _identity(path) == before:
                 raise
-    return _load(path, device, verify)
+        else:
+            if _identity(path) == before:  # else the weights may be the new ones, and the settings the old
+                return bundle
+    raise ModelError(f"{path} is replaced by another model again and again; try once more when it is not")
 
 
 def _load(path: str | Path, device: torch.device | str, verify: bool) -> Bundle:
@@ -115,17 +123,20 @@ def _load(path: str | Path, device: torch.device | str, verify: bool) -> Bundle:
     config = _read_config(directory)
     if verify:
         _verify(directory, config)
-    model = Transformer(_parse(ModelConfig, config.get("model"), directory / "config.json"))
-    metadata = load_weights(model, directory / "model.safetensors")
     tokenizer = Tokenizer.load(directory / "tokenizer.json")
+    settings = _parse(ModelConfig, config.get("model"), directory / "config.json")
+    require_same_vocabulary(settings, tokenizer, origin=str(directory))
+    weights = directory / "model.safetensors"
+    require_fitting_weights(settings, weights, origin=str(directory / "config.json"))
+    model = Transformer(settings)
+    metadata = load_weights(model, weights)
     if metadata.get("tokenizer_sha256") != tokenizer.sha256:
         raise ModelError(
             f"{directory}: tokenizer.json is not the tokenizer that model.safetensors was trained with; "
             f"copy both from the same model"
         )
-    decode = _parse(
-        DecodeConfig, _read_json(directory / "generation_config.json"), directory / "generation_config.json"
-    )
+    path_of_decode = directory / "generation_config.json"
+    decode = _parse(DecodeConfig, read_json(path_of_decode, ModelError), path_of_decode)
     sha256 = config["checksums"]["model.safetensors"]
     return Bundle(model.to(device).eval(), tokenizer, decode, config["info"], sha256)
 
@@ -137,6 +148,43 @@ def _identity(path: str | Path) -> tuple[int, int] | None:
     except (ModelError, OSError):
         return None
     return found.st_ino, found.st_mtime_ns
+
+
+def require_same_vocabulary(config: ModelConfig, tokenizer: Tokenizer, *, origin: str) -> None:
+    """Compare a model's settings with the tokenizer, which decides the ids of its tokens.
+
+    Raises:
+        ModelError: If they differ in the number of tokens or in a special token.
+    """
+    owned = {name: (getattr(config, name), value) for name, value in tokenizer.model_settings.items()}
+    different = [f"{name} {ours}, tokenizer {theirs}" for name, (ours, theirs) in owned.items() if ours != theirs]
+    if different:
+        raise ModelError(
+            f"{origin}: the model's settings and its tokenizer do not belong together (settings {'; '.join(different)})"
+        )
+
+
+def require_fitting_weights(config: ModelConfig, path: Path, *, origin: str) -> None:
+    """Compare a model's settings with a file of weights before anything is built or read: settings may say anything.
+
+    Args:
+        config: The settings.
+        path: A safetensors file.
+        origin: Where the settings stand, for the message.
+
+    Raises:
+        ModelError: If the file cannot be read, or does not hold the float32 tensors of such a model.
+    """
+    headers = read_headers(path)
+    for side, number in (("encoder", config.num_encoder_layers), ("decoder", config.num_decoder_layers)):
+        found = {match[1] for name in headers if (match := re.match(rf"{side}\.layers\.(\d+)\.", name))}
+        if len(found) != number:
+            raise ModelError(f"{origin} has model.num_{side}_layers = {number}, but {path} holds {len(found)}")
+    # Positions that are computed have no weights, and PyTorch would load its compiler to compute none.
+    shape = config if config.positions == "learned" else config.model_copy(update={"positions": "none"})
+    with torch.device("meta"):  # shapes alone, whatever the settings ask for
+        own = model_tensors(Transformer(shape))
+    require_fit(own, headers, origin=str(path))
 
 
 def refuse_foreign(directory: Path) -> None:
@@ -155,6 +203,8 @@ def model_directory(path: str | Path) -> Path:
     Raises:
         ModelError: If there is none.
     """
+    if not isinstance(path, str | Path):
+        raise ModelError(f"a model is named by the path of its directory, not by {type(path).__name__}")
     path = Path(path)
     for directory in map(standing, (path, path / "model")):
         if (directory / "config.json").is_file():
@@ -173,10 +223,15 @@ def read_golden(directory: Path) -> list[dict[str, Any]]:
         ModelError: If the file is missing or damaged.
     """
     path = directory / "golden.jsonl"
+    golden = []
     try:
-        return [json.loads(line) for line in path.read_text(encoding="utf-8").split("\n") if line]
-    except (OSError, ValueError) as error:
-        raise ModelError(f"cannot read {path}: {error}") from None
+        for number, line in read_json_lines(path):
+            if isinstance(line, ValueError):
+                raise ModelError(f"cannot read {path}: line {number}: {line}")
+            golden.append(line)
+    except OSError as error:
+        raise ModelError(f"cannot read {path}: {error.strerror}") from None
+    return golden
 
 
 def _write_files(directory: Path, bundle: Bundle, golden: Sequence[Mapping[str, Any]], card: str) -> None:
@@ -225,9 +280,9 @@ def _verify(directory: Path, config: Mapping[str, Any]) -> None:
 
 def _read_config(directory: Path) -> dict[str, Any]:
     path = directory / "config.json"
-    config = _read_json(path)
+    config = read_json(path, ModelError)
     version = config.get("format_version")
-    if config.get("model_type") != "clearhead" or not isinstance(version, int) or version < 1:
+    if config.get("model_type") != "clearhead" or type(version) is not int or version < 1:  # true is an int too
         raise ModelError(f"{path} does not describe a clearhead model")
     if version > FORMAT_VERSION:
         raise ModelError(
@@ -237,21 +292,11 @@ def _read_config(directory: Path) -> dict[str, Any]:
     checksums = config.get("checksums")
     if not isinstance(checksums, dict) or set(checksums) != {*_CHECKED, "config.json"}:
         raise ModelError(f"{path} is damaged: its checksums are incomplete; copy the model directory again, whole")
+    if not isinstance(config.get("clearhead_version"), str):
+        raise ModelError(f"{path} is damaged: its 'clearhead_version' is no text; copy the model directory again")
     if not isinstance(config.get("info"), dict):
         raise ModelError(f"{path} is damaged: its 'info' is not an object; copy the model directory again, whole")
     return config
-
-
-def _read_json(path: Path) -> dict[str, Any]:
-    try:
-        value = json.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise ModelError(f"cannot read {path}: {error.strerror}") from None
-    except ValueError as error:
-        raise ModelError(f"{path} is damaged: {error}") from None
-    if not isinstance(value, dict):
-        raise ModelError(f"{path} is damaged: it must hold a JSON object")
-    return value
 
 
 def _parse(kind: type[T], values: Any, path: Path) -> T:
@@ -268,6 +313,6 @@ def _is_model_or_empty(directory: Path) -> bool:
         return True
     try:
         # Weights alone are no sign: a checkpoint holds some, and so do models of other libraries.
-        return _read_json(directory / "config.json").get("model_type") == "clearhead"
+        return read_json(directory / "config.json", ModelError).get("model_type") == "clearhead"
     except ModelError:
         return False

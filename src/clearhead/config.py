@@ -32,20 +32,46 @@ from pydantic import (
 from clearhead.errors import ConfigError, nearest_name
 
 __all__ = [
+    "MOST_SAMPLES",
     "Config",
     "DataConfig",
     "DecodeConfig",
     "DecodePrecision",
     "ModelConfig",
+    "Sampling",
     "TokenizerConfig",
     "TrainConfig",
+    "parse_toml",
     "read_toml",
 ]
+
+MOST_TOML_CHARACTERS = 8 * 2**20
+"""Longest configuration that is read."""
 
 DecodePrecision = Literal["fp32", "bf16x3", "bf16", "int8"]
 """What matrix products are computed in while translating."""
 
+MOST_SAMPLES = 10_000
+"""Most translations of one line that can be asked for."""
+
 Probability = Annotated[float, Field(ge=0.0, lt=1.0)]
+
+# No setting is without bounds: a file that was damaged or made up must not ask for more than a machine can have. Each
+# bound is far above what anybody uses.
+Steps = Annotated[PositiveInt, Field(le=1_000_000_000)]
+Tokens = Annotated[PositiveInt, Field(le=100_000_000)]
+Items = Annotated[PositiveInt, Field(le=100_000_000)]
+Pieces = Annotated[PositiveInt, Field(le=10_000_000)]
+Width = Annotated[PositiveInt, Field(le=1_000_000)]
+Layers = Annotated[NonNegativeInt, Field(le=1_000)]
+Minutes = Annotated[PositiveFloat, Field(le=10_000_000.0)]
+Rate = Annotated[PositiveFloat, Field(le=1e9)]
+NonNegativeRate = Annotated[NonNegativeFloat, Field(le=1e9)]
+SmallNumber = Annotated[PositiveFloat, Field(le=1.0)]
+Segments = Annotated[NonNegativeInt, Field(le=10_000)]
+TokenId = Annotated[NonNegativeInt, Field(lt=10_000_000)]
+Position = Annotated[NonNegativeInt, Field(le=10_000_000)]
+Seed = Annotated[int, Field(ge=0, lt=2**32)]
 
 
 _is_within: ContextVar[bool] = ContextVar("is_within", default=False)
@@ -90,13 +116,13 @@ class DataConfig(Settings):
     """Validation files that hold both sides."""
     exclude: tuple[str, ...] = ()
     """Text files, one segment a line (test sets, say): training pairs with a side in them are dropped as leakage."""
-    valid_size: PositiveInt = 1_000
+    valid_size: Items = 1_000
     """Pairs held out for validation when none are given; at most a tenth of the corpus."""
-    max_characters: PositiveInt = 3_000
+    max_characters: Items = 3_000
     """Pairs with a longer side, in characters, are dropped before anything else reads them."""
-    max_length: PositiveInt = 256
+    max_length: Tokens = 256
     """Pairs with a longer side, in tokens, are dropped."""
-    max_ratio: PositiveFloat = 6.0
+    max_ratio: Rate = 6.0
     """Pairs whose longer side has more than this many times the characters of the shorter are dropped; sides under
     20 characters count as 20, so that short segments are not judged."""
     drop_duplicates: bool = True
@@ -108,7 +134,7 @@ class TokenizerConfig(Settings):
 
     kind: Literal["bpe", "unigram", "wordpiece"] = "bpe"
     """Byte-pair encoding (paper section 5.1, EN-DE), unigram, or word-piece (EN-FR)."""
-    vocab_size: PositiveInt | None = None
+    vocab_size: Pieces | None = None
     """Pieces in the vocabulary, special tokens included; chosen from the corpus size if not set (paper: 37,000)."""
     split_digits: bool = True
     """Keep every digit a piece of its own, so that numbers are copied rather than memorised."""
@@ -129,24 +155,24 @@ class TokenizerConfig(Settings):
 class ModelConfig(Settings):
     """`[model]`: the shape of the Transformer; the defaults are the paper's base model (Table 3)."""
 
-    vocab_size: PositiveInt = 37_000
+    vocab_size: Pieces = 37_000
     """Rows of the shared embedding; set from the tokenizer when training (paper section 5.1: about 37,000)."""
-    source_vocab_size: PositiveInt | None = None
+    source_vocab_size: Pieces | None = None
     """Rows of the source embedding where source and target have vocabularies of their own; for models built in Python,
     as `clearhead train` makes one joint vocabulary."""
-    d_model: PositiveInt = 512
+    d_model: Width = 512
     """Width of the model (paper section 3.1)."""
-    d_ff: PositiveInt = 2048
+    d_ff: Width = 2048
     """Width inside the feed-forward network (paper section 3.3)."""
-    num_heads: PositiveInt = 8
+    num_heads: Width = 8
     """Attention heads, h in the paper (section 3.2.2)."""
-    d_k: PositiveInt | None = None
+    d_k: Width | None = None
     """Width of a query and a key in each head; `d_model / num_heads` if not set (section 3.2.2; Table 3, row B)."""
-    d_v: PositiveInt | None = None
+    d_v: Width | None = None
     """Width of a value in each head; `d_model / num_heads` if not set (paper section 3.2.2)."""
-    num_encoder_layers: NonNegativeInt = 6
+    num_encoder_layers: Layers = 6
     """Encoder layers, N in the paper (section 3.1); 0 makes a decoder alone, as in GPT."""
-    num_decoder_layers: NonNegativeInt = 6
+    num_decoder_layers: Layers = 6
     """Decoder layers, N in the paper (section 3.1); 0 makes an encoder alone, as in BERT."""
     dropout: Probability = 0.1
     """Dropout on every sub-layer's output and on embedding plus position (paper section 5.4)."""
@@ -160,7 +186,7 @@ class ModelConfig(Settings):
     after the last layer, which trains stably at higher rates (tensor2tensor's later default)."""
     norm_kind: Literal["layer", "rms"] = "layer"
     """LayerNorm (paper section 3.1), or RMSNorm without mean and bias (Zhang and Sennrich 2019)."""
-    norm_eps: PositiveFloat = 1e-5
+    norm_eps: SmallNumber = 1e-5
     """Added to the variance inside a norm."""
     final_norm: bool | None = None
     """Whether one more norm ends encoder and decoder; if not set, only with `norm = "pre"`. `torch.nn.Transformer` has
@@ -179,11 +205,11 @@ class ModelConfig(Settings):
     """`sinusoidal`, interleaved as in section 3.5; `sinusoidal_halves`, sines and then cosines (Marian);
     `sinusoidal_t2t`, these with the wavelengths of tensor2tensor and fairseq; `learned` (Table 3, row E); `rotary`
     inside self-attention (Su et al. 2021); `none`."""
-    max_positions: PositiveInt = 1_024
+    max_positions: Pieces = 1_024
     """Rows of learned positions: no sequence may be longer."""
-    first_position: NonNegativeInt = 0
+    first_position: Position = 0
     """Position of the first token, for sinusoids; models made with fairseq count from 2."""
-    num_segments: NonNegativeInt = 0
+    num_segments: Segments = 0
     """Kinds of source segments with a vector of their own (BERT: 2)."""
     tying: Literal["three-way", "decoder", "embeddings", "none"] = "three-way"
     """Which matrices are one: source embedding, target embedding and output (paper section 3.4); `decoder`, target
@@ -192,12 +218,12 @@ class ModelConfig(Settings):
     """Multiply embeddings by sqrt(d_model) (paper section 3.4)."""
     embedding_norm: bool = False
     """A norm over embedding plus position (BERT, BART)."""
-    pad_id: NonNegativeInt = 0
+    pad_id: TokenId = 0
     """Id of the padding token."""
-    bos_id: NonNegativeInt = 1
+    bos_id: TokenId = 1
     """Id that starts every target (the outputs "shifted right" of figure 1); published models start with their padding
     token (Marian) or their end token (BART, NLLB, GPT-2)."""
-    eos_id: NonNegativeInt = 2
+    eos_id: TokenId = 2
     """Id that ends every source and every target."""
 
     @property
@@ -278,15 +304,15 @@ class ModelConfig(Settings):
 class TrainConfig(Settings):
     """`[train]`: optimisation, how long it runs and what it keeps."""
 
-    batch_tokens: PositiveInt = 25_000
+    batch_tokens: Tokens = 25_000
     """Target tokens per optimiser step (paper section 5.1: about as many, and 25,000 source tokens)."""
-    micro_batch_tokens: PositiveInt = 8_192
+    micro_batch_tokens: Tokens = 8_192
     """Target tokens computed at once, padding included; a larger step is accumulated from several parts. The gradient
     is the same, but for the dropout drawn."""
-    max_steps: PositiveInt | None = None
+    max_steps: Steps | None = None
     """Optimiser steps after which training ends; if neither this nor `max_minutes` is set, those of 30 passes over the
     corpus, 100,000 at most."""
-    max_minutes: PositiveFloat | None = None
+    max_minutes: Minutes | None = None
     """Minutes after which training ends, counted over all resumed parts and with data preparation; no limit if not
     set."""
     optimizer: Literal["adam", "adamw", "muon"] = "adam"
@@ -294,41 +320,41 @@ class TrainConfig(Settings):
     and Adam for the rest."""
     adam_betas: tuple[Probability, Probability] = (0.9, 0.98)
     """Decay of the two moment estimates (paper section 5.3)."""
-    adam_eps: PositiveFloat = 1e-9
+    adam_eps: SmallNumber = 1e-9
     """Keeps the division stable (paper section 5.3)."""
-    weight_decay: NonNegativeFloat = 0.0
+    weight_decay: NonNegativeRate = 0.0
     """Decoupled weight decay per unit of learning rate, of matrices only; `adam` has none."""
-    learning_rate: PositiveFloat | None = None
+    learning_rate: Rate | None = None
     """Peak rate; if not set, what the schedule of section 5.3 peaks at: (d_model * warmup_steps) ** -0.5."""
-    warmup_steps: PositiveInt = 4_000
+    warmup_steps: Steps = 4_000
     """Optimiser steps of linear warm-up (paper section 5.3)."""
     schedule: Literal["noam", "linear", "cosine", "constant"] = "noam"
     """After warm-up: `noam` falls with the inverse square root of the step (equation 3), `linear` and `cosine` fall
     to zero at the end given by max_steps or, if that is not set, max_minutes; `constant` stays."""
     label_smoothing: Probability = 0.1
     """Probability mass spread over the vocabulary (paper section 5.4)."""
-    clip_norm: NonNegativeFloat = 1.0
+    clip_norm: NonNegativeRate = 1.0
     """Largest norm of the gradient of one step; 0 leaves it as it is."""
     precision: Literal["auto", "fp32", "bf16"] = "auto"
     """Precision of matrix products; `auto` is bf16 where the hardware has it (GPUs; CPUs with AMX), fp32 elsewhere. All
     else stays fp32 on a CPU; on a GPU it is what torch.autocast makes of it."""
     compile: bool = False
     """Compile the model with torch.compile; the first steps take minutes, the later ones less time."""
-    validate_every: PositiveInt = 500
+    validate_every: Steps = 500
     """Optimiser steps between validations (loss of all pairs, BLEU of greedy translations)."""
-    validate_sentences: PositiveInt = 1_000
+    validate_sentences: Items = 1_000
     """Validation pairs translated for BLEU, from the start of the set."""
-    checkpoint_every: PositiveInt = 500
+    checkpoint_every: Steps = 500
     """Optimiser steps between checkpoints."""
-    checkpoint_minutes: PositiveFloat = 10.0
+    checkpoint_minutes: Minutes = 10.0
     """Minutes after which a checkpoint is written even where `checkpoint_every` asks for none."""
-    keep_checkpoints: PositiveInt = 5
+    keep_checkpoints: Items = 5
     """Newest checkpoints kept, at least as many as `average_last`; the best by validation is kept as well."""
-    average_last: PositiveInt = 5
+    average_last: Items = 5
     """Checkpoints averaged at the end (paper section 6.1: 5 for base, 20 for big); used if validation prefers it."""
-    patience: PositiveInt = 10
+    patience: Steps = 10
     """Validations without a better one after which training ends."""
-    seed: Annotated[int, Field(ge=0, lt=2**32)] = 1
+    seed: Seed = 1
     """Seed of initialisation, batch order and dropout."""
 
     @model_validator(mode="after")
@@ -344,15 +370,15 @@ class TrainConfig(Settings):
 class DecodeConfig(Settings):
     """`[decode]`: how the model writes its translations."""
 
-    beam_size: PositiveInt = 4
+    beam_size: Annotated[PositiveInt, Field(le=1_000)] = 4
     """Hypotheses kept at every step; 1 is greedy search (paper section 6.1: 4)."""
-    length_penalty: NonNegativeFloat = 0.6
+    length_penalty: Annotated[NonNegativeFloat, Field(le=10.0)] = 0.6
     """Exponent alpha of the length penalty, which divides a hypothesis' log-probability (paper section 6.1: 0.6)."""
     length_penalty_form: Literal["gnmt", "power"] = "gnmt"
     """`gnmt`: ((5 + length) / 6) ** alpha, the paper's; `power`: length ** alpha, as in Hugging Face and fairseq."""
-    extra_length: PositiveInt = 50
+    extra_length: Annotated[PositiveInt, Field(le=10_000)] = 50
     """Target tokens allowed beyond the number of source tokens (paper section 6.1: 50)."""
-    batch_tokens: PositiveInt = 4_096
+    batch_tokens: Tokens = 4_096
     """Source tokens translated at once, padding and beams included; with the compiled core by each thread."""
     precision: DecodePrecision = "fp32"
     """Of the matrix products: `fp32`; `bf16x3`, for CPUs with AMX, where every number is the sum of two in bfloat16:
@@ -361,7 +387,7 @@ class DecodeConfig(Settings):
     shortlist: bool = False
     """Write a sentence only in tokens that the model's shortlist, made by `clearhead optimize`, allows its source:
     faster, a few translations differ, and scores count the allowed tokens alone."""
-    max_input_tokens: PositiveInt = 1_024
+    max_input_tokens: Annotated[PositiveInt, Field(le=100_000)] = 1_024
     """Longer source lines are cut here and flagged as truncated."""
     target_lang: str | None = None
     """Language tag put before every source line that brings none of its own; none if not set."""
@@ -374,6 +400,19 @@ class DecodeConfig(Settings):
         """
         checked = Config.from_dict({"decode": {**self.model_dump(), **changes}}, origin="decoding").decode
         return self.model_copy(update=checked.model_dump())
+
+
+class Sampling(Settings):
+    """How tokens are drawn at random; the defaults draw from the model's own distribution."""
+
+    temperature: PositiveFloat = 1.0
+    """Divides the log-probabilities: below 1 sharpens, above 1 flattens."""
+    top_k: Annotated[int, Field(ge=0, le=10_000_000)] = 0
+    """Draw among this many most probable tokens only; 0 is all."""
+    top_p: Annotated[float, Field(gt=0.0, le=1.0)] = 1.0
+    """Draw among the fewest most probable tokens that hold this much probability (Holtzman et al. 2020)."""
+    seed: Seed = 1
+    """Equal seed and source give equal samples, whatever else is in the batch."""
 
 
 class Config(Settings):
@@ -412,6 +451,10 @@ class Config(Settings):
         Raises:
             ConfigError: Naming every unknown key (with the nearest known one) and every impossible value.
         """
+        tables = [values, *(values.values() if isinstance(values, Mapping) else ())]
+        names = [name for table in tables if isinstance(table, Mapping) for name in table]
+        if not isinstance(values, Mapping) or not all(isinstance(name, str) for name in names):
+            raise ConfigError(f"{origin}: settings must be a table from section to key to value, not {_shown(values)}")
         try:
             return cls(**values)
         except ConfigError as error:
@@ -419,7 +462,7 @@ class Config(Settings):
 
     @classmethod
     def load(cls, path: str | Path) -> Self:
-        """Read a TOML file.
+        """Read a TOML file, or the text of a pipe.
 
         Raises:
             ConfigError: If the file is missing, is not TOML, or breaks a rule.
@@ -437,12 +480,30 @@ def read_toml(path: str | Path) -> dict[str, Any]:
     Raises:
         ConfigError: If the file cannot be read or is not TOML.
     """
+    if not isinstance(path, str | Path):
+        raise ConfigError(f"the path of a configuration must be text, not {type(path).__name__}")
     try:
-        return tomllib.loads(Path(path).read_text(encoding="utf-8"))
+        with open(path, encoding="utf-8") as file:
+            text = file.read(MOST_TOML_CHARACTERS + 1)
+        if len(text) > MOST_TOML_CHARACTERS:
+            raise ValueError(f"it is longer than {MOST_TOML_CHARACTERS:,} characters")
+        return parse_toml(text)
     except OSError as error:
         raise ConfigError(f"cannot read the configuration {path}: {error.strerror}") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except ValueError as error:
         raise ConfigError(f"{path} is not valid TOML: {error}") from None
+
+
+def parse_toml(text: str) -> dict[str, Any]:
+    """Parse TOML.
+
+    Raises:
+        ValueError: If it is not TOML, is nested too deep, or holds a number of thousands of digits.
+    """
+    try:
+        return tomllib.loads(text)
+    except RecursionError:
+        raise ValueError("it is nested too deep") from None
 
 
 def _without_none(values: dict[str, Any]) -> dict[str, Any]:
@@ -466,6 +527,15 @@ def _explain(section: type[BaseModel], problem: Mapping[str, Any]) -> str:
         case "value_error":
             return problem["msg"].removeprefix("Value error, ")
         case "tuple_type":
-            return f"{where} = {problem['input']!r}: must be a list, such as [{problem['input']!r}]"
+            return f"{where} = {_shown(problem['input'])}: must be a list, such as [{_shown(problem['input'])}]"
         case _:
-            return f"{where} = {problem['input']!r}: {problem['msg']}"
+            return f"{where} = {_shown(problem['input'])}: {problem['msg']}"
+
+
+def _shown(value: object) -> str:
+    """Return a value as a message shows it: on one line, and not longer than that."""
+    try:
+        text = repr(value)
+    except (RecursionError, ValueError):  # nested too deep, or a number of thousands of digits
+        return f"a value of type {type(value).__name__}"
+    return text if len(text) <= 200 else f"{text[:200]}..."

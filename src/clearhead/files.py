@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import ctypes
 import errno
-import hashlib
 import json
 import os
 import re
@@ -23,9 +22,7 @@ from pathlib import Path
 from typing import Any
 
 __all__ = [
-    "file_sha256",
     "is_leftover",
-    "json_sha256",
     "new_directory",
     "new_file",
     "remove_leftovers",
@@ -150,22 +147,6 @@ def remove_leftovers(directory: Path) -> None:
 def is_leftover(name: str) -> bool:
     """Tell whether a name is one that only a killed writer leaves."""
     return _LEFTOVER.fullmatch(name) is not None
-
-
-def file_sha256(path: str | Path) -> str:
-    """Return the SHA-256 of a file's bytes, in hexadecimal.
-
-    Raises:
-        OSError: If the file cannot be read.
-    """
-    with open(path, "rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
-
-
-def json_sha256(value: Any) -> str:
-    """Return the SHA-256 of what a JSON value says, whatever its layout and the order of its keys."""
-    said = json.loads(json.dumps(value))  # tuples become lists, as they will when it is read again
-    return hashlib.sha256(json.dumps(said, sort_keys=True).encode()).hexdigest()
 
 
 def _temporary(final: Path, kind: str = "partial") -> Path:

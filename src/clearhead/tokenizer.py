@@ -8,7 +8,8 @@ when decoding, so that a word is the same piece at the start of a line as within
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Literal, Self
 
@@ -17,11 +18,18 @@ from tokenizers import Regex, decoders, models, normalizers, pre_tokenizers, tra
 
 from clearhead.errors import ConfigError, DataError, ModelError, nearest_name
 from clearhead.files import write_text
+from clearhead.json_files import read_text
 
-__all__ = ["SPECIAL_TOKENS", "Tokenizer", "language_tag", "split_tag"]
+__all__ = ["SPECIAL_TOKENS", "START_TOKEN", "Tokenizer", "language_tag", "require_texts", "split_tag"]
 
 SPECIAL_TOKENS = ("<pad>", "<s>", "</s>", "<unk>")
-"""Padding, start of target, end of sentence, unknown: ids 0 to 3 in every vocabulary."""
+"""Padding, start of target, end of sentence, unknown. A vocabulary that we train begins with them; one that comes from
+elsewhere may have them anywhere."""
+
+START_TOKEN = SPECIAL_TOKENS[1]
+
+MOST_BYTES = 256 * 2**20
+"""Largest `tokenizer.json` that is read; 250,000 pieces take about 20 MB."""
 
 Kind = Literal["bpe", "unigram", "wordpiece"]
 _BYTES = sorted(pre_tokenizers.ByteLevel.alphabet())
@@ -50,34 +58,71 @@ def split_tag(text: str, languages: Iterable[str]) -> tuple[str | None, str]:
     return None, text
 
 
-class Tokenizer:
-    """A trained vocabulary: text to ids and back.
+def require_texts(texts: object, what: str) -> list[str]:
+    """Return a list of texts as such.
 
-    The ids of `pad_id`, `bos_id`, `eos_id` and `unk_id` are 0, 1, 2 and 3, language tags follow. Text is never read
-    as a special token: a literal `</s>` in a sentence is spelled in ordinary pieces.
+    Args:
+        texts: What a caller gave.
+        what: Name of the argument, for the message.
+
+    Raises:
+        DataError: If it is a single text, or anything but texts is in it.
+    """
+    if isinstance(texts, str | bytes) or not isinstance(texts, Iterable):
+        raise DataError(f"{what} must be a list of texts, not {type(texts).__name__}; for one text write [text]")
+    found = list(texts)
+    for number, text in enumerate(found, start=1):
+        if not isinstance(text, str):
+            raise DataError(f"{what} must be a list of texts; number {number} is {type(text).__name__}, not str")
+    return found
+
+
+class Tokenizer:
+    """A trained vocabulary: text to ids and back; the owner of the ids of the special tokens.
+
+    Text is never read as a special token: a literal `</s>` in a sentence is spelled in ordinary pieces.
     """
 
-    pad_id, bos_id, eos_id, unk_id = range(4)
+    pad_id: int
+    """Id of `<pad>`."""
+    bos_id: int
+    """Id of `<s>`."""
+    eos_id: int
+    """Id of `</s>`."""
+    unk_id: int
+    """Id of `<unk>`."""
+    vocab_size: int
+    """Pieces and special tokens; their ids are 0 to one less."""
+    language_tags: dict[str, int]
+    """Language to the id of its tag, in the order of the ids."""
 
     def __init__(self, text: str) -> None:
         """Take the text of a `tokenizer.json`.
 
         Raises:
-            ValueError: If the text is not a tokenizer, or its special tokens are not ours.
+            ValueError: If the text is not a tokenizer, a special token is missing, or the ids have gaps.
         """
-        try:
+        if not isinstance(text, str):
+            raise ValueError(f"the text of a tokenizer.json must be str, not {type(text).__name__}")
+        with _typed_errors(ValueError):
             backend = tokenizers.Tokenizer.from_str(text)
-        except Exception as error:  # the library raises bare Exception for any malformed file
-            raise ValueError(str(error)) from None
-        if [backend.id_to_token(i) for i in range(len(SPECIAL_TOKENS))] != list(SPECIAL_TOKENS):
-            raise ValueError(f"ids 0 to 3 are not {' '.join(SPECIAL_TOKENS)}")
-        backend.encode_special_tokens = True  # a "</s>" in the text is text
+            backend.encode_special_tokens = True  # a "</s>" in the text is text
+            added = backend.get_added_tokens_decoder()
+            ids = set(backend.get_vocab(with_added_tokens=True).values())
+        special = {token.content: token_id for token_id, token in sorted(added.items()) if token.special}
+        if missing := [token for token in SPECIAL_TOKENS if token not in special]:
+            raise ValueError(f"it has no special token {' '.join(missing)}")
+        if ids != set(range(len(ids))):
+            raise ValueError(f"the ids of its {len(ids)} pieces are not 0 to {len(ids) - 1}")
         self._backend = backend
+        self._special = frozenset(added)
         self.text = text
+        self.vocab_size = len(ids)
+        self.pad_id, self.bos_id, self.eos_id, self.unk_id = (special[token] for token in SPECIAL_TOKENS)
         self.language_tags = {
-            token.content[2:-1]: token_id
-            for token_id, token in sorted(backend.get_added_tokens_decoder().items())
-            if token_id >= len(SPECIAL_TOKENS)
+            token[2:-1]: token_id
+            for token, token_id in special.items()
+            if token.startswith("<2") and token.endswith(">")
         }
 
     @classmethod
@@ -130,10 +175,10 @@ class Tokenizer:
             ModelError: If the file is missing or is not a tokenizer of ours.
         """
         try:
-            return cls(Path(path).read_text(encoding="utf-8"))
+            return cls(read_text(path, most_bytes=MOST_BYTES))
         except OSError as error:
             raise ModelError(f"cannot read the tokenizer {path}: {error.strerror}") from None
-        except (ValueError, UnicodeDecodeError) as error:
+        except ValueError as error:
             raise ModelError(f"{path} is not a clearhead tokenizer: {error}") from None
 
     def save(self, path: str | Path) -> None:
@@ -146,23 +191,40 @@ class Tokenizer:
         return hashlib.sha256(self.text.encode()).hexdigest()
 
     @property
-    def vocab_size(self) -> int:
-        """Pieces and special tokens."""
-        return self._backend.get_vocab_size()
+    def model_settings(self) -> dict[str, int]:
+        """The settings of `[model]` that are the tokenizer's to decide: `vocab_size` and the ids of special tokens."""
+        return {
+            "vocab_size": self.vocab_size,
+            "pad_id": self.pad_id,
+            "bos_id": self.bos_id,
+            "eos_id": self.eos_id,
+        }
+
+    @property
+    def kind(self) -> str:
+        """The subword algorithm: `bpe`, `unigram` or `wordpiece`."""
+        return type(self._backend.model).__name__.lower()
 
     def encode(self, text: str) -> list[int]:
         """Spell a text in ids, without special tokens.
 
         Raises:
-            DataError: If the text holds an unpaired surrogate, which no encoding can write.
+            DataError: If it is no text, or holds an unpaired surrogate, which no encoding can write.
         """
         return self.encode_batch([text])[0]
 
     def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
-        """Spell several texts, in parallel."""
+        """Spell several texts, in parallel.
+
+        Raises:
+            DataError: If one is no text, or holds an unpaired surrogate.
+            ModelError: If the vocabulary has no pieces for one; none of ours is like that.
+        """
+        texts = require_texts(texts, "texts")
         try:
-            encodings = self._backend.encode_batch_fast(list(texts), add_special_tokens=False)
-        except (UnicodeEncodeError, TypeError):
+            with _typed_errors(ModelError, "the tokenizer cannot spell the text: "):
+                encodings = self._backend.encode_batch_fast(texts, add_special_tokens=False)
+        except ModelError:
             _refuse_surrogates(texts)
             raise
         return [encoding.ids for encoding in encodings]
@@ -176,7 +238,11 @@ class Tokenizer:
 
         Raises:
             ConfigError: If `target_lang` is not a language of this tokenizer.
+            DataError: If a line is no text, or holds an unpaired surrogate.
         """
+        texts = require_texts(texts, "texts")
+        if target_lang is not None and not isinstance(target_lang, str):
+            raise ConfigError(f"target_lang must be a language such as 'de', not {type(target_lang).__name__}")
         if target_lang is not None and target_lang not in self.language_tags:
             known = nearest_name(target_lang, self.language_tags) if self.language_tags else "; the model has no tags"
             raise ConfigError(f"unknown target language {target_lang!r}{known}")
@@ -193,22 +259,46 @@ class Tokenizer:
         """Return the text of ids; special tokens are left out.
 
         Ids that a model wrote may break off within a character; its bytes then read as U+FFFD.
+
+        Raises:
+            DataError: If they are no ids.
         """
-        return self._backend.decode(list(ids), skip_special_tokens=True)
+        return self.decode_batch([ids])[0]
 
     def decode_batch(self, batch: Sequence[Sequence[int]]) -> list[str]:
-        """Return the texts of several id sequences, in parallel."""
-        return self._backend.decode_batch([list(ids) for ids in batch], skip_special_tokens=True)
+        """Return the texts of several id sequences, in parallel.
+
+        Raises:
+            DataError: If they are no ids.
+        """
+        with _typed_errors(DataError, "these ids cannot be read as text: "):
+            return self._backend.decode_batch([list(ids) for ids in batch], skip_special_tokens=True)
 
     def pieces(self, ids: Sequence[int]) -> list[str]:
-        """Return each id as readable text, special tokens by name; a piece of half a character shows U+FFFD."""
-        special = {*range(len(SPECIAL_TOKENS)), *self.language_tags.values()}
+        """Return each id as readable text, special tokens by name; a piece of half a character shows U+FFFD.
+
+        Raises:
+            DataError: If they are no ids.
+        """
         byte_level = decoders.ByteLevel()
-        tokens = [self._backend.id_to_token(token_id) or SPECIAL_TOKENS[self.unk_id] for token_id in ids]
-        return [
-            token if token_id in special else byte_level.decode([token])
-            for token_id, token in zip(ids, tokens, strict=True)
-        ]
+        with _typed_errors(DataError, "these ids cannot be read as pieces: "):
+            tokens = [self._backend.id_to_token(token_id) or SPECIAL_TOKENS[3] for token_id in ids]
+            return [
+                token if token_id in self._special else byte_level.decode([token])
+                for token_id, token in zip(ids, tokens, strict=True)
+            ]
+
+
+@contextmanager
+def _typed_errors(error: type[Exception], message: str = "") -> Iterator[None]:
+    """Turn whatever the library raises into one exception of ours."""
+    try:
+        yield
+    except BaseException as problem:
+        # The library raises bare Exception for any malformed file, and a BaseException where its Rust code panics.
+        if not isinstance(problem, Exception) and type(problem).__name__ != "PanicException":
+            raise
+        raise error(f"{message}{problem}") from None
 
 
 def _untrained(kind: Kind) -> models.Model:

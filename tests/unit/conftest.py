@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,6 +12,7 @@ import torch
 
 if TYPE_CHECKING:
     from clearhead.bundle import Bundle
+    from clearhead.tokenizer import Tokenizer
 
 SENTENCES = (
     "Ein kleiner Hund rennt über die Wiese.",
@@ -71,3 +73,28 @@ def make_model_dir(make_bundle: Callable[..., Bundle], tmp_path: Path) -> Callab
         return tmp_path / name
 
     return make
+
+
+@pytest.fixture(scope="session")
+def move_tokens() -> Callable[[Tokenizer, dict[str, int]], Tokenizer]:
+    """Return a function that gives tokens other ids; each changes places with the token that had the id."""
+    from clearhead.tokenizer import Tokenizer
+
+    def move(tokenizer: Tokenizer, ids: dict[str, int]) -> Tokenizer:
+        values = json.loads(tokenizer.text)
+        model = values["model"]
+        pieces = dict(model["vocab"])  # to ids or, in a unigram model, to scores
+        is_unigram = model["type"] == "Unigram"
+        order = list(pieces) if is_unigram else sorted(pieces, key=pieces.__getitem__)
+        for token, to in ids.items():
+            at = order.index(token)
+            order[at], order[to] = order[to], order[at]
+        places = {token: number for number, token in enumerate(order)}
+        model["vocab"] = [[token, pieces[token]] for token in order] if is_unigram else places
+        if is_unigram:
+            model["unk_id"] = places["<unk>"]
+        for added in values["added_tokens"]:
+            added["id"] = places[added["content"]]
+        return Tokenizer(json.dumps(values))
+
+    return move

@@ -4,6 +4,9 @@ import json
 import os
 import pickle
 import shutil
+import subprocess
+import sys
+import textwrap
 from pathlib import Path
 
 import pytest
@@ -146,8 +149,8 @@ def test_the_layout_of_the_configuration_may_change(model_dir):
 
 
 @pytest.mark.parametrize("verify", [True, False])
-def test_a_tokenizer_of_another_model_is_refused(model_dir, make_bundle, verify):
-    other = Tokenizer.train(["A dog runs. Another dog runs."], vocab_size=307)
+def test_a_tokenizer_of_another_model_is_refused(model_dir, move_tokens, verify):
+    other = move_tokens(load_bundle(model_dir).tokenizer, {"a": 200})  # special tokens and size are the same
     other.save(model_dir / "tokenizer.json")
     message = message_of(load_bundle, model_dir, verify=verify)
     assert "another model" in message if verify else "is not the tokenizer that model.safetensors" in message
@@ -217,9 +220,177 @@ def test_decode_settings_with_wrong_values_are_refused(model_dir):
     assert "beam_size" in message
 
 
-def test_golden_sentences_that_are_not_json_are_refused(model_dir):
-    (model_dir / "golden.jsonl").write_text('{"source": "x"\n', encoding="utf-8")
-    assert f"cannot read {model_dir / 'golden.jsonl'}" in message_of(read_golden, model_dir)
+@pytest.mark.parametrize("line", [b'{"source": "x"', b"\xff", b"[" * 100_000, b"1" * 5_000, b'"\\ud800"'])
+def test_golden_sentences_that_cannot_be_read_are_refused_with_their_line(model_dir, line):
+    (model_dir / "golden.jsonl").write_bytes(b"{}\n\n" + line + b"\n")
+    message = message_of(read_golden, model_dir)
+    assert message.startswith(f"cannot read {model_dir / 'golden.jsonl'}: line 3: ")
+
+
+# Settings, vocabulary and weights that contradict each other
+
+
+def in_seconds(code: str, *arguments: object) -> subprocess.CompletedProcess[str]:
+    """Run code in another process, which must end and must not take the memory that lies ask for."""
+    limit = "import resource; resource.setrlimit(resource.RLIMIT_DATA, (2 * 2**30, 2 * 2**30))\n"
+    command = [sys.executable, "-c", limit + textwrap.dedent(code), *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+
+
+LOADS = """
+    import json, sys
+    from clearhead.bundle import load_bundle, model_directory, read_golden
+    from clearhead.errors import ModelError
+    for path in sys.argv[1:]:
+        for verify in (True, False):
+            try:
+                load_bundle(path, verify=verify)
+                read_golden(model_directory(path))
+                print(json.dumps("no error"))
+            except ModelError as error:
+                print(json.dumps(str(error)))
+"""
+
+
+def messages_of(directories: list[Path]) -> list[tuple[str, str]]:
+    """Return what is said of each model directory, with and without its checksums looked at."""
+    done = in_seconds(LOADS, *directories)
+    assert (done.returncode, done.stderr) == (0, "")
+    said = [json.loads(line) for line in done.stdout.splitlines()]
+    return list(zip(said[::2], said[1::2], strict=True))
+
+
+def shaped(directory: Path, **settings: object) -> None:
+    """Change settings of the model in config.json."""
+    config = json.loads((directory / "config.json").read_text(encoding="utf-8"))
+    edit_config(directory, model={**config["model"], **settings})
+
+
+LIES: list[tuple[dict[str, object], str]] = [
+    ({"d_model": 10**6, "num_heads": 10}, "does not fit this model"),
+    ({"d_ff": 10**6}, "does not fit this model"),
+    ({"num_encoder_layers": 1_000}, "config.json has model.num_encoder_layers = 1000, but"),
+    ({"num_decoder_layers": 0}, "config.json has model.num_decoder_layers = 0, but"),
+    ({"num_decoder_layers": 10**6}, "num_decoder_layers = 1000000: Input should be less than"),
+    ({"vocab_size": 10**9}, "vocab_size = 1000000000: Input should be less than"),
+    ({"vocab_size": 10**7}, "the model's settings and its tokenizer do not belong together (settings vocab_size"),
+    ({"positions": "learned", "max_positions": 10**7}, "missing   source_embedding.positions.weight"),
+    ({"tying": "none"}, "missing   output_proj.weight"),
+]
+
+
+def test_settings_that_are_not_those_of_the_weights_are_refused_before_anything_is_built(model_dir, tmp_path):
+    directories = [Path(shutil.copytree(model_dir, tmp_path / str(number))) for number in range(len(LIES))]
+    for directory, (settings, _) in zip(directories, LIES, strict=True):
+        shaped(directory, **settings)
+    for directory, said, (_, reason) in zip(directories, messages_of(directories), LIES, strict=True):
+        assert "does not match its own checksum" in said[0]
+        assert reason in said[1]
+        assert str(directory) in said[1]
+
+
+@pytest.mark.parametrize("ids", [{"pad_id": 5}, {"bos_id": 0}, {"eos_id": 7}, {"pad_id": 1, "bos_id": 0}])
+def test_special_ids_that_are_not_the_tokenizers_are_refused(model_dir, ids):
+    shaped(model_dir, **ids)
+    message = message_of(load_bundle, model_dir, verify=False)
+    for name, value in ids.items():
+        assert f"{name} {value}, tokenizer {load_tokenizer(model_dir).model_settings[name]}" in message
+
+
+def load_tokenizer(directory: Path) -> Tokenizer:
+    return Tokenizer.load(directory / "tokenizer.json")
+
+
+def test_special_ids_beyond_the_vocabulary_are_refused(model_dir):
+    shaped(model_dir, pad_id=9_999)
+    assert "must lie below model.vocab_size" in message_of(load_bundle, model_dir, verify=False)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float64, torch.int64])
+def test_weights_in_another_type_are_refused(model_dir, dtype):
+    path = model_dir / "model.safetensors"
+    tensors, metadata = read_weights(path)
+    name = "decoder.layers.0.cross_attn.q_proj.weight"
+    write_weights(path, {**tensors, name: tensors[name].to(dtype)}, metadata)
+    assert f"type      {name}  file " in message_of(load_bundle, model_dir, verify=False)
+    with pytest.raises(ModelError, match="must hold float32 tensors"):
+        average_weights([path])
+
+
+def test_a_tensor_under_its_old_and_its_new_name_is_refused(model_dir):
+    path = model_dir / "model.safetensors"
+    tensors, metadata = read_weights(path)
+    write_weights(path, {**tensors, "embedding.weight": tensors["source_embedding.weight"] + 1}, metadata)
+    edit_config(model_dir, format_version=1)
+    assert "unknown   embedding.weight" in message_of(load_bundle, model_dir, verify=False)
+
+
+@pytest.mark.slow
+def test_loading_takes_less_than_twice_the_file_and_half_a_gigabyte(tmp_path, make_bundle):
+    bundle = make_bundle(d_model=2_048, num_heads=8, d_ff=8_192)  # 300 MB
+    save_bundle(tmp_path / "large", bundle)
+    code = """
+        import resource, sys
+        from clearhead.bundle import load_bundle
+        load_bundle(sys.argv[1])
+        print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
+    """
+    done = in_seconds(code, tmp_path / "large")
+    assert done.stderr == ""
+    size = (tmp_path / "large" / "model.safetensors").stat().st_size
+    assert size > 250 * 2**20
+    assert int(done.stdout) * 2**10 < 2 * size + 500 * 2**20
+
+
+# What is no regular file
+
+
+def test_a_pipe_or_a_device_in_the_place_of_a_file_is_refused(model_dir, tmp_path):
+    directories = []
+    for name in CHECKED:
+        for kind in ("pipe", "device"):
+            directory = Path(shutil.copytree(model_dir, tmp_path / f"{kind} for {name}"))
+            (directory / name).unlink()
+            if kind == "pipe":
+                os.mkfifo(directory / name)
+            else:
+                (directory / name).symlink_to("/dev/zero")
+            directories.append(directory)
+    for directory, said in zip(directories, messages_of(directories), strict=True):
+        for message in said:
+            assert str(directory) in message
+            is_named = directory.name.endswith(" config.json")
+            assert ("it holds no config.json" if is_named else "it must be a regular file") in message
+
+
+@pytest.mark.parametrize("path", [3, None, b"model", ["model"]])
+def test_what_is_no_path_is_refused(path):
+    assert "a model is named by the path of its directory, not by " in message_of(load_bundle, path)
+
+
+@pytest.mark.parametrize("name", ["config.json", "generation_config.json"])
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("[" * 100_000, "it is nested deeper than 32 levels"),
+        ('{"a":' * 100_000, "it is nested deeper than 32 levels"),
+        ('{"a":' * 40 + "0" + "}" * 40, "it is nested deeper than 32 levels"),
+        ("1" * 5_000, "damaged"),
+        ('{"a": "\\ud800"}', "a string holds half of a surrogate pair"),
+        (" " * 9_000_000, "it is larger than 8,388,608 bytes"),
+    ],
+)
+def test_json_without_bounds_is_refused(model_dir, name, text, reason):
+    (model_dir / name).write_text(text, encoding="utf-8")
+    message = message_of(load_bundle, model_dir, verify=False)
+    assert reason in message
+    assert str(model_dir / name) in message
+
+
+@pytest.mark.parametrize("settings", [{"beam_size": 10**6}, {"extra_length": 10**9}, {"length_penalty": 1e9}])
+def test_decode_settings_beyond_all_reason_are_refused(model_dir, settings):
+    (model_dir / "generation_config.json").write_text(json.dumps(settings), encoding="utf-8")
+    assert "Input should be less than" in message_of(load_bundle, model_dir, verify=False)
 
 
 # Weights
@@ -447,6 +618,22 @@ def test_a_model_that_is_replaced_while_it_is_read_is_read_anew(make_bundle, tmp
     assert next(times, None) is None
     for (name, weight), other in zip(found.model.named_parameters(), second.model.parameters(), strict=True):
         assert torch.equal(weight, other), name
+
+
+def test_settings_of_one_model_and_weights_of_another_are_never_mixed(make_bundle, tmp_path, monkeypatch):
+    first, second = make_bundle(seed=1, info={"number": 1}), make_bundle(seed=2, info={"number": 2})
+    save_bundle(tmp_path / "model", first)
+    read = bundle_module.load_weights
+
+    def replaced_before(model, path, **options):
+        monkeypatch.undo()
+        save_bundle(tmp_path / "model", second)
+        return read(model, path, **options)  # fits as well, and no checksum is looked at any more
+
+    monkeypatch.setattr(bundle_module, "load_weights", replaced_before)
+    found = load_bundle(tmp_path / "model")
+    assert found.info == {"number": 2}
+    assert torch.equal(found.model.output_proj.weight, second.model.output_proj.weight)
 
 
 def test_a_model_that_stays_damaged_is_refused_at_once(make_bundle, tmp_path, monkeypatch):

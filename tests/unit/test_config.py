@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import os
 import tomllib
+from collections.abc import Iterator
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
+from pydantic.fields import FieldInfo
 
 from clearhead.config import (
     Config,
     DataConfig,
     DecodeConfig,
     ModelConfig,
+    Sampling,
     TokenizerConfig,
     TrainConfig,
 )
@@ -243,7 +248,7 @@ rates = st.floats(0, 1, exclude_max=True)
 
 @settings(deadline=None, max_examples=100)
 @given(
-    data=st.fixed_dictionaries({}, optional={"source": names, "exclude": names, "max_ratio": st.floats(1e-300, 1e300)}),
+    data=st.fixed_dictionaries({}, optional={"source": names, "exclude": names, "max_ratio": st.floats(1e-300, 1e9)}),
     train=st.fixed_dictionaries(
         {"max_steps": some, "schedule": st.sampled_from(["noam", "linear", "cosine", "constant"])},
         optional={
@@ -258,3 +263,69 @@ rates = st.floats(0, 1, exclude_max=True)
 def test_every_configuration_survives_toml(data, train, model, top):
     config = Config.from_dict({**top, "data": data, "train": train, "model": model})
     assert Config.from_dict(tomllib.loads(config.to_toml())) == config
+
+
+# Bounds
+
+
+def numbers(section: type[BaseModel]) -> Iterator[tuple[str, FieldInfo]]:
+    for name, field in section.model_fields.items():
+        if isinstance(field.annotation, type) and issubclass(field.annotation, BaseModel):
+            yield from ((f"{name}.{inner}", found) for inner, found in numbers(field.annotation))
+        elif any(number in str(field.annotation) for number in ("int", "float")):
+            yield name, field
+
+
+@pytest.mark.parametrize("section", [Config, Sampling])
+def test_every_number_has_an_end_on_both_sides(section):
+    found = [name for name, _ in numbers(section)]
+    assert len(found) > (40 if section is Config else 3)
+    for name in found:
+        # Any temperature can be computed with, down to the most probable token and up to all tokens alike.
+        for value in (-1, float("nan"), float("inf"), *([] if name == "temperature" else [10**15])):
+            inner: Any = value
+            for key in reversed(name.split(".")):
+                inner = {key: [inner, 0.5] if key == "adam_betas" else inner}
+            with pytest.raises(ConfigError, match=name.rpartition(".")[2]):
+                section(**inner)
+
+
+@pytest.mark.parametrize(
+    "values",
+    [3, None, ["train"], {3: {}}, {b"train": {}}, {"train": {b"seed": 3}}, {"train": {3: 4}}, {"preset": []}]
+    + [{"decode": {"beam_size": value}} for value in ([], {}, b"x", object(), 10**5_000, {1: {}})]
+    + [{"decode": {"precision": value}} for value in ([], {}, b"fp32", 3)]
+    + [{"decode": {"target_lang": value}} for value in ([], {}, 3)],
+    ids=lambda values: f"{values!s:.40}" if not isinstance(values, dict) else None,
+)
+def test_settings_of_other_types_are_one_clear_error(values):
+    with pytest.raises(ConfigError) as caught:
+        Config.from_dict(values)
+    assert "\n" not in str(caught.value)
+    assert len(str(caught.value)) < 500
+
+
+def test_a_value_nested_too_deep_is_one_clear_error(tmp_path):
+    deep: Any = {}
+    for _ in range(100_000):
+        deep = [deep]
+    with pytest.raises(ConfigError, match=r"decode.beam_size = a value of type list"):
+        Config.from_dict({"decode": {"beam_size": deep}})
+    path = tmp_path / "deep.toml"
+    path.write_text("x = " + "[" * 100_000)
+    with pytest.raises(ConfigError, match=r"deep.toml is not valid TOML: it is nested too deep"):
+        Config.load(path)
+
+
+@pytest.mark.parametrize("path", [None, 0, b"x.toml", ["x.toml"]])
+def test_a_path_of_another_type_is_one_clear_error(path):
+    with pytest.raises(ConfigError, match="the path of a configuration must be text, not "):
+        Config.load(path)
+
+
+def test_a_configuration_may_come_through_a_pipe(tmp_path):
+    read, write = os.pipe()
+    os.write(write, b"[train]\nseed = 7\n")
+    os.close(write)
+    assert Config.load(f"/dev/fd/{read}").train.seed == 7
+    os.close(read)

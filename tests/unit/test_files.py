@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from clearhead import files
+from clearhead.json_files import json_sha256
 
 
 def names(directory: Path) -> list[str]:
@@ -166,6 +167,7 @@ def test_leftovers_of_a_killed_process_are_cleared_away(tmp_path: Path) -> None:
     program = f"""
 import os, signal
 from clearhead import files
+from clearhead.json_files import json_sha256
 with files.new_file({str(tmp_path / "out")!r}) as file, files.new_directory({str(tmp_path / "model")!r}) as directory:
     (directory / "a").write_text("half")
     os.kill(os.getpid(), signal.SIGKILL)
@@ -177,5 +179,5 @@ with files.new_file({str(tmp_path / "out")!r}) as file, files.new_directory({str
 
 
 def test_a_json_hash_tells_values_not_layouts() -> None:
-    assert files.json_sha256({"a": 1, "b": (1, 2)}) == files.json_sha256({"b": [1, 2], "a": 1})
-    assert files.json_sha256({"a": 1}) != files.json_sha256({"a": 2})
+    assert json_sha256({"a": 1, "b": (1, 2)}) == json_sha256({"b": [1, 2], "a": 1})
+    assert json_sha256({"a": 1}) != json_sha256({"a": 2})

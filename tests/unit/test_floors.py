@@ -21,6 +21,7 @@ FLOORS = {
     "config": 1,
     "files": 1,
     "device": 1,
+    "json_files": 1,
     "presets": 2,
     "model": 2,
     "tokenizer": 2,
@@ -56,7 +57,7 @@ OWNERS = {
 }
 """Third-party library to the rooms that may import it."""
 
-WITHOUT_TORCH = ("errors", "config", "presets")
+WITHOUT_TORCH = ("errors", "config", "json_files", "presets")
 
 
 def module_name(path: Path) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import hashlib
+import json
 
 import pytest
 from hypothesis import HealthCheck, example, given, settings
@@ -248,7 +249,7 @@ def test_a_tokenizer_with_other_special_tokens_is_refused(tokenizer, tmp_path):
     path.write_text(tokenizer.text.replace('"<pad>"', '"[PAD]"'), encoding="utf-8")
     with pytest.raises(ModelError) as caught:
         Tokenizer.load(path)
-    assert str(caught.value) == f"{path} is not a clearhead tokenizer: ids 0 to 3 are not <pad> <s> </s> <unk>"
+    assert str(caught.value) == f"{path} is not a clearhead tokenizer: it has no special token <pad>"
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -261,3 +262,105 @@ def test_real_text_is_kept_letter_for_letter_in_pieces_of_several_letters(data_d
     ids = tokenizer.encode_batch(lines)
     assert tokenizer.decode_batch(ids) == lines
     assert sum(map(len, lines)) / sum(map(len, ids)) > 2.5
+
+
+# Special ids
+
+
+def test_special_ids_are_read_from_the_vocabulary(tokenizer, move_tokens):
+    last = tokenizer.vocab_size - 1
+    other = move_tokens(tokenizer, {"<pad>": last, "</s>": 0, "<unk>": 200, "<2fr>": 190})
+    assert other.model_settings == {
+        "vocab_size": last + 1,
+        "pad_id": last,
+        "bos_id": other._backend.token_to_id("<s>"),
+        "eos_id": 0,
+    }
+    assert other.unk_id == 200
+    assert other.language_tags["fr"] == 190
+    assert other.pieces([last, other.bos_id, 0, 200, 190]) == ["<pad>", "<s>", "</s>", "<unk>", "<2fr>"]
+    spelled = other.encode_sources(["<2fr> der Hund </s>"])[0]
+    assert (spelled[0], spelled[-1]) == (190, 0)
+    assert 0 not in spelled[:-1]
+    assert other.decode([other.bos_id, *spelled, last]) == "der Hund </s>"
+    assert tokenizer.pieces(tokenizer.encode("der Hund")) == other.pieces(other.encode("der Hund"))
+
+
+def test_added_tokens_of_another_form_are_no_languages(tokenizer):
+    values = json.loads(tokenizer.text)
+    values["added_tokens"].append({**values["added_tokens"][0], "id": tokenizer.vocab_size, "content": "<mask>"})
+    other = Tokenizer(json.dumps(values))
+    assert other.language_tags == tokenizer.language_tags
+    assert other.pieces([tokenizer.vocab_size]) == ["<mask>"]
+
+
+def test_a_vocabulary_whose_ids_have_gaps_is_refused():
+    values = json.loads(Tokenizer.train(CORPUS, kind="wordpiece", vocab_size=400).text)
+    values["model"]["vocab"]["a"] = 10**9
+    with pytest.raises(ValueError, match=r"the ids of its \d+ pieces are not 0 to \d+"):
+        Tokenizer(json.dumps(values))
+
+
+# Wrong use
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda t: t.encode(None), "texts must be a list of texts; number 1 is NoneType, not str"),
+        (lambda t: t.encode_batch(["a", b"b"]), "texts must be a list of texts; number 2 is bytes, not str"),
+        (lambda t: t.encode_batch("ab"), "texts must be a list of texts, not str; for one text write [text]"),
+        (lambda t: t.encode_sources([3]), "texts must be a list of texts; number 1 is int, not str"),
+        (lambda t: t.encode_targets(7), "texts must be a list of texts, not int"),
+        (lambda t: t.decode([None]), "these ids cannot be read as text"),
+        (lambda t: t.decode(3), "these ids cannot be read as text"),
+        (lambda t: t.decode([-1]), "these ids cannot be read as text"),
+        (lambda t: t.decode([10**30]), "these ids cannot be read as text"),
+        (lambda t: t.pieces(["x"]), "these ids cannot be read as pieces"),
+    ],
+)
+def test_what_is_no_text_and_no_ids_is_refused(tokenizer, call, message):
+    with pytest.raises(DataError) as caught:
+        call(tokenizer)
+    assert str(caught.value).startswith(message)
+
+
+@pytest.mark.parametrize("language", [["de"], b"de", 3])
+def test_a_target_language_that_is_no_text_is_refused(tokenizer, language):
+    with pytest.raises(ConfigError, match="target_lang must be a language such as 'de'"):
+        tokenizer.encode_sources(["x"], target_lang=language)
+
+
+class PanicException(BaseException):
+    """As the library's Rust code raises where it panics."""
+
+
+class Panics:
+    def __getattr__(self, name):
+        def panic(*arguments, **options):
+            raise PanicException("index out of bounds")
+
+        return panic
+
+
+def test_a_panic_of_the_library_is_an_error_of_ours(tokenizer, monkeypatch, tmp_path):
+    monkeypatch.setattr(tokenizer, "_backend", Panics())
+    with pytest.raises(ModelError, match="cannot spell the text: index out of bounds"):
+        tokenizer.encode("x")
+    with pytest.raises(DataError, match="cannot be read as text: index out of bounds"):
+        tokenizer.decode([3])
+    path = tmp_path / "tokenizer.json"
+    tokenizer.save(path)
+    monkeypatch.setattr("tokenizers.Tokenizer", Panics())
+    with pytest.raises(ModelError, match=r"is not a clearhead tokenizer: index out of bounds"):
+        Tokenizer.load(path)
+
+
+def test_an_interruption_within_the_library_stays_one(tokenizer, monkeypatch):
+    class Interrupted:
+        def encode_batch_fast(self, *arguments, **options):
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(tokenizer, "_backend", Interrupted())
+    with pytest.raises(KeyboardInterrupt):
+        tokenizer.encode("x")

@@ -9,11 +9,11 @@ from dataclasses import dataclass
 
 import torch
 
-from clearhead.config import DecodeConfig, DecodePrecision
+from clearhead.config import MOST_SAMPLES, DecodeConfig, DecodePrecision, Sampling
 from clearhead.decoding.compiled import CompiledModel
 from clearhead.decoding.hypothesis import Hypothesis
 from clearhead.decoding.packed import PackedModel
-from clearhead.decoding.sampling import Sampling, sample
+from clearhead.decoding.sampling import sample
 from clearhead.decoding.scoring import token_log_probs
 from clearhead.decoding.search import search
 from clearhead.decoding.shortlist import Shortlist
@@ -36,24 +36,19 @@ class SearchOptions:
     """What each sentence may be written in; None allows the whole vocabulary."""
 
     def __post_init__(self) -> None:
-        if self.num_best < 1:
-            raise ConfigError(f"nbest ({self.num_best}) must be at least 1")
+        if not isinstance(self.num_best, int):
+            raise ConfigError(f"nbest must be a whole number, not {type(self.num_best).__name__}")
+        if not isinstance(self.sampling, Sampling | None):
+            raise ConfigError(f"sampling must be clearhead.config.Sampling, not {type(self.sampling).__name__}")
+        if not 1 <= self.num_best <= MOST_SAMPLES:
+            raise ConfigError(f"nbest ({self.num_best}) must be at least 1 and at most {MOST_SAMPLES:,}")
         if self.sampling is None and self.num_best > self.config.beam_size:
             raise ConfigError(
                 f"nbest ({self.num_best}) must not be more than the beam size ({self.config.beam_size}); "
                 f"use --beam {self.num_best}"
             )
-        if self.sampling is not None:
-            if self.shortlist is not None or self.config.shortlist:
-                raise ConfigError("a shortlist has no meaning for samples, which are drawn from the whole vocabulary")
-            if not 0 < self.sampling.temperature < math.inf:
-                raise ConfigError(
-                    f"temperature ({self.sampling.temperature}) must be a number above 0; 1 leaves it to the model"
-                )
-            if not 0 < self.sampling.top_p <= 1:
-                raise ConfigError(f"top-p ({self.sampling.top_p}) must be above 0 and at most 1; 1 allows all tokens")
-            if self.sampling.top_k < 0:
-                raise ConfigError(f"top-k ({self.sampling.top_k}) must not be negative; 0 allows all tokens")
+        if self.sampling is not None and (self.shortlist is not None or self.config.shortlist):
+            raise ConfigError("a shortlist has no meaning for samples, which are drawn from the whole vocabulary")
 
 
 def pack(model: Transformer, precision: DecodePrecision = "fp32") -> PackedModel | CompiledModel:

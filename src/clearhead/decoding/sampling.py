@@ -7,31 +7,17 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable
-from dataclasses import dataclass
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from clearhead.config import Sampling
 from clearhead.decoding.hypothesis import Hypothesis
 from clearhead.decoding.step import DecodingBatch, next_log_probs
 from clearhead.model.transformer import Transformer
 
 __all__ = ["Sampling", "greedy_search", "likely_tokens", "sample"]
-
-
-@dataclass(frozen=True, slots=True)
-class Sampling:
-    """How tokens are drawn; the defaults draw from the model's own distribution."""
-
-    temperature: float = 1.0
-    """Divides the log-probabilities: below 1 sharpens, above 1 flattens."""
-    top_k: int = 0
-    """Draw among this many most probable tokens only; 0 is all."""
-    top_p: float = 1.0
-    """Draw among the fewest most probable tokens that hold this much probability (Holtzman et al. 2020)."""
-    seed: int = 1
-    """Equal seed and source give equal samples, whatever else is in the batch."""
 
 
 Pick = Callable[[Float[Tensor, "R V"], list[int]], Int[Tensor, " R"]]

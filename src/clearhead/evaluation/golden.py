@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -68,4 +69,5 @@ def _is_golden(sentence: Any) -> bool:
         and isinstance(sentence.get("source"), str)
         and isinstance(sentence.get("text"), str)
         and isinstance(sentence.get("score"), int | float)
+        and not abs(sentence["score"]) > sys.float_info.max  # a whole number that no float can hold
     )

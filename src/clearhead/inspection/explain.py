@@ -17,7 +17,7 @@ from torch import Tensor
 
 from clearhead.errors import DataError
 from clearhead.inspection.page import render_frame, render_page
-from clearhead.tokenizer import SPECIAL_TOKENS, Tokenizer, split_tag
+from clearhead.tokenizer import START_TOKEN, Tokenizer, require_texts, split_tag
 from clearhead.translator import Translator
 
 __all__ = ["Candidate", "Explanation", "Step", "explain"]
@@ -72,7 +72,7 @@ class Explanation:
     @property
     def decoder_tokens(self) -> list[str]:
         """What the decoder read at each position: the start token, then the target up to its last token but one."""
-        return [SPECIAL_TOKENS[Tokenizer.bos_id], *self.target_tokens[:-1]]
+        return [START_TOKEN, *self.target_tokens[:-1]]
 
     def to_dict(self) -> dict[str, Any]:
         """Return everything as plain JSON values; weights are rounded to six digits."""
@@ -130,8 +130,9 @@ def explain(translator: Translator, text: str, target: str | None = None) -> Exp
         target: A translation to explain; if not given, the model searches for its own with its own decode settings.
 
     Raises:
-        DataError: If the text is empty, or a side is longer than `decode.max_input_tokens`.
+        DataError: If the text is empty or no text, or a side is longer than `decode.max_input_tokens`.
     """
+    require_texts([text] if target is None else [text, target], "text and target")
     bundle = translator.bundle
     tokenizer, model, settings = bundle.tokenizer, bundle.model, translator.decode_config({})
     if not split_tag(text, tokenizer.language_tags)[1].strip():

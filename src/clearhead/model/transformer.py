@@ -87,7 +87,8 @@ class Transformer(nn.Module):
                 self.target_embedding.weight = self.source_embedding.weight
             if config.tying in ("three-way", "decoder"):
                 self.output_proj.weight = self.target_embedding.weight
-        self.reset_parameters()
+        if self.device.type != "meta":  # there are no numbers to draw, and PyTorch would take seconds to find out
+            self.reset_parameters()
 
     def _embedding(self, vocab_size: int, *, num_segments: int = 0) -> Embedding:
         config = self.config

@@ -25,7 +25,8 @@ from torch import Tensor
 
 from clearhead import __version__
 from clearhead.errors import CheckpointError, ModelError
-from clearhead.files import file_sha256, new_directory, write_json
+from clearhead.files import new_directory, write_json
+from clearhead.json_files import file_sha256
 from clearhead.training.log import Window
 from clearhead.weights import read_weights, write_weights
 

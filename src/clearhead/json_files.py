@@ -1,0 +1,158 @@
+"""Files of ours as they are read: regular files alone, of bounded size, with JSON of bounded depth."""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import json
+import os
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from clearhead.errors import ClearheadError
+
+__all__ = [
+    "MOST_JSON_BYTES",
+    "file_sha256",
+    "json_sha256",
+    "parse_json",
+    "read_json",
+    "read_json_lines",
+    "read_text",
+    "require_regular",
+]
+
+MOST_JSON_BYTES = 8 * 2**20
+"""Largest JSON file that is read; a byte of JSON becomes up to some 25 bytes of memory."""
+
+MOST_JSON_DEPTH = 32
+"""Deepest nesting of JSON values; the files that clearhead writes have about 6 levels."""
+
+
+def require_regular(path: str | Path) -> None:
+    """Make sure that a path, or what it links to, is a regular file: reading a pipe or a device may never end.
+
+    Raises:
+        OSError: If nothing is there, or something else.
+    """
+    mode = os.stat(path).st_mode
+    if stat.S_ISDIR(mode):
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
+    if not stat.S_ISREG(mode):
+        raise OSError(errno.EINVAL, "it is a pipe, a socket or a device; it must be a regular file", str(path))
+
+
+def read_text(path: str | Path, *, most_bytes: int = MOST_JSON_BYTES) -> str:
+    """Read a regular file of UTF-8 text.
+
+    Args:
+        path: The file.
+        most_bytes: Largest size that is read.
+
+    Raises:
+        OSError: If it cannot be read, or is no regular file.
+        ValueError: If it is not UTF-8, or larger.
+    """
+    require_regular(path)
+    with open(path, encoding="utf-8") as file:
+        if os.fstat(file.fileno()).st_size > most_bytes:
+            raise ValueError(f"it is larger than {most_bytes:,} bytes")
+        return file.read()
+
+
+def parse_json(text: str) -> Any:
+    """Parse JSON whose depth is bounded and whose strings can be written as UTF-8.
+
+    Raises:
+        ValueError: If the text is not such JSON.
+    """
+    try:
+        value = json.loads(text)
+    except RecursionError:
+        raise ValueError(f"it is nested deeper than {MOST_JSON_DEPTH} levels") from None
+    level = [value]
+    for _ in range(MOST_JSON_DEPTH):
+        level = [part for outer in level for part in _parts(outer)]
+        if not level:
+            return value
+    raise ValueError(f"it is nested deeper than {MOST_JSON_DEPTH} levels")
+
+
+def read_json(path: str | Path, error: type[ClearheadError], *, advice: str = "") -> dict[str, Any]:
+    """Read a JSON object from a regular file.
+
+    Args:
+        path: The file.
+        error: What is raised.
+        advice: What the user can do, for the message.
+
+    Raises:
+        ClearheadError: As `error`, naming the file, if it cannot be read, is too large or too deep, or is no object.
+    """
+    advice = advice and f"; {advice}"
+    try:
+        value = parse_json(read_text(path))
+    except OSError as problem:
+        raise error(f"cannot read {path}: {problem.strerror}{advice}") from None
+    except ValueError as problem:
+        raise error(f"{path} is damaged: {problem}{advice}") from None
+    if not isinstance(value, dict):
+        raise error(f"{path} is damaged: it must hold a JSON object{advice}")
+    return value
+
+
+def read_json_lines(path: str | Path) -> Iterator[tuple[int, Any]]:
+    """Read a regular file with a JSON value on each line; blank lines are passed over.
+
+    Yields:
+        The number of the line, counted from 1, and its value; the `ValueError` that says what is wrong with the line
+        stands in the place of a value that cannot be read.
+
+    Raises:
+        OSError: If the file cannot be read, or is no regular file.
+    """
+    require_regular(path)
+    with open(path, "rb") as file:
+        number = 0
+        while line := file.readline(MOST_JSON_BYTES):
+            number += 1
+            if line.strip():
+                try:
+                    yield number, parse_json(line.decode("utf-8"))
+                except ValueError as error:
+                    yield number, error
+
+
+def file_sha256(path: str | Path) -> str:
+    """Return the SHA-256 of a regular file's bytes, in hexadecimal.
+
+    Raises:
+        OSError: If it cannot be read, or is no regular file.
+    """
+    require_regular(path)
+    with open(path, "rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def json_sha256(value: Any) -> str:
+    """Return the SHA-256 of what a JSON value says, whatever its layout and the order of its keys."""
+    said = json.loads(json.dumps(value))  # tuples become lists, as they will when it is read again
+    return hashlib.sha256(json.dumps(said, sort_keys=True).encode()).hexdigest()
+
+
+def _parts(value: Any) -> list[Any]:
+    match value:
+        case str():
+            try:
+                value.encode("utf-8")
+            except UnicodeEncodeError:
+                raise ValueError("a string holds half of a surrogate pair, which is no character") from None
+            return []
+        case dict():
+            return [*value, *value.values()]
+        case list():
+            return value
+        case _:
+            return []
