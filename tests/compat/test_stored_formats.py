@@ -19,7 +19,7 @@ from clearhead.training.log import read_metrics
 from clearhead.training.publish import average_run
 from clearhead.training.run import train_from_values
 from clearhead.translator import Translator
-from clearhead.weights import read_weights
+from clearhead.weights import read_weights, write_weights
 
 STORED = sorted(path.parent for path in Path(__file__).parent.glob("*/SHA256SUMS"))
 STORED_STEP, LAST_STEP = 400, 425
@@ -140,3 +140,20 @@ def test_a_checkpoint_of_an_unknown_format_is_refused_with_a_line(version):
     values = {**TrainingState().to_dict(), "format_version": version}
     with pytest.raises(CheckpointError, match=rf"reads formats up to {CHECKPOINT_FORMAT}: upgrade"):
         TrainingState.from_dict(values)
+
+
+def test_a_run_with_a_checkpoint_of_a_later_format_is_not_taken_back_to_an_older_one(copied_run, monkeypatch):
+    checkpoints = Checkpoints(copied_run / "checkpoints", pytest.fail)
+    with monkeypatch.context() as patch:
+        patch.setattr("clearhead.training.checkpoints.CHECKPOINT_FORMAT", CHECKPOINT_FORMAT + 1)
+        checkpoints.save(TrainingState(step=LAST_STEP), {"w": torch.zeros(3)}, {"m": torch.zeros(3)})
+    with pytest.raises(CheckpointError, match=rf"is of format {CHECKPOINT_FORMAT + 1}; .* up to {CHECKPOINT_FORMAT}"):
+        checkpoints.newest()
+
+
+def test_a_file_with_both_names_of_the_shared_embedding_loses_neither(tmp_path):
+    tensors = {"embedding.weight": torch.zeros(2), "source_embedding.weight": torch.ones(2)}
+    write_weights(tmp_path / "both.safetensors", tensors, {})
+    found, _ = read_weights(tmp_path / "both.safetensors")
+    assert found.keys() == tensors.keys()
+    assert all(torch.equal(found[name], tensors[name]) for name in tensors)
