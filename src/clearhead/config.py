@@ -337,7 +337,8 @@ class TrainConfig(Settings):
     """Largest norm of the gradient of one step; 0 leaves it as it is."""
     precision: Literal["auto", "fp32", "bf16"] = "auto"
     """Precision of matrix products; `auto` is bf16 where the hardware has it (GPUs; CPUs with AMX), fp32 elsewhere. All
-    else stays fp32 on a CPU; on a GPU it is what torch.autocast makes of it."""
+    else stays fp32 on a CPU; on a GPU it is what torch.autocast makes of it. On a CPU that multiplies no bfloat16
+    (neither AMX nor AVX-512 BF16), bf16 computes in fp32."""
     compile: bool = False
     """Compile the model with torch.compile; the first steps take minutes, the later ones less time."""
     validate_every: Steps = 500

@@ -9,7 +9,7 @@ import torch
 
 from clearhead.errors import DeviceError
 
-__all__ = ["has_fast_bf16", "keep_freed_memory", "resolve_device"]
+__all__ = ["can_multiply_bf16", "has_fast_bf16", "keep_freed_memory", "resolve_device"]
 
 # Options of glibc's mallopt, from malloc.h.
 _M_TRIM_THRESHOLD, _M_TOP_PAD, _M_MMAP_THRESHOLD = -1, -2, -3
@@ -47,6 +47,11 @@ def has_fast_bf16(device: torch.device) -> bool:
     if device.type == "cuda":
         return torch.cuda.is_bf16_supported(including_emulation=False)
     return torch.cpu._is_amx_tile_supported()
+
+
+def can_multiply_bf16() -> bool:
+    """Tell whether the CPU has instructions for products in bfloat16: AMX, or AVX-512 BF16."""
+    return torch.cpu._is_amx_tile_supported() or torch.cpu._is_avx512_bf16_supported()
 
 
 def keep_freed_memory() -> None:

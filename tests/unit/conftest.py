@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 import torch
+from torch.utils._python_dispatch import TorchDispatchMode
 
 if TYPE_CHECKING:
     from clearhead.bundle import Bundle
@@ -98,3 +99,28 @@ def move_tokens() -> Callable[[Tokenizer, dict[str, int]], Tokenizer]:
         return Tokenizer(json.dumps(values))
 
     return move
+
+
+class SwitchWatcher(TorchDispatchMode):
+    """Notes PyTorch's process-wide switches for products at every operation inside."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.seen = {self.read()}
+        self.operations: set[str] = set()
+
+    @staticmethod
+    def read() -> tuple[str | None, str]:
+        onednn = getattr(torch.backends.mkldnn, "matmul", None)  # newer than the oldest PyTorch we take
+        return getattr(onednn, "fp32_precision", None), torch.get_float32_matmul_precision()
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        self.seen.add(self.read())
+        self.operations.add(func.overloadpacket.__name__)
+        return func(*args, **(kwargs or {}))
+
+
+@pytest.fixture
+def switches() -> SwitchWatcher:
+    """Return a context whose `seen` has one element if no process-wide switch for products changed in it."""
+    return SwitchWatcher()

@@ -19,8 +19,8 @@ from torch import Tensor
 from torch.nn import functional
 
 from clearhead.config import DecodePrecision
+from clearhead.device import can_multiply_bf16
 from clearhead.errors import DeviceError
-from clearhead.model.linear import rounding
 
 __all__ = ["Product", "make_product"]
 
@@ -57,9 +57,9 @@ def make_product(
             # Few rows meet a large matrix faster if it is turned; a small one is not worth the second copy.
             return _Float32Product(weight.t().contiguous() if is_output or len(weights) > 1 else weight.t(), bias)
         case "bf16":
-            if is_output and weight.device.type == "cpu":
-                return _RoundedProduct(weight.t(), bias)
-            return _BFloat16Product(weight, bias)
+            if not is_output or weight.device.type != "cpu":
+                return _BFloat16Product(weight, bias)
+            return _BFloat16Logits(weight, bias) if can_multiply_bf16() else _Float32Product(weight.t(), bias)
         case "int8":
             return _Int8Product(weight, bias)
         case "bf16x3":
@@ -89,12 +89,22 @@ class _BFloat16Product:
         return functional.linear(_whole(x.bfloat16()), self.weight, self.bias)[: len(x)].float()
 
 
-class _RoundedProduct(_Float32Product):
-    """What is multiplied is rounded to bfloat16, the result is not."""
+class _BFloat16Logits:
+    """What is multiplied is rounded, the result is not: with 8 significant bits many logits would be equal.
+
+    PyTorch's products in bfloat16 have results in bfloat16. A second one adds up what the first left out.
+    """
+
+    def __init__(self, weight: Tensor, bias: Tensor | None) -> None:
+        self.matrix = weight.bfloat16().t()
+        self.bias = bias
 
     def __call__(self, x: Tensor) -> Tensor:
-        with rounding():
-            return super().__call__(_whole(x))[: len(x)]
+        rows = _whole(x.bfloat16())
+        high = rows @ self.matrix
+        rest = torch.addmm(high, rows, self.matrix, beta=-1)
+        result = high[: len(x)].float().add_(rest[: len(x)])
+        return result if self.bias is None else result.add_(self.bias)
 
 
 class _Int8Product:

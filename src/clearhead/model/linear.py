@@ -1,7 +1,12 @@
-"""Linear layers, whose matrix products can be rounded on a CPU: inputs in bfloat16, sums and results in float32.
+"""Linear layers, whose matrix products can be rounded on a CPU: inputs and results in bfloat16, sums in float32.
 
-Processors with AMX do that three times as fast as float32. But their library (oneDNN) prepares for every new shape, and
-that takes longer than a product. So only whole blocks of rows are rounded, and the few rows left over are not.
+Processors that multiply bfloat16 (AMX, AVX-512 BF16) do that several times as fast as float32. But their library
+(oneDNN) prepares for every new shape, and that takes longer than a product. So only whole blocks of rows are rounded,
+and the few rows left over are not.
+
+PyTorch can keep the results in float32 (`torch.backends.mkldnn.matmul.fp32_precision`), but that switch belongs to the
+whole process: float32 products of other threads would be rounded too. Rounded results raise the error of a gradient
+little (docs/performance.md): rounding the inputs already costs as much.
 
 Shapes: N rows, K inputs, M outputs.
 """
@@ -14,23 +19,26 @@ from contextvars import ContextVar
 from typing import Any
 
 import torch
-from jaxtyping import Float
+from jaxtyping import BFloat16, Float
 from torch import Tensor, nn
 
-__all__ = ["ROUNDED_ROWS", "Linear", "are_products_bf16", "bf16_products", "rounding"]
+from clearhead.device import can_multiply_bf16
+
+__all__ = ["ROUNDED_ROWS", "Linear", "are_products_bf16", "bf16_product", "bf16_products"]
 
 ROUNDED_ROWS = 128
 """Rows in a block."""
-
-_ONEDNN: Any = torch.backends.mkldnn.matmul  # type: ignore[attr-defined]  # made at run time
 
 _are_bf16 = ContextVar("_are_bf16", default=False)
 
 
 @contextmanager
 def bf16_products() -> Iterator[None]:
-    """Round the products of the linear layers and the loss that run inside, and of their gradients later."""
-    token = _are_bf16.set(True)
+    """Round the products of the linear layers and the loss that run inside, and of their gradients later.
+
+    On a CPU that multiplies no bfloat16 nothing is rounded: there it would take many times as long as float32.
+    """
+    token = _are_bf16.set(can_multiply_bf16())
     try:
         yield
     finally:
@@ -38,8 +46,13 @@ def bf16_products() -> Iterator[None]:
 
 
 def are_products_bf16() -> bool:
-    """Tell whether this runs inside `bf16_products`."""
+    """Tell whether products are rounded here: inside `bf16_products`, on a CPU that can."""
     return _are_bf16.get()
+
+
+def bf16_product(a: Float[Tensor, "N K"], b: Float[Tensor, "K M"]) -> BFloat16[Tensor, "N M"]:
+    """Return a b, rounded; best with a multiple of `ROUNDED_ROWS` rows."""
+    return a.bfloat16() @ b.bfloat16()
 
 
 class Linear(nn.Linear):
@@ -68,8 +81,7 @@ class _RoundedLinear(torch.autograd.Function):
         rows, grad_rows = x.flatten(0, -2), grad_outputs[0].flatten(0, -2)
         grad_x = _product(grad_rows, weight).view(x.shape)
         cut = len(rows) - len(rows) % ROUNDED_ROWS
-        with rounding():
-            grad_weight = grad_rows[:cut].t() @ rows[:cut]
+        grad_weight = bf16_product(grad_rows[:cut].t(), rows[:cut]).float()
         if cut < len(rows):
             grad_weight.addmm_(grad_rows[cut:].t(), rows[cut:])
         return grad_x, grad_weight, grad_rows.sum(dim=0) if ctx.has_bias else None
@@ -80,19 +92,7 @@ def _product(rows: Float[Tensor, "N K"], matrix: Float[Tensor, "K M"]) -> Float[
     if cut == 0:
         return rows @ matrix
     result = rows.new_empty(len(rows), matrix.size(1))
-    with rounding():
-        torch.mm(rows[:cut], matrix, out=result[:cut])
+    result[:cut] = bf16_product(rows[:cut], matrix)
     if cut < len(rows):
         torch.mm(rows[cut:], matrix, out=result[cut:])
     return result
-
-
-@contextmanager
-def rounding() -> Iterator[None]:
-    """Round all products on the CPU inside; best with a multiple of `ROUNDED_ROWS` rows."""
-    before = _ONEDNN.fp32_precision
-    _ONEDNN.fp32_precision = "bf16"
-    try:
-        yield
-    finally:
-        _ONEDNN.fp32_precision = before

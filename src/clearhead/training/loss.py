@@ -7,7 +7,6 @@ Shapes: N target tokens without padding, D d_model, V vocabulary.
 
 from __future__ import annotations
 
-from contextlib import nullcontext
 from typing import Any
 
 import torch
@@ -15,7 +14,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 from torch.nn import functional
 
-from clearhead.model.linear import ROUNDED_ROWS, are_products_bf16, rounding
+from clearhead.model.linear import ROUNDED_ROWS, are_products_bf16, bf16_product
 
 __all__ = ["chunked_cross_entropy", "label_smoothed_cross_entropy"]
 
@@ -70,22 +69,29 @@ class _ChunkedCrossEntropy(torch.autograd.Function):
         # by z is softmax(z) - (1 - eps) one-hot(target) - eps / V. Only the softmax is as wide as the vocabulary and
         # differs from row to row; it is left unnormalised, and everything else is a product of thin matrices.
         share = smoothing / weight.size(0)
-        is_rounded = are_products_bf16()
+        are_rounded = are_products_bf16()
+        rounded_weight = weight.bfloat16() if are_rounded else weight
         grad_states = torch.empty_like(states)
         grad_weight = torch.zeros_like(weight)
         grad_bias = None if bias is None else torch.zeros_like(bias)
         log_normalisers = states.new_empty(states.size(0))
         for start in range(0, states.size(0), _CHUNK):
             part = slice(start, start + _CHUNK)
-            is_whole = start + _CHUNK <= states.size(0)
-            precision = rounding if is_rounded and is_whole else nullcontext
-            with precision():
-                logits = functional.linear(states[part], weight, bias)  # (n, V)
+            is_rounded = are_rounded and start + _CHUNK <= states.size(0)
+            if is_rounded:
+                logits = bf16_product(states[part], rounded_weight.t()).float()  # (n, V)
+                if bias is not None:
+                    logits += bias
+            else:
+                logits = functional.linear(states[part], weight, bias)
             highest = logits.amax(dim=-1, keepdim=True)  # (n, 1)
             exponentials = logits.sub_(highest).exp_()  # (n, V)
             total = exponentials.sum(dim=-1, keepdim=True)  # (n, 1)
             log_normalisers[part] = (highest + total.log())[:, 0]
-            with precision():
+            if is_rounded:
+                grad_states[part] = bf16_product(exponentials, rounded_weight) / total
+                grad_weight += bf16_product(exponentials.t(), states[part] / total)
+            else:
                 torch.mm(exponentials, weight, out=grad_states[part]).div_(total)
                 grad_weight.addmm_(exponentials.t(), states[part] / total)
             if grad_bias is not None:

@@ -6,6 +6,7 @@ from torch.nn import functional
 
 from clearhead.decoding.packed import PackedModel
 from clearhead.decoding.products import make_product
+from clearhead.device import can_multiply_bf16
 from clearhead.errors import DeviceError
 
 needs_vnni = pytest.mark.skipif(
@@ -105,6 +106,25 @@ def test_no_number_of_neighbours_changes_a_row(precision, is_output):
     for num_rows in (1, 31, 32, 33, 65, 97):
         assert product(rows[:num_rows]).equal(together[:num_rows])
         assert product(rows[-num_rows:]).equal(together[-num_rows:])
+
+
+@pytest.mark.skipif(not can_multiply_bf16(), reason="this processor multiplies no bfloat16")
+def test_bf16_rounds_what_meets_in_a_logit_but_not_the_logit():
+    weight, bias, rows = draw(512, 1536)
+    found = make_product([weight], [bias], "bf16", is_output=True)(rows)
+    exact = rows.bfloat16().double() @ weight.bfloat16().double().t()
+    # bfloat16 has 8 significant bits; two numbers have 16, and float32 adds up a little less than exactly.
+    assert ((found - bias - exact).abs() <= exact.abs() * 2**-16 + 1e-4).all()
+
+
+@pytest.mark.parametrize(("precision", "is_output"), [*ROUNDED, pytest.param("fp32", False, id="fp32")])
+def test_a_product_changes_no_process_wide_switch(precision, is_output, switches):
+    weight, bias, rows = draw(67, 131)
+    product = make_product([weight], [bias], precision, is_output=is_output)
+    with switches:
+        product(rows)
+    assert switches.operations
+    assert len(switches.seen) == 1
 
 
 @needs_vnni

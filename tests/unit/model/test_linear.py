@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
+from threading import Barrier
+
 import pytest
 import torch
 from torch import nn
 
-from clearhead.device import has_fast_bf16
+from clearhead.device import can_multiply_bf16
 from clearhead.model.linear import ROUNDED_ROWS, Linear, are_products_bf16, bf16_products
+
+needs_bf16 = pytest.mark.skipif(not can_multiply_bf16(), reason="this processor multiplies no bfloat16")
 
 
 def outcome(layer: nn.Linear, x: torch.Tensor, weighting: torch.Tensor) -> list[torch.Tensor]:
@@ -48,7 +53,7 @@ def test_rows_left_over_are_exact():
         torch.testing.assert_close(rounded[ROUNDED_ROWS:], exact[ROUNDED_ROWS:])
 
 
-@pytest.mark.skipif(not has_fast_bf16(torch.device("cpu")), reason="this processor has no AMX, so nothing is rounded")
+@needs_bf16
 def test_whole_blocks_are_rounded():
     expected, found = both((ROUNDED_ROWS,), bias=True)
     assert [bool((a - b).abs().max() > 1e-4) for a, b in zip(expected[:3], found[:3], strict=True)] == [True] * 3
@@ -58,3 +63,43 @@ def test_outside_the_context_it_is_pytorchs_layer():
     torch.manual_seed(5)
     layer, x = Linear(26, 38), torch.randn(200, 26)
     assert layer(x).equal(nn.functional.linear(x, layer.weight, layer.bias))
+
+
+def test_a_processor_without_bfloat16_rounds_nothing(monkeypatch):
+    monkeypatch.setattr(torch.cpu, "_is_amx_tile_supported", lambda: False)
+    monkeypatch.setattr(torch.cpu, "_is_avx512_bf16_supported", lambda: False)
+    for expected, found in zip(*both((ROUNDED_ROWS,), bias=True), strict=True):
+        assert found.equal(expected)
+
+
+def test_no_process_wide_switch_changes_in_forward_or_backward(switches):
+    layer, x = Linear(26, 38), torch.randn(ROUNDED_ROWS + 5, 26)
+    with switches, bf16_products():
+        outcome(layer, x, torch.randn(ROUNDED_ROWS + 5, 38))
+    assert "mm" in switches.operations
+    assert len(switches.seen) == 1
+
+
+def test_rounding_in_other_threads_changes_no_bit_of_a_threads_own_products():
+    torch.manual_seed(5)
+    layer, x, weighting = Linear(64, 96), torch.randn(ROUNDED_ROWS, 64), torch.randn(ROUNDED_ROWS, 96)
+    num_threads = 8
+    start = Barrier(num_threads)
+
+    def work(is_rounded: bool) -> list[list[torch.Tensor]]:
+        own = Linear(64, 96)
+        own.load_state_dict(layer.state_dict())
+        start.wait(timeout=600)
+        if not is_rounded:
+            return [outcome(own, x, weighting) for _ in range(100)]
+        with bf16_products():
+            return [outcome(own, x, weighting) for _ in range(100)]
+
+    exact = outcome(layer, x, weighting)
+    with bf16_products():
+        rounded = outcome(layer, x, weighting)
+    with ThreadPoolExecutor(num_threads) as pool:
+        all_found = list(pool.map(work, [False, True] * (num_threads // 2)))
+    for alone, results in zip([exact, rounded] * (num_threads // 2), all_found, strict=True):
+        for found in results:
+            assert all(a.equal(b) for a, b in zip(found, alone, strict=True))

@@ -7,6 +7,8 @@ import pytest
 import torch
 from torch.nn import functional
 
+from clearhead.device import can_multiply_bf16
+from clearhead.model.linear import ROUNDED_ROWS, bf16_products
 from clearhead.training import loss as loss_module
 from clearhead.training.loss import chunked_cross_entropy, label_smoothed_cross_entropy
 
@@ -67,6 +69,23 @@ def test_chunked_loss_has_the_value_and_gradients_of_the_plain_one(rows, eps, ha
     expected = torch.autograd.grad(plain / (3 * rows), learned)
     found = torch.autograd.grad(chunked / (3 * rows), learned)
     torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-6)
+
+
+@pytest.mark.parametrize("has_bias", [False, True])
+def test_in_bf16_value_and_gradients_are_within_a_hundredth_of_float64(has_bias):
+    states, weight, target = random_problem(2 * ROUNDED_ROWS + 7, width=64, vocab_size=199)
+    bias = torch.randn(199, requires_grad=True) if has_bias else None
+    learned = [states, weight, *([bias] if bias is not None else [])]
+    exact = [tensor.detach().double().requires_grad_() for tensor in learned]
+    logits = functional.linear(exact[0], exact[1], exact[2] if has_bias else None)
+    plain, _ = label_smoothed_cross_entropy(logits, target, 0.1)
+    with bf16_products():
+        rounded, _ = chunked_cross_entropy(states, weight, bias, target, 0.1)
+    assert rounded.item() == pytest.approx(plain.item(), rel=1e-3)
+    expected, found = torch.autograd.grad(plain, exact), torch.autograd.grad(rounded, learned)
+    for ours, right in zip(found, expected, strict=True):
+        assert (ours - right).norm() < 1e-2 * right.norm()
+    assert not can_multiply_bf16() or (found[0] - expected[0]).norm() > 1e-4 * expected[0].norm()
 
 
 def test_chunked_gradient_is_the_slope_of_the_loss(monkeypatch):

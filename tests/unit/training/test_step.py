@@ -13,7 +13,7 @@ from torch.nn import functional
 from clearhead.config import ModelConfig, TrainConfig
 from clearhead.data.batches import Batch, collate
 from clearhead.data.store import PairStore, StoreWriter
-from clearhead.device import has_fast_bf16
+from clearhead.device import can_multiply_bf16
 from clearhead.errors import ConfigError, TrainingError
 from clearhead.model import Transformer
 from clearhead.model.linear import are_products_bf16
@@ -225,6 +225,14 @@ def test_bf16_on_the_cpu_when_asked_or_fast(monkeypatch, is_fast):
         uses_bf16(TrainConfig(precision="bf16", compile=True), cpu)
 
 
+def test_a_step_in_bf16_changes_no_process_wide_switch(store, switches):
+    stepper, batch = stepper_of(precision="bf16"), batch_of(store, *list(range(len(store))) * 4)
+    with switches:
+        stepper.step([batch], number=1, rate=1e-3)
+    assert "mm" in switches.operations
+    assert len(switches.seen) == 1
+
+
 def test_bf16_is_close_to_fp32_and_keeps_the_weights_in_fp32(store):
     exact, rough = stepper_of(), stepper_of(precision="bf16")
     batch = batch_of(store, *range(len(store)), *range(len(store)), *range(len(store)), *range(len(store)))
@@ -233,6 +241,6 @@ def test_bf16_is_close_to_fp32_and_keeps_the_weights_in_fp32(store):
         found = rough.step([batch], number=number, rate=1e-3)
         assert found.loss == pytest.approx(expected.loss, rel=2e-2)
         assert found.grad_norm == pytest.approx(expected.grad_norm, rel=5e-2)
-        assert not has_fast_bf16(torch.device("cpu")) or found.loss != expected.loss
+        assert not can_multiply_bf16() or found.loss != expected.loss
     assert not are_products_bf16()  # what comes after the step is exact again
     assert {tensor.dtype for tensor in weights_of(rough).values()} == {torch.float32}
