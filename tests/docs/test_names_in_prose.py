@@ -37,9 +37,14 @@ def prose_and_words(text: str) -> tuple[list[str], set[str]]:
 
 
 def strange_names(prose: str, words: set[str]) -> Iterator[str]:
-    """Yield every name in backticks with a part that looks like a name of code, as it has a `_`, and is none."""
+    """Yield every name in backticks with a part that looks like a name of code, as it has a `_`, and is none.
+
+    PyTorch answers for its own names.
+    """
     for name in NAME.findall(prose):
-        if any("_" in part and part not in words | OF_OTHERS for part in name.split(".")):
+        if not name.startswith("torch.") and any(
+            "_" in part and part not in words | OF_OTHERS for part in name.split(".")
+        ):
             yield name
 
 
