@@ -23,8 +23,8 @@ def settings_page() -> str:
         "# Settings",
         "",
         "Generated from `src/clearhead/config.py`. Write them in a TOML file, or give them as "
-        "`--set section.key=value`. A default of *none* is chosen from the corpus and the device when a run starts, "
-        "and stands in the run's `config.toml`.",
+        "`--set section.key=value`. Where a default is *none*, the meaning says what comes in its place; what is "
+        "chosen when a run starts stands in the run's `config.toml`.",
     ]
     top = {name: field for name, field in Config.model_fields.items() if not _is_section(field.annotation)}
     lines += ["", "## Top level", "", *_table(top)]

@@ -1,4 +1,4 @@
-"""The encoder alone is BERT, the decoder alone is GPT: the same parts, told apart by one mask.
+"""The encoder alone is a model like BERT, the decoder alone one like GPT: the same parts, told apart by one mask.
 
 Both learn the same language, counting in equal steps around a clock of 7 hours, such as 2 5 1 4 0 3 6 2. BERT fills in
 a masked word from both sides, GPT names the next word from the left. Run it: python examples/bert_and_gpt.py

@@ -14,7 +14,7 @@ import clearhead as ch
 
 WORDS = ["I", "saw", "a", "saw"]
 D_MODEL, NUM_HEADS = 6, 2
-D_K = D_MODEL // NUM_HEADS  # each head is d_model / h wide, so that h heads cost what one full-width head would
+D_K = D_MODEL // NUM_HEADS  # each head is d_model / h wide, so that h heads cost about what one of full width would
 
 
 def show(name: str, matrix: Tensor, note: str = "") -> None:

@@ -47,9 +47,6 @@ FORMAT_VERSION = 2
 SHORTLIST_FILE = "shortlist.safetensors"
 """Beside the model's own files; a model that is written anew has none, and its checksums say nothing of it."""
 
-_RENAMED: Mapping[int, Mapping[str, str]] = {1: {"embedding.weight": "source_embedding.weight"}, 2: {}}
-"""Format version to the tensors that had other names in it."""
-
 T = TypeVar("T", ModelConfig, DecodeConfig)
 
 _MOST_REPLACEMENTS = 20
@@ -130,10 +127,9 @@ def _load(path: str | Path, device: torch.device | str, verify: bool) -> Bundle:
     settings = _parse(ModelConfig, config.get("model"), directory / "config.json")
     require_same_vocabulary(settings, tokenizer, origin=str(directory))
     weights = directory / "model.safetensors"
-    renamed = _RENAMED[config["format_version"]]
-    require_fitting_weights(settings, weights, origin=str(directory / "config.json"), renamed=renamed)
+    require_fitting_weights(settings, weights, origin=str(directory / "config.json"))
     model = Transformer(settings)
-    metadata = load_weights(model, weights, renamed=renamed)
+    metadata = load_weights(model, weights)
     if metadata.get("tokenizer_sha256") != tokenizer.sha256:
         raise ModelError(
             f"{directory}: tokenizer.json is not the tokenizer that model.safetensors was trained with; "
@@ -168,16 +164,13 @@ def require_same_vocabulary(config: ModelConfig, tokenizer: Tokenizer, *, origin
         )
 
 
-def require_fitting_weights(
-    config: ModelConfig, path: Path, *, origin: str, renamed: Mapping[str, str] | None = None
-) -> None:
+def require_fitting_weights(config: ModelConfig, path: Path, *, origin: str) -> None:
     """Compare a model's settings with a file of weights before anything is built or read: settings may say anything.
 
     Args:
         config: The settings.
         path: A safetensors file.
         origin: Where the settings stand, for the message.
-        renamed: Names that tensors had in older files, and those they have now.
 
     Raises:
         ModelError: If the file cannot be read, or does not hold the float32 tensors of such a model.
@@ -191,7 +184,7 @@ def require_fitting_weights(
     shape = config if config.positions == "learned" else config.model_copy(update={"positions": "none"})
     with torch.device("meta"):  # shapes alone, whatever the settings ask for
         own = model_tensors(Transformer(shape))
-    require_fit(own, headers, origin=str(path), renamed=renamed)
+    require_fit(own, headers, origin=str(path))
 
 
 def refuse_foreign(directory: Path) -> None:

@@ -1,8 +1,9 @@
 """Every setting of every part, each with its one default, unit and source.
 
-The sections are frozen pydantic models. A setting whose default is `None` is chosen from the corpus and the device when
-a run starts; the resolved value stands in the run's `config.toml`. This module imports no torch, so that reading a
-configuration is instant.
+The sections are frozen pydantic models. Where a default is `None`, the words beside it say what that means. `preset`,
+`tokenizer.vocab_size`, `train.learning_rate` and `train.max_steps` are then chosen when a run starts, and the run's
+`config.toml` says what was chosen; `auto` stays there as it is, so that a run may go on where another device is. This
+module imports no torch, so that reading a configuration is instant.
 """
 
 from __future__ import annotations
@@ -176,7 +177,8 @@ class ModelConfig(Settings):
     dropout: Probability = 0.1
     """Dropout on every sub-layer's output and on embedding plus position (paper section 5.4)."""
     attention_dropout: Probability = 0.0
-    """Dropout on attention weights; the paper names none there, its reference implementation came to have 0.1."""
+    """Dropout on attention weights. Section 5.4 has none there; section 6.3, of parsing, speaks of "attention and
+    residual" dropout without a rate; the reference implementation came to have 0.1."""
     feed_forward_dropout: Probability = 0.0
     """Dropout inside the feed-forward network, likewise."""
     norm: Literal["post", "pre"] = "post"
@@ -303,14 +305,16 @@ class TrainConfig(Settings):
     """`[train]`: optimisation, how long it runs and what it keeps."""
 
     batch_tokens: Tokens = 25_000
-    """Target tokens per optimiser step, over all devices (paper section 5.1)."""
+    """Target tokens per optimiser step (paper section 5.1: about as many, and 25,000 source tokens)."""
     micro_batch_tokens: Tokens = 8_192
     """Target tokens computed at once, padding included; a larger step is accumulated from several parts. The gradient
     is the same, but for the dropout drawn."""
     max_steps: Steps | None = None
-    """Optimiser steps after which training ends."""
+    """Optimiser steps after which training ends; if neither this nor `max_minutes` is set, those of 30 passes over the
+    corpus, 100,000 at most."""
     max_minutes: Minutes | None = None
-    """Minutes after which training ends, counted over all resumed parts and with data preparation."""
+    """Minutes after which training ends, counted over all resumed parts and with data preparation; no limit if not
+    set."""
     optimizer: Literal["adam", "adamw", "muon"] = "adam"
     """Adam as in section 5.3; with decoupled weight decay; or Muon for the matrices inside layers (Jordan et al. 2024)
     and Adam for the rest."""
@@ -387,7 +391,7 @@ class DecodeConfig(Settings):
     max_input_tokens: Annotated[PositiveInt, Field(le=100_000)] = 1_024
     """Longer source lines are cut here and flagged as truncated."""
     target_lang: str | None = None
-    """Language tag put before every source line that brings none of its own."""
+    """Language tag put before every source line that brings none of its own; none if not set."""
 
     def with_changes(self, changes: Mapping[str, Any]) -> Self:
         """Return a copy with some settings changed.
@@ -467,7 +471,7 @@ class Config(Settings):
         return cls.from_dict(read_toml(path), origin=str(path))
 
     def to_toml(self) -> str:
-        """Return every resolved setting as TOML; unset ones are left out, for TOML has no null."""
+        """Return every setting as TOML; unset ones are left out, for TOML has no null."""
         return tomli_w.dumps(_without_none(self.model_dump(mode="json")))
 
 

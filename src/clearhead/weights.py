@@ -30,6 +30,9 @@ __all__ = [
     "write_weights",
 ]
 
+_FORMER_NAME, _NAME = "embedding.weight", "source_embedding.weight"
+"""What the shared embedding was called in models and checkpoints of format 1, and what it is called now."""
+
 
 def model_tensors(model: nn.Module) -> dict[str, Tensor]:
     """Return a model's weights by name; a matrix that several modules share comes once, under its first name."""
@@ -48,30 +51,31 @@ class TensorHeader:
 def read_headers(path: str | Path) -> dict[str, TensorHeader]:
     """Read the names, shapes and types of a safetensors file's tensors, and none of their numbers.
 
+    Tensors of an older format come under their present names.
+
     Raises:
         ModelError: If the file is missing, is no regular file or is not a safetensors file.
     """
     with _opened(path) as file:
-        slices = {name: file.get_slice(name) for name in file.keys()}  # noqa: SIM118
+        slices = {name: file.get_slice(there) for name, there in _present_names(file).items()}
         return {name: TensorHeader(tuple(part.get_shape()), part.get_dtype()) for name, part in slices.items()}
 
 
-def load_weights(model: nn.Module, path: str | Path, *, renamed: Mapping[str, str] | None = None) -> dict[str, str]:
+def load_weights(model: nn.Module, path: str | Path) -> dict[str, str]:
     """Put the tensors of a file into a model, one after the other, and return the file's metadata.
 
     Args:
         model: Takes them in.
         path: The file.
-        renamed: Names that tensors had in older files, and those they have now.
 
     Raises:
         ModelError: Listing every tensor that is missing, unknown, of another shape, or not in float32.
     """
     own = model_tensors(model)
-    names = require_fit(own, read_headers(path), origin=str(path), renamed=renamed)
+    require_fit(own, read_headers(path), origin=str(path))
     with _opened(path) as file:
-        for name, ours in names.items():
-            own[ours].copy_(file.get_tensor(name))
+        for name, there in _present_names(file).items():
+            own[name].copy_(file.get_tensor(there))
         return file.metadata() or {}
 
 
@@ -93,52 +97,38 @@ def load_tensors(model: nn.Module, tensors: Mapping[str, Tensor], *, origin: str
         own[name].copy_(tensor)
 
 
-def require_fit(
-    own: Mapping[str, Tensor],
-    headers: Mapping[str, TensorHeader],
-    *,
-    origin: str,
-    renamed: Mapping[str, str] | None = None,
-) -> dict[str, str]:
+def require_fit(own: Mapping[str, Tensor], headers: Mapping[str, TensorHeader], *, origin: str) -> None:
     """Compare what a file holds with what a model has.
 
     Args:
         own: The model's weights, see `model_tensors`; their numbers do not matter.
         headers: What the file holds.
         origin: The file, for the error message.
-        renamed: Names that tensors had in older files, and those they have now.
-
-    Returns:
-        The file's name of each tensor to the model's.
 
     Raises:
         ModelError: Listing every tensor that is missing, unknown, of another shape, or not in float32.
     """
-    new = {old: ours for old, ours in (renamed or {}).items() if ours not in headers}
-    names = {name: new.get(name, name) for name in headers}
-    held = {ours: headers[name] for name, ours in names.items()}
     problems = [
-        *(f"missing   {name}  {tuple(own[name].shape)}" for name in own.keys() - held.keys()),
-        *(f"unknown   {name}  {held[name].shape}" for name in held.keys() - own.keys()),
+        *(f"missing   {name}  {tuple(own[name].shape)}" for name in own.keys() - headers.keys()),
+        *(f"unknown   {name}  {headers[name].shape}" for name in headers.keys() - own.keys()),
         *(
-            f"shape     {name}  file {held[name].shape}, model {tuple(own[name].shape)}"
-            for name in own.keys() & held.keys()
-            if tuple(own[name].shape) != held[name].shape
+            f"shape     {name}  file {headers[name].shape}, model {tuple(own[name].shape)}"
+            for name in own.keys() & headers.keys()
+            if tuple(own[name].shape) != headers[name].shape
         ),
         *(
             f"type      {name}  file {tensor.dtype}, model F32"
-            for name, tensor in held.items()
+            for name, tensor in headers.items()
             if tensor.dtype != "F32"
         ),
     ]
     if problems:
         more = f"\n  and {len(problems) - 8} more" if len(problems) > 8 else ""
         raise ModelError(f"{origin} does not fit this model:\n  " + "\n  ".join(sorted(problems)[:8]) + more)
-    return names
 
 
 def read_weights(path: str | Path, *, float32: bool = False) -> tuple[dict[str, Tensor], dict[str, str]]:
-    """Read tensors and metadata from a safetensors file.
+    """Read tensors and metadata from a safetensors file; tensors of an older format come under their present names.
 
     Args:
         path: The file.
@@ -148,7 +138,7 @@ def read_weights(path: str | Path, *, float32: bool = False) -> tuple[dict[str, 
         ModelError: If the file is missing, is no regular file or is not a safetensors file, or a type is refused.
     """
     with _opened(path) as file:
-        tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+        tensors = {name: file.get_tensor(there) for name, there in _present_names(file).items()}
         metadata = file.metadata() or {}
     if float32 and (other := [name for name, tensor in tensors.items() if tensor.dtype != torch.float32]):
         raise ModelError(f"{path} must hold float32 tensors, but {other[0]} is in {tensors[other[0]].dtype}")
@@ -202,6 +192,17 @@ def _opened(path: str | Path) -> Iterator[Any]:
         raise ModelError(f"cannot read the weights {path}: {error.strerror or error}") from None
     except SafetensorError as error:
         raise ModelError(f"cannot read the weights {path}: {error}") from None
+
+
+def _present_names(file: Any) -> dict[str, str]:
+    """Return the present name of each tensor of an open file, and the name that it has there."""
+    there = list(file.keys())
+    names = {}
+    for name in there:
+        is_former = f"{name}.".startswith(f"{_FORMER_NAME}.")  # also the optimiser's, embedding.weight.exp_avg
+        present = _NAME + name.removeprefix(_FORMER_NAME) if is_former else name
+        names[name if present in there else present] = name
+    return names
 
 
 def _sort_metadata(file: BinaryIO) -> None:

@@ -1,17 +1,22 @@
-"""`clearhead info`: what a model or a run is, how it was made and how good it is."""
+"""`clearhead info`: what a model or a run is, how it was made and how good it is; or what clearhead runs on here."""
 
 from __future__ import annotations
 
 import json
+import platform
 import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from clearhead import __version__
 from clearhead.cli.console import notice
 from clearhead.errors import CheckpointError
+
+if TYPE_CHECKING:
+    from clearhead.bundle import Bundle
 
 __all__ = ["info"]
 
@@ -23,19 +28,48 @@ Row = tuple[int, str, str]
 
 
 def info(
-    path: Annotated[Path, typer.Argument(metavar="MODEL|RUN", help="Model directory or run directory.")],
+    path: Annotated[
+        Path | None,
+        typer.Argument(metavar="MODEL|RUN", help="Model directory or run directory; this installation if not named."),
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
-    """Show shape, vocabulary, data, training and quality of a model, or how far a run is."""
-    facts = _run_facts(path) if (path / "config.toml").is_file() else {}
-    if not facts or any((directory / "config.json").is_file() for directory in (path, path / "model")):
-        facts = {**_model_facts(path), **facts}
+    """Show shape, vocabulary, data, training and quality of a model and what translates it here, or how far a run is.
+
+    Without either: the versions in use, and what translates.
+    """
+    facts = _installation_facts() if path is None else _facts(path)
     if as_json:
         typer.echo(json.dumps(facts, ensure_ascii=False, indent=2))
     elif sys.stdout.isatty():
         _print_table(list(_rows(facts)))
     else:
         typer.echo("\n".join(f"{'  ' * depth}{name}: {value}".rstrip() for depth, name, value in _rows(facts)))
+
+
+def _installation_facts() -> dict[str, Any]:
+    import torch
+
+    from clearhead.decoding.core import describe
+    from clearhead.device import resolve_device
+
+    return {
+        "installation": {
+            "clearhead_version": __version__,
+            "python": platform.python_version(),
+            "torch": torch.__version__,
+            "device": str(resolve_device()),
+            "threads": torch.get_num_threads(),
+            "compiled_core": describe(),
+        }
+    }
+
+
+def _facts(path: Path) -> dict[str, Any]:
+    facts = _run_facts(path) if (path / "config.toml").is_file() else {}
+    if not facts or any((directory / "config.json").is_file() for directory in (path, path / "model")):
+        facts = {**_model_facts(path), **facts}
+    return facts
 
 
 def _model_facts(path: Path) -> dict[str, Any]:
@@ -59,8 +93,23 @@ def _model_facts(path: Path) -> dict[str, Any]:
             "sha256": bundle.tokenizer.sha256,
         },
         "decode": bundle.decode.model_dump(mode="json"),
+        "translated_by": _engine_facts(bundle),
         "made": dict(bundle.info),
     }
+
+
+def _engine_facts(bundle: Bundle) -> dict[str, str]:
+    """Return what `clearhead translate` would compute with here, and why."""
+    from clearhead.decoding.compiled import CompiledModel
+    from clearhead.decoding.core import describe
+    from clearhead.device import resolve_device
+
+    device = resolve_device()
+    if device.type != "cpu":
+        return {"engine": "PyTorch", "device": str(device), "because": "the compiled core computes on the CPU alone"}
+    obstacle = CompiledModel.obstacle(bundle.model, bundle.decode.precision)
+    engine = "PyTorch" if obstacle else "compiled core"
+    return {"engine": engine, "device": str(device), "because": obstacle or describe()}
 
 
 def _run_facts(run: Path) -> dict[str, Any]:

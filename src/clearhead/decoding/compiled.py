@@ -27,6 +27,7 @@ from clearhead.decoding.core import (
     StepStruct,
     TeamStruct,
     TokensStruct,
+    describe,
     has_amx,
     library,
 )
@@ -88,18 +89,32 @@ class CompiledModel:
     @staticmethod
     def supports(model: Transformer, precision: DecodePrecision) -> bool:
         """Tell whether the core is there, can compute in that precision, and has room for a model's widths."""
+        return CompiledModel.obstacle(model, precision) is None
+
+    @staticmethod
+    def obstacle(model: Transformer, precision: DecodePrecision) -> str | None:
+        """Say why the core cannot translate with a model, or return None if it can."""
         config = model.config
-        if not (config.num_encoder_layers and config.num_decoder_layers) or library() is None:
-            return False
-        d_k, d_v = (given or config.d_model // config.num_heads for given in (config.d_k, config.d_v))
+        if not (config.num_encoder_layers and config.num_decoder_layers):
+            return "a model without encoder or decoder does not translate"
+        if library() is None:
+            return describe()
+        if model.device.type != "cpu":
+            return f"the compiled core computes on the CPU, and the model is on {model.device}"
+        if not all(weight.dtype == torch.float32 and weight.is_contiguous() for weight in model.parameters()):
+            return "the compiled core takes contiguous float32 weights"
+        d_k, d_v = config.key_dim, config.value_dim
         step = 64 if precision == "int8" else 32
-        return (
-            model.device.type == "cpu"
-            and all(weight.dtype == torch.float32 and weight.is_contiguous() for weight in model.parameters())
-            and all(width % step == 0 for width in (config.d_model, config.d_ff, config.num_heads * d_v))
-            and d_k % 16 == d_v % 16 == config.num_heads * (d_k + d_v) % PANEL == 0
-            and (precision == "fp32" or has_amx())
-        )
+        if any(width % step for width in (config.d_model, config.d_ff, config.num_heads * d_v)):
+            return f"for {precision} the compiled core takes d_model, d_ff and num_heads * d_v in multiples of {step}"
+        if d_k % 16 or d_v % 16 or config.num_heads * (d_k + d_v) % PANEL:
+            return (
+                f"the compiled core takes d_k and d_v in multiples of 16, and num_heads * (d_k + d_v) in multiples of "
+                f"{PANEL}"
+            )
+        if precision != "fp32" and not has_amx():
+            return f"for {precision} the compiled core needs AMX, which this processor does not offer"
+        return None
 
     def is_current(self) -> bool:
         """Tell whether the model still has the weights that were packed; if not, pack it again."""

@@ -37,7 +37,8 @@ def scaled_dot_product_attention(
         k: Keys.
         v: Values, one for each key.
         mask: True where a query may attend to a key; must broadcast to [*heads, T, S], and leave every query a key.
-        dropout: Rate on the weights before they meet the values; the paper has none there.
+        dropout: Rate on the weights before they meet the values; section 5.4 has none there, section 6.3 names one
+            for its parser without a rate.
 
     Returns:
         The weighted sums of the values, and the weights, each row of which sums to 1.
@@ -62,7 +63,7 @@ class MultiHeadAttention(nn.Module):
         d_k: Width of a query and a key; None is d_model / num_heads, which must then be whole.
         d_v: Width of a value; None likewise.
         bias: Whether the projections have biases; the paper's equation and its parameter counts (Table 3) have none.
-        dropout: Rate on the attention weights; the paper has none there.
+        dropout: Rate on the attention weights, see `scaled_dot_product_attention`.
         rotary: Turn queries and keys by their positions (`RotaryPositions`); for self-attention.
 
     Raises:

@@ -5,8 +5,8 @@ manifest does not count; the one before it is used, and that is said.
 
 checkpoints/step-00001000/
     model.safetensors      weights
-    optimizer.safetensors  moments of Adam
-    state.json             everything else: step, time used, best validation, patience
+    optimizer.safetensors  the moments that the optimiser keeps
+    state.json             everything else: format, step, time used, best validation, patience
     manifest.json          size and SHA-256 of the three
 """
 
@@ -23,13 +23,17 @@ from typing import Any
 
 from torch import Tensor
 
+from clearhead import __version__
 from clearhead.errors import CheckpointError, ModelError
 from clearhead.files import new_directory, write_json
 from clearhead.json_files import file_sha256
 from clearhead.training.log import Window
 from clearhead.weights import read_weights, write_weights
 
-__all__ = ["Best", "Checkpoints", "TrainingState", "disk_trouble"]
+__all__ = ["CHECKPOINT_FORMAT", "Best", "Checkpoints", "TrainingState", "disk_trouble"]
+
+CHECKPOINT_FORMAT = 2
+"""Raised when an older clearhead could misread a checkpoint; format 1 bore no number."""
 
 _NAME = re.compile(r"step-\d{8,}")
 
@@ -62,6 +66,8 @@ class TrainingState:
     """Kind of device, such as `cpu`; another one rounds otherwise."""
     threads: int = 0
     """CPU threads; another number adds floats in another order."""
+    precision: str = ""
+    """What matrix products were computed in, `fp32` or `bf16`; empty in checkpoints of format 1."""
     window: Window = field(default_factory=Window)
 
     @classmethod
@@ -69,18 +75,25 @@ class TrainingState:
         """Read what `to_dict` wrote.
 
         Raises:
-            CheckpointError: If the fields are not those of a state.
+            CheckpointError: If a newer clearhead wrote it, or the fields are not those of a state.
         """
         try:
+            fields = dict(values)
+            version = fields.pop("format_version", 1)
+            if version not in range(1, CHECKPOINT_FORMAT + 1):
+                raise CheckpointError(
+                    f"the checkpoint is of format {version}; this is clearhead {__version__}, which reads formats up "
+                    f"to {CHECKPOINT_FORMAT}: upgrade with pip"
+                )
             best = values["best"]
             window = Window(**values["window"])
-            return cls(**{**values, "best": None if best is None else Best(**best), "window": window})
+            return cls(**{**fields, "best": None if best is None else Best(**best), "window": window})
         except (KeyError, TypeError) as error:
             raise CheckpointError(f"state.json is not a training state: {error}") from None
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain values for JSON."""
-        return asdict(self)
+        return {"format_version": CHECKPOINT_FORMAT, **asdict(self)}
 
 
 @dataclass

@@ -71,7 +71,9 @@ class Loop:
             batch_tokens=config.train.batch_tokens,
             seed=config.train.seed,
         )
-        self.state = TrainingState(device=device.type, threads=torch.get_num_threads())
+        self.state = TrainingState(
+            device=device.type, threads=torch.get_num_threads(), precision=self.stepper.precision
+        )
         self._best_validation: Validation | None = None
         self._start = start
         self._last_save = time.monotonic()
@@ -90,8 +92,14 @@ class Loop:
                 f"the run was on {state.device} and now is on {self.stepper.device.type}: "
                 f"it goes on, but not bit for bit"
             )
+        if state.precision and state.precision != self.stepper.precision:
+            self.display.say(
+                f"the run's matrix products were in {state.precision} and now are in {self.stepper.precision}: "
+                f"it goes on, but not bit for bit"
+            )
         self.state = state
         self.state.device, self.state.threads = self.stepper.device.type, torch.get_num_threads()
+        self.state.precision = self.stepper.precision
         self._start -= state.elapsed
 
     def ended_by(self) -> str | None:

@@ -35,7 +35,7 @@ def build_optimizer(model: nn.Module, config: TrainConfig) -> torch.optim.Optimi
 
 
 def optimizer_state(model: nn.Module, optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:
-    """Return the optimiser's tensors, named `parameter.key`, such as `embedding.weight.exp_avg`."""
+    """Return the optimiser's tensors, named `parameter.key`, such as `source_embedding.weight.exp_avg`."""
     return {
         f"{name}.{key}": value
         for name, parameter in model.named_parameters()

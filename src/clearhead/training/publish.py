@@ -61,6 +61,8 @@ def publish(
             "steps": state.step,
             "minutes": round(state.elapsed / 60, 2),
             "target_tokens": state.target_tokens,
+            "device": state.device,
+            "precision": state.precision,
         },
         "settings": config.model_dump(mode="json"),
         "metrics": {

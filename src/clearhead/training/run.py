@@ -30,7 +30,7 @@ from clearhead.training.loop import Loop
 from clearhead.training.overrides import merge
 from clearhead.training.report import write_report
 from clearhead.training.run_directory import is_finished, lock, move_aside
-from clearhead.training.settings import check_early, check_resumable, complete, steps_per_epoch
+from clearhead.training.settings import check_early, check_resumable, complete, resolved, steps_per_epoch
 from clearhead.training.stop import StopSignals
 
 __all__ = ["TrainResult", "train", "train_from_values"]
@@ -105,7 +105,7 @@ def _settle(values: Mapping[str, Any], run: Path, display: Display) -> tuple[Con
         for line in _data_lines(data.report):
             display.say("  " + line)
     else:
-        saved = Config.load(saved_path)
+        saved = resolved(Config.load(saved_path))  # older runs left open what was chosen
         data = open_prepared(run / "data")
         preset = values.get("preset") or saved.preset or choose_preset(len(data.train))
         if missing := missing_inputs(saved):
@@ -116,11 +116,13 @@ def _settle(values: Mapping[str, Any], run: Path, display: Display) -> tuple[Con
                 + "\n  ".join(changed)
                 + "\nrestore the files, or use another --out, or --fresh to start over"
             )
-    config = complete(
-        values,
-        preset,
-        vocab_size=data.tokenizer.vocab_size,
-        batches_per_epoch=steps_per_epoch(values, preset, data.train),
+    config = resolved(
+        complete(
+            values,
+            preset,
+            vocab_size=data.tokenizer.vocab_size,
+            batches_per_epoch=steps_per_epoch(values, preset, data.train),
+        )
     )
     if saved_path.exists() and (changes := check_resumable(saved, config)):
         (run / "report.html").unlink(missing_ok=True)  # a finished run is published anew with its new settings

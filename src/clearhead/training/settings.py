@@ -13,8 +13,9 @@ from clearhead.data.store import PairStore
 from clearhead.errors import CheckpointError, ConfigError
 from clearhead.presets import AUTOMATIC_PRESETS, PRESETS, recipe
 from clearhead.training.overrides import merge
+from clearhead.training.schedule import peak_rate
 
-__all__ = ["check_early", "check_resumable", "complete", "steps_per_epoch"]
+__all__ = ["check_early", "check_resumable", "complete", "resolved", "steps_per_epoch"]
 
 _DEFAULT_EPOCHS = 30
 _MOST_STEPS = 100_000  # the paper's base model (section 5.2)
@@ -97,6 +98,20 @@ def complete(values: Mapping[str, Any], preset: str, *, vocab_size: int, batches
     if train.get("max_steps") is None and train.get("max_minutes") is None:
         settings = merge(settings, {"train": {"max_steps": min(_MOST_STEPS, _DEFAULT_EPOCHS * batches_per_epoch)}})
     return Config.from_dict(settings, origin="settings")
+
+
+def resolved(config: Config) -> Config:
+    """Return complete settings with what was chosen for those left open: the size of the vocabulary and the peak rate.
+
+    `device` and `train.precision` stay `auto`, for a run may go on where another device is; what they were stands in
+    every checkpoint.
+    """
+    tokenizer, train, model = config.tokenizer, config.train, config.model
+    if tokenizer.vocab_size is None:
+        tokenizer = tokenizer.model_copy(update={"vocab_size": model.vocab_size})
+    if train.learning_rate is None:
+        train = train.model_copy(update={"learning_rate": peak_rate(train, d_model=model.d_model)})
+    return config.model_copy(update={"tokenizer": tokenizer, "train": train})
 
 
 def check_resumable(saved: Config, now: Config) -> list[str]:

@@ -76,6 +76,11 @@ class Stepper:
             torch.compile(model.states, dynamic=True) if config.compile else model.states
         )
 
+    @property
+    def precision(self) -> str:
+        """What matrix products are computed in, `bf16` or `fp32`."""
+        return "bf16" if self.is_bf16 else "fp32"
+
     def step(self, parts: Sequence[Batch], *, number: int, rate: float) -> StepResult:
         """Make optimiser step `number`.
 

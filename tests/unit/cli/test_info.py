@@ -1,14 +1,22 @@
 from __future__ import annotations
 
 import json
+import platform
+import subprocess
+import sys
 
 import pytest
 import torch
 
 from clearhead import __version__
-from clearhead.bundle import FORMAT_VERSION
+from clearhead.bundle import FORMAT_VERSION, load_bundle
 from clearhead.cli.info import info
 from clearhead.config import Config
+from clearhead.decoding.compiled import CompiledModel
+from clearhead.decoding.core import describe, library
+from clearhead.decoding.engine import pack
+from clearhead.decoding.packed import PackedModel
+from clearhead.device import resolve_device
 from clearhead.errors import ConfigError, ModelError
 from clearhead.training.checkpoints import Checkpoints, TrainingState
 
@@ -47,7 +55,7 @@ def test_json_says_what_a_model_is_and_how_it_was_made(run_command, make_model_d
     settings = {"info": MADE, "language_tags": ("de", "fr"), "decode": {"beam_size": 3}}
     bundle = make_bundle(**settings)
     found = json.loads(run_command(info, make_model_dir(**settings), "--json").stdout)
-    assert list(found) == ["model", "tokenizer", "decode", "made"]
+    assert list(found) == ["model", "tokenizer", "decode", "translated_by", "made"]
     assert found["made"] == MADE
     assert found["model"]["parameters"] == bundle.model.num_parameters()
     assert found["model"]["clearhead_version"] == __version__
@@ -60,6 +68,45 @@ def test_json_says_what_a_model_is_and_how_it_was_made(run_command, make_model_d
         "sha256": bundle.tokenizer.sha256,
     }
     assert found["decode"]["beam_size"] == 3
+
+
+def test_without_a_model_the_installation_is_told(run_command):
+    found = json.loads(run_command(info, "--json").stdout)["installation"]
+    assert found == {
+        "clearhead_version": __version__,
+        "python": platform.python_version(),
+        "torch": torch.__version__,
+        "device": str(resolve_device()),
+        "threads": torch.get_num_threads(),
+        "compiled_core": describe(),
+    }
+    assert f"  compiled_core: {describe()}\n" in run_command(info).stdout
+
+
+def test_a_missing_core_is_told_with_and_without_a_model(run_command, make_model_dir, monkeypatch):
+    monkeypatch.setattr("clearhead.decoding.core.library", lambda: None)
+    monkeypatch.setattr("clearhead.decoding.compiled.library", lambda: None)
+    installation = json.loads(run_command(info, "--json").stdout)["installation"]
+    assert "compiled core is not in use" in installation["compiled_core"]
+    found = json.loads(run_command(info, make_model_dir(), "--json").stdout)["translated_by"]
+    assert found == {"engine": "PyTorch", "device": "cpu", "because": installation["compiled_core"]}
+
+
+@pytest.mark.skipif(library() is None, reason="the compiled core is not in use here")
+def test_the_engine_that_translates_a_model_is_told_with_its_reason(run_command, make_model_dir):
+    odd, wide = make_model_dir("odd"), make_model_dir("wide", d_model=64, num_heads=2, d_ff=32)
+    found = [json.loads(run_command(info, model, "--json").stdout)["translated_by"] for model in (odd, wide)]
+    assert [facts["engine"] for facts in found] == ["PyTorch", "compiled core"]
+    assert "d_model, d_ff and num_heads * d_v in multiples of 32" in found[0]["because"]
+    assert found[1]["because"] == describe()
+    engines = [type(pack(load_bundle(model).model)) for model in (odd, wide)]
+    assert engines == [PackedModel, CompiledModel]
+
+
+def test_the_package_runs_as_a_module():
+    command = [sys.executable, "-m", "clearhead", "--version"]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=300)
+    assert done.stdout == f"clearhead {__version__}\n"
 
 
 @pytest.mark.parametrize("kind", ["bpe", "unigram", "wordpiece"])
@@ -145,7 +192,7 @@ def test_a_finished_run_shows_its_model_too(run_command, run_dir, make_model_dir
     assert json.loads(run_command(info, run_dir, "--json").stdout)["run"]["state"] != "finished"
     (run_dir / "report.html").write_text("")  # written last
     found = json.loads(run_command(info, run_dir, "--json").stdout)
-    assert list(found) == ["model", "tokenizer", "decode", "made", "run"]
+    assert list(found) == ["model", "tokenizer", "decode", "translated_by", "made", "run"]
     assert found["run"]["state"] == "finished"
     assert found["model"]["directory"] == str(run_dir / "model")
 

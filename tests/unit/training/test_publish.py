@@ -50,7 +50,7 @@ def test_the_model_says_how_it_was_made(finished_run):
 
 @pytest.mark.parametrize("last", [2, None])
 def test_an_average_is_the_mean_of_the_last_checkpoints(finished_run, tmp_path, last):
-    paths = average_run(finished_run, tmp_path / "average", last=last, device="cpu", notice=print)
+    paths = average_run(finished_run, tmp_path / "average", last=last, device="cpu", force=False, notice=print)
     assert paths == checkpoints_of(finished_run)[-(last or 3) :]
     averaged, _ = read_weights(tmp_path / "average" / "model.safetensors")
     parts = [read_weights(path / "model.safetensors")[0] for path in paths]
@@ -66,25 +66,25 @@ def test_a_damaged_checkpoint_is_left_out_of_the_average(copied_run, tmp_path):
     paths = checkpoints_of(copied_run)
     (paths[-2] / "model.safetensors").write_bytes(b"junk")
     told: list[str] = []
-    found = average_run(copied_run, tmp_path / "average", last=2, device="cpu", notice=told.append)
+    found = average_run(copied_run, tmp_path / "average", last=2, device="cpu", force=False, notice=told.append)
     assert found == [paths[-3], paths[-1]]
     assert [text for text in told if f"{paths[-2].name} is damaged" in text and "left out of the average" in text]
     with pytest.raises(CheckpointError, match=rf"has {len(paths) - 1} good checkpoints, fewer than --last 97"):
-        average_run(copied_run, tmp_path / "other", last=97, device="cpu", notice=print)
+        average_run(copied_run, tmp_path / "other", last=97, device="cpu", force=False, notice=print)
     assert not (tmp_path / "other").exists()
 
 
 def test_only_a_run_with_checkpoints_can_be_averaged(copied_run, tmp_path):
     with pytest.raises(CheckpointError, match=r"is not a run directory: it holds no config.toml"):
-        average_run(copied_run / "model", tmp_path / "average", last=None, device="cpu", notice=print)
+        average_run(copied_run / "model", tmp_path / "average", last=None, device="cpu", force=False, notice=print)
     shutil.rmtree(copied_run / "checkpoints")
     with pytest.raises(CheckpointError, match="has no checkpoint yet"):
-        average_run(copied_run, tmp_path / "average", last=None, device="cpu", notice=print)
+        average_run(copied_run, tmp_path / "average", last=None, device="cpu", force=False, notice=print)
 
 
 def test_an_average_replaces_no_directory_that_is_not_a_model(copied_run, tmp_path):
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "thesis.txt").write_text("precious")
     with pytest.raises(ModelError, match="is not a model directory"):
-        average_run(copied_run, tmp_path / "mine", last=2, device="cpu", notice=print)
+        average_run(copied_run, tmp_path / "mine", last=2, device="cpu", force=False, notice=print)
     assert (tmp_path / "mine" / "thesis.txt").read_text() == "precious"

@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import tomllib
 from pathlib import Path
 from typing import Any
 
 import pytest
+import tomli_w
 import torch
 from report_page import Page
 from tiny_runs import tiny_settings, write_numbers
@@ -25,6 +27,7 @@ from clearhead.translator import Translator
 from clearhead.weights import model_tensors, read_weights
 
 QUICK = {"max_steps": 4, "validate_every": 4, "checkpoint_every": 2}
+LEFT_OPEN = {"train": {**QUICK, "learning_rate": None}, "tokenizer": {"vocab_size": None}}
 
 
 def contents(directory: Path) -> dict[str, bytes]:
@@ -141,6 +144,38 @@ def test_a_longer_run_goes_on_from_the_end(settings, capsys):
     assert "changed since the run was started: train.max_steps: 4 -> 7" in err
     assert "resuming after step 4" in err
     assert [r["step"] for r in read_metrics(longer.run / "metrics.jsonl")] == [4, 7]
+
+
+def test_what_was_chosen_stands_in_the_saved_settings_and_in_the_model(settings):
+    run = train_from_values(settings(**LEFT_OPEN)).run
+    saved, model = Config.load(run / "config.toml"), load_bundle(run)
+    assert saved.tokenizer.vocab_size == model.tokenizer.vocab_size
+    assert saved.train.learning_rate == pytest.approx((16 * 5) ** -0.5)
+    assert saved.train.precision == "auto"  # the run may go on where products are computed otherwise
+    assert model.info["training"]["device"] == "cpu"
+    assert model.info["training"]["precision"] in ("fp32", "bf16")
+
+
+def test_a_run_whose_settings_were_left_open_goes_on_with_the_same_command(settings, capsys):
+    values = settings(**LEFT_OPEN)
+    path = train_from_values(values).run / "config.toml"
+    text = path.read_text(encoding="utf-8")
+    older = tomllib.loads(text)
+    del older["tokenizer"]["vocab_size"], older["train"]["learning_rate"]
+    path.write_text(tomli_w.dumps(older), encoding="utf-8")
+    capsys.readouterr()
+    assert train_from_values(values).was_finished
+    assert "changed" not in capsys.readouterr().err
+    assert path.read_text(encoding="utf-8") == text
+
+
+def test_a_run_that_goes_on_in_another_precision_says_so(settings, monkeypatch, capsys):
+    fast = {True: "bf16", False: "fp32"}
+    for is_fast, steps in ((False, 4), (True, 6)):
+        monkeypatch.setattr("clearhead.training.step.has_fast_bf16", lambda device, is_fast=is_fast: is_fast)
+        run = train_from_values(settings(train={**QUICK, "max_steps": steps})).run
+        assert load_bundle(run).info["training"]["precision"] == fast[is_fast]
+    assert "products were in fp32 and now are in bf16: it goes on, but not bit for bit" in capsys.readouterr().err
 
 
 def test_naming_the_run_is_enough_to_go_on(settings):

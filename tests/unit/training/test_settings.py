@@ -8,7 +8,8 @@ from clearhead.config import Config
 from clearhead.errors import CheckpointError, ConfigError
 from clearhead.presets import PRESETS, RECIPES
 from clearhead.training.overrides import merge
-from clearhead.training.settings import check_early, check_resumable, complete
+from clearhead.training.schedule import learning_rate
+from clearhead.training.settings import check_early, check_resumable, complete, resolved
 
 
 def completed(values=None, preset="tiny", vocab_size=997, batches_per_epoch=101) -> Config:
@@ -140,6 +141,38 @@ def test_changes_that_only_lengthen_or_observe_are_allowed_and_named():
         "train.patience: 10 -> 3",
         "train.validate_every: 500 -> 7",
     ]
+
+
+UNSET_MEANS_NONE = {
+    "out",  # named by every run
+    "model.source_vocab_size",
+    "model.d_k",
+    "model.d_v",
+    "model.final_norm",
+    "train.max_minutes",
+    "decode.target_lang",
+}
+"""Settings for which nothing is chosen when a run starts: their docstrings say what it means that they are not set."""
+
+
+def test_what_is_chosen_for_a_run_stands_in_its_settings():
+    config = resolved(completed(preset="paper-base"))
+    nested = config.model_dump()
+    unset = {name for name, value in nested.items() if value is None}
+    sections = {name: values for name, values in nested.items() if isinstance(values, dict)}
+    unset |= {f"{name}.{key}" for name, values in sections.items() for key, value in values.items() if value is None}
+    assert unset == UNSET_MEANS_NONE
+    assert config.tokenizer.vocab_size == 997
+    assert config.train.learning_rate == pytest.approx((512 * 4_000) ** -0.5)
+    assert resolved(config) == config
+
+
+@pytest.mark.parametrize("schedule", ["noam", "constant"])
+def test_a_resolved_peak_rate_gives_every_step_the_same_rate(schedule):
+    config = completed({"train": {"schedule": schedule, "warmup_steps": 37}}, preset="paper-base")
+    for step in (1, 5, 37, 38, 1_001):
+        rates = {learning_rate(step, c.train, d_model=512, progress=0.5) for c in (config, resolved(config))}
+        assert len(rates) == 1
 
 
 def test_the_same_settings_after_a_round_trip_through_toml_are_no_change(tmp_path):

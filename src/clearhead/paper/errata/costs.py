@@ -170,8 +170,9 @@ COSTS_ERRATA: tuple[Erratum[Any], ...] = (
         number=41,
         title="A recurrent network cannot be parallelised",
         wrong="With a recurrent network parallelisation is not possible.",
-        right="It is not possible within one sequence, whose steps wait for each other; the sequences of a batch run "
-        "side by side.",
+        right="Within one sequence of an LSTM or the like it is not, as each step waits for the state before; the "
+        "sequences of a batch run side by side. (A recurrence that is linear in its state, as in some later models, "
+        "can be computed as a parallel scan.)",
         source="Section 1: precludes parallelization within training examples; Table 1, O(n) sequential operations",
         demands="Four sentences of seven words take at most seven calls of the cell, with the right states.",
         wrong_version=_sentence_by_sentence,

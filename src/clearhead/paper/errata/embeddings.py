@@ -120,8 +120,8 @@ EMBEDDINGS_ERRATA: tuple[Erratum[Any], ...] = (
         number=34,
         title="No positions",
         wrong="Self-attention sees the order of the words; embeddings are all it needs.",
-        right="Attention itself knows no order: shuffled words give shuffled states. The order comes from the "
-        "positional encodings alone.",
+        right="Attention itself knows no order: shuffled words give shuffled states. In the encoder the order comes "
+        "from the positional encodings alone; the decoder's causal mask tells some of it as well.",
         source="Section 3.5, first sentences",
         demands="A sentence and its reversal give the words different states.",
         wrong_version=lambda: small_model(positions="none"),

@@ -1,0 +1,75 @@
+"""A name in backticks, in a page, a docstring or a comment, is one that the code has: renamed things leave no trace."""
+
+from __future__ import annotations
+
+import ast
+import io
+import json
+import re
+import tokenize
+from collections.abc import Iterator
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+SOURCES = sorted((ROOT / "src").rglob("*.py"))
+PAGES = [ROOT / "README.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").glob("*.md"))]
+TOUR = ROOT / "docs" / "tour.ipynb"
+
+NAME = re.compile(r"`([A-Za-z_]\w*(?:\.\w+)*)`")
+OF_OTHERS = {"format_datetime", "in_proj_weight", "transformer_base_v1", "transformer_base_v2", "_v3"}
+"""Names in Babel, torch.nn and tensor2tensor, which the text speaks of and the code does not use."""
+
+
+def prose_and_words(text: str) -> tuple[list[str], set[str]]:
+    """Return the docstrings and comments of a module, and the words of all else."""
+    strings = {
+        (node.value.lineno, node.value.col_offset): node.value.value
+        for node in ast.walk(ast.parse(text))
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str)
+    }
+    prose, words = list(strings.values()), set()
+    for token in tokenize.generate_tokens(io.StringIO(text).readline):
+        if token.type == tokenize.COMMENT:
+            prose.append(token.string)
+        elif token.start not in strings:
+            words.update(re.findall(r"\w+", token.string))
+    return prose, words
+
+
+def strange_names(prose: str, words: set[str]) -> Iterator[str]:
+    """Yield every name in backticks with a part that looks like a name of code, as it has a `_`, and is none."""
+    for name in NAME.findall(prose):
+        if any("_" in part and part not in words | OF_OTHERS for part in name.split(".")):
+            yield name
+
+
+def words_of_the_code() -> set[str]:
+    words = {word for path in SOURCES for word in re.findall(r"\w+", path.relative_to(ROOT).as_posix())}
+    for path in SOURCES:
+        words |= prose_and_words(path.read_text(encoding="utf-8"))[1]
+    for path in (ROOT / "src").rglob("*.[ch]"):
+        words.update(re.findall(r"\w+", path.read_text(encoding="utf-8")))
+    return words
+
+
+def test_names_in_docstrings_and_comments_are_names_of_the_code():
+    words = words_of_the_code()
+    texts = {path: "\n".join(prose_and_words(path.read_text(encoding="utf-8"))[0]) for path in SOURCES}
+    found = {path.name: names for path, text in texts.items() if (names := sorted(strange_names(text, words)))}
+    assert found == {}
+
+
+def test_names_on_the_pages_are_names_of_the_code_or_of_its_tests():
+    words = words_of_the_code()
+    for path in [*(ROOT / "tests").rglob("*.py"), *(ROOT / "bench").glob("*.py"), *(ROOT / "examples").glob("*.py")]:
+        words |= {path.stem} | prose_and_words(path.read_text(encoding="utf-8"))[1]
+    cells = json.loads(TOUR.read_text(encoding="utf-8"))["cells"]
+    texts = {path.name: path.read_text(encoding="utf-8") for path in PAGES}
+    texts[TOUR.name] = "\n".join("".join(cell["source"]) for cell in cells if cell["cell_type"] == "markdown")
+    found = {name: names for name, text in texts.items() if (names := sorted(strange_names(text, words)))}
+    assert found == {}
+
+
+def test_a_name_that_was_changed_is_found():
+    prose, words = prose_and_words('"""See `old_name` and `module.new_name`."""\nnew_name = 1  # was `older_name`\n')
+    assert [name for text in prose for name in strange_names(text, words)] == ["old_name", "older_name"]
