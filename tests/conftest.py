@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -18,7 +19,9 @@ if TYPE_CHECKING:
 
 # No test module has imported them yet: from here on a tensor that breaks its written shape raises.
 install_import_hook(["clearhead.model", "clearhead.decoding"], "beartype.beartype")
+# One thread a process, those that tests start included: the cores are shared by the workers of pytest-xdist.
 torch.set_num_threads(1)
+os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 SHARED_DATA = Path(__file__).parents[1].parent / "shared" / "data"
 

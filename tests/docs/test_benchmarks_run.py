@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import os
 import re
@@ -11,6 +12,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
+from torch import nn
+from torch.autograd.profiler_util import FunctionEvent
+from torch.nn import functional
 
 BENCH = Path(__file__).parents[2] / "bench" / "train.py"
 TOY = ["--cases", "toy", "--synthetic", "--threads", "1", "--device", "cpu"]
@@ -82,7 +87,28 @@ def test_model_flops_are_those_of_the_formula(case):
 def test_the_profile_finds_every_kind_of_work(case):
     for row in case["candidates"].values():
         assert min(row["profile"].values()) > 0.0
-        assert row["profile"]["vocabulary product + loss"] > row["profile"]["layer products"]  # 8,000 wide beside 20
+
+
+def test_the_profile_tells_products_with_the_vocabulary_from_those_of_layers_also_backwards(monkeypatch):
+    monkeypatch.syspath_prepend(str(BENCH.parent))
+    profiling, candidate = map(importlib.import_module, ("profiling", "candidate"))
+    # Every matrix product takes a second, everything else no time.
+    takes = property(lambda event: 1e6 * (event.name in ("aten::mm", "aten::addmm")))
+    monkeypatch.setattr(FunctionEvent, "self_cpu_time_total", takes)
+    model = nn.Sequential(nn.Embedding(101, 12), nn.Linear(12, 20), nn.ReLU(), nn.Linear(20, 101, bias=False))
+
+    def step(ids, number):
+        loss = functional.cross_entropy(model(ids), ids)
+        loss.backward()
+        return loss.item()
+
+    toy = candidate.Candidate("toy", model, step)
+    spent = profiling.profile_steps(toy, [torch.arange(7), torch.arange(11)])
+    # Each product forward has two backward: for its input and for its weight.
+    assert {group: value for group, value in spent.items() if value} == {
+        "layer products": pytest.approx(3_000.0),
+        "vocabulary product + loss": pytest.approx(3_000.0),
+    }
 
 
 def test_the_table_shows_speed_memory_and_ratios():
