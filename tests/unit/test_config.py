@@ -5,7 +5,7 @@ from __future__ import annotations
 import tomllib
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
@@ -241,7 +241,6 @@ some = st.integers(1, 10**9)
 rates = st.floats(0, 1, exclude_max=True)
 
 
-@settings(deadline=None, max_examples=100)
 @given(
     data=st.fixed_dictionaries({}, optional={"source": names, "exclude": names, "max_ratio": st.floats(1e-300, 1e300)}),
     train=st.fixed_dictionaries(
