@@ -2,6 +2,8 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+# Processes that share the tests.
+WORKERS ?= 2
 
 .PHONY: setup demo test test-slow lint format docs bench-train bench-translate clean
 
@@ -19,8 +21,9 @@ $(VENV)/.ready: pyproject.toml constraints.txt $(wildcard src/clearhead/decoding
 demo: setup
 	$(BIN)/clearhead demo --out runs/demo
 
+# A file is not split, so what its tests share is made once. In their order the slowest files come first.
 test: lint
-	$(BIN)/pytest
+	$(BIN)/pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 
 test-slow: setup
 	$(BIN)/pytest -m slow

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 import torch
+from hypothesis import HealthCheck, settings
 from jaxtyping import install_import_hook
 from torch import Tensor
 
@@ -18,7 +20,12 @@ if TYPE_CHECKING:
 
 # No test module has imported them yet: from here on a tensor that breaks its written shape raises.
 install_import_hook(["clearhead.model", "clearhead.decoding"], "beartype.beartype")
+# One thread a process, those that tests start included: the cores are shared by the workers of pytest-xdist.
 torch.set_num_threads(1)
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+# The same examples every time, however long a busy machine takes for one.
+settings.register_profile("steady", derandomize=True, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("steady")
 
 SHARED_DATA = Path(__file__).parents[1].parent / "shared" / "data"
 

@@ -36,7 +36,7 @@ def run(name: str, *arguments: str) -> str:
         encoding="utf-8",
         check=False,
         env={**os.environ, "OMP_NUM_THREADS": "1", "MPLBACKEND": "Agg", "PYTHONIOENCODING": "utf-8"},
-        timeout=300,
+        timeout=600,
     )
     assert (done.returncode, done.stderr) == (0, "")
     return done.stdout
@@ -50,6 +50,7 @@ def test_an_example_holds_what_it_claims(name):
     assert FINDINGS[name] in first_run(name)
 
 
+@pytest.mark.usefixtures("fonts")
 def test_digits_are_reversed_and_the_attention_is_drawn(tmp_path):
     picture = tmp_path / "attention.png"
     can_draw = importlib.util.find_spec("matplotlib") is not None
@@ -73,7 +74,7 @@ def test_a_picture_that_cannot_be_made_is_told_before_anything_is_learned(tmp_pa
         capture_output=True,
         text=True,
         check=False,
-        timeout=300,
+        timeout=600,
     )
     assert (done.returncode, done.stdout) == (2, "")
     assert "error: argument --png: " in done.stderr

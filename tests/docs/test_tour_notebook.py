@@ -58,6 +58,7 @@ def execute(notebook: nbformat.NotebookNode, demo: Path, monkeypatch: pytest.Mon
     return {cell.id: cell.outputs for cell in copy.cells if cell.cell_type == "code"}
 
 
+@pytest.mark.usefixtures("fonts")
 def test_the_tour_runs_on_a_demo_model(tour, small_demo, monkeypatch):
     outputs = execute(tour, small_demo, monkeypatch)
     pictures = [name for name, shown in outputs.items() if any("image/png" in part.get("data", {}) for part in shown)]
@@ -69,6 +70,7 @@ def test_the_tour_runs_on_a_demo_model(tour, small_demo, monkeypatch):
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("fonts")
 def test_the_tour_trains_a_model_where_there_is_none(tour, tmp_path, monkeypatch):
     outputs = execute(tour, tmp_path / "demo", monkeypatch)
     assert "Exact match on 1,000 held-out sentences" in str(outputs["model"])

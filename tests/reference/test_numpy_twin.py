@@ -161,7 +161,7 @@ def assert_equals_the_twin(model, inputs, record_property):
         with torch.no_grad():
             output = model_output(model.to(dtype), *inputs).double().numpy()
         assert output.shape == expected.shape
-        difference = np.abs(output - expected).max() / max(1.0, np.abs(expected).max())
+        difference = float(np.abs(output - expected).max() / max(1.0, np.abs(expected).max()))
         if model.config.positions == "rotary":
             tolerance = max(tolerance, 1e-6)  # the angles themselves are kept in float32
         record_property(f"largest difference, {dtype}", difference)
@@ -328,7 +328,7 @@ def test_gradients_equal_the_slopes_of_the_twin(make_model, make_batch, record_p
         twin.weights[weight_name] = start
         expected = (losses[0] - losses[1]) / (2 * step)
         found = (weight.grad.numpy() * direction).sum()
-        largest = max(largest, abs(found - expected) / max(1.0, abs(expected)))
+        largest = max(largest, float(abs(found - expected) / max(1.0, abs(expected))))
         assert found == pytest.approx(expected, rel=1e-5, abs=1e-5), weight_name
         assert abs(expected) < 1e-9 if has_no_effect(weight_name, model.config) else abs(expected) > 1e-5, weight_name
     record_property("largest difference, gradient", largest)

@@ -7,7 +7,7 @@ import hashlib
 import json
 
 import pytest
-from hypothesis import HealthCheck, example, given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from clearhead.errors import ConfigError, DataError, ModelError
@@ -43,7 +43,7 @@ def special_ids(tokenizer):
     return {*range(4), *tokenizer.language_tags.values()}
 
 
-@settings(deadline=None, max_examples=150)
+@settings(max_examples=150)
 @given(st.one_of(text, tricky))
 @example("")
 @example(" ")
@@ -64,7 +64,7 @@ def test_decode_of_encode_is_the_text_and_no_special_id_comes_from_it(tokenizer,
     assert not special_ids(tokenizer) & set(ids)
 
 
-@settings(deadline=None, max_examples=30, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=30)
 @given(st.lists(tricky, max_size=7))
 def test_a_batch_is_spelled_as_its_lines_are(tokenizer, lines):
     batch = tokenizer.encode_batch(lines)
@@ -72,7 +72,7 @@ def test_a_batch_is_spelled_as_its_lines_are(tokenizer, lines):
     assert tokenizer.decode_batch(batch) == lines
 
 
-@settings(deadline=None, max_examples=50)
+@settings(max_examples=50)
 @given(tricky)
 @example("👩‍👩‍👧‍👦")
 def test_every_byte_has_an_ordinary_id(tokenizer, line):

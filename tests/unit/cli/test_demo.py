@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import itertools
 import re
 
 import pytest
@@ -20,7 +21,9 @@ def smaller(monkeypatch) -> None:
 
 
 @pytest.mark.usefixtures("smaller")
-def test_the_demo_trains_translates_and_says_how_to_go_on(tmp_path, capsys):
+def test_the_demo_trains_translates_and_says_how_to_go_on(tmp_path, capsys, monkeypatch):
+    clock = itertools.count(step=0.05)  # every look at it takes a twentieth of a second
+    monkeypatch.setattr("time.monotonic", lambda: next(clock))
     run = tmp_path / "demo"
     assert clearhead("demo", "--out", run, "--minutes", "0.1") == 0
     out, err = capsys.readouterr()

@@ -285,7 +285,7 @@ def test_the_installed_command_ends_with_the_status(tmp_path, pairs, arguments, 
         cwd=tmp_path,
         capture_output=True,
         text=True,
-        timeout=300,
+        timeout=600,
     )
     assert done.returncode == status
     assert done.stdout == ""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 import torch
 
@@ -73,9 +75,20 @@ def test_recurrent_layers_alone_run_more_operators_for_more_positions():
     assert operators_called(LAYERS[RNN], 80, 8) - operators_called(LAYERS[RNN], 40, 8) >= 40
 
 
-def test_more_work_takes_longer():
-    layer = LAYERS[CONVOLUTION]
-    assert 0 < seconds(layer, 8, 8, repeats=3) < seconds(layer, 512, 256, repeats=3)
+def test_the_time_is_that_of_the_shortest_pass_after_one_that_warms_up(monkeypatch):
+    passes = []
+
+    class Apply(torch.nn.Module):
+        def forward(self, x):
+            passes.append(x.shape)
+            clock[0] += durations[len(passes) - 1]
+            return x
+
+    clock, durations = [7.0], [0.25, 3.0, 1.5, 2.0]
+    monkeypatch.setattr("time.perf_counter", lambda: clock[0])
+    layer = replace(LAYERS[CONVOLUTION], build=lambda d: Apply())
+    assert seconds(layer, 5, 3, repeats=3) == 1.5
+    assert passes == [(1, 5, 3)] * 4
 
 
 def test_threads_are_given_back():

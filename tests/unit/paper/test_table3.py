@@ -27,6 +27,11 @@ BY_HAND = {
 }
 
 
+@pytest.fixture(scope="module")
+def part():
+    return table3()
+
+
 def test_every_row_of_the_paper_has_a_preset():
     assert list(PAPER_TABLE_3) == list(TABLE3)
     assert [name for name, row in PAPER_TABLE_3.items() if row.millions is not None] == list(BY_HAND)
@@ -49,8 +54,7 @@ def test_rows_without_a_figure_imply_nothing():
     assert implied_rows("table3-a-1-head") is None
 
 
-def test_the_printed_figures_are_met_as_it_is_told():
-    part = table3()
+def test_the_printed_figures_are_met_as_it_is_told(part):
     assert part.failures == []
     for row in part.data["rows"]:
         millions = row["printed"]["millions_of_parameters"]
@@ -66,8 +70,8 @@ def test_the_printed_figures_are_met_as_it_is_told():
     json.dumps(part.data)
 
 
-def test_the_text_shows_each_row_with_what_the_paper_prints():
-    lines = {line.split()[0]: line for line in table3().text.splitlines() if line.startswith("  ")}
+def test_the_text_shows_each_row_with_what_the_paper_prints(part):
+    lines = {line.split()[0]: line for line in part.text.splitlines() if line.startswith("  ")}
     for name, row in PAPER_TABLE_3.items():
         assert row.label in lines[name]
         assert f"{row.perplexity:.2f}  {row.bleu:.1f}" in lines[name]
@@ -79,8 +83,8 @@ def test_a_model_with_other_weights_is_caught(monkeypatch):
     assert any("the closed formula is the sum over the weights: 0 of 20" in failure for failure in table3().failures)
 
 
-def test_the_figure_shows_every_printed_row():
-    (panel,) = table3().figures["table3"].panels
+def test_the_figure_shows_every_printed_row(part):
+    (panel,) = part.figures["table3"].panels
     stated, fitting = panel.series[:2]
     assert len(stated.x) == len(fitting.x) == len(BY_HAND)
     assert max(abs(value) for value in fitting.y[:-1]) <= 0.6 < abs(fitting.y[-1])

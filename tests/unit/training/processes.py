@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import signal
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from multiprocessing.context import ForkServerProcess
 from pathlib import Path
 from typing import Any
@@ -21,9 +23,56 @@ SECONDS = 600.0
 """How long anything here may take on a machine that is busy with something else."""
 
 
-def start(arguments: Sequence[str], log: Path) -> ForkServerProcess:
-    """Start `clearhead ARGUMENTS..`; what it prints is appended to `log`."""
-    process = _CONTEXT.Process(target=_command, args=(list(arguments), str(log)), daemon=True)
+class FileOperations:
+    """Counts what a process does to files: opens, makes, renames and removes them."""
+
+    def __init__(self) -> None:
+        self._done = _CONTEXT.RawValue("q", 0)
+
+    @property
+    def done(self) -> int:
+        """File operations so far."""
+        return self._done.value
+
+    def until(self, last: int | None) -> Callable[[], None]:
+        """Return what to call first in a process: it is then counted, and killed before an operation, from 1."""
+        return partial(_count_file_operations, self._done, last)
+
+
+def _count_file_operations(done: Any, last: int | None) -> None:
+    def note(event: str, _: object) -> None:
+        if event == "open" or event.startswith("os."):
+            done.value += 1
+            if done.value == last:
+                os.kill(os.getpid(), signal.SIGKILL)
+
+    done.value = 0
+    sys.addaudithook(note)
+
+
+def signal_after_first_record(number: int) -> None:
+    """Let this process get a signal as soon as its training has written a first record into `metrics.jsonl`."""
+    from clearhead.training.log import MetricsLog
+
+    write = MetricsLog.write
+
+    def write_then_signal(log: MetricsLog, split: str, step: int, **values: float | None) -> None:
+        write(log, split, step, **values)
+        MetricsLog.write = write
+        signal.raise_signal(number)
+
+    MetricsLog.write = write_then_signal
+
+
+def start(arguments: Sequence[str], log: Path, first: Callable[[], None] | None = None) -> ForkServerProcess:
+    """Start `clearhead ARGUMENTS..`; what it prints is appended to `log`.
+
+    Args:
+        arguments: What follows `clearhead` on the command line.
+        log: A text file.
+        first: Called in the process before the command; a function of a module, or a `partial` of one.
+    """
+    process = _CONTEXT.Process(target=_command, args=(list(arguments), str(log), first), daemon=True)
     process.start()
     return process
 
@@ -63,9 +112,11 @@ def train_arguments(values: Mapping[str, Any]) -> list[str]:
     return [*arguments, "--set", *settings]
 
 
-def _command(arguments: list[str], log: str) -> None:
+def _command(arguments: list[str], log: str, first: Callable[[], None] | None) -> None:
     from clearhead.cli.main import run
 
     with open(log, "a", encoding="utf-8", buffering=1) as file:
         sys.stdout = sys.stderr = file
+        if first is not None:
+            first()
         run(arguments)

@@ -10,12 +10,14 @@ import signal
 import subprocess
 import time
 from collections.abc import Callable
+from functools import partial
+from multiprocessing.context import ForkServerProcess
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-from processes import finish, start, train_arguments, wait_until
+from processes import FileOperations, finish, signal_after_first_record, start, train_arguments, wait_until
 
 from clearhead.bundle import load_bundle
 from clearhead.training.log import read_metrics
@@ -67,67 +69,73 @@ class Runs:
         self.log = directory / "log.txt"
         self.settings = settings
         self.changes = changes
-        finish(start(["--version"], self.log))  # the first process waits for torch to be imported
-        began = time.monotonic()
-        self.start("expected")
+        operations = FileOperations()
         self.expected = directory / "expected"
-        assert finish(self.last) == 0, self.log.read_text()
-        self.seconds = time.monotonic() - began
+        assert finish(self.start("expected", operations.until(None))) == 0, self.log.read_text()
+        self.file_operations = operations.done
 
-    def start(self, name: str):
+    def start(self, name: str, first: Callable[[], None] | None = None) -> ForkServerProcess:
         values = self.settings(**self.changes, out=str(self.directory / name))
-        self.last = start(train_arguments(values), self.log)
-        return self.last
+        return start(train_arguments(values), self.log, first)
 
     def finish(self, name: str) -> None:
         assert finish(self.start(name)) == 0, self.log.read_text()
         assert_same_run(self.directory / name, self.expected)
 
 
-def kill_at_random_moments(runs: Runs, kills: int, seed: int) -> None:
-    """Kill runs anywhere in their lives, from the preparation of the data to the report, and let them finish."""
-    choose = random.Random(seed)
-    life, done = runs.seconds, 0
+def kill_and_finish(runs: Runs, kills: int, kill_once: Callable[[], int | None]) -> None:
+    """Kill runs again and again, let them finish, and compare them with the uninterrupted one."""
+    done = 0
     while done < kills:
         for _ in range(7):  # a run that is never left in peace never ends
-            began, process = time.monotonic(), runs.start("run")
-            process.join(choose.uniform(0.0, life))
-            process.kill()
-            if finish(process) == 0:
-                life = min(life, time.monotonic() - began)  # the machine was busier before
+            code = kill_once()
+            assert code in (0, -signal.SIGKILL), runs.log.read_text()
+            if code == 0:
                 break
             done += 1
         runs.finish("run")
         shutil.rmtree(runs.directory / "run")
 
 
-def test_a_run_killed_at_ten_random_moments_ends_with_the_same_bits(tmp_path, settings):
-    train = {"max_steps": 63, "validate_every": 13, "checkpoint_every": 7}
-    kill_at_random_moments(Runs(tmp_path, settings, train=train), kills=10, seed=1)
+def test_a_run_killed_before_any_of_its_file_operations_ends_with_the_same_bits(tmp_path, settings):
+    # What is on the disk changes with these operations alone, from the preparation of the data to the report.
+    runs = Runs(tmp_path, settings, train={"max_steps": 63, "validate_every": 13, "checkpoint_every": 7})
+    choose = random.Random(1)
+
+    def kill_once() -> int | None:
+        return finish(runs.start("run", FileOperations().until(choose.randint(1, runs.file_operations))))
+
+    kill_and_finish(runs, 10, kill_once)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", [2, 3])
-def test_forty_kills_change_nothing_either(tmp_path, settings, seed):
-    train = {"max_steps": 101, "validate_every": 17, "checkpoint_every": 11}
-    kill_at_random_moments(Runs(tmp_path, settings, train=train), kills=20, seed=seed)
+def test_forty_kills_at_any_moment_change_nothing_either(tmp_path, settings, seed):
+    runs = Runs(tmp_path, settings, train={"max_steps": 101, "validate_every": 17, "checkpoint_every": 11})
+    began = time.monotonic()
+    runs.finish("run")
+    life = time.monotonic() - began
+    shutil.rmtree(tmp_path / "run")
+    choose = random.Random(seed)
+
+    def kill_once() -> int | None:
+        process = runs.start("run")
+        process.join(choose.uniform(0.0, life))
+        process.kill()
+        return finish(process)
+
+    kill_and_finish(runs, 20, kill_once)
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)], ids=str)
 def test_a_stopped_run_is_saved_first_and_the_same_command_finishes_it(tmp_path, settings, number, code):
     # No regular checkpoint is due: what is there afterwards was written because of the signal.
-    runs = Runs(tmp_path, settings, train={"max_steps": 150, "validate_every": 150, "checkpoint_every": 150})
-    run = tmp_path / "run"
-    process = runs.start("run")
-    metrics = run / "metrics.jsonl"
-    wait_until(lambda: metrics.exists() and metrics.stat().st_size, process)
-    os.kill(process.pid, number)
-    assert finish(process) == code
-    step = int(newest(run).name.removeprefix("step-"))
-    assert 25 <= step < 150
-    assert f"stopped after step {step}; the same command goes on from there" in runs.log.read_text()
+    runs = Runs(tmp_path, settings, train={"max_steps": 63, "validate_every": 63, "checkpoint_every": 63})
+    assert finish(runs.start("run", partial(signal_after_first_record, number))) == code
+    assert newest(tmp_path / "run").name == "step-00000025"
+    assert "stopped after step 25; the same command goes on from there" in runs.log.read_text()
     runs.finish("run")
-    assert f"resuming after step {step}" in runs.log.read_text()
+    assert "resuming after step 25" in runs.log.read_text()
 
 
 def test_a_run_stopped_during_preparation_leaves_nothing_half_made(tmp_path, settings):
@@ -146,15 +154,17 @@ def test_two_processes_cannot_train_in_one_run(tmp_path, settings):
     values = settings(train={"max_steps": 100_000, "patience": 100_000})
     first, log = start(train_arguments(values), tmp_path / "first.txt"), tmp_path / "second.txt"
     run = Path(values["out"])
-    wait_until((run / "config.toml").exists, first)
-    for more in ([], ["--fresh"]):
-        assert finish(start([*train_arguments(values), *more], log)) == 1
-        assert f"another process is training in {run}" in log.read_text()
-        assert first.is_alive()
-        log.unlink()
-    assert [path.name for path in tmp_path.iterdir() if path.is_dir()] == ["run"]
-    first.kill()
-    finish(first)
+    try:
+        wait_until((run / "config.toml").exists, first)
+        os.kill(first.pid, signal.SIGSTOP)  # in the middle of its training, however long the others take
+        for more in ([], ["--fresh"]):
+            assert finish(start([*train_arguments(values), *more], log)) == 1
+            assert f"another process is training in {run}" in log.read_text()
+            log.unlink()
+        assert [path.name for path in tmp_path.iterdir() if path.is_dir()] == ["run"]
+    finally:
+        first.kill()
+    assert finish(first) == -signal.SIGKILL
 
 
 @pytest.mark.slow

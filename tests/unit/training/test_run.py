@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import shutil
@@ -331,12 +332,17 @@ def test_the_best_is_kept_and_training_ends_when_it_stays_the_best(settings):
     assert train_from_values(values).was_finished
 
 
-def test_a_run_of_minutes_ends_with_a_model(settings):
-    values = settings(train={"max_minutes": 0.01, "schedule": "linear"})
+def test_a_run_of_minutes_ends_with_a_model(settings, monkeypatch):
+    clock = itertools.count(start=100.0, step=0.125)  # every look at it takes an eighth of a second
+    monkeypatch.setattr("time.monotonic", lambda: next(clock))
+    values = settings(train={"max_minutes": 0.25, "schedule": "linear"})
     del values["train"]["max_steps"]
     result = train_from_values(values)
     assert result.ended_by == "max_minutes"
-    assert result.step >= 1
+    assert result.step > 1
+    last = read_metrics(result.run / "metrics.jsonl")[-1]
+    assert last["step"] == result.step
+    assert 15.0 <= last["elapsed"] < 16.0
     assert Translator.load(result.run).translate(["eins zwei"])[0].tokens
     assert train_from_values(values).was_finished
 
