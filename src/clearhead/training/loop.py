@@ -155,6 +155,7 @@ class Loop:
             self._save()
             if is_new_best:
                 self._publish_current()
+        self._prune()  # of a run that was killed while it did so after its last step
         self.stop.end_at_once()  # all is saved
         return ended_by
 
@@ -246,6 +247,9 @@ class Loop:
         self._tick()
         self.checkpoints.save(self.state, model_tensors(self.model), optimizer_state(self.model, self.optimizer))
         self._last_save = time.monotonic()
+        self._prune()
+
+    def _prune(self) -> None:
         keep = max(self.config.train.keep_checkpoints, self.config.train.average_last)
         best_step = self.state.best.step if self.state.best else None
         self.checkpoints.prune(keep, best_step=best_step, multiple_of=self._every())

@@ -98,7 +98,8 @@ def kill_and_finish(runs: Runs, kills: int, kill_once: Callable[[], int | None])
 
 
 def test_a_run_killed_before_any_of_its_file_operations_ends_with_the_same_bits(tmp_path, settings):
-    # What is on the disk changes with these operations alone, from the preparation of the data to the report.
+    # From the preparation of the data to the report. Between two of them it writes into files that are open, and
+    # trains; the slow test below kills it there too.
     runs = Runs(tmp_path, settings, train={"max_steps": 63, "validate_every": 13, "checkpoint_every": 7})
     choose = random.Random(1)
 

@@ -21,6 +21,7 @@ from clearhead.bundle import load_bundle
 from clearhead.config import Config
 from clearhead.data.prepare import open_prepared
 from clearhead.errors import CheckpointError, ConfigError, TrainingError
+from clearhead.training.checkpoints import Checkpoints
 from clearhead.training.log import read_metrics
 from clearhead.training.overrides import merge
 from clearhead.training.run import train_from_values
@@ -345,6 +346,25 @@ def test_a_run_of_minutes_ends_with_a_model(settings, monkeypatch):
     assert 15.0 <= last["elapsed"] < 16.0
     assert Translator.load(result.run).translate(["eins zwei"])[0].tokens
     assert train_from_values(values).was_finished
+
+
+def test_checkpoints_that_a_killed_run_had_yet_to_remove_are_removed_at_its_end(settings, monkeypatch):
+    values = settings(train={**QUICK, "keep_checkpoints": 1, "average_last": 1})
+    prune = Checkpoints.prune
+
+    def end_before_the_last(checkpoints, *arguments, **options):
+        if checkpoints.path(4).exists():
+            raise KeyboardInterrupt
+        prune(checkpoints, *arguments, **options)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Checkpoints, "prune", end_before_the_last)
+        with pytest.raises(KeyboardInterrupt):
+            train_from_values(values)
+    checkpoints = Path(values["out"]) / "checkpoints"
+    assert sorted(path.name for path in checkpoints.iterdir()) == ["step-00000002", "step-00000004"]
+    train_from_values(values)
+    assert [path.name for path in checkpoints.iterdir()] == ["step-00000004"]
 
 
 def test_a_damaged_newest_checkpoint_is_passed_over(settings, capsys):
