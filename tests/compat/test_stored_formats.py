@@ -135,10 +135,16 @@ def test_a_model_of_a_later_format_is_refused_with_a_line(copied_run):
         load_bundle(copied_run)
 
 
-@pytest.mark.parametrize("version", [0, CHECKPOINT_FORMAT + 1, "2", None, [2]])
-def test_a_checkpoint_of_an_unknown_format_is_refused_with_a_line(version):
+@pytest.mark.parametrize(
+    ("version", "message"),
+    [
+        (CHECKPOINT_FORMAT + 1, rf"reads formats up to {CHECKPOINT_FORMAT}: upgrade"),
+        *((version, "is not a training state: format_version") for version in (0, True, "2", None, [2])),
+    ],
+)
+def test_a_checkpoint_of_an_unknown_format_is_refused_with_a_line(version, message):
     values = {**TrainingState().to_dict(), "format_version": version}
-    with pytest.raises(CheckpointError, match=rf"reads formats up to {CHECKPOINT_FORMAT}: upgrade"):
+    with pytest.raises(CheckpointError, match=message):
         TrainingState.from_dict(values)
 
 

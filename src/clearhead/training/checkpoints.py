@@ -13,7 +13,6 @@ checkpoints/step-00001000/
 from __future__ import annotations
 
 import errno
-import json
 import re
 import shutil
 from collections.abc import Callable, Mapping
@@ -21,13 +20,14 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+from pydantic import TypeAdapter, ValidationError
 from torch import Tensor
 
 from clearhead import __version__
 from clearhead.errors import CheckpointError, ModelError
 from clearhead.files import new_directory, write_json
-from clearhead.json_files import file_sha256
-from clearhead.training.log import Window
+from clearhead.json_files import file_sha256, read_json
+from clearhead.training.log import Amount, Count, Window
 from clearhead.weights import read_weights, write_weights
 
 __all__ = ["CHECKPOINT_FORMAT", "Best", "Checkpoints", "TrainingState", "disk_trouble"]
@@ -38,33 +38,37 @@ CHECKPOINT_FORMAT = 2
 _NAME = re.compile(r"step-\d{8,}")
 
 
+class _LaterFormatError(CheckpointError):
+    """A newer clearhead wrote the checkpoint: it is not damaged, so none before it is used in its place."""
+
+
 @dataclass
 class Best:
     """The best validation so far."""
 
-    step: int
-    bleu: float
-    nll: float
+    step: Count
+    bleu: Amount
+    nll: Amount
 
 
 @dataclass
 class TrainingState:
     """What a run knows beside its tensors; random numbers need no entry, they follow from (seed, step)."""
 
-    step: int = 0
+    step: Count = 0
     """Optimiser steps done."""
-    elapsed: float = 0.0
+    elapsed: Amount = 0.0
     """Seconds of training so far, over all resumed parts and with data preparation."""
-    target_tokens: int = 0
+    target_tokens: Count = 0
     """Target tokens trained on so far."""
     best: Best | None = None
-    stale_validations: int = 0
+    stale_validations: Count = 0
     """Validations since the best one."""
-    validated_step: int = 0
+    validated_step: Count = 0
     """Step of the last validation."""
     device: str = ""
     """Kind of device, such as `cpu`; another one rounds otherwise."""
-    threads: int = 0
+    threads: Count = 0
     """CPU threads; another number adds floats in another order."""
     precision: str = ""
     """What matrix products were computed in, `fp32` or `bf16`; empty in checkpoints of format 1."""
@@ -75,25 +79,42 @@ class TrainingState:
         """Read what `to_dict` wrote.
 
         Raises:
-            CheckpointError: If a newer clearhead wrote it, or the fields are not those of a state.
+            CheckpointError: If a newer clearhead wrote it, the fields are not those of a state, or one has a value that
+                none can have.
         """
         try:
             fields = dict(values)
             version = fields.pop("format_version", 1)
-            if version not in range(1, CHECKPOINT_FORMAT + 1):
-                raise CheckpointError(
+            if type(version) is int and version > CHECKPOINT_FORMAT:
+                raise _LaterFormatError(
                     f"the checkpoint is of format {version}; this is clearhead {__version__}, which reads formats up "
                     f"to {CHECKPOINT_FORMAT}: upgrade with pip"
                 )
-            best = values["best"]
-            window = Window(**values["window"])
-            return cls(**{**fields, "best": None if best is None else Best(**best), "window": window})
-        except (KeyError, TypeError) as error:
+            if type(version) is not int or version < 1:
+                raise TypeError(f"format_version = {version!r}")
+            if version == 1:
+                fields.setdefault("precision", "")
+            best, window = fields["best"], fields["window"]
+            for part, kind in ((fields, cls), (window, Window), *(((best, Best),) if best is not None else ())):
+                if part.keys() != kind.__dataclass_fields__.keys():
+                    raise TypeError(f"its fields must be {', '.join(kind.__dataclass_fields__)}")
+            state = _STATE.validate_python(fields)
+        except ValidationError as error:
+            problems = [f"{'.'.join(map(str, found['loc']))}: {found['msg']}" for found in error.errors()]
+            raise CheckpointError(f"state.json is not a training state: {'; '.join(problems)}") from None
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise CheckpointError(f"state.json is not a training state: {error}") from None
+        last = max(state.validated_step, state.best.step if state.best else 0)
+        if last > state.step:
+            raise CheckpointError(f"state.json is not a training state: step {last} after the last one, {state.step}")
+        return state
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain values for JSON."""
         return {"format_version": CHECKPOINT_FORMAT, **asdict(self)}
+
+
+_STATE = TypeAdapter(TrainingState)
 
 
 @dataclass
@@ -151,7 +172,7 @@ class Checkpoints:
             if trouble := self.trouble(path):
                 self.notice(f"checkpoint {path.name} is damaged ({trouble}); trying the one before it")
                 continue
-            return path, TrainingState.from_dict(json.loads((path / "state.json").read_text(encoding="utf-8")))
+            return path, _read_state(path)
         if paths:
             raise CheckpointError(
                 f"all {len(paths)} checkpoints in {self.directory} are damaged; restore one from a backup, "
@@ -164,16 +185,23 @@ class Checkpoints:
         if path in self._verified:
             return None
         try:
-            manifest = json.loads((path / "manifest.json").read_text(encoding="utf-8"))
+            manifest = read_json(path / "manifest.json", CheckpointError)
+            if set(manifest) != {"model.safetensors", "optimizer.safetensors", "state.json"}:
+                return "manifest.json does not name all files"
             for name, entry in manifest.items():
                 if (path / name).stat().st_size != entry["bytes"] or file_sha256(path / name) != entry["sha256"]:
                     return f"{name} is not what its checksum says"
+            state = _read_state(path)
         except OSError as error:
             return f"{Path(error.filename or path).name}: {error.strerror}"
-        except (ValueError, KeyError, TypeError, AttributeError):
+        except (KeyError, TypeError):
             return "manifest.json is not readable"
-        if set(manifest) != {"model.safetensors", "optimizer.safetensors", "state.json"}:
-            return "manifest.json does not name all files"
+        except _LaterFormatError:
+            raise
+        except CheckpointError as error:
+            return str(error)
+        if self.path(state.step) != path:
+            return f"state.json is of step {state.step}"
         self._verified.add(path)
         return None
 
@@ -213,9 +241,13 @@ class Checkpoints:
             CheckpointError: If it cannot be read.
         """
         try:
-            return read_weights(path / name)[0]
+            return read_weights(path / name, float32=True)[0]
         except ModelError as error:
             raise CheckpointError(str(error)) from None
+
+
+def _read_state(path: Path) -> TrainingState:
+    return TrainingState.from_dict(read_json(path / "state.json", CheckpointError))
 
 
 def disk_trouble(error: OSError) -> str:

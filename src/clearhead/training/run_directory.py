@@ -67,6 +67,8 @@ def lock(run: Path) -> Iterator[None]:
     """
     was_there = run.exists()
     claim(run)
+    if (run / ".lock").exists() and not (run / ".lock").is_file():  # opening a pipe would wait for a reader
+        raise CheckpointError(f"{run / '.lock'} must be a regular file; remove it")
     try:
         file = (run / ".lock").open("w")
     except OSError as error:
