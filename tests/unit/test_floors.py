@@ -18,6 +18,7 @@ PACKAGE = Path(clearhead.__file__).parent
 
 FLOORS = {
     "errors": 0,
+    "cpus": 0,
     "config": 1,
     "device": 1,
     "presets": 2,
@@ -54,7 +55,7 @@ OWNERS = {
 }
 """Third-party library to the rooms that may import it."""
 
-WITHOUT_TORCH = ("errors", "config", "presets")
+WITHOUT_TORCH = ("errors", "cpus", "config", "presets")
 
 
 def module_name(path: Path) -> str:
