@@ -3,13 +3,23 @@
 from __future__ import annotations
 
 import ctypes
+import os
 import sys
 
 import torch
 
+from clearhead.cpus import usable_cpus
 from clearhead.errors import DeviceError
 
-__all__ = ["can_multiply_bf16", "has_fast_bf16", "keep_freed_memory", "resolve_device"]
+__all__ = [
+    "can_multiply_bf16",
+    "has_fast_bf16",
+    "keep_freed_memory",
+    "num_threads",
+    "resolve_device",
+    "set_num_threads",
+    "usable_cpus",
+]
 
 # Options of glibc's mallopt, from malloc.h.
 _M_TRIM_THRESHOLD, _M_TOP_PAD, _M_MMAP_THRESHOLD = -1, -2, -3
@@ -67,3 +77,42 @@ def keep_freed_memory() -> None:
         mallopt(_M_MMAP_THRESHOLD, 32 * 2**20)  # the largest it takes; larger blocks are still asked for anew
         mallopt(_M_TRIM_THRESHOLD, 2**31 - 1)
         mallopt(_M_TOP_PAD, 64 * 2**20)
+
+
+def num_threads() -> int:
+    """Return how many threads a translation may use: those of PyTorch, at most one for each usable CPU.
+
+    A process that was forked from one that used clearhead has as many as that one, though PyTorch has one there.
+    """
+    return max(1, min(_inherited_threads or torch.get_num_threads(), usable_cpus()))
+
+
+def set_num_threads(count: int) -> None:
+    """Set how many threads PyTorch and translations use; in a forked process PyTorch stays at one."""
+    global _inherited_threads
+    if _inherited_threads:
+        _inherited_threads = count
+    else:
+        torch.set_num_threads(count)
+
+
+_inherited_threads = 0
+"""In a forked process, how many threads its parent had; otherwise 0."""
+
+
+def _begin_in_child() -> None:
+    """Put right what a fork leaves behind: threads that are said to be there and are not.
+
+    OpenMP's threads are gone, so PyTorch would wait for them forever; with one it waits for none. So are those of the
+    tokenizers library, which uses none when this variable says so.
+    """
+    global _inherited_threads
+    _inherited_threads = _inherited_threads or torch.get_num_threads()
+    torch.set_num_threads(1)
+    os.environ["TOKENIZERS_PARALLELISM"] = "false"
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_begin_in_child)
+    # What the tokenizers library does anyway; but if nobody has said so, it prints a warning in every forked process.
+    os.environ.setdefault("TOKENIZERS_PARALLELISM", "true")

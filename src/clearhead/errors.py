@@ -19,6 +19,7 @@ from difflib import get_close_matches
 __all__ = [
     "CheckpointError",
     "ClearheadError",
+    "CompiledCoreWarning",
     "ConfigError",
     "DataError",
     "DeviceError",
@@ -54,6 +55,10 @@ class TrainingError(ClearheadError):
 
 class DeviceError(ClearheadError):
     """The requested device is not available on this machine."""
+
+
+class CompiledCoreWarning(UserWarning):
+    """The compiled core cannot be used, and PyTorch does its work; the message says why and what to do."""
 
 
 def nearest_name(name: str, known: Iterable[str]) -> str:

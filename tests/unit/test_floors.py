@@ -18,6 +18,7 @@ PACKAGE = Path(clearhead.__file__).parent
 
 FLOORS = {
     "errors": 0,
+    "cpus": 0,
     "config": 1,
     "files": 1,
     "device": 1,
@@ -57,7 +58,7 @@ OWNERS = {
 }
 """Third-party library to the rooms that may import it."""
 
-WITHOUT_TORCH = ("errors", "config", "json_files", "presets")
+WITHOUT_TORCH = ("errors", "cpus", "config", "files", "json_files", "presets")
 
 
 def module_name(path: Path) -> str:

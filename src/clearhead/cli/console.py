@@ -3,15 +3,39 @@
 from __future__ import annotations
 
 import sys
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import TextIO
 
-__all__ = ["notice", "progress"]
+from clearhead.errors import CompiledCoreWarning
+
+__all__ = ["notice", "progress", "show_warnings_as_notices"]
 
 
 def notice(text: str) -> None:
     """Say something on stderr."""
     print(f"clearhead: {text}", file=sys.stderr, flush=True)
+
+
+def show_warnings_as_notices() -> None:
+    """Show warnings of our own as notices; others stay as they are."""
+    show = warnings.showwarning
+
+    def show_warning(
+        message: Warning | str,
+        category: type[Warning],
+        filename: str,
+        lineno: int,
+        file: TextIO | None = None,
+        line: str | None = None,
+    ) -> None:
+        if issubclass(category, CompiledCoreWarning):
+            notice(str(message))
+        else:
+            show(message, category, filename, lineno, file, line)
+
+    warnings.showwarning = show_warning
 
 
 @contextmanager

@@ -14,6 +14,7 @@ from typer.core import TyperGroup
 
 from clearhead import __version__
 from clearhead.cli.average import average
+from clearhead.cli.console import show_warnings_as_notices
 from clearhead.cli.demo import demo
 from clearhead.cli.evaluate import evaluate
 from clearhead.cli.info import info
@@ -23,6 +24,7 @@ from clearhead.cli.score import score
 from clearhead.cli.train import train
 from clearhead.cli.translate import translate
 from clearhead.cli.verify import verify
+from clearhead.cpus import limit_openmp
 from clearhead.errors import ClearheadError
 
 __all__ = ["app", "run"]
@@ -84,6 +86,8 @@ def options(version: bool = typer.Option(False, "--version", help="Print the ver
 
 def run(arguments: list[str] | None = None) -> None:
     """Run the command line and exit: 0 done, 1 the user's mistake, 2 usage, 130 interrupted, 143 terminated."""
+    limit_openmp()
+    show_warnings_as_notices()
     try:
         app(args=spread_values(sys.argv[1:] if arguments is None else arguments))
     except ClearheadError as error:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from ctypes import pointer
-from threading import Thread
 from typing import Any
 
 import numpy as np
@@ -34,6 +33,7 @@ from clearhead.decoding.core import (
 from clearhead.decoding.packed import fingerprint
 from clearhead.decoding.shortlist import Shortlist
 from clearhead.decoding.stepper import Beams
+from clearhead.decoding.team import Team
 from clearhead.device import keep_freed_memory
 from clearhead.model.decoder import DecoderLayer
 from clearhead.model.embeddings import Embedding
@@ -247,20 +247,17 @@ class CompiledStepper:
         model: What translates.
         beam_size: Most hypotheses of a sentence, K.
         shortlist: What each sentence may be written in; None allows the whole vocabulary.
-        num_threads: Threads that share every product: the caller's, and others from `__enter__` to `__exit__`.
+        team: Threads that help with every product.
     """
 
     spent: Float[np.ndarray, "5"] | None = None
     """Where to add up the seconds of layer products, attention, norms and the like, vocabulary product, and choice."""
 
     def __init__(
-        self, model: CompiledModel, beam_size: int, shortlist: Shortlist | None = None, num_threads: int = 1
+        self, model: CompiledModel, beam_size: int, shortlist: Shortlist | None = None, team: Team | None = None
     ) -> None:
         self.model = model
-        self._team = TeamStruct() if num_threads > 1 else None
-        self._helpers = [
-            Thread(target=model.core.assist, args=(self._team,), daemon=True) for _ in range(num_threads - 1)
-        ]
+        self._team = team
         self.beam_size = beam_size
         self.source_lengths: list[int] = []
         self._shortlist = None if shortlist is None else model.listed_products(shortlist)
@@ -270,23 +267,10 @@ class CompiledStepper:
         self._positions = 0  # that the tokens may have
         self._scratch = room([0], torch.uint8)
 
-    def __enter__(self) -> CompiledStepper:
-        try:
-            for helper in self._helpers:
-                helper.start()
-        except RuntimeError:  # the system allows no more threads
-            self._helpers = [helper for helper in self._helpers if helper.ident is not None]
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        if self._team is not None:
-            self.model.core.end_team(self._team)
-        for helper in self._helpers:
-            helper.join()
-
     def prepare(self, sources: Sequence[Sequence[int]]) -> list[_Lane]:
         """Encode some sentences, and make the lanes that they will have."""
-        lanes = [_Lane(memory, self.beam_size) for memory in self.model.encode(sources, self._team)]
+        team = None if self._team is None else self._team.wake()
+        lanes = [_Lane(memory, self.beam_size) for memory in self.model.encode(sources, team)]
         if self._shortlist is not None:
             for lane, source in zip(lanes, sources, strict=True):
                 self._shortlist.enter(lane, source)
@@ -330,6 +314,7 @@ class CompiledStepper:
             self._scratch = room([needed + needed // 4], torch.uint8)
         way_scores = np.empty((len(flying), num_ways), dtype=np.float32)
         ways = np.empty((2, len(flying), num_ways), dtype=np.int32)
+        team = None if self._team is None else self._team.wake()
         step = StepStruct(
             len(rows),
             len(flying),
@@ -343,7 +328,7 @@ class CompiledStepper:
             way_scores.ctypes.data,
             *(part.ctypes.data for part in ways),
             self._scratch.data_ptr(),
-            None if self._team is None else pointer(self._team),
+            None if team is None else pointer(team),
             None if self.spent is None else self.spent.ctypes.data,
         )
         self.model.core.take_step(self._decoder, self._tokens, step)
@@ -391,8 +376,7 @@ class _ListedProducts:
         self.core = model.core
         self.shortlist = shortlist
         self.weight, self.bias = output.weight.detach(), output.bias
-        if shortlist.rows.numel() and int(shortlist.rows.max()) >= len(self.weight):
-            raise IndexError(f"the shortlist has a token that is not in the vocabulary of {len(self.weight)}")
+        shortlist.check(vocab_size=config.vocab_size, source_vocab_size=config.source_vocab_size or config.vocab_size)
         # Padding and start, which are never written, keep their share of the probability.
         always = torch.tensor([config.eos_id, config.pad_id, config.bos_id])
         self.common = torch.cat([shortlist.common, always]).unique().int()

@@ -6,16 +6,15 @@ It finds what `beam.beam_search` and `sampling.greedy_search` find, token for to
   ranks below it cannot win either, so no place is lost by not filling its own.
 - All beams of a sentence share its keys and values, and no search step copies them.
 - With the compiled core every thread is a worker with sentences of its own, so none waits for another at every product.
+  If there are fewer sentences than threads, and no other call is running, the others help (see `team`).
 """
 
 from __future__ import annotations
 
-import os
 import queue
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack
 from dataclasses import dataclass, field
-from threading import Event, Lock, Thread
+from threading import Lock, Thread
 from typing import Any
 
 import torch
@@ -26,6 +25,8 @@ from clearhead.decoding.hypothesis import Hypothesis, length_penalty
 from clearhead.decoding.packed import PackedModel
 from clearhead.decoding.shortlist import ListedTokens, Shortlist
 from clearhead.decoding.stepper import Beams, PackedStepper, Stepper
+from clearhead.decoding.team import helpers
+from clearhead.device import num_threads
 from clearhead.errors import ModelError
 
 __all__ = ["search"]
@@ -63,8 +64,8 @@ class _Task:
     waiting: list[int]
     """Numbers of the sentences that wait, the next one last."""
     lock: Lock = field(default_factory=Lock)
-    stop: Event = field(default_factory=Event)
-    """Set when nobody wants what the workers would still find."""
+    is_stopped: bool = False
+    """Whether nobody wants what the workers would still find; no event, because Ctrl-C may interrupt its `set`."""
 
     def take(self, wanted: int) -> list[int]:
         """Take the next sentences: as many as are wanted, and if there are plenty, enough for products to be fast."""
@@ -97,27 +98,41 @@ def search(
         shortlist: What each sentence may be written in; None allows the whole vocabulary.
 
     Raises:
-        ModelError: If the model's probabilities are not numbers.
+        IndexError: If a source id is not in the vocabulary.
+        ModelError: If the model's probabilities are not numbers, or the shortlist does not fit the model.
     """
-    num_threads = torch.get_num_threads()
-    num_workers = max(1, min(num_threads, len(sources))) if isinstance(model, CompiledModel) else 1
+    _check_sources(sources, model.config.source_vocab_size or model.config.vocab_size)
+    threads = num_threads()
+    num_workers = max(1, min(threads, len(sources))) if isinstance(model, CompiledModel) else 1
     # Longest first: what needs the most memory comes at once, not after an hour.
     waiting = sorted(range(len(sources)), key=lambda number: len(sources[number]))
     ids = (model.config.bos_id, model.config.eos_id)
     task = _Task(sources, max_lengths, config, num_best, *ids, num_workers, waiting)
-    if isinstance(model, PackedModel):
-        max_lanes = min(len(sources), _capacity(min(map(len, sources), default=1), config))
-        choice = None if shortlist is None else ListedTokens(model, shortlist)
-        yield from _work(PackedStepper(model, config.beam_size, max_lanes, choice), task)
-        return
-    # Helpers wait for work at full speed, so there are no more of them than processors.
-    team_size = max(1, min(num_threads, len(os.sched_getaffinity(0))) // num_workers)
-    with ExitStack() as stack:
+    with helpers.call() as call:
+        if isinstance(model, PackedModel):
+            max_lanes = min(len(sources), _capacity(min(map(len, sources), default=1), config))
+            choice = None if shortlist is None else ListedTokens(model, shortlist)
+            yield from _work(PackedStepper(model, config.beam_size, max_lanes, choice), task)
+            return
         steppers = [
-            stack.enter_context(CompiledStepper(model, config.beam_size, shortlist, team_size))
+            CompiledStepper(model, config.beam_size, shortlist, call.team(threads // num_workers))
             for _ in range(num_workers)
         ]
         yield from _work(steppers[0], task) if num_workers == 1 else _work_together(steppers, task)
+
+
+def _check_sources(sources: Sequence[list[int]], vocab_size: int) -> None:
+    """See that every sentence has ids, and that all of them are in the vocabulary.
+
+    Raises:
+        IndexError: If an id is not.
+        ValueError: If a sentence has none.
+    """
+    for number, source in enumerate(sources):
+        if not source:
+            raise ValueError(f"sentence {number} has no source ids, not even the end token")
+        if not 0 <= min(source) <= max(source) < vocab_size:
+            raise IndexError(f"sentence {number} has a source id that is not in the vocabulary of {vocab_size}")
 
 
 def _work_together(steppers: Sequence[Stepper], task: _Task) -> Iterator[tuple[int, list[Hypothesis]]]:
@@ -149,7 +164,7 @@ def _work_together(steppers: Sequence[Stepper], task: _Task) -> Iterator[tuple[i
             else:
                 yield result
     finally:
-        task.stop.set()
+        task.is_stopped = True
         for thread in threads:
             thread.join()
 
@@ -158,7 +173,7 @@ def _work(stepper: Stepper, task: _Task) -> Iterator[tuple[int, list[Hypothesis]
     """Yield what one worker finds."""
     flying: list[_Sentence] = []  # by lane
     ready: list[tuple[int, Any]] = []  # numbers of sentences that enter next, and what was prepared for them
-    while not task.stop.is_set():
+    while not task.is_stopped:
         room = _room(task, stepper, ready)
         if len(ready) < room and (numbers := task.take(room - len(ready))):
             ready += zip(numbers, stepper.prepare([task.sources[number] for number in numbers]), strict=True)
@@ -216,7 +231,7 @@ def _advance(
     parents: list[int] = []
     newest: list[int] = []
     for rank, (score, beam, token) in enumerate(candidates):
-        if score == float("-inf") or len(scores) == beam_size:
+        if not score > float("-inf") or len(scores) == beam_size:  # a score that is no number is none either
             break
         if token != eos_id:
             scores.append(score)

@@ -31,16 +31,35 @@ NONE = -1
 
 
 class Shortlist:
-    """The target tokens that a translation may be written in.
+    """The target tokens that a translation may be written in; the end token always is one.
 
     Args:
-        common: Tokens that every sentence may use, among them the end token.
-        rows: Target tokens that each source token allows, none of them common, filled up with -1.
+        common: Tokens that every sentence may use: (A) in int32.
+        rows: Target tokens that each source token allows, filled up with -1: (V, C) in int32.
+        path: The file it was read from, for messages.
     """
 
-    def __init__(self, common: Int[Tensor, " A"], rows: Int[Tensor, "V C"]) -> None:
+    def __init__(self, common: Tensor, rows: Tensor, path: Path | None = None) -> None:
+        # Whatever a file or a caller holds: `check` looks at types and shapes, and says what is wrong with them.
         self.common = common
         self.rows = rows
+        self.path = path
+
+    def check(self, *, vocab_size: int, source_vocab_size: int) -> None:
+        """See that every number is one that a model can use; what uses a shortlist calls this first.
+
+        Args:
+            vocab_size: Target tokens of the model.
+            source_vocab_size: Its source tokens.
+
+        Raises:
+            ModelError: If a type, a shape or a number is wrong.
+        """
+        fault = _fault("common", self.common, [None], 0, vocab_size)
+        fault = fault or _fault("rows", self.rows, [source_vocab_size, None], NONE, vocab_size)
+        if fault:
+            name = "the shortlist" if self.path is None else f"the shortlist {self.path}"
+            raise ModelError(f"{name} does not fit the model: {fault}; {_ADVICE}")
 
     def own_tokens(self, source: Sequence[int]) -> Int[Tensor, " P"]:
         """Return the tokens that a sentence may use beside the common ones, ascending."""
@@ -99,7 +118,24 @@ class Shortlist:
             raise ModelError(f"the shortlist {path} is damaged; {_ADVICE}")
         if any(metadata.get(name) != value for name, value in model.items()):
             raise ModelError(f"the shortlist {path} was learned with another model; {_ADVICE}")
-        return cls(tensors["common"], tensors["rows"])
+        return cls(tensors["common"], tensors["rows"], Path(path))
+
+
+def _fault(name: str, tensor: object, shape: Sequence[int | None], smallest: int, vocab_size: int) -> str | None:
+    """Say what is wrong with a tensor of a shortlist, if anything is; an axis of any length is None in its shape."""
+    if not isinstance(tensor, Tensor) or tensor.dtype != torch.int32:
+        kind = tensor.dtype if isinstance(tensor, Tensor) else type(tensor).__name__
+        return f"`{name}` is {kind}, not a tensor of int32"
+    sizes = tuple(tensor.shape)
+    if len(sizes) != len(shape) or any(a not in (None, b) for a, b in zip(shape, sizes, strict=True)):
+        wanted = ", ".join("any" if size is None else str(size) for size in shape)
+        return f"`{name}` has the shape {sizes}, not ({wanted})"
+    if tensor.numel():
+        least, most = (int(number) for number in tensor.aminmax())
+        if least < smallest or most >= vocab_size:
+            wrong = least if least < smallest else most
+            return f"`{name}` holds {wrong}, which is no token of a vocabulary of {vocab_size}"
+    return None
 
 
 _ADVICE = "learn one with `clearhead optimize MODEL --source FILE --target FILE`"
@@ -114,16 +150,20 @@ class ListedTokens:
     Args:
         model: What translates.
         shortlist: Learned with it.
+
+    Raises:
+        ModelError: If the shortlist does not fit the model.
     """
 
     def __init__(self, model: PackedModel, shortlist: Shortlist) -> None:
         config = model.config
+        shortlist.check(vocab_size=config.vocab_size, source_vocab_size=config.source_vocab_size or config.vocab_size)
         self.shortlist = shortlist
         self.weight, self.bias = model.output_weight, model.output_bias
         # The end comes first. Padding and start, which are never written, keep their share of the probability: a
         # shortlist that allows everything changes nothing.
         never = sorted({config.pad_id, config.bos_id} - {config.eos_id})
-        others = [token for token in shortlist.common.tolist() if token not in {config.eos_id, *never}]
+        others = [token for token in dict.fromkeys(shortlist.common.tolist()) if token not in {config.eos_id, *never}]
         self._never = slice(1, 1 + len(never))
         self._common = torch.tensor([config.eos_id, *never, *others], device=model.device)  # (A,)
         self._common_logits = make_product(
@@ -138,6 +178,7 @@ class ListedTokens:
     def enter(self, sources: Sequence[Sequence[int]]) -> None:
         """Give the next lanes to sentences."""
         owned = [self.shortlist.own_tokens(source).to(self.weight.device) for source in sources]
+        owned = [tokens[~torch.isin(tokens, self._common)] for tokens in owned]  # none counts twice
         self._make_room(len(self._sizes) + len(owned), max(map(len, owned)))
         for lane, tokens in enumerate(owned, start=len(self._sizes)):
             size = len(tokens)
@@ -201,5 +242,5 @@ def _sha256(tensors: Mapping[str, Tensor]) -> str:
     digest = hashlib.sha256()
     for name in sorted(tensors):
         digest.update(f"{name} {tensors[name].dtype} {tuple(tensors[name].shape)}".encode())
-        digest.update(tensors[name].contiguous().numpy().tobytes())
+        digest.update(tensors[name].contiguous().flatten().view(torch.uint8).numpy().tobytes())
     return digest.hexdigest()

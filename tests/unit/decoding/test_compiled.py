@@ -640,7 +640,7 @@ def test_a_lack_of_memory_becomes_advice(make_model, num_sentences):
 
 def test_a_shortlist_is_packed_once_for_all_threads_and_calls(make_model):
     packed = CompiledModel(make_model(**WIDTHS))
-    first, second = (Shortlist(torch.arange(9), torch.full((37, 2), -1)) for _ in range(2))
+    first, second = (Shortlist(torch.arange(9).int(), torch.full((37, 2), -1).int()) for _ in range(2))
     products = packed.listed_products(first)
     assert packed.listed_products(first) is products
     assert packed.listed_products(second).shortlist is second

@@ -22,9 +22,11 @@ from clearhead.decoding.core import (
     StepStruct,
     TeamStruct,
     TokensStruct,
+    describe,
     has_amx,
     library,
 )
+from clearhead.errors import CompiledCoreWarning
 
 needs_core = pytest.mark.skipif(library() is None, reason="needs the compiled core, and a processor with AVX-512")
 needs_amx = pytest.mark.skipif(not has_amx(), reason="needs the compiled core, and a processor with AMX")
@@ -42,6 +44,7 @@ STRUCTS = {
     "Stack": StackStruct,
     "Lane": LaneStruct,
     "Tokens": TokensStruct,
+    "Team": TeamStruct,
     "Step": StepStruct,
 }
 
@@ -295,10 +298,21 @@ def test_structures_have_the_fields_of_the_c_code_in_their_order(name):
             assert ours is kinds[theirs], field
 
 
-def test_a_team_has_room_for_the_fields_of_the_c_code():
-    fields = written_fields("Team")
-    assert {kind for _, kind in fields} == {"int64_t", "*"}
-    assert ctypes.sizeof(TeamStruct) >= 8 * len(fields)
+def test_the_version_is_that_of_the_c_code():
+    text = Path(core_module.__file__).with_name("csrc").joinpath("types.h").read_text(encoding="utf-8")
+    assert re.search(r"#define CORE_VERSION (\d+)", text).group(1) == str(core_module.VERSION)
+
+
+@needs_core
+def test_the_core_knows_the_layout_of_every_structure_and_another_one_is_told_apart(monkeypatch):
+    assert library().core_layout() == core_module.layout()
+
+    class OtherNorm(ctypes.Structure):  # two fields of one size in each other's place
+        _fields_ = (NormStruct._fields_[1], NormStruct._fields_[0], *NormStruct._fields_[2:])
+
+    others = [OtherNorm if kind is NormStruct else kind for kind in core_module.STRUCTS]
+    monkeypatch.setattr(core_module, "STRUCTS", others)
+    assert library().core_layout() != core_module.layout()
 
 
 @pytest.mark.parametrize("capability", ["DEFAULT", "AVX2", "NEON"])
@@ -319,3 +333,81 @@ def test_without_amx_there_is_a_core_but_no_rounded_form(monkeypatch, forget_the
     monkeypatch.setattr(torch.cpu, "_is_amx_tile_supported", lambda: False)
     assert library() is not None
     assert not has_amx()
+
+
+# A core that cannot be used
+
+ADVICE = r"install clearhead again \(`pip install .`.*; until then PyTorch does its work"
+
+
+@pytest.fixture
+def put_core(monkeypatch, forget_the_library, tmp_path):
+    """Return a function that puts a file where the core is sought."""
+
+    def put(content):
+        path = tmp_path / f"_core{len(list(tmp_path.iterdir()))}.so"
+        path.write_bytes(content)
+        monkeypatch.setattr(core_module, "_path", lambda: path)
+        monkeypatch.setattr(torch.backends.cpu, "get_cpu_capability", lambda: "AVX512")
+        library.cache_clear()
+
+    return put
+
+
+def assert_refused(reason):
+    """See that the core is not in use, which is said once, and always when asked."""
+    with pytest.warns(CompiledCoreWarning, match=f"the compiled core is not in use: .*{reason}.*{ADVICE}") as said:
+        assert [library(), library()] == [None, None]
+    assert len(said) == 1
+    assert "\n" not in str(said[0].message)
+    assert describe() == str(said[0].message)
+
+
+@needs_core
+@pytest.mark.parametrize("share", [0.0, 0.0001, 0.001, 0.1, 0.5, 0.9, 0.999, 0.99999])
+def test_a_core_that_was_cut_short_is_not_loaded(put_core, share):
+    content = core_module._path().read_bytes()
+    put_core(content[: int(len(content) * share)])
+    assert_refused("is damaged")
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"no library at all, but long enough to be looked at as one: " * 20,
+        b"\x7fELF\x02\x01" + b"\0" * 1_000,
+        b"\x7fELF\x02\x01" + b"\xff" * 1_000,
+        b"\x7fELF\x01\x01" + b"\0" * 1_000,
+    ],
+    ids=["text", "zeros", "ones", "32 bits"],
+)
+def test_what_is_no_library_is_not_loaded(put_core, content):
+    put_core(content)
+    assert_refused("is damaged")
+
+
+def test_a_core_without_a_function_is_of_another_version(put_core):
+    put_core(Path(np.random.mtrand.__file__).read_bytes())
+    assert_refused("was built from the sources of another version")
+
+
+@needs_core
+@pytest.mark.parametrize("name", ["VERSION", "layout"])
+def test_a_core_with_other_functions_or_structures_is_of_another_version(put_core, monkeypatch, name):
+    put_core(core_module._path().read_bytes())
+    monkeypatch.setattr(core_module, name, core_module.VERSION + 1 if name == "VERSION" else lambda: 5)
+    assert_refused("was built from the sources of another version")
+
+
+@needs_core
+def test_a_sound_core_is_used_and_nothing_is_said(put_core):
+    put_core(core_module._path().read_bytes())
+    assert library() is not None
+    assert describe().startswith("clearhead's compiled core is in use, with")
+
+
+@needs_core
+def test_a_core_that_was_not_built_is_no_fault_and_described(monkeypatch, forget_the_library):
+    monkeypatch.setattr(core_module, "_path", lambda: None)
+    assert library() is None
+    assert describe() == "clearhead's compiled core is not in use: no C compiler could build it; PyTorch does its work"

@@ -19,6 +19,7 @@ from clearhead.decoding.packed import BLOCK, PackedModel
 from clearhead.decoding.sampling import greedy_search
 from clearhead.decoding.search import search
 from clearhead.decoding.stepper import PackedStepper, best_tokens
+from clearhead.decoding.team import HELPER_NAME, helpers
 from clearhead.errors import ConfigError, ModelError
 
 LENGTHS = (7, 1, 13, 3, 5, 1, 29, 2, 11)
@@ -311,8 +312,9 @@ def test_weights_that_are_no_numbers_are_named(make_model, make_sources, form):
 
 
 @pytest.fixture
-def use_threads():
-    """Return a function that sets the number of threads until the test ends."""
+def use_threads(monkeypatch):
+    """Return a function that sets the number of threads until the test ends, and let there be a CPU for each."""
+    monkeypatch.setattr("clearhead.device.usable_cpus", lambda: 16)
     before = torch.get_num_threads()
     yield torch.set_num_threads
     torch.set_num_threads(before)
@@ -323,7 +325,7 @@ def no_worker_left():
     """Fail if threads of the test are still running at its end, and wait for them, so that no other test suffers."""
     before = set(threading.enumerate())
     yield
-    left = set(threading.enumerate()) - before
+    left = {thread for thread in set(threading.enumerate()) - before if thread.name != HELPER_NAME}
     for thread in left:
         thread.join(60.0)
     assert not left
@@ -459,30 +461,17 @@ def test_workers_that_have_begun_end_when_another_cannot_begin(
 @pytest.mark.parametrize("precision", ["fp32", "bf16x3"])
 @pytest.mark.parametrize("num_sentences", [1, 2])
 def test_threads_that_have_no_sentence_help_with_products_and_change_no_bit(
-    make_ending_model, make_sources, form, use_threads, no_worker_left, precision, num_sentences, monkeypatch
+    make_ending_model, make_sources, form, use_threads, no_worker_left, precision, num_sentences
 ):
-    monkeypatch.setattr("os.sched_getaffinity", lambda _: range(8))  # else there are no more helpers than processors
     # Wide enough for help to be worth it.
     model = make_ending_model(d_model=256, d_ff=512, num_heads=8, d_k=32, vocab_size=1_100)
     if not form.supports(model, precision):
         pytest.skip("needs a processor with AMX")
     packed, sources, config = form(model, precision), make_sources((7, 5)[:num_sentences]), DecodeConfig(beam_size=4)
-    limits, started = [9, 11][:num_sentences], []
-    expected = find(packed, sources, limits, config, 3)
-    start = threading.Thread.start
-
-    def note_and_start(thread):
-        started.append(thread)
-        start(thread)
-
-    monkeypatch.setattr(threading.Thread, "start", note_and_start)
+    expected = find(packed, sources, [9, 11][:num_sentences], config, 3)
     for num_threads in (2, 3, 4):
-        started.clear()
         use_threads(num_threads)
-        assert find(packed, sources, limits, config, 3) == expected
-        num_workers = num_sentences if num_sentences > 1 else 0  # the caller is the only one
-        num_helpers = num_sentences * (num_threads // num_sentences - 1)
-        assert len(started) == num_workers + num_helpers
+        assert find(packed, sources, [9, 11][:num_sentences], config, 3) == expected
 
 
 @for_the_core
@@ -496,5 +485,46 @@ def test_one_sentence_is_found_also_where_no_thread_may_help(
         raise RuntimeError("can't start new thread")
 
     use_threads(3)
+    helpers.begin()
     monkeypatch.setattr(threading.Thread, "start", refuse)
     assert find(packed, sources, [9], config) == expected
+
+
+@for_the_core
+@pytest.mark.parametrize(("usable", "num_workers"), [(1, 1), (3, 3)])
+def test_there_are_no_more_workers_than_usable_cpus(
+    make_ending_model, make_sources, form, use_threads, workers, monkeypatch, usable, num_workers
+):
+    use_threads(11)
+    monkeypatch.setattr("clearhead.device.usable_cpus", lambda: usable)
+    find(form(make_ending_model()), make_sources((7,) * 9), [9] * 9, DecodeConfig(beam_size=2))
+    assert max(number for _, number in workers) <= 9 // num_workers
+    assert (threading.main_thread() in [thread for thread, _ in workers]) == (num_workers == 1)
+
+
+# What comes in
+
+
+@pytest.mark.parametrize("token", [-1, 37, -2_000_000_000, 2**31 + 5, 2**63, 2**64 + 5])
+def test_a_source_id_outside_the_vocabulary_is_refused_in_every_form(make_ending_model, form, token):
+    with pytest.raises(IndexError, match="sentence 1 has a source id that is not in the vocabulary of 37"):
+        list(search(form(make_ending_model()), [[5, 2], [5, token, 2]], [7, 7], DecodeConfig()))
+
+
+def test_a_sentence_without_ids_is_refused_in_every_form(make_ending_model, form):
+    with pytest.raises(ValueError, match="sentence 1 has no source ids"):
+        list(search(form(make_ending_model()), [[5, 2], []], [7, 7], DecodeConfig()))
+
+
+@pytest.mark.parametrize("damage", [float("nan"), float("inf"), float("-inf")])
+@pytest.mark.parametrize("name", ["source_embedding.weight", "output_proj.bias", "encoder.final_norm.weight"])
+def test_weights_that_are_no_numbers_give_a_translation_or_an_error(make_ending_model, form, name, damage):
+    model = make_ending_model(tying="none")
+    with torch.no_grad():
+        model.get_parameter(name)[:] = damage
+    for beam_size in (1, 3):
+        try:
+            found = find(form(model), [[5, 7, 2]] * 3, [7] * 3, DecodeConfig(beam_size=beam_size))
+        except ModelError:
+            continue
+        assert all(0 <= token < 37 for hypotheses in found for h in hypotheses for token in h.tokens)

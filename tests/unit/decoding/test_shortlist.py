@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import re
+
 import pytest
 import torch
 from safetensors.torch import save_file
@@ -8,6 +10,8 @@ from clearhead.config import DecodeConfig
 from clearhead.decoding import PackedModel, Sampling, SearchOptions, Shortlist, decode
 from clearhead.decoding import alignment as alignment_module
 from clearhead.decoding.alignment import learn_shortlist
+from clearhead.decoding.compiled import CompiledModel
+from clearhead.decoding.core import library
 from clearhead.decoding.search import search
 from clearhead.errors import ConfigError, ModelError
 from clearhead.model.transformer import AttentionWeights
@@ -296,3 +300,73 @@ def test_a_missing_file_says_how_to_make_one(tmp_path):
 def test_a_place_that_cannot_be_written_is_named(tmp_path):
     with pytest.raises(ModelError, match=r"cannot write the shortlist .*nowhere"):
         sparse(37).save(tmp_path / "nowhere" / "list.safetensors", MODEL)
+
+
+# Numbers that the model cannot use
+
+
+FORMS = {PackedModel: {}, CompiledModel: {"d_model": 64, "num_heads": 2, "d_k": 16, "d_ff": 96}}
+
+
+@pytest.fixture(params=FORMS)
+def packed(request, make_sharp_model):
+    """Return a model that is ready to decode: in PyTorch, or for the compiled core."""
+    if request.param is CompiledModel and library() is None:
+        pytest.skip("needs the compiled core, and a processor with AVX-512")
+    return request.param(make_sharp_model(output_bias=True, **FORMS[request.param]))
+
+
+def int32(*numbers):
+    return torch.tensor(numbers, dtype=torch.int32)
+
+
+WRONG = {
+    "common below": ("common", int32(END, -1), "`common` holds -1,"),
+    "common far below": ("common", int32(END, -2_000_000_000), "`common` holds -2000000000,"),
+    "common above": ("common", int32(END, 37), "`common` holds 37, which is no token of a vocabulary of 37"),
+    "rows below": ("rows", torch.full((37, 2), -2, dtype=torch.int32), "`rows` holds -2,"),
+    "rows far below": ("rows", torch.full((37, 2), -2_000_000_000, dtype=torch.int32), "`rows` holds -2000000000,"),
+    "rows above": ("rows", torch.full((37, 2), 37, dtype=torch.int32), "`rows` holds 37,"),
+    "too few rows": ("rows", torch.full((36, 2), 5, dtype=torch.int32), "shape (36, 2), not (37, any)"),
+    "too many rows": ("rows", torch.full((38, 2), 5, dtype=torch.int32), "shape (38, 2), not (37, any)"),
+    "rows of one axis": ("rows", int32(*range(37)), "shape (37,), not (37, any)"),
+    "common of two axes": ("common", int32([3, END]), "shape (1, 2), not (any)"),
+    "wide integers": ("rows", torch.full((37, 2), 5), "`rows` is torch.int64, not a tensor of int32"),
+    "floats": ("common", torch.tensor([2.0]), "`common` is torch.float32, not a tensor of int32"),
+    "half floats": ("rows", torch.full((37, 2), 5.0).bfloat16(), "`rows` is torch.bfloat16, not"),
+    "a list": ("common", [END], "`common` is list, not a tensor"),
+}
+
+
+@pytest.mark.parametrize("case", WRONG)
+def test_a_shortlist_that_the_model_cannot_use_is_refused(packed, case, tmp_path):
+    name, tensor, fault = WRONG[case]
+    shortlist, config = sparse(37), DecodeConfig(beam_size=2)
+    setattr(shortlist, name, tensor)
+    with pytest.raises(ModelError, match="^the shortlist does not fit the model: .*" + re.escape(fault)):
+        list(search(packed, [[5, 7, END]], [5], config, 1, shortlist))
+    if isinstance(tensor, torch.Tensor):  # a file whose checksum is right
+        path = tmp_path / "list.safetensors"
+        shortlist.save(path, MODEL)
+        with pytest.raises(ModelError, match=re.escape(f"the shortlist {path} does not fit the model: ")):
+            list(search(packed, [[5, 7, END]], [5], config, 1, Shortlist.load(path, MODEL)))
+
+
+@pytest.mark.parametrize("beam_size", [1, 4])
+def test_the_end_need_not_be_stored_and_nothing_counts_twice(packed, beam_size):
+    rows = sparse(37).rows
+    config, sources = DecodeConfig(beam_size=beam_size), [[5, 7, 11, END], [3, END]]
+    expected = find_in(packed, sources, config, Shortlist(int32(4, END, 3), rows))
+    rows = torch.cat([rows, rows, torch.full((37, 1), 3, dtype=torch.int32)], dim=1)
+    found = find_in(packed, sources, config, Shortlist(int32(4, 3, 4, 3), rows))
+    assert_same(found, expected)
+
+
+def find_in(packed, sources, config, shortlist):
+    return [hypotheses for _, hypotheses in sorted(search(packed, sources, [9, 9], config, 1, shortlist))]
+
+
+def test_an_empty_list_of_common_tokens_and_rows_without_places_are_no_harm(packed):
+    nothing = Shortlist(torch.zeros(0, dtype=torch.int32), torch.zeros((37, 0), dtype=torch.int32))
+    found = list(search(packed, [[5, END]], [5], DecodeConfig(beam_size=2), 1, nothing))
+    assert found[0][1][0].tokens == (END,)

@@ -16,6 +16,7 @@
 
 #include "choice.h"
 #include "layers.h"
+#include "layout.h"
 
 /* Ask the system for AMX's registers; returns 0 if it grants them. */
 int request_amx(void) { return (int)syscall(SYS_arch_prctl, 0x1023 /* ARCH_REQ_XCOMP_PERM */, 18 /* tile data */); }
@@ -25,9 +26,10 @@ int64_t scratch_size(const Stack *stack, int64_t rows, int64_t longest, int64_t 
     return lay_out(&s, NULL, stack, rows, longest, count);
 }
 
-/* Help a team with its products until it is dismissed. */
+/* Help a team with its products until it is dismissed, or has had nothing to do for IDLE_SECONDS. */
 AMX void assist(Team *team) {
     int has_tiles = 0;
+    double since = 0.0;
     for (int64_t idle = 0; atomic_load(&team->state) != TO_LEAVE; idle++) {
         if (atomic_load(&team->state) == A_PRODUCT) {
             atomic_fetch_add(&team->inside, 1);
@@ -41,8 +43,13 @@ AMX void assist(Team *team) {
             }
             atomic_fetch_sub(&team->inside, 1);
         }
-        if (idle < 1000) _mm_pause();
-        else sched_yield();
+        if (idle < 1000) {
+            _mm_pause();
+            continue;
+        }
+        if (idle == 1000) since = now();
+        else if (now() - since > IDLE_SECONDS) break;
+        sched_yield();
     }
     if (has_tiles) _tile_release();
 }

@@ -1,0 +1,80 @@
+"""How many CPUs this process may keep busy."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+
+__all__ = ["cpu_quota", "limit_openmp", "usable_cpus"]
+
+
+def usable_cpus() -> int:
+    """Return how many CPUs this process may keep busy: those it is bound to, as far as its cgroups' quotas allow.
+
+    Of a quota whole CPUs count, at least one: threads that wait for each other need whole ones. Quotas are read once.
+    """
+    quota = cpu_quota()
+    return _bound() if quota is None else max(1, min(_bound(), int(quota)))
+
+
+def limit_openmp() -> None:
+    """Let OpenMP, if it is loaded later and nobody chose, start no more threads than a quota allows; PyTorch uses it.
+
+    It looks at the CPUs that a process is bound to, and not at quotas.
+    """
+    if usable_cpus() < _bound():
+        os.environ.setdefault("OMP_NUM_THREADS", str(usable_cpus()))
+
+
+def _bound() -> int:
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+@cache
+def cpu_quota(root: Path = Path("/")) -> float | None:
+    """Return the CPUs that the smallest quota of this process's cgroups and their parents gives; None without one.
+
+    Args:
+        root: Where `proc` and `sys` are; another one in tests.
+    """
+    try:
+        groups = (root / "proc/self/cgroup").read_text(encoding="utf-8").splitlines()
+    except OSError:
+        return None
+    quotas: list[float] = []
+    for line in groups:
+        _, _, rest = line.partition(":")
+        controllers, _, group = rest.partition(":")
+        if not controllers:
+            for directory in _and_parents(root / "sys/fs/cgroup", group):
+                quotas += _quota(*_numbers(directory / "cpu.max"))
+        elif "cpu" in controllers.split(","):
+            for mount in {controllers, "cpu"}:
+                for directory in _and_parents(root / "sys/fs/cgroup" / mount, group):
+                    limit = _numbers(directory / "cpu.cfs_quota_us")
+                    quotas += _quota(*limit, *_numbers(directory / "cpu.cfs_period_us"))
+    return min(quotas, default=None)
+
+
+def _and_parents(mount: Path, group: str) -> Iterator[Path]:
+    """Yield the directory of a cgroup and those above it; in a container, some are not there."""
+    directory = mount / group.strip("/")
+    yield directory
+    while directory != mount:
+        directory = directory.parent
+        yield directory
+
+
+def _numbers(path: Path) -> list[int]:
+    """Return the whole numbers in a file; none if it cannot be read or says something else, such as `max`."""
+    try:
+        return [int(word) for word in path.read_text(encoding="ascii").split()]
+    except (OSError, ValueError):
+        return []
+
+
+def _quota(*times: int) -> list[float]:
+    """Return the CPUs of a quota and a period, if there are both and they limit anything."""
+    return [times[0] / times[1]] if len(times) == 2 and min(times) > 0 else []

@@ -1,0 +1,143 @@
+"""The threads that help a worker of the compiled core with its products: asleep unless one call alone is running."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from queue import SimpleQueue
+from threading import Thread
+from weakref import WeakSet
+
+from clearhead.decoding.core import TeamStruct, library
+
+__all__ = ["HELPER_NAME", "Call", "Team", "helpers"]
+
+HELPER_NAME = "clearhead helper"
+"""Of the threads that help."""
+
+
+class Call:
+    """A search that is running."""
+
+    def __init__(self, helpers: _Helpers) -> None:
+        self._helpers = helpers
+        self._teams: list[Team] = []
+        self._num_taken = 0
+
+    @property
+    def is_alone(self) -> bool:
+        """Whether no other call is running."""
+        return len(self._helpers.calls) <= 1
+
+    def team(self, size: int) -> Team:
+        """Return the team of one worker: itself and helpers that no other worker of this call has."""
+        team = Team(self, self._helpers, range(self._num_taken, self._num_taken + size - 1))
+        self._num_taken += size - 1
+        self._teams.append(team)
+        return team
+
+    def end(self) -> None:
+        """Let all helpers go to sleep at once."""
+        for team in self._teams:
+            team.dismiss()
+
+
+class Team:
+    """A worker's helpers.
+
+    Args:
+        call: Whose worker it is.
+        helpers: The threads of the process.
+        members: Which of them help.
+    """
+
+    def __init__(self, call: Call, helpers: _Helpers, members: range) -> None:
+        self._call = call
+        self._helpers = helpers
+        self._members = members
+        self._struct = TeamStruct()
+
+    def wake(self) -> TeamStruct | None:
+        """Return what the next function of the core shares its products through, the helpers awake.
+
+        None means that the worker goes on alone: there are no helpers, another call is running too, or the helpers were
+        so often late that the core dismissed them.
+        """
+        if not self._members or self._struct.is_dismissed or not self._call.is_alone:
+            return None
+        self._helpers.wake(self._members, self._struct)
+        return self._struct
+
+    def dismiss(self) -> None:
+        """Let the helpers go to sleep at once; without it they do after a millisecond."""
+        core = library()
+        if core is not None:
+            core.end_team(self._struct)
+
+
+class _Helpers:
+    """The helping threads of this process, and the calls that are running.
+
+    Helpers of no use are no harm: whoever computes a product takes all the parts that nobody else has taken. So nothing
+    here has to happen for a call to be right, and Ctrl-C may come between any two lines.
+    """
+
+    def __init__(self) -> None:
+        self.begin()
+
+    def begin(self) -> None:
+        """Begin without threads or calls, as also a forked process does."""
+        self.calls: WeakSet[Call] = WeakSet()
+        self._threads: list[_Helper] = []
+
+    @contextmanager
+    def call(self) -> Iterator[Call]:
+        """Count a call as running until the block ends, or until nobody holds it any more."""
+        call = Call(self)
+        self.calls.add(call)
+        try:
+            yield call
+        finally:
+            self.calls.discard(call)
+            call.end()
+
+    def wake(self, members: range, team: TeamStruct) -> None:
+        """Let some threads help a team; those of them that the system does not allow do not."""
+        # No lock, which Ctrl-C could leave closed: two calls here at once only make a thread too many.
+        with suppress(RuntimeError):  # the system allows no more threads
+            while members.stop > len(self._threads):
+                self._threads.append(_Helper())
+        for helper in self._threads[members.start : members.stop]:
+            helper.help(team)
+
+
+class _Helper:
+    """A thread that sleeps until there is a team to help."""
+
+    def __init__(self) -> None:
+        self.team: TeamStruct | None = None
+        self._teams: SimpleQueue[TeamStruct] = SimpleQueue()
+        Thread(target=self._run, daemon=True, name=HELPER_NAME).start()
+
+    def help(self, team: TeamStruct) -> None:
+        """Help a team, if that is not what it does already."""
+        if self.team is not team:
+            self.team = team
+            self._teams.put(team)
+
+    def _run(self) -> None:
+        core = library()
+        assert core is not None
+        while True:
+            team = self._teams.get()
+            core.assist(team)
+            if self.team is team:
+                self.team = None
+
+
+helpers = _Helpers()
+
+if hasattr(os, "register_at_fork"):
+    # In a forked process no thread is alive but the one that forked.
+    os.register_at_fork(after_in_child=helpers.begin)
