@@ -186,6 +186,14 @@ def library() -> ctypes.CDLL | None:
             core.end_team.argtypes = [POINTER(TeamStruct)]
             core.take_step.restype = None
             core.take_step.argtypes = [POINTER(StackStruct), POINTER(TokensStruct), POINTER(StepStruct)]
+            core.score.restype = None
+            core.score.argtypes = [
+                POINTER(StackStruct),
+                POINTER(TokensStruct),
+                *[c_int64] * 3,
+                POINTER(LaneStruct),
+                *[c_void_p] * 9,
+            ]
             return core
     return None
 
