@@ -88,7 +88,7 @@ def warn_of_truncation(
     config, positions = translator.decode_config({}), translator.bundle.model.config.max_length
     limit = config.max_input_tokens
     source_limit = "model.max_positions" if limit == positions else "decode.max_input_tokens"
-    output_limit = f"decode.extra_length ({config.extra_length:,} tokens more than its source has)"
+    output_limit = f"decode.extra_length ({config.extra_length:,})"
     if positions is not None:
         output_limit += f" or model.max_positions ({positions:,})"
     for number, translation in enumerate(translations, start=first):
