@@ -382,18 +382,19 @@ class DecodeConfig(Settings):
     length_penalty_form: Literal["gnmt", "power"] = "gnmt"
     """`gnmt`: ((5 + length) / 6) ** alpha, the paper's; `power`: length ** alpha, as in Hugging Face and fairseq."""
     extra_length: Annotated[PositiveInt, Field(le=10_000)] = 50
-    """Target tokens allowed beyond the number of source tokens (paper section 6.1: 50)."""
+    """Target tokens allowed beyond the number of source tokens (paper section 6.1: 50); a translation that is ended
+    there is flagged as truncated (`output_truncated`)."""
     batch_tokens: Tokens = 4_096
     """Source tokens translated at once, padding and beams included; with the compiled core by each thread."""
     precision: DecodePrecision = "fp32"
     """Of the matrix products: `fp32`; `bf16x3`, for CPUs with AMX, where every number is the sum of two in bfloat16:
-    nothing changes but near ties, and scores in the fourth decimal; `bf16`, for GPUs and CPUs with AMX; `int8`, for
-    CPUs with VNNI. The last two round: a few translations differ, and scores are those of the rounded model."""
+    nothing changes but near ties; `bf16`, for GPUs and CPUs with AMX; `int8`, for CPUs with VNNI. The last two round:
+    a few translations differ. Scores are the model's own in every precision: what it finds is scored in float32."""
     shortlist: bool = False
     """Write a sentence only in tokens that the model's shortlist, made by `clearhead optimize`, allows its source:
-    faster, a few translations differ, and scores count the allowed tokens alone."""
+    faster, and a few translations differ. Their scores are the model's own, over the whole vocabulary."""
     max_input_tokens: Annotated[PositiveInt, Field(le=100_000)] = 1_024
-    """Longer source lines are cut here and flagged as truncated."""
+    """Longer source lines are cut here and flagged as truncated (`source_truncated`)."""
     target_lang: str | None = None
     """Language tag put before every source line that brings none of its own; none if not set."""
 

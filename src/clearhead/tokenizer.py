@@ -8,7 +8,8 @@ when decoding, so that a word is the same piece at the start of a line as within
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Iterator, Sequence
+import re
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Literal, Self
@@ -33,6 +34,7 @@ MOST_BYTES = 256 * 2**20
 
 Kind = Literal["bpe", "unigram", "wordpiece"]
 _BYTES = sorted(pre_tokenizers.ByteLevel.alphabet())
+_TAG = re.compile(r"<2([^\s<>]+)> ?")
 
 
 def language_tag(language: str) -> str:
@@ -44,18 +46,23 @@ def language_tag(language: str) -> str:
     return f"<2{language}>"
 
 
-def split_tag(text: str, languages: Iterable[str]) -> tuple[str | None, str]:
+def split_tag(text: str, languages: Collection[str]) -> tuple[str | None, str]:
     """Split a leading language tag, and the space after it, off a source line.
+
+    What looks like a tag is one, also where its language is unknown: `<2`, a name that begins with a letter, `>`. Where
+    there are no languages there are no tags, and everything is text.
 
     >>> split_tag("<2de> Good morning", ["de", "fr"])
     ('de', 'Good morning')
     >>> split_tag("<2xx> Good morning", ["de", "fr"])
+    ('xx', 'Good morning')
+    >>> split_tag("<2xx> Good morning", [])
     (None, '<2xx> Good morning')
     """
-    for language in languages:
-        if text.startswith(tag := language_tag(language)):
-            return language, text[len(tag) :].removeprefix(" ")
-    return None, text
+    match = _TAG.match(text) if languages else None
+    if match is None or not (match[1] in languages or match[1][0].isalpha()):
+        return None, text
+    return match[1], text[match.end() :]
 
 
 def require_texts(texts: object, what: str) -> list[str]:
@@ -229,6 +236,27 @@ class Tokenizer:
             raise
         return [encoding.ids for encoding in encodings]
 
+    def split_sources(self, lines: Sequence[str], *, name: str = "", first: int = 1) -> list[tuple[str | None, str]]:
+        """Split every source line into its language tag, None if it has none, and its text.
+
+        Args:
+            lines: Source lines.
+            name: File the lines come from, for the message.
+            first: Number of the first line in it.
+
+        Raises:
+            DataError: If a line starts with the tag of a language that this tokenizer does not know.
+        """
+        parts = [split_tag(line, self.language_tags) for line in lines]
+        for number, (tag, _) in enumerate(parts, start=first):
+            if tag is not None and tag not in self.language_tags:
+                known = ", ".join(map(language_tag, self.language_tags))
+                raise DataError(
+                    f"{name}{', ' if name else ''}line {number}: unknown language tag {language_tag(tag)}; the model's "
+                    f"tags are {known}"
+                )
+        return parts
+
     def encode_sources(self, texts: Sequence[str], target_lang: str | None = None) -> list[list[int]]:
         """Spell source lines: the language tag if any, the pieces, the end token.
 
@@ -238,7 +266,7 @@ class Tokenizer:
 
         Raises:
             ConfigError: If `target_lang` is not a language of this tokenizer.
-            DataError: If a line is no text, or holds an unpaired surrogate.
+            DataError: If a line is no text, starts with an unknown language tag, or holds an unpaired surrogate.
         """
         texts = require_texts(texts, "texts")
         if target_lang is not None and not isinstance(target_lang, str):
@@ -246,7 +274,7 @@ class Tokenizer:
         if target_lang is not None and target_lang not in self.language_tags:
             known = nearest_name(target_lang, self.language_tags) if self.language_tags else "; the model has no tags"
             raise ConfigError(f"unknown target language {target_lang!r}{known}")
-        parts = [split_tag(text, self.language_tags) for text in texts]
+        parts = self.split_sources(texts)
         spelled = self.encode_batch([text for _, text in parts])
         tags = [self.language_tags.get(tag or target_lang or "") for tag, _ in parts]
         return [[*([] if tag is None else [tag]), *ids, self.eos_id] for tag, ids in zip(tags, spelled, strict=True)]

@@ -12,20 +12,25 @@ from clearhead.bundle import SHORTLIST_FILE, Bundle, load_bundle, model_director
 from clearhead.config import DecodeConfig
 from clearhead.decoding import (
     CompiledModel,
+    DoubleModel,
     Hypothesis,
     PackedModel,
     Sampling,
     SearchOptions,
     Shortlist,
     decode,
+    length_limits,
     pack,
+    pack_for_scoring,
     score,
 )
 from clearhead.device import resolve_device
 from clearhead.errors import DataError, ModelError
-from clearhead.tokenizer import split_tag
 
 __all__ = ["Alternative", "Translation", "Translator"]
+
+_Found = tuple[str, Hypothesis]
+"""What a search found for a line, and its text."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +38,8 @@ class Alternative:
     """One of the n best translations of a line."""
 
     text: str
-    score: float
+    score: float | None
+    """As of `Translation`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,15 +49,25 @@ class Translation:
     source: str
     text: str
     """The translation; empty for an empty line."""
-    score: float
-    """Log-probability of the translation given the source, in nats; with a shortlist, mostly a little above the model's
-    own: what it does not allow has no share."""
+    score: float | None
+    """The model's own log-probability of the text given the source (of a source that was cut, the part translated), in
+    nats: what `Translator.score` says of them, whatever the precision, with a shortlist, and of samples too. 0 for a
+    blank line, None where no scores were asked for."""
     tokens: tuple[str, ...]
     """The pieces of the text, the end token left out."""
     alternatives: tuple[Alternative, ...] = ()
-    """The n best, this one included, in the order the search ranked them, if more than one was asked for."""
-    truncated: bool = False
-    """The source was longer than the limit, and only its beginning is translated."""
+    """The n best, this one included, in the order the search ranked them, if more than one was asked for. No two have
+    the same text, so there are fewer where the search found fewer texts; of samples, each that was drawn is here."""
+    source_truncated: bool = False
+    """The source was longer than `decode.max_input_tokens`, and only its beginning is translated."""
+    output_truncated: bool = False
+    """The translation was ended by the length limit (`decode.extra_length`, or the end of the model's positions), not
+    by the model."""
+
+    @property
+    def truncated(self) -> bool:
+        """Whether the source or the translation was cut."""
+        return self.source_truncated or self.output_truncated
 
 
 @dataclass
@@ -69,6 +85,7 @@ class Translator:
     shortlist: Shortlist | None = field(default=None, repr=False)
     """What it writes where the setting `shortlist` asks for it; read from the model directory when first needed."""
     _packed: PackedModel | CompiledModel | None = field(default=None, init=False, repr=False)
+    _scorer: CompiledModel | DoubleModel | None = field(default=None, init=False, repr=False)
 
     @classmethod
     def load(cls, path: str | Path, *, device: str = "auto") -> Self:
@@ -90,6 +107,8 @@ class Translator:
         *,
         num_best: int = 1,
         sampling: Sampling | None = None,
+        scores: bool = True,
+        one_line: bool = False,
         on_progress: Callable[[int], None] | None = None,
         **settings: Any,
     ) -> list[Translation]:
@@ -97,14 +116,17 @@ class Translator:
 
         Args:
             lines: Source lines; blank ones give empty translations. A line may start with a language tag.
-            num_best: Translations of each line.
+            num_best: Translations of each line, fewer where the search finds fewer texts.
             sampling: Draw translations at random instead of searching for the best.
+            scores: Score the translations. In float32 with the compiled core that costs nothing; in every other form
+                what was found is scored by the model itself.
+            one_line: Make the ends of lines in translations spaces, as a file with one translation a line needs.
             on_progress: Called with the number of lines finished, batch by batch.
             **settings: Fields of `DecodeConfig` other than the model's own, such as `beam_size=1`.
 
         Raises:
             ConfigError: If a setting is unknown or impossible.
-            DataError: If a line holds an unpaired surrogate.
+            DataError: If a line starts with an unknown language tag, or holds an unpaired surrogate.
             ModelError: If `shortlist` is set, and the model's is missing, damaged or another model's.
         """
         if isinstance(lines, str):
@@ -113,18 +135,33 @@ class Translator:
         shortlist = self.learned_shortlist() if config.shortlist else None
         options = SearchOptions(config, num_best=num_best, sampling=sampling, shortlist=shortlist)
         tokenizer = self.bundle.tokenizer
-        filled = [index for index, line in enumerate(lines) if split_tag(line, tokenizer.language_tags)[1].strip()]
+        parts = tokenizer.split_sources(lines)
+        filled = [index for index, (_, text) in enumerate(parts) if text.strip()]
         spelled = tokenizer.encode_sources(lines, config.target_lang)
         sources = [spelled[index] for index in filled]
         limit = config.max_input_tokens
         cut = [ids if len(ids) <= limit else [*ids[: limit - 1], tokenizer.eos_id] for ids in sources]
-        found = decode(self._packed_model(config), cut, options, on_progress)
-        found = self._as_spelled(cut, found, config)
+        packed = self._packed_model(config)
+        found = self._with_texts(decode(packed, cut, options, on_progress), one_line)
+        if sampling is None:
+            self._leave_distinct(packed, cut, found, options, one_line)
+        limits = length_limits(self.bundle.model.config, config, cut)
+        ended = [len(group[0][1].tokens) == most for group, most in zip(found, limits, strict=True)]
+        is_own = isinstance(packed, CompiledModel) and packed.precision == "fp32" and not (sampling or shortlist)
+        self._spell(cut, found, config, score_all=scores and not is_own, score_respelled=scores)
 
-        results = [Translation(line, "", 0.0, ()) for line in lines]
-        for index, ids, hypotheses in zip(filled, sources, found, strict=True):
-            translation = self._translation(lines[index], hypotheses)
-            results[index] = replace(translation, truncated=len(ids) > limit)
+        results = [Translation(line, "", 0.0 if scores else None, ()) for line in lines]
+        for index, ids, group, is_ended in zip(filled, sources, found, ended, strict=True):
+            best = [Alternative(text, hypothesis.log_prob if scores else None) for text, hypothesis in group]
+            results[index] = Translation(
+                source=lines[index],
+                text=best[0].text,
+                score=best[0].score,
+                tokens=tuple(tokenizer.pieces(group[0][1].tokens[:-1])),
+                alternatives=tuple(best) if num_best > 1 else (),
+                source_truncated=len(ids) > limit,
+                output_truncated=is_ended,
+            )
         return results
 
     def score(
@@ -135,7 +172,10 @@ class Translator:
         on_progress: Callable[[int], None] | None = None,
         **settings: Any,
     ) -> list[float]:
-        """Return the log-probability of each target given its source, in nats.
+        """Return the model's own log-probability of each target given its source, in nats.
+
+        It is computed in float32 by the compiled core, or in float64 by PyTorch where that does not run, over the whole
+        vocabulary. A blank source is no work for the model: its empty translation is certain (0).
 
         Args:
             sources: Source lines.
@@ -144,49 +184,109 @@ class Translator:
             **settings: Fields of `DecodeConfig` other than the model's own; `target_lang` and `batch_tokens` matter.
 
         Raises:
-            DataError: If the numbers of lines differ, or a line is longer than the limit.
+            DataError: If the numbers of lines differ, or a line is longer than the limit or starts with an unknown
+                language tag.
         """
         if len(sources) != len(targets):
             raise DataError(f"{len(sources)} source lines but {len(targets)} target lines; they must pair up")
         config = self.decode_config(settings)
-        source_ids = self.bundle.tokenizer.encode_sources(list(sources), config.target_lang)
-        target_ids = self.bundle.tokenizer.encode_targets(list(targets))
+        tokenizer = self.bundle.tokenizer
+        source_ids = tokenizer.encode_sources(list(sources), config.target_lang)
+        target_ids = tokenizer.encode_targets(list(targets))
         for number, ids in enumerate(map(max, zip(map(len, source_ids), map(len, target_ids), strict=True)), start=1):
             if ids > config.max_input_tokens:
                 raise DataError(
                     f"pair {number} has {ids:,} tokens on one side; scoring takes at most {config.max_input_tokens:,} "
                     f"(decode.max_input_tokens)"
                 )
-        return score(
-            self.bundle.model, source_ids, target_ids, batch_tokens=config.batch_tokens, on_progress=on_progress
+        results = [0.0] * len(source_ids)
+        parts = tokenizer.split_sources(list(sources))
+        rows = [row for row, (_, text) in enumerate(parts) if text.strip() or targets[row]]
+        if on_progress is not None and len(rows) < len(results):
+            on_progress(len(results) - len(rows))
+        scores = score(
+            self._scoring_model(),
+            [source_ids[row] for row in rows],
+            [target_ids[row] for row in rows],
+            batch_tokens=config.batch_tokens,
+            on_progress=on_progress,
         )
+        for row, log_prob in zip(rows, scores, strict=True):
+            results[row] = log_prob
+        return results
 
-    def _as_spelled(
-        self, sources: list[list[int]], found: list[list[Hypothesis]], config: DecodeConfig
-    ) -> list[list[Hypothesis]]:
-        """Give every translation the tokens and the score of its text.
+    def _with_texts(self, found: list[list[Hypothesis]], one_line: bool) -> list[list[_Found]]:
+        """Read what was found."""
+        texts = self.bundle.tokenizer.decode_batch([hypothesis.tokens for group in found for hypothesis in group])
+        if one_line:
+            texts = [text.replace("\n", " ").replace("\r", " ") for text in texts]
+        remaining = iter(texts)
+        return [[(next(remaining), hypothesis) for hypothesis in group] for group in found]
+
+    def _leave_distinct(
+        self,
+        packed: PackedModel | CompiledModel,
+        sources: list[list[int]],
+        found: list[list[_Found]],
+        options: SearchOptions,
+        one_line: bool,
+    ) -> None:
+        """Leave each text once, where it ranks best; look further where that leaves fewer than were asked for."""
+        beam_size, num_best = options.config.beam_size, options.num_best
+        short = []
+        for row, group in enumerate(found):
+            found[row] = _distinct(group)
+            if len(found[row]) < len(group) == num_best < beam_size:
+                short.append(row)
+        if short:
+            wider = decode(packed, [sources[row] for row in short], replace(options, num_best=beam_size))
+            for row, group in zip(short, self._with_texts(wider, one_line), strict=True):
+                found[row] = _distinct(group)[:num_best]
+
+    def _spell(
+        self,
+        sources: list[list[int]],
+        found: list[list[_Found]],
+        config: DecodeConfig,
+        *,
+        score_all: bool,
+        score_respelled: bool,
+    ) -> None:
+        """Give every hypothesis the tokens and the score of its text.
 
         About one search in a hundred spells a word in other pieces than the tokenizer would (`b` + `ra` for `bra`). Its
         text is what leaves us, so the text's own spelling is scored: what `score` says of it is what is reported.
+
+        Args:
+            sources: Source ids.
+            found: What the search found.
+            config: How many tokens are scored at once.
+            score_all: Score everything, because the search's log-probabilities are not the model's own.
+            score_respelled: Score what is spelled otherwise than it was found.
         """
-        tokenizer = self.bundle.tokenizer
         longest = self.bundle.model.config.max_length or math.inf
-        places = [(row, rank) for row, hypotheses in enumerate(found) for rank in range(len(hypotheses))]
-        texts = tokenizer.decode_batch([found[row][rank].tokens for row, rank in places])
-        spelled = {
-            place: ids
-            for place, ids in zip(places, tokenizer.encode_targets(texts), strict=True)
-            if tuple(ids) != found[place[0]][place[1]].tokens and len(ids) <= longest
-        }
+        places = [(row, rank) for row, group in enumerate(found) for rank in range(len(group))]
+        spelled = self.bundle.tokenizer.encode_targets([found[row][rank][0] for row, rank in places])
+        wanted = []
+        for (row, rank), ids in zip(places, spelled, strict=True):
+            text, hypothesis = found[row][rank]
+            # Where the positions end before the spelling does, the tokens found stand for the text.
+            is_respelled = tuple(ids) != hypothesis.tokens and len(ids) <= longest
+            if is_respelled:
+                found[row][rank] = text, replace(hypothesis, tokens=tuple(ids))
+            if score_all or (score_respelled and is_respelled):
+                wanted.append((row, rank))
+        if not wanted:
+            return
         scores = score(
-            self.bundle.model,
-            [sources[row] for row, _ in spelled],
-            list(spelled.values()),
+            self._scoring_model(),
+            [sources[row] for row, _ in wanted],
+            [list(found[row][rank][1].tokens) for row, rank in wanted],
             batch_tokens=config.batch_tokens,
         )
-        for (row, rank), ids, log_prob in zip(spelled, spelled.values(), scores, strict=True):
-            found[row][rank] = replace(found[row][rank], tokens=tuple(ids), log_prob=log_prob)
-        return found
+        for (row, rank), log_prob in zip(wanted, scores, strict=True):
+            text, hypothesis = found[row][rank]
+            found[row][rank] = text, replace(hypothesis, log_prob=log_prob)
 
     def decode_config(self, settings: Mapping[str, Any]) -> DecodeConfig:
         """Return how this model translates, with some settings changed; those that are None are left as they are.
@@ -207,6 +307,17 @@ class Translator:
             self._packed = packed = pack(self.bundle.model, config.precision)
         return packed
 
+    def _scoring_model(self) -> CompiledModel | DoubleModel:
+        """Return the model ready to score: what translates if that is the same form, else one of its own."""
+        packed = self._packed
+        if isinstance(packed, CompiledModel) and packed.precision == "fp32" and packed.is_current():
+            self._scorer = None
+            return packed
+        scorer = self._scorer
+        if scorer is None or not scorer.is_current():
+            self._scorer = scorer = pack_for_scoring(self.bundle.model)
+        return scorer
+
     def learned_shortlist(self) -> Shortlist:
         """Return what the model's sentences may be written in."""
         if self.shortlist is None:
@@ -222,18 +333,10 @@ class Translator:
             "tokenizer_sha256": self.bundle.tokenizer.sha256,
         }
 
-    def _translation(self, line: str, hypotheses: list[Hypothesis]) -> Translation:
-        tokenizer = self.bundle.tokenizer
-        texts = tokenizer.decode_batch([hypothesis.tokens for hypothesis in hypotheses])
-        best = hypotheses[0]
-        return Translation(
-            source=line,
-            text=texts[0],
-            score=best.log_prob,
-            tokens=tuple(tokenizer.pieces(best.tokens[:-1])),
-            alternatives=tuple(
-                Alternative(text, hypothesis.log_prob) for text, hypothesis in zip(texts, hypotheses, strict=True)
-            )
-            if len(hypotheses) > 1
-            else (),
-        )
+
+def _distinct(group: list[_Found]) -> list[_Found]:
+    """Return the first of each text, in order."""
+    first: dict[str, _Found] = {}
+    for text, hypothesis in group:
+        first.setdefault(text, (text, hypothesis))
+    return list(first.values())

@@ -119,8 +119,8 @@ def test_decode_leaves_special_tokens_out(tokenizer):
 
 def test_sources_get_their_tag_and_their_end(tokenizer):
     hund = tokenizer.encode("der Hund")
-    literal = tokenizer.encode("<2xx> der Hund")
-    lines = ["der Hund", "<2fr> der Hund", "<2pt-BR>der Hund", "<2xx> der Hund", ""]
+    literal = tokenizer.encode("der <2xx> Hund")
+    lines = ["der Hund", "<2fr> der Hund", "<2pt-BR>der Hund", "der <2xx> Hund", ""]
     assert tokenizer.encode_sources(lines) == [[*hund, 2], [5, *hund, 2], [6, *hund, 2], [*literal, 2], [2]]
     assert tokenizer.encode_sources(lines, target_lang="de") == [
         [4, *hund, 2],
@@ -129,6 +129,22 @@ def test_sources_get_their_tag_and_their_end(tokenizer):
         [4, *literal, 2],
         [4, 2],
     ]
+
+
+@pytest.mark.parametrize("line", ["<2xx> Hund", "<2DE> Hund", "<2de_DE>Hund", "<2xx>", "<2ß> Hund"])
+def test_a_line_that_starts_with_an_unknown_tag_is_named_with_the_tags_there_are(tokenizer, line):
+    tag = line[: line.index(">") + 1]
+    with pytest.raises(DataError) as caught:
+        tokenizer.encode_sources(["<2de> Hund", line])
+    assert str(caught.value) == f"line 2: unknown language tag {tag}; the model's tags are <2de>, <2fr>, <2pt-BR>"
+    with pytest.raises(DataError, match=r"^in\.txt, line 12: unknown language tag"):
+        tokenizer.split_sources(["Hund", line], name="in.txt", first=11)
+
+
+def test_what_only_resembles_a_tag_is_text(tokenizer):
+    lines = [" <2xx> Hund", "x <2xx>", "<2> Hund", "<2 xx> Hund", "<25> Hund", "<2-3> Hund", "<xx> Hund", "<2xx Hund"]
+    assert tokenizer.split_sources(lines) == [(None, line) for line in lines]
+    assert tokenizer.encode_sources(lines) == [[*tokenizer.encode(line), 2] for line in lines]
 
 
 def test_targets_get_their_end_and_no_tag(tokenizer):
@@ -155,6 +171,8 @@ def test_split_tag_takes_known_tags_off_the_start_alone():
     assert split_tag("Hund <2de>", LANGUAGES) == (None, "Hund <2de>")
     assert split_tag(" <2de> Hund", LANGUAGES) == (None, " <2de> Hund")
     assert split_tag("<2de> Hund", []) == (None, "<2de> Hund")
+    assert split_tag("<2xx> Hund", LANGUAGES) == ("xx", "Hund")
+    assert split_tag("<25> Hund", ["5"]) == ("5", "Hund")
 
 
 def test_digits_are_pieces_of_their_own(tokenizer):

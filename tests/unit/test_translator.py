@@ -1,8 +1,11 @@
 from __future__ import annotations
 
-import pytest
+import random
 
-from clearhead.decoding import Sampling
+import pytest
+import torch
+
+from clearhead.decoding import CompiledModel, Sampling, learn_shortlist
 from clearhead.errors import ClearheadError, ConfigError, DataError, DeviceError, ModelError
 from clearhead.translator import Translator
 
@@ -52,6 +55,7 @@ def test_blank_lines_give_empty_translations(translator):
         assert (translation.text, translation.score, translation.tokens) == ("", 0.0, ())
         assert not translation.truncated
         assert translation.alternatives == ()
+    assert translator.score([" ", "", "\t"], [""] * 3) == [0.0] * 3
 
 
 def test_a_line_with_nothing_but_a_tag_is_blank(tagged):
@@ -73,7 +77,6 @@ def test_the_tokens_spell_the_text(translator, sentences):
 
 def test_the_best_stands_first_among_the_alternatives(translator, sentences):
     for translation in translator.translate(sentences, num_best=3):
-        assert len(translation.alternatives) == 3
         assert (translation.alternatives[0].text, translation.alternatives[0].score) == (
             translation.text,
             translation.score,
@@ -95,17 +98,42 @@ def test_a_long_line_is_cut_and_flagged_and_its_neighbours_are_not(translator):
     short, long = "Ein Hund.", "Zwei Männer sitzen auf einer Bank. " * 7
     assert len(translator.bundle.tokenizer.encode(short)) < limit < len(translator.bundle.tokenizer.encode(long))
     found = translator.translate([short, long, short], max_input_tokens=limit)
-    assert [translation.truncated for translation in found] == [False, True, False]
+    assert [translation.source_truncated for translation in found] == [False, True, False]
+    assert found[1].truncated
     assert found[1].text
     assert found[0].text == found[2].text == translator.translate([short])[0].text
-    assert not translator.translate([long])[0].truncated
+    assert not translator.translate([long])[0].source_truncated
 
 
 def test_a_line_of_just_the_limit_is_not_cut(translator):
     line = "Zwei Männer sitzen auf einer Bank."
     length = len(translator.bundle.tokenizer.encode(line)) + 1  # the end token counts
-    assert not translator.translate([line], max_input_tokens=length)[0].truncated
-    assert translator.translate([line], max_input_tokens=length - 1)[0].truncated
+    assert not translator.translate([line], max_input_tokens=length)[0].source_truncated
+    assert translator.translate([line], max_input_tokens=length - 1)[0].source_truncated
+
+
+@pytest.mark.parametrize("settings", [{}, {"beam_size": 1}, {"sampling": Sampling()}])
+def test_a_translation_that_the_length_limit_ended_is_flagged(make_bundle, sentences, settings):
+    bundle = make_bundle(output_bias=True)
+    translator = Translator(bundle)
+    with torch.no_grad():
+        bundle.model.output_proj.bias[bundle.tokenizer.eos_id] = -1e4
+    found = translator.translate(["", *sentences], **settings)
+    assert [translation.output_truncated for translation in found] == [False] + [True] * len(sentences)
+    assert [translation.truncated for translation in found] == [False] + [True] * len(sentences)
+    assert not any(translation.source_truncated for translation in found)
+    with torch.no_grad():
+        bundle.model.output_proj.bias[bundle.tokenizer.eos_id] = 1e4
+    assert not any(translation.truncated for translation in translator.translate(sentences, **settings))
+
+
+def test_a_translation_that_the_last_position_ended_is_flagged(make_bundle):
+    bundle = make_bundle(output_bias=True, positions="learned", max_positions=9, decode={"extra_length": 50})
+    with torch.no_grad():
+        bundle.model.output_proj.bias[bundle.tokenizer.eos_id] = -1e4
+    found = Translator(bundle).translate(["犬", "Zwei Männer sitzen auf einer Bank."])
+    assert [translation.output_truncated for translation in found] == [True, True]
+    assert [translation.source_truncated for translation in found] == [False, True]
 
 
 def test_progress_counts_the_lines_that_are_translated(translator):
@@ -138,6 +166,20 @@ def test_the_target_language_is_that_of_the_line_then_of_the_call_then_of_the_mo
     assert [t.text for t in Translator(bundle).translate(lines)] == german
 
 
+@pytest.mark.parametrize("line", ["<2xx> Ein Hund.", "<2DE> Ein Hund.", "<2xx>"])
+def test_a_line_with_an_unknown_tag_is_named_with_the_tags_there_are(tagged, line):
+    message = r"line 2: unknown language tag <2..>; the model's tags are <2de>, <2fr>"
+    with pytest.raises(DataError, match=message):
+        tagged.translate(["Ein Hund.", line], target_lang="de")
+    with pytest.raises(DataError, match=message):
+        tagged.score(["Ein Hund.", line], ["A dog.", "A dog."])
+
+
+def test_what_looks_like_a_tag_within_a_line_or_to_a_model_without_tags_is_text(tagged, translator):
+    assert tagged.translate(["<2de> Ein <2xx> Hund."])[0].text
+    assert translator.translate(["<2xx> Ein Hund."])[0].text != translator.translate(["Ein Hund."])[0].text
+
+
 # Scoring
 
 
@@ -145,7 +187,7 @@ def test_scores_stand_in_order_and_do_not_depend_on_neighbours(translator, sente
     sources, targets = list(sentences), list(reversed(sentences))
     together = translator.score(sources, targets)
     alone = [translator.score([source], [target])[0] for source, target in zip(sources, targets, strict=True)]
-    assert together == pytest.approx(alone, abs=1e-3)
+    assert [f"{score:.6f}" for score in together] == [f"{score:.6f}" for score in alone]
     assert all(score < 0 for score in together)
     assert len(set(together)) == len(together)
 
@@ -166,6 +208,108 @@ def test_a_pair_too_long_to_score_is_named(translator, side):
     pairs[1][side] = "Zwei Männer " * 20
     with pytest.raises(DataError, match=r"pair 2 has \d+ tokens on one side; scoring takes at most 17"):
         translator.score([pair[0] for pair in pairs], [pair[1] for pair in pairs], max_input_tokens=17)
+
+
+FORMS = {
+    "fp32": {},
+    "greedy": {"beam_size": 1},
+    "bf16": {"precision": "bf16"},
+    "int8": {"precision": "int8"},
+    "shortlist": {"shortlist": True},
+    "samples": {"sampling": Sampling(temperature=2.0)},
+}
+SHAPES = {"compiled": {"d_model": 64, "num_heads": 2, "d_ff": 64}, "in PyTorch": {}}
+
+
+@pytest.fixture(params=SHAPES)
+def of_either_form(request, make_bundle, sentences):
+    """Return a translator that the compiled core runs, where there is one, and one that it does not."""
+    bundle = make_bundle(**SHAPES[request.param])
+    tokenizer = bundle.tokenizer
+    ids = tokenizer.encode_sources(sentences), tokenizer.encode_targets(sentences[::-1])
+    shortlist = learn_shortlist(bundle.model, *ids, per_token=5, common=20, batch_tokens=1_000)
+    return Translator(bundle, shortlist=shortlist)
+
+
+def needs_vnni(settings):
+    if settings.get("precision") == "int8" and not torch.cpu._is_vnni_supported():
+        pytest.skip("needs a processor with VNNI")
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_every_form_reports_the_models_own_score_of_every_text(of_either_form, sentences, form):
+    translator, settings, num_best = of_either_form, FORMS[form], 1 if form == "greedy" else 3
+    needs_vnni(settings)
+    for translation in translator.translate([*sentences, ""], num_best=num_best, **settings):
+        best = [(translation.text, translation.score)]
+        best += [(alternative.text, alternative.score) for alternative in translation.alternatives]
+        own = translator.score([translation.source] * len(best), [text for text, _ in best])
+        assert [f"{score:.6f}" for _, score in best] == [f"{score:.6f}" for score in own]
+        if isinstance(translator._scoring_model(), CompiledModel):
+            assert [score for _, score in best] == own
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_no_regrouping_changes_a_printed_digit(of_either_form, sentences, form):
+    needs_vnni(FORMS[form])
+    printed = set()
+    for seed, batch_tokens in ((1, 4_096), (2, 97)):
+        order = random.Random(seed).sample(sentences, len(sentences))
+        found = of_either_form.translate(order, batch_tokens=batch_tokens, **FORMS[form])
+        printed.add(tuple(sorted((t.source, t.text, f"{t.score:.6f}") for t in found)))
+    assert len(printed) == 1
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_nothing_is_scored_where_no_scores_are_asked_for(of_either_form, sentences, form, monkeypatch):
+    needs_vnni(FORMS[form])
+    lines, settings = [*sentences, ""], FORMS[form]
+    expected = of_either_form.translate(lines, **settings)
+    monkeypatch.setattr("clearhead.translator.score", lambda *_, **__: pytest.fail("scored for nothing"))
+    found = of_either_form.translate(lines, scores=False, **settings)
+    assert [(t.text, t.tokens, t.score) for t in found] == [(t.text, t.tokens, None) for t in expected]
+
+
+def test_scores_are_those_of_the_weights_there_are_now(of_either_form, sentences):
+    scores = [t.score for t in of_either_form.translate(sentences, precision="bf16")]
+    with torch.no_grad():
+        of_either_form.bundle.model.output_proj.weight.mul_(0.5)
+    found = of_either_form.translate(sentences, precision="bf16")
+    assert [t.score for t in found] == of_either_form.score(sentences, [t.text for t in found])
+    assert [t.score for t in found] != scores
+
+
+@pytest.mark.parametrize("num_best", [2, 5])
+def test_no_two_alternatives_have_the_same_text(make_bundle, sentences, num_best, monkeypatch):
+    translator = Translator(make_bundle())
+    # Of nine hypotheses several read the same.
+    monkeypatch.setattr(
+        type(translator.bundle.tokenizer), "decode_batch", lambda _, batch: [str(sum(ids) % 6) for ids in batch]
+    )
+    everything = translator.translate(sentences, num_best=9, beam_size=9)
+    found = translator.translate(sentences, num_best=num_best, beam_size=9)
+    for translation, whole in zip(found, everything, strict=True):
+        texts = [alternative.text for alternative in translation.alternatives]
+        assert len(set(texts)) == len(texts)
+        # What the beam holds fills the places, in the order of the search.
+        assert texts == [alternative.text for alternative in whole.alternatives[:num_best]]
+    assert any(len(translation.alternatives) == num_best for translation in found)
+    assert all(len(translation.alternatives) < 9 for translation in everything)
+
+
+def test_samples_that_are_equal_are_each_reported(translator):
+    found = translator.translate(["Ein Hund."], num_best=3, sampling=Sampling(top_k=1))
+    assert [alternative.text for alternative in found[0].alternatives] == [found[0].text] * 3
+
+
+def test_a_line_end_in_a_translation_can_be_made_a_space_and_is_scored_so(translator, monkeypatch):
+    texts = iter(["a\nb", "a\rb"])
+    monkeypatch.setattr(
+        type(translator.bundle.tokenizer), "decode_batch", lambda _, batch: [next(texts) for _ in batch]
+    )
+    found = translator.translate(["x", "y"], one_line=True)
+    assert [translation.text for translation in found] == ["a b", "a b"]
+    assert [translation.score for translation in found] == translator.score(["x", "y"], ["a b", "a b"])
 
 
 # Mistakes

@@ -46,7 +46,7 @@ def refuse_overwriting(output: str | None, inputs: Iterable[str]) -> None:
 def require_language(
     translator: Translator, lines: Sequence[str], *, target_lang: str | None, name: str, first: int = 1
 ) -> None:
-    """Make sure that a model with language tags is told the language of every line that is not blank.
+    """Make sure that a model with language tags is told the language of every line that is not blank, and knows it.
 
     Args:
         translator: The model.
@@ -57,14 +57,16 @@ def require_language(
 
     Raises:
         ConfigError: Naming the first line without a language, and the languages there are.
+        DataError: Naming the first line with an unknown tag, and the tags there are.
     """
-    from clearhead.tokenizer import language_tag, split_tag
+    from clearhead.tokenizer import language_tag
 
-    languages = list(translator.bundle.tokenizer.language_tags)
+    tokenizer = translator.bundle.tokenizer
+    languages = list(tokenizer.language_tags)
+    parts = tokenizer.split_sources(lines, name=name, first=first)
     if not languages or target_lang or translator.bundle.decode.target_lang:
         return
-    for number, line in enumerate(lines, start=first):
-        tag, text = split_tag(line, languages)
+    for number, (tag, text) in enumerate(parts, start=first):
         if tag is None and text.strip():
             raise ConfigError(
                 f"{name}, line {number}: into which language? This model translates into {', '.join(languages)}; "
@@ -75,7 +77,7 @@ def require_language(
 def warn_of_truncation(
     translations: Iterable[Translation], translator: Translator, *, name: str, first: int = 1
 ) -> None:
-    """Say on stderr which lines were too long to be translated whole.
+    """Say on stderr which lines were too long to be translated whole, and which translations were ended too early.
 
     Args:
         translations: The translations of consecutive lines.
@@ -83,7 +85,15 @@ def warn_of_truncation(
         name: File the lines come from.
         first: Number of the first line in it.
     """
-    limit = translator.decode_config({}).max_input_tokens
+    config, positions = translator.decode_config({}), translator.bundle.model.config.max_length
+    limit = config.max_input_tokens
+    source_limit = "model.max_positions" if limit == positions else "decode.max_input_tokens"
+    output_limit = f"decode.extra_length ({config.extra_length:,})"
+    if positions is not None:
+        output_limit += f" or model.max_positions ({positions:,})"
     for number, translation in enumerate(translations, start=first):
-        if translation.truncated:
-            notice(f"{name}, line {number}: longer than {limit:,} tokens; only its beginning is translated")
+        where = f"{name}, line {number}"
+        if translation.source_truncated:
+            notice(f"{where}: longer than {limit:,} tokens ({source_limit}); only its beginning is translated")
+        if translation.output_truncated:
+            notice(f"{where}: its translation was ended by the length limit, {output_limit}, not by the model")

@@ -94,13 +94,10 @@ def _usable(
     translator: Translator, pairs: list[SentencePair], target_lang: str | None
 ) -> tuple[list[tuple[list[int], list[int]]], int, int]:
     """Return the ids of the pairs to learn from, how many have a blank side, and how many are too long."""
-    from clearhead.tokenizer import split_tag
-
     tokenizer = translator.bundle.tokenizer
     config = translator.decode_config({"target_lang": target_lang})
-    filled = [
-        pair for pair in pairs if split_tag(pair.source, tokenizer.language_tags)[1].strip() and pair.target.strip()
-    ]
+    parts = tokenizer.split_sources([pair.source for pair in pairs])
+    filled = [pair for pair, (_, text) in zip(pairs, parts, strict=True) if text.strip() and pair.target.strip()]
     source_ids = tokenizer.encode_sources([pair.source for pair in filled], config.target_lang)
     target_ids = tokenizer.encode_targets([pair.target for pair in filled])
     kept = [

@@ -17,9 +17,10 @@ def score(
     batch_tokens: BatchTokens = None,
     device: Device = "auto",
 ) -> None:
-    """Print the log-probability of each translation given its source, in nats, one a line.
+    """Print the model's own log-probability of each translation given its source, in nats, one a line.
 
-    It is the sum over the tokens of the translation and its end; an empty translation scores its end alone.
+    It is the sum over the tokens of the translation and its end; an empty translation scores its end alone, and that of
+    a blank line is certain (0).
     """
     refuse_missing([source, target])
 

@@ -6,7 +6,6 @@ import json
 import sys
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import asdict
 from enum import StrEnum
 from itertools import islice
 from typing import TYPE_CHECKING, Annotated, Any
@@ -67,7 +66,8 @@ def translate(
             "--nbest",
             metavar="N",
             help="Translations of each line, at most the beam size. Above 1, text output is in Moses form, one a "
-            "line, best first: `index ||| text ||| log-probability`; input lines are counted from 0.",
+            "line, best first: `index ||| text ||| log-probability`; input lines are counted from 0. Fewer "
+            "than N where the search finds fewer texts.",
         ),
     ] = 1,
     sample: Annotated[bool, typer.Option("--sample", help="Draw translations at random.")] = False,
@@ -94,8 +94,9 @@ def translate(
         OutputFormat,
         typer.Option(
             "--format",
-            help="text: one line a translation. jsonl: one JSON object a line, with source, text, score, tokens, "
-            "alternatives, truncated.",
+            help="text: one line a translation. jsonl: one JSON object a line, with source, text, score (what "
+            "`clearhead score` says of them), tokens, alternatives, truncated, source_truncated, "
+            "output_truncated.",
         ),
     ] = OutputFormat.text,
     batch_tokens: BatchTokens = None,
@@ -123,6 +124,8 @@ def translate(
         torch.set_num_threads(threads)
     settings: dict[str, Any] = {
         "num_best": nbest,
+        "scores": output_format is OutputFormat.jsonl or nbest > 1,
+        "one_line": output_format is OutputFormat.text,
         "sampling": _sampling(temperature, top_k, top_p, seed) if sample else None,
         "beam_size": beam,
         "length_penalty": length_penalty,
@@ -186,13 +189,26 @@ def _chunks(path: str) -> Iterator[tuple[int, list[str]]]:
 
 
 def _written(translation: Translation, index: int, output_format: OutputFormat, num_best: int) -> str:
+    best = [(item.text, _digits(item.score)) for item in translation.alternatives]
     if output_format is OutputFormat.jsonl:
-        return json.dumps(asdict(translation), ensure_ascii=False) + "\n"
+        values = {
+            "source": translation.source,
+            "text": translation.text,
+            "score": float(_digits(translation.score)),
+            "tokens": translation.tokens,
+            "alternatives": [{"text": text, "score": float(score)} for text, score in best],
+            "truncated": translation.truncated,
+            "source_truncated": translation.source_truncated,
+            "output_truncated": translation.output_truncated,
+        }
+        return json.dumps(values, ensure_ascii=False) + "\n"
     if num_best == 1:
-        return _one_line(translation.text) + "\n"
-    best = [(item.text, item.score) for item in translation.alternatives] or [(translation.text, translation.score)]
-    return "".join(f"{index} ||| {_one_line(text)} ||| {score:.6f}\n" for text, score in best)
+        return translation.text + "\n"
+    best = best or [(translation.text, _digits(translation.score))]
+    return "".join(f"{index} ||| {text} ||| {score}\n" for text, score in best)
 
 
-def _one_line(text: str) -> str:
-    return text.replace("\n", " ").replace("\r", " ")
+def _digits(score: float | None) -> str:
+    """Return a score in the digits that `clearhead score` prints."""
+    assert score is not None
+    return f"{score:.6f}"

@@ -19,6 +19,7 @@ __all__ = ["REASONS", "CleaningReport", "clean", "key_digest", "normalized_key"]
 
 REASONS = {
     "empty": "a side is blank",
+    "unknown_tag": "the source starts with a language tag that tokenizer.language_tags does not name",
     "too_many_characters": "a side is longer than data.max_characters",
     "length_ratio": "one side is more than data.max_ratio times as long as the other",
     "duplicate": "the same pair came before",
@@ -118,7 +119,7 @@ def clean(
         forbidden: `key_digest` of every side that must not be trained on.
         report: Counts every pair, as kept or under the first of `REASONS` that applies.
         language_tags: Languages whose tag may head a source line. The tag is no text: it has no length, and the line
-            is forbidden if it is without it.
+            is forbidden if it is without it. Where there are none, everything is text.
     """
     seen: set[bytes] = set()
     for pair in pairs:
@@ -134,9 +135,11 @@ def clean(
 def _reason_to_drop(
     pair: SentencePair, config: DataConfig, *, forbidden: set[bytes], seen: set[bytes], language_tags: Sequence[str]
 ) -> str | None:
-    _, source = split_tag(pair.source, language_tags)
+    tag, source = split_tag(pair.source, language_tags)
     if not source.strip() or not pair.target.strip():
         return "empty"
+    if tag is not None and tag not in language_tags:
+        return "unknown_tag"
     lengths = sorted((len(source), len(pair.target)))
     if lengths[1] > config.max_characters:
         return "too_many_characters"

@@ -168,6 +168,46 @@ class CompiledModel:
         )
         return list(memory[:rows].split(lengths))
 
+    def score(self, sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]]) -> list[float]:
+        """Return the log-probability of each target given its source, in nats, by force-decoding.
+
+        All positions of all targets are computed at once, so give no more than belong into the cache together. A score
+        is bit for bit what a search in this form adds up for the same tokens, whatever is scored beside it.
+
+        Args:
+            sources: Source ids of each sentence, ended by `eos_id`.
+            targets: Target ids of each sentence, ended by `eos_id`.
+
+        Raises:
+            IndexError: If an id is not in its vocabulary.
+        """
+        lengths = [len(target) for target in targets]
+        rows, longest = sum(lengths), max(map(len, [*sources, *targets]))
+        wanted = np.concatenate(targets)
+        if not 0 <= wanted.min() <= wanted.max() < self.config.vocab_size:
+            raise IndexError(f"a target id is not in the vocabulary of {self.config.vocab_size}")
+        lane, first = np.repeat([np.arange(len(lengths)), np.cumsum([0, *lengths[:-1]])], lengths, axis=1)
+        position = np.arange(rows) - first
+        token = np.where(position == 0, self.config.bos_id, np.roll(wanted, 1))
+        columns = np.array([lane, position, first, position + 1, token, wanted], dtype=np.int32)
+        log_probs, totals = np.empty(rows, dtype=np.float32), np.empty(len(lengths), dtype=np.float32)
+        scratch = room([self.core.scratch_size(self.decoder, rows, longest, 1)], torch.uint8)
+        memories = self.encode(sources)
+        lanes = [LaneStruct(memory=memory.data_ptr(), source_length=len(memory)) for memory in memories]
+        self.core.score(
+            self.decoder,
+            self.tokens(self.model.target_embedding, longest),
+            rows,
+            len(lanes),
+            longest,
+            (LaneStruct * len(lanes))(*lanes),
+            *(column.ctypes.data for column in columns),
+            log_probs.ctypes.data,
+            totals.ctypes.data,
+            scratch.data_ptr(),
+        )
+        return totals.tolist()
+
     def tokens(self, embedding: Embedding, longest: int) -> TokensStruct:
         """Return what the core needs to embed tokens at the first `longest` positions, and to choose new ones."""
         config = self.config

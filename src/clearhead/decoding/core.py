@@ -33,7 +33,7 @@ __all__ = [
     "library",
 ]
 
-VERSION = 2
+VERSION = 3
 """CORE_VERSION in csrc/types.h."""
 
 
@@ -296,6 +296,14 @@ def _declare(core: ctypes.CDLL) -> None:
     core.end_team.argtypes = [POINTER(TeamStruct)]
     core.take_step.restype = None
     core.take_step.argtypes = [POINTER(StackStruct), POINTER(TokensStruct), POINTER(StepStruct)]
+    core.score.restype = None
+    core.score.argtypes = [
+        POINTER(StackStruct),
+        POINTER(TokensStruct),
+        *[c_int64] * 3,
+        POINTER(LaneStruct),
+        *[c_void_p] * 9,
+    ]
 
 
 def layout() -> int:

@@ -3,24 +3,37 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 
 import torch
 
-from clearhead.config import MOST_SAMPLES, DecodeConfig, DecodePrecision, Sampling
+from clearhead.config import MOST_SAMPLES, DecodeConfig, DecodePrecision, ModelConfig, Sampling
 from clearhead.decoding.compiled import CompiledModel
 from clearhead.decoding.hypothesis import Hypothesis
 from clearhead.decoding.packed import PackedModel
 from clearhead.decoding.sampling import sample
-from clearhead.decoding.scoring import token_log_probs
+from clearhead.decoding.scoring import DoubleModel
 from clearhead.decoding.search import search
 from clearhead.decoding.shortlist import Shortlist
 from clearhead.errors import ConfigError, DeviceError
 from clearhead.model.transformer import Transformer
 
-__all__ = ["SearchOptions", "advice_on_memory", "decode", "length_batches", "pack", "score"]
+__all__ = [
+    "SearchOptions",
+    "advice_on_memory",
+    "decode",
+    "length_batches",
+    "length_limits",
+    "pack",
+    "pack_for_scoring",
+    "score",
+]
+
+SCORED_TOKENS = 512
+"""Tokens of the longer side that a thread of the compiled core scores at once: what they need stays in the cache."""
 
 
 @dataclass(frozen=True)
@@ -66,6 +79,27 @@ def pack(model: Transformer, precision: DecodePrecision = "fp32") -> PackedModel
     return form(model, precision)
 
 
+def pack_for_scoring(model: Transformer) -> CompiledModel | DoubleModel:
+    """Return a model in the form that scores: in float32 for the compiled core if that can run it, else in float64.
+
+    Args:
+        model: In evaluation mode; the form holds as long as its weights stay as they are.
+    """
+    return CompiledModel(model) if CompiledModel.supports(model, "fp32") else DoubleModel(model)
+
+
+def length_limits(model: ModelConfig, config: DecodeConfig, sources: list[list[int]]) -> list[int]:
+    """Return the most target tokens of each sentence, the end token included; one that has so many was ended there.
+
+    Args:
+        model: Whose positions may have an end.
+        config: Of which `extra_length` counts.
+        sources: Source ids of each sentence, ended by `eos_id`.
+    """
+    room = model.max_length or math.inf
+    return [int(min(len(ids) + config.extra_length, room)) for ids in sources]
+
+
 @torch.inference_mode()
 def decode(
     model: Transformer | PackedModel | CompiledModel,
@@ -82,12 +116,12 @@ def decode(
         on_progress: Called with the number of sentences finished, whenever some are.
 
     Returns:
-        For each sentence, in the order given, its `num_best` hypotheses, best first.
+        For each sentence, in the order given, its `num_best` hypotheses, best first; their log-probabilities are those
+        of the form that found them, which rounds where its precision is not fp32.
     """
     config = options.config
     packed = pack(model, config.precision) if isinstance(model, Transformer) else model
-    room = packed.config.max_length or math.inf
-    max_lengths = [int(min(len(ids) + config.extra_length, room)) for ids in sources]
+    max_lengths = length_limits(packed.config, config, sources)
     results: list[list[Hypothesis]] = [[] for _ in sources]
     with advice_on_memory(config.batch_tokens):
         found = (
@@ -102,34 +136,55 @@ def decode(
     return results
 
 
-@torch.inference_mode()
 def score(
-    model: Transformer,
+    model: Transformer | CompiledModel | DoubleModel,
     sources: list[list[int]],
     targets: list[list[int]],
     *,
     batch_tokens: int,
     on_progress: Callable[[int], None] | None = None,
 ) -> list[float]:
-    """Return the log-probability of each target given its source, in nats.
+    """Return the log-probability of each target given its source, in nats, over the whole vocabulary.
 
     Args:
-        model: In evaluation mode.
+        model: In evaluation mode; who scores often packs it once, with `pack_for_scoring`.
         sources: Source ids, ended by `eos_id`.
         targets: Target ids, ended by `eos_id`.
         batch_tokens: Tokens of the longer side computed at once, padding included.
         on_progress: Called with the number of pairs finished, batch by batch.
     """
+    form = pack_for_scoring(model) if isinstance(model, Transformer) else model
+    is_compiled = isinstance(form, CompiledModel)
     results = [0.0] * len(sources)
     lengths = [max(len(source), len(target)) for source, target in zip(sources, targets, strict=True)]
-    for indices in length_batches(lengths, batch_tokens):
-        with advice_on_memory(batch_tokens):
-            log_probs = token_log_probs(model, [sources[i] for i in indices], [targets[i] for i in indices])
-        for index, total in zip(indices, log_probs.sum(dim=-1).tolist(), strict=True):
-            results[index] = total
-        if on_progress is not None:
-            on_progress(len(indices))
+    batches = list(length_batches(lengths, min(batch_tokens, SCORED_TOKENS) if is_compiled else batch_tokens))
+
+    @torch.inference_mode()  # of the thread that runs it
+    def totals(indices: list[int]) -> list[float]:
+        return form.score([sources[i] for i in indices], [targets[i] for i in indices])
+
+    num_threads = min(torch.get_num_threads(), len(batches)) if is_compiled else 1
+    with advice_on_memory(batch_tokens):
+        for indices, scores in zip(batches, _on_threads(totals, batches, num_threads), strict=True):
+            for index, total in zip(indices, scores, strict=True):
+                results[index] = total
+            if on_progress is not None:
+                on_progress(len(indices))
     return results
+
+
+def _on_threads(
+    function: Callable[[list[int]], list[float]], batches: Iterable[list[int]], num_threads: int
+) -> Iterator[list[float]]:
+    """Yield what a function makes of each batch, in order, computed by several threads at once."""
+    if num_threads <= 1:
+        yield from map(function, batches)
+        return
+    pool = ThreadPoolExecutor(num_threads)
+    try:
+        yield from pool.map(function, batches)
+    finally:
+        pool.shutdown(cancel_futures=True)
 
 
 def _samples(

@@ -6,7 +6,6 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from clearhead.tokenizer import split_tag
 from clearhead.translator import Translator
 
 __all__ = ["check_golden", "make_golden"]
@@ -27,8 +26,8 @@ def make_golden(translator: Translator, sources: Sequence[str], count: int = 8) 
     Returns:
         Objects with `source`, `text` and `score`, ready for `save_bundle`.
     """
-    tags = translator.bundle.tokenizer.language_tags
-    distinct = list(dict.fromkeys(source for source in sources if split_tag(source, tags)[1].strip()))
+    parts = translator.bundle.tokenizer.split_sources(sources)
+    distinct = list(dict.fromkeys(source for source, (_, text) in zip(sources, parts, strict=True) if text.strip()))
     number = min(count, len(distinct))
     chosen = [distinct[index * len(distinct) // number] for index in range(number)]
     return [

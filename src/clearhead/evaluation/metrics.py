@@ -55,7 +55,7 @@ def evaluate(
     on_progress: Callable[[int], None] | None = None,
     **decode_settings: Any,
 ) -> tuple[Evaluation, list[Translation]]:
-    """Translate a test set and compare with its references; the clock runs while translating only.
+    """Translate a test set and compare with its references; the clock runs while translating, and nothing is scored.
 
     Args:
         translator: What is evaluated.
@@ -70,7 +70,7 @@ def evaluate(
     """
     _require_pairs("source lines", len(sources), len(references))
     start = perf_counter()
-    translations = translator.translate(sources, on_progress=on_progress, **decode_settings)
+    translations = translator.translate(sources, scores=False, on_progress=on_progress, **decode_settings)
     seconds = perf_counter() - start
 
     hypotheses = [translation.text for translation in translations]

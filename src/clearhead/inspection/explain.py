@@ -17,7 +17,7 @@ from torch import Tensor
 
 from clearhead.errors import DataError
 from clearhead.inspection.page import render_frame, render_page
-from clearhead.tokenizer import START_TOKEN, Tokenizer, require_texts, split_tag
+from clearhead.tokenizer import START_TOKEN, Tokenizer, require_texts
 from clearhead.translator import Translator
 
 __all__ = ["Candidate", "Explanation", "Step", "explain"]
@@ -58,7 +58,8 @@ class Explanation:
     source: str
     translation: str
     score: float
-    """Log-probability of the translation given the source, in nats: the sum over the steps."""
+    """Log-probability of the translation given the source, in nats: what `Translator.score` says, and, but for the
+    rounding of float32, the sum over the steps."""
     source_tokens: list[str]
     """Pieces of the source: the language tag if any, the text, the end token."""
     target_tokens: list[str]
@@ -130,17 +131,19 @@ def explain(translator: Translator, text: str, target: str | None = None) -> Exp
         target: A translation to explain; if not given, the model searches for its own with its own decode settings.
 
     Raises:
-        DataError: If the text is empty or no text, or a side is longer than `decode.max_input_tokens`.
+        DataError: If the text is empty or no text, starts with an unknown language tag, or a side is longer than
+            `decode.max_input_tokens`.
     """
     require_texts([text] if target is None else [text, target], "text and target")
     bundle = translator.bundle
     tokenizer, model, settings = bundle.tokenizer, bundle.model, translator.decode_config({})
-    if not split_tag(text, tokenizer.language_tags)[1].strip():
+    [(_, untagged)] = tokenizer.split_sources([text])
+    if not untagged.strip():
         raise DataError("there is nothing to explain: the text is empty; give a sentence to translate")
     source_ids = tokenizer.encode_sources([text], settings.target_lang)[0]
     _require_at_most(settings.max_input_tokens, source_ids, "text")
     if target is None:
-        target = translator.translate([text])[0].text
+        target = translator.translate([text], scores=False)[0].text
     target_ids = tokenizer.encode_targets([target])[0]
     _require_at_most(settings.max_input_tokens, target_ids, "target")
 
@@ -153,7 +156,7 @@ def explain(translator: Translator, text: str, target: str | None = None) -> Exp
     return Explanation(
         source=text,
         translation=target,
-        score=sum(written),
+        score=translator.score([text], [target])[0],
         source_tokens=tokenizer.pieces(source_ids),
         target_tokens=tokenizer.pieces(target_ids),
         encoder=_stack(weights.encoder),

@@ -94,10 +94,26 @@ def test_the_beam_is_the_one_asked_for(run_command, test_set, tmp_path, sentence
 
 
 def test_a_long_line_is_named(run_command, make_model_dir, write_lines):
-    model = make_model_dir(decode={"max_input_tokens": 11})
-    source = write_lines("a", "Ein Hund.", "Zwei Männer sitzen. " * 3)
+    model = make_model_dir(decode={"max_input_tokens": 11, "extra_length": 1})
+    source = write_lines("a", "", "Zwei Männer sitzen. " * 3)
     result = run_command(evaluate, model, "--source", source, "--reference", write_lines("b", "x", "y"))
-    assert result.stderr == f"clearhead: {source}, line 2: longer than 11 tokens; only its beginning is translated\n"
+    where = f"clearhead: {source}, line 2"
+    assert result.stderr.splitlines() == [
+        f"{where}: longer than 11 tokens (decode.max_input_tokens); only its beginning is translated",
+        f"{where}: its translation was ended by the length limit, decode.extra_length (1), not by the model",
+    ]
+
+
+def test_nothing_is_scored(run_command, make_model_dir, write_lines, monkeypatch):
+    monkeypatch.setattr("clearhead.translator.score", lambda *_, **__: pytest.fail("scored for nothing"))
+    files = ["--source", write_lines("a", "Ein Hund."), "--reference", write_lines("b", "A dog.")]
+    assert run_command(evaluate, make_model_dir(), *files, "--precision", "bf16").exit_code == 0
+
+
+def test_an_unknown_tag_is_named(run_command, make_model_dir, write_lines):
+    files = ["--source", write_lines("a", "<2de> x", "<2xx> y"), "--reference", write_lines("b", "x", "y")]
+    with pytest.raises(DataError, match=r"a, line 2: unknown language tag <2xx>; the model's tags are <2de>, <2fr>"):
+        run_command(evaluate, make_model_dir(language_tags=("de", "fr")), *files)
 
 
 def test_mistakes_are_named(run_command, make_model_dir, write_lines, tmp_path):

@@ -17,7 +17,7 @@ def test_scores_stand_line_by_line(run_command, make_model_dir, write_lines, sen
     assert lines.pop() == ""
     assert all(re.fullmatch(r"-\d+\.\d{6}", line) for line in lines)
     expected = Translator.load(model).score(sources, targets)
-    assert [float(line) for line in lines] == pytest.approx(expected, abs=1e-4)
+    assert lines == [f"{value:.6f}" for value in expected]
 
 
 def test_one_side_may_be_standard_input(run_command, make_model_dir, write_lines):
@@ -67,8 +67,11 @@ def test_a_pair_too_long_to_score_is_named(run_command, make_model_dir, write_li
 def test_the_batches_change_nothing(run_command, make_model_dir, write_lines, sentences):
     model = make_model_dir()
     files = ["--source", write_lines("a", *sentences), "--target", write_lines("b", *reversed(sentences))]
-    small, large = (
-        [float(line) for line in run_command(score, model, *files, "--batch-tokens", n).stdout.split()]
-        for n in (1, 9_999)
-    )
-    assert small == pytest.approx(large, abs=1e-4)
+    small, large = (run_command(score, model, *files, "--batch-tokens", n).stdout for n in (1, 9_999))
+    assert small == large
+
+
+def test_an_unknown_tag_is_named(run_command, make_model_dir, write_lines):
+    files = ["--source", write_lines("a", "<2de> x", "<2xx> y"), "--target", write_lines("b", "x", "y")]
+    with pytest.raises(DataError, match=r"a, line 2: unknown language tag <2xx>; the model's tags are <2de>, <2fr>"):
+        run_command(score, make_model_dir(language_tags=("de", "fr")), *files)

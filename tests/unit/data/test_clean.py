@@ -68,18 +68,35 @@ def test_only_the_very_same_pair_is_a_duplicate():
 
 
 def test_first_reason_in_order_is_the_one_that_counts():
-    assert list(REASONS)[:3] == ["empty", "too_many_characters", "length_ratio"]
-    texts = [("", LONG * 30), (LONG * 30, "a"), (LONG, "a"), (LONG, LONG), (LONG, LONG)]
-    _, dropped, _ = cleaned(texts, forbidden=[LONG])
-    assert dropped == {"empty": 1, "too_many_characters": 1, "length_ratio": 1, "leakage": 1, "duplicate": 1}
+    assert list(REASONS)[:4] == ["empty", "unknown_tag", "too_many_characters", "length_ratio"]
+    texts = [("", LONG * 30), ("<2xx>" + LONG * 30, "a"), (LONG * 30, "a"), (LONG, "a"), (LONG, LONG), (LONG, LONG)]
+    _, dropped, _ = cleaned(texts, forbidden=[LONG], tags=("de",))
+    others = {"too_many_characters": 1, "length_ratio": 1, "leakage": 1, "duplicate": 1}
+    assert dropped == {"empty": 1, "unknown_tag": 1, **others}
 
 
 def test_language_tag_is_not_text():
     tags = ("de", "fr")
-    texts = [("<2de> ", "a"), ("<2de> Good day", "Guten Tag"), ("<2fr> Good day", "Bonjour"), ("<2xx> Good day", "z")]
+    texts = [("<2de> ", "a"), ("<2de> Good day", "Guten Tag"), ("<2fr> Good day", "Bonjour"), ("<2fr> Evening", "z")]
     kept, dropped, _ = cleaned(texts, forbidden=["good day!"], tags=tags)
-    assert kept == [("<2xx> Good day", "z")]
+    assert kept == [("<2fr> Evening", "z")]
     assert dropped == {"empty": 1, "leakage": 2}
+
+
+def test_a_pair_with_an_unknown_language_tag_is_dropped_and_shown():
+    texts = [("<2de> Good day", "Guten Tag"), ("<2DE> Good day", "Guten Tag"), ("Day <2xx>", "Tag"), ("a", "<2xx> b")]
+    kept, dropped, report = cleaned(texts, tags=("de", "fr"))
+    assert kept == [texts[0], *texts[2:]]
+    assert dropped == {"unknown_tag": 1}
+    line = (
+        "dropped: unknown_tag, the source starts with a language tag that tokenizer.language_tags does not name (f:2)"
+    )
+    assert line in "\n".join(report.lines())
+
+
+def test_without_language_tags_everything_is_text():
+    texts = [("<2de> Good day", "Guten Tag"), ("<2xx>", "x")]
+    assert cleaned(texts)[0] == texts
 
 
 def test_same_sentence_into_two_languages_is_no_duplicate():

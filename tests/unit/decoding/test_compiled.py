@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from clearhead.config import DecodeConfig, ModelConfig
-from clearhead.decoding import SearchOptions, Shortlist, decode
+from clearhead.decoding import SearchOptions, Shortlist, decode, score
 from clearhead.decoding.beam import beam_search
 from clearhead.decoding.compiled import CompiledModel, CompiledStepper, room
 from clearhead.decoding.core import has_amx, library
@@ -179,9 +179,9 @@ def test_beams_that_branch_end_and_swap_go_on_from_their_own_past(make_model, se
             Beams(score, [past[-1] for past in beams], list(chosen), length, 99)
             for score, beams, chosen in zip(scores, pasts, parents, strict=True)
         ]
-        for source, score, beams, found in zip(sources, scores, pasts, stepper.step(flying), strict=True):
+        for source, so_far, beams, found in zip(sources, scores, pasts, stepper.step(flying), strict=True):
             logits = model(torch.tensor([source] * len(beams)), torch.tensor(beams))[:, -1]
-            ways = logits.log_softmax(dim=-1) + torch.tensor(score)[:, None]
+            ways = logits.log_softmax(dim=-1) + torch.tensor(so_far)[:, None]
             ways[:, :2] = float("-inf")
             best, places = ways.topk(4, dim=1).values.flatten().topk(4)[0], ways.flatten().argsort(descending=True)
             found_scores, found_beams, found_tokens = zip(*list(found)[:4], strict=True)
@@ -356,6 +356,60 @@ def test_memory_is_the_same_to_the_last_bit_whatever_its_neighbours(make_model, 
     together = packed.encode(sources)
     assert all(ours.equal(packed.encode([source])[0]) for ours, source in zip(together, sources, strict=True))
     assert all(ours.equal(theirs) for ours, theirs in zip(packed.encode(sources[::-1]), together[::-1], strict=True))
+
+
+# Scoring
+
+
+@pytest.mark.parametrize("settings", CASES, ids=described)
+def test_a_score_is_to_the_last_bit_what_the_search_added_up(make_sharp_model, settings):
+    model = make_sharp_model(**{**WIDTHS, **settings})
+    compiled = CompiledModel(model)
+    sources = draw(model.config, LENGTHS)
+    for beam_size, num_best in ((1, 1), (4, 3)):
+        found = find(compiled, sources, LIMITS, DecodeConfig(beam_size=beam_size), num_best)
+        pairs = [(source, list(h.tokens)) for source, group in zip(sources, found, strict=True) for h in group]
+        together = compiled.score(*zip(*pairs, strict=True))
+        assert together == log_probs(found)
+        assert [compiled.score([source], [target])[0] for source, target in pairs] == together
+
+
+def test_neither_threads_nor_batches_nor_order_change_a_bit_of_a_score(make_sharp_model):
+    compiled = CompiledModel(make_sharp_model(**WIDTHS, vocab_size=1_025))
+    lengths = [random.Random(3).randint(1, 90) for _ in range(60)]
+    sources, targets = draw(compiled.config, lengths), draw(compiled.config, lengths[::-1])
+    expected = [compiled.score([source], [target])[0] for source, target in zip(sources, targets, strict=True)]
+    try:
+        for num_threads, batch_tokens, seed in ((1, 10_000, 1), (2, 1, 2), (3, 97, 3), (4, 10_000, 4)):
+            torch.set_num_threads(num_threads)
+            order = random.Random(seed).sample(range(60), 60)
+            done = []
+            found = score(
+                compiled,
+                [sources[i] for i in order],
+                [targets[i] for i in order],
+                batch_tokens=batch_tokens,
+                on_progress=done.append,
+            )
+            assert found == [expected[i] for i in order]
+            assert sum(done) == 60
+    finally:
+        torch.set_num_threads(1)
+
+
+def test_targets_longer_than_any_position_so_far_are_scored(make_sharp_model):
+    for positions in ("sinusoidal", "rotary"):
+        model = make_sharp_model(**WIDTHS, positions=positions)
+        sources, targets = draw(model.config, (3, 700)), draw(model.config, (1_100, 2))
+        expected = token_log_probs(model, sources, targets).sum(dim=1).tolist()
+        assert CompiledModel(model).score(sources, targets) == pytest.approx(expected, rel=1e-4)
+
+
+@pytest.mark.parametrize("token", [-1, 37, 2**31 + 5, 2**32 + 5])
+def test_an_id_outside_the_target_vocabulary_is_refused(make_model, token):
+    compiled = CompiledModel(make_model(**WIDTHS))
+    with pytest.raises(IndexError, match="a target id is not in the vocabulary of 37"):
+        compiled.score([[5, 7, END], [5, END]], [[5, 7, END], [11, token, END]])
 
 
 # Rounded forms

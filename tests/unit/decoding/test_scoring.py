@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from clearhead.decoding import score
+from clearhead.decoding import DoubleModel, pack_for_scoring, score
 from clearhead.decoding.scoring import token_log_probs
 
 
@@ -50,3 +50,34 @@ def test_scores_come_in_the_order_asked_whatever_the_batches(make_model, make_so
         [sum(one_by_one(model, *pair)) for pair in zip(sources, targets, strict=True)], abs=1e-4
     )
     assert done == [1] * 7
+
+
+def test_where_the_core_does_not_run_printed_digits_depend_on_neither_batch_nor_threads(make_sharp_model, make_sources):
+    model = pack_for_scoring(make_sharp_model())
+    assert isinstance(model, DoubleModel)
+    lengths = (7, 2, 31, 3, 5, 13, 2, 19)
+    sources, targets = make_sources(lengths), make_sources(lengths[::-1])
+    printed = set()
+    try:
+        for num_threads in (1, 2, 3):
+            torch.set_num_threads(num_threads)
+            for batch_tokens in (1, 17, 59, 10_000):
+                scores = score(model, sources, targets, batch_tokens=batch_tokens)
+                printed.add(tuple(f"{value:.9f}" for value in scores))
+    finally:
+        torch.set_num_threads(1)
+    assert len(printed) == 1
+
+
+def test_a_copy_in_float64_is_the_model_until_its_weights_change(make_sharp_model, make_sources):
+    model = make_sharp_model()
+    sources, targets = make_sources((7, 3)), make_sources((5, 11))
+    copy = DoubleModel(model)
+    assert copy.is_current()
+    with torch.no_grad():
+        expected = token_log_probs(model, sources, targets).sum(dim=-1).tolist()
+        assert copy.score(sources, targets) == pytest.approx(expected, rel=1e-5)
+        assert all(weight.dtype == torch.float32 for weight in model.parameters())
+        model.output_proj.weight[5] += 1.0
+    assert not copy.is_current()
+    assert copy.score(sources, targets) == pytest.approx(expected, rel=1e-5)

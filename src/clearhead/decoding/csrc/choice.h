@@ -89,6 +89,29 @@ static void choose(const Stack *stack, const Tokens *t, const Step *step, Scratc
     }
 }
 
+/* Find the log-probability of a given token of each row, computed as `choose` computes that of the tokens it keeps. */
+static void look_up(
+    const Product *p, const Tokens *t, int64_t rows, const int32_t *wanted, float *log_probs, Scratch *s
+) {
+    for (int64_t row = 0; row < rows; row++) {
+        float *best = s->best + row * 3;
+        best[0] = best[1] = -INFINITY;
+        best[2] = 0.0f;
+    }
+    prepare_rows(p, s->x, rows, s);
+    for (int64_t first = 0; first < t->num_ids; first += CHUNK) {
+        int64_t size = t->num_ids - first < CHUNK ? t->num_ids - first : CHUNK;
+        multiply(p, s->x, rows, first / PANEL, (first + rounded(size, PANEL)) / PANEL, s->logits, LOGITS, s);
+        for (int64_t row = 0; row < rows; row++) {
+            const float *logits = s->logits + row * LOGITS;
+            look_at(logits, first, size, NULL, t, 0, 1, s->best + row * 3, s->best_ids + row);
+            if (first <= wanted[row] && wanted[row] < first + size) log_probs[row] = logits[wanted[row] - first];
+        }
+    }
+    for (int64_t row = 0; row < rows; row++)
+        log_probs[row] = log_probs[row] - s->best[row * 3 + 1] - logf(s->best[row * 3 + 2]);
+}
+
 /* Find the best ways for each lane to go on. */
 static void find_ways(const Step *step, const Scratch *s) {
     int64_t count = step->count, ways = step->num_ways;

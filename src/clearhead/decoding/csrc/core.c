@@ -129,3 +129,28 @@ void take_step(const Stack *stack, const Tokens *t, const Step *step) {
     end(stack);
     find_ways(step, &s);
 }
+
+/* Score given targets: all positions at once. Rows of a target are neighbours, and each sees those up to itself. Every
+ * number is computed in the order in which take_step computes it, so a target's total is bit for bit what a search in
+ * float32 adds up for the same tokens. Of the lanes, only the memory is read.
+ *
+ * `wanted` is what should come after each row's token, `log_probs` its log-probability; `totals` are their sums. */
+void score(
+    const Stack *stack, const Tokens *t, int64_t rows, int64_t num_lanes, int64_t longest, const Lane *lanes,
+    const int32_t *lane, const int32_t *position, const int32_t *first, const int32_t *length, const int32_t *token,
+    const int32_t *wanted, float *log_probs, float *totals, char *scratch
+) {
+    Scratch s;
+    lay_out(&s, scratch, stack, rows, longest, 1);
+    s.spent = NULL;
+    s.team = NULL;
+    Step step = {.num_rows = rows, .num_lanes = num_lanes, .lanes = lanes, .lane = lane};
+    embed(stack, t, rows, token, position, s.x);
+    Places at = {position, t->cos, t->sin, first, length, &step};
+    begin(stack);
+    run_layers(stack, rows, &at, &s);
+    look_up(&stack->output, t, rows, wanted, log_probs, &s);
+    end(stack);
+    for (int64_t i = 0; i < num_lanes; i++) totals[i] = 0.0f;
+    for (int64_t row = 0; row < rows; row++) totals[lane[row]] += log_probs[row];
+}

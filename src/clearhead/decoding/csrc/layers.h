@@ -62,11 +62,12 @@ static void turn(float *x, int64_t num_heads, int64_t d_k, const float *cos, con
         }
 }
 
-/* Where self-attention looks. In an encoder, rows of a sentence are neighbours; in a decoder, there are lanes. */
+/* Where attention looks. In an encoder and for given targets, rows of a sentence are neighbours; in a search, the past is
+ * in lanes. */
 typedef struct {
     const int32_t *position;
     const float *cos, *sin;
-    const int32_t *first, *length; /* encoder: of each row's sentence, its first row and its rows */
+    const int32_t *first, *length; /* of each row, the first row that it sees and how many; NULL in a search */
     const Step *step;              /* decoder */
 } Places;
 
@@ -79,7 +80,7 @@ static void self_attention(const Stack *stack, int64_t index, int64_t rows, cons
             int64_t angle = at->position[row] * stack->d_k / 2;
             turn(qkv, 2 * stack->num_heads, stack->d_k, at->cos + angle, at->sin + angle);
         }
-        if (at->step) {
+        if (!at->first) {
             const Step *step = at->step;
             int64_t place = s->path[row * step->longest + at->position[row]];
             float *past = step->lanes[step->lane[row]].past + (place * stack->num_layers + index) * (keys + values);
@@ -89,7 +90,7 @@ static void self_attention(const Stack *stack, int64_t index, int64_t rows, cons
     for (int64_t row = 0; row < rows; row++) {
         const float *q = s->qkv + row * stride;
         float *y = s->attended + row * values;
-        if (at->step) {
+        if (!at->first) {
             const float *past = at->step->lanes[at->step->lane[row]].past + index * (keys + values);
             attend(stack, q, past, stack->num_layers * (keys + values), s->path + row * at->step->longest,
                    at->position[row] + 1, s->weights, y);

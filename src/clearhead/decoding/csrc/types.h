@@ -16,7 +16,7 @@
 #define CHUNK 512      /* logits of a row computed before they are looked at */
 #define LOGITS (CHUNK + WIDE) /* from a row of them to the next: not a power of two, for the sake of the cache */
 
-#define CORE_VERSION 2 /* raised with every change of what a function takes or means; core.py holds the same number */
+#define CORE_VERSION 3 /* raised with every change of what a function takes or means; core.py holds the same number */
 
 #define PATIENCE 20000 /* spins, about a millisecond: who is waited for longer has been put aside by the system */
 #define IDLE_SECONDS 1e-3 /* until a helper without work goes to sleep: longer than Python needs between two steps */
