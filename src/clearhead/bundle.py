@@ -23,8 +23,16 @@ import torch
 from clearhead import __version__
 from clearhead.config import DecodeConfig, ModelConfig
 from clearhead.errors import ConfigError, ModelError
-from clearhead.files import new_directory, standing, write_json, write_text
-from clearhead.json_files import file_sha256, json_sha256, read_json, read_json_lines
+from clearhead.files import (
+    file_sha256,
+    json_sha256,
+    new_directory,
+    read_json,
+    read_json_lines,
+    standing,
+    write_json,
+    write_text,
+)
 from clearhead.model.transformer import Transformer
 from clearhead.tokenizer import Tokenizer
 from clearhead.weights import load_weights, model_tensors, read_headers, require_fit, write_weights
@@ -67,6 +75,12 @@ class Bundle:
     """How the model was made: data, settings, metrics; plain JSON values."""
     model_sha256: str | None = None
     """Of the model.safetensors it was read from; None for a model that was not."""
+    golden: Sequence[Any] = ()
+    """The golden sentences it was read with; none for a model that was not."""
+    format_version: int = FORMAT_VERSION
+    """Of the directory it was read from."""
+    clearhead_version: str = __version__
+    """What wrote that."""
 
 
 def save_bundle(
@@ -137,8 +151,16 @@ def _load(path: str | Path, device: torch.device | str, verify: bool) -> Bundle:
         )
     path_of_decode = directory / "generation_config.json"
     decode = _parse(DecodeConfig, read_json(path_of_decode, ModelError), path_of_decode)
-    sha256 = config["checksums"]["model.safetensors"]
-    return Bundle(model.to(device).eval(), tokenizer, decode, config["info"], sha256)
+    return Bundle(
+        model.to(device).eval(),
+        tokenizer,
+        decode,
+        config["info"],
+        model_sha256=config["checksums"]["model.safetensors"],
+        golden=read_golden(directory),
+        format_version=config["format_version"],
+        clearhead_version=str(config.get("clearhead_version")),
+    )
 
 
 def _identity(path: str | Path) -> tuple[int, int] | None:

@@ -18,8 +18,7 @@ import tokenizers
 from tokenizers import Regex, decoders, models, normalizers, pre_tokenizers, trainers
 
 from clearhead.errors import ConfigError, DataError, ModelError, nearest_name
-from clearhead.files import write_text
-from clearhead.json_files import read_text
+from clearhead.files import read_text, write_text
 
 __all__ = ["SPECIAL_TOKENS", "START_TOKEN", "Tokenizer", "language_tag", "require_texts", "split_tag"]
 

@@ -15,8 +15,7 @@ from safetensors.torch import save_file
 from torch import Tensor, nn
 
 from clearhead.errors import ModelError
-from clearhead.files import new_file
-from clearhead.json_files import require_regular
+from clearhead.files import new_file, require_regular
 
 __all__ = [
     "TensorHeader",

@@ -22,7 +22,6 @@ FLOORS = {
     "config": 1,
     "files": 1,
     "device": 1,
-    "json_files": 1,
     "presets": 2,
     "model": 2,
     "tokenizer": 2,
@@ -58,7 +57,7 @@ OWNERS = {
 }
 """Third-party library to the rooms that may import it."""
 
-WITHOUT_TORCH = ("errors", "cpus", "config", "files", "json_files", "presets")
+WITHOUT_TORCH = ("errors", "cpus", "config", "files", "presets")
 
 
 def module_name(path: Path) -> str:

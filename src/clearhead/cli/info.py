@@ -77,12 +77,11 @@ def _model_facts(path: Path) -> dict[str, Any]:
 
     directory = model_directory(path)
     bundle = load_bundle(directory)
-    described = json.loads((directory / "config.json").read_text(encoding="utf-8"))
     return {
         "model": {
             "directory": str(directory),
-            "clearhead_version": described["clearhead_version"],
-            "format_version": described["format_version"],
+            "clearhead_version": bundle.clearhead_version,
+            "format_version": bundle.format_version,
             "parameters": bundle.model.num_parameters(),
             **bundle.model.config.model_dump(mode="json"),
         },

@@ -16,18 +16,17 @@ def verify(
     device: Device = "auto",
 ) -> None:
     """Check format, checksums, tokenizer and golden sentences of a model; exit with status 1 if one fails."""
-    from clearhead.bundle import FORMAT_VERSION, model_directory, read_golden
+    from clearhead.bundle import model_directory
     from clearhead.evaluation import check_golden
     from clearhead.translator import Translator
 
     directory = model_directory(model)
     translator = Translator.load(directory, device=device)  # refuses what does not fit together
-    tokenizer = translator.bundle.tokenizer
-    _passed("format", f"version {FORMAT_VERSION} or older")
+    tokenizer, golden = translator.bundle.tokenizer, translator.bundle.golden
+    _passed("format", f"version {translator.bundle.format_version}")
     _passed("checksums", "every file is as it was written")
     _passed("weights", f"{translator.bundle.model.num_parameters():,} parameters, in the shapes that config.json names")
     _passed("tokenizer", f"{tokenizer.vocab_size:,} pieces, the ones the weights were trained with")
-    golden = read_golden(directory)
     if not golden:
         typer.echo("none    golden sentences   the model was written without any")
         return

@@ -23,8 +23,7 @@ from clearhead.data.inputs import ROLES, InputFile, input_files, training_pairs,
 from clearhead.data.staged_text import StagedPairs
 from clearhead.data.store import PairStore, StoreWriter
 from clearhead.errors import ClearheadError, ConfigError, DataError
-from clearhead.files import new_directory, write_json
-from clearhead.json_files import file_sha256, json_sha256
+from clearhead.files import file_sha256, json_sha256, new_directory, write_json
 from clearhead.tokenizer import Tokenizer, split_tag
 
 __all__ = ["Prepared", "automatic_vocab_size", "open_prepared", "prepare"]

@@ -25,8 +25,7 @@ from torch import Tensor
 
 from clearhead import __version__
 from clearhead.errors import CheckpointError, ModelError
-from clearhead.files import new_directory, write_json
-from clearhead.json_files import file_sha256, read_json
+from clearhead.files import file_sha256, new_directory, read_json, write_json
 from clearhead.training.log import Amount, Count, Window
 from clearhead.weights import read_weights, write_weights
 

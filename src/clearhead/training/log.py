@@ -13,8 +13,7 @@ from pydantic import Field
 
 from clearhead.config import MOST_STEPS
 from clearhead.errors import CheckpointError
-from clearhead.files import write_text
-from clearhead.json_files import read_json_lines
+from clearhead.files import read_json_lines, write_text
 from clearhead.training.step import StepResult
 
 __all__ = ["Amount", "Count", "MetricsLog", "Window", "read_metrics"]

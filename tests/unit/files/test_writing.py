@@ -12,7 +12,6 @@ from pathlib import Path
 import pytest
 
 from clearhead import files
-from clearhead.json_files import json_sha256
 
 
 def names(directory: Path) -> list[str]:
@@ -101,7 +100,7 @@ def test_a_directory_is_replaced_as_a_whole(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, can_exchange: bool
 ) -> None:
     if not can_exchange:
-        monkeypatch.setattr(files, "_exchange", lambda first, second: False)
+        monkeypatch.setattr(files.writing, "_exchange", lambda first, second: False)
     for content in ({"a": "1", "b": "1"}, {"a": "2"}):
         with files.new_directory(tmp_path / "models" / "model") as directory:
             for name, text in content.items():
@@ -139,7 +138,7 @@ def test_what_a_killed_writer_put_aside_is_found_without_renaming_and_given_back
     path = tmp_path / name
     with files.new_directory(path) as directory:
         (directory / "a").write_text("old")
-    monkeypatch.setattr(files, "_exchange", lambda first, second: False)
+    monkeypatch.setattr(files.writing, "_exchange", lambda first, second: False)
     rename, calls = os.rename, []
 
     def killed_after_the_old_one_is_aside(first: Path, second: Path) -> None:
@@ -167,7 +166,6 @@ def test_leftovers_of_a_killed_process_are_cleared_away(tmp_path: Path) -> None:
     program = f"""
 import os, signal
 from clearhead import files
-from clearhead.json_files import json_sha256
 with files.new_file({str(tmp_path / "out")!r}) as file, files.new_directory({str(tmp_path / "model")!r}) as directory:
     (directory / "a").write_text("half")
     os.kill(os.getpid(), signal.SIGKILL)
@@ -179,5 +177,5 @@ with files.new_file({str(tmp_path / "out")!r}) as file, files.new_directory({str
 
 
 def test_a_json_hash_tells_values_not_layouts() -> None:
-    assert json_sha256({"a": 1, "b": (1, 2)}) == json_sha256({"b": [1, 2], "a": 1})
-    assert json_sha256({"a": 1}) != json_sha256({"a": 2})
+    assert files.json_sha256({"a": 1, "b": (1, 2)}) == files.json_sha256({"b": [1, 2], "a": 1})
+    assert files.json_sha256({"a": 1}) != files.json_sha256({"a": 2})

@@ -1,0 +1,39 @@
+"""The files that clearhead keeps: written whole or not at all, and read with every doubt."""
+
+from clearhead.files.reading import (
+    MOST_JSON_BYTES,
+    file_sha256,
+    json_sha256,
+    parse_json,
+    read_json,
+    read_json_lines,
+    read_text,
+    require_regular,
+)
+from clearhead.files.writing import (
+    is_leftover,
+    new_directory,
+    new_file,
+    remove_leftovers,
+    standing,
+    write_json,
+    write_text,
+)
+
+__all__ = [
+    "MOST_JSON_BYTES",
+    "file_sha256",
+    "is_leftover",
+    "json_sha256",
+    "new_directory",
+    "new_file",
+    "parse_json",
+    "read_json",
+    "read_json_lines",
+    "read_text",
+    "remove_leftovers",
+    "require_regular",
+    "standing",
+    "write_json",
+    "write_text",
+]
