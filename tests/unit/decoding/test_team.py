@@ -13,7 +13,7 @@ from clearhead.decoding import team as team_module
 from clearhead.decoding.compiled import CompiledModel
 from clearhead.decoding.core import TeamStruct, library
 from clearhead.decoding.search import search
-from clearhead.decoding.team import helpers
+from clearhead.decoding.team import Call, helpers
 
 pytestmark = pytest.mark.skipif(library() is None, reason="needs the compiled core, and a processor with AVX-512")
 
@@ -166,13 +166,22 @@ def find(packed, sources, **settings):
     [(1, 1, 0), (2, 1, 1), (3, 1, 2), (4, 1, 3), (9, 1, 3), (2, 2, 0), (3, 2, 0), (4, 2, 2), (4, 3, 0)],
 )
 def test_threads_that_have_no_sentence_help_and_change_no_bit(
-    core, packed, make_sources, use_threads, num_threads, num_sentences, num_helpers
+    core, packed, make_sources, use_threads, monkeypatch, num_threads, num_sentences, num_helpers
 ):
+    sizes, team = [], Call.team
+
+    def spy(call, size):
+        sizes.append(size)
+        return team(call, size)
+
     sources = make_sources((7, 5, 6)[:num_sentences], 1_100)
     expected = find(packed, sources)
     use_threads(num_threads)
+    monkeypatch.setattr(Call, "team", spy)
     assert find(packed, sources) == expected
-    assert len(helpers._threads) == num_helpers
+    assert sum(size - 1 for size in sizes) == num_helpers
+    # Not how many: a quick worker may find all sentences before another begins, whose helpers are then not woken.
+    assert bool(helpers._threads) == bool(num_helpers)
 
 
 def test_searches_at_once_find_the_same_and_end_when_they_are_abandoned(core, packed, make_sources, use_threads):
@@ -249,7 +258,7 @@ import torch
 from clearhead import device
 from clearhead.config import DecodeConfig, ModelConfig
 from clearhead.decoding import SearchOptions, decode
-from clearhead.decoding.team import helpers
+from clearhead.decoding.team import Call, helpers
 from clearhead.model import Transformer
 device.usable_cpus = lambda: 3
 torch.set_num_threads(3)
