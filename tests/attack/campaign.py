@@ -28,6 +28,8 @@ PARTS = (
 """Modules with an `ATTACK`, in the order of docs/reliability.md."""
 
 SEED = 20170612
+MOST_SHOWN = 100
+"""Findings of an attack that are printed."""
 SECONDS = 20.0
 """A case that takes longer hangs, unless its attack allows it more."""
 
@@ -41,7 +43,7 @@ def verdicts(attack: Attack, count: int, seed: int, children: Children, only: in
     """Run one attack in a directory of its own and return what became of every case."""
     directory = Path(tempfile.mkdtemp(prefix="attack-"))
     try:
-        return list(attack.run(Campaign(seed, count, directory, children, only)))
+        return list(attack.run(Campaign(seed, count, directory, children, count <= attack.few, only)))
     finally:
         shutil.rmtree(directory, ignore_errors=True)
 
@@ -64,9 +66,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
             count = attack.full if options.count is None else options.count
             found = verdicts(attack, count, options.seed, children, options.only)
             rows.append((attack, count, found, time.monotonic() - began))
-            for verdict in found:
-                if verdict.outcome.is_finding or options.only is not None:
-                    print(f"{part}: {verdict}", flush=True)
+            shown = [verdict for verdict in found if verdict.outcome.is_finding or options.only is not None]
+            for verdict in shown[:MOST_SHOWN]:
+                print(f"{part}: {verdict}", flush=True)
+            if (more := len(shown) - MOST_SHOWN) > 0:
+                print(f"{part}: and {more:,} more", flush=True)
             print("  ".join(_row(*rows[-1], options.seed)), file=sys.stderr, flush=True)
     print(table(rows, options.seed))
     return int(any(verdict.outcome.is_finding for _, _, found, _ in rows for verdict in found))

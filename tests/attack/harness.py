@@ -84,6 +84,8 @@ class Campaign:
     directory: Path
     """Its own, empty, deleted afterwards."""
     children: Children
+    is_small: bool = False
+    """Whether a few seconds matter more than the size of what is attacked."""
     only: int | None = None
     """The one case to run; None is all of them."""
 

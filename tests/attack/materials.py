@@ -18,6 +18,9 @@ ENGLISH = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight
 LINES = ("drei null eins", "Żółw sieben!", "", "犬が neun acht sieben sechs", "unbekannte Wörter: naïve 42")
 """What the undamaged models translate for comparison."""
 
+STRANGE = ("", " ", "\u3000", "drei " * 60, "犬が", "a", "x\u0301", "</s>", "42", "drei\u2028null", "👩‍👩‍👧‍👦")
+"""Lines that are blank, long or in no vocabulary."""
+
 KINDS = ("plain", "tagged")
 """The models; `plain` has a shortlist, `tagged` has language tags and learned positions, and ties nothing."""
 
