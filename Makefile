@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: setup demo test test-slow lint format docs bench-train bench-translate clean
+.PHONY: setup demo test test-slow attack lint format docs bench-train bench-translate clean
 
 setup: $(VENV)/.ready
 
@@ -24,6 +24,10 @@ test: lint
 
 test-slow: setup
 	$(BIN)/pytest -m slow
+
+# What docs/reliability.md promises, attacked; about an hour.
+attack: setup
+	$(BIN)/python tests/attack/campaign.py
 
 lint: setup
 	$(BIN)/ruff check .

@@ -10,7 +10,7 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from harness import Attack, Campaign, Children, Outcome, Verdict
@@ -28,8 +28,6 @@ PARTS = (
 """Modules with an `ATTACK`, in the order of docs/reliability.md."""
 
 SEED = 20170612
-MOST_SHOWN = 100
-"""Findings of an attack that are printed."""
 SECONDS = 20.0
 """A case that takes longer hangs, unless its attack allows it more."""
 
@@ -39,11 +37,11 @@ def attack_of(part: str) -> Attack:
     return importlib.import_module(part).ATTACK
 
 
-def verdicts(attack: Attack, count: int, seed: int, children: Children, only: int | None = None) -> list[Verdict]:
-    """Run one attack in a directory of its own and return what became of every case."""
+def verdicts(attack: Attack, count: int, seed: int, children: Children, only: int | None = None) -> Iterator[Verdict]:
+    """Run one attack in a directory of its own and yield what became of every case."""
     directory = Path(tempfile.mkdtemp(prefix="attack-"))
     try:
-        return list(attack.run(Campaign(seed, count, directory, children, count <= attack.few, only)))
+        yield from attack.run(Campaign(seed, count, directory, children, count <= attack.few, only))
     finally:
         shutil.rmtree(directory, ignore_errors=True)
 
@@ -52,7 +50,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the campaign, print the findings and a table, and return 1 if there are findings."""
     parser = argparse.ArgumentParser(description="Attack clearhead and count what becomes of it.")
     parser.add_argument("--part", choices=PARTS, action="append", help="an attack; may be repeated; all if not given")
-    parser.add_argument("--count", type=int, help="how many cases of each attack; those of the whole campaign if not given")
+    parser.add_argument("--count", type=int, help="how many cases of each attack; all if not given")
     parser.add_argument("--seed", type=int, default=SEED)
     parser.add_argument("--only", type=int, metavar="CASE", help="run one case again")
     parser.add_argument("--jobs", type=int, default=os.cpu_count(), help="how many cases run at once")
@@ -64,13 +62,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
         for part in options.part or PARTS:
             attack, began = attack_of(part), time.monotonic()
             count = attack.full if options.count is None else options.count
-            found = verdicts(attack, count, options.seed, children, options.only)
+            found = []
+            for verdict in verdicts(attack, count, options.seed, children, options.only):
+                found.append(verdict)
+                if verdict.outcome.is_finding or options.only is not None:
+                    print(f"{part}: {verdict}", flush=True)
             rows.append((attack, count, found, time.monotonic() - began))
-            shown = [verdict for verdict in found if verdict.outcome.is_finding or options.only is not None]
-            for verdict in shown[:MOST_SHOWN]:
-                print(f"{part}: {verdict}", flush=True)
-            if (more := len(shown) - MOST_SHOWN) > 0:
-                print(f"{part}: and {more:,} more", flush=True)
             print("  ".join(_row(*rows[-1], options.seed)), file=sys.stderr, flush=True)
     print(table(rows, options.seed))
     return int(any(verdict.outcome.is_finding for _, _, found, _ in rows for verdict in found))

@@ -143,9 +143,7 @@ def main() -> None:
         answers.flush()
 
 
-def _live(
-    function: str, arguments: Mapping[str, Any], result: IO[bytes], output: IO[bytes], errors: IO[bytes]
-) -> None:
+def _live(function: str, arguments: Mapping[str, Any], result: IO[bytes], output: IO[bytes], errors: IO[bytes]) -> None:
     """Be the child: call the function, say what it returned, and end without the exit work of an interpreter."""
     code = 0
     try:
@@ -154,7 +152,7 @@ def _live(
         os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
         os.dup2(output.fileno(), 1)
         os.dup2(errors.fileno(), 2)
-        sys.stdin, sys.stdout, sys.stderr = open(0, closefd=False), _stream(1), _stream(2)  # noqa: SIM115
+        sys.stdin, sys.stdout, sys.stderr = open(0, closefd=False), _stream(1, "strict"), _stream(2, "backslashreplace")  # noqa: SIM115
         most = _mapped_bytes() + MOST_ADDRESS_SPACE
         resource.setrlimit(resource.RLIMIT_AS, (most, most))
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
@@ -197,8 +195,8 @@ def _mapped_bytes() -> int:
     return int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
 
 
-def _stream(descriptor: int) -> io.TextIOWrapper:
-    return open(descriptor, "w", encoding="utf-8", errors="backslashreplace", closefd=False)
+def _stream(descriptor: int, errors: str) -> io.TextIOWrapper:
+    return open(descriptor, "w", encoding="utf-8", errors=errors, closefd=False)
 
 
 def _text(file: IO[bytes]) -> str:

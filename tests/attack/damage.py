@@ -229,7 +229,9 @@ def deep_value(directory: Path, choose: Random) -> str:
 
 def special_ids(directory: Path, choose: Random) -> str:
     config = _first_json(directory / "config.json")
-    ids = {name: choose.choice((0, 1, 2, 3, 4, 5, 7, 200, 299, 308, 309, 310)) for name in ("pad_id", "bos_id", "eos_id")}
+    ids = {
+        name: choose.choice((0, 1, 2, 3, 4, 5, 7, 200, 299, 308, 309, 310)) for name in ("pad_id", "bos_id", "eos_id")
+    }
     config["model"] |= ids
     _write_json(directory / "config.json", config)
     return f"model: {ids}"
@@ -394,10 +396,10 @@ def shortlist_shape(directory: Path, choose: Random) -> str:
         return tensor_lie(directory, choose)
     kind = choose.choice(("floats", "bytes", "no rows", "no columns", "few rows", "many rows", "flat", "cube", "empty"))
     kind = choose.choice((kind, "no end", "twice", "scalar", "I64", "bool"))
-    common, rows = list(range(2, 30)), [[40, 41]] * 310
+    common, rows = list(range(2, 30)), [40, 41] * 310
     tensors: dict[str, tuple[str, list[int], bytes]] = {
         "common": ("I64", [len(common)], struct.pack(f"<{len(common)}q", *common)),
-        "rows": ("I32", [310, 2], struct.pack("<620i", *sum(rows, []))),
+        "rows": ("I32", [310, 2], struct.pack("<620i", *rows)),
     }
     match kind:
         case "floats":
@@ -409,7 +411,7 @@ def shortlist_shape(directory: Path, choose: Random) -> str:
         case "bool":
             tensors["common"] = ("BOOL", [310], b"\1" * 310)
         case "I64":
-            tensors["rows"] = ("I64", [310, 2], struct.pack("<620q", *sum(rows, [])))
+            tensors["rows"] = ("I64", [310, 2], struct.pack("<620q", *rows))
         case "no rows":
             tensors["rows"] = ("I32", [0, 2], b"")
         case "no columns":
@@ -511,7 +513,7 @@ def tokenizer_specials(directory: Path, choose: Random) -> str:
         case 4:
             added += [{**token, "id": 310 + number, "content": f"<2x{number}>"} for number in range(500)]
         case 5:
-            token |= {name: True for name in ("single_word", "lstrip", "rstrip", "normalized")}
+            token |= dict.fromkeys(("single_word", "lstrip", "rstrip", "normalized"), True)
         case _:
             token["special"] = False
     _write_json(path, tokenizer)
@@ -714,7 +716,9 @@ def _shown(place: tuple[Any, ...]) -> str:
 
 def _first_json(path: Path) -> Any:
     """Return what a JSON file holds; of golden.jsonl the first line."""
-    return json.loads(path.read_text(encoding="utf-8").split("\n")[0] if path.suffix == ".jsonl" else path.read_text("utf-8"))
+    return json.loads(
+        path.read_text(encoding="utf-8").split("\n")[0] if path.suffix == ".jsonl" else path.read_text("utf-8")
+    )
 
 
 def _write_json(path: Path, value: Any) -> None:

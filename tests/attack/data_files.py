@@ -18,9 +18,18 @@ SUFFIXES = ("", ".gz", ".xz", ".zst")
 MOST_LINES = 60
 
 STRANGE_TEXTS = (
-    *("", " ", "\u3000", "\u2028", "drei\u2028eins", "drei\x85eins", "\x0bnull\x0c", "\x1c", "a\rb", "\r", "\ufeff", "x\ufeff"),
-    *("<2de> drei", "</s>", "<pad>", "e\u0301\u0301\u0301", "👩‍👩‍👧‍👦", "\u202edrei", "\U0010ffff", "�", "a" * 300, "neun " * 2_000),
-    *(" drei", "drei ", "\\N", '"drei', "|||", "NaN", "\x7f\x01"),
+    *("", " ", "\u3000", "\u2028", "drei\u2028eins", "drei\x85eins", "\x0bnull\x0c", "\x1c", "a\rb", "\r", "\ufeff"),
+    *(
+        "<2de> drei",
+        "</s>",
+        "<pad>",
+        "e\u0301\u0301\u0301",
+        "👩\u200d👩\u200d👧",
+        "\u202edrei",
+        "\U0010ffff",
+        "x\ufeff",
+    ),
+    *("\ufffd", "a" * 300, "neun " * 2_000, " drei", "drei ", "\\N", '"drei', "|||", "NaN", "\x7f\x01"),
 )
 BAD_BYTES = (b"\xff", b"\xe4rger", b"a\0b", b"\xed\xa0\x80", b"\xc0\xaf", b"\xf5\x80\x80\x80", b"\xe2\x82")
 TEXT_DAMAGE = ("none", "none", "none", "bad bytes", "utf-16", "huge line", "nothing")
@@ -49,9 +58,7 @@ def run(campaign: Campaign) -> Iterator[Verdict]:
     yield from campaign.children.judge(cases())
 
 
-def attack(
-    work: str, model: str, text: str, file: str, suffix: str, columns: int, seed: float
-) -> dict[str, str]:
+def attack(work: str, model: str, text: str, file: str, suffix: str, columns: int, seed: float) -> dict[str, str]:
     """Write one file and read it; runs in a child."""
     choose = Random(seed)
     directory = Path(work)
@@ -145,7 +152,9 @@ def _raw(choose: Random, text: str, columns: int) -> bytes:
             place = choose.randrange(len(lines))
             lines[place] += choose.choice(BAD_BYTES)
         case "huge line":
-            lines.insert(choose.randrange(len(lines)), b"\t".join([b"drei" * choose.choice((2_000, 500_000))] * columns))
+            lines.insert(
+                choose.randrange(len(lines)), b"\t".join([b"drei" * choose.choice((2_000, 500_000))] * columns)
+            )
         case "nothing":
             lines = [b""] * choose.choice((0, 1, 50))
     ends = choose.choice(((b"\n",), (b"\n",), (b"\r\n",), (b"\n", b"\r\n")))

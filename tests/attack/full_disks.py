@@ -57,9 +57,7 @@ def run(campaign: Campaign) -> Iterator[Verdict]:
     yield from campaign.children.judge(cases())
 
 
-def attack(
-    stock: str, name: str, work: str, undisturbed: str, way: str, room: int, older: bool
-) -> dict[str, str]:
+def attack(stock: str, name: str, work: str, undisturbed: str, way: str, room: int, older: bool) -> dict[str, str]:
     """Run a command with too little room, look at what is left, and run it with room; runs in a child."""
     directory, scenario, done = Path(work), SCENARIOS[name], Path(undisturbed)
     (directory / "out").mkdir(parents=True)

@@ -129,9 +129,8 @@ def _interrupted(
         return Outcome.untyped, ending["errors"][-300:]
     if changed := differing(read, inputs(directory, scenario)):
         return Outcome.wrong, f"the inputs {', '.join(changed)} were changed"
-    if kind == "SIGTERM":
-        if left := _leftovers(set(before), directory):
-            return Outcome.wrong, f"SIGTERM (exit code {ending['code']}) left {', '.join(left)}"
+    if kind == "SIGTERM" and (left := _leftovers(set(before), directory)):
+        return Outcome.wrong, f"SIGTERM (exit code {ending['code']}) left {', '.join(left)}"
     expected = outputs(undisturbed, scenario)
     if scenario.model:
         new_model = what_a_reader_finds(undisturbed, scenario)

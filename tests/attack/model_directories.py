@@ -52,9 +52,7 @@ def run(campaign: Campaign) -> Iterator[Verdict]:
     yield from campaign.children.judge(cases())
 
 
-def attack(
-    model: str, other: str, work: str, way: str, seed: float, reference: Mapping[str, Any]
-) -> dict[str, str]:
+def attack(model: str, other: str, work: str, way: str, seed: float, reference: Mapping[str, Any]) -> dict[str, str]:
     """Damage one directory and use it in every way; runs in a child."""
     directory = Path(work) / "model"
     shutil.copytree(model, directory)

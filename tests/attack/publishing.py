@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from pathlib import Path
 from random import Random
 
@@ -52,7 +53,7 @@ def attack(work: str, loads: int, seed: int) -> list[dict[str, str]]:
     while problem is None and os.read(reading, 1):  # the reader begins a load
         time.sleep(choose.uniform(0.0, one_load))
         published += 1
-        problem, _ = refused_or(lambda: save(directory, bundles[published % 2]))
+        problem, _ = refused_or(partial(save, directory, bundles[published % 2]))
     os.waitpid(reader, 0)
     said = failures.read_text("utf-8").splitlines() if failures.exists() else []
     results = [{"outcome": Outcome.wrong, "detail": line[:300]} for line in said]

@@ -68,7 +68,7 @@ def prepare(directory: str, seed: int, steps: int, num_lines: int) -> None:
     assert code == 0, errors
     (root / "run" / "model").rename(root / "model")
     learn_shortlist(root / "model", text)
-    lines = [*STRANGE, *sentences(num_lines - len(STRANGE), seed, longest=20)]
+    lines = [*STRANGE, *sentences(num_lines - len(STRANGE), seed, longest=12)]
     write_lines(root / "lines.txt", lines)
     write_lines(root / "targets.txt", [" ".join(reversed(line.split())) for line in lines])
 

@@ -40,6 +40,7 @@ def stock(directory: str) -> None:
     make_models(str(root / "models"))
     corpus = write_pairs(root)
     write_lines(root / "text.txt", sentences(400, seed=9))
+    write_lines(root / "few.txt", sentences(10, seed=10))
     for name, steps in (("run", 30), ("older", 10)):
         code, _, errors = command(*train_arguments(str(root / name), corpus["pairs"], steps=steps))
         assert code == 0, errors
@@ -163,6 +164,7 @@ def what_a_reader_finds(directory: Path, scenario: Scenario) -> str:
 def load(model: str) -> str:
     """Load a model and return the hash of its weights, or why there is none; runs in a child."""
     from child import refused_or
+
     from clearhead.translator import Translator
 
     refusal, translator = refused_or(lambda: Translator.load(model))
