@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 # Processes that share the tests.
 WORKERS ?= 2
 
-.PHONY: setup demo test test-slow lint format docs bench-train bench-translate clean
+.PHONY: setup demo test test-slow attack lint format docs bench-train bench-translate clean
 
 setup: $(VENV)/.ready
 
@@ -27,6 +27,10 @@ test: lint
 
 test-slow: setup
 	$(BIN)/pytest -m slow
+
+# What docs/reliability.md promises, attacked; about an hour.
+attack: setup
+	$(BIN)/python tests/attack/campaign.py
 
 lint: setup
 	$(BIN)/ruff check .
