@@ -220,9 +220,10 @@ def test_decode_settings_with_wrong_values_are_refused(model_dir):
     assert "beam_size" in message
 
 
-@pytest.mark.parametrize(
-    "line", [b'{"source": "x"', b"\xff", b"[" * 100_000, b"1" * 5_000, b'"\\ud800"'], ids=lambda line: f"{line!r:.12}"
-)
+UNREADABLE = [b'{"source": "x"', b"\xff", b"[" * 100_000, b"1" * 5_000, b'"\\ud800"']
+
+
+@pytest.mark.parametrize("line", UNREADABLE, ids=lambda line: f"{line!r:.12}")
 def test_golden_sentences_that_cannot_be_read_are_refused_with_their_line(model_dir, line):
     (model_dir / "golden.jsonl").write_bytes(b"{}\n\n" + line + b"\n")
     message = message_of(read_golden, model_dir)

@@ -7,7 +7,6 @@ Text waits between the steps in files of JSON lines, so that memory holds some 1
 
 from __future__ import annotations
 
-import json
 import shutil
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -23,7 +22,7 @@ from clearhead.data.inputs import ROLES, InputFile, input_files, training_pairs,
 from clearhead.data.staged_text import StagedPairs
 from clearhead.data.store import PairStore, StoreWriter
 from clearhead.errors import ClearheadError, ConfigError, DataError
-from clearhead.files import file_sha256, json_sha256, new_directory, write_json
+from clearhead.files import file_sha256, json_sha256, new_directory, read_json, write_json
 from clearhead.tokenizer import Tokenizer, split_tag
 
 __all__ = ["Prepared", "automatic_vocab_size", "open_prepared", "prepare"]
@@ -93,12 +92,10 @@ def open_prepared(directory: Path) -> Prepared:
     """
     path = directory / "report.json"
     try:
-        report = json.loads(path.read_text(encoding="utf-8"))
+        report = read_json(path, DataError)
         made_with = report["tokenizer"]["sha256"]
         tokenizer = Tokenizer.load(directory.parent / "tokenizer.json")
-    except OSError as error:
-        raise DataError(f"cannot read {path}: {error.strerror}; {FRESH}") from None
-    except (ValueError, KeyError, TypeError):
+    except (KeyError, TypeError):
         raise DataError(f"{path} is damaged; {FRESH}") from None
     except ClearheadError as error:
         raise DataError(f"{error}; {FRESH}") from None
