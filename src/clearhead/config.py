@@ -32,6 +32,7 @@ from clearhead.errors import ConfigError, nearest_name
 
 __all__ = [
     "MOST_SAMPLES",
+    "MOST_STEPS",
     "Config",
     "DataConfig",
     "DecodeConfig",
@@ -50,6 +51,9 @@ MOST_TOML_CHARACTERS = 8 * 2**20
 DecodePrecision = Literal["fp32", "bf16x3", "bf16", "int8"]
 """What matrix products are computed in while translating."""
 
+MOST_STEPS = 1_000_000_000
+"""Most optimiser steps of a run."""
+
 MOST_SAMPLES = 10_000
 """Most translations of one line that can be asked for."""
 
@@ -57,7 +61,7 @@ Probability = Annotated[float, Field(ge=0.0, lt=1.0)]
 
 # No setting is without bounds: a file that was damaged or made up must not ask for more than a machine can have. Each
 # bound is far above what anybody uses.
-Steps = Annotated[PositiveInt, Field(le=1_000_000_000)]
+Steps = Annotated[PositiveInt, Field(le=MOST_STEPS)]
 Tokens = Annotated[PositiveInt, Field(le=100_000_000)]
 Items = Annotated[PositiveInt, Field(le=100_000_000)]
 Pieces = Annotated[PositiveInt, Field(le=10_000_000)]

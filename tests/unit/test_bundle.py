@@ -219,7 +219,10 @@ def test_decode_settings_with_wrong_values_are_refused(model_dir):
     assert "beam_size" in message
 
 
-@pytest.mark.parametrize("line", [b'{"source": "x"', b"\xff", b"[" * 100_000, b"1" * 5_000, b'"\\ud800"'])
+UNREADABLE = [b'{"source": "x"', b"\xff", b"[" * 100_000, b"1" * 5_000, b'"\\ud800"']
+
+
+@pytest.mark.parametrize("line", UNREADABLE, ids=lambda line: f"{line!r:.12}")
 def test_golden_sentences_that_cannot_be_read_are_refused_with_their_line(model_dir, line):
     (model_dir / "golden.jsonl").write_bytes(b"{}\n\n" + line + b"\n")
     message = message_of(read_golden, model_dir)
@@ -378,6 +381,7 @@ def test_what_is_no_path_is_refused(path):
         ('{"a": "\\ud800"}', "a string holds half of a surrogate pair"),
         (" " * 9_000_000, "it is larger than 8,388,608 bytes"),
     ],
+    ids=lambda text: f"{text:.12}",
 )
 def test_json_without_bounds_is_refused(model_dir, name, text, reason):
     (model_dir / name).write_text(text, encoding="utf-8")

@@ -22,10 +22,12 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+from pydantic import TypeAdapter, ValidationError
 from torch import Tensor
 
 from clearhead.errors import CheckpointError, ModelError
-from clearhead.training.log import Window
+from clearhead.json_files import read_json
+from clearhead.training.log import Amount, Count, Window
 from clearhead.weights import file_sha256, read_weights, write_weights
 
 __all__ = ["Best", "Checkpoints", "TrainingState", "disk_trouble"]
@@ -37,29 +39,29 @@ _NAME = re.compile(r"step-\d{8,}")
 class Best:
     """The best validation so far."""
 
-    step: int
-    bleu: float
-    nll: float
+    step: Count
+    bleu: Amount
+    nll: Amount
 
 
 @dataclass
 class TrainingState:
     """What a run knows beside its tensors; random numbers need no entry, they follow from (seed, step)."""
 
-    step: int = 0
+    step: Count = 0
     """Optimiser steps done."""
-    elapsed: float = 0.0
+    elapsed: Amount = 0.0
     """Seconds of training so far, over all resumed parts and with data preparation."""
-    target_tokens: int = 0
+    target_tokens: Count = 0
     """Target tokens trained on so far."""
     best: Best | None = None
-    stale_validations: int = 0
+    stale_validations: Count = 0
     """Validations since the best one."""
-    validated_step: int = 0
+    validated_step: Count = 0
     """Step of the last validation."""
     device: str = ""
     """Kind of device, such as `cpu`; another one rounds otherwise."""
-    threads: int = 0
+    threads: Count = 0
     """CPU threads; another number adds floats in another order."""
     window: Window = field(default_factory=Window)
 
@@ -68,18 +70,30 @@ class TrainingState:
         """Read what `to_dict` wrote.
 
         Raises:
-            CheckpointError: If the fields are not those of a state.
+            CheckpointError: If the fields are not those of a state, or one has a value that none can have.
         """
         try:
-            best = values["best"]
-            window = Window(**values["window"])
-            return cls(**{**values, "best": None if best is None else Best(**best), "window": window})
-        except (KeyError, TypeError) as error:
+            best, window = values["best"], values["window"]
+            for part, kind in ((values, cls), (window, Window), *(((best, Best),) if best is not None else ())):
+                if part.keys() != kind.__dataclass_fields__.keys():
+                    raise TypeError(f"its fields must be {', '.join(kind.__dataclass_fields__)}")
+            state = _STATE.validate_python(values)
+        except ValidationError as error:
+            problems = [f"{'.'.join(map(str, found['loc']))}: {found['msg']}" for found in error.errors()]
+            raise CheckpointError(f"state.json is not a training state: {'; '.join(problems)}") from None
+        except (KeyError, TypeError, AttributeError) as error:
             raise CheckpointError(f"state.json is not a training state: {error}") from None
+        last = max(state.validated_step, state.best.step if state.best else 0)
+        if last > state.step:
+            raise CheckpointError(f"state.json is not a training state: step {last} after the last one, {state.step}")
+        return state
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain values for JSON."""
         return asdict(self)
+
+
+_STATE = TypeAdapter(TrainingState)
 
 
 @dataclass
@@ -153,7 +167,7 @@ class Checkpoints:
             if trouble := self.trouble(path):
                 self.notice(f"checkpoint {path.name} is damaged ({trouble}); trying the one before it")
                 continue
-            return path, TrainingState.from_dict(json.loads((path / "state.json").read_text(encoding="utf-8")))
+            return path, _read_state(path)
         if paths:
             raise CheckpointError(
                 f"all {len(paths)} checkpoints in {self.directory} are damaged; restore one from a backup, "
@@ -166,16 +180,21 @@ class Checkpoints:
         if path in self._verified:
             return None
         try:
-            manifest = json.loads((path / "manifest.json").read_text(encoding="utf-8"))
+            manifest = read_json(path / "manifest.json", CheckpointError)
+            if set(manifest) != {"model.safetensors", "optimizer.safetensors", "state.json"}:
+                return "manifest.json does not name all files"
             for name, entry in manifest.items():
                 if (path / name).stat().st_size != entry["bytes"] or file_sha256(path / name) != entry["sha256"]:
                     return f"{name} is not what its checksum says"
+            state = _read_state(path)
         except OSError as error:
             return f"{Path(error.filename or path).name}: {error.strerror}"
-        except (ValueError, KeyError, TypeError, AttributeError):
+        except (KeyError, TypeError):
             return "manifest.json is not readable"
-        if set(manifest) != {"model.safetensors", "optimizer.safetensors", "state.json"}:
-            return "manifest.json does not name all files"
+        except CheckpointError as error:
+            return str(error)
+        if self.path(state.step) != path:
+            return f"state.json is of step {state.step}"
         self._verified.add(path)
         return None
 
@@ -215,9 +234,13 @@ class Checkpoints:
             CheckpointError: If it cannot be read.
         """
         try:
-            return read_weights(path / name)[0]
+            return read_weights(path / name, float32=True)[0]
         except ModelError as error:
             raise CheckpointError(str(error)) from None
+
+
+def _read_state(path: Path) -> TrainingState:
+    return TrainingState.from_dict(read_json(path / "state.json", CheckpointError))
 
 
 def disk_trouble(error: OSError) -> str:

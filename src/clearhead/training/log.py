@@ -4,26 +4,37 @@ from __future__ import annotations
 
 import json
 import os
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import Annotated, Any, Self
 
+from pydantic import Field
+
+from clearhead.config import MOST_STEPS
+from clearhead.errors import CheckpointError
+from clearhead.json_files import read_json_lines
 from clearhead.training.step import StepResult
 
-__all__ = ["MetricsLog", "Window", "read_metrics"]
+__all__ = ["Amount", "Count", "MetricsLog", "Window", "read_metrics"]
+
+
+Count = Annotated[int, Field(strict=True, ge=0, le=10**15)]
+Amount = Annotated[float, Field(strict=True, ge=0.0, le=1e15, allow_inf_nan=False)]
+"""What a number of a saved state can be: sums of losses and of seconds among them."""
 
 
 @dataclass
 class Window:
     """Sums since the last record of the log; saved with the checkpoints, so that an interruption does not show."""
 
-    loss: float = 0.0
-    nll: float = 0.0
-    grad_norm: float = 0.0
-    tokens: int = 0
-    steps: int = 0
-    seconds: float = 0.0
+    loss: Amount = 0.0
+    nll: Amount = 0.0
+    grad_norm: Amount = 0.0
+    tokens: Count = 0
+    steps: Count = 0
+    seconds: Amount = 0.0
 
     def add(self, result: StepResult, seconds: float) -> None:
         """Count one step, which took so many seconds."""
@@ -36,16 +47,39 @@ class Window:
 
 
 def read_metrics(path: Path) -> list[dict[str, Any]]:
-    """Read `metrics.jsonl`; a last line cut off by a crash is left out."""
+    """Read `metrics.jsonl`; what a crash left after the last whole record is left out.
+
+    Raises:
+        CheckpointError: If the file cannot be read, or a line before the last whole record is none.
+    """
     if not path.exists():
         return []
-    records = []
-    for line in path.read_text(encoding="utf-8").split("\n"):
-        try:
-            records.append(json.loads(line))
-        except ValueError:
-            continue
-    return [record for record in records if isinstance(record, dict) and "step" in record]
+    records: list[dict[str, Any]] = []
+    damaged = None
+    try:
+        for number, record in read_json_lines(path):
+            if not _is_record(record):
+                damaged = damaged or number
+            elif damaged:
+                raise CheckpointError(
+                    f"{path}, line {damaged} is damaged: it is not a record of the training; remove the line, and run "
+                    f"the same command again"
+                )
+            else:
+                records.append(record)
+    except OSError as error:
+        raise CheckpointError(f"cannot read {path}: {error.strerror}") from None
+    return records
+
+
+def _is_record(value: Any) -> bool:
+    """Tell whether a value is an object with a step, which part it is of, and numbers."""
+    if not isinstance(value, dict) or type(value.get("step")) is not int or not 0 <= value["step"] <= MOST_STEPS:
+        return False
+    numbers = [number for name, number in value.items() if name not in ("split", "step")]
+    return isinstance(value.get("split"), str) and all(
+        type(number) in (int, float) and not abs(number) > sys.float_info.max for number in numbers
+    )
 
 
 class MetricsLog:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Mapping
 from typing import Any
 
+from clearhead.config import parse_toml
 from clearhead.errors import ConfigError
 
 __all__ = ["merge", "parse_override"]
@@ -15,7 +15,7 @@ def parse_override(text: str) -> dict[str, Any]:
     """Turn `section.key=value` into nested values; the value is read as TOML, else as plain text.
 
     Raises:
-        ConfigError: If there is no `=` or no key before it.
+        ConfigError: If there is no `=` or no key before it, or the value is nested too deep.
 
     >>> parse_override("train.max_steps=500")
     {'train': {'max_steps': 500}}
@@ -23,11 +23,13 @@ def parse_override(text: str) -> dict[str, Any]:
     {'tokenizer': {'kind': 'bpe'}}
     """
     key, equals, value = text.partition("=")
-    if not equals or not key.strip() or "\n" in text:
-        raise ConfigError(f"--set {text!r} must look like section.key=value, for example --set train.max_steps=1000")
+    if not equals or not key.strip() or "\n" in text or key.count(".") > 1:
+        raise ConfigError(
+            f"--set {text!r:.200} must look like section.key=value, for example --set train.max_steps=1000"
+        )
     try:
-        parsed = tomllib.loads(f"value = {value}")["value"]
-    except tomllib.TOMLDecodeError:
+        parsed = parse_toml(f"value = {value}")["value"]
+    except ValueError:
         parsed = value.strip()
     nested: Any = parsed
     for name in reversed(key.strip().split(".")):

@@ -8,7 +8,7 @@ from pathlib import Path
 from torch import Tensor
 
 from clearhead import __version__
-from clearhead.bundle import Bundle, refuse_foreign, save_bundle
+from clearhead.bundle import Bundle, refuse_foreign, require_fitting_weights, save_bundle
 from clearhead.config import Config
 from clearhead.data.prepare import Prepared, open_prepared
 from clearhead.device import resolve_device
@@ -99,6 +99,7 @@ def average_run(run: Path, output: Path, *, last: int | None, device: str, notic
     newest = checkpoints.newest()
     if newest is None:
         raise CheckpointError(f"{run} has no checkpoint yet")
+    require_fitting_weights(config.model, newest[0] / "model.safetensors", origin=str(run / "config.toml"))
     count = last or config.train.average_last
     paths = checkpoints.last(count, multiple_of=config.train.checkpoint_every)
     if last is not None and len(paths) < last:

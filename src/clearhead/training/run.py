@@ -15,13 +15,13 @@ from typing import Any
 
 import torch
 
-from clearhead.bundle import load_bundle
+from clearhead.bundle import load_bundle, require_fitting_weights
 from clearhead.config import Config, read_toml
 from clearhead.data.clean import CleaningReport
 from clearhead.data.inputs import changed_inputs, missing_inputs
 from clearhead.data.prepare import Prepared, open_prepared, prepare
 from clearhead.device import resolve_device
-from clearhead.errors import CheckpointError, ConfigError
+from clearhead.errors import CheckpointError, ConfigError, ModelError
 from clearhead.presets import choose_preset
 from clearhead.training.checkpoints import Checkpoints, TrainingState, disk_trouble
 from clearhead.training.display import Display
@@ -125,6 +125,7 @@ def _settle(values: Mapping[str, Any], run: Path, display: Display) -> tuple[Con
         preset,
         vocab_size=data.tokenizer.vocab_size,
         batches_per_epoch=steps_per_epoch(values, preset, data.train),
+        special_ids={name: getattr(data.tokenizer, name) for name in ("pad_id", "bos_id", "eos_id")},
     )
     if saved_path.exists() and (changes := check_resumable(saved, config)):
         (run / "report.html").unlink(missing_ok=True)  # a finished run is published anew with its new settings
@@ -149,14 +150,16 @@ def _train(
     start: float,
 ) -> TrainResult:
     checkpoints = Checkpoints(run / "checkpoints", display.say)
+    newest = checkpoints.newest()
+    if newest:
+        require_fitting_weights(config.model, newest[0] / "model.safetensors", origin=str(run / "config.toml"))
     loop = Loop(config, data, run, device, checkpoints, display, stop, start)
-    if newest := checkpoints.newest():
+    if newest:
         loop.resume(*newest)
     ended_by = loop.ended_by()
     if ended_by and is_finished(run):
         display.say(f"this run is finished ({ended_by}); its model is {run / 'model'}")
-        bleu = load_bundle(run).info["metrics"]["valid_bleu"]
-        return TrainResult(run, loop.state.step, ended_by, bleu, True)
+        return TrainResult(run, loop.state.step, ended_by, _published_bleu(run), True)
     (run / "report.html").unlink(missing_ok=True)
     _announce(config, data, loop, device, display)
     with MetricsLog(run, step=loop.state.step, validated_step=loop.state.validated_step) as log:
@@ -179,6 +182,13 @@ def _train(
         f"validation BLEU {validation.bleu:.2f}"
     )
     return TrainResult(run, loop.state.step, ended_by, validation.bleu, False)
+
+
+def _published_bleu(run: Path) -> float:
+    try:
+        return float(load_bundle(run).info["metrics"]["valid_bleu"])
+    except (KeyError, TypeError, ValueError, OverflowError):
+        raise ModelError(f"{run / 'model' / 'config.json'} is damaged: it has no info.metrics.valid_bleu") from None
 
 
 def _announce(config: Config, data: Prepared, loop: Loop, device: torch.device, display: Display) -> None:
@@ -263,6 +273,8 @@ def _lock(run: Path) -> Iterator[None]:
     """
     was_there = run.exists()
     claim(run)
+    if (run / ".lock").exists() and not (run / ".lock").is_file():  # opening a pipe would wait for a reader
+        raise CheckpointError(f"{run / '.lock'} must be a regular file; remove it")
     try:
         file = (run / ".lock").open("w")
     except OSError as error:

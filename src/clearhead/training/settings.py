@@ -7,7 +7,7 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from clearhead.config import Config
+from clearhead.config import Config, ModelConfig
 from clearhead.data.batches import BatchOrder
 from clearhead.data.store import PairStore
 from clearhead.errors import CheckpointError, ConfigError
@@ -62,6 +62,7 @@ def check_early(values: Mapping[str, Any]) -> Config:
         ConfigError: If they are impossible.
     """
     _refuse_misshapen(values)
+    _refuse_special_ids(values)
     problems = []
     names = [values["preset"]] if values.get("preset") else AUTOMATIC_PRESETS
     for name in names:
@@ -83,7 +84,14 @@ def steps_per_epoch(values: Mapping[str, Any], preset: str, pairs: PairStore) ->
     return order.batches_per_epoch
 
 
-def complete(values: Mapping[str, Any], preset: str, *, vocab_size: int, batches_per_epoch: int) -> Config:
+def complete(
+    values: Mapping[str, Any],
+    preset: str,
+    *,
+    vocab_size: int,
+    batches_per_epoch: int,
+    special_ids: Mapping[str, int] | None = None,
+) -> Config:
     """Lay the user's settings over the preset's and fill in what follows from the corpus.
 
     Args:
@@ -91,8 +99,10 @@ def complete(values: Mapping[str, Any], preset: str, *, vocab_size: int, batches
         preset: Name of the preset underneath.
         vocab_size: Pieces of the tokenizer.
         batches_per_epoch: Optimiser steps of one pass over the corpus; 30 passes are the default length of a run.
+        special_ids: `pad_id`, `bos_id` and `eos_id` of the tokenizer; None for one that clearhead trains.
     """
-    settings = merge(recipe(preset), values, {"preset": preset, "model": {"vocab_size": vocab_size}})
+    owned = {"vocab_size": vocab_size, **(special_ids or {})}
+    settings = merge(recipe(preset), values, {"preset": preset, "model": owned})
     train = settings["train"]
     if train.get("max_steps") is None and train.get("max_minutes") is None:
         settings = merge(settings, {"train": {"max_steps": min(_MOST_STEPS, _DEFAULT_EPOCHS * batches_per_epoch)}})
@@ -128,10 +138,21 @@ def _refuse_misshapen(values: Mapping[str, Any]) -> None:
         value = values.get(name)
         is_section = isinstance(field.default, BaseModel)
         if is_section and name in values and not isinstance(value, Mapping):
-            hint = f"; did you mean preset = {value!r}?" if value in PRESETS else ""
-            raise ConfigError(f"{name} = {value!r}: this is a section, set {name}.KEY = VALUE{hint}")
+            hint = f"; did you mean preset = {value!r}?" if isinstance(value, str) and value in PRESETS else ""
+            raise ConfigError(f"{name} = {value!r:.200}: this is a section, set {name}.KEY = VALUE{hint}")
         if not is_section and value is not None and not isinstance(value, str):
-            raise ConfigError(f"{name} = {value!r}: must be text in quotes")
+            raise ConfigError(f"{name} = {value!r:.200}: must be text in quotes")
+
+
+def _refuse_special_ids(values: Mapping[str, Any]) -> None:
+    """Refuse special ids other than those of the tokenizer that will be trained; a resolved configuration has these."""
+    for name in ("pad_id", "bos_id", "eos_id"):
+        given, own = values.get("model", {}).get(name), ModelConfig.model_fields[name].default
+        if given is not None and given != own:
+            raise ConfigError(
+                f"model.{name} = {given!r} cannot be set for training: the tokenizer decides the ids of its special "
+                f"tokens; leave it out"
+            )
 
 
 def _refuse_unknown_language(config: Config) -> None:

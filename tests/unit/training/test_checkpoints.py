@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import errno
+import hashlib
 import json
 import os
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -107,7 +109,14 @@ def test_the_one_before_a_damaged_checkpoint_is_used_and_that_is_said(checkpoint
         assert name in told.text
 
 
-@pytest.mark.parametrize("text", ["[]", "7", '{"model.safetensors": 3}', "{}", '{"state.json": {"bytes": 1}}'])
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("[]", "7", "{}", '{"model.safetensors": 3}', '{"state.json": {"bytes": 1}}'),
+        *("[" * 100_000, '{"a":' * 100_000),
+    ],
+    ids=lambda text: f"{text:.12}",
+)
 def test_a_manifest_of_another_kind_is_damage(checkpoints, text):
     before, newest = save(checkpoints, 10, 20)
     (newest / "manifest.json").write_text(text)
@@ -129,6 +138,93 @@ def test_all_damaged_is_an_error_that_says_what_to_do(checkpoints):
 def test_a_state_of_other_fields_is_refused(values):
     with pytest.raises(CheckpointError, match=r"state.json is not a training state"):
         TrainingState.from_dict(values)
+
+
+SOUND = TrainingState(step=17, elapsed=2.5, best=Best(13, 12.5, 3.25), validated_step=14).to_dict()
+
+
+@pytest.mark.parametrize("value", [None, "3", True, -1, -0.5, float("nan"), float("inf"), 10**30, 1e300, [], {}, [[3]]])
+@pytest.mark.parametrize(
+    "place",
+    [
+        *("step", "elapsed", "target_tokens", "stale_validations", "validated_step", "threads"),
+        *("best.step", "best.bleu", "best.nll"),
+        *(f"window.{name}" for name in ("loss", "nll", "grad_norm", "tokens", "steps", "seconds")),
+    ],
+)
+def test_a_state_with_a_number_that_none_can_have_is_refused(place, value):
+    values = json.loads(json.dumps(SOUND))
+    section, _, name = place.rpartition(".")
+    (values[section] if section else values)[name] = value
+    with pytest.raises(CheckpointError, match=r"state.json is not a training state"):
+        TrainingState.from_dict(values)
+    assert TrainingState.from_dict(SOUND).to_dict() == SOUND
+
+
+@pytest.mark.parametrize(
+    "changes", [{"device": 3}, {"best": 3}, {"best": {}}, {"window": None}, {"window": {}}, {"validated_step": 18}]
+)
+def test_a_state_that_contradicts_itself_is_refused(changes):
+    with pytest.raises(CheckpointError, match=r"state.json is not a training state"):
+        TrainingState.from_dict({**SOUND, **changes})
+
+
+def rewrite(path: Path, name: str, content: bytes) -> None:
+    """Put something else into a file of a checkpoint, and its checksum into the manifest."""
+    (path / name).write_bytes(content)
+    manifest = json.loads((path / "manifest.json").read_text())
+    manifest[name] = {"bytes": len(content), "sha256": hashlib.sha256(content).hexdigest()}
+    (path / "manifest.json").write_text(json.dumps(manifest))
+
+
+DEEP = b"[" * 100_000
+IMPOSSIBLE = json.dumps({**SOUND, "step": 20, "threads": -1}).encode()
+
+
+@pytest.mark.parametrize("content", [DEEP, b"7", b"{}", b"\xff", IMPOSSIBLE], ids=lambda content: f"{content!r:.12}")
+def test_the_one_before_a_checkpoint_with_an_impossible_state_is_used(checkpoints, content):
+    before, newest = save(checkpoints, 10, 20)
+    rewrite(newest, "state.json", content)
+    again, told = reopened(checkpoints)
+    assert again.newest() == (before, TrainingState(step=10, elapsed=10 / 3))
+    assert "checkpoint step-00000020 is damaged" in told.text
+    assert "state.json" in told.text
+
+
+def test_a_state_of_another_step_is_damage(checkpoints):
+    before, newest = save(checkpoints, 10, 20)
+    rewrite(newest, "state.json", json.dumps(TrainingState(step=19).to_dict()).encode())
+    again, told = reopened(checkpoints)
+    assert again.newest() == (before, TrainingState(step=10, elapsed=10 / 3))
+    assert "state.json is of step 19" in told.text
+
+
+def test_a_pipe_in_the_place_of_a_file_is_damage(checkpoints):
+    before, *others = save(checkpoints, 10, 20, 30, 40, 50)
+    for name, path in zip(FILES, others, strict=True):
+        size = (path / name).stat().st_size
+        (path / name).unlink()
+        os.mkfifo(path / name)
+        if name != "manifest.json":
+            text = (path / "manifest.json").read_text()
+            (path / "manifest.json").write_text(text.replace(f'"bytes": {size}', '"bytes": 0'))
+    code = (
+        "import sys; from pathlib import Path; from clearhead.training.checkpoints import Checkpoints\n"
+        "print(Checkpoints(Path(sys.argv[1]), print).newest()[0].name)"
+    )
+    command = [sys.executable, "-c", code, str(checkpoints.directory)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True)
+    *said, used = done.stdout.splitlines()
+    assert used == before.name
+    for name, line in zip(FILES, reversed(said), strict=True):
+        assert name in line
+        assert "it is a pipe" in line
+
+
+def test_tensors_in_another_type_are_refused(checkpoints):
+    path = checkpoints.save(TrainingState(step=10), {"weight": torch.zeros(3, 5).double()}, {})
+    with pytest.raises(CheckpointError, match=r"must hold float32 tensors, but weight is in torch.float64"):
+        Checkpoints.tensors(path, "model.safetensors")
 
 
 def test_what_a_killed_save_left_is_ignored_and_then_replaced(checkpoints):

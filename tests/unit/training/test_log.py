@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
 
 import pytest
 
+from clearhead.errors import CheckpointError
 from clearhead.training.log import MetricsLog, Window, read_metrics
 from clearhead.training.step import StepResult
 
@@ -53,6 +57,39 @@ def test_a_line_cut_off_by_a_crash_is_left_out(tmp_path, tail):
     write(tmp_path, ("train", 50), step=25)
     lines = (tmp_path / "metrics.jsonl").read_text().splitlines()
     assert [json.loads(line)["step"] for line in lines] == [25, 50]
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        *(b"\xff\xfe", b"{", b"[" * 100_000, b'{"split": "train", "step": "3"}', b'{"split": "train", "step": true}'),
+        *(b'{"split": "train", "step": -1}', b'{"split": 3, "step": 3}', b'{"split": "train", "step": 3, "loss": "x"}'),
+        b'{"split": "train", "step": 3, "loss": 1' + b"0" * 400 + b"}",
+    ],
+    ids=lambda line: f"{line!r:.40}",
+)
+def test_a_damaged_line_is_named_unless_nothing_follows_it(tmp_path, line):
+    write(tmp_path, ("train", 25))
+    path = tmp_path / "metrics.jsonl"
+    whole = path.read_bytes()
+    path.write_bytes(whole + line)
+    assert steps(tmp_path) == [("train", 25)]
+    path.write_bytes(whole + line + b"\n" + whole)
+    with pytest.raises(CheckpointError, match=r"metrics.jsonl, line 2 is damaged: .*; remove the line"):
+        read_metrics(path)
+
+
+def test_a_pipe_in_the_place_of_the_log_is_refused(tmp_path):
+    os.mkfifo(tmp_path / "metrics.jsonl")
+    code = (
+        "import sys; from pathlib import Path; from clearhead.errors import CheckpointError\n"
+        "from clearhead.training.log import read_metrics\n"
+        "try: read_metrics(Path(sys.argv[1]))\n"
+        "except CheckpointError as error: print(error)"
+    )
+    command = [sys.executable, "-c", code, str(tmp_path / "metrics.jsonl")]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True)
+    assert "it must be a regular file" in done.stdout
 
 
 def test_tensorboard_is_told_the_same(tmp_path):

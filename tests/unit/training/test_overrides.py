@@ -44,3 +44,14 @@ def test_merge_lays_later_values_over_earlier_ones_key_by_key():
     assert merge({"a": [1, 2]}, {"a": [3]}) == {"a": [3]}
     assert merge({"a": {"b": 1}}, {"a": 2}) == {"a": 2}
     assert merge() == {}
+
+
+@pytest.mark.parametrize("text", [".".join(["a"] * 5_000) + "=3", "a.b.c=3"], ids=["many", "three"])
+def test_a_key_of_more_than_two_names_is_refused(text):
+    with pytest.raises(ConfigError, match=r"must look like section.key=value"):
+        parse_override(text)
+
+
+@pytest.mark.parametrize("value", ["[" * 100_000, "1" * 5_000], ids=["deep", "long"])
+def test_a_value_that_is_no_toml_is_text(value):
+    assert parse_override(f"train.seed={value}") == {"train": {"seed": value}}

@@ -146,3 +146,25 @@ def test_the_same_settings_after_a_round_trip_through_toml_are_no_change(tmp_pat
     config = completed(BASE)
     (tmp_path / "config.toml").write_text(config.to_toml(), encoding="utf-8")
     assert check_resumable(Config.load(tmp_path / "config.toml"), config) == []
+
+
+@pytest.mark.parametrize("ids", [{"pad_id": 5}, {"bos_id": 0}, {"eos_id": 7}, {"eos_id": "x"}])
+def test_special_ids_cannot_be_set_for_training(ids):
+    with pytest.raises(ConfigError, match=rf"^model.{next(iter(ids))} = .* cannot be set for training: the tokenizer"):
+        check_early({"model": ids})
+
+
+def test_special_ids_of_a_resolved_configuration_may_stand():
+    assert check_early({"model": {"pad_id": 0, "bos_id": 1, "eos_id": 2}}).model.eos_id == 2
+
+
+def test_the_tokenizer_decides_the_special_ids():
+    ids = {"pad_id": 11, "bos_id": 7, "eos_id": 5}
+    model = complete({}, "tiny", vocab_size=997, batches_per_epoch=3, special_ids=ids).model
+    assert {name: getattr(model, name) for name in ids} == ids
+
+
+@pytest.mark.parametrize("values", [{"model": ["tiny"]}, {"train": {}, "model": {3}}, {"preset": ["tiny"]}])
+def test_sections_and_names_of_other_types_are_refused(values):
+    with pytest.raises(ConfigError, match=r"this is a section|must be text in quotes"):
+        check_early(values)
