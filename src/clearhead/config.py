@@ -221,7 +221,8 @@ class ModelConfig(Settings):
     embedding_norm: bool = False
     """A norm over embedding plus position (BERT, BART)."""
     pad_id: TokenId = 0
-    """Id of the padding token."""
+    """Id of the padding token. This and the next two are set from the tokenizer when training; they are free for models
+    built in Python."""
     bos_id: TokenId = 1
     """Id that starts every target (the outputs "shifted right" of figure 1); published models start with their padding
     token (Marian) or their end token (BART, NLLB, GPT-2)."""

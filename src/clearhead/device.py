@@ -27,7 +27,7 @@ def resolve_device(name: str = "auto") -> torch.device:
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
     try:
         device = torch.device(name)
-    except RuntimeError:
+    except (RuntimeError, TypeError):
         raise DeviceError(f"unknown device {name!r}; use auto, cpu, cuda or cuda:N") from None
     match device.type:
         case "cpu":

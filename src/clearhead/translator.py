@@ -22,8 +22,8 @@ from clearhead.decoding import (
     score,
 )
 from clearhead.device import resolve_device
-from clearhead.errors import DataError, ModelError
-from clearhead.tokenizer import split_tag
+from clearhead.errors import ConfigError, DataError, ModelError
+from clearhead.tokenizer import require_texts, split_tag
 
 __all__ = ["Alternative", "Translation", "Translator"]
 
@@ -104,11 +104,14 @@ class Translator:
 
         Raises:
             ConfigError: If a setting is unknown or impossible.
-            DataError: If a line holds an unpaired surrogate.
+            DataError: If `lines` is not a list of texts, or one holds an unpaired surrogate.
             ModelError: If `shortlist` is set, and the model's is missing, damaged or another model's.
         """
-        if isinstance(lines, str):
-            raise DataError("translate takes a list of lines, not one string; write translate([text])")
+        lines = require_texts(lines, "lines")
+        if not isinstance(num_best, int):
+            raise ConfigError(f"num_best must be a whole number, not {type(num_best).__name__}")
+        if not isinstance(sampling, Sampling | None):
+            raise ConfigError(f"sampling must be a clearhead.decoding.Sampling, not {type(sampling).__name__}")
         config = self.decode_config(settings)
         shortlist = self.learned_shortlist() if config.shortlist else None
         options = SearchOptions(config, num_best=num_best, sampling=sampling, shortlist=shortlist)
@@ -144,13 +147,15 @@ class Translator:
             **settings: Fields of `DecodeConfig` other than the model's own; `target_lang` and `batch_tokens` matter.
 
         Raises:
-            DataError: If the numbers of lines differ, or a line is longer than the limit.
+            DataError: If a side is not a list of texts, the numbers of lines differ, or a line is longer than the
+                limit.
         """
+        sources, targets = require_texts(sources, "sources"), require_texts(targets, "targets")
         if len(sources) != len(targets):
             raise DataError(f"{len(sources)} source lines but {len(targets)} target lines; they must pair up")
         config = self.decode_config(settings)
-        source_ids = self.bundle.tokenizer.encode_sources(list(sources), config.target_lang)
-        target_ids = self.bundle.tokenizer.encode_targets(list(targets))
+        source_ids = self.bundle.tokenizer.encode_sources(sources, config.target_lang)
+        target_ids = self.bundle.tokenizer.encode_targets(targets)
         for number, ids in enumerate(map(max, zip(map(len, source_ids), map(len, target_ids), strict=True)), start=1):
             if ids > config.max_input_tokens:
                 raise DataError(

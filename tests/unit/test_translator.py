@@ -1,9 +1,14 @@
 from __future__ import annotations
 
 import pytest
+import torch
 
+from clearhead.bundle import Bundle, save_bundle
+from clearhead.config import ModelConfig
 from clearhead.decoding import Sampling
 from clearhead.errors import ClearheadError, ConfigError, DataError, DeviceError, ModelError
+from clearhead.inspection.explain import explain
+from clearhead.model import Transformer
 from clearhead.translator import Translator
 
 ODD_LINES = [
@@ -195,7 +200,7 @@ def test_an_unknown_language_lists_the_known_ones(tagged):
 
 
 def test_a_string_is_no_list_of_lines(translator):
-    with pytest.raises(DataError, match=r"translate\(\[text\]\)"):
+    with pytest.raises(DataError, match=r"for one text write \[text\]"):
         translator.translate("Ein Hund.")
 
 
@@ -223,3 +228,85 @@ def test_every_mistake_is_a_clearhead_error(tmp_path):
     with pytest.raises(ModelError) as caught:
         Translator.load(tmp_path / "nothing")
     assert isinstance(caught.value, ClearheadError)
+
+
+# Wrong use
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda t: t.translate("text"), "lines must be a list of texts, not str; for one text write [text]"),
+        (lambda t: t.translate([None]), "lines must be a list of texts; number 1 is NoneType, not str"),
+        (lambda t: t.translate(["a", b"b"]), "lines must be a list of texts; number 2 is bytes, not str"),
+        (lambda t: t.translate(3), "lines must be a list of texts, not int"),
+        (lambda t: t.score([1], [2]), "sources must be a list of texts; number 1 is int, not str"),
+        (lambda t: t.score(["a"], [2]), "targets must be a list of texts; number 1 is int, not str"),
+        (lambda t: t.score("a", "b"), "sources must be a list of texts, not str"),
+        (lambda t: explain(t, None), "text and target must be a list of texts; number 1 is NoneType"),
+        (lambda t: explain(t, "a", 3), "text and target must be a list of texts; number 2 is int"),
+    ],
+)
+def test_what_is_no_text_is_refused(translator, call, message):
+    with pytest.raises(DataError) as caught:
+        call(translator)
+    assert str(caught.value).startswith(message)
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        *({"beam_size": value} for value in ([], {}, b"x", 10**6, object())),
+        *({"target_lang": value} for value in ([], {}, 3)),
+        *({"precision": value} for value in ([], b"fp16", {})),
+        *({"num_best": value} for value in ("2", [], 2.5, 10**6)),
+        *({"sampling": value} for value in (3, {}, "x")),
+    ],
+    ids=lambda settings: f"{next(iter(settings))}-{type(next(iter(settings.values()))).__name__}",
+)
+def test_settings_of_other_types_are_refused(translator, settings):
+    with pytest.raises(ConfigError):
+        translator.translate(["x"], **settings)
+
+
+def test_a_model_and_a_device_are_named_by_text(make_model_dir):
+    with pytest.raises(ModelError, match="a model is named by the path of its directory, not by int"):
+        Translator.load(3)
+    with pytest.raises(DeviceError, match="unknown device None"):
+        Translator.load(make_model_dir(), device=None)
+
+
+# Special ids
+
+
+MOVED = {"<pad>": 211, "<s>": 0, "</s>": 5, "<unk>": 250, "<2de>": 3, "<2fr>": 199}
+
+
+@pytest.mark.parametrize("kind", ["bpe", "wordpiece"])
+def test_a_model_whose_special_tokens_have_other_ids_says_the_same(make_bundle, move_tokens, tmp_path, sentences, kind):
+    first = make_bundle(kind=kind, language_tags=("de", "fr"))
+    tokenizer = move_tokens(first.tokenizer, MOVED)
+    assert (tokenizer.pad_id, tokenizer.unk_id, tokenizer.language_tags["fr"]) == (211, 250, 199)
+    config = ModelConfig(**{**first.model.config.model_dump(), **tokenizer.model_settings})
+    model = Transformer(config).eval()
+    order = [first.tokenizer._backend.token_to_id(tokenizer._backend.id_to_token(i)) for i in range(config.vocab_size)]
+    with torch.no_grad():
+        for name, weight in model.named_parameters():
+            old = dict(first.model.named_parameters())[name]
+            weight.copy_(old[order] if name == "source_embedding.weight" else old)
+    save_bundle(tmp_path / "first", first)
+    save_bundle(tmp_path / "moved", Bundle(model, tokenizer, first.decode))
+    one, two = Translator.load(tmp_path / "first"), Translator.load(tmp_path / "moved")
+
+    lines = [f"<2{language}> {line}" for line in sentences for language in ("de", "fr")]
+    # Wider beams drop hypotheses that are the same but for rounding, and the order of the vocabulary rounds otherwise.
+    for settings in ({"beam_size": 1}, {"beam_size": 2}):
+        for expected, found in zip(one.translate(lines, **settings), two.translate(lines, **settings), strict=True):
+            assert (found.text, found.tokens) == (expected.text, expected.tokens)
+            assert found.score == pytest.approx(expected.score, rel=1e-5, abs=1e-4)
+    targets = [line[::-1] for line in lines]
+    assert two.score(lines, targets) == pytest.approx(one.score(lines, targets), rel=1e-5, abs=1e-4)
+    before, after = (explain(translator, lines[0]) for translator in (one, two))
+    assert (after.source_tokens, after.decoder_tokens) == (before.source_tokens, before.decoder_tokens)
+    assert (after.source_tokens[0], after.decoder_tokens[0], after.target_tokens[-1]) == ("<2de>", "<s>", "</s>")
+    assert after.score == pytest.approx(before.score, rel=1e-5, abs=1e-4)

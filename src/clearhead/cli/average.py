@@ -16,7 +16,10 @@ def average(
     run: Annotated[Path, typer.Argument(help="Run directory.")],
     output: Annotated[Path, typer.Option("-o", "--output", help="Model directory to write.")],
     last: Annotated[
-        int | None, typer.Option(min=1, help="Newest checkpoints to average; the run's train.average_last if not set.")
+        int | None,
+        typer.Option(
+            min=1, max=100_000_000, help="Newest checkpoints to average; the run's train.average_last if not set."
+        ),
     ] = None,
     device: Annotated[str, typer.Option(help="Where to validate the result: auto, cpu, cuda or cuda:N.")] = "auto",
 ) -> None:

@@ -1,17 +1,35 @@
-"""What the commands say beside their output: notices and progress, on stderr."""
+"""What the commands say beside their output: notices and progress, on stderr; and streams that are not there."""
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
-__all__ = ["notice", "progress"]
+__all__ = ["notice", "open_missing_streams", "progress"]
+
+
+def open_missing_streams() -> None:
+    """Put something in the place of standard streams that were closed before the program started.
+
+    Otherwise the next file that is opened would get the number of one, and what is printed would go into it. Reading
+    such an input and writing such an output fail, as they should; what is said on stderr is lost.
+    """
+    for number, name, flags in ((0, "stdin", os.O_WRONLY), (1, "stdout", os.O_RDONLY), (2, "stderr", os.O_WRONLY)):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.set_inheritable(os.open(os.devnull, flags), True)  # the lowest free number, which is this one
+        if getattr(sys, name) is None:
+            mode = "r" if number == 0 else "w"
+            setattr(sys, name, open(number, mode, encoding="utf-8", closefd=False))  # noqa: SIM115 - stays open
 
 
 def notice(text: str) -> None:
-    """Say something on stderr."""
-    print(f"clearhead: {text}", file=sys.stderr, flush=True)
+    """Say something on stderr; what cannot be said there is lost, and the work goes on."""
+    with suppress(OSError):
+        print(f"clearhead: {text}", file=sys.stderr, flush=True)
 
 
 @contextmanager

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -22,7 +23,7 @@ _SHOWN = 12
 
 def demo(
     out: Annotated[Path, typer.Option(help="Run directory.")] = Path("runs/demo"),
-    minutes: Annotated[float, typer.Option(min=0.1, help="Minutes of training.")] = 2.5,
+    minutes: Annotated[float, typer.Option(min=0.1, max=10_000_000, help="Minutes of training.")] = 2.5,
 ) -> None:
     """Build a corpus of dates, amounts and lists in twelve languages, train on it, and translate."""
     from clearhead.corpora.cldr import LOCALES, generate
@@ -78,8 +79,12 @@ def _write_once(path: Path, pairs: list[SentencePair]) -> None:
     if not path.exists():
         path.parent.mkdir(exist_ok=True)
         write_tsv(str(path), pairs)
-    elif [(old.source, old.target) for old in read_tsv(str(path))] != [(pair.source, pair.target) for pair in pairs]:
+    elif not path.is_file() or _sides(read_tsv(str(path))) != _sides(pairs):
         raise DataError(f"{path} is there and is not this demo's corpus; name a new directory with --out")
+
+
+def _sides(pairs: Iterable[SentencePair]) -> list[tuple[str, str]]:
+    return [(pair.source, pair.target) for pair in pairs]
 
 
 def _command() -> str:

@@ -40,10 +40,12 @@ def info(
 
 def _model_facts(path: Path) -> dict[str, Any]:
     from clearhead.bundle import load_bundle, model_directory
+    from clearhead.errors import ModelError
+    from clearhead.json_files import read_json
 
     directory = model_directory(path)
     bundle = load_bundle(directory)
-    described = json.loads((directory / "config.json").read_text(encoding="utf-8"))
+    described = read_json(directory / "config.json", ModelError)
     return {
         "model": {
             "directory": str(directory),
@@ -53,7 +55,7 @@ def _model_facts(path: Path) -> dict[str, Any]:
             **bundle.model.config.model_dump(mode="json"),
         },
         "tokenizer": {
-            "kind": json.loads(bundle.tokenizer.text)["model"]["type"].lower(),
+            "kind": bundle.tokenizer.kind,
             "vocab_size": bundle.tokenizer.vocab_size,
             "language_tags": list(bundle.tokenizer.language_tags),
             "sha256": bundle.tokenizer.sha256,
@@ -76,6 +78,11 @@ def _run_facts(run: Path) -> dict[str, Any]:
     except CheckpointError as error:  # the rest is worth showing all the more
         notice(str(error))
         newest = None
+    try:
+        records = read_metrics(run / "metrics.jsonl")[-LAST_RECORDS:]
+    except CheckpointError as error:
+        notice(str(error))
+        records = []
     finished = is_finished(run)
     facts: dict[str, Any] = {
         "directory": str(run),
@@ -83,7 +90,7 @@ def _run_facts(run: Path) -> dict[str, Any]:
         "preset": config.preset,
         "checkpoints": [path.name for path in checkpoints.paths()],
         "newest_checkpoint": None if newest is None else newest[0].name,
-        "last_records": read_metrics(run / "metrics.jsonl")[-LAST_RECORDS:],
+        "last_records": records,
     }
     if newest is not None:
         facts["training_state"] = newest[1].to_dict()

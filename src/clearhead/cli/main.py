@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import errno
 import os
+import signal
 import sys
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import wraps
+from types import FrameType
 from typing import Any
 
 import typer
@@ -14,6 +18,7 @@ from typer.core import TyperGroup
 
 from clearhead import __version__
 from clearhead.cli.average import average
+from clearhead.cli.console import notice, open_missing_streams
 from clearhead.cli.demo import demo
 from clearhead.cli.evaluate import evaluate
 from clearhead.cli.info import info
@@ -27,8 +32,8 @@ from clearhead.errors import ClearheadError
 
 __all__ = ["app", "run"]
 
-NO_ROOM = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
-"""Where standard output goes is full, or full for this user or this file."""
+OUTPUT_FAILED = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EBADF, errno.EIO}
+"""Where standard output goes is full, closed or broken."""
 
 
 class Commands(TyperGroup):
@@ -64,7 +69,7 @@ def ending_quietly(command: Callable[..., None]) -> Callable[..., None]:
             _drop_output()
             sys.exit(0)
         except KeyboardInterrupt:
-            print("clearhead: interrupted", file=sys.stderr)
+            notice("interrupted")
             sys.exit(130)
 
     return run_command
@@ -84,17 +89,47 @@ def options(version: bool = typer.Option(False, "--version", help="Print the ver
 
 def run(arguments: list[str] | None = None) -> None:
     """Run the command line and exit: 0 done, 1 the user's mistake, 2 usage, 130 interrupted, 143 terminated."""
+    open_missing_streams()
+    with _ending_on_sigterm():
+        try:
+            try:
+                app(args=spread_values(sys.argv[1:] if arguments is None else arguments))
+            finally:
+                sys.stdout.flush()
+        except ClearheadError as error:
+            notice(str(error))
+            sys.exit(1)
+        except BrokenPipeError:
+            _drop_output()
+            sys.exit(0)
+        except OSError as error:
+            if error.filename is not None or error.errno not in OUTPUT_FAILED:
+                raise
+            _drop_output()
+            notice(f"cannot write standard output: {error.strerror}")
+            sys.exit(1)
+
+
+@contextmanager
+def _ending_on_sigterm() -> Iterator[None]:
+    """Turn SIGTERM into the end of the program with status 143, so that every `with` block puts things in order.
+
+    Training has its own way meanwhile, see `clearhead.training.stop`.
+    """
+
+    def end(number: int, frame: FrameType | None) -> None:
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)  # a second one must not interrupt the tidying up
+        sys.exit(128 + signal.SIGTERM)
+
+    is_ours = threading.current_thread() is threading.main_thread()  # only there may a handler be set
+    if not is_ours or signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL:
+        yield
+        return
+    signal.signal(signal.SIGTERM, end)
     try:
-        app(args=spread_values(sys.argv[1:] if arguments is None else arguments))
-    except ClearheadError as error:
-        print(f"clearhead: {error}", file=sys.stderr)
-        sys.exit(1)
-    except OSError as error:
-        if error.errno not in NO_ROOM:
-            raise
-        _drop_output()
-        print(f"clearhead: cannot write the output: {error.strerror}", file=sys.stderr)
-        sys.exit(1)
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
 
 
 def _drop_output() -> None:

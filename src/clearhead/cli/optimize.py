@@ -25,7 +25,12 @@ def optimize(
     per_token: Annotated[
         int | None,
         typer.Option(
-            "--per-token", metavar="N", min=1, help="Most target tokens that a source token allows.", show_default="20"
+            "--per-token",
+            metavar="N",
+            min=1,
+            max=100_000,
+            help="Most target tokens that a source token allows.",
+            show_default="20",
         ),
     ] = None,
     common: Annotated[
@@ -34,6 +39,7 @@ def optimize(
             "--common",
             metavar="N",
             min=1,
+            max=10_000_000,
             help="Most frequent target tokens, which are always allowed.",
             show_default="1000",
         ),

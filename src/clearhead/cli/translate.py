@@ -103,7 +103,8 @@ def translate(
     shortlist: Shortlist = False,
     device: Device = "auto",
     threads: Annotated[
-        int | None, typer.Option("--threads", metavar="N", min=1, help="CPU threads.", show_default="all cores")
+        int | None,
+        typer.Option("--threads", metavar="N", min=1, max=1_024, help="CPU threads.", show_default="all cores"),
     ] = None,
 ) -> None:
     """Translate text: one line in is one line out, in order."""

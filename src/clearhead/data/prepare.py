@@ -24,6 +24,7 @@ from clearhead.data.inputs import InputFile, input_files, training_pairs, valida
 from clearhead.data.staged_text import StagedPairs
 from clearhead.data.store import PairStore, StoreWriter
 from clearhead.errors import ClearheadError, ConfigError, DataError
+from clearhead.json_files import read_json
 from clearhead.tokenizer import Tokenizer, split_tag
 
 __all__ = ["Prepared", "automatic_vocab_size", "open_prepared", "prepare"]
@@ -92,12 +93,10 @@ def open_prepared(directory: Path) -> Prepared:
     """
     path = directory / "report.json"
     try:
-        report = json.loads(path.read_text(encoding="utf-8"))
+        report = read_json(path, DataError)
         made_with = report["tokenizer"]["sha256"]
         tokenizer = Tokenizer.load(directory.parent / "tokenizer.json")
-    except OSError as error:
-        raise DataError(f"cannot read {path}: {error.strerror}; {FRESH}") from None
-    except (ValueError, KeyError, TypeError):
+    except (KeyError, TypeError):
         raise DataError(f"{path} is damaged; {FRESH}") from None
     except ClearheadError as error:
         raise DataError(f"{error}; {FRESH}") from None

@@ -13,6 +13,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from clearhead.errors import DataError
+from clearhead.json_files import require_regular
 
 __all__ = ["PairStore", "StoreWriter"]
 
@@ -109,6 +110,7 @@ class PairStore:
         """
         advice = "run the same command with --fresh to prepare the data again"
         try:
+            require_regular(path)
             reader = pa.ipc.open_file(pa.memory_map(str(path)))
             if reader.schema != SCHEMA:
                 raise DataError(f"{path} is not a file of prepared pairs; {advice}")

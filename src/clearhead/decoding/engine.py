@@ -36,10 +36,6 @@ class SearchOptions:
     """What each sentence may be written in; None allows the whole vocabulary."""
 
     def __post_init__(self) -> None:
-        if not isinstance(self.num_best, int):
-            raise ConfigError(f"nbest must be a whole number, not {type(self.num_best).__name__}")
-        if not isinstance(self.sampling, Sampling | None):
-            raise ConfigError(f"sampling must be clearhead.config.Sampling, not {type(self.sampling).__name__}")
         if not 1 <= self.num_best <= MOST_SAMPLES:
             raise ConfigError(f"nbest ({self.num_best}) must be at least 1 and at most {MOST_SAMPLES:,}")
         if self.sampling is None and self.num_best > self.config.beam_size:

@@ -32,7 +32,7 @@ class Display:
 
     def say(self, text: str) -> None:
         """Print a line that stays."""
-        with suppress(BrokenPipeError):  # a reader that is gone, such as an interrupted `tee`, must not stop the saving
+        with suppress(OSError):  # a reader that is gone, such as an interrupted `tee`, must not stop the saving
             if self._bar:
                 self._console.print(text, markup=False)
             else:

@@ -95,7 +95,7 @@ def test_a_full_disk_is_told_in_one_line(arguments):
     with open("/dev/full", "w") as full:
         command = [sys.executable, "-c", "from clearhead.cli.main import run; run()", *arguments]
         done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
-    assert (done.returncode, done.stderr) == (1, "clearhead: cannot write the output: No space left on device\n")
+    assert (done.returncode, done.stderr) == (1, "clearhead: cannot write standard output: No space left on device\n")
 
 
 def test_texts_and_figures_go_into_a_directory(run_command, fake_parts, tmp_path):

@@ -353,8 +353,8 @@ def test_missing_or_damaged_prepared_data_is_refused_with_the_way_out(tmp_path):
     other = json.loads(whole[data / "report.json"])
     other["tokenizer"]["sha256"] = "0" * 64
     cases = [
-        (data / "report.json", b"{", r"report\.json is damaged; .*--fresh"),
-        (data / "report.json", b"[]", r"report\.json is damaged; .*--fresh"),
+        (data / "report.json", b"{", r"report\.json is damaged: .*--fresh"),
+        (data / "report.json", b"[]", r"report\.json is damaged: .*--fresh"),
         (data / "report.json", json.dumps(other).encode(), r"was not made with .*tokenizer\.json; .*--fresh"),
         (data / "valid.arrow", b"ARROW1", r"valid\.arrow is damaged .*--fresh"),
         (tmp_path / "tokenizer.json", b"{}", r"tokenizer\.json .*--fresh"),

@@ -1,0 +1,128 @@
+"""The command line as a whole: streams that are closed or full, signals, and `python -m clearhead`."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import clearhead
+from clearhead.cli.main import run
+
+CLOSED = """
+import os, sys
+for number in map(int, sys.argv[1].split(",")):
+    os.close(number)
+os.execv(sys.executable, [sys.executable, "-m", "clearhead", *sys.argv[2:]])
+"""
+
+
+def clearhead_with_closed(numbers: str, *arguments: object) -> subprocess.CompletedProcess[str]:
+    """Run the command line with some of the standard streams closed before it starts."""
+    command = [sys.executable, "-c", CLOSED, numbers, *map(str, arguments)]
+    return subprocess.run(command, input="Ein Hund.\n", capture_output=True, text=True, timeout=120, check=False)
+
+
+@pytest.fixture
+def text(tmp_path) -> Path:
+    path = tmp_path / "in.txt"
+    path.write_text("Ein Hund.\n", encoding="utf-8")
+    return path
+
+
+def test_the_package_runs_as_a_module():
+    done = subprocess.run(
+        [sys.executable, "-m", "clearhead", "--version"], capture_output=True, text=True, timeout=120, check=True
+    )
+    assert done.stdout == f"clearhead {clearhead.__version__}\n"
+
+
+def test_a_closed_standard_output_is_one_line(make_model_dir, text):
+    done = clearhead_with_closed("1", "translate", make_model_dir(), text)
+    assert (done.returncode, done.stderr) == (1, "clearhead: cannot write standard output: Bad file descriptor\n")
+    done = clearhead_with_closed("1", "--version")
+    assert (done.returncode, done.stderr) == (1, "clearhead: cannot write standard output: Bad file descriptor\n")
+
+
+def test_a_closed_standard_input_is_one_line(make_model_dir):
+    done = clearhead_with_closed("0", "translate", make_model_dir())
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr == "clearhead: cannot read standard input: Bad file descriptor\n"
+
+
+def test_streams_that_are_not_needed_may_be_closed(make_model_dir, text, tmp_path):
+    output = tmp_path / "out.txt"
+    done = clearhead_with_closed("0,1,2", "translate", make_model_dir(), text, "-o", output)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+    assert len(output.read_text(encoding="utf-8").splitlines()) == 1
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="needs the device that is always full")
+@pytest.mark.parametrize("arguments", [["--version"], ["--help"]])
+def test_a_full_standard_output_is_one_line(arguments):
+    with open("/dev/full", "w") as full:
+        command = [sys.executable, "-m", "clearhead", *arguments]
+        done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, timeout=120, check=False)
+    assert (done.returncode, done.stderr) == (1, "clearhead: cannot write standard output: No space left on device\n")
+
+
+def test_a_full_standard_error_stops_no_work(make_model_dir, text, tmp_path):
+    if not os.path.exists("/dev/full"):
+        pytest.skip("needs the device that is always full")
+    long = tmp_path / "long.txt"
+    long.write_text("Hund " * 2_000 + "\n", encoding="utf-8")  # cut, which is said on standard error
+    model = make_model_dir(decode={"max_input_tokens": 7, "beam_size": 1})
+    with open("/dev/full", "w") as full:
+        command = [sys.executable, "-m", "clearhead", "translate", str(model), str(long)]
+        done = subprocess.run(command, stdout=subprocess.PIPE, stderr=full, text=True, timeout=120, check=False)
+    assert done.returncode == 0
+    assert done.stdout.count("\n") == 1
+
+
+@pytest.mark.parametrize("previous", [signal.SIG_DFL, signal.SIG_IGN])
+def test_sigterm_is_handled_while_a_command_runs_and_left_as_it_was(monkeypatch, previous):
+    during = []
+    before = signal.signal(signal.SIGTERM, previous)
+    try:
+        monkeypatch.setattr("clearhead.cli.main.app", lambda args: during.append(signal.getsignal(signal.SIGTERM)))
+        run(["--version"])
+        assert signal.getsignal(signal.SIGTERM) is previous
+    finally:
+        signal.signal(signal.SIGTERM, before)
+    # Where the signal is ignored, as under nohup, it stays ignored.
+    assert (during[0] is previous) == (previous is signal.SIG_IGN)
+
+
+def test_a_sigterm_ends_the_blocks_of_the_command(monkeypatch):
+    ended = []
+
+    def command(args: list[str]) -> None:
+        try:
+            signal.raise_signal(signal.SIGTERM)
+        finally:
+            signal.raise_signal(signal.SIGTERM)  # a second one does not interrupt the tidying up
+            ended.append(True)
+
+    monkeypatch.setattr("clearhead.cli.main.app", command)
+    before = signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    try:
+        with pytest.raises(SystemExit) as caught:
+            run([])
+    finally:
+        signal.signal(signal.SIGTERM, before)
+    assert caught.value.code == 143
+    assert ended == [True]
+
+
+@pytest.mark.parametrize(
+    ("threads", "rule"), [(0, "greater than or equal to 1"), (100_000, "less than or equal to 1024")]
+)
+def test_impossible_numbers_of_threads_are_refused(threads, rule, capsys):
+    with pytest.raises(SystemExit) as caught:
+        run(["translate", "model", "--threads", str(threads)])
+    assert caught.value.code == 2
+    assert rule in capsys.readouterr().err
