@@ -7,10 +7,12 @@ libraries as a fresh process does: loaded, with no threads of their own.
 
 from __future__ import annotations
 
+import ctypes
 import importlib
 import io
 import json
 import os
+import re
 import resource
 import select
 import signal
@@ -26,8 +28,14 @@ from typing import IO, Any
 MOST_ADDRESS_SPACE = 8 * 2**30
 """Bytes a child may map beyond what it was born with: keeps one case from taking the whole machine."""
 
-MOST_OUTPUT = 20_000
+MOST_OUTPUT = 200_000
 """Characters of what a child printed that are kept, from the end."""
+
+DIE_WITH_PARENT = 1
+"""PR_SET_PDEATHSIG of Linux."""
+
+LONGEST_MESSAGE = 4_000
+"""Characters; a message that repeats a whole file or argument is not clear."""
 
 FAILED = 70
 """Exit code of a child whose function raised."""
@@ -113,12 +121,21 @@ def trouble_of(code: int, errors: str, allowed: Sequence[int] = (0, 1, 2)) -> st
     """Return what is wrong with how a command ended: its exit code, or more on standard error than a clear message."""
     for sign in ("Traceback (most recent call last)", "Exception ignored", "Fatal Python error", "panicked at"):
         if sign in errors:
-            return f"{sign} on standard error: {errors.strip().splitlines()[-1][:300]}"
+            return f"{sign} on standard error: {error_in(errors)}"
     if code not in allowed:
-        return f"exit code {code}: {errors.strip()[-300:]}"
+        return f"exit code {code}: {error_in(errors)}"
+    if len(errors) > LONGEST_MESSAGE:
+        return f"a message of {len(errors):,} characters: {errors[:100]}"
     if code == 1 and not any(line.startswith("clearhead: ") for line in errors.splitlines()):
         return f"exit code 1 and no message: {errors.strip()[-300:]!r}"
     return None
+
+
+def error_in(errors: str) -> str:
+    """Return the line of standard error that names what went wrong: the last exception, or else the last line."""
+    lines = errors.strip().splitlines() or ["nothing on standard error"]
+    named = [line for line in lines if re.match(r"[\w.]*(Error|Exception|Interrupt)\b", line)]
+    return (named or lines)[-1][:300]
 
 
 def refused_or(function: Callable[[], Any]) -> tuple[str | None, Any]:
@@ -148,13 +165,15 @@ def _live(function: str, arguments: Mapping[str, Any], result: IO[bytes], output
     code = 0
     try:
         os.setsid()
+        ctypes.CDLL(None).prctl(DIE_WITH_PARENT, signal.SIGKILL)
         signal.signal(signal.SIGINT, signal.default_int_handler)
         os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
         os.dup2(output.fileno(), 1)
         os.dup2(errors.fileno(), 2)
         sys.stdin, sys.stdout, sys.stderr = open(0, closefd=False), _stream(1, "strict"), _stream(2, "backslashreplace")  # noqa: SIM115
-        most = _mapped_bytes() + MOST_ADDRESS_SPACE
-        resource.setrlimit(resource.RLIMIT_AS, (most, most))
+        if resource.getrlimit(resource.RLIMIT_AS)[1] == resource.RLIM_INFINITY:  # a child's child keeps its limit
+            most = _mapped_bytes() + MOST_ADDRESS_SPACE
+            resource.setrlimit(resource.RLIMIT_AS, (most, most))
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
         module, _, name = function.partition(":")
         said = getattr(importlib.import_module(module), name)(**arguments)

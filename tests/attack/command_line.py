@@ -132,7 +132,7 @@ ARGUMENTS: tuple[Sequence[str], ...] = (
 
 CALLS: tuple[str, ...] = (
     *(f"translator.translate({lines})" for lines in ("[None]", "[1]", "[b'x']", "'text'", "[['a']]", "['\\ud800']")),
-    *(f"translator.translate({lines})" for lines in ("None", "3", "['a', None]", "[float('nan')]", "{'a': 1}.items()")),
+    *(f"translator.translate({lines})" for lines in ("None", "3", "['a', None]", "[float('nan')]")),
     *(
         f"translator.translate(['a'], {setting})"
         for setting in (
@@ -146,8 +146,8 @@ CALLS: tuple[str, ...] = (
         f"translator.score({arguments})"
         for arguments in ("[None], [None]", "['a'], [3]", "'a', 'b'", "['a'], []", "None, None", "['\\ud800'], ['a']")
     ),
-    *(f"Translator.load({path})" for path in ("3", "None", "b'x'", "''", "'a\\0b'", "[]", "'x' * 5_000", "'\\udcff'")),
-    *(f"Translator.load(path, device={device})" for device in ("3", "None", "'cuda:99'")),
+    *(f"Translator.load({path})" for path in ("''", "'a\\0b'", "'x' * 5_000", "'\\udcff'")),
+    "Translator.load(path, device='cuda:99')",
 )
 
 
@@ -189,7 +189,8 @@ def run(campaign: Campaign) -> Iterator[Verdict]:
             shown = ascii(name) if len(name) < 200 else f"{name[:150]!a} .. {len(name)} characters"
             work = str(campaign.directory / f"case-{number}")
             more = {"stock": str(campaign.directory / "stock"), "work": work, "kind": kind, "arguments": arguments}
-            yield Case(number, shown, "command_line:attack", more, seconds=2 * SECONDS)
+            seconds = 2 * SECONDS if kind == "streams" else None
+            yield Case(number, shown, "command_line:attack", more, seconds)
 
     yield from campaign.children.judge(cases())
 

@@ -19,6 +19,8 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any, Self
 
+from child import error_in
+
 HERE = Path(__file__).parent
 SPARE_MEMORY = 500 * 2**20
 """Bytes that a case may take beside twice the size of its files."""
@@ -71,7 +73,7 @@ class Verdict:
     detail: str = ""
 
     def __str__(self) -> str:
-        return f"case {self.number} ({self.name}): {self.outcome}: {self.detail}"
+        return f"case {self.number} ({self.name}): {self.outcome}: {' '.join(self.detail.split())}"
 
 
 @dataclass(frozen=True)
@@ -183,8 +185,8 @@ def _verdicts(case: Case, ending: Mapping[str, Any]) -> Iterator[Verdict]:
     def verdict(outcome: Outcome, detail: str) -> Verdict:
         return Verdict(case.number, case.name, outcome, detail)
 
-    errors = ending["errors"].strip().splitlines() or ["nothing on standard error"]
-    said = " .. ".join(line[:300] for line in dict.fromkeys([errors[0], errors[-1]]))
+    first = ending["errors"].strip().partition("\n")[0][:300]
+    said = " .. ".join(dict.fromkeys([first, error_in(ending["errors"])]))
     if ending["hung"]:
         yield verdict(Outcome.hung, f"no end after {ending['seconds']:.0f} s; {said}")
     elif ending["code"] < 0:

@@ -12,12 +12,9 @@ from typing import Any
 
 import damage
 import signing
-from child import command, refused_or, trouble_of
+from child import LONGEST_MESSAGE, command, refused_or, trouble_of
 from harness import SPARE_MEMORY, Attack, Campaign, Case, Outcome, Verdict
 from materials import KINDS, differing, translations, tree_digest
-
-LONGEST_MESSAGE = 4_000
-"""Characters; a message that repeats a whole file is not clear."""
 
 WAYS = [way for pair in zip(damage.DAMAGED * 3, damage.CRAFTED, strict=False) for way in pair]
 """Damage and craft in turn; a case takes the next."""
@@ -79,8 +76,6 @@ def _used(directory: Path, reference: Mapping[str, Any] | None) -> tuple[Outcome
         code, _, errors = command(name, directory)
         if trouble := trouble_of(code, errors, allowed=(0, 1)):
             return Outcome.untyped, f"{name}: {trouble}"
-        if len(errors) > LONGEST_MESSAGE:
-            return Outcome.wrong, f"{name}: a message of {len(errors)} characters"
     refusal, found = refused_or(lambda: translations(directory))
     if refusal is not None:
         clear = 0 < len(refusal) <= LONGEST_MESSAGE
