@@ -95,9 +95,11 @@ def save_bundle(
         card: The text of README.md.
 
     Raises:
-        ModelError: If something that is not a model stands there, or it cannot be written.
+        ModelError: If something that is not a model stands there, model and tokenizer do not belong together, or it
+            cannot be written.
     """
     refuse_foreign(Path(directory))
+    require_same_vocabulary(bundle.model.config, bundle.tokenizer, origin=str(directory))  # or it could not be read
     try:
         with new_directory(directory) as temporary:
             _write_files(temporary, bundle, golden, card)

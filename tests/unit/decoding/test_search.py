@@ -373,6 +373,10 @@ def test_every_thread_gets_its_share_of_the_sentences(
     assert (threading.main_thread() in [thread for thread, _ in workers]) == (num_workers == 1)
 
 
+MANY = 50_000
+"""Sentences that no machine, however busy, lets the workers end before the caller has a turn."""
+
+
 @for_the_core
 @pytest.mark.parametrize("taken", [0, 1])
 def test_workers_stop_when_nobody_wants_more(
@@ -380,15 +384,14 @@ def test_workers_stop_when_nobody_wants_more(
 ):
     use_threads(3)
     before = threading.active_count()
-    found = search(
-        form(make_ending_model()), make_sources((5,) * 400), [37] * 400, DecodeConfig(beam_size=5, batch_tokens=100)
-    )
+    sources = make_sources((5,)) * MANY
+    found = search(form(make_ending_model()), sources, [37] * MANY, DecodeConfig(beam_size=5, batch_tokens=100))
     for _ in range(taken):
         next(found)
     assert threading.active_count() == before + 3 * taken  # none begins before it is wanted
     found.close()
     assert threading.active_count() == before
-    assert len(rows_computed) < 400
+    assert len(rows_computed) < MANY
 
 
 @for_the_core
@@ -399,11 +402,11 @@ def test_an_error_of_a_worker_reaches_the_caller_and_ends_the_others(
     use_threads(num_threads)
     model = make_ending_model(positions="learned", max_positions=9)
     config = DecodeConfig(beam_size=2, batch_tokens=1)
-    limits = [8] * 200
+    limits = [8] * MANY
     limits[-1] = 11  # the last of the sentences of one length is the first to enter
     with pytest.raises(ConfigError, match="a sequence of 10 tokens does not fit this model"):
-        list(search(form(model), [[*[5] * 6, 2]] * 200, limits, config))
-    assert len(rows_computed) < 200
+        list(search(form(model), [[*[5] * 6, 2]] * MANY, limits, config))
+    assert len(rows_computed) < MANY
     model.decoder.layers[0].feed_forward.up_proj.weight[0, 0] = float("nan")
     with pytest.raises(ModelError, match="probabilities are not numbers"):
         list(search(form(model), make_sources((5, 3, 4)), [7, 7, 7], config))
@@ -425,13 +428,13 @@ def test_ctrl_c_ends_the_search_and_its_workers(
         return step(self, flying)
 
     monkeypatch.setattr(CompiledStepper, "step", interrupt)
-    sources, config = make_sources((5,) * 400), DecodeConfig(batch_tokens=100)
-    found = search(form(make_ending_model()), sources, [37] * 400, config)
+    sources, config = make_sources((5,)) * MANY, DecodeConfig(batch_tokens=100)
+    found = search(form(make_ending_model()), sources, [37] * MANY, config)
     next(found)
     is_awaited.set()
     with pytest.raises(KeyboardInterrupt):
         list(found)
-    assert len(steps) < 1_000
+    assert len(steps) < MANY
 
 
 @for_the_core
