@@ -281,6 +281,11 @@ def _streams(arguments: Sequence[str], places: Mapping[str, Path]) -> tuple[Outc
         trouble = None  # the interpreter refuses it, and nobody hears why
     if trouble:
         return Outcome.untyped, trouble
+    if code == 0 and "-o" in words and words[0] == "translate":
+        # With a stream closed, the file may have got its number: what is said to the stream must not land in it.
+        count = (work / "out.txt").read_bytes().count(b"\n")
+        if count != places["text"].read_bytes().count(b"\n"):
+            return Outcome.wrong, f"the file has {count} lines"
     if code == 0 and target in ("closed", "full") and name in RESULT_ON_OUTPUT:
         return Outcome.wrong, "what it is for is lost, and its exit code is 0"
     return (Outcome.refused if code else Outcome.works), said.strip()[:200]
