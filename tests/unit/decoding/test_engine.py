@@ -11,7 +11,7 @@ from clearhead.decoding.lanes import Lanes
 from clearhead.errors import ConfigError, DeviceError
 from clearhead.tokenizer import Tokenizer
 
-REAL_SENTENCES = 200
+REAL_SENTENCES = 60
 
 
 def options(num_best=1, sampling=None, **settings):
