@@ -18,6 +18,7 @@ from clearhead.decoding.sampling import sample
 from clearhead.decoding.scoring import DoubleModel
 from clearhead.decoding.search import search
 from clearhead.decoding.shortlist import Shortlist
+from clearhead.device import num_threads
 from clearhead.errors import ConfigError, DeviceError
 from clearhead.model.transformer import Transformer
 
@@ -159,9 +160,9 @@ def score(
     def totals(indices: list[int]) -> list[float]:
         return form.score([sources[i] for i in indices], [targets[i] for i in indices])
 
-    num_threads = min(torch.get_num_threads(), len(batches)) if is_compiled else 1
+    workers = min(num_threads(), len(batches)) if is_compiled else 1
     with advice_on_memory(batch_tokens):
-        for indices, scores in zip(batches, _on_threads(totals, batches, num_threads), strict=True):
+        for indices, scores in zip(batches, _on_threads(totals, batches, workers), strict=True):
             for index, total in zip(indices, scores, strict=True):
                 results[index] = total
             if on_progress is not None:
@@ -170,13 +171,13 @@ def score(
 
 
 def _on_threads(
-    function: Callable[[list[int]], list[float]], batches: Iterable[list[int]], num_threads: int
+    function: Callable[[list[int]], list[float]], batches: Iterable[list[int]], workers: int
 ) -> Iterator[list[float]]:
     """Yield what a function makes of each batch, in order, computed by several threads at once."""
-    if num_threads <= 1:
+    if workers <= 1:
         yield from map(function, batches)
         return
-    pool = ThreadPoolExecutor(num_threads)
+    pool = ThreadPoolExecutor(workers)
     try:
         yield from pool.map(function, batches)
     finally:

@@ -172,6 +172,8 @@ def _put(new: Path, final: Path) -> None:
 
 def _exchange(first: Path, second: Path) -> bool:
     """Exchange two names in one step; False if the system or the file system cannot."""
+    if os.name != "posix":
+        return False
     library = ctypes.CDLL(None, use_errno=True)
     names = os.fsencode(first), os.fsencode(second)
     if sys.platform == "linux" and hasattr(library, "renameat2"):
