@@ -32,6 +32,7 @@ __all__ = [
 ]
 
 _LEFTOVER = re.compile(r"\.(?P<name>.+)\.[0-9a-f]{16}\.(?P<kind>partial|old)")
+_LONGEST_START = 255 - len("..0123456789abcdef.partial")  # most file systems take names of 255 bytes
 _CANNOT_EXCHANGE = {errno.ENOSYS, errno.EINVAL, errno.ENOTSUP}
 
 
@@ -149,8 +150,15 @@ def is_leftover(name: str) -> bool:
     return _LEFTOVER.fullmatch(name) is not None
 
 
-def _temporary(final: Path, kind: str = "partial") -> Path:
-    return final.with_name(f".{final.name}.{secrets.token_hex(8)}.{kind}")
+def _temporary(final: Path) -> Path:
+    start = final.name
+    if len(os.fsencode(start)) > _LONGEST_START:
+        start = os.fsencode(start)[:_LONGEST_START].decode("utf-8", "ignore")  # no half of a character
+    return final.with_name(f".{start}.{secrets.token_hex(8)}.partial")
+
+
+def _aside(final: Path) -> Path:
+    return final.with_name(f".{final.name}.{secrets.token_hex(8)}.old")
 
 
 def _put(new: Path, final: Path) -> None:
@@ -164,7 +172,7 @@ def _put(new: Path, final: Path) -> None:
         return
     if _exchange(new, final):
         return
-    aside = _temporary(final, "old")
+    aside = _aside(final)
     os.rename(final, aside)  # killed here, `standing` finds it
     os.rename(new, final)
     shutil.rmtree(aside, ignore_errors=True)
