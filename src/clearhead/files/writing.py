@@ -15,7 +15,7 @@ import secrets
 import shutil
 import stat
 import sys
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager, suppress
 from glob import escape
 from pathlib import Path
@@ -128,14 +128,16 @@ def standing(path: Path) -> Path:
     return path
 
 
-def remove_leftovers(directory: Path) -> None:
+def remove_leftovers(directory: Path, names: Collection[str] | None = None) -> None:
     """Clear away what writers that were killed left in a directory, and give back its name to what they had put aside.
 
     Args:
-        directory: Where nobody may be writing at the time, other than the caller.
+        directory: Where it lies.
+        names: Of what was written, which nobody but the caller may be writing at the time; None is everything there.
     """
     for path in directory.iterdir() if directory.is_dir() else ():
-        if (match := _LEFTOVER.fullmatch(path.name)) is None:
+        match = _LEFTOVER.fullmatch(path.name)
+        if match is None or (names is not None and match["name"] not in names):
             continue
         if match["kind"] == "old" and not (final := directory / match["name"]).exists():
             os.replace(path, final)
