@@ -18,6 +18,7 @@ from clearhead.decoding.sampling import sample
 from clearhead.decoding.scoring import DoubleModel
 from clearhead.decoding.search import search
 from clearhead.decoding.shortlist import Shortlist
+from clearhead.decoding.team import helpers
 from clearhead.device import num_threads
 from clearhead.errors import ConfigError, DeviceError
 from clearhead.model.transformer import Transformer
@@ -161,7 +162,7 @@ def score(
         return form.score([sources[i] for i in indices], [targets[i] for i in indices])
 
     workers = min(num_threads(), len(batches)) if is_compiled else 1
-    with advice_on_memory(batch_tokens):
+    with helpers.call(), advice_on_memory(batch_tokens):
         for indices, scores in zip(batches, _on_threads(totals, batches, workers), strict=True):
             for index, total in zip(indices, scores, strict=True):
                 results[index] = total

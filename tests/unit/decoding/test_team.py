@@ -12,6 +12,7 @@ from clearhead.config import DecodeConfig
 from clearhead.decoding import team as team_module
 from clearhead.decoding.compiled import CompiledModel
 from clearhead.decoding.core import TeamStruct, library
+from clearhead.decoding.engine import score
 from clearhead.decoding.search import search
 from clearhead.decoding.team import Call, helpers
 
@@ -274,3 +275,12 @@ assert call.__enter__().team(3).wake() is not None
 def test_a_process_ends_while_helpers_sleep_or_wait_for_work():
     done = subprocess.run([sys.executable, "-c", EXIT], capture_output=True, text=True, timeout=200, check=False)
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+
+
+def test_scoring_counts_as_a_call_so_that_nobody_helps_another_meanwhile(core, packed, make_sources, use_threads):
+    use_threads(2)
+    sources = make_sources((7, 5), 1_100)
+    running = []
+    score(packed, sources, sources, batch_tokens=1, on_progress=lambda count: running.append(len(helpers.calls)))
+    assert running == [1, 1]
+    assert len(helpers.calls) == 0
