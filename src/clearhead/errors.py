@@ -29,7 +29,7 @@ __all__ = [
 ]
 
 
-LONGEST_MESSAGE = 4_000
+LONGEST_MESSAGE = 3_000
 """Characters of a message; what it quotes, from a damaged file for example, may be of any length."""
 
 
@@ -82,8 +82,7 @@ def nearest_name(name: str, known: Iterable[str]) -> str:
 
 def _shortened(message: str) -> str:
     """Leave out the middle of a message that nobody would read to its end."""
-    left_out = len(message) - LONGEST_MESSAGE
-    if left_out <= 0:
+    if len(message) <= LONGEST_MESSAGE:
         return message
-    half = LONGEST_MESSAGE // 2
-    return f"{message[:half]} [... {left_out:,} characters left out ...] {message[-half:]}"
+    half = LONGEST_MESSAGE // 2 - 50  # with room for what stands between
+    return f"{message[:half]} [... {len(message) - 2 * half:,} characters left out ...] {message[-half:]}"
