@@ -18,6 +18,8 @@ from clearhead.decoding.sampling import sample
 from clearhead.decoding.scoring import DoubleModel
 from clearhead.decoding.search import search
 from clearhead.decoding.shortlist import Shortlist
+from clearhead.decoding.team import helpers
+from clearhead.device import num_threads
 from clearhead.errors import ConfigError, DeviceError
 from clearhead.model.transformer import Transformer
 
@@ -159,9 +161,9 @@ def score(
     def totals(indices: list[int]) -> list[float]:
         return form.score([sources[i] for i in indices], [targets[i] for i in indices])
 
-    num_threads = min(torch.get_num_threads(), len(batches)) if is_compiled else 1
-    with advice_on_memory(batch_tokens):
-        for indices, scores in zip(batches, _on_threads(totals, batches, num_threads), strict=True):
+    threads = min(num_threads(), len(batches)) if is_compiled else 1
+    with advice_on_memory(batch_tokens), helpers.call():  # searches that run meanwhile go on without helpers
+        for indices, scores in zip(batches, _on_threads(totals, batches, threads), strict=True):
             for index, total in zip(indices, scores, strict=True):
                 results[index] = total
             if on_progress is not None:
@@ -170,13 +172,13 @@ def score(
 
 
 def _on_threads(
-    function: Callable[[list[int]], list[float]], batches: Iterable[list[int]], num_threads: int
+    function: Callable[[list[int]], list[float]], batches: Iterable[list[int]], threads: int
 ) -> Iterator[list[float]]:
     """Yield what a function makes of each batch, in order, computed by several threads at once."""
-    if num_threads <= 1:
+    if threads <= 1:
         yield from map(function, batches)
         return
-    pool = ThreadPoolExecutor(num_threads)
+    pool = ThreadPoolExecutor(threads)
     try:
         yield from pool.map(function, batches)
     finally:
