@@ -51,7 +51,7 @@ def _installation_facts() -> dict[str, Any]:
     import torch
 
     from clearhead.decoding.core import describe
-    from clearhead.device import resolve_device
+    from clearhead.device import num_threads, resolve_device
 
     return {
         "installation": {
@@ -59,7 +59,7 @@ def _installation_facts() -> dict[str, Any]:
             "python": platform.python_version(),
             "torch": torch.__version__,
             "device": str(resolve_device()),
-            "threads": torch.get_num_threads(),
+            "threads": num_threads(),
             "compiled_core": describe(),
         }
     }

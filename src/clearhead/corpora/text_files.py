@@ -17,7 +17,7 @@ from typing import IO, Any, TextIO
 import zstandard
 
 from clearhead.errors import DataError
-from clearhead.files import new_file
+from clearhead.files import is_leftover, new_file
 
 __all__ = ["COMPRESSIONS", "display_name", "open_output", "read_lines"]
 
@@ -25,6 +25,9 @@ COMPRESSIONS = (".gz", ".xz", ".zst")
 """Extensions that are decompressed when read and compressed when written."""
 
 CHUNK_BYTES = 16 * 1024
+
+# The link leads to what the shell opened, and `>> file` would be replaced instead of continued.
+_STANDARD_OUTPUT = (None, "-", "/dev/stdout")
 
 # How a file that is not UTF-8 text begins, and what to do about it; UTF-32 first, for UTF-16's mark is a prefix of its.
 FOREIGN_STARTS = {
@@ -77,15 +80,15 @@ def open_output(path: str | None) -> Iterator[TextIO]:
     Devices and pipes are written directly. Lines end with `\n` everywhere.
 
     Args:
-        path: `None` or `-` is standard output; `.gz`, `.xz` and `.zst` are compressed.
+        path: `None`, `-` or `/dev/stdout` is standard output; `.gz`, `.xz` and `.zst` are compressed.
 
     Raises:
         DataError: If the file cannot be written, the disk is full, or the text holds half of a surrogate pair.
         BrokenPipeError: As it comes, if whoever reads standard output went away.
     """
-    name = "standard output" if path in (None, "-") else str(path)
+    name = "standard output" if path in _STANDARD_OUTPUT else str(path)
     try:
-        if path is None or path == "-":
+        if path is None or path in _STANDARD_OUTPUT:
             with _standard_output() as text:
                 yield text
         else:
@@ -98,14 +101,15 @@ def open_output(path: str | None) -> Iterator[TextIO]:
         raise
     except OSError as error:
         # Writing to an open file fails without a file name; an error with another file's name is the block's own.
-        if error.filename is not None and not _belongs_to(Path(str(error.filename)), Path(os.path.realpath(name))):
+        if error.filename is not None and not _belongs_to(Path(str(error.filename)), name):
             raise
         raise DataError(f"cannot write {name}: {error.strerror or error}") from None
 
 
-def _belongs_to(written: Path, final: Path) -> bool:
+def _belongs_to(written: Path, name: str) -> bool:
     """Tell whether a file is the one that is wanted, or its temporary form."""
-    return written.parent == final.parent and written.name.removeprefix(".").startswith(final.name)
+    final = Path(os.path.realpath(name))
+    return written in (Path(name), final) or (written.parent == final.parent and is_leftover(written.name))
 
 
 def display_name(path: str) -> str:
@@ -224,8 +228,9 @@ def _whole_or_absent(path: str) -> Iterator[TextIO]:
         raise DataError(f"cannot write {path}: there is no directory {Path(path).parent}")
     if final.exists() and not os.access(final, os.W_OK):
         raise DataError(f"cannot write {path}: the file is there and may not be changed")
-    is_direct = final.exists() and not stat.S_ISREG(final.stat().st_mode)
-    with nullcontext(final) if is_direct else new_file(final) as written, open(written, "wb") as file:
+    # Not `final`: a pipe that a link in /dev/fd leads to has no path.
+    is_direct = os.path.exists(path) and not stat.S_ISREG(os.stat(path).st_mode)
+    with nullcontext(Path(path)) if is_direct else new_file(final) as written, open(written, "wb") as file:
         text = io.TextIOWrapper(_compressed(file, Path(path).suffix.lower()), encoding="utf-8", newline="\n")
         try:
             yield text

@@ -82,7 +82,7 @@ def changed_inputs(report: Mapping[str, Any], before: Config, now: Config) -> li
 
     Args:
         report: What `prepare` wrote to `report.json`.
-        before: What the run was last trained with, for a report of an earlier clearhead, which names no roles.
+        before: What the run was last trained with. A report of an earlier clearhead names no roles, and these count.
         now: What is asked for now.
 
     Returns:
@@ -91,21 +91,33 @@ def changed_inputs(report: Mapping[str, Any], before: Config, now: Config) -> li
         `missing_inputs`), nor can standard input and pipes.
     """
     prepared = {file["path"]: InputFile(file["path"], file["bytes"], file["sha256"]) for file in report["files"]}
-    roles: Mapping[str, Sequence[str]] = report.get("roles", before.data.model_dump())
+    roles: Mapping[str, Sequence[str]] | None = report.get("roles")
+    if roles is None:
+        roles = before.data.model_dump()
+        prepared |= _found_elsewhere(prepared, before)
     missing = set(missing_inputs(now))
     found = {path: _identified(path) for path in dict.fromkeys(_paths(now.data)) if path not in missing}
     lines = []
     for role in ROLES:
-        old, new = roles[role], getattr(now.data, role)
+        old, new, last = roles[role], getattr(now.data, role), getattr(before.data, role)
         if len(old) != len(new):
             lines.append(
                 f"data.{role} named {len(old)} files ({_listed(old)}) and now names {len(new)} ({_listed(new)})"
             )
             continue
-        for position, (was, is_now) in enumerate(zip(old, new, strict=True), start=1):
-            where = f"data.{role}" if len(old) == 1 else f"data.{role}, file {position}"
+        for index, (was, is_now) in enumerate(zip(old, new, strict=True)):
+            if is_now in missing and last[index : index + 1] == (is_now,):
+                continue  # what was compared when the run was last trained, and then was taken away
+            where = f"data.{role}" if len(old) == 1 else f"data.{role}, file {index + 1}"
             lines += _difference(where, prepared.get(was), found.get(is_now, InputFile(is_now, None, None)))
     return lines
+
+
+def _found_elsewhere(prepared: Mapping[str, InputFile], before: Config) -> dict[str, InputFile]:
+    """Return files that a run went on with under other paths than they were prepared from, by the new ones."""
+    known = {file.sha256 for file in prepared.values()} - {None}
+    others = [_identified(path) for path in dict.fromkeys(_paths(before.data)) if path not in prepared]
+    return {file.path: file for file in others if file.sha256 in known}
 
 
 def _difference(where: str, old: InputFile | None, new: InputFile) -> list[str]:

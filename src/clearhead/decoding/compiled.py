@@ -122,9 +122,10 @@ class CompiledModel:
 
     def listed_products(self, shortlist: Shortlist) -> _ListedProducts:
         """Return the products of a shortlist; those of the last one are kept, so that not every call packs them."""
-        if self._listed is None or self._listed.shortlist is not shortlist:
-            self._listed = _ListedProducts(self, shortlist)
-        return self._listed
+        listed = self._listed  # which another thread may replace at any time
+        if listed is None or listed.shortlist is not shortlist:
+            self._listed = listed = _ListedProducts(self, shortlist)
+        return listed
 
     def encode(self, sources: Sequence[Sequence[int]], team: TeamStruct | None = None) -> list[Float[Tensor, "_ LW"]]:
         """Return the keys and values that cross-attention will ask for, of every decoder layer: (S, L W) of each.

@@ -15,7 +15,7 @@ import secrets
 import shutil
 import stat
 import sys
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager, suppress
 from glob import escape
 from pathlib import Path
@@ -32,6 +32,7 @@ __all__ = [
 ]
 
 _LEFTOVER = re.compile(r"\.(?P<name>.+)\.[0-9a-f]{16}\.(?P<kind>partial|old)")
+_LONGEST_START = 255 - len("..0123456789abcdef.partial")  # most file systems take names of 255 bytes
 _CANNOT_EXCHANGE = {errno.ENOSYS, errno.EINVAL, errno.ENOTSUP}
 
 
@@ -127,14 +128,16 @@ def standing(path: Path) -> Path:
     return path
 
 
-def remove_leftovers(directory: Path) -> None:
+def remove_leftovers(directory: Path, names: Collection[str] | None = None) -> None:
     """Clear away what writers that were killed left in a directory, and give back its name to what they had put aside.
 
     Args:
-        directory: Where nobody may be writing at the time, other than the caller.
+        directory: Where it lies.
+        names: Of what was written, which nobody but the caller may be writing at the time; None is everything there.
     """
     for path in directory.iterdir() if directory.is_dir() else ():
-        if (match := _LEFTOVER.fullmatch(path.name)) is None:
+        match = _LEFTOVER.fullmatch(path.name)
+        if match is None or (names is not None and match["name"] not in names):
             continue
         if match["kind"] == "old" and not (final := directory / match["name"]).exists():
             os.replace(path, final)
@@ -149,8 +152,15 @@ def is_leftover(name: str) -> bool:
     return _LEFTOVER.fullmatch(name) is not None
 
 
-def _temporary(final: Path, kind: str = "partial") -> Path:
-    return final.with_name(f".{final.name}.{secrets.token_hex(8)}.{kind}")
+def _temporary(final: Path) -> Path:
+    start = final.name
+    if len(os.fsencode(start)) > _LONGEST_START:
+        start = os.fsencode(start)[:_LONGEST_START].decode("utf-8", "ignore")  # no half of a character
+    return final.with_name(f".{start}.{secrets.token_hex(8)}.partial")
+
+
+def _aside(final: Path) -> Path:
+    return final.with_name(f".{final.name}.{secrets.token_hex(8)}.old")
 
 
 def _put(new: Path, final: Path) -> None:
@@ -164,7 +174,7 @@ def _put(new: Path, final: Path) -> None:
         return
     if _exchange(new, final):
         return
-    aside = _temporary(final, "old")
+    aside = _aside(final)
     os.rename(final, aside)  # killed here, `standing` finds it
     os.rename(new, final)
     shutil.rmtree(aside, ignore_errors=True)
@@ -172,6 +182,8 @@ def _put(new: Path, final: Path) -> None:
 
 def _exchange(first: Path, second: Path) -> bool:
     """Exchange two names in one step; False if the system or the file system cannot."""
+    if os.name != "posix":
+        return False
     library = ctypes.CDLL(None, use_errno=True)
     names = os.fsencode(first), os.fsencode(second)
     if sys.platform == "linux" and hasattr(library, "renameat2"):

@@ -21,16 +21,19 @@ __all__ = ["Amount", "Count", "MetricsLog", "Window", "read_metrics"]
 
 Count = Annotated[int, Field(strict=True, ge=0, le=10**15)]
 Amount = Annotated[float, Field(strict=True, ge=0.0, le=1e15, allow_inf_nan=False)]
-"""What a number of a saved state can be: sums of losses and of seconds among them."""
+Loss = Annotated[float, Field(strict=True, ge=-1e15, le=1e15, allow_inf_nan=False)]
+Norm = Annotated[float, Field(strict=True, ge=0.0, le=3.5e38, allow_inf_nan=False)]
+"""What a number of a saved state can be. A loss whose products are rounded falls below zero, by a little, where every
+token is certain; a norm that is clipped may be any that float32 holds."""
 
 
 @dataclass
 class Window:
     """Sums since the last record of the log; saved with the checkpoints, so that an interruption does not show."""
 
-    loss: Amount = 0.0
-    nll: Amount = 0.0
-    grad_norm: Amount = 0.0
+    loss: Loss = 0.0
+    nll: Loss = 0.0
+    grad_norm: Norm = 0.0
     tokens: Count = 0
     steps: Count = 0
     seconds: Amount = 0.0

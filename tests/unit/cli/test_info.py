@@ -16,7 +16,7 @@ from clearhead.decoding.compiled import CompiledModel
 from clearhead.decoding.core import describe, library
 from clearhead.decoding.engine import pack
 from clearhead.decoding.packed import PackedModel
-from clearhead.device import resolve_device
+from clearhead.device import num_threads, resolve_device
 from clearhead.errors import ConfigError, ModelError
 from clearhead.training.checkpoints import Checkpoints, TrainingState
 
@@ -77,7 +77,7 @@ def test_without_a_model_the_installation_is_told(run_command):
         "python": platform.python_version(),
         "torch": torch.__version__,
         "device": str(resolve_device()),
-        "threads": torch.get_num_threads(),
+        "threads": num_threads(),
         "compiled_core": describe(),
     }
     assert f"  compiled_core: {describe()}\n" in run_command(info).stdout

@@ -6,6 +6,7 @@ import gzip
 import io
 import lzma
 import os
+import subprocess
 import sys
 from pathlib import Path
 
@@ -234,6 +235,30 @@ def test_standard_output_gets_utf8_and_stays_open(capfdbinary, monkeypatch, path
     out.write("more\n")
     out.flush()
     assert out.buffer.getvalue() == "ä\nmore\n".encode()
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/fd/0"), reason="needs /dev/fd")
+def test_a_pipe_of_the_shell_is_written_directly():
+    reading, writing = os.pipe()
+    with os.fdopen(reading, "rb") as pipe:
+        with open_output(f"/dev/fd/{writing}") as file:
+            file.write("ä\n")
+        os.close(writing)
+        assert pipe.read() == "ä\n".encode()
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/stdout"), reason="needs /dev/stdout")
+def test_a_file_that_standard_output_continues_keeps_what_it_has(tmp_path):
+    log = tmp_path / "log"
+    log.write_text("before\n")
+    program = """
+from clearhead.corpora import open_output
+with open_output("/dev/stdout") as file:
+    file.write("more\\n")
+"""
+    with log.open("a") as file:
+        subprocess.run([sys.executable, "-c", program], stdout=file, check=True)
+    assert log.read_text() == "before\nmore\n"
 
 
 def test_unwritable_places_are_named(tmp_path):

@@ -147,3 +147,30 @@ def test_a_file_under_another_path_is_the_same_also_when_the_run_has_noted_that_
     report = {**report_of(config), "roles": {role: list(getattr(config.data, role)) for role in ROLES}}
     assert changed_inputs(report, config, moved) == []
     assert changed_inputs(report, moved, moved) == []
+
+
+def test_a_run_of_an_earlier_version_that_went_on_under_other_paths_goes_on(config, tmp_path):
+    for name in ("de", "en"):
+        (tmp_path / f"{name}.moved").write_bytes((tmp_path / name).read_bytes())
+    report = report_of(config)  # without roles
+    others = {"pairs": ["p.tsv"], "valid_pairs": ["v.tsv"], "exclude": ["x"]}
+    moved = config_of(tmp_path, source=["de.moved"], target=["en.moved"], **others)
+    assert changed_inputs(report, moved, moved) == []
+    assert changed_inputs(report, moved, config) == []
+    swapped = config_of(tmp_path, source=["en.moved"], target=["de.moved"], **others)
+    assert len(changed_inputs(report, moved, swapped)) == 2
+    (tmp_path / "de.moved").write_text("other\n")
+    assert changed_inputs(report, moved, moved) == [
+        f"data.source: {tmp_path / 'de.moved'} was not part of the prepared data"
+    ]
+
+
+def test_files_that_a_run_last_named_may_be_taken_away(config, tmp_path):
+    (tmp_path / "copy").write_bytes((tmp_path / "de").read_bytes())
+    moved = config_of(tmp_path, source=["copy"], target=["en"], pairs=["p.tsv"], valid_pairs=["v.tsv"], exclude=["x"])
+    report = {**report_of(config), "roles": {role: list(getattr(config.data, role)) for role in ROLES}}
+    (tmp_path / "copy").unlink()
+    assert changed_inputs(report, moved, moved) == []
+    assert changed_inputs(report, config, moved) == [
+        f"data.source was {tmp_path / 'de'} and now is {tmp_path / 'copy'}, which cannot be compared"
+    ]

@@ -363,10 +363,14 @@ def test_missing_or_damaged_prepared_data_is_refused_with_the_way_out(tmp_path):
     }
     other = json.loads(whole[data / "report.json"])
     other["tokenizer"]["sha256"] = "0" * 64
+    report = json.loads(whole[data / "report.json"])
+    unchecked = {("checksumr" if name == "checksums" else name): value for name, value in report.items()}
     cases = [
         (data / "report.json", b"{", r"report\.json is damaged: .*--fresh"),
         (data / "report.json", b"[]", r"report\.json is damaged: .*--fresh"),
         (data / "report.json", json.dumps(other).encode(), r"was not made with .*tokenizer\.json; .*--fresh"),
+        (data / "report.json", json.dumps(unchecked).encode(), r"report\.json is damaged: it has no .*--fresh"),
+        (data / "report.json", json.dumps({**report, "checksums": []}).encode(), r"it has no checksums; .*--fresh"),
         (data / "valid.arrow", b"ARROW1", r"valid\.arrow is damaged .*--fresh"),
         (tmp_path / "tokenizer.json", b"{}", r"tokenizer\.json .*--fresh"),
     ]

@@ -397,6 +397,22 @@ def test_neither_threads_nor_batches_nor_order_change_a_bit_of_a_score(make_shar
         torch.set_num_threads(1)
 
 
+def test_scoring_uses_no_more_threads_than_a_translation_may(make_sharp_model, monkeypatch):
+    compiled = CompiledModel(make_sharp_model(**WIDTHS))
+    sources = draw(compiled.config, [5] * 9)
+    score_here, threads = compiled.score, set()
+
+    def noting(some_sources, targets):
+        threads.add(threading.get_ident())
+        return score_here(some_sources, targets)
+
+    monkeypatch.setattr(compiled, "score", noting)
+    monkeypatch.setattr("clearhead.decoding.engine.num_threads", lambda: 1)
+    monkeypatch.setattr(torch, "get_num_threads", lambda: 3)
+    score(compiled, sources, sources, batch_tokens=1)
+    assert threads == {threading.get_ident()}
+
+
 def test_targets_longer_than_any_position_so_far_are_scored(make_sharp_model):
     for positions in ("sinusoidal", "rotary"):
         model = make_sharp_model(**WIDTHS, positions=positions)
@@ -699,3 +715,12 @@ def test_a_shortlist_is_packed_once_for_all_threads_and_calls(make_model):
     products = packed.listed_products(first)
     assert packed.listed_products(first) is products
     assert packed.listed_products(second).shortlist is second
+
+
+def test_a_thread_gets_the_products_of_its_own_shortlist_whatever_another_packs_meanwhile(make_model, monkeypatch):
+    packed = CompiledModel(make_model(**WIDTHS))
+    own, others = (Shortlist(torch.arange(9).int(), torch.full((37, 2), -1).int()) for _ in range(2))
+    of_others = packed.listed_products(others)
+    # As if another thread came after every line.
+    monkeypatch.setattr(CompiledModel, "_listed", property(lambda self: of_others, lambda self, made: None), False)
+    assert packed.listed_products(own).shortlist is own

@@ -41,6 +41,16 @@ def test_files_that_look_temporary_but_are_not_ours_stay(tmp_path: Path) -> None
     ] == ["mine"] * 4
 
 
+@pytest.mark.parametrize("name", ["a" * 255, "ä" * 127])
+def test_a_name_may_be_as_long_as_the_file_system_allows(tmp_path: Path, name: str) -> None:
+    for _ in range(2):
+        with files.new_file(tmp_path / name) as temporary:
+            temporary.write_text("new")
+            assert files.is_leftover(temporary.name)
+    assert (tmp_path / name).read_text() == "new"
+    assert names(tmp_path) == [name]
+
+
 def test_two_writers_of_one_name_do_not_mix(tmp_path: Path) -> None:
     with files.new_file(tmp_path / "out") as first, files.new_file(tmp_path / "out") as second:
         first.write_text("first")

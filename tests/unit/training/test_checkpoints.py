@@ -143,7 +143,7 @@ def test_a_state_of_other_fields_is_refused(values):
 SOUND = TrainingState(step=17, elapsed=2.5, best=Best(13, 12.5, 3.25), validated_step=14).to_dict()
 
 
-@pytest.mark.parametrize("value", [None, "3", True, -1, -0.5, float("nan"), float("inf"), 10**30, 1e300, [], {}, [[3]]])
+@pytest.mark.parametrize("value", [None, "3", True, -1e16, float("nan"), float("inf"), 10**40, 1e300, [], {}, [[3]]])
 @pytest.mark.parametrize(
     "place",
     [
@@ -159,6 +159,25 @@ def test_a_state_with_a_number_that_none_can_have_is_refused(place, value):
     with pytest.raises(CheckpointError, match=r"state.json is not a training state"):
         TrainingState.from_dict(values)
     assert TrainingState.from_dict(SOUND).to_dict() == SOUND
+
+
+@pytest.mark.parametrize("value", [-1, -0.5])
+@pytest.mark.parametrize(
+    "place", ["step", "elapsed", "target_tokens", "best.step", "best.bleu", "best.nll", "window.grad_norm"]
+)
+def test_a_state_with_a_negative_count_or_time_is_refused(place, value):
+    test_a_state_with_a_number_that_none_can_have_is_refused(place, value)
+
+
+def test_a_checkpoint_of_a_model_that_is_certain_of_every_token_is_read_again(checkpoints):
+    # Its loss, a difference of rounded numbers, may be below zero; and a norm that is clipped may be any.
+    window = Window(loss=-20.5, nll=-20.5, grad_norm=1e20, tokens=3_000, steps=2, seconds=0.5)
+    checkpoints.save(TrainingState(step=20, window=window), *tensors(20))
+    again, told = reopened(checkpoints)
+    newest = again.newest()
+    assert newest is not None
+    assert newest[1].window == window
+    assert not told
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,51 @@
+"""The directory of a run: what killed runs left is cleared away, and nothing else."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from clearhead.errors import CheckpointError
+from clearhead.files import new_file
+from clearhead.training.run_directory import claim, lock
+
+
+def names(run: Path) -> list[str]:
+    return sorted(str(path.relative_to(run)) for path in run.rglob("*") if path.is_file())
+
+
+def test_a_translation_that_is_being_written_into_a_run_is_not_cleared_away(tmp_path):
+    with lock(tmp_path / "run"), new_file(tmp_path / "run" / "config.toml") as settings:
+        settings.write_text("")
+    with new_file(tmp_path / "run" / "out.txt") as output:
+        output.write_text("hours of work")
+        with lock(tmp_path / "run"):
+            pass
+    assert (tmp_path / "run" / "out.txt").read_text() == "hours of work"
+
+
+def test_what_killed_runs_left_is_cleared_away_of_this_version_and_of_the_one_before(tmp_path):
+    run = tmp_path / "run"
+    left = {
+        *("config.partial", "data.partial/train.jsonl", "metrics.partial", ".model.partial/config.json"),
+        *(".config.toml.0123456789abcdef.partial", ".data.0123456789abcdef.partial/train.jsonl"),
+        *("checkpoints/.step-00000010.partial/model", "checkpoints/.step-00000020.0123456789abcdef.partial/model"),
+    }
+    kept = {"checkpoints/step-00000010/model", "corpus/text", ".model.old/config.json"}
+    for name in left | kept:
+        (run / name).parent.mkdir(parents=True, exist_ok=True)
+        (run / name).write_text(name)
+    claim(run)  # there is no config.toml yet, and none of this is foreign
+    with lock(run):
+        assert names(run) == [".lock", "checkpoints/step-00000010/model", "corpus/text", "model/config.json"]
+    (run / ".model.old").mkdir()
+    with lock(run):
+        assert names(run) == [".lock", "checkpoints/step-00000010/model", "corpus/text", "model/config.json"]
+        assert not (run / ".model.old").exists()
+
+
+def test_something_else_with_such_a_name_is_foreign(tmp_path):
+    (tmp_path / "notes.partial").write_text("")
+    with pytest.raises(CheckpointError, match=r"is not a run \(it holds notes.partial\)"):
+        claim(tmp_path)
