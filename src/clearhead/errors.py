@@ -29,8 +29,15 @@ __all__ = [
 ]
 
 
+LONGEST_MESSAGE = 3_000
+"""Characters of a message; what it quotes, from a damaged file for example, may be of any length."""
+
+
 class ClearheadError(Exception):
     """Something the user can put right; the message says what, where and how."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(_shortened(message))
 
 
 class ConfigError(ClearheadError):
@@ -71,3 +78,11 @@ def nearest_name(name: str, known: Iterable[str]) -> str:
     if close := get_close_matches(name, names, n=1, cutoff=0.5):
         return f"; did you mean {close[0]!r}?"
     return f"; known names: {', '.join(names)}"
+
+
+def _shortened(message: str) -> str:
+    """Leave out the middle of a message that nobody would read to its end."""
+    if len(message) <= LONGEST_MESSAGE:
+        return message
+    half = LONGEST_MESSAGE // 2 - 50  # with room for what stands between
+    return f"{message[:half]} [... {len(message) - 2 * half:,} characters left out ...] {message[-half:]}"

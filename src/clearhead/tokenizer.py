@@ -8,6 +8,7 @@ when decoding, so that a word is the same piece at the start of a line as within
 from __future__ import annotations
 
 import hashlib
+import json
 import re
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -33,6 +34,9 @@ MOST_BYTES = 256 * 2**20
 
 Kind = Literal["bpe", "unigram", "wordpiece"]
 _BYTES = sorted(pre_tokenizers.ByteLevel.alphabet())
+_LONG_WORD = r"[\s\S]{1,64}"
+_PARTS = ("Prepend", "Sequence", "Digits", "ByteLevel", "Split", "Strip")
+"""What takes text apart and puts it together again."""
 _TAG = re.compile(r"<2([^\s<>]+)> ?")
 
 
@@ -110,6 +114,10 @@ class Tokenizer:
         """
         if not isinstance(text, str):
             raise ValueError(f"the text of a tokenizer.json must be str, not {type(text).__name__}")
+        try:
+            _require_our_parts(json.loads(text))
+        except RecursionError:
+            raise ValueError("it is nested too deeply") from None
         with _typed_errors(ValueError):
             backend = tokenizers.Tokenizer.from_str(text)
             backend.encode_special_tokens = True  # a "</s>" in the text is text
@@ -166,7 +174,7 @@ class Tokenizer:
                 *([pre_tokenizers.Digits(individual_digits=True)] if split_digits else []),
                 pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=True),
                 # WordPiece searches each word in quadratic time; no word gets longer than this.
-                pre_tokenizers.Split(Regex(r"[\s\S]{1,64}"), behavior="isolated"),
+                pre_tokenizers.Split(Regex(_LONG_WORD), behavior="isolated"),
             ]
         )
         backend.decoder = decoders.Sequence([decoders.ByteLevel(), decoders.Strip(" ", 1, 0)])
@@ -326,6 +334,31 @@ def _typed_errors(error: type[Exception], message: str = "") -> Iterator[None]:
         if not isinstance(problem, Exception) and type(problem).__name__ != "PanicException":
             raise
         raise error(f"{message}{problem}") from None
+
+
+def _require_our_parts(values: Any) -> None:
+    """Make sure that text is taken apart and put together as here, and by nothing else that the library knows.
+
+    Raises:
+        ValueError: If a part is not one of those that `Tokenizer.train` chooses.
+    """
+    if not isinstance(values, dict):
+        raise ValueError("it must hold a JSON object")
+    for name in ("truncation", "padding", "post_processor"):
+        if values.get(name) is not None:
+            raise ValueError(f"its {name} must be null")
+    waiting = [values.get(name) for name in ("normalizer", "pre_tokenizer", "decoder")]
+    while waiting:
+        part = waiting.pop()
+        if isinstance(part, list):
+            waiting += part
+        elif isinstance(part, dict):
+            kind = part.get("type")
+            if "type" in part and kind not in _PARTS:
+                raise ValueError(f"it has a part of type {kind!r}, which clearhead's tokenizers have not")
+            if kind == "Split" and part.get("pattern") != {"Regex": _LONG_WORD}:
+                raise ValueError("it splits words by another pattern than clearhead's tokenizers")
+            waiting += part.values()
 
 
 def _untrained(kind: Kind) -> models.Model:

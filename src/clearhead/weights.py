@@ -189,7 +189,7 @@ def _opened(path: str | Path) -> Iterator[Any]:
             yield file
     except OSError as error:
         raise ModelError(f"cannot read the weights {path}: {error.strerror or error}") from None
-    except SafetensorError as error:
+    except (SafetensorError, RuntimeError) as error:  # PyTorch's own word for a file that became shorter
         raise ModelError(f"cannot read the weights {path}: {error}") from None
 
 

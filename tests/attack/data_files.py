@@ -6,6 +6,7 @@ import gzip
 import lzma
 import sys
 from collections.abc import Iterator
+from itertools import accumulate
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -218,7 +219,9 @@ def _damaged(choose: Random, streams: list[bytes], file: str, suffix: str, raw: 
     data = b"".join(streams)
     match file:
         case "cut":
-            return data[: choose.randrange(len(data) + 1)]
+            place = choose.randrange(len(data) + 1)
+            # Between two streams a cut leaves a whole file: nobody could tell.
+            return data[: place - 1 if place in accumulate(map(len, streams[:-1])) else place]
         case "bit" if data:
             place = choose.randrange(len(data))
             return data[:place] + bytes([data[place] ^ 1 << choose.randrange(8)]) + data[place + 1 :]

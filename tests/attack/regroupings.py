@@ -21,7 +21,7 @@ PLAIN = {"batch_tokens": 4_096, "threads": 1, "files": 1}
 
 def run(campaign: Campaign) -> Iterator[Verdict]:
     """Translate and score the lines once in each form as they are, then in every regrouping."""
-    steps, num_lines = (60, 60) if campaign.is_small else (STEPS, NUM_LINES)
+    steps, num_lines = (20, 24) if campaign.is_small else (STEPS, NUM_LINES)
     arguments = {"directory": str(campaign.directory), "seed": campaign.seed, "steps": steps, "num_lines": num_lines}
     campaign.children.need("regroupings:prepare", arguments)
 

@@ -382,3 +382,20 @@ def test_an_interruption_within_the_library_stays_one(tokenizer, monkeypatch):
     monkeypatch.setattr(tokenizer, "_backend", Interrupted())
     with pytest.raises(KeyboardInterrupt):
         tokenizer.encode("x")
+
+
+@pytest.mark.parametrize(
+    ("name", "part", "message"),
+    [
+        ("normalizer", {"type": "Precompiled", "precompiled_charsmap": "/////w=="}, "a part of type 'Precompiled'"),
+        ("normalizer", {"type": "Sequence", "normalizers": [{"type": "Lowercase"}]}, "a part of type 'Lowercase'"),
+        ("pre_tokenizer", {"type": "Split", "pattern": {"Regex": "(a*)*b"}, "behavior": "Isolated"}, "another pattern"),
+        ("padding", {"strategy": {"Fixed": 10**12}}, "its padding must be null"),
+        ("truncation", {"max_length": 1, "stride": 0}, "its truncation must be null"),
+        ("post_processor", {"type": "ByteLevel"}, "its post_processor must be null"),
+    ],
+)
+def test_parts_that_no_tokenizer_of_ours_has_are_refused(make_bundle, name, part, message):
+    values = {**json.loads(make_bundle().tokenizer.text), name: part}
+    with pytest.raises(ValueError, match=message):
+        Tokenizer(json.dumps(values))

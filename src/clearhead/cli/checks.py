@@ -14,6 +14,9 @@ if TYPE_CHECKING:
 
 __all__ = ["refuse_missing", "refuse_overwriting", "require_language", "warn_of_truncation"]
 
+MOST_LINES_NAMED = 10
+"""Lines that a notice names; how many more there are, it says."""
+
 
 def refuse_missing(paths: Iterable[str]) -> None:
     """Make sure that input files are there, without reading them: a pipe can be read only once.
@@ -91,9 +94,19 @@ def warn_of_truncation(
     output_limit = f"decode.extra_length ({config.extra_length:,})"
     if positions is not None:
         output_limit += f" or model.max_positions ({positions:,})"
-    for number, translation in enumerate(translations, start=first):
-        where = f"{name}, line {number}"
-        if translation.source_truncated:
-            notice(f"{where}: longer than {limit:,} tokens ({source_limit}); only its beginning is translated")
-        if translation.output_truncated:
-            notice(f"{where}: its translation was ended by the length limit, {output_limit}, not by the model")
+    found = list(enumerate(translations, start=first))
+    if cut := [number for number, translation in found if translation.source_truncated]:
+        notice(
+            f"{name}, {_lines(cut)}: longer than {limit:,} tokens ({source_limit}); only the beginning is translated"
+        )
+    if cut := [number for number, translation in found if translation.output_truncated]:
+        notice(
+            f"{name}, {_lines(cut)}: the translation was ended by the length limit, {output_limit}, not by the model"
+        )
+
+
+def _lines(numbers: Sequence[int]) -> str:
+    """Return the first few line numbers, and how many more there are."""
+    named = ", ".join(map(str, numbers[:MOST_LINES_NAMED]))
+    more = len(numbers) - MOST_LINES_NAMED
+    return f"line{'s' if len(numbers) > 1 else ''} {named}" + (f" and {more:,} more" if more > 0 else "")

@@ -106,7 +106,10 @@ def run(arguments: list[str] | None = None) -> None:
             _drop_output()
             sys.exit(0)
         except OSError as error:
-            if error.filename is not None or error.errno not in OUTPUT_FAILED:
+            if error.filename is not None:  # such as a name that is too long, or a directory that may not be read
+                notice(str(ClearheadError(f"cannot use {os.fsdecode(error.filename)}: {error.strerror}")))
+                sys.exit(1)
+            if error.errno not in OUTPUT_FAILED:
                 raise
             _drop_output()
             notice(f"cannot write standard output: {error.strerror}")

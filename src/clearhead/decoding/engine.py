@@ -161,9 +161,9 @@ def score(
     def totals(indices: list[int]) -> list[float]:
         return form.score([sources[i] for i in indices], [targets[i] for i in indices])
 
-    workers = min(num_threads(), len(batches)) if is_compiled else 1
-    with helpers.call(), advice_on_memory(batch_tokens):
-        for indices, scores in zip(batches, _on_threads(totals, batches, workers), strict=True):
+    threads = min(num_threads(), len(batches)) if is_compiled else 1
+    with advice_on_memory(batch_tokens), helpers.call():  # searches that run meanwhile go on without helpers
+        for indices, scores in zip(batches, _on_threads(totals, batches, threads), strict=True):
             for index, total in zip(indices, scores, strict=True):
                 results[index] = total
             if on_progress is not None:
@@ -172,13 +172,13 @@ def score(
 
 
 def _on_threads(
-    function: Callable[[list[int]], list[float]], batches: Iterable[list[int]], workers: int
+    function: Callable[[list[int]], list[float]], batches: Iterable[list[int]], threads: int
 ) -> Iterator[list[float]]:
     """Yield what a function makes of each batch, in order, computed by several threads at once."""
-    if workers <= 1:
+    if threads <= 1:
         yield from map(function, batches)
         return
-    pool = ThreadPoolExecutor(workers)
+    pool = ThreadPoolExecutor(threads)
     try:
         yield from pool.map(function, batches)
     finally:

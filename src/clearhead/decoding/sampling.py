@@ -62,7 +62,7 @@ def sample(
 
 def likely_tokens(log_probs: Float[Tensor, "R V"], sampling: Sampling) -> Float[Tensor, "R V"]:
     """Scale by the temperature and set tokens outside the top k and the top p to minus infinity."""
-    # Within what float32 can hold: dividing by what it rounds to 0 or infinity gives no numbers.
+    # Temperature and top p within what float32 can hold: what it rounds to 0 or infinity would leave no token.
     limits = torch.finfo(log_probs.dtype)
     temperature = min(max(sampling.temperature, limits.tiny), limits.max)
     scaled = (log_probs - log_probs.amax(dim=-1, keepdim=True)) / temperature
@@ -73,7 +73,7 @@ def likely_tokens(log_probs: Float[Tensor, "R V"], sampling: Sampling) -> Float[
         ordered, order = scaled.sort(dim=-1, descending=True, stable=True)
         probs = ordered.softmax(dim=-1)
         # A token stays if what stands before it does not yet hold top_p; so the first always stays.
-        outside = probs.cumsum(dim=-1) - probs >= sampling.top_p
+        outside = probs.cumsum(dim=-1) - probs >= max(sampling.top_p, limits.tiny)
         scaled = scaled.masked_fill(outside.scatter(1, order, outside), float("-inf"))
     return scaled
 

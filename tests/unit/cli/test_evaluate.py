@@ -99,8 +99,8 @@ def test_a_long_line_is_named(run_command, make_model_dir, write_lines):
     result = run_command(evaluate, model, "--source", source, "--reference", write_lines("b", "x", "y"))
     where = f"clearhead: {source}, line 2"
     assert result.stderr.splitlines() == [
-        f"{where}: longer than 11 tokens (decode.max_input_tokens); only its beginning is translated",
-        f"{where}: its translation was ended by the length limit, decode.extra_length (1), not by the model",
+        f"{where}: longer than 11 tokens (decode.max_input_tokens); only the beginning is translated",
+        f"{where}: the translation was ended by the length limit, decode.extra_length (1), not by the model",
     ]
 
 

@@ -132,3 +132,14 @@ def test_impossible_numbers_of_threads_are_refused(threads, rule, capsys):
         run(["translate", "model", "--threads", str(threads)])
     assert caught.value.code == 2
     assert rule in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("command", ["info", "verify", "translate"])
+def test_a_name_that_is_too_long_is_one_line(command, capsys):
+    with pytest.raises(SystemExit) as ended:
+        run([command, "x" * 5_000])
+    assert ended.value.code == 1
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith("clearhead: cannot use xxx")
+    assert line.endswith(": File name too long")
+    assert len(line) < 4_000

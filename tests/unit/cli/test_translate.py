@@ -225,7 +225,7 @@ def test_a_long_line_is_translated_in_part_and_named(run_command, make_model_dir
     assert flags == [False, False, False, True]
     notices = [line for line in result.stderr.splitlines() if "longer" in line]
     where, limit = f"{paths[1]}, line 3", "17 tokens (decode.max_input_tokens)"
-    assert notices == [f"clearhead: {where}: longer than {limit}; only its beginning is translated"]
+    assert notices == [f"clearhead: {where}: longer than {limit}; only the beginning is translated"]
 
 
 @pytest.mark.parametrize(
@@ -243,7 +243,7 @@ def test_a_translation_ended_by_the_length_limit_is_named(run_command, make_mode
     result = run_command(translate, make_model_dir(**settings), source, "--format", "jsonl")
     assert [json.loads(line)["output_truncated"] for line in result.stdout.splitlines()] == [True, False]
     message = (
-        rf"clearhead: .*in.txt, line 1: its translation was ended by the length limit, {limit}, not by the model\n"
+        rf"clearhead: .*in.txt, line 1: the translation was ended by the length limit, {limit}, not by the model\n"
     )
     assert re.fullmatch(message, result.stderr)
 
@@ -251,7 +251,7 @@ def test_a_translation_ended_by_the_length_limit_is_named(run_command, make_mode
 def test_a_line_beyond_the_last_position_is_named(run_command, make_model_dir, write_lines):
     model = make_model_dir(positions="learned", max_positions=9)
     result = run_command(translate, model, write_lines("in.txt", "Zwei Männer sitzen auf einer Bank."))
-    assert "line 1: longer than 9 tokens (model.max_positions); only its beginning is translated" in result.stderr
+    assert "line 1: longer than 9 tokens (model.max_positions); only the beginning is translated" in result.stderr
 
 
 # Languages
@@ -353,3 +353,13 @@ def test_a_model_or_device_that_is_not_there_is_named(run_command, make_model_di
         run_command(translate, tmp_path / "nowhere", source)
     with pytest.raises(DeviceError, match="unknown device 'gpu'"):
         run_command(translate, make_model_dir(), source, "--device", "gpu")
+
+
+def test_many_cut_lines_are_one_notice(run_command, make_model_dir, write_lines):
+    lines = write_lines("in.txt", *["Ein kleiner Hund rennt über die Wiese."] * 30)
+    result = run_command(translate, make_model_dir(decode={"max_input_tokens": 5, "extra_length": 1}), lines)
+    told = [line for line in result.stderr.splitlines() if "longer than" in line]
+    assert told == [
+        f"clearhead: {lines}, lines 1, 2, 3, 4, 5, 6, 7, 8, 9, 10 and 20 more: longer than 5 tokens "
+        "(decode.max_input_tokens); only the beginning is translated"
+    ]

@@ -137,3 +137,10 @@ def test_the_filters_keep_what_they_say(temperature, top_k, top_p):
 def test_impossible_settings_are_refused(settings, message):
     with pytest.raises(ConfigError, match=message):
         Sampling(**settings)
+
+
+def test_the_smallest_top_p_leaves_the_best_token():
+    log_probs = torch.randn(3, 17).log_softmax(dim=-1)
+    left = likely_tokens(log_probs, Sampling(top_p=1e-300)).isfinite()
+    assert left.sum(dim=-1).tolist() == [1, 1, 1]
+    assert left.int().argmax(dim=-1).tolist() == log_probs.argmax(dim=-1).tolist()
