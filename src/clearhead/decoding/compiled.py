@@ -181,7 +181,10 @@ class CompiledModel:
 
         Raises:
             IndexError: If an id is not in its vocabulary.
+            ValueError: If sources and targets do not pair up, or one has no ids.
         """
+        if len(sources) != len(targets) or not all(map(len, [*sources, *targets])):
+            raise ValueError("every target needs a source, and each of them its end token at least")
         lengths = [len(target) for target in targets]
         rows, longest = sum(lengths), max(map(len, [*sources, *targets]))
         wanted = np.concatenate(targets)

@@ -397,6 +397,15 @@ def test_neither_threads_nor_batches_nor_order_change_a_bit_of_a_score(make_shar
         torch.set_num_threads(1)
 
 
+@pytest.mark.parametrize(
+    ("sources", "targets"),
+    [([[4, 2]], [[5, 2]] * 40), ([[4, 2]] * 2, [[5, 2]]), ([[], [4, 2]], [[5, 2]] * 2), ([[4, 2]] * 2, [[], [5, 2]])],
+)
+def test_what_does_not_pair_up_or_has_no_end_is_refused_before_the_core_sees_it(make_model, sources, targets):
+    with pytest.raises(ValueError, match="every target needs a source, and each of them its end token"):
+        CompiledModel(make_model(**WIDTHS)).score(sources, targets)
+
+
 def test_scoring_uses_no_more_threads_than_a_translation_may(make_sharp_model, monkeypatch):
     compiled = CompiledModel(make_sharp_model(**WIDTHS))
     sources = draw(compiled.config, [5] * 9)
