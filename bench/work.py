@@ -17,6 +17,7 @@ from clearhead.tokenizer import Tokenizer
 __all__ = ["CASES", "Case", "Flops", "choose_batches", "count_flops", "padding_share", "write_store"]
 
 MULTI30K = Path(__file__).parents[1].parent / "shared" / "data" / "multi30k"
+PAD_ID, BOS_ID, EOS_ID = range(3)  # as in every vocabulary that we learn
 VOCAB_SIZE = 8_000
 SYNTHETIC_PAIRS = 29_000
 EVERYWHERE = {"attention_dropout": 0.1, "feed_forward_dropout": 0.1}
@@ -107,7 +108,7 @@ def _synthetic() -> Iterator[tuple[list[int], list[int]]]:
     )
     texts = np.split(pieces, np.cumsum(lengths.reshape(-1) - 1)[:-1])
     for source, target in zip(texts[::2], texts[1::2], strict=True):
-        yield [*source.tolist(), Tokenizer.eos_id], [*target.tolist(), Tokenizer.eos_id]
+        yield [*source.tolist(), EOS_ID], [*target.tolist(), EOS_ID]
 
 
 def choose_batches(store: PairStore, batch_tokens: int, number: int) -> list[Batch]:
@@ -117,7 +118,7 @@ def choose_batches(store: PairStore, batch_tokens: int, number: int) -> list[Bat
     by_length = sorted(epoch, key=len)
     chosen = {int((place + 0.5) * len(epoch) / number) for place in range(number)}
     rows = [by_length[place] for place in np.random.default_rng(1).permutation(sorted(chosen))]
-    return [collate(store, part, pad_id=Tokenizer.pad_id, bos_id=Tokenizer.bos_id) for part in rows]
+    return [collate(store, part, pad_id=PAD_ID, bos_id=BOS_ID) for part in rows]
 
 
 def padding_share(batches: Sequence[Batch]) -> float:

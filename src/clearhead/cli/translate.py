@@ -116,13 +116,12 @@ def translate(
     refuse_missing(paths)
     refuse_overwriting(output, paths)
 
-    import torch
-
     from clearhead.corpora import display_name, open_output
+    from clearhead.device import set_num_threads
     from clearhead.translator import Translator
 
     if threads is not None:
-        torch.set_num_threads(threads)
+        set_num_threads(threads)
     settings: dict[str, Any] = {
         "num_best": nbest,
         "scores": output_format is OutputFormat.jsonl or nbest > 1,

@@ -103,6 +103,7 @@ def average_run(
     if not (run / "config.toml").is_file():
         raise CheckpointError(f"{run} is not a run directory: it holds no config.toml")
     refuse_foreign(output)
+    output, run = output.resolve(), run.resolve()  # one model has one name, also through links and `..`
     earlier = {directory: _quality(directory) for directory in dict.fromkeys((run / "model", output))}
     if earlier[output] is not None and not force:
         raise ModelError(
@@ -125,7 +126,7 @@ def average_run(
     validation = validate(model.to(resolve_device(device)), data.valid, data.tokenizer, config)
     chosen = "average of " + ", ".join(path.name for path in paths)
     # A run that is being trained publishes into its own directory.
-    with lock(run) if output.absolute().is_relative_to(run.absolute()) else nullcontext():
+    with lock(run) if output.is_relative_to(run) else nullcontext():
         publish(output, weights, config=config, data=data, state=newest[1], validation=validation, chosen=chosen)
     for directory, quality in earlier.items():
         if quality is not None:
