@@ -225,10 +225,10 @@ def why_missing(name: str) -> str | None:
         if not torch.cpu._is_vnni_supported():
             return f"skipped: {name} needs a CPU with VNNI"
     if name == "clearhead-bf16x3":
-        from clearhead.decoding.core import has_amx
+        from clearhead.decoding.core import can_multiply
 
-        if not has_amx():
-            return f"skipped: {name} needs a CPU with AMX, and a C compiler at make setup"
+        if not can_multiply("bf16x3"):
+            return f"skipped: {name} needs a CPU with AMX or AVX-512 BF16, and a C compiler at make setup"
     return None
 
 

@@ -389,8 +389,9 @@ class DecodeConfig(Settings):
     """Source tokens translated at once, padding and beams included; with the compiled core by each thread."""
     precision: DecodePrecision = "fp32"
     """Of the matrix products: `fp32`; `bf16x3`, for CPUs with AMX, where every number is the sum of two in bfloat16:
-    nothing changes but near ties; `bf16`, for GPUs and CPUs with AMX; `int8`, for CPUs with VNNI. The last two round:
-    a few translations differ. Scores are the model's own in every precision: what it finds is scored in float32."""
+    nothing changes but near ties; `bf16`, for GPUs and CPUs with AMX or AVX-512 BF16; `int8`, for CPUs with AMX or
+    VNNI. The last two round: a few translations differ. Scores are the model's own in every precision: what it finds
+    is scored in float32."""
     shortlist: bool = False
     """Write a sentence only in tokens that the model's shortlist, made by `clearhead optimize`, allows its source:
     faster, and a few translations differ. Their scores are the model's own, over the whole vocabulary."""

@@ -57,7 +57,8 @@ Precision = Annotated[
     typer.Option(
         "--precision",
         help="fp32 gives the model's own numbers. bf16x3 is faster on CPUs with AMX and changes nothing but near ties. "
-        "bf16 is faster on GPUs and CPUs with AMX, int8 on CPUs with VNNI; both round, so a few translations differ.",
+        "bf16 is faster on GPUs and CPUs with AMX or AVX-512 BF16, int8 on CPUs with AMX or VNNI; both round, so a few "
+        "translations differ.",
         show_default="the model's",
     ),
 ]

@@ -26,6 +26,7 @@ from clearhead.decoding.core import (
     StepStruct,
     TeamStruct,
     TokensStruct,
+    can_multiply,
     describe,
     has_amx,
     library,
@@ -112,8 +113,11 @@ class CompiledModel:
                 f"the compiled core takes d_k and d_v in multiples of 16, and num_heads * (d_k + d_v) in multiples of "
                 f"{PANEL}"
             )
-        if precision != "fp32" and not has_amx():
-            return f"for {precision} the compiled core needs AMX, which this processor does not offer"
+        if not can_multiply(precision):
+            needed = "VNNI" if precision == "int8" else "BF16"
+            return (
+                f"for {precision} the compiled core needs AMX or AVX-512 {needed}, which this processor does not offer"
+            )
         return None
 
     def is_current(self) -> bool:
@@ -156,7 +160,7 @@ class CompiledModel:
             raise IndexError(f"a source id is not in the vocabulary of {len(embedding.weight)}")
         token, position = ids.astype(np.int32), np.arange(rows, dtype=np.int32) - first
         memory = room([-(-rows // PANEL) * PANEL, self.memory_width])
-        scratch = room([self.core.scratch_size(self.encoder, rows, longest, 0)], torch.uint8)
+        scratch = room([self.core.scratch_size(self.encoder, rows, longest, 0, False)], torch.uint8)
         self.core.encode(
             self.encoder,
             self.tokens(embedding, longest),
@@ -195,7 +199,7 @@ class CompiledModel:
         token = np.where(position == 0, self.config.bos_id, np.roll(wanted, 1))
         columns = np.array([lane, position, first, position + 1, token, wanted], dtype=np.int32)
         log_probs, totals = np.empty(rows, dtype=np.float32), np.empty(len(lengths), dtype=np.float32)
-        scratch = room([self.core.scratch_size(self.decoder, rows, longest, 1)], torch.uint8)
+        scratch = room([self.core.scratch_size(self.decoder, rows, longest, 1, False)], torch.uint8)
         memories = self.encode(sources)
         lanes = [LaneStruct(memory=memory.data_ptr(), source_length=len(memory)) for memory in memories]
         self.core.score(
@@ -353,7 +357,7 @@ class CompiledStepper:
         scores = np.array([score for beams in flying for score in beams.scores], dtype=np.float32)
         # A row's end and K other tokens are all that can matter of it; greedy search takes the best, whatever it is.
         count, num_ways = (1, 1) if self.beam_size == 1 else (self.beam_size + 1, 2 * self.beam_size)
-        needed = self.model.core.scratch_size(self._decoder, len(rows), room_for, count)
+        needed = self.model.core.scratch_size(self._decoder, len(rows), room_for, count, True)
         if needed > len(self._scratch):
             self._scratch = room([needed + needed // 4], torch.uint8)
         way_scores = np.empty((len(flying), num_ways), dtype=np.float32)
@@ -437,7 +441,7 @@ class _ListedProducts:
         panels = room([outputs, inputs])
         self.core.gather_panels(self.weight.data_ptr(), own.data_ptr(), len(own), inputs, panels.data_ptr())
         lane.own = [own, panels]
-        lane.struct.own = ProductStruct(inputs, outputs, FORMS["fp32"], panels.data_ptr())
+        lane.struct.own = ProductStruct(inputs=inputs, outputs=outputs, form=FORMS["fp32"], panels=panels.data_ptr())
         if self.bias is not None:
             lane.own.append(functional.pad(self.bias.detach()[own], (0, outputs - len(own))))
             lane.struct.own.bias = lane.own[-1].data_ptr()
@@ -445,12 +449,25 @@ class _ListedProducts:
 
 
 def make_product(
-    weight: Float[Tensor, "O I"], bias: Float[Tensor, " O"] | None, precision: DecodePrecision
+    weight: Float[Tensor, "O I"],
+    bias: Float[Tensor, " O"] | None,
+    precision: DecodePrecision,
+    *,
+    on_amx: bool | None = None,
 ) -> tuple[ProductStruct, list[Tensor]]:
-    """Return the product with a matrix, and what must be kept as long as it is used."""
+    """Return the product with a matrix, and what must be kept as long as it is used.
+
+    Rounded forms are computed on AMX, by default where the processor has it, or else by AVX-512's own instructions.
+    """
     extra = -len(weight) % PANEL
     panels, scales = panelled(functional.pad(weight, (0, 0, 0, extra)), precision)
-    product = ProductStruct(weight.size(1), len(weight) + extra, FORMS[precision], panels.data_ptr())
+    product = ProductStruct(
+        inputs=weight.size(1),
+        outputs=len(weight) + extra,
+        form=FORMS[precision],
+        is_on_amx=precision != "fp32" and (has_amx() if on_amx is None else on_amx),
+        panels=panels.data_ptr(),
+    )
     kept = [panels]
     if scales is not None:
         kept.append(scales)

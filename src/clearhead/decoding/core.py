@@ -17,6 +17,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
+from clearhead.config import DecodePrecision
 from clearhead.errors import CompiledCoreWarning
 
 __all__ = [
@@ -28,12 +29,13 @@ __all__ = [
     "StepStruct",
     "TeamStruct",
     "TokensStruct",
+    "can_multiply",
     "describe",
     "has_amx",
     "library",
 ]
 
-VERSION = 3
+VERSION = 4
 """CORE_VERSION in csrc/types.h."""
 
 
@@ -44,6 +46,7 @@ class ProductStruct(ctypes.Structure):
         ("inputs", c_int64),
         ("outputs", c_int64),
         ("form", c_int64),
+        ("is_on_amx", c_int64),
         ("panels", c_void_p),
         ("scales", c_void_p),
         ("bias", c_void_p),
@@ -278,7 +281,7 @@ def _declare(core: ctypes.CDLL) -> None:
     core.core_version.restype, core.core_version.argtypes = c_int64, []
     core.core_layout.restype, core.core_layout.argtypes = c_uint64, []
     core.scratch_size.restype = c_int64
-    core.scratch_size.argtypes = [POINTER(StackStruct), c_int64, c_int64, c_int64]
+    core.scratch_size.argtypes = [POINTER(StackStruct), c_int64, c_int64, c_int64, ctypes.c_int]
     core.encode.restype = None
     core.encode.argtypes = [
         POINTER(StackStruct),
@@ -327,9 +330,22 @@ def layout() -> int:
 
 @cache
 def has_amx() -> bool:
-    """Tell whether the core can multiply in bfloat16 and in 8 bits."""
+    """Tell whether the core can multiply in bfloat16 and in 8 bits on AMX."""
     core = library()
     return core is not None and torch.cpu._is_amx_tile_supported() and core.request_amx() == 0
+
+
+def can_multiply(precision: DecodePrecision) -> bool:
+    """Tell whether the core and the processor can multiply in that precision."""
+    if library() is None:
+        return False
+    match precision:
+        case "fp32":
+            return True
+        case "int8":
+            return has_amx() or torch.cpu._is_vnni_supported()
+        case "bf16" | "bf16x3":
+            return has_amx() or torch.cpu._is_avx512_bf16_supported()
 
 
 def describe() -> str:

@@ -2,8 +2,8 @@
 
 bfloat16 halves what is read and is several times as fast where a processor multiplies in it (GPUs, CPUs with AMX).
 8-bit integers need a CPU with VNNI. Both round, so translations may differ a little from the model's own, but tokens
-are always compared in float32. A row's result depends on that row alone, but for bfloat16 on wide models: there a
-product of more rows may add in another order, and what is then rounded to 8 bits can differ in the last.
+are always compared in float32. A product of more rows may add in another order, and what is then rounded can differ in
+the last bit; the compiled core's products depend on their own row alone.
 
 Shapes: R rows, I inputs, O outputs.
 """
@@ -64,8 +64,8 @@ def make_product(
             return _Int8Product(weight, bias)
         case "bf16x3":
             raise DeviceError(
-                "bf16x3 translation needs a CPU with AMX, the compiled core (a C compiler where clearhead was "
-                "installed) and a model whose widths are multiples of 32; use --precision fp32"
+                "bf16x3 translation needs a CPU with AMX or AVX-512 BF16, the compiled core (a C compiler where "
+                "clearhead was installed) and a model whose widths are multiples of 32; use --precision fp32"
             )
 
 

@@ -11,7 +11,7 @@ from clearhead.config import DecodeConfig, ModelConfig
 from clearhead.decoding import SearchOptions, Shortlist, decode, score
 from clearhead.decoding.beam import beam_search
 from clearhead.decoding.compiled import CompiledModel, CompiledStepper, room
-from clearhead.decoding.core import has_amx, library
+from clearhead.decoding.core import can_multiply, has_amx, library
 from clearhead.decoding.engine import pack
 from clearhead.decoding.packed import PackedModel
 from clearhead.decoding.sampling import greedy_search
@@ -24,9 +24,14 @@ from clearhead.model import Transformer
 from clearhead.presets import tiny
 
 pytestmark = pytest.mark.skipif(library() is None, reason="needs the compiled core, and a processor with AVX-512")
-needs_amx = pytest.mark.skipif(not has_amx(), reason="needs a processor with AMX")
 
-ROUNDED = [pytest.param(form, marks=needs_amx) for form in ("bf16x3", "bf16", "int8")]
+
+def needs(precision):
+    instructions = "AMX or AVX-512 VNNI" if precision == "int8" else "AMX or AVX-512 BF16"
+    return pytest.mark.skipif(not can_multiply(precision), reason=f"needs the compiled core, and {instructions}")
+
+
+ROUNDED = [pytest.param(form, marks=needs(form)) for form in ("bf16x3", "bf16", "int8")]
 
 LENGTHS = (7, 1, 13, 3, 29, 2)
 LIMITS = [9, 5, 1, 7, 13, 3]
@@ -443,9 +448,9 @@ def test_an_id_outside_the_target_vocabulary_is_refused(make_model, token):
 @pytest.mark.parametrize(
     ("precision", "bound"),
     [  # Measured: largest differences of 3.9e-5, 0.020 and 0.063.
-        pytest.param("bf16x3", 1e-4, marks=needs_amx),
-        pytest.param("bf16", 5e-2, marks=needs_amx),
-        pytest.param("int8", 1.5e-1, marks=needs_amx),
+        pytest.param("bf16x3", 1e-4, marks=needs("bf16x3")),
+        pytest.param("bf16", 5e-2, marks=needs("bf16")),
+        pytest.param("int8", 1.5e-1, marks=needs("int8")),
     ],
 )
 @pytest.mark.parametrize("norm", ["pre", "post"])
@@ -459,7 +464,7 @@ def test_rounded_memory_is_close_and_no_closer(make_model, precision, bound, nor
 
 @pytest.mark.parametrize("beam_size", [1, 4])
 @pytest.mark.parametrize("settings", [{}, {"norm": "post", "attention_bias": True}], ids=described)
-@needs_amx
+@needs("bf16x3")
 def test_sums_of_two_bfloat16_give_the_translations_of_float32(make_sharp_model, settings, beam_size):
     model = make_sharp_model(**{**WIDTHS, "output_bias": True, "vocab_size": 613, **settings})
     sources, config = draw(model.config, LENGTHS), DecodeConfig(beam_size=beam_size)
@@ -473,9 +478,9 @@ def test_sums_of_two_bfloat16_give_the_translations_of_float32(make_sharp_model,
 @pytest.mark.parametrize(
     ("precision", "bound"),
     [  # Measured: largest differences of 5.7e-5, 0.043 and 0.15.
-        pytest.param("bf16x3", 2e-4, marks=needs_amx),
-        pytest.param("bf16", 1e-1, marks=needs_amx),
-        pytest.param("int8", 3e-1, marks=needs_amx),
+        pytest.param("bf16x3", 2e-4, marks=needs("bf16x3")),
+        pytest.param("bf16", 1e-1, marks=needs("bf16")),
+        pytest.param("int8", 3e-1, marks=needs("int8")),
     ],
 )
 @pytest.mark.parametrize("norm", ["pre", "post"])
@@ -617,7 +622,8 @@ def test_it_says_what_it_supports(make_model):
     assert not CompiledModel.supports(make_model(**WIDTHS, num_decoder_layers=0), "fp32")
 
 
-@needs_amx
+@needs("int8")
+@needs("bf16x3")
 @pytest.mark.parametrize("settings", [{"d_model": 96}, {"d_ff": 96}, {"d_v": 48}], ids=described)
 def test_8_bits_take_wider_blocks(make_model, settings):
     assert CompiledModel.supports(make_model(**WIDTHS_IN_8_BITS), "int8")
@@ -639,7 +645,7 @@ def test_on_another_processor_pytorch_finds_the_same(make_sharp_model, without_c
 
 def test_what_needs_the_core_says_so_and_what_to_do_without(make_model, without_core):
     model, odd = make_model(**WIDTHS), make_model()
-    advice = r"bf16x3 translation needs a CPU with AMX, the compiled core .*; use --precision fp32"
+    advice = r"bf16x3 translation needs a CPU with AMX or AVX-512 BF16, the compiled core .*; use --precision fp32"
     options = SearchOptions(DecodeConfig(precision="bf16x3"))
     with pytest.raises(DeviceError, match=advice):
         decode(odd, [[5, 2]], options)

@@ -22,6 +22,7 @@ from clearhead.decoding.core import (
     StepStruct,
     TeamStruct,
     TokensStruct,
+    can_multiply,
     describe,
     has_amx,
     library,
@@ -31,9 +32,22 @@ from clearhead.errors import CompiledCoreWarning
 needs_core = pytest.mark.skipif(library() is None, reason="needs the compiled core, and a processor with AVX-512")
 needs_amx = pytest.mark.skipif(not has_amx(), reason="needs the compiled core, and a processor with AMX")
 
+
+def needs(precision):
+    instructions = "AMX or AVX-512 VNNI" if precision == "int8" else "AMX or AVX-512 BF16"
+    return pytest.mark.skipif(not can_multiply(precision), reason=f"needs the compiled core, and {instructions}")
+
+
+def without_amx(precision):
+    has = torch.cpu._is_vnni_supported if precision == "int8" else torch.cpu._is_avx512_bf16_supported
+    return [needs_core, pytest.mark.skipif(not has(), reason="needs AVX-512's own products of rounded numbers")]
+
+
+ROUNDED = ("bf16", "bf16x3", "int8")
 FORMS = [
-    pytest.param("fp32", marks=needs_core),
-    *(pytest.param(form, marks=needs_amx) for form in ("bf16", "bf16x3", "int8")),
+    pytest.param("fp32", False, marks=needs_core, id="fp32"),
+    *(pytest.param(form, True, marks=needs_amx, id=f"{form}-amx") for form in ROUNDED),
+    *(pytest.param(form, False, marks=without_amx(form), id=f"{form}-avx512") for form in ROUNDED),
 ]
 NUM_ROWS = [1, 2, 7, 11, 12, 13, 15, 16, 17, 24, 31, 32, 33, 47, 48, 49, 63, 64, 65, 70]
 
@@ -65,17 +79,17 @@ def forget_the_library():
     has_amx.cache_clear()
 
 
-def multiply(rows, weight, bias, precision, team=None):
+def multiply(rows, weight, bias, precision, on_amx=None, team=None):
     """Return rows times a matrix: what an encoder without layers gives whose output is that product."""
     core = library()
-    product, kept = make_product(weight, bias, precision)
+    product, kept = make_product(weight, bias, precision, on_amx=on_amx)
     stack = StackStruct(d_model=rows.size(1), num_heads=1, d_k=16, d_v=16, d_ff=32, num_layers=0)
     stack.layers, stack.output = (LayerStruct * 1)(), product
     tokens = TokensStruct(embedding=rows.contiguous().data_ptr(), embedding_scale=1.0)
     each = np.arange(len(rows), dtype=np.int32)
     whole = -(-len(rows) // PANEL) * PANEL
     found = torch.full((whole + 1, product.outputs), float("-inf"))
-    scratch = torch.empty(core.scratch_size(stack, len(rows), 1, 0), dtype=torch.uint8)
+    scratch = torch.empty(core.scratch_size(stack, len(rows), 1, 0, False), dtype=torch.uint8)
     places = [each.ctypes.data] * 4
     core.encode(stack, tokens, len(rows), 1, *places, found.data_ptr(), scratch.data_ptr(), team)
     assert kept
@@ -128,13 +142,13 @@ def exact(rows, weight, precision):
 
 
 @pytest.mark.parametrize("has_bias", [False, True])
-@pytest.mark.parametrize("precision", FORMS)
-def test_a_product_is_that_of_the_rounded_numbers_whatever_its_shape(precision, has_bias):
+@pytest.mark.parametrize(("precision", "on_amx"), FORMS)
+def test_a_product_is_that_of_the_rounded_numbers_whatever_its_shape(precision, on_amx, has_bias):
     for inputs in (64, 128, 192) if precision == "int8" else (32, 64, 96):
         for outputs in (1, 31, 33, 64, 95):
             for num_rows in NUM_ROWS:
                 weight, bias, rows = draw(inputs, outputs, num_rows)
-                found = multiply(rows, weight, bias if has_bias else None, precision)
+                found = multiply(rows, weight, bias if has_bias else None, precision, on_amx)
                 expected = exact(rows, weight, precision) + (bias if has_bias else 0.0)
                 # Of a sum in float32 the last bits of the largest terms are lost.
                 size = rows.double().abs() @ weight.double().abs().t() + (bias.abs() if has_bias else 0.0)
@@ -145,9 +159,9 @@ def test_a_product_is_that_of_the_rounded_numbers_whatever_its_shape(precision, 
     ("precision", "bound"),
     [  # Measured: 5.6e-7, 2.6e-3, 5.3e-6 and 1.3e-2.
         pytest.param("fp32", 1e-6, marks=needs_core),
-        pytest.param("bf16", 4e-3, marks=needs_amx),
-        pytest.param("bf16x3", 1e-5, marks=needs_amx),
-        pytest.param("int8", 2e-2, marks=needs_amx),
+        pytest.param("bf16", 4e-3, marks=needs("bf16")),
+        pytest.param("bf16x3", 1e-5, marks=needs("bf16x3")),
+        pytest.param("int8", 2e-2, marks=needs("int8")),
     ],
 )
 def test_a_rounded_product_is_close_and_no_closer(precision, bound):
@@ -158,54 +172,63 @@ def test_a_rounded_product_is_close_and_no_closer(precision, bound):
     assert bound / 10 < error.max() < bound
 
 
-@pytest.mark.parametrize("precision", FORMS)
-def test_a_row_is_the_same_to_the_last_bit_whatever_its_neighbours(precision):
+@pytest.mark.parametrize(("precision", "on_amx"), FORMS)
+def test_a_row_is_the_same_to_the_last_bit_whatever_its_neighbours(precision, on_amx):
     weight, bias, rows = draw(64, 95, 70)
-    alone = torch.cat([multiply(row[None], weight, bias, precision) for row in rows])
+    alone = torch.cat([multiply(row[None], weight, bias, precision, on_amx) for row in rows])
     for num_rows in NUM_ROWS:
-        assert multiply(rows[:num_rows], weight, bias, precision).equal(alone[:num_rows])
-        assert multiply(rows[-num_rows:], weight, bias, precision).equal(alone[-num_rows:])
+        assert multiply(rows[:num_rows], weight, bias, precision, on_amx).equal(alone[:num_rows])
+        assert multiply(rows[-num_rows:], weight, bias, precision, on_amx).equal(alone[-num_rows:])
+
+
+@needs_core
+def test_only_a_search_keeps_paths_so_that_a_long_text_needs_no_square_of_its_length():
+    layers = (LayerStruct * 1)()
+    stack = StackStruct(d_model=64, num_heads=1, d_k=16, d_v=16, d_ff=32, num_layers=0, layers=layers)
+    size = library().scratch_size
+    assert size(stack, 100_000, 100_000, 1, False) < 101 * size(stack, 1_000, 1_000, 1, False)
+    assert size(stack, 100, 1_000, 1, True) - size(stack, 100, 1_000, 1, False) >= 4 * 100 * 1_000
 
 
 @pytest.mark.parametrize("size", [2, 3])
-@pytest.mark.parametrize("precision", FORMS)
-def test_a_team_gives_the_same_to_the_last_bit_however_many_panels_there_are(precision, size):
+@pytest.mark.parametrize(("precision", "on_amx"), FORMS)
+def test_a_team_gives_the_same_to_the_last_bit_however_many_panels_there_are(precision, on_amx, size):
     with team_of(size) as team:
         for inputs, outputs, num_rows in ((64, 1, 1), (64, 95, 70), (256, 1_000, 1), (448, 1_300, 37)):
             weight, bias, rows = draw(inputs, outputs, num_rows)
-            alone = multiply(rows, weight, bias, precision)
+            alone = multiply(rows, weight, bias, precision, on_amx)
             for _ in range(7):
-                assert multiply(rows, weight, bias, precision, team).equal(alone)
+                assert multiply(rows, weight, bias, precision, on_amx, team).equal(alone)
 
 
-@pytest.mark.parametrize("precision", FORMS)
-def test_nothing_but_zeros_gives_the_bias(precision):
+@pytest.mark.parametrize(("precision", "on_amx"), FORMS)
+def test_nothing_but_zeros_gives_the_bias(precision, on_amx):
     weight, bias, rows = draw(64, 33, 19)
     rows[5], weight[7] = 0.0, 0.0
-    found = multiply(rows, weight, bias, precision)
+    found = multiply(rows, weight, bias, precision, on_amx)
     assert found[5].equal(bias)
     assert (found[:, 7] == bias[7]).all()
 
 
 @pytest.mark.parametrize("place", [0, 47])
 @pytest.mark.parametrize("damage", [float("nan"), float("inf"), float("-inf")])
-@pytest.mark.parametrize("precision", FORMS)
-def test_what_is_no_number_is_never_hidden_and_harms_no_neighbour(precision, damage, place):
+@pytest.mark.parametrize(("precision", "on_amx"), FORMS)
+def test_what_is_no_number_is_never_hidden_and_harms_no_neighbour(precision, on_amx, damage, place):
     weight, bias, rows = draw(64, 33, 19)
-    sound = multiply(rows, weight, bias, precision)
+    sound = multiply(rows, weight, bias, precision, on_amx)
     rows[5, place] = damage
-    found = multiply(rows, weight, bias, precision)
+    found = multiply(rows, weight, bias, precision, on_amx)
     assert not found[5].isfinite().any()
     others = [row for row in range(19) if row != 5]
     assert found[others].equal(sound[others])
 
 
-@pytest.mark.parametrize("precision", FORMS)
-def test_a_weight_that_is_no_number_shows_in_its_own_output_alone(precision):
+@pytest.mark.parametrize(("precision", "on_amx"), FORMS)
+def test_a_weight_that_is_no_number_shows_in_its_own_output_alone(precision, on_amx):
     weight, bias, rows = draw(64, 33, 19)
-    sound = multiply(rows, weight, bias, precision)
+    sound = multiply(rows, weight, bias, precision, on_amx)
     weight[7, 50] = float("nan")
-    found = multiply(rows, weight, bias, precision)
+    found = multiply(rows, weight, bias, precision, on_amx)
     assert found[:, 7].isnan().all()
     others = [output for output in range(33) if output != 7]
     assert found[:, others].equal(sound[:, others])

@@ -469,7 +469,7 @@ def test_threads_that_have_no_sentence_help_with_products_and_change_no_bit(
     # Wide enough for help to be worth it.
     model = make_ending_model(d_model=256, d_ff=512, num_heads=8, d_k=32, vocab_size=1_100)
     if not form.supports(model, precision):
-        pytest.skip("needs a processor with AMX")
+        pytest.skip(form.obstacle(model, precision))
     packed, sources, config = form(model, precision), make_sources((7, 5)[:num_sentences]), DecodeConfig(beam_size=4)
     expected = find(packed, sources, [9, 11][:num_sentences], config, 3)
     for num_threads in (2, 3, 4):

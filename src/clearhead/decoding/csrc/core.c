@@ -4,7 +4,7 @@
  * Python owns all memory; one thread makes a call, and several threads may call at once with lanes and scratch of
  * their own. Structures are mirrored, field by field, in core.py.
  *
- * Matrix products are in float32; or, with AMX, in bfloat16: every number rounded to one (BF16), or split into the sum
+ * Matrix products are in float32; or, on AMX or AVX-512's own instructions, in bfloat16: every number rounded to one (BF16), or split into the sum
  * of two whose products all count but the smallest (BF16X3: 16 significant bits, products of 24); or in 8 bits with
  * a scale for each row and each output (INT8).
  *
@@ -21,9 +21,9 @@
 /* Ask the system for AMX's registers; returns 0 if it grants them. */
 int request_amx(void) { return (int)syscall(SYS_arch_prctl, 0x1023 /* ARCH_REQ_XCOMP_PERM */, 18 /* tile data */); }
 
-int64_t scratch_size(const Stack *stack, int64_t rows, int64_t longest, int64_t count) {
+int64_t scratch_size(const Stack *stack, int64_t rows, int64_t longest, int64_t count, int is_search) {
     Scratch s;
-    return lay_out(&s, NULL, stack, rows, longest, count);
+    return lay_out(&s, NULL, stack, rows, longest, count, is_search);
 }
 
 /* Help a team with its products until it is dismissed, or has had nothing to do for IDLE_SECONDS. */
@@ -34,7 +34,7 @@ AMX void assist(Team *team) {
         if (atomic_load(&team->state) == A_PRODUCT) {
             atomic_fetch_add(&team->inside, 1);
             if (atomic_load(&team->state) == A_PRODUCT) {
-                if (team->product->form != FP32 && !has_tiles) {
+                if (team->product->is_on_amx && !has_tiles) {
                     _tile_loadconfig(&TILES);
                     has_tiles = 1;
                 }
@@ -67,7 +67,7 @@ void gather_panels(const float *matrix, const int32_t *ids, int64_t count, int64
     }
 }
 
-static int uses_amx(const Stack *stack) { return stack->output.form != FP32 || stack->layers[0].qkv.form != FP32; }
+static int uses_amx(const Stack *stack) { return stack->output.is_on_amx || stack->layers[0].qkv.is_on_amx; }
 AMX static void begin(const Stack *stack) { if (uses_amx(stack)) _tile_loadconfig(&TILES); }
 AMX static void end(const Stack *stack) { if (uses_amx(stack)) _tile_release(); }
 
@@ -77,7 +77,7 @@ void encode(
     const int32_t *first, const int32_t *length, float *memory, char *scratch, Team *team
 ) {
     Scratch s;
-    lay_out(&s, scratch, stack, rows, longest, 0);
+    lay_out(&s, scratch, stack, rows, longest, 0, 0);
     s.spent = NULL;
     s.team = team;
     embed(stack, t, rows, token, position, s.x);
@@ -113,7 +113,7 @@ static void find_places(const Step *step, int64_t first, int64_t end, Scratch *s
 /* Take every hypothesis a token further, and find the best ways on from there. */
 void take_step(const Stack *stack, const Tokens *t, const Step *step) {
     Scratch s;
-    lay_out(&s, step->scratch, stack, step->num_rows, step->longest, step->count);
+    lay_out(&s, step->scratch, stack, step->num_rows, step->longest, step->count, 1);
     s.spent = step->spent;
     s.team = step->team;
     if (s.spent) s.since = now();
@@ -141,7 +141,7 @@ void score(
     const int32_t *wanted, float *log_probs, float *totals, char *scratch
 ) {
     Scratch s;
-    lay_out(&s, scratch, stack, rows, longest, 1);
+    lay_out(&s, scratch, stack, rows, longest, 1, 0);
     s.spent = NULL;
     s.team = NULL;
     Step step = {.num_rows = rows, .num_lanes = num_lanes, .lanes = lanes, .lane = lane};

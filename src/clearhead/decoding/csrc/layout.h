@@ -15,8 +15,8 @@ uint64_t core_layout(void) {
 #define FIELD(type, field) \
     for (const char *letter = #field; *letter; letter++) hash = mix(hash, (uint64_t)*letter); \
     hash = mix(mix(hash, offsetof(type, field)), sizeof(((type *)0)->field))
-    SIZE(Product); FIELD(Product, inputs); FIELD(Product, outputs); FIELD(Product, form); FIELD(Product, panels);
-        FIELD(Product, scales); FIELD(Product, bias);
+    SIZE(Product); FIELD(Product, inputs); FIELD(Product, outputs); FIELD(Product, form); FIELD(Product, is_on_amx);
+        FIELD(Product, panels); FIELD(Product, scales); FIELD(Product, bias);
     SIZE(Norm); FIELD(Norm, weight); FIELD(Norm, bias); FIELD(Norm, eps); FIELD(Norm, is_rms);
     SIZE(Layer); FIELD(Layer, self_norm); FIELD(Layer, qkv); FIELD(Layer, self_out); FIELD(Layer, cross_norm);
         FIELD(Layer, query); FIELD(Layer, cross_out); FIELD(Layer, ff_norm); FIELD(Layer, up); FIELD(Layer, gate);

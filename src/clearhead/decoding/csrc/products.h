@@ -1,4 +1,4 @@
-/* Products of rows and matrices, in float32 and on AMX, by one thread or a team. */
+/* Products of rows and matrices, in float32 and in rounded forms, by one thread or a team. */
 
 #pragma once
 
@@ -28,27 +28,20 @@ INLINE void fp32_block(const int n, const float *x, const float *panel, int64_t 
     }
 }
 
+/* Whole blocks, and then one of what is left: the compiler makes each size with its own registers. */
+#define ALL_BLOCKS \
+    BLOCKS(12); BLOCKS(11); BLOCKS(10); BLOCKS(9); BLOCKS(8); BLOCKS(7); \
+    BLOCKS(6); BLOCKS(5); BLOCKS(4); BLOCKS(3); BLOCKS(2); BLOCKS(1)
+
 static void fp32_panel(const float *x, int64_t rows, const float *panel, int64_t inputs, float *y, int64_t stride) {
     int64_t row = 0;
-    /* Whole blocks, and then one of what is left: the compiler makes each size with its own registers. */
 #define BLOCKS(n) for (; row + n <= rows; row += n) fp32_block(n, x + row * inputs, panel, inputs, y + row * stride, stride)
-    BLOCKS(12);
-    BLOCKS(11);
-    BLOCKS(10);
-    BLOCKS(9);
-    BLOCKS(8);
-    BLOCKS(7);
-    BLOCKS(6);
-    BLOCKS(5);
-    BLOCKS(4);
-    BLOCKS(3);
-    BLOCKS(2);
-    BLOCKS(1);
+    ALL_BLOCKS;
 #undef BLOCKS
 }
 
 /* Rows as bfloat16, then what that left out; rows up to whole blocks of tiles are zeros. */
-AMX static void split_rows(const float *x, int64_t rows, int64_t padded, int64_t inputs, int has_rest, uint16_t *tiles) {
+ROUNDED static void split_rows(const float *x, int64_t rows, int64_t padded, int64_t inputs, int has_rest, uint16_t *tiles) {
     int64_t count = rows * inputs, all = padded * inputs;
     for (int64_t i = 0; i < count; i += WIDE) {
         __m512 value = _mm512_loadu_ps(x + i);
@@ -64,8 +57,10 @@ AMX static void split_rows(const float *x, int64_t rows, int64_t padded, int64_t
     if (has_rest) memset(tiles + all + count, 0, (all - count) * sizeof *tiles);
 }
 
-/* Rows in 8 bits, each with its own scale. */
-static void quantize_rows(const float *x, int64_t rows, int64_t padded, int64_t inputs, int8_t *tiles, float *scales) {
+/* Rows in 8 bits, each with its own scale, and the sum of each. */
+static void quantize_rows(
+    const float *x, int64_t rows, int64_t padded, int64_t inputs, int8_t *tiles, float *scales, int32_t *sums
+) {
     for (int64_t row = 0; row < rows; row++) {
         __m512i largest = _mm512_castps_si512(_mm512_set1_ps(1e-30f)); /* compared as integers, NaN is the largest */
         for (int64_t i = 0; i < inputs; i += WIDE)
@@ -73,11 +68,14 @@ static void quantize_rows(const float *x, int64_t rows, int64_t padded, int64_t 
         __m512i most = _mm512_set1_epi32(_mm512_reduce_max_epi32(largest));
         float scale = _mm512_cvtss_f32(_mm512_castsi512_ps(most)) / 127.0f;
         __m512 factor = _mm512_set1_ps(1.0f / scale);
-        scales[row] = scale;
+        __m512i sum = _mm512_setzero_si512();
         for (int64_t i = 0; i < inputs; i += WIDE) {
             __m512i level = _mm512_cvtps_epi32(_mm512_mul_ps(_mm512_loadu_ps(x + row * inputs + i), factor));
             _mm_storeu_si128((__m128i *)(tiles + row * inputs + i), _mm512_cvtsepi32_epi8(level));
+            sum = _mm512_add_epi32(sum, level);
         }
+        scales[row] = scale;
+        sums[row] = _mm512_reduce_add_epi32(sum);
     }
     memset(tiles + rows * inputs, 0, (padded - rows) * inputs);
 }
@@ -153,9 +151,73 @@ AMX static void amx_panel(const Product *p, const Scratch *s, int64_t rows, cons
     }
 }
 
+/* The same without AMX: a line of a tile has, of 16 outputs, what meets 4 bytes of a row. One of two numbers in 8 bits
+ * must be without sign, so weights are made 128 larger, and results begin with as many times less than the row's sum. */
+ROUNDED INLINE void rounded_block(
+    const int form, const int n, const char *rows, int64_t rest, const int32_t *sums, int64_t stride, const char *panel,
+    float *y, int64_t y_stride
+) {
+    const __m512i flip = _mm512_set1_epi8(-128);
+    __m512i left[ROW_BLOCK], right[ROW_BLOCK];
+    for (int i = 0; i < n; i++) left[i] = right[i] = _mm512_set1_epi32(form == INT8 ? -128 * sums[i] : 0);
+#define LOAD(tile) _mm512_loadu_si512(line + (tile) * TILE_BYTES)
+#define GROUP(rows) _mm512_set1_epi32(*(const int32_t *)((rows) + i * stride + at))
+#define ADD_BF16(sum, w, x) sum = (__m512i)_mm512_dpbf16_ps((__m512)sum, (__m512bh)(w), (__m512bh)(x))
+    for (int64_t at = 0; at < stride; at += 4) {
+        const char *line = panel + at / 64 * (form == BF16X3 ? 4 : 2) * TILE_BYTES + at % 64 * WIDE;
+        __m512i w0 = LOAD(0), w1 = LOAD(1);
+        if (form == INT8) w0 = _mm512_xor_si512(w0, flip), w1 = _mm512_xor_si512(w1, flip);
+        for (int i = 0; i < n; i++) {
+            __m512i x = GROUP(rows);
+            if (form == INT8) {
+                left[i] = _mm512_dpbusd_epi32(left[i], w0, x);
+                right[i] = _mm512_dpbusd_epi32(right[i], w1, x);
+                continue;
+            }
+            ADD_BF16(left[i], w0, x);
+            ADD_BF16(right[i], w1, x);
+            if (form == BF16X3) {
+                __m512i low = GROUP(rows + rest);
+                ADD_BF16(left[i], LOAD(2), x);
+                ADD_BF16(right[i], LOAD(3), x);
+                ADD_BF16(left[i], w0, low);
+                ADD_BF16(right[i], w1, low);
+            }
+        }
+    }
+#undef LOAD
+#undef GROUP
+#undef ADD_BF16
+    for (int i = 0; i < n; i++) {
+        _mm512_storeu_si512(y + i * y_stride, left[i]);
+        _mm512_storeu_si512(y + i * y_stride + WIDE, right[i]);
+    }
+}
+
+ROUNDED static void rounded_panel(
+    const Product *p, const Scratch *s, int64_t rows, const char *panel, float *y, int64_t y_stride
+) {
+    int64_t stride = p->inputs * (p->form == INT8 ? 1 : 2), rest = rounded(rows, 2 * TILE_ROWS) * stride, row = 0;
+#define ROUNDED_BLOCKS(form, n) \
+    for (; row + n <= rows; row += n) \
+        rounded_block(form, n, s->tiles + row * stride, rest, s->sums + row, stride, panel, y + row * y_stride, y_stride)
+    switch (p->form) {
+#define BLOCKS(n) ROUNDED_BLOCKS(BF16, n)
+        case BF16: ALL_BLOCKS; break;
+#undef BLOCKS
+#define BLOCKS(n) ROUNDED_BLOCKS(BF16X3, n)
+        case BF16X3: ALL_BLOCKS; break;
+#undef BLOCKS
+#define BLOCKS(n) ROUNDED_BLOCKS(INT8, n)
+        case INT8: ALL_BLOCKS; break;
+#undef BLOCKS
+    }
+#undef ROUNDED_BLOCKS
+}
+
 static void prepare_rows(const Product *p, const float *x, int64_t rows, Scratch *s) {
     int64_t padded = rounded(rows, 2 * TILE_ROWS);
-    if (p->form == INT8) quantize_rows(x, rows, padded, p->inputs, (int8_t *)s->tiles, s->scales);
+    if (p->form == INT8) quantize_rows(x, rows, padded, p->inputs, (int8_t *)s->tiles, s->scales, s->sums);
     else if (p->form != FP32) split_rows(x, rows, padded, p->inputs, p->form == BF16X3, (uint16_t *)s->tiles);
 }
 
@@ -168,7 +230,8 @@ static void multiply_alone(
         const char *weights = (const char *)p->panels + panel * panel_bytes(p);
         float *to = y + (panel - first) * PANEL;
         if (p->form == FP32) fp32_panel(x, rows, (const float *)weights, p->inputs, to, stride);
-        else amx_panel(p, s, rows, weights, to, stride);
+        else if (p->is_on_amx) amx_panel(p, s, rows, weights, to, stride);
+        else rounded_panel(p, s, rows, weights, to, stride);
         if (!p->bias && p->form != INT8) continue;
         for (int64_t row = 0; row < rows; row++)
             for (int64_t i = 0; i < PANEL; i += WIDE) {

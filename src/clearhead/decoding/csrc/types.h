@@ -16,22 +16,24 @@
 #define CHUNK 512      /* logits of a row computed before they are looked at */
 #define LOGITS (CHUNK + WIDE) /* from a row of them to the next: not a power of two, for the sake of the cache */
 
-#define CORE_VERSION 3 /* raised with every change of what a function takes or means; core.py holds the same number */
+#define CORE_VERSION 4 /* raised with every change of what a function takes or means; core.py holds the same number */
 
 #define PATIENCE 20000 /* spins, about a millisecond: who is waited for longer has been put aside by the system */
 #define IDLE_SECONDS 1e-3 /* until a helper without work goes to sleep: longer than Python needs between two steps */
 #define WORTH_SHARING (1 << 18) /* bytes of a matrix from which several threads read it faster than one */
 
-#define AMX __attribute__((target("amx-tile,amx-bf16,amx-int8,avx512bf16")))
+#define ROUNDED __attribute__((target("avx512bf16,avx512vnni")))
+#define AMX __attribute__((target("amx-tile,amx-bf16,amx-int8")))
 #define INLINE static inline __attribute__((always_inline))
 
 enum Form { FP32 = 0, BF16 = 1, BF16X3 = 3, INT8 = 8 };
 enum Activation { RELU, GELU, GELU_TANH, SILU };
 
-/* y = x W^T + b. Panels hold PANEL outputs each: [panel][input][PANEL] in float32; in AMX forms
+/* y = x W^T + b. Panels hold PANEL outputs each: [panel][input][PANEL] in float32; in rounded forms
  * [panel][input block][term][tile of 16 outputs][group of inputs][output][input in group]. */
 typedef struct {
     int64_t inputs, outputs, form;
+    int64_t is_on_amx;   /* or else on AVX-512's own products in bfloat16 and 8 bits */
     const void *panels;
     const float *scales; /* of outputs, in INT8 */
     const float *bias;   /* may be NULL, as may the weight of a norm that is not there */
@@ -119,6 +121,7 @@ enum Part { PRODUCTS, ATTENTION, NORMS, VOCABULARY, CHOICE };
 /* Room for the rows of a call. */
 typedef struct Scratch {
     float *x, *normed, *qkv, *attended, *update, *hidden, *gate, *logits, *weights, *scales;
+    int32_t *sums; /* of rows in 8 bits */
     char *tiles; /* rows in the form of a product: [term][row][input] */
     int32_t *path; /* [row][longest]: places of a row's past */
     char *is_taken; /* [place] of a lane */
@@ -145,7 +148,10 @@ INLINE void spend(Scratch *s, enum Part part) {
 INLINE int64_t rounded(int64_t value, int64_t step) { return (value + step - 1) / step * step; }
 INLINE int64_t max64(int64_t a, int64_t b) { return a > b ? a : b; }
 
-static int64_t lay_out(Scratch *s, char *at, const Stack *stack, int64_t rows, int64_t longest, int64_t count) {
+/* `count` best tokens are kept of each row, and in a search the path of its past. */
+static int64_t lay_out(
+    Scratch *s, char *at, const Stack *stack, int64_t rows, int64_t longest, int64_t count, int is_search
+) {
     char *start = at;
     int64_t padded = rounded(rows, 2 * TILE_ROWS);
     int64_t values = stack->num_heads * stack->d_v, width = 2 * stack->num_heads * stack->d_k + values;
@@ -161,9 +167,10 @@ static int64_t lay_out(Scratch *s, char *at, const Stack *stack, int64_t rows, i
     ROOM(s->logits, count ? padded * LOGITS : 0);
     ROOM(s->weights, longest);
     ROOM(s->scales, padded);
+    ROOM(s->sums, padded);
     ROOM(s->tiles, 2 * padded * 2 * widest);
-    ROOM(s->path, rows * longest);
-    ROOM(s->is_taken, count * longest); /* there are at least as many best tokens of a row as beams */
+    ROOM(s->path, is_search ? rows * longest : 0);
+    ROOM(s->is_taken, is_search ? count * longest : 0); /* there are at least as many best tokens of a row as beams */
     ROOM(s->best, rows * (count + 2));
     ROOM(s->best_ids, rows * count);
 #undef ROOM
