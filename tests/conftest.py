@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from clearhead.model import Transformer
 
 # No test module has imported them yet: from here on a tensor that breaks its written shape raises.
-install_import_hook(["clearhead.model", "clearhead.decoding"], "beartype.beartype")
+install_import_hook(["clearhead.kernels", "clearhead.model", "clearhead.decoding"], "beartype.beartype")
 # One thread a process, those that tests start included: the cores are shared by the workers of pytest-xdist.
 torch.set_num_threads(1)
 os.environ.setdefault("OMP_NUM_THREADS", "1")

@@ -138,7 +138,7 @@ class _PackedFeedForward:
         self.gate = None if module.gate_proj is None else _joined([module.gate_proj], precision)
         self.down = _joined([module.down_proj], precision)
         self.activation = module.activation
-        self.is_relu = module.is_relu
+        self.is_relu = module.activation is functional.relu
 
     def __call__(self, x: Tensor) -> Tensor:
         hidden = self.up(x)

@@ -14,8 +14,8 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from clearhead.errors import ConfigError
-from clearhead.model.dropout import dropout as drop
-from clearhead.model.linear import Linear
+from clearhead.kernels.bf16_linear import Linear
+from clearhead.kernels.dropout import dropout as drop
 from clearhead.model.masks import causal_mask
 from clearhead.model.positions import RotaryPositions
 

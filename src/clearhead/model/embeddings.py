@@ -12,7 +12,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 from torch.nn import functional
 
-from clearhead.model.dropout import Dropout
+from clearhead.kernels.dropout import Dropout
 
 __all__ = ["Embedding", "OutputProjection"]
 

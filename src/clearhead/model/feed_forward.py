@@ -13,8 +13,8 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn import functional
 
-from clearhead.model.dropout import Dropout, relu_dropout
-from clearhead.model.linear import Linear
+from clearhead.kernels.bf16_linear import Linear
+from clearhead.kernels.dropout import Dropout
 
 __all__ = ["ACTIVATIONS", "Activation", "FeedForward"]
 
@@ -57,16 +57,13 @@ class FeedForward(nn.Module):
         self.gate_proj = Linear(d_model, d_ff, bias=bias) if gated else None
         self.down_proj = Linear(d_ff, d_model, bias=bias)  # W2, b2
         self.activation = ACTIVATIONS[activation]
-        self.is_relu = activation == "relu"
         self.dropout = Dropout(dropout)
 
     def forward(self, x: Float[Tensor, "B T D"]) -> Float[Tensor, "B T D"]:
         """Apply the network to each position separately."""
         hidden = self.up_proj(x)  # (B, T, d_ff)
         if self.gate_proj is not None:
-            hidden = self.activation(self.gate_proj(x)) * hidden
-        elif self.training and self.is_relu and self.dropout.rate and x.device.type == "cpu":
-            return self.down_proj(relu_dropout(hidden, self.dropout.rate))
+            hidden = self.dropout(self.activation(self.gate_proj(x)) * hidden)
         else:
-            hidden = self.activation(hidden)
-        return self.down_proj(self.dropout(hidden))
+            hidden = self.dropout.after(self.activation, hidden)
+        return self.down_proj(hidden)

@@ -16,7 +16,7 @@ from typing import Literal
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from clearhead.model.dropout import Dropout
+from clearhead.kernels.dropout import Dropout
 from clearhead.model.norm import NormKind, make_norm
 
 __all__ = ["NormOrder", "Residual"]

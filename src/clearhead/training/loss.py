@@ -14,7 +14,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 from torch.nn import functional
 
-from clearhead.model.linear import ROUNDED_ROWS, are_products_bf16, bf16_product
+from clearhead.kernels.bf16_linear import ROUNDED_ROWS, are_products_bf16, bf16_product
 
 __all__ = ["chunked_cross_entropy", "label_smoothed_cross_entropy"]
 

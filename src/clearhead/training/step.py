@@ -15,7 +15,7 @@ from clearhead.config import TrainConfig
 from clearhead.data.batches import Batch
 from clearhead.device import has_fast_bf16, keep_freed_memory
 from clearhead.errors import ConfigError, TrainingError
-from clearhead.model.linear import bf16_products
+from clearhead.kernels.bf16_linear import bf16_products
 from clearhead.model.transformer import Transformer
 from clearhead.training.loss import chunked_cross_entropy, label_smoothed_cross_entropy
 

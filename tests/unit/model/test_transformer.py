@@ -10,8 +10,8 @@ from torch.nn import functional
 
 from clearhead import presets
 from clearhead.config import ModelConfig
+from clearhead.kernels.dropout import Dropout
 from clearhead.model import DecoderCache, Transformer
-from clearhead.model.dropout import Dropout
 
 both_norms = pytest.mark.parametrize("norm", ["post", "pre"])
 

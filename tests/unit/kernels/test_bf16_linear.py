@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 from clearhead.device import can_multiply_bf16
-from clearhead.model.linear import ROUNDED_ROWS, Linear, are_products_bf16, bf16_products
+from clearhead.kernels.bf16_linear import ROUNDED_ROWS, Linear, are_products_bf16, bf16_products
 
 needs_bf16 = pytest.mark.skipif(not can_multiply_bf16(), reason="this processor multiplies no bfloat16")
 

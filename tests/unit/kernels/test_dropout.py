@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from clearhead.model.dropout import Dropout, dropout, keep_mask, relu_dropout
+from clearhead.kernels.dropout import Dropout, dropout, keep_mask, relu_dropout
 
 
 @pytest.mark.parametrize("rate", [0.1, 0.3, 0.5, 0.97])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -28,6 +29,12 @@ class Dropout(nn.Module):
     def forward(self, x: Float[Tensor, "*shape"]) -> Float[Tensor, "*shape"]:
         """Drop in training; return `x` as it is otherwise."""
         return dropout(x, self.rate) if self.training else x
+
+    def after(self, activation: Callable[[Tensor], Tensor], x: Float[Tensor, "*shape"]) -> Float[Tensor, "*shape"]:
+        """Drop from `activation(x)`; what falls from a ReLU on a CPU falls in the same pass, see `relu_dropout`."""
+        if activation is functional.relu and self.training and self.rate and x.device.type == "cpu":
+            return relu_dropout(x, self.rate)
+        return self(activation(x))
 
     def extra_repr(self) -> str:
         """Show the rate where modules are printed."""
