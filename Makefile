@@ -10,12 +10,12 @@ WORKERS ?= 2
 setup: $(VENV)/.ready
 
 # torch goes first and by its exact version: left to itself pip would fetch gigabytes of CUDA packages.
-$(VENV)/.ready: pyproject.toml constraints.txt $(wildcard src/clearhead/decoding/csrc/*)
+$(VENV)/.ready: pyproject.toml constraints.txt $(wildcard src/clearhead/kernels/csrc/*)
 	$(PYTHON) -c 'import sys; assert sys.version_info >= (3, 11), "clearhead needs Python 3.11 or later"'
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/pip install --quiet -c constraints.txt torch
 	$(BIN)/pip install --quiet -c constraints.txt -e '.[dev]'
-	$(BIN)/python -c 'from clearhead.decoding.core import describe; print(describe())'
+	$(BIN)/python -c 'from clearhead.kernels.library import describe; print(describe())'
 	touch $@
 
 demo: setup

@@ -43,7 +43,7 @@ class Clearhead:
         import torch
 
         from clearhead.config import ModelConfig
-        from clearhead.decoding import CompiledModel, Shortlist, pack
+        from clearhead.decoding import NativeEngine, Shortlist
         from clearhead.model import Transformer
         from clearhead.weights import load_weights
 
@@ -51,11 +51,11 @@ class Clearhead:
         model = Transformer(ModelConfig(**_read_json(directory / "clearhead" / "config.json"))).eval()
         load_weights(model, directory / "clearhead" / "model.safetensors")
         forms: dict[str, Any] = {"float32": "fp32", "bfloat16 x3": "bf16x3", "bfloat16": "bf16", "int8": "int8"}
-        self.model = pack(model, forms[precision])
+        self.model = make_engine(model, forms[precision])
         path = directory / "clearhead" / "shortlist.safetensors"
         self.shortlist = Shortlist.load(path, {}) if self.has_shortlist else None
         # The compiled core's threads are workers, each with a batch of its own.
-        self.workers = threads if isinstance(self.model, CompiledModel) else 1
+        self.workers = threads if isinstance(self.model, NativeEngine) else 1
         self.computes_in = precision
 
     def read(self, sources: list[list[int]]) -> list[list[int]]:
@@ -225,7 +225,7 @@ def why_missing(name: str) -> str | None:
         if not torch.cpu._is_vnni_supported():
             return f"skipped: {name} needs a CPU with VNNI"
     if name == "clearhead-bf16x3":
-        from clearhead.decoding.core import can_multiply
+        from clearhead.kernels.library import can_multiply
 
         if not can_multiply("bf16x3"):
             return f"skipped: {name} needs a CPU with AMX or AVX-512 BF16, and a C compiler at make setup"

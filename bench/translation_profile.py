@@ -18,11 +18,11 @@ import torch
 from clearhead.bundle import load_bundle
 from clearhead.config import DecodeConfig
 from clearhead.corpora import read_lines
-from clearhead.decoding import CompiledModel, SearchOptions, decode
-from clearhead.decoding.compiled import CompiledStepper
+from clearhead.decoding import NativeEngine, SearchOptions, decode
+from clearhead.decoding.native.slots import NativeSlots
 from translation_work import TEXT
 
-PARTS = ("layer products", "attention", "norms, activations", "vocabulary product", "soft-max, best tokens")
+PARTS = ("layer products", "attention", "norms, activations", "vocabulary product", "softmax, best tokens")
 """What the core books its time on, in its order."""
 
 
@@ -40,9 +40,9 @@ def main() -> None:
     sources = bundle.tokenizer.encode_sources(lines)
     tables = {}
     for precision in options.precision:
-        if not CompiledModel.supports(bundle.model, precision):
+        if not NativeEngine.supports(bundle.model, precision):
             sys.exit(f"the compiled core cannot run this model in {precision} here")
-        model = CompiledModel(bundle.model, precision)
+        model = NativeEngine(bundle.model, precision)
         for beam in options.beam:
             tables[f"{precision}, beam {beam}"] = _profile(model, sources, beam, options.batch)
     print(f"{len(sources):,} sentences, {options.batch} at a time, one thread")
@@ -52,28 +52,28 @@ def main() -> None:
     print(f"{'all, s':24}" + "".join(f"{sum(table.values()):16.2f}" for table in tables.values()))
 
 
-def _profile(model: CompiledModel, sources: list[list[int]], beam: int, batch: int) -> dict[str, float]:
+def _profile(model: NativeEngine, sources: list[list[int]], beam: int, batch: int) -> dict[str, float]:
     """Return seconds by part."""
     tokens = batch * beam * sum(map(len, sources)) // len(sources)
     options = SearchOptions(DecodeConfig(beam_size=beam, length_penalty=0.0, batch_tokens=tokens))
     decode(model, sources[:batch], options)  # warm up
     encoder = 0.0
-    prepare = CompiledStepper.prepare
+    encode = NativeSlots.encode
 
-    def timed_prepare(self: CompiledStepper, sources: Sequence[Sequence[int]]) -> list[Any]:
+    def timed_encode(self: NativeSlots, sources: Sequence[Sequence[int]]) -> list[Any]:
         nonlocal encoder
         start = time.perf_counter()
-        prepared = prepare(self, sources)
+        encoded = encode(self, sources)
         encoder += time.perf_counter() - start
-        return prepared
+        return encoded
 
-    CompiledStepper.spent = np.zeros(len(PARTS))
-    CompiledStepper.prepare = timed_prepare  # type: ignore[method-assign]
+    NativeSlots.spent = np.zeros(len(PARTS))
+    NativeSlots.encode = timed_encode  # type: ignore[method-assign]
     start = time.perf_counter()
     decode(model, sources, options)
     wall = time.perf_counter() - start
-    CompiledStepper.prepare = prepare  # type: ignore[method-assign]
-    spent = dict(zip(PARTS, CompiledStepper.spent.tolist(), strict=True))
+    NativeSlots.encode = encode  # type: ignore[method-assign]
+    spent = dict(zip(PARTS, NativeSlots.spent.tolist(), strict=True))
     return {"encoder": encoder, **spent, "search, in Python": wall - encoder - sum(spent.values())}
 
 

@@ -9,19 +9,17 @@ from pathlib import Path
 from typing import Any, Self
 
 from clearhead.bundle import SHORTLIST_FILE, Bundle, load_bundle, model_directory
-from clearhead.config import DecodeConfig
+from clearhead.config import DecodeConfig, DecodePrecision
 from clearhead.decoding import (
-    CompiledModel,
-    DoubleModel,
+    Engine,
     Hypothesis,
-    PackedModel,
     Sampling,
     SearchOptions,
     Shortlist,
     decode,
     length_limits,
-    pack,
-    pack_for_scoring,
+    make_engine,
+    make_scoring_engine,
     score,
 )
 from clearhead.device import resolve_device
@@ -85,8 +83,8 @@ class Translator:
     """Where it was loaded from."""
     shortlist: Shortlist | None = field(default=None, repr=False)
     """What it writes where the setting `shortlist` asks for it; read from the model directory when first needed."""
-    _packed: PackedModel | CompiledModel | None = field(default=None, init=False, repr=False)
-    _scorer: CompiledModel | DoubleModel | None = field(default=None, init=False, repr=False)
+    _engine: Engine | None = field(default=None, init=False, repr=False)
+    _scoring_engine: Engine | None = field(default=None, init=False, repr=False)
 
     @classmethod
     def load(cls, path: str | Path, *, device: str = "auto") -> Self:
@@ -146,13 +144,13 @@ class Translator:
         sources = [spelled[index] for index in filled]
         limit = config.max_input_tokens
         cut = [ids if len(ids) <= limit else [*ids[: limit - 1], tokenizer.eos_id] for ids in sources]
-        packed = self._packed_model(config)
-        found = self._with_texts(decode(packed, cut, options, on_progress), one_line)
+        engine = self._engine_for(config.precision)
+        found = self._with_texts(decode(engine, cut, options, on_progress), one_line)
         if sampling is None:
-            self._leave_distinct(packed, cut, found, options, one_line)
+            self._leave_distinct(engine, cut, found, options, one_line)
         limits = length_limits(self.bundle.model.config, config, cut)
         ended = [len(group[0][1].tokens) == most for group, most in zip(found, limits, strict=True)]
-        is_own = isinstance(packed, CompiledModel) and packed.precision == "fp32" and not (sampling or shortlist)
+        is_own = engine.finds_scores and not (sampling or shortlist)
         self._spell(cut, found, config, score_all=scores and not is_own, score_respelled=scores)
 
         results = [Translation(line, "", 0.0 if scores else None, ()) for line in lines]
@@ -211,7 +209,7 @@ class Translator:
         if on_progress is not None and len(rows) < len(results):
             on_progress(len(results) - len(rows))
         scores = score(
-            self._scoring_model(),
+            self._engine_for_scores(),
             [source_ids[row] for row in rows],
             [target_ids[row] for row in rows],
             batch_tokens=config.batch_tokens,
@@ -231,7 +229,7 @@ class Translator:
 
     def _leave_distinct(
         self,
-        packed: PackedModel | CompiledModel,
+        engine: Engine,
         sources: list[list[int]],
         found: list[list[_Found]],
         options: SearchOptions,
@@ -245,7 +243,7 @@ class Translator:
             if len(found[row]) < len(group) == num_best < beam_size:
                 short.append(row)
         if short:
-            wider = decode(packed, [sources[row] for row in short], replace(options, num_best=beam_size))
+            wider = decode(engine, [sources[row] for row in short], replace(options, num_best=beam_size))
             for row, group in zip(short, self._with_texts(wider, one_line), strict=True):
                 found[row] = _distinct(group)[:num_best]
 
@@ -285,7 +283,7 @@ class Translator:
         if not wanted:
             return
         scores = score(
-            self._scoring_model(),
+            self._engine_for_scores(),
             [sources[row] for row, _ in wanted],
             [list(found[row][rank][1].tokens) for row, rank in wanted],
             batch_tokens=config.batch_tokens,
@@ -306,23 +304,22 @@ class Translator:
             return config
         return config.with_changes({"max_input_tokens": longest})
 
-    def _packed_model(self, config: DecodeConfig) -> PackedModel | CompiledModel:
-        """Return the model ready to decode; packed once, and again when its weights have changed."""
-        packed = self._packed
-        if packed is None or packed.precision != config.precision or not packed.is_current():
-            self._packed = packed = pack(self.bundle.model, config.precision)
-        return packed
+    def _engine_for(self, precision: DecodePrecision) -> Engine:
+        """Return the engine that translates; made once, and again when the model's weights have changed."""
+        engine = self._engine
+        if engine is None or engine.precision != precision or not engine.is_current():
+            self._engine = engine = make_engine(self.bundle.model, precision)
+        return engine
 
-    def _scoring_model(self) -> CompiledModel | DoubleModel:
-        """Return the model ready to score: what translates if that is the same form, else one of its own."""
-        packed = self._packed
-        if isinstance(packed, CompiledModel) and packed.precision == "fp32" and packed.is_current():
-            self._scorer = None
-            return packed
-        scorer = self._scorer
-        if scorer is None or not scorer.is_current():
-            self._scorer = scorer = pack_for_scoring(self.bundle.model)
-        return scorer
+    def _engine_for_scores(self) -> Engine:
+        """Return the engine that scores: what translates if that can, else one of its own."""
+        scoring = self._scoring_engine
+        if scoring is None or not scoring.is_current():
+            engine = self._engine
+            if engine is None or not engine.is_current():
+                engine = make_engine(self.bundle.model)
+            self._scoring_engine = scoring = make_scoring_engine(engine)
+        return scoring
 
     def learned_shortlist(self) -> Shortlist:
         """Return what the model's sentences may be written in."""

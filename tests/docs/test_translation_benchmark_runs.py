@@ -17,8 +17,8 @@ from torch.nn import functional
 
 from clearhead.bundle import Bundle, save_bundle
 from clearhead.config import DecodeConfig, ModelConfig
-from clearhead.decoding.core import library
 from clearhead.decoding.step import pad_batch
+from clearhead.kernels.library import library
 from clearhead.model import Transformer
 from clearhead.tokenizer import Tokenizer
 

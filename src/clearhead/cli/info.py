@@ -50,8 +50,8 @@ def info(
 def _installation_facts() -> dict[str, Any]:
     import torch
 
-    from clearhead.decoding.core import describe
     from clearhead.device import num_threads, resolve_device
+    from clearhead.kernels.library import describe
 
     return {
         "installation": {
@@ -99,14 +99,14 @@ def _model_facts(path: Path) -> dict[str, Any]:
 
 def _engine_facts(bundle: Bundle) -> dict[str, str]:
     """Return what `clearhead translate` would compute with here, and why."""
-    from clearhead.decoding.compiled import CompiledModel
-    from clearhead.decoding.core import describe
+    from clearhead.decoding import NativeEngine
     from clearhead.device import resolve_device
+    from clearhead.kernels.library import describe
 
     device = resolve_device()
     if device.type != "cpu":
         return {"engine": "PyTorch", "device": str(device), "because": "the compiled core computes on the CPU alone"}
-    obstacle = CompiledModel.obstacle(bundle.model, bundle.decode.precision)
+    obstacle = NativeEngine.obstacle(bundle.model, bundle.decode.precision)
     engine = "PyTorch" if obstacle else "compiled core"
     return {"engine": engine, "device": str(device), "because": obstacle or describe()}
 

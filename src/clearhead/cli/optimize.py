@@ -58,7 +58,7 @@ def optimize(
     from clearhead.bundle import SHORTLIST_FILE, model_directory
     from clearhead.corpora import display_name, read_parallel
     from clearhead.decoding import learn_shortlist
-    from clearhead.decoding.alignment import COMMON, PER_TOKEN
+    from clearhead.decoding.shortlist import COMMON, PER_TOKEN
     from clearhead.translator import Translator
 
     directory = model_directory(model)

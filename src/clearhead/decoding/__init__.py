@@ -1,19 +1,19 @@
-"""From source ids to target ids: greedy and beam search, sampling, scoring, and the engine that batches them."""
+"""From source ids to target ids: greedy and beam search, sampling, scoring, and the engines that do it fast."""
 
-from clearhead.decoding.alignment import learn_shortlist
-from clearhead.decoding.compiled import CompiledModel
-from clearhead.decoding.engine import SearchOptions, decode, length_limits, pack, pack_for_scoring, score
+from clearhead.decoding.calls import SearchOptions, decode, make_engine, make_scoring_engine, score
+from clearhead.decoding.engine import Engine
 from clearhead.decoding.hypothesis import Hypothesis, length_penalty
-from clearhead.decoding.packed import PackedModel
+from clearhead.decoding.native.engine import NativeEngine
+from clearhead.decoding.pytorch.engine import PyTorchEngine
+from clearhead.decoding.rules import length_limits
 from clearhead.decoding.sampling import Sampling
-from clearhead.decoding.scoring import DoubleModel
-from clearhead.decoding.shortlist import Shortlist
+from clearhead.decoding.shortlist import Shortlist, learn_shortlist
 
 __all__ = [
-    "CompiledModel",
-    "DoubleModel",
+    "Engine",
     "Hypothesis",
-    "PackedModel",
+    "NativeEngine",
+    "PyTorchEngine",
     "Sampling",
     "SearchOptions",
     "Shortlist",
@@ -21,7 +21,7 @@ __all__ = [
     "learn_shortlist",
     "length_limits",
     "length_penalty",
-    "pack",
-    "pack_for_scoring",
+    "make_engine",
+    "make_scoring_engine",
     "score",
 ]

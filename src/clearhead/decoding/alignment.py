@@ -1,141 +1,29 @@
-"""Learning a shortlist from parallel text: which target tokens stand where the model looks at a source token.
+"""Where the model looks in the source when it writes: the raw material of alignments.
 
-Cross-attention that is about to write a token looks at the source tokens it translates. Its weights, averaged over
-heads and layers, are summed over the text for every pair of a source and a target token that met.
-
-Shapes: B pairs, T target length, S source length, V target vocabulary, E entries.
+Shapes: B pairs, T target length, S source length.
 """
 
 from __future__ import annotations
-
-from collections.abc import Callable, Sequence
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from clearhead.decoding.engine import advice_on_memory, length_batches
-from clearhead.decoding.shortlist import NONE, Shortlist
-from clearhead.decoding.step import pad_batch
 from clearhead.model.transformer import Transformer
 
-__all__ = ["COMMON", "PER_TOKEN", "learn_shortlist"]
-
-PER_TOKEN = 20
-"""Target tokens that a source token allows, unless told otherwise."""
-COMMON = 1_000
-"""Target tokens that are always allowed, unless told otherwise; all sentences share their matrix."""
-
-LINKS = 3
-"""Source tokens that a target token is counted with: those it looks at most."""
-BUFFER = 1 << 22
-"""Entries gathered before equal ones are summed."""
+__all__ = ["cross_attention_weights"]
 
 
-@torch.inference_mode()
-def learn_shortlist(
-    model: Transformer,
-    sources: Sequence[list[int]],
-    targets: Sequence[list[int]],
-    *,
-    per_token: int = PER_TOKEN,
-    common: int = COMMON,
-    batch_tokens: int,
-    on_progress: Callable[[int], None] | None = None,
-) -> Shortlist:
-    """Learn from translations which target tokens each source token may become.
+def cross_attention_weights(
+    model: Transformer, source: Int[Tensor, "B S"], target: Int[Tensor, "B T"]
+) -> Float[Tensor, "B T S"]:
+    """Return how much each target token looked at each source token before it was written, over all heads and layers.
 
     Args:
         model: An encoder-decoder in evaluation mode.
-        sources: Source ids, ended by `eos_id`.
-        targets: Target ids, ended by `eos_id`.
-        per_token: Most target tokens that a source token allows; where both sides share a vocabulary, itself is one.
-        common: Most frequent target tokens, which are always allowed; the end token is one.
-        batch_tokens: Tokens of the longer side computed at once, padding included.
-        on_progress: Called with the number of pairs finished, batch by batch.
+        source: Source ids, ended by `eos_id` and padded.
+        target: Target ids, ended by `eos_id` and padded.
     """
-    config = model.config
-    num_sources = config.source_vocab_size or config.vocab_size
-    frequencies = torch.zeros(config.vocab_size, dtype=torch.int64)
-    counts = _Counts()
-    lengths = [max(len(source), len(target)) for source, target in zip(sources, targets, strict=True)]
-    for indices in length_batches(lengths, batch_tokens):
-        source, target = (pad_batch([side[i] for i in indices], config.pad_id) for side in (sources, targets))
-        frequencies += target.flatten().bincount(minlength=config.vocab_size)
-        with advice_on_memory(batch_tokens):
-            counts.add(*_links(model, source.to(model.device), target.to(model.device)))
-        if on_progress is not None:
-            on_progress(len(indices))
-
-    frequencies[[config.pad_id, config.bos_id]] = 0
-    frequencies[config.eos_id] = max(map(len, [*targets, []])) * len(targets) + 1
-    always = frequencies.topk(min(common, int((frequencies > 0).sum()))).indices
-    if num_sources == config.vocab_size:
-        # Names, numbers and whatever else is copied, also what this text does not hold.
-        tokens = torch.arange(num_sources)
-        tokens = tokens[(tokens != config.pad_id) & (tokens != config.bos_id) & (tokens != config.eos_id)]
-        counts.add(tokens * config.vocab_size + tokens, torch.full(tokens.shape, float("inf")))
-    keys, weights = counts.totals()
-    is_own = torch.ones(config.vocab_size, dtype=torch.bool)
-    is_own[always] = False
-    is_own[[config.pad_id, config.bos_id]] = False
-    kept = is_own[keys % config.vocab_size]
-    return Shortlist(
-        always.int(), _heaviest(keys[kept], weights[kept], num_sources, config.vocab_size, per_token).int()
-    )
-
-
-def _links(
-    model: Transformer, source: Int[Tensor, "B S"], target: Int[Tensor, "B T"]
-) -> tuple[Int[Tensor, " E"], Float[Tensor, " E"]]:
-    """Return what each target token looked at before it was written: source id times V plus target id, and weight."""
-    config = model.config
-    start = target.new_full((len(target), 1), config.bos_id)
+    start = target.new_full((len(target), 1), model.config.bos_id)
     cross = model.attention_weights(source, torch.cat([start, target[:, :-1]], dim=1)).cross
-    weights = torch.stack([layer.float().mean(dim=1) for layer in cross]).mean(dim=0)  # (B, T, S)
-    # Much attention rests on the end of the source, when nothing is to be found there.
-    weights = weights.masked_fill(((source == config.eos_id) | (source == config.pad_id))[:, None], 0.0)
-    weights, places = weights.topk(min(LINKS, weights.size(-1)), dim=-1)  # (B, T, LINKS)
-    looked_at = source[:, None].expand(-1, target.size(1), -1).gather(2, places)
-    keys = looked_at * config.vocab_size + target[..., None]
-    counts = (weights > 0) & ((target != config.pad_id) & (target != config.eos_id))[..., None]
-    return keys[counts].cpu(), weights[counts].cpu()
-
-
-class _Counts:
-    """Sums by key; a table of all pairs of tokens would not fit into memory."""
-
-    def __init__(self) -> None:
-        self._keys: list[Tensor] = [torch.empty(0, dtype=torch.int64)]
-        self._weights: list[Tensor] = [torch.empty(0)]
-        self._waiting = 0
-
-    def add(self, keys: Int[Tensor, " E"], weights: Float[Tensor, " E"]) -> None:
-        """Add weights to the sums of their keys."""
-        self._keys.append(keys)
-        self._weights.append(weights)
-        self._waiting += len(keys)
-        if self._waiting > BUFFER:
-            self.totals()
-
-    def totals(self) -> tuple[Int[Tensor, " E"], Float[Tensor, " E"]]:
-        """Return every key once, ascending, and its sum."""
-        keys, places = torch.cat(self._keys).unique(return_inverse=True)
-        sums = torch.zeros(len(keys)).index_add_(0, places, torch.cat(self._weights))
-        self._keys, self._weights, self._waiting = [keys], [sums], 0
-        return keys, sums
-
-
-def _heaviest(
-    keys: Int[Tensor, " E"], weights: Float[Tensor, " E"], num_sources: int, vocab_size: int, most: int
-) -> Int[Tensor, "_ C"]:
-    """Return for each source token the target tokens of most weight, heaviest first, filled up with -1."""
-    order = weights.argsort(descending=True, stable=True)
-    order = order[(keys[order] // vocab_size).argsort(stable=True)]
-    sources, targets = keys[order] // vocab_size, keys[order] % vocab_size
-    starts = torch.searchsorted(sources, sources)  # where each one's row begins
-    ranks = torch.arange(len(sources)) - starts
-    kept = ranks < most
-    rows = torch.full((num_sources, most), NONE)
-    rows[sources[kept], ranks[kept]] = targets[kept]
-    return rows
+    return torch.stack([layer.float().mean(dim=1) for layer in cross]).mean(dim=0)

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from clearhead.decoding.hypothesis import Hypothesis, PenaltyForm, length_penalty
+from clearhead.decoding.rules import can_win, score_to_beat
 from clearhead.decoding.step import DecodingBatch, next_log_probs
 from clearhead.model.transformer import Transformer
 
@@ -27,10 +28,8 @@ def beam_search(
 ) -> list[list[Hypothesis]]:
     """Search for the translations with the best log-probability over length penalty.
 
-    At every step the `beam_size` best ways to go on are kept. One that ends is finished and leaves room for the next
-    best. A sentence is done when no open hypothesis can still enter its `num_best` finished ones:
-    log-probabilities only fall, so the best an open hypothesis can reach is its present one over the penalty of the
-    longest output.
+    At every step the `beam_size` best candidates are kept. One that ends is finished and leaves room for the next
+    best. A sentence is done when no open hypothesis can still enter its `num_best` finished ones (`rules.can_win`).
 
     Args:
         model: In evaluation mode.
@@ -59,19 +58,19 @@ def beam_search(
         is_last = (limits == length).repeat_interleave(beam_size)  # (R,)
         log_probs = next_log_probs(model, batch, newest, is_last)  # (R, V)
         vocab_size = log_probs.size(-1)
-        ways = (scores.view(-1, 1) + log_probs).view(len(open_sentences), -1)  # (B, K * V)
+        all_scores = (scores.view(-1, 1) + log_probs).view(len(open_sentences), -1)  # (B, K * V)
         # At most K of the best 2 K end, so K that go on are always among them.
-        way_scores, ways = ways.topk(2 * beam_size, dim=-1)  # (B, 2K), best first
-        beams, ids = ways // vocab_size, ways % vocab_size
+        candidate_scores, candidates = all_scores.topk(2 * beam_size, dim=-1)  # (B, 2K), best first
+        beams, ids = candidates // vocab_size, candidates % vocab_size
         ends = ids == eos_id
 
-        for row, rank in (ends[:, :beam_size] & way_scores[:, :beam_size].isfinite()).nonzero().tolist():
-            log_prob = way_scores[row, rank].item()
+        for row, rank in (ends[:, :beam_size] & candidate_scores[:, :beam_size].isfinite()).nonzero().tolist():
+            log_prob = candidate_scores[row, rank].item()
             prefix = tokens[row, beams[row, rank]].tolist()
             hypothesis = Hypothesis((*prefix, eos_id), log_prob, log_prob / length_penalty(length, alpha, form))
             finished[open_sentences[row]].append(hypothesis)
 
-        scores, picked = way_scores.masked_fill(ends, float("-inf")).topk(beam_size, dim=-1)  # (B, K)
+        scores, picked = candidate_scores.masked_fill(ends, float("-inf")).topk(beam_size, dim=-1)  # (B, K)
         beams, ids = beams.gather(1, picked), ids.gather(1, picked)
         tokens = torch.cat([tokens.gather(1, beams[..., None].expand(-1, -1, length - 1)), ids[..., None]], dim=-1)
 
@@ -80,8 +79,10 @@ def beam_search(
             row
             for row, sentence in enumerate(open_sentences)
             if length < max_lengths[sentence]
-            and _can_improve(
-                finished[sentence], best_open[row], num_best, length_penalty(max_lengths[sentence], alpha, form)
+            and can_win(
+                best_open[row],
+                length_penalty(max_lengths[sentence], alpha, form),
+                score_to_beat(finished[sentence], num_best),
             )
         ]
         if not stay:
@@ -97,11 +98,3 @@ def beam_search(
         newest = ids.flatten()
 
     return [sorted(hypotheses, key=lambda h: -h.rank_score)[:num_best] for hypotheses in finished]
-
-
-def _can_improve(finished: list[Hypothesis], best_open: float, num_best: int, longest_penalty: float) -> bool:
-    """Tell whether an open hypothesis may still enter the best `num_best`."""
-    if len(finished) < num_best:
-        return best_open > float("-inf")
-    worst_kept = sorted(hypothesis.rank_score for hypothesis in finished)[-num_best]
-    return best_open / longest_penalty > worst_kept

@@ -5,46 +5,14 @@ Shapes: B batch, T target length.
 
 from __future__ import annotations
 
-from copy import deepcopy
-
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from clearhead.decoding.packed import fingerprint
 from clearhead.decoding.step import pad_batch
 from clearhead.model.transformer import Transformer
 
-__all__ = ["DoubleModel", "token_log_probs"]
-
-
-class DoubleModel:
-    """A copy of a model in float64, for scores where the compiled core does not run.
-
-    In float32 PyTorch's sums depend on the batch and the number of threads from the fourth decimal on; in float64 they
-    do from about the twelfth.
-
-    Args:
-        model: In evaluation mode; the copy holds as long as its weights stay as they are (see `is_current`).
-    """
-
-    def __init__(self, model: Transformer) -> None:
-        self._original = model
-        self._fingerprint = fingerprint(model)
-        self._model = deepcopy(model).double()
-
-    def is_current(self) -> bool:
-        """Tell whether the model still has the weights that were copied; if not, copy it again."""
-        return self._fingerprint == fingerprint(self._original)
-
-    def score(self, sources: list[list[int]], targets: list[list[int]]) -> list[float]:
-        """Return the log-probability of each target given its source, in nats.
-
-        Args:
-            sources: Source ids of each sentence, ended by `eos_id`.
-            targets: Target ids of each sentence, ended by `eos_id`.
-        """
-        return token_log_probs(self._model, sources, targets).sum(dim=-1).tolist()
+__all__ = ["token_log_probs"]
 
 
 def token_log_probs(model: Transformer, sources: list[list[int]], targets: list[list[int]]) -> Float[Tensor, "B T"]:

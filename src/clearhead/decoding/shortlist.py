@@ -1,30 +1,44 @@
-"""A lexical shortlist: which target tokens each source token may become, and the search's choice among those alone.
+"""A lexical shortlist: which target tokens each source token may become; its file, and how it is learned.
 
 A sentence is written in the tokens that are always allowed and in those of its own source tokens, about a thousand in
 all. Its scores come from the rows of the output matrix that belong to them: far fewer products, and a far shorter
-soft-max, than with the whole vocabulary. No other sentence has a say in what it is allowed.
+softmax, than with the whole vocabulary. No other sentence has a say in what it is allowed.
 
-Shapes: N lanes, K beams, R rows, D d_model, V source vocabulary, A tokens always allowed, P own tokens of a sentence,
-C candidates.
+It is learned from parallel text: cross-attention that is about to write a token looks at the source tokens it
+translates, so its weights are summed over the text for every pair of a source and a target token that met.
+
+Shapes: V source vocabulary, A tokens always allowed, C tokens that a source token allows, P own tokens of a sentence,
+B pairs, T target length, S source length, E entries.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from clearhead.decoding.lanes import Rows, lazy_zeros, rounded
-from clearhead.decoding.packed import PackedModel
-from clearhead.decoding.products import make_product
+from clearhead.decoding.alignment import cross_attention_weights
+from clearhead.decoding.batching import advice_on_memory, length_batches
+from clearhead.decoding.step import pad_batch
 from clearhead.errors import ModelError
+from clearhead.model.transformer import Transformer
 from clearhead.weights import read_weights, write_weights
 
-__all__ = ["ListedTokens", "Shortlist"]
+__all__ = ["COMMON", "PER_TOKEN", "Shortlist", "learn_shortlist"]
+
+PER_TOKEN = 20
+"""Target tokens that a source token allows, unless told otherwise."""
+COMMON = 1_000
+"""Target tokens that are always allowed, unless told otherwise; all sentences share their matrix."""
+
+LINKS = 3
+"""Source tokens that a target token is counted with: those it looks at most."""
+BUFFER = 1 << 22
+"""Entries gathered before equal ones are summed."""
 
 NONE = -1
 """Fills the rows of source tokens that allow fewer tokens than others."""
@@ -141,102 +155,6 @@ def _fault(name: str, tensor: object, shape: Sequence[int | None], smallest: int
 _ADVICE = "learn one with `clearhead optimize MODEL --source FILE --target FILE`"
 
 
-class ListedTokens:
-    """The search's choice among the tokens that each sentence in flight may use.
-
-    A sentence's rows of the output matrix are copied to its lane when it enters. Those of the common tokens are one
-    matrix for all. Products are in float32, whatever the precision of the others: they are few.
-
-    Args:
-        model: What translates.
-        shortlist: Learned with it.
-
-    Raises:
-        ModelError: If the shortlist does not fit the model.
-    """
-
-    def __init__(self, model: PackedModel, shortlist: Shortlist) -> None:
-        config = model.config
-        shortlist.check(vocab_size=config.vocab_size, source_vocab_size=config.source_vocab_size or config.vocab_size)
-        self.shortlist = shortlist
-        self.weight, self.bias = model.output_weight, model.output_bias
-        # The end comes first. Padding and start, which are never written, keep their share of the probability: a
-        # shortlist that allows everything changes nothing.
-        never = sorted({config.pad_id, config.bos_id} - {config.eos_id})
-        others = [token for token in dict.fromkeys(shortlist.common.tolist()) if token not in {config.eos_id, *never}]
-        self._never = slice(1, 1 + len(never))
-        self._common = torch.tensor([config.eos_id, *never, *others], device=model.device)  # (A,)
-        self._common_logits = make_product(
-            [self.weight[self._common]], [None if self.bias is None else self.bias[self._common]], "fp32"
-        )
-        self._sizes: list[int] = []  # own tokens of each lane
-        width = len(self._common)
-        self._ids = self._common.new_zeros((0, width))  # (N, A + P)
-        self._weights = self.weight.new_zeros((0, 0, self.weight.size(1)))  # (N, P, D)
-        self._biases = self.weight.new_zeros((0, 1, 0))  # (N, 1, P); minus infinity where there is no token
-
-    def enter(self, sources: Sequence[Sequence[int]]) -> None:
-        """Give the next lanes to sentences."""
-        owned = [self.shortlist.own_tokens(source).to(self.weight.device) for source in sources]
-        owned = [tokens[~torch.isin(tokens, self._common)] for tokens in owned]  # none counts twice
-        self._make_room(len(self._sizes) + len(owned), max(map(len, owned)))
-        for lane, tokens in enumerate(owned, start=len(self._sizes)):
-            size = len(tokens)
-            self._ids[lane, : len(self._common)] = self._common
-            self._ids[lane, len(self._common) :][:size] = tokens
-            torch.index_select(self.weight, 0, tokens, out=self._weights[lane, :size])
-            self._biases[lane] = float("-inf")
-            self._biases[lane, 0, :size] = 0.0 if self.bias is None else self.bias[tokens]
-        self._sizes += map(len, owned)
-
-    def leave(self, lane: int) -> None:
-        """Give up a lane; the last one moves there."""
-        last = len(self._sizes) - 1
-        if lane < last:
-            size = self._sizes[last]
-            self._ids[lane] = self._ids[last]
-            self._weights[lane, :size] = self._weights[last, :size]
-            self._biases[lane] = self._biases[last]
-        self._sizes[lane] = self._sizes[last]
-        self._sizes.pop()
-
-    def best(
-        self, states: Float[Tensor, "R D"], rows: Rows, is_last: Sequence[bool], count: int
-    ) -> tuple[Float[Tensor, "R C"], Int[Tensor, "R C"]]:
-        """Return log-probabilities and ids of the best next tokens of each row, best first; see `stepper.Choice`."""
-        num_lanes, width = rows.num_lanes, max(self._sizes)
-        own = torch.baddbmm(
-            self._biases[:num_lanes, :, :width],
-            rows.spread(states),
-            self._weights[:num_lanes, :width].transpose(1, 2),
-        )  # (N, K, P)
-        logits = torch.cat([self._common_logits(states), rows.gather(own)], dim=1)  # (R, A + P)
-        log_probs = logits.log_softmax(dim=-1)
-        log_probs[:, self._never] = float("-inf")
-        if any(is_last):
-            log_probs[torch.tensor(is_last, device=log_probs.device), 1:] = float("-inf")
-        values, places = log_probs.topk(min(count, log_probs.size(1)), dim=-1)
-        return values, self._ids[rows.index[:, None] // rows.beam_size, places]
-
-    def _make_room(self, num_lanes: int, width: int) -> None:
-        """Make sure that there are so many lanes, and room for so many own tokens in each."""
-        old_lanes, old_width = self._weights.shape[:2]
-        if num_lanes <= old_lanes and width <= old_width:
-            return
-        lanes = old_lanes if num_lanes <= old_lanes else max(num_lanes, 2 * old_lanes)
-        places = old_width if width <= old_width else rounded(max(width, 2 * old_width))
-        kept, device = len(self._sizes), self.weight.device
-        ids = self._ids.new_zeros((lanes, len(self._common) + places))
-        biases = self._biases.new_full((lanes, 1, places), float("-inf"))
-        # What a bias hides must be a number all the same, or the sums would be none.
-        weights = lazy_zeros([lanes, places, self.weight.size(1)], device)
-        ids[:kept, : self._ids.size(1)] = self._ids[:kept]
-        biases[:kept, :, :old_width] = self._biases[:kept]
-        for lane, size in enumerate(self._sizes):
-            weights[lane, :size] = self._weights[lane, :size]
-        self._ids, self._biases, self._weights = ids, biases, weights
-
-
 def _sha256(tensors: Mapping[str, Tensor]) -> str:
     """Return the hash of what a file holds; the weights of a model are checked by its config.json, these are not."""
     digest = hashlib.sha256()
@@ -244,3 +162,110 @@ def _sha256(tensors: Mapping[str, Tensor]) -> str:
         digest.update(f"{name} {tensors[name].dtype} {tuple(tensors[name].shape)}".encode())
         digest.update(tensors[name].contiguous().flatten().view(torch.uint8).numpy().tobytes())
     return digest.hexdigest()
+
+
+@torch.inference_mode()
+def learn_shortlist(
+    model: Transformer,
+    sources: Sequence[list[int]],
+    targets: Sequence[list[int]],
+    *,
+    per_token: int = PER_TOKEN,
+    common: int = COMMON,
+    batch_tokens: int,
+    on_progress: Callable[[int], None] | None = None,
+) -> Shortlist:
+    """Learn from translations which target tokens each source token may become.
+
+    Args:
+        model: An encoder-decoder in evaluation mode.
+        sources: Source ids, ended by `eos_id`.
+        targets: Target ids, ended by `eos_id`.
+        per_token: Most target tokens that a source token allows; where both sides share a vocabulary, itself is one.
+        common: Most frequent target tokens, which are always allowed; the end token is one.
+        batch_tokens: Tokens of the longer side computed at once, padding included.
+        on_progress: Called with the number of pairs finished, batch by batch.
+    """
+    config = model.config
+    num_sources = config.source_vocab_size or config.vocab_size
+    frequencies = torch.zeros(config.vocab_size, dtype=torch.int64)
+    counts = _Counts()
+    lengths = [max(len(source), len(target)) for source, target in zip(sources, targets, strict=True)]
+    for indices in length_batches(lengths, batch_tokens):
+        source, target = (pad_batch([side[i] for i in indices], config.pad_id) for side in (sources, targets))
+        frequencies += target.flatten().bincount(minlength=config.vocab_size)
+        with advice_on_memory(batch_tokens):
+            counts.add(*_links(model, source.to(model.device), target.to(model.device)))
+        if on_progress is not None:
+            on_progress(len(indices))
+
+    frequencies[[config.pad_id, config.bos_id]] = 0
+    frequencies[config.eos_id] = max(map(len, [*targets, []])) * len(targets) + 1
+    always = frequencies.topk(min(common, int((frequencies > 0).sum()))).indices
+    if num_sources == config.vocab_size:
+        # Names, numbers and whatever else is copied, also what this text does not hold.
+        tokens = torch.arange(num_sources)
+        tokens = tokens[(tokens != config.pad_id) & (tokens != config.bos_id) & (tokens != config.eos_id)]
+        counts.add(tokens * config.vocab_size + tokens, torch.full(tokens.shape, float("inf")))
+    keys, weights = counts.totals()
+    is_own = torch.ones(config.vocab_size, dtype=torch.bool)
+    is_own[always] = False
+    is_own[[config.pad_id, config.bos_id]] = False
+    kept = is_own[keys % config.vocab_size]
+    return Shortlist(
+        always.int(), _heaviest(keys[kept], weights[kept], num_sources, config.vocab_size, per_token).int()
+    )
+
+
+def _links(
+    model: Transformer, source: Int[Tensor, "B S"], target: Int[Tensor, "B T"]
+) -> tuple[Int[Tensor, " E"], Float[Tensor, " E"]]:
+    """Return what each target token looked at before it was written: source id times V plus target id, and weight."""
+    config = model.config
+    weights = cross_attention_weights(model, source, target)
+    # Much attention rests on the end of the source, when nothing is to be found there.
+    weights = weights.masked_fill(((source == config.eos_id) | (source == config.pad_id))[:, None], 0.0)
+    weights, places = weights.topk(min(LINKS, weights.size(-1)), dim=-1)  # (B, T, LINKS)
+    looked_at = source[:, None].expand(-1, target.size(1), -1).gather(2, places)
+    keys = looked_at * config.vocab_size + target[..., None]
+    counts = (weights > 0) & ((target != config.pad_id) & (target != config.eos_id))[..., None]
+    return keys[counts].cpu(), weights[counts].cpu()
+
+
+class _Counts:
+    """Sums by key; a table of all pairs of tokens would not fit into memory."""
+
+    def __init__(self) -> None:
+        self._keys: list[Tensor] = [torch.empty(0, dtype=torch.int64)]
+        self._weights: list[Tensor] = [torch.empty(0)]
+        self._waiting = 0
+
+    def add(self, keys: Int[Tensor, " E"], weights: Float[Tensor, " E"]) -> None:
+        """Add weights to the sums of their keys."""
+        self._keys.append(keys)
+        self._weights.append(weights)
+        self._waiting += len(keys)
+        if self._waiting > BUFFER:
+            self.totals()
+
+    def totals(self) -> tuple[Int[Tensor, " E"], Float[Tensor, " E"]]:
+        """Return every key once, ascending, and its sum."""
+        keys, places = torch.cat(self._keys).unique(return_inverse=True)
+        sums = torch.zeros(len(keys)).index_add_(0, places, torch.cat(self._weights))
+        self._keys, self._weights, self._waiting = [keys], [sums], 0
+        return keys, sums
+
+
+def _heaviest(
+    keys: Int[Tensor, " E"], weights: Float[Tensor, " E"], num_sources: int, vocab_size: int, most: int
+) -> Int[Tensor, "_ C"]:
+    """Return for each source token the target tokens of most weight, heaviest first, filled up with -1."""
+    order = weights.argsort(descending=True, stable=True)
+    order = order[(keys[order] // vocab_size).argsort(stable=True)]
+    sources, targets = keys[order] // vocab_size, keys[order] % vocab_size
+    starts = torch.searchsorted(sources, sources)  # where each one's row begins
+    ranks = torch.arange(len(sources)) - starts
+    kept = ranks < most
+    rows = torch.full((num_sources, most), NONE)
+    rows[sources[kept], ranks[kept]] = targets[kept]
+    return rows

@@ -11,6 +11,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
+from clearhead.decoding.rules import never_written
 from clearhead.model.cache import DecoderCache
 from clearhead.model.transformer import Transformer
 
@@ -59,7 +60,7 @@ def next_log_probs(
     logits, batch.cache = model.decode(newest[:, None], batch.memory, batch.memory_mask, batch.cache)
     # bfloat16 has 8 significant bits; a sum over the vocabulary needs float32.
     log_probs = logits[:, 0].float().log_softmax(dim=-1)
-    log_probs[:, [token for token in (config.pad_id, config.bos_id) if token != config.eos_id]] = float("-inf")
+    log_probs[:, never_written(config)] = float("-inf")
     if is_last.any():
         end = log_probs[:, config.eos_id].clone()
         log_probs[is_last] = float("-inf")

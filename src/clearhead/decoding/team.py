@@ -9,7 +9,8 @@ from queue import SimpleQueue
 from threading import Thread
 from weakref import WeakSet
 
-from clearhead.decoding.core import TeamStruct, library
+from clearhead.kernels.library import library
+from clearhead.kernels.structs import TeamStruct
 
 __all__ = ["HELPER_NAME", "Call", "Team", "helpers"]
 

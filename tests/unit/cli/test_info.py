@@ -12,12 +12,12 @@ from clearhead import __version__
 from clearhead.bundle import FORMAT_VERSION, load_bundle
 from clearhead.cli.info import info
 from clearhead.config import Config
-from clearhead.decoding.compiled import CompiledModel
-from clearhead.decoding.core import describe, library
-from clearhead.decoding.engine import pack
-from clearhead.decoding.packed import PackedModel
+from clearhead.decoding import make_engine
+from clearhead.decoding.native.engine import NativeEngine
+from clearhead.decoding.pytorch.engine import PyTorchEngine
 from clearhead.device import num_threads, resolve_device
 from clearhead.errors import ConfigError, ModelError
+from clearhead.kernels.library import describe, library
 from clearhead.training.checkpoints import Checkpoints, TrainingState
 
 MADE = {
@@ -84,8 +84,8 @@ def test_without_a_model_the_installation_is_told(run_command):
 
 
 def test_a_missing_core_is_told_with_and_without_a_model(run_command, make_model_dir, monkeypatch):
-    monkeypatch.setattr("clearhead.decoding.core._path", lambda: None)
-    monkeypatch.setattr("clearhead.decoding.compiled.library", lambda: None)
+    monkeypatch.setattr("clearhead.kernels.library._path", lambda: None)
+    monkeypatch.setattr("clearhead.decoding.native.engine.library", lambda: None)
     installation = json.loads(run_command(info, "--json").stdout)["installation"]
     assert "compiled core is not in use" in installation["compiled_core"]
     found = json.loads(run_command(info, make_model_dir(), "--json").stdout)["translated_by"]
@@ -99,8 +99,8 @@ def test_the_engine_that_translates_a_model_is_told_with_its_reason(run_command,
     assert [facts["engine"] for facts in found] == ["PyTorch", "compiled core"]
     assert "d_model, d_ff and num_heads * d_v in multiples of 32" in found[0]["because"]
     assert found[1]["because"] == describe()
-    engines = [type(pack(load_bundle(model).model)) for model in (odd, wide)]
-    assert engines == [PackedModel, CompiledModel]
+    engines = [type(make_engine(load_bundle(model).model)) for model in (odd, wide)]
+    assert engines == [PyTorchEngine, NativeEngine]
 
 
 def test_the_package_runs_as_a_module():

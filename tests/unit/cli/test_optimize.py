@@ -14,7 +14,7 @@ from clearhead.cli.optimize import optimize
 from clearhead.cli.translate import translate
 from clearhead.cli.verify import verify
 from clearhead.decoding import Sampling
-from clearhead.decoding.alignment import COMMON, PER_TOKEN
+from clearhead.decoding.shortlist import COMMON, PER_TOKEN
 from clearhead.errors import ConfigError, DataError, ModelError
 from clearhead.translator import Translator
 

@@ -7,7 +7,7 @@ import torch
 
 from clearhead.config import DecodeConfig
 from clearhead.decoding import Sampling, SearchOptions, decode, score
-from clearhead.decoding.lanes import Lanes
+from clearhead.decoding.pytorch.slots import SlotCache
 from clearhead.errors import ConfigError, DeviceError
 from clearhead.tokenizer import Tokenizer
 
@@ -60,13 +60,13 @@ def test_no_more_tokens_are_in_flight_than_allowed_and_no_fewer_than_there_is_ro
     make_sharp_model, make_sources, monkeypatch
 ):
     in_flight = []
-    advance = Lanes.advance
+    advance = SlotCache.advance
 
     def spy(lanes, *arguments):
         in_flight.append(list(lanes.source_lengths))
         return advance(lanes, *arguments)
 
-    monkeypatch.setattr(Lanes, "advance", spy)
+    monkeypatch.setattr(SlotCache, "advance", spy)
     decode(make_sharp_model(), make_sources((5,) * 7 + (3,) * 9), options(beam_size=3, batch_tokens=30))
     # Two sentences of five tokens and three beams are 30; so are three sentences of three tokens, and a little.
     assert max(3 * len(lengths) * max(lengths) for lengths in in_flight) == 30
@@ -136,7 +136,7 @@ def test_a_lack_of_memory_becomes_advice(make_model, make_sources, monkeypatch, 
     def fail(*_):
         raise error
 
-    monkeypatch.setattr(Lanes, "enter", fail)
+    monkeypatch.setattr(SlotCache, "enter", fail)
     message = r"ran out of memory; lower decode.batch_tokens \(40\), for example --batch-tokens 10"
     with pytest.raises(DeviceError, match=message):
         decode(make_model(), make_sources((5,)), options(batch_tokens=40))

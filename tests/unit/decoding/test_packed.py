@@ -4,7 +4,8 @@ import pytest
 import torch
 
 from clearhead.config import ModelConfig
-from clearhead.decoding.packed import BLOCK, PackedModel
+from clearhead.decoding.pytorch.engine import PyTorchEngine
+from clearhead.decoding.pytorch.weights import BLOCK, PackedModel
 from clearhead.decoding.step import pad_batch
 from clearhead.errors import ConfigError
 from clearhead.model import Transformer
@@ -84,24 +85,24 @@ def plain_log_probs(model, sources, targets):
 
 def packed_log_probs(packed, sources, targets, starts):
     """Return the same step by step, each sentence entering at a step of its own and leaving when its target ends."""
-    lanes = packed.lanes(1, len(sources))
+    slots = packed.cache(1, len(sources))
     results = [[] for _ in sources]
     flying = []
     for step in range(max(start + len(target) for start, target in zip(starts, targets, strict=True))):
         if entering := [number for number, start in enumerate(starts) if start == step]:
             memory = packed.encode(pad_batch([sources[number] for number in entering], packed.config.pad_id))
-            lanes.enter(memory, [len(sources[number]) for number in entering])
+            slots.enter(memory, [len(sources[number]) for number in entering])
             flying += entering
         index = list(range(len(flying)))
         newest = torch.tensor([targets[number][len(results[number])] for number in flying])
-        log_probs = packed.log_probs(packed.states(newest, lanes, lanes.advance(index, index)))
+        log_probs = packed.log_probs(packed.hidden_states(newest, slots, slots.advance(index, index)))
         for number, row in zip(flying, log_probs, strict=True):
             results[number].append(row)
-        for lane in reversed(index):
-            if len(results[flying[lane]]) == len(targets[flying[lane]]):
-                flying[lane] = flying[-1]
+        for slot in reversed(index):
+            if len(results[flying[slot]]) == len(targets[flying[slot]]):
+                flying[slot] = flying[-1]
                 flying.pop()
-                lanes.leave(lane)
+                slots.leave(slot)
     assert not flying
     return [torch.stack(rows) for rows in results]
 
@@ -160,8 +161,8 @@ def test_learned_positions_are_used_to_the_last_and_none_beyond(make_model):
 def test_beams_that_branch_end_and_swap_go_on_from_their_own_past(make_model, settings):
     model = make_model(**settings)
     packed, sources = PackedModel(model), draw(model.config, (5, 11), is_source=True)
-    lanes = packed.lanes(3, 2)
-    lanes.enter(packed.encode(pad_batch(sources, 0)), [5, 11])
+    slots = packed.cache(3, 2)
+    slots.enter(packed.encode(pad_batch(sources, 0)), [5, 11])
     pasts = [[[]], [[]]]
     # Of each sentence, the beams that the next ones go on from.
     for parents in [
@@ -177,10 +178,10 @@ def test_beams_that_branch_end_and_swap_go_on_from_their_own_past(make_model, se
             [[*beams[parent], next(tokens) if beams[parent] else 1] for parent in chosen]
             for beams, chosen in zip(pasts, parents, strict=True)
         ]
-        index = [3 * lane + beam for lane in range(2) for beam in range(len(parents[lane]))]
-        rows = lanes.advance(index, [3 * lane + parent for lane in range(2) for parent in parents[lane]])
+        index = [3 * slot + beam for slot in range(2) for beam in range(len(parents[slot]))]
+        rows = slots.advance(index, [3 * slot + parent for slot in range(2) for parent in parents[slot]])
         flat = [(source, past) for source, beams in zip(sources, pasts, strict=True) for past in beams]
-        found = packed.log_probs(packed.states(torch.tensor([past[-1] for _, past in flat]), lanes, rows))
+        found = packed.log_probs(packed.hidden_states(torch.tensor([past[-1] for _, past in flat]), slots, rows))
         expected = plain_log_probs(model, [source for source, _ in flat], [past for _, past in flat])
         assert_same(found[:, None], [row[-1:] for row in expected])
 
@@ -209,13 +210,13 @@ def test_what_must_not_come_is_impossible_and_the_rest_is_not(make_model, settin
 def test_it_tells_when_its_weights_have_changed():
     with torch.inference_mode(False):  # as a model is made and trained
         model = Transformer(tiny(vocab_size=37)).eval()
-        packed = PackedModel(model)
+        packed = PyTorchEngine(model)
         assert packed.is_current()
         with torch.no_grad():
             model.decoder.layers[1].feed_forward.up_proj.weight.mul_(1.5)
         assert not packed.is_current()
-        assert PackedModel(model).is_current()
-        packed = PackedModel(model)
+        assert PyTorchEngine(model).is_current()
+        packed = PyTorchEngine(model)
         model.output_proj.weight = torch.nn.Parameter(torch.zeros(37, 128))
         assert not packed.is_current()
 
@@ -223,7 +224,7 @@ def test_it_tells_when_its_weights_have_changed():
 @pytest.mark.parametrize("missing", ["num_encoder_layers", "num_decoder_layers"])
 def test_a_model_of_one_side_is_refused(make_model, missing):
     with pytest.raises(ValueError, match="only a model with an encoder and a decoder translates"):
-        PackedModel(make_model(**{missing: 0}))
+        PyTorchEngine(make_model(**{missing: 0}))
 
 
 @pytest.mark.parametrize(

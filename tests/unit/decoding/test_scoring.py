@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from clearhead.decoding import DoubleModel, pack_for_scoring, score
+from clearhead.decoding import PyTorchEngine, make_engine, score
 from clearhead.decoding.scoring import token_log_probs
 
 
@@ -53,8 +53,8 @@ def test_scores_come_in_the_order_asked_whatever_the_batches(make_model, make_so
 
 
 def test_where_the_core_does_not_run_printed_digits_depend_on_neither_batch_nor_threads(make_sharp_model, make_sources):
-    model = pack_for_scoring(make_sharp_model())
-    assert isinstance(model, DoubleModel)
+    model = make_engine(make_sharp_model())
+    assert isinstance(model, PyTorchEngine)
     lengths = (7, 2, 31, 3, 5, 13, 2, 19)
     sources, targets = make_sources(lengths), make_sources(lengths[::-1])
     printed = set()
@@ -72,7 +72,7 @@ def test_where_the_core_does_not_run_printed_digits_depend_on_neither_batch_nor_
 def test_a_copy_in_float64_is_the_model_until_its_weights_change(make_sharp_model, make_sources):
     model = make_sharp_model()
     sources, targets = make_sources((7, 3)), make_sources((5, 11))
-    copy = DoubleModel(model)
+    copy = PyTorchEngine(model)
     assert copy.is_current()
     with torch.no_grad():
         expected = token_log_probs(model, sources, targets).sum(dim=-1).tolist()

@@ -13,20 +13,22 @@ from torch.nn import functional
 from clearhead.config import DecodeConfig
 from clearhead.decoding import search as search_module
 from clearhead.decoding.beam import beam_search
-from clearhead.decoding.compiled import CompiledModel, CompiledStepper
-from clearhead.decoding.core import library
-from clearhead.decoding.packed import BLOCK, PackedModel
+from clearhead.decoding.native.engine import NativeEngine
+from clearhead.decoding.native.slots import NativeSlots
+from clearhead.decoding.pytorch.candidates import best_tokens
+from clearhead.decoding.pytorch.engine import PyTorchEngine, PyTorchSlots
+from clearhead.decoding.pytorch.weights import BLOCK
 from clearhead.decoding.sampling import greedy_search
-from clearhead.decoding.search import search
-from clearhead.decoding.stepper import PackedStepper, best_tokens
 from clearhead.decoding.team import HELPER_NAME, helpers
+from clearhead.decoding.workers import search
 from clearhead.errors import ConfigError, ModelError
+from clearhead.kernels.library import library
 
 LENGTHS = (7, 1, 13, 3, 5, 1, 29, 2, 11)
 LIMITS = [17, 11, 1, 13, 7, 3, 23, 2, 19]
 
-STEPPERS = {PackedModel: PackedStepper, CompiledModel: CompiledStepper}
-WIDTHS = {PackedModel: {}, CompiledModel: {"d_model": 64, "num_heads": 2, "d_k": 16, "d_ff": 96}}
+SLOTS = {PyTorchEngine: PyTorchSlots, NativeEngine: NativeSlots}
+WIDTHS = {PyTorchEngine: {}, NativeEngine: {"d_model": 64, "num_heads": 2, "d_k": 16, "d_ff": 96}}
 """Those that the compiled core has room for; PyTorch takes any."""
 
 
@@ -36,15 +38,15 @@ def inference():
         yield
 
 
-@pytest.fixture(params=STEPPERS)
+@pytest.fixture(params=SLOTS)
 def form(request):
     """Return the class of a model that is ready to decode: in PyTorch, or for the compiled core."""
-    if request.param is CompiledModel and library() is None:
+    if request.param is NativeEngine and library() is None:
         pytest.skip("needs the compiled core, and a processor with AVX-512")
     return request.param
 
 
-for_the_core = pytest.mark.parametrize("form", [CompiledModel], indirect=True)
+for_the_core = pytest.mark.parametrize("form", [NativeEngine], indirect=True)
 
 
 @pytest.fixture
@@ -54,7 +56,7 @@ def make_ending_model(make_sharp_model, form):
     def make(norm="pre", **settings):
         torch.manual_seed(3)
         model = make_sharp_model(**{"norm": norm, "output_bias": True, **WIDTHS[form], **settings})
-        ends_anyway = norm == "post" and form is PackedModel
+        ends_anyway = norm == "post" and form is PyTorchEngine
         model.output_proj.bias[model.config.eos_id] = 0.0 if ends_anyway else 2.0
         torch.manual_seed(5)  # of the sources
         return model
@@ -150,19 +152,19 @@ def test_sentences_enter_while_others_are_in_flight_and_all_lengths_occur(
     make_ending_model, make_sources, form, monkeypatch
 ):
     in_flight, moved = [], []
-    stepper = STEPPERS[form]
-    enter, leave = stepper.enter, stepper.leave
+    slots = SLOTS[form]
+    enter, leave = slots.enter, slots.leave
 
     def spy_on_enter(self, sources):
         in_flight.append(len(self.source_lengths))
         enter(self, sources)
 
-    def spy_on_leave(self, lane):
-        moved.append(lane < len(self.source_lengths) - 1)
-        leave(self, lane)
+    def spy_on_leave(self, slot):
+        moved.append(slot < len(self.source_lengths) - 1)
+        leave(self, slot)
 
-    monkeypatch.setattr(stepper, "enter", spy_on_enter)
-    monkeypatch.setattr(stepper, "leave", spy_on_leave)
+    monkeypatch.setattr(slots, "enter", spy_on_enter)
+    monkeypatch.setattr(slots, "leave", spy_on_leave)
     model, sources = make_ending_model(), make_sources(LENGTHS)
     found = find(form(model), sources, LIMITS, DecodeConfig(beam_size=5, batch_tokens=29 * 5 * 2))
     assert len([number for number in in_flight if number > 0]) > 1
@@ -207,7 +209,7 @@ def with_penalty_of_the_longest(monkeypatch):
             sentence.__dict__["longest_penalty"] = change(penalty)
 
         held = property(lambda sentence: sentence.__dict__["longest_penalty"], hold)
-        monkeypatch.setattr(search_module._Sentence, "longest_penalty", held)
+        monkeypatch.setattr(search_module.SearchedSentence, "longest_penalty", held)
 
     return use
 
@@ -216,14 +218,14 @@ def with_penalty_of_the_longest(monkeypatch):
 def rows_computed(monkeypatch, form):
     """Return a list that gets the number of hypotheses of every step."""
     counts = []
-    stepper = STEPPERS[form]
-    step = stepper.step
+    slots = SLOTS[form]
+    step = slots.step
 
-    def spy(self, flying):
-        counts.append(sum(len(beams.scores) for beams in flying))
-        return step(self, flying)
+    def spy(self, active):
+        counts.append(sum(len(beams.scores) for beams in active))
+        return step(self, active)
 
-    monkeypatch.setattr(stepper, "step", spy)
+    monkeypatch.setattr(slots, "step", spy)
     return counts
 
 
@@ -335,13 +337,13 @@ def no_worker_left():
 def workers(monkeypatch):
     """Return a list that gets the thread and the number of sentences whenever some enter."""
     entered = []
-    enter = CompiledStepper.enter
+    enter = NativeSlots.enter
 
     def spy(self, sources):
         entered.append((threading.current_thread(), len(sources)))
         enter(self, sources)
 
-    monkeypatch.setattr(CompiledStepper, "enter", spy)
+    monkeypatch.setattr(NativeSlots, "enter", spy)
     return entered
 
 
@@ -417,23 +419,27 @@ def test_ctrl_c_ends_the_search_and_its_workers(
     make_ending_model, make_sources, form, use_threads, no_worker_left, monkeypatch
 ):
     use_threads(2)
-    steps, is_awaited = [], threading.Event()
-    step = CompiledStepper.step
+    steps, is_awaited, may_go_on = [], threading.Event(), threading.Event()
+    step = NativeSlots.step
 
-    def interrupt(self, flying):
-        steps.append(flying)
+    def interrupt(self, active):
+        steps.append(active)
+        if len(steps) > 2 * 37:  # by then a first sentence is done
+            may_go_on.wait(60.0)
         if is_awaited.is_set():
             is_awaited.clear()
             signal.pthread_kill(threading.main_thread().ident, signal.SIGINT)
-        return step(self, flying)
+        return step(self, active)
 
-    monkeypatch.setattr(CompiledStepper, "step", interrupt)
+    monkeypatch.setattr(NativeSlots, "step", interrupt)
     sources, config = make_sources((5,)) * MANY, DecodeConfig(batch_tokens=100)
     found = search(form(make_ending_model()), sources, [37] * MANY, config)
     next(found)
-    is_awaited.set()
-    with pytest.raises(KeyboardInterrupt):
+    with pytest.raises(KeyboardInterrupt):  # noqa: PT012 (it may come at once)
+        is_awaited.set()
+        may_go_on.set()
         list(found)
+    found.close()
     assert len(steps) < MANY
 
 

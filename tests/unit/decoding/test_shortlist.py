@@ -7,13 +7,13 @@ import torch
 from safetensors.torch import save_file
 
 from clearhead.config import DecodeConfig
-from clearhead.decoding import PackedModel, Sampling, SearchOptions, Shortlist, decode
-from clearhead.decoding import alignment as alignment_module
-from clearhead.decoding.alignment import learn_shortlist
-from clearhead.decoding.compiled import CompiledModel
-from clearhead.decoding.core import library
-from clearhead.decoding.search import search
+from clearhead.decoding import PyTorchEngine, Sampling, SearchOptions, Shortlist, decode
+from clearhead.decoding import shortlist as shortlist_module
+from clearhead.decoding.native.engine import NativeEngine
+from clearhead.decoding.shortlist import learn_shortlist
+from clearhead.decoding.workers import search
 from clearhead.errors import ConfigError, ModelError
+from clearhead.kernels.library import library
 from clearhead.model.transformer import AttentionWeights
 
 LENGTHS = (7, 1, 13, 3, 5, 1, 29, 2, 11)
@@ -44,7 +44,7 @@ def sparse(vocab_size: int, width: int = 4) -> Shortlist:
 
 
 def find(model, sources, limits, config, num_best=1, shortlist=None):
-    found = sorted(search(PackedModel(model), sources, limits, config, num_best, shortlist))
+    found = sorted(search(PyTorchEngine(model), sources, limits, config, num_best, shortlist))
     assert [number for number, _ in found] == list(range(len(sources)))
     return [hypotheses for _, hypotheses in found]
 
@@ -185,7 +185,7 @@ def planted(make_model, monkeypatch):
 @pytest.mark.parametrize("batch_tokens", [13, 10_000])
 @pytest.mark.parametrize("buffer", [100, 1 << 22])
 def test_a_planted_alignment_is_found(planted, batch_tokens, buffer, monkeypatch):
-    monkeypatch.setattr(alignment_module, "BUFFER", buffer)
+    monkeypatch.setattr(shortlist_module, "BUFFER", buffer)
     done = []
     model, sources, targets = planted
     shortlist = learn_shortlist(
@@ -305,13 +305,13 @@ def test_a_place_that_cannot_be_written_is_named(tmp_path):
 # Numbers that the model cannot use
 
 
-FORMS = {PackedModel: {}, CompiledModel: {"d_model": 64, "num_heads": 2, "d_k": 16, "d_ff": 96}}
+FORMS = {PyTorchEngine: {}, NativeEngine: {"d_model": 64, "num_heads": 2, "d_k": 16, "d_ff": 96}}
 
 
 @pytest.fixture(params=FORMS)
 def packed(request, make_sharp_model):
     """Return a model that is ready to decode: in PyTorch, or for the compiled core."""
-    if request.param is CompiledModel and library() is None:
+    if request.param is NativeEngine and library() is None:
         pytest.skip("needs the compiled core, and a processor with AVX-512")
     return request.param(make_sharp_model(output_bias=True, **FORMS[request.param]))
 

@@ -9,12 +9,12 @@ import pytest
 import torch
 
 from clearhead.config import DecodeConfig
+from clearhead.decoding import score
 from clearhead.decoding import team as team_module
-from clearhead.decoding.compiled import CompiledModel
-from clearhead.decoding.core import TeamStruct, library
-from clearhead.decoding.engine import score
-from clearhead.decoding.search import search
+from clearhead.decoding.native.engine import NativeEngine
 from clearhead.decoding.team import Call, helpers
+from clearhead.decoding.workers import search
+from clearhead.kernels.library import TeamStruct, library
 
 pytestmark = pytest.mark.skipif(library() is None, reason="needs the compiled core, and a processor with AVX-512")
 
@@ -147,7 +147,7 @@ def packed(make_sharp_model, monkeypatch):
     monkeypatch.setattr("clearhead.device.usable_cpus", lambda: 4)
     with torch.inference_mode():
         model = make_sharp_model(d_model=256, d_ff=512, num_heads=8, vocab_size=1_100, output_bias=True)
-        return CompiledModel(model)
+        return NativeEngine(model)
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-/* What the parts of the core share: structures, which core.py mirrors field by field, and the room for a call. */
+/* What the parts of the core share: structures, which structs.py mirrors field by field, and the scratch of a call. */
 
 #pragma once
 
@@ -16,7 +16,7 @@
 #define CHUNK 512      /* logits of a row computed before they are looked at */
 #define LOGITS (CHUNK + WIDE) /* from a row of them to the next: not a power of two, for the sake of the cache */
 
-#define CORE_VERSION 4 /* raised with every change of what a function takes or means; core.py holds the same number */
+#define CORE_VERSION 5 /* raised with every change of what a function takes or means; library.py holds the same number */
 
 #define PATIENCE 20000 /* spins, about a millisecond: who is waited for longer has been put aside by the system */
 #define IDLE_SECONDS 1e-3 /* until a helper without work goes to sleep: longer than Python needs between two steps */
@@ -26,13 +26,12 @@
 #define AMX __attribute__((target("amx-tile,amx-bf16,amx-int8")))
 #define INLINE static inline __attribute__((always_inline))
 
-enum Form { FP32 = 0, BF16 = 1, BF16X3 = 3, INT8 = 8 };
+enum Precision { FP32 = 0, BF16 = 1, BF16X3 = 3, INT8 = 8 };
 enum Activation { RELU, GELU, GELU_TANH, SILU };
 
-/* y = x W^T + b. Panels hold PANEL outputs each: [panel][input][PANEL] in float32; in rounded forms
- * [panel][input block][term][tile of 16 outputs][group of inputs][output][input in group]. */
+/* y = x W^T + b; packing.h writes the panels. */
 typedef struct {
-    int64_t inputs, outputs, form;
+    int64_t inputs, outputs, precision;
     int64_t is_on_amx;   /* or else on AVX-512's own products in bfloat16 and 8 bits */
     const void *panels;
     const float *scales; /* of outputs, in INT8 */
@@ -69,10 +68,10 @@ typedef struct {
     int32_t *newest;      /* [even or odd position][beam]: where the newest key of a beam stands */
     const float *memory;  /* keys and values of the source [source position][layer][W] */
     int64_t source_length;
-    Product own;          /* with a shortlist, the logits of the tokens that this sentence alone may be written in */
+    Product own;          /* with a shortlist, the logits of the tokens that this sentence alone may use */
     const int32_t *own_ids;
     int64_t num_own;
-} Lane;
+} Slot;
 
 typedef struct {
     const float *embedding, *positions; /* [token][D]; [position][D] or NULL */
@@ -85,32 +84,61 @@ typedef struct {
     float embedding_scale;
 } Tokens;
 
+/* Panels of a product with rows that were prepared (prepare_rows). */
+typedef struct {
+    const Product *product;
+    const float *x;                /* [row][input] */
+    int64_t rows, first, last;     /* from panel `first` to the one before `last` */
+    float *y;                      /* [row][stride], from the first panel on, with room for whole blocks of tiles */
+    int64_t stride;
+    const struct Scratch *scratch; /* where the rows stand in the product's precision */
+} Work;
+
 /* Threads that share the panels of every product, when there are too few sentences for each to have its own. */
 typedef struct {
     _Atomic int64_t state;  /* what there is to do */
-    _Atomic int64_t inside; /* helpers that look at the fields below, which change only when there are none */
+    _Atomic int64_t inside; /* helpers that look at the work, which changes only when there are none */
     _Atomic int64_t next;   /* panel that nobody has taken yet */
-    const Product *product;
-    const float *x;
-    int64_t rows, first, last;
-    float *y;
-    int64_t stride;
-    const struct Scratch *scratch;
+    Work work;
     int64_t delays; /* times a helper was put aside amid its work; then one thread alone is faster */
 } Team;
 
 enum State { NOTHING, A_PRODUCT, TO_LEAVE };
 
+/* Source tokens to encode. Rows of a sentence are neighbours. */
 typedef struct {
-    int64_t num_rows, num_lanes, beam_size;
+    int64_t num_rows;
+    int64_t longest; /* positions of the longest source */
+    const int32_t *token, *position;
+    const int32_t *first, *length; /* of each row, the first row of its sentence and how many there are */
+    float *memory; /* [row][layers of the decoder * W], with room for whole blocks of tiles */
+    char *scratch;
+    Team *team;
+} Sources;
+
+/* Targets to score. Rows of a target are neighbours; of the slots only the memory is read. */
+typedef struct {
+    int64_t num_rows, num_slots;
+    int64_t longest; /* positions of the longest source or target */
+    const Slot *slots;
+    const int32_t *slot, *position;
+    const int32_t *first, *length; /* of each row, the first row of its target and how many it sees */
+    const int32_t *token, *wanted; /* what was read, and what should come after it */
+    float *log_probs, *totals;     /* of each row, and of each slot */
+    char *scratch;
+} Targets;
+
+/* A step of a search. */
+typedef struct {
+    int64_t num_rows, num_slots, beam_size;
     int64_t longest;      /* positions of the longest source or past */
     int64_t count;        /* best tokens wanted of a row */
-    int64_t num_ways;     /* best continuations wanted of a lane */
-    const Lane *lanes;
-    const int32_t *lane, *beam, *parent, *position, *token, *is_last; /* of each row; rows of a lane are neighbours */
+    int64_t num_candidates; /* best continuations wanted of a slot */
+    const Slot *slots;
+    const int32_t *slot, *beam, *parent, *position, *token, *is_last; /* of each row; rows of a slot are neighbours */
     const float *score;   /* log-probability of each row so far */
-    float *way_score;     /* [lane][way], best first; minus infinity where there is none */
-    int32_t *way_beam, *way_token;
+    float *candidate_score; /* [slot][candidate], best first; minus infinity where there is none */
+    int32_t *candidate_beam, *candidate_token;
     char *scratch;
     Team *team;    /* who helps with products, or NULL */
     double *spent; /* seconds of each part of the work, added up; or NULL */
@@ -118,14 +146,25 @@ typedef struct {
 
 enum Part { PRODUCTS, ATTENTION, NORMS, VOCABULARY, CHOICE };
 
+/* What is known of a row's next token after some of its logits. */
+typedef struct {
+    float largest, sum; /* the softmax of section 3.4: the largest logit, and the sum of exponentials below it */
+    float *best;        /* [count], best first: logits, in the end log-probabilities */
+    int32_t *ids;       /* of the best */
+    int32_t wanted;     /* a token whose logit is asked for */
+    float logit;        /* which is this */
+    int is_last;        /* only the end may come */
+} Choice;
+
 /* Room for the rows of a call. */
 typedef struct Scratch {
     float *x, *normed, *qkv, *attended, *update, *hidden, *gate, *logits, *weights, *scales;
     int32_t *sums; /* of rows in 8 bits */
-    char *tiles; /* rows in the form of a product: [term][row][input] */
+    char *tiles; /* rows in a product's precision: [term][row][input] */
     int32_t *path; /* [row][longest]: places of a row's past */
-    char *is_taken; /* [place] of a lane */
-    float *best;   /* [row][best tokens, the largest logit, the sum of exponentials] */
+    char *is_taken; /* [place] of a slot */
+    Choice *choices;
+    float *best;   /* [row][count] */
     int32_t *best_ids;
     Team *team;
     double *spent, since;
@@ -171,7 +210,8 @@ static int64_t lay_out(
     ROOM(s->tiles, 2 * padded * 2 * widest);
     ROOM(s->path, is_search ? rows * longest : 0);
     ROOM(s->is_taken, is_search ? count * longest : 0); /* there are at least as many best tokens of a row as beams */
-    ROOM(s->best, rows * (count + 2));
+    ROOM(s->choices, rows);
+    ROOM(s->best, rows * count);
     ROOM(s->best_ids, rows * count);
 #undef ROOM
     return at - start;

@@ -63,36 +63,37 @@ static void turn(float *x, int64_t num_heads, int64_t d_k, const float *cos, con
 }
 
 /* Where attention looks. In an encoder and for given targets, rows of a sentence are neighbours; in a search, the past is
- * in lanes. */
+ * in slots. */
 typedef struct {
+    int64_t num_rows;
     const int32_t *position;
-    const float *cos, *sin;
     const int32_t *first, *length; /* of each row, the first row that it sees and how many; NULL in a search */
-    const Step *step;              /* decoder */
+    const Slot *slots;             /* decoder */
+    const int32_t *slot;           /* of each row */
+    int64_t longest;               /* in a search, from a row's path to the next */
 } Places;
 
-static void self_attention(const Stack *stack, int64_t index, int64_t rows, const Places *at, Scratch *s) {
+static void self_attention(const Stack *stack, const Tokens *t, int64_t index, const Places *at, Scratch *s) {
     int64_t keys = stack->num_heads * stack->d_k, values = stack->num_heads * stack->d_v;
     int64_t stride = stack->layers[index].qkv.outputs;
-    for (int64_t row = 0; row < rows; row++) {
+    for (int64_t row = 0; row < at->num_rows; row++) {
         float *qkv = s->qkv + row * stride;
-        if (at->cos) {
+        if (t->cos) {
             int64_t angle = at->position[row] * stack->d_k / 2;
-            turn(qkv, 2 * stack->num_heads, stack->d_k, at->cos + angle, at->sin + angle);
+            turn(qkv, 2 * stack->num_heads, stack->d_k, t->cos + angle, t->sin + angle);
         }
         if (!at->first) {
-            const Step *step = at->step;
-            int64_t place = s->path[row * step->longest + at->position[row]];
-            float *past = step->lanes[step->lane[row]].past + (place * stack->num_layers + index) * (keys + values);
+            int64_t place = s->path[row * at->longest + at->position[row]];
+            float *past = at->slots[at->slot[row]].past + (place * stack->num_layers + index) * (keys + values);
             memcpy(past, qkv + keys, (keys + values) * sizeof *past);
         }
     }
-    for (int64_t row = 0; row < rows; row++) {
+    for (int64_t row = 0; row < at->num_rows; row++) {
         const float *q = s->qkv + row * stride;
         float *y = s->attended + row * values;
         if (!at->first) {
-            const float *past = at->step->lanes[at->step->lane[row]].past + index * (keys + values);
-            attend(stack, q, past, stack->num_layers * (keys + values), s->path + row * at->step->longest,
+            const float *past = at->slots[at->slot[row]].past + index * (keys + values);
+            attend(stack, q, past, stack->num_layers * (keys + values), s->path + row * at->longest,
                    at->position[row] + 1, s->weights, y);
         } else {
             attend(stack, q, s->qkv + at->first[row] * stride + keys, stride, NULL, at->length[row], s->weights, y);
@@ -100,12 +101,12 @@ static void self_attention(const Stack *stack, int64_t index, int64_t rows, cons
     }
 }
 
-static void cross_attention(const Stack *stack, int64_t index, const Step *step, Scratch *s) {
+static void cross_attention(const Stack *stack, int64_t index, const Places *at, Scratch *s) {
     int64_t keys = stack->num_heads * stack->d_k, values = stack->num_heads * stack->d_v;
-    for (int64_t row = 0; row < step->num_rows; row++) {
-        const Lane *lane = step->lanes + step->lane[row];
-        attend(stack, s->qkv + row * stack->layers[index].query.outputs, lane->memory + index * (keys + values),
-               stack->num_layers * (keys + values), NULL, lane->source_length, s->weights, s->attended + row * values);
+    for (int64_t row = 0; row < at->num_rows; row++) {
+        const Slot *slot = at->slots + at->slot[row];
+        attend(stack, s->qkv + row * stack->layers[index].query.outputs, slot->memory + index * (keys + values),
+               stack->num_layers * (keys + values), NULL, slot->source_length, s->weights, s->attended + row * values);
     }
 }
 
@@ -122,33 +123,33 @@ static void after(const Stack *stack, const Norm *norm, int64_t rows, Scratch *s
 }
 
 /* Sections 3.4 and 3.5: scaled embeddings and positions. */
-static void embed(
-    const Stack *stack, const Tokens *t, int64_t rows, const int32_t *token, const int32_t *position, float *x
-) {
+static void embed(const Stack *stack, const Tokens *t, const int32_t *token, const Places *at, float *x) {
     int64_t width = stack->d_model;
     __m512 scale = _mm512_set1_ps(t->embedding_scale);
-    for (int64_t row = 0; row < rows; row++)
+    for (int64_t row = 0; row < at->num_rows; row++)
         for (int64_t i = 0; i < width; i += WIDE) {
             __m512 value = _mm512_mul_ps(_mm512_loadu_ps(t->embedding + token[row] * width + i), scale);
-            if (t->positions) value = _mm512_add_ps(value, _mm512_loadu_ps(t->positions + position[row] * width + i));
+            if (t->positions) value = _mm512_add_ps(value, _mm512_loadu_ps(t->positions + at->position[row] * width + i));
             if (t->segment) value = _mm512_add_ps(value, _mm512_loadu_ps(t->segment + i));
             _mm512_storeu_ps(x + row * width + i, value);
         }
-    if (t->embedding_norm.weight) normalize(&t->embedding_norm, x, rows, width, x);
+    if (t->embedding_norm.weight) normalize(&t->embedding_norm, x, at->num_rows, width, x);
 }
 
-static void run_layers(const Stack *stack, int64_t rows, const Places *at, Scratch *s) {
+static void run_layers(const Stack *stack, const Tokens *t, const int32_t *token, const Places *at, Scratch *s) {
+    int64_t rows = at->num_rows;
+    embed(stack, t, token, at, s->x);
     for (int64_t index = 0; index < stack->num_layers; index++) {
         const Layer *layer = stack->layers + index;
         product(&layer->qkv, before(stack, &layer->self_norm, rows, s), rows, s->qkv, s);
-        self_attention(stack, index, rows, at, s);
+        self_attention(stack, t, index, at, s);
         spend(s, ATTENTION);
         product(&layer->self_out, s->attended, rows, s->update, s);
         after(stack, &layer->self_norm, rows, s);
 
         if (layer->query.panels) {
             product(&layer->query, before(stack, &layer->cross_norm, rows, s), rows, s->qkv, s);
-            cross_attention(stack, index, at->step, s);
+            cross_attention(stack, index, at, s);
             spend(s, ATTENTION);
             product(&layer->cross_out, s->attended, rows, s->update, s);
             after(stack, &layer->cross_norm, rows, s);

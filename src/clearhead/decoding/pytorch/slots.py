@@ -1,12 +1,12 @@
-"""Room for the sentences in flight: a lane each, with the keys and values of all its beams.
+"""Keys and values of the sentences in flight: a slot each, with those of all its beams.
 
-A lane is taken when a sentence enters and given to the last one when it leaves, so the lanes in use are always the
-first ones. Beams are never copied when a search reorders them: the keys of all beams of a lane lie side by side, and a
+A slot is taken when a sentence enters and given to the last one when it leaves, so the slots in use are always the
+first ones. Beams are never copied when a search reorders them: the keys of all beams of a slot lie side by side, and a
 mask says which of them belong to a beam's own past. What no beam refers to any more gives its place to the next key, so
-a lane of many beams holds little more than one of a single beam: their pasts soon have the same beginning.
+a slot of many beams holds little more than one of a single beam: their pasts soon have the same beginning.
 
-Shapes: N lanes, K beams, P places for target keys, S source positions, R rows (the live beams of all lanes), L decoder
-layers, W width of keys and values together.
+Shapes: N slots, K beams, P places for target keys, S source positions, R rows (the active beams of all slots), L
+decoder layers, W width of keys and values together.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import torch
 from jaxtyping import Float, Int, Shaped
 from torch import Tensor
 
-__all__ = ["Lanes", "Rows", "lazy_zeros", "rounded"]
+__all__ = ["Rows", "SlotCache", "lazy_zeros", "rounded"]
 
 STEP = 16
 """Room grows by so many positions; attention is fast with multiples of it."""
@@ -26,10 +26,10 @@ STEP = 16
 
 @dataclass
 class Rows:
-    """Where the live beams of a step stand."""
+    """Where the active beams of a step stand."""
 
-    num_lanes: int
-    """N here: the lanes in use."""
+    num_slots: int
+    """N here: the slots in use."""
     beam_size: int
     index: Int[Tensor, " R"]
     """Lane times K plus beam, ascending."""
@@ -45,34 +45,34 @@ class Rows:
     """Likewise of cross-attention."""
 
     def spread(self, x: Shaped[Tensor, "R W"], empty: float = 0.0) -> Shaped[Tensor, "N K W"]:
-        """Put each row where its beam stands, and `empty` where none is live."""
-        num_beams = self.num_lanes * self.beam_size
+        """Put each row where its beam stands, and `empty` where none is active."""
+        num_beams = self.num_slots * self.beam_size
         if len(self.index) < num_beams:
             x = x.new_full((num_beams, x.size(1)), empty).index_copy_(0, self.index, x)
-        return x.unflatten(0, (self.num_lanes, self.beam_size))
+        return x.unflatten(0, (self.num_slots, self.beam_size))
 
     def gather(self, x: Float[Tensor, "N K W"]) -> Float[Tensor, "R W"]:
-        """Take the live rows back."""
+        """Take the active rows back."""
         x = x.flatten(0, 1)
         return x if len(self.index) == len(x) else x[self.index]
 
-    def past(self, past: Float[Tensor, "lanes places W"]) -> Float[Tensor, "N P W"]:
+    def past(self, past: Float[Tensor, "slots places W"]) -> Float[Tensor, "N P W"]:
         """Return the keys and values of one layer that self-attention asks for."""
-        return past[: self.num_lanes, : self.past_mask.size(-1)]
+        return past[: self.num_slots, : self.past_mask.size(-1)]
 
-    def memory(self, memory: Float[Tensor, "lanes places W"]) -> Float[Tensor, "N S W"]:
+    def memory(self, memory: Float[Tensor, "slots places W"]) -> Float[Tensor, "N S W"]:
         """Return the keys and values of one layer that cross-attention asks for."""
-        return memory[: self.num_lanes, : self.memory_mask.size(-1)]
+        return memory[: self.num_slots, : self.memory_mask.size(-1)]
 
 
-class Lanes:
+class SlotCache:
     """Keys and values of the sentences in flight.
 
     Args:
         num_layers: Decoder layers.
         kv_width: Width of a key and a value together, all heads.
         beam_size: Beams of a sentence.
-        max_lanes: Most sentences in flight at once.
+        max_slots: Most sentences in flight at once.
         device: Where they are.
     """
 
@@ -82,27 +82,27 @@ class Lanes:
         num_layers: int,
         kv_width: int,
         beam_size: int,
-        max_lanes: int,
+        max_slots: int,
         device: torch.device,
     ) -> None:
         self.beam_size = beam_size
         self.source_lengths: list[int] = []
-        self._lengths: list[int] = []  # target positions seen by each lane
-        self._ends: list[int] = []  # the place after the last one that each lane has used
-        self.past = torch.empty(num_layers, max_lanes, 0, kv_width, device=device)  # (L, N, P, W)
-        self.memory = torch.empty(num_layers, max_lanes, 0, kv_width, device=device)  # (L, N, S, W)
-        self._past_mask = torch.empty(max_lanes, beam_size, 0, device=device)  # (N, K, P)
-        self._memory_mask = torch.empty(max_lanes, 1, 0, device=device)  # (N, 1, S)
+        self._lengths: list[int] = []  # target positions seen by each slot
+        self._ends: list[int] = []  # the place after the last one that each slot has used
+        self.past = torch.empty(num_layers, max_slots, 0, kv_width, device=device)  # (L, N, P, W)
+        self.memory = torch.empty(num_layers, max_slots, 0, kv_width, device=device)  # (L, N, S, W)
+        self._past_mask = torch.empty(max_slots, beam_size, 0, device=device)  # (N, K, P)
+        self._memory_mask = torch.empty(max_slots, 1, 0, device=device)  # (N, 1, S)
 
     def __len__(self) -> int:
         return len(self._lengths)
 
     def enter(self, memory: Float[Tensor, "L B S W"], source_lengths: list[int]) -> None:
-        """Give a lane to each of B new sentences, whose cross-attention asks for `memory`."""
+        """Give a slot to each of B new sentences, whose cross-attention asks for `memory`."""
         length = memory.size(2)
         if length > self.memory.size(2):
-            self.memory = self._with_room(self.memory, length, lanes_axis=1)
-            self._memory_mask = self._with_room(self._memory_mask, length, lanes_axis=0)
+            self.memory = self._with_room(self.memory, length, slots_axis=1)
+            self._memory_mask = self._with_room(self._memory_mask, length, slots_axis=0)
         new = slice(len(self), len(self) + len(source_lengths))
         self.memory[:, new, :length] = memory
         sizes = torch.tensor(source_lengths, device=memory.device)[:, None, None]
@@ -113,32 +113,32 @@ class Lanes:
         self._lengths += [0] * len(source_lengths)
         self._ends += [0] * len(source_lengths)
 
-    def leave(self, lane: int) -> None:
-        """Give up a lane; the last one moves there."""
+    def leave(self, slot: int) -> None:
+        """Give up a slot; the last one moves there."""
         last = len(self) - 1
-        if lane < last:
+        if slot < last:
             end, length = self._ends[last], self.source_lengths[last]
-            self.past[:, lane, :end] = self.past[:, last, :end]
-            self.memory[:, lane, :length] = self.memory[:, last, :length]
-            self._past_mask[lane] = self._past_mask[last]
-            self._memory_mask[lane] = self._memory_mask[last]
+            self.past[:, slot, :end] = self.past[:, last, :end]
+            self.memory[:, slot, :length] = self.memory[:, last, :length]
+            self._past_mask[slot] = self._past_mask[last]
+            self._memory_mask[slot] = self._memory_mask[last]
         for values in (self.source_lengths, self._lengths, self._ends):
-            values[lane] = values[last]
+            values[slot] = values[last]
             values.pop()
 
     def advance(self, index: list[int], parents: list[int]) -> Rows:
-        """Begin a step: every lane goes on by one position.
+        """Begin a step: every sentence goes on by one position.
 
         Args:
-            index: Lane times K plus beam of every live beam, ascending.
+            index: Lane times K plus beam of every active beam, ascending.
             parents: Of each, that of the beam whose past it goes on.
         """
-        num_lanes, beam_size, device = len(self), self.beam_size, self.past.device
+        num_slots, beam_size, device = len(self), self.beam_size, self.past.device
         most = max(self._ends) + beam_size
         if most > self.past.size(2):
-            self.past = self._with_room(self.past, most, lanes_axis=1)
-            self._past_mask = self._with_room(self._past_mask, most, lanes_axis=0)
-        mask = self._past_mask[:num_lanes]  # (N, K, P)
+            self.past = self._with_room(self.past, most, slots_axis=1)
+            self._past_mask = self._with_room(self._past_mask, most, slots_axis=0)
+        mask = self._past_mask[:num_slots]  # (N, K, P)
         beams = mask.flatten(0, 1)  # (NK, P)
         rows = torch.tensor(index, device=device)
         if beam_size == 1:
@@ -146,7 +146,7 @@ class Lanes:
         else:
             pasts = beams[torch.tensor(parents, device=device)]
             if len(index) < len(beams):
-                beams.fill_(float("-inf"))  # beams that are no longer live refer to nothing
+                beams.fill_(float("-inf"))  # beams that are no longer active refer to nothing
             beams.index_copy_(0, rows, pasts)
             free = mask[:, :, :most].amax(dim=1).argsort(dim=1, stable=True)[:, :beam_size].tolist()
         places = [free[row // beam_size][row % beam_size] for row in index]
@@ -157,22 +157,22 @@ class Lanes:
         newest = torch.tensor(places, device=device)
         beams[rows, newest] = 0.0
         return Rows(
-            num_lanes,
+            num_slots,
             beam_size,
             index=rows,
             positions=torch.tensor(positions, device=device),
             places=rows // beam_size * mask.size(2) + newest,
             longest=max(self._lengths),
             past_mask=mask[:, None, :, : max(self._ends)],
-            memory_mask=self._memory_mask[:num_lanes, None, :, : rounded(max(self.source_lengths))],
+            memory_mask=self._memory_mask[:num_slots, None, :, : rounded(max(self.source_lengths))],
         )
 
-    def _with_room(self, tensor: Tensor, length: int, *, lanes_axis: int) -> Tensor:
+    def _with_room(self, tensor: Tensor, length: int, *, slots_axis: int) -> Tensor:
         """Return a copy with room for more places or positions, which are the third axis."""
         shape = [*tensor.shape[:2], rounded(max(length, 2 * tensor.size(2))), *tensor.shape[3:]]
         # A mask hides what has no values yet; values there must be numbers all the same, or the sums would be none.
-        larger = lazy_zeros(shape, tensor.device) if lanes_axis else tensor.new_full(shape, float("-inf"))
-        larger[:, :, : tensor.size(2)].narrow(lanes_axis, 0, len(self)).copy_(tensor.narrow(lanes_axis, 0, len(self)))
+        larger = lazy_zeros(shape, tensor.device) if slots_axis else tensor.new_full(shape, float("-inf"))
+        larger[:, :, : tensor.size(2)].narrow(slots_axis, 0, len(self)).copy_(tensor.narrow(slots_axis, 0, len(self)))
         return larger
 
 

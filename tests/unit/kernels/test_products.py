@@ -4,10 +4,10 @@ import pytest
 import torch
 from torch.nn import functional
 
-from clearhead.decoding.packed import PackedModel
-from clearhead.decoding.products import make_product
+from clearhead.decoding.pytorch.engine import PyTorchEngine
 from clearhead.device import can_multiply_bf16
 from clearhead.errors import DeviceError
+from clearhead.kernels.products import make_product
 
 needs_vnni = pytest.mark.skipif(
     not torch.cpu._is_vnni_supported(), reason="needs a CPU that multiplies 8-bit integers (VNNI)"
@@ -150,5 +150,5 @@ def test_int8_is_refused_where_it_would_overflow(make_model, monkeypatch):
     with pytest.raises(DeviceError, match=message):
         make_product([torch.randn(5, 7)], [None], "int8")
     with pytest.raises(DeviceError, match=message):
-        PackedModel(make_model(), "int8")
-    PackedModel(make_model(), "fp32")
+        PyTorchEngine(make_model(), "int8").packed
+    assert PyTorchEngine(make_model(), "fp32").packed

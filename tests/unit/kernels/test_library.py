@@ -11,23 +11,21 @@ import numpy as np
 import pytest
 import torch
 
-from clearhead.decoding import core as core_module
-from clearhead.decoding.compiled import PANEL, make_product, panelled
-from clearhead.decoding.core import (
-    LaneStruct,
+from clearhead.errors import CompiledCoreWarning
+from clearhead.kernels import library as library_module
+from clearhead.kernels import structs as structs_module
+from clearhead.kernels.library import can_multiply, describe, has_amx, library
+from clearhead.kernels.panels import PANEL, make_product
+from clearhead.kernels.structs import (
+    STRUCTS,
     LayerStruct,
     NormStruct,
-    ProductStruct,
+    SourcesStruct,
     StackStruct,
-    StepStruct,
     TeamStruct,
     TokensStruct,
-    can_multiply,
-    describe,
-    has_amx,
-    library,
+    layout,
 )
-from clearhead.errors import CompiledCoreWarning
 
 needs_core = pytest.mark.skipif(library() is None, reason="needs the compiled core, and a processor with AVX-512")
 needs_amx = pytest.mark.skipif(not has_amx(), reason="needs the compiled core, and a processor with AMX")
@@ -51,16 +49,7 @@ FORMS = [
 ]
 NUM_ROWS = [1, 2, 7, 11, 12, 13, 15, 16, 17, 24, 31, 32, 33, 47, 48, 49, 63, 64, 65, 70]
 
-STRUCTS = {
-    "Product": ProductStruct,
-    "Norm": NormStruct,
-    "Layer": LayerStruct,
-    "Stack": StackStruct,
-    "Lane": LaneStruct,
-    "Tokens": TokensStruct,
-    "Team": TeamStruct,
-    "Step": StepStruct,
-}
+NAMED = {kind.__name__.removesuffix("Struct"): kind for kind in STRUCTS}
 
 
 @pytest.fixture(autouse=True)
@@ -82,17 +71,19 @@ def forget_the_library():
 def multiply(rows, weight, bias, precision, on_amx=None, team=None):
     """Return rows times a matrix: what an encoder without layers gives whose output is that product."""
     core = library()
-    product, kept = make_product(weight, bias, precision, on_amx=on_amx)
+    product = make_product(weight, bias, precision, on_amx=on_amx)
     stack = StackStruct(d_model=rows.size(1), num_heads=1, d_k=16, d_v=16, d_ff=32, num_layers=0)
     stack.layers, stack.output = (LayerStruct * 1)(), product
-    tokens = TokensStruct(embedding=rows.contiguous().data_ptr(), embedding_scale=1.0)
+    tokens = TokensStruct(embedding_scale=1.0).point(embedding=rows.contiguous())
     each = np.arange(len(rows), dtype=np.int32)
     whole = -(-len(rows) // PANEL) * PANEL
     found = torch.full((whole + 1, product.outputs), float("-inf"))
     scratch = torch.empty(core.scratch_size(stack, len(rows), 1, 0, False), dtype=torch.uint8)
-    places = [each.ctypes.data] * 4
-    core.encode(stack, tokens, len(rows), 1, *places, found.data_ptr(), scratch.data_ptr(), team)
-    assert kept
+    sources = SourcesStruct(num_rows=len(rows), longest=1).point(memory=found, scratch=scratch)
+    sources.point(token=each, position=each, first=each, length=each)
+    if team is not None:
+        sources.team = ctypes.pointer(team)
+    core.encode(stack, tokens, sources)
     assert (found[whole] == float("-inf")).all()  # nothing beyond the room that a result is promised
     beyond = found[: len(rows), len(weight) :]
     assert (beyond[rows.isfinite().all(dim=1)] == 0.0).all()
@@ -237,28 +228,39 @@ def test_a_weight_that_is_no_number_shows_in_its_own_output_alone(precision, on_
 # The order of the weights
 
 
+def panels_of(weight, precision, rows=None):
+    """Return the bytes of a matrix in the order in which the core reads it, and the scales of its outputs in 8 bits."""
+    product = make_product(weight, None, precision, rows=rows)
+    size = library().packed_size(product.outputs, product.inputs, product.precision)
+    panels = torch.frombuffer(bytearray(ctypes.string_at(product.panels, size)), dtype=torch.uint8) if size else None
+    if precision != "int8":
+        return panels, None
+    return panels, torch.tensor((ctypes.c_float * product.outputs).from_address(product.scales.value or 0))
+
+
+@needs_core
 def test_panels_in_float32_hold_the_outputs_of_an_input_side_by_side():
     weight = torch.randn(96, 7)
-    panels, scales = panelled(weight, "fp32")
-    assert scales is None
-    flat = panels.flatten()
+    flat = panels_of(weight, "fp32")[0].view(torch.float32)
     for output in range(96):
         for at in range(7):
             assert flat[(output // 32 * 7 + at) * 32 + output % 32] == weight[output, at]
 
 
+@needs_core
 @pytest.mark.parametrize("precision", ["bf16", "bf16x3", "int8"])
 def test_panels_of_tiles_hold_a_group_of_inputs_of_an_output_side_by_side(precision):
     weight, group = torch.randn(64, 128), 4 if precision == "int8" else 2
-    panels, scales = panelled(weight, precision)
-    assert (scales is None) == (precision != "int8")
+    weight[3, 5], weight[17] = 0.0, 1e-41
+    panels, scales = panels_of(weight, precision)
     terms = [weight.bfloat16()]
     if precision == "bf16x3":
         terms.append((weight - weight.bfloat16().float()).bfloat16())
     if precision == "int8":
-        assert scales.equal(weight.abs().amax(dim=1) / 127)
+        expected = (weight.abs().amax(dim=1) / 127).clamp_min(torch.finfo(torch.float32).tiny)
+        assert scales.equal(expected)
         terms = [(weight / scales[:, None]).round().to(torch.int8)]
-    flat = iter(panels.flatten().tolist())
+    flat = iter(panels.view(terms[0].dtype).tolist())
     rows = [term.tolist() for term in terms]
     for panel in range(2):
         for block in range(128 // (16 * group)):
@@ -273,16 +275,29 @@ def test_panels_of_tiles_hold_a_group_of_inputs_of_an_output_side_by_side(precis
 
 
 @needs_core
-@pytest.mark.parametrize("count", [0, 1, 31, 32, 33, 70])
-def test_gathered_panels_are_those_of_the_rows_named(count):
-    matrix = torch.randn(101, 24)
-    ids = torch.randint(101, (count,), dtype=torch.int32)
-    found = torch.full((-(-count // PANEL) * PANEL + PANEL, 24), 7.0)
-    library().gather_panels(matrix.data_ptr(), ids.data_ptr(), count, 24, found.data_ptr())
-    padded = torch.zeros(len(found) - PANEL, 24)
-    padded[:count] = matrix[ids]
-    assert found[:-PANEL].flatten().equal(panelled(padded, "fp32")[0].flatten())
-    assert (found[-PANEL:] == 7.0).all()
+@pytest.mark.parametrize("precision", ["fp32", "bf16", "bf16x3", "int8"])
+@pytest.mark.parametrize("count", [1, 31, 32, 33, 70])
+def test_panels_of_some_rows_are_those_of_a_matrix_of_them_filled_up_with_zeros(count, precision):
+    matrix, rows = torch.randn(101, 64), torch.randint(101, (count,), dtype=torch.int32)
+    padded = torch.zeros(-(-count // PANEL) * PANEL, 64)
+    padded[:count] = matrix[rows]
+    for found, expected in zip(panels_of(matrix, precision, rows), panels_of(padded, precision), strict=True):
+        assert found is expected is None or found.equal(expected)
+
+
+@needs_core
+def test_a_product_of_no_rows_has_no_outputs():
+    assert make_product(torch.randn(3, 64), None, "fp32", rows=torch.empty(0, dtype=torch.int32)).outputs == 0
+
+
+def test_a_structure_points_to_nothing_of_another_type_or_order():
+    tokens = TokensStruct()
+    with pytest.raises(TypeError, match=r"TokensStruct.embedding cannot point to float64"):
+        tokens.point(embedding=torch.zeros(3, 4, dtype=torch.float64))
+    with pytest.raises(TypeError, match=r"TokensStruct.ids cannot point to int64"):
+        tokens.point(ids=torch.arange(3))
+    with pytest.raises(TypeError, match=r"TokensStruct.embedding cannot point to float32 of strides"):
+        tokens.point(embedding=torch.zeros(3, 4).t())
 
 
 # The mirror, and whether there is a core
@@ -290,7 +305,7 @@ def test_gathered_panels_are_those_of_the_rows_named(count):
 
 def written_fields(name):
     """Return name and type of each field of a structure in C: `float`, or `*` for a pointer."""
-    files = Path(core_module.__file__).parent.glob("csrc/*.[ch]")
+    files = Path(library_module.__file__).parent.glob("csrc/*.[ch]")
     source = "\n".join(file.read_text(encoding="utf-8") for file in files)
     bodies = re.findall(r"typedef struct \{([^}]*)\} (\w+);", re.sub(r"/\*.*?\*/", "", source, flags=re.DOTALL))
     (body,) = [body for body, named in bodies if named == name]
@@ -302,40 +317,40 @@ def written_fields(name):
     return fields
 
 
-@pytest.mark.parametrize("name", STRUCTS)
+@pytest.mark.parametrize("name", NAMED)
 def test_structures_have_the_fields_of_the_c_code_in_their_order(name):
     kinds = {
         "int64_t": ctypes.c_int64,
         "int32_t": ctypes.c_int32,
         "float": ctypes.c_float,
         "double": ctypes.c_double,
-        **STRUCTS,
+        **NAMED,
     }
     expected = written_fields(name)
-    found = STRUCTS[name]._fields_
+    found = NAMED[name]._fields_
     assert [field for field, _ in found] == [field for field, _ in expected]
     for (field, ours), (_, theirs) in zip(found, expected, strict=True):
         if theirs == "*":
-            assert ours is ctypes.c_void_p or issubclass(ours, ctypes._Pointer), field
+            assert issubclass(ours, ctypes.c_void_p | ctypes._Pointer), field
         else:
             assert ours is kinds[theirs], field
 
 
 def test_the_version_is_that_of_the_c_code():
-    text = Path(core_module.__file__).with_name("csrc").joinpath("types.h").read_text(encoding="utf-8")
-    assert re.search(r"#define CORE_VERSION (\d+)", text).group(1) == str(core_module.VERSION)
+    text = Path(library_module.__file__).with_name("csrc").joinpath("types.h").read_text(encoding="utf-8")
+    assert re.search(r"#define CORE_VERSION (\d+)", text).group(1) == str(library_module.VERSION)
 
 
 @needs_core
 def test_the_core_knows_the_layout_of_every_structure_and_another_one_is_told_apart(monkeypatch):
-    assert library().core_layout() == core_module.layout()
+    assert library().core_layout() == layout()
 
     class OtherNorm(ctypes.Structure):  # two fields of one size in each other's place
         _fields_ = (NormStruct._fields_[1], NormStruct._fields_[0], *NormStruct._fields_[2:])
 
-    others = [OtherNorm if kind is NormStruct else kind for kind in core_module.STRUCTS]
-    monkeypatch.setattr(core_module, "STRUCTS", others)
-    assert library().core_layout() != core_module.layout()
+    others = [OtherNorm if kind is NormStruct else kind for kind in STRUCTS]
+    monkeypatch.setattr(structs_module, "STRUCTS", others)
+    assert library().core_layout() != layout()
 
 
 @pytest.mark.parametrize("capability", ["DEFAULT", "AVX2", "NEON"])
@@ -370,7 +385,7 @@ def put_core(monkeypatch, forget_the_library, tmp_path):
     def put(content):
         path = tmp_path / f"_core{len(list(tmp_path.iterdir()))}.so"
         path.write_bytes(content)
-        monkeypatch.setattr(core_module, "_path", lambda: path)
+        monkeypatch.setattr(library_module, "_path", lambda: path)
         monkeypatch.setattr(torch.backends.cpu, "get_cpu_capability", lambda: "AVX512")
         library.cache_clear()
 
@@ -389,7 +404,7 @@ def assert_refused(reason):
 @needs_core
 @pytest.mark.parametrize("share", [0.0, 0.0001, 0.001, 0.1, 0.5, 0.9, 0.999, 0.99999])
 def test_a_core_that_was_cut_short_is_not_loaded(put_core, share):
-    content = core_module._path().read_bytes()
+    content = library_module._path().read_bytes()
     put_core(content[: int(len(content) * share)])
     assert_refused("is damaged")
 
@@ -417,20 +432,20 @@ def test_a_core_without_a_function_is_of_another_version(put_core):
 @needs_core
 @pytest.mark.parametrize("name", ["VERSION", "layout"])
 def test_a_core_with_other_functions_or_structures_is_of_another_version(put_core, monkeypatch, name):
-    put_core(core_module._path().read_bytes())
-    monkeypatch.setattr(core_module, name, core_module.VERSION + 1 if name == "VERSION" else lambda: 5)
+    put_core(library_module._path().read_bytes())
+    monkeypatch.setattr(library_module, name, library_module.VERSION + 1 if name == "VERSION" else lambda: 5)
     assert_refused("was built from the sources of another version")
 
 
 @needs_core
 def test_a_sound_core_is_used_and_nothing_is_said(put_core):
-    put_core(core_module._path().read_bytes())
+    put_core(library_module._path().read_bytes())
     assert library() is not None
     assert describe().startswith("clearhead's compiled core is in use, with")
 
 
 @needs_core
 def test_a_core_that_was_not_built_is_no_fault_and_described(monkeypatch, forget_the_library):
-    monkeypatch.setattr(core_module, "_path", lambda: None)
+    monkeypatch.setattr(library_module, "_path", lambda: None)
     assert library() is None
     assert describe() == "clearhead's compiled core is not in use: no C compiler could build it; PyTorch does its work"

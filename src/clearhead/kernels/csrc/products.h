@@ -1,4 +1,4 @@
-/* Products of rows and matrices, in float32 and in rounded forms, by one thread or a team. */
+/* Products of rows and matrices, in float32 and in rounded precisions, by one thread or a team. */
 
 #pragma once
 
@@ -8,7 +8,7 @@
 #include "types.h"
 
 INLINE int64_t panel_bytes(const Product *p) {
-    return p->inputs * PANEL * (p->form == FP32 || p->form == BF16X3 ? 4 : p->form == BF16 ? 2 : 1);
+    return p->inputs * PANEL * (p->precision == FP32 || p->precision == BF16X3 ? 4 : p->precision == BF16 ? 2 : 1);
 }
 
 INLINE void fp32_block(const int n, const float *x, const float *panel, int64_t inputs, float *y, int64_t stride) {
@@ -93,7 +93,7 @@ static const struct __attribute__((packed)) {
 #define MULTIPLY(dp) dp(0, 4, 6); dp(1, 4, 7); if (two) { dp(2, 5, 6); dp(3, 5, 7); }
 
 AMX INLINE void amx_block(
-    const int form, const int two, const char *rows, int64_t rest, int64_t stride, const char *panel, float *y,
+    const int precision, const int two, const char *rows, int64_t rest, int64_t stride, const char *panel, float *y,
     int64_t y_stride, const char *ahead, int64_t lines
 ) {
     _tile_zero(0);
@@ -102,7 +102,7 @@ AMX INLINE void amx_block(
     _tile_zero(3);
     for (int64_t at = 0; at < stride; at += 64) {
         for (int64_t line = 0; line < lines; line++, ahead += 64) _mm_prefetch(ahead, _MM_HINT_T1);
-        if (form == BF16X3) {
+        if (precision == BF16X3) {
             LOAD_ROWS(rows + at);
             LOAD_WEIGHTS(panel + 2 * TILE_BYTES);
             MULTIPLY(_tile_dpbf16ps);
@@ -114,7 +114,7 @@ AMX INLINE void amx_block(
         } else {
             LOAD_ROWS(rows + at);
             LOAD_WEIGHTS(panel);
-            if (form == BF16) { MULTIPLY(_tile_dpbf16ps); }
+            if (precision == BF16) { MULTIPLY(_tile_dpbf16ps); }
             else { MULTIPLY(_tile_dpbssd); }
             panel += 2 * TILE_BYTES;
         }
@@ -129,7 +129,7 @@ AMX INLINE void amx_block(
 
 AMX static void amx_panel(const Product *p, const Scratch *s, int64_t rows, const char *panel, float *y, int64_t y_stride) {
     __asm__ volatile("" ::: "memory"); /* the compiler does not know that tiles are loaded from memory */
-    int64_t stride = p->inputs * (p->form == INT8 ? 1 : 2), rest = rounded(rows, 2 * TILE_ROWS) * stride;
+    int64_t stride = p->inputs * (p->precision == INT8 ? 1 : 2), rest = rounded(rows, 2 * TILE_ROWS) * stride;
     int64_t bytes = panel_bytes(p);
     int64_t blocks = (rows + 2 * TILE_ROWS - 1) / (2 * TILE_ROWS), lines = bytes / stride / blocks + 1;
     const char *ahead = panel + bytes;
@@ -137,46 +137,46 @@ AMX static void amx_panel(const Product *p, const Scratch *s, int64_t rows, cons
         const char *at = s->tiles + row * stride;
         float *to = y + row * y_stride;
         int two = rows - row > TILE_ROWS;
-#define FORM(form) \
-    case form: \
-        if (two) amx_block(form, 1, at, rest, stride, panel, to, y_stride, ahead, lines); \
-        else amx_block(form, 0, at, rest, stride, panel, to, y_stride, ahead, lines); \
+#define CASE(precision) \
+    case precision: \
+        if (two) amx_block(precision, 1, at, rest, stride, panel, to, y_stride, ahead, lines); \
+        else amx_block(precision, 0, at, rest, stride, panel, to, y_stride, ahead, lines); \
         break
-        switch (p->form) {
-            FORM(BF16);
-            FORM(BF16X3);
-            FORM(INT8);
+        switch (p->precision) {
+            CASE(BF16);
+            CASE(BF16X3);
+            CASE(INT8);
         }
-#undef FORM
+#undef CASE
     }
 }
 
 /* The same without AMX: a line of a tile has, of 16 outputs, what meets 4 bytes of a row. One of two numbers in 8 bits
  * must be without sign, so weights are made 128 larger, and results begin with as many times less than the row's sum. */
 ROUNDED INLINE void rounded_block(
-    const int form, const int n, const char *rows, int64_t rest, const int32_t *sums, int64_t stride, const char *panel,
+    const int precision, const int n, const char *rows, int64_t rest, const int32_t *sums, int64_t stride, const char *panel,
     float *y, int64_t y_stride
 ) {
     const __m512i flip = _mm512_set1_epi8(-128);
     __m512i left[ROW_BLOCK], right[ROW_BLOCK];
-    for (int i = 0; i < n; i++) left[i] = right[i] = _mm512_set1_epi32(form == INT8 ? -128 * sums[i] : 0);
+    for (int i = 0; i < n; i++) left[i] = right[i] = _mm512_set1_epi32(precision == INT8 ? -128 * sums[i] : 0);
 #define LOAD(tile) _mm512_loadu_si512(line + (tile) * TILE_BYTES)
 #define GROUP(rows) _mm512_set1_epi32(*(const int32_t *)((rows) + i * stride + at))
 #define ADD_BF16(sum, w, x) sum = (__m512i)_mm512_dpbf16_ps((__m512)sum, (__m512bh)(w), (__m512bh)(x))
     for (int64_t at = 0; at < stride; at += 4) {
-        const char *line = panel + at / 64 * (form == BF16X3 ? 4 : 2) * TILE_BYTES + at % 64 * WIDE;
+        const char *line = panel + at / 64 * (precision == BF16X3 ? 4 : 2) * TILE_BYTES + at % 64 * WIDE;
         __m512i w0 = LOAD(0), w1 = LOAD(1);
-        if (form == INT8) w0 = _mm512_xor_si512(w0, flip), w1 = _mm512_xor_si512(w1, flip);
+        if (precision == INT8) w0 = _mm512_xor_si512(w0, flip), w1 = _mm512_xor_si512(w1, flip);
         for (int i = 0; i < n; i++) {
             __m512i x = GROUP(rows);
-            if (form == INT8) {
+            if (precision == INT8) {
                 left[i] = _mm512_dpbusd_epi32(left[i], w0, x);
                 right[i] = _mm512_dpbusd_epi32(right[i], w1, x);
                 continue;
             }
             ADD_BF16(left[i], w0, x);
             ADD_BF16(right[i], w1, x);
-            if (form == BF16X3) {
+            if (precision == BF16X3) {
                 __m512i low = GROUP(rows + rest);
                 ADD_BF16(left[i], LOAD(2), x);
                 ADD_BF16(right[i], LOAD(3), x);
@@ -197,11 +197,11 @@ ROUNDED INLINE void rounded_block(
 ROUNDED static void rounded_panel(
     const Product *p, const Scratch *s, int64_t rows, const char *panel, float *y, int64_t y_stride
 ) {
-    int64_t stride = p->inputs * (p->form == INT8 ? 1 : 2), rest = rounded(rows, 2 * TILE_ROWS) * stride, row = 0;
-#define ROUNDED_BLOCKS(form, n) \
+    int64_t stride = p->inputs * (p->precision == INT8 ? 1 : 2), rest = rounded(rows, 2 * TILE_ROWS) * stride, row = 0;
+#define ROUNDED_BLOCKS(precision, n) \
     for (; row + n <= rows; row += n) \
-        rounded_block(form, n, s->tiles + row * stride, rest, s->sums + row, stride, panel, y + row * y_stride, y_stride)
-    switch (p->form) {
+        rounded_block(precision, n, s->tiles + row * stride, rest, s->sums + row, stride, panel, y + row * y_stride, y_stride)
+    switch (p->precision) {
 #define BLOCKS(n) ROUNDED_BLOCKS(BF16, n)
         case BF16: ALL_BLOCKS; break;
 #undef BLOCKS
@@ -217,27 +217,26 @@ ROUNDED static void rounded_panel(
 
 static void prepare_rows(const Product *p, const float *x, int64_t rows, Scratch *s) {
     int64_t padded = rounded(rows, 2 * TILE_ROWS);
-    if (p->form == INT8) quantize_rows(x, rows, padded, p->inputs, (int8_t *)s->tiles, s->scales, s->sums);
-    else if (p->form != FP32) split_rows(x, rows, padded, p->inputs, p->form == BF16X3, (uint16_t *)s->tiles);
+    if (p->precision == INT8) quantize_rows(x, rows, padded, p->inputs, (int8_t *)s->tiles, s->scales, s->sums);
+    else if (p->precision != FP32) split_rows(x, rows, padded, p->inputs, p->precision == BF16X3, (uint16_t *)s->tiles);
 }
 
-/* Multiply rows that were prepared with some panels; y has room for whole blocks of tiles. */
-static void multiply_alone(
-    const Product *p, const float *x, int64_t rows, int64_t first, int64_t last, float *y, int64_t stride,
-    const Scratch *s
-) {
+/* Compute some panels of a product. */
+static void multiply_panels(const Work *work, int64_t first, int64_t last) {
+    const Product *p = work->product;
+    const Scratch *s = work->scratch;
     for (int64_t panel = first; panel < last; panel++) {
         const char *weights = (const char *)p->panels + panel * panel_bytes(p);
-        float *to = y + (panel - first) * PANEL;
-        if (p->form == FP32) fp32_panel(x, rows, (const float *)weights, p->inputs, to, stride);
-        else if (p->is_on_amx) amx_panel(p, s, rows, weights, to, stride);
-        else rounded_panel(p, s, rows, weights, to, stride);
-        if (!p->bias && p->form != INT8) continue;
-        for (int64_t row = 0; row < rows; row++)
+        float *y = work->y + (panel - work->first) * PANEL;
+        if (p->precision == FP32) fp32_panel(work->x, work->rows, (const float *)weights, p->inputs, y, work->stride);
+        else if (p->is_on_amx) amx_panel(p, s, work->rows, weights, y, work->stride);
+        else rounded_panel(p, s, work->rows, weights, y, work->stride);
+        if (!p->bias && p->precision != INT8) continue;
+        for (int64_t row = 0; row < work->rows; row++)
             for (int64_t i = 0; i < PANEL; i += WIDE) {
-                float *at = to + row * stride + i;
+                float *at = y + row * work->stride + i;
                 __m512 value = _mm512_loadu_ps(at);
-                if (p->form == INT8) {
+                if (p->precision == INT8) {
                     __m512 scale = _mm512_mul_ps(_mm512_loadu_ps(p->scales + panel * PANEL + i), _mm512_set1_ps(s->scales[row]));
                     value = _mm512_mul_ps(_mm512_cvtepi32_ps(_mm512_castps_si512(value)), scale);
                 }
@@ -251,23 +250,22 @@ static void dismiss(Team *team) { atomic_store(&team->state, TO_LEAVE); }
 
 /* Take panels of a team's product, some at once, until none is left. Who comes late finds none. */
 static void take_panels(Team *team) {
-    int64_t some = (team->last - team->first) / 16 + 1;
-    for (int64_t from; (from = atomic_fetch_add(&team->next, some)) < team->last;)
-        multiply_alone(team->product, team->x, team->rows, from, from + some < team->last ? from + some : team->last,
-                       team->y + (from - team->first) * PANEL, team->stride, team->scratch);
+    int64_t last = team->work.last, some = (last - team->work.first) / 16 + 1;
+    for (int64_t from; (from = atomic_fetch_add(&team->next, some)) < last;)
+        multiply_panels(&team->work, from, from + some < last ? from + some : last);
 }
 
-static void multiply(
-    const Product *p, const float *x, int64_t rows, int64_t first, int64_t last, float *y, int64_t stride, Scratch *s
-) {
+/* Multiply rows that were prepared, with whoever helps. */
+static void multiply(Work work, Scratch *s) {
     Team *team = s->team;
-    if (!team || atomic_load(&team->state) == TO_LEAVE || (last - first) * panel_bytes(p) < WORTH_SHARING) {
-        multiply_alone(p, x, rows, first, last, y, stride, s);
+    work.scratch = s;
+    int64_t bytes = (work.last - work.first) * panel_bytes(work.product);
+    if (!team || atomic_load(&team->state) == TO_LEAVE || bytes < WORTH_SHARING) {
+        multiply_panels(&work, work.first, work.last);
         return;
     }
-    team->product = p, team->x = x, team->rows = rows, team->first = first, team->last = last;
-    team->y = y, team->stride = stride, team->scratch = s;
-    atomic_store(&team->next, first);
+    team->work = work;
+    atomic_store(&team->next, work.first);
     atomic_store(&team->state, A_PRODUCT);
     take_panels(team);
     atomic_store(&team->state, NOTHING);
@@ -282,6 +280,6 @@ static void multiply(
 static void product(const Product *p, const float *x, int64_t rows, float *y, Scratch *s) {
     spend(s, NORMS);
     prepare_rows(p, x, rows, s);
-    multiply(p, x, rows, 0, p->outputs / PANEL, y, p->outputs, s);
+    multiply((Work){.product = p, .x = x, .rows = rows, .last = p->outputs / PANEL, .y = y, .stride = p->outputs}, s);
     spend(s, PRODUCTS);
 }

@@ -4,7 +4,7 @@ Projections that meet the same input are one product, matrices lie the way the p
 takes rows that stand at different positions. What a sub-layer computes stands in `clearhead.model`; this file only
 brings it to a form in which a processor wastes little.
 
-Shapes: B sentences, S source length, N lanes (sentences in flight), K beams, R rows (the live beams of all lanes),
+Shapes: B sentences, S source length, N slots (sentences in flight), K beams, R rows (the active beams of all slots),
 D d_model, V vocabulary, rounded up to whole blocks.
 """
 
@@ -18,9 +18,10 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from clearhead.config import DecodePrecision
-from clearhead.decoding.lanes import Lanes, Rows
-from clearhead.decoding.products import Product, make_product
+from clearhead.decoding.pytorch.slots import Rows, SlotCache
+from clearhead.decoding.rules import never_written
 from clearhead.device import keep_freed_memory
+from clearhead.kernels.products import Product, make_product
 from clearhead.model.attention import MultiHeadAttention
 from clearhead.model.decoder import DecoderLayer
 from clearhead.model.embeddings import Embedding
@@ -29,14 +30,14 @@ from clearhead.model.feed_forward import FeedForward
 from clearhead.model.positions import RotaryPositions, rotary_positions
 from clearhead.model.transformer import Transformer
 
-__all__ = ["BLOCK", "PackedModel", "fingerprint"]
+__all__ = ["BLOCK", "PackedModel"]
 
 BLOCK = 32
-"""Tokens among which the best is sought at once; see `stepper.best_tokens`."""
+"""Tokens among which the best is sought at once; see `candidates.best_tokens`."""
 
 
 class PackedModel:
-    """An encoder-decoder `Transformer`, ready to decode as long as its weights stay as they are (see `is_current`).
+    """The weights of an encoder-decoder `Transformer`, ready to decode.
 
     It computes no gradients: use it inside `torch.inference_mode`.
 
@@ -46,16 +47,12 @@ class PackedModel:
 
     Raises:
         DeviceError: If the model's device cannot compute in that precision.
-        ValueError: If the model has no encoder or no decoder.
     """
 
     def __init__(self, model: Transformer, precision: DecodePrecision = "fp32") -> None:
-        if not (model.config.num_encoder_layers and model.config.num_decoder_layers):
-            raise ValueError("only a model with an encoder and a decoder translates")
         self.model = model
         self.precision = precision
         self.config = model.config
-        self._fingerprint = fingerprint(model)
         self.device = model.device
         if self.device.type == "cpu":
             keep_freed_memory()
@@ -78,17 +75,13 @@ class PackedModel:
         )
         self._kv_width = cross[0].k_proj.out_features + cross[0].v_proj.out_features
 
-    def is_current(self) -> bool:
-        """Tell whether the model still has the weights that were packed; if not, pack it again."""
-        return self._fingerprint == fingerprint(self.model)
-
-    def lanes(self, beam_size: int, max_lanes: int) -> Lanes:
+    def cache(self, beam_size: int, max_slots: int) -> SlotCache:
         """Return room for the keys and values of this model's decoder."""
-        return Lanes(
+        return SlotCache(
             num_layers=len(self._layers),
             kv_width=self._kv_width,
             beam_size=beam_size,
-            max_lanes=max_lanes,
+            max_slots=max_slots,
             device=self.device,
         )
 
@@ -103,27 +96,26 @@ class PackedModel:
         keys_and_values = self._memory_projection(self.model.encoder.final_norm(x))
         return keys_and_values.view(*source.shape, len(self._layers), -1).permute(2, 0, 1, 3)
 
-    def states(self, newest: Int[Tensor, " R"], lanes: Lanes, rows: Rows) -> Float[Tensor, "R D"]:
-        """Take a step: return the decoder's states after the newest tokens.
+    def hidden_states(self, newest: Int[Tensor, " R"], cache: SlotCache, rows: Rows) -> Float[Tensor, "R D"]:
+        """Take a step: return the decoder's hidden states after the newest tokens.
 
         Args:
             newest: The newest token of each row.
-            lanes: Keys and values of what came before; takes in those of the newest.
+            cache: Keys and values of what came before; takes in those of the newest.
             rows: Where each row stands.
         """
         x = _embedded(self.model.target_embedding, newest, rows.positions, rows.longest)
-        for layer, past, memory in zip(self._layers, lanes.past, lanes.memory, strict=True):
+        for layer, past, memory in zip(self._layers, cache.past, cache.memory, strict=True):
             x = layer(x, past, memory, rows)
         return self.model.decoder.final_norm(x)
 
-    def log_probs(self, states: Float[Tensor, "R D"]) -> Float[Tensor, "R V"]:
+    def log_probs(self, hidden_states: Float[Tensor, "R D"]) -> Float[Tensor, "R V"]:
         """Return the log-probabilities of each row's next token; what must not come has minus infinity."""
-        logits = self._output(states)
+        logits = self._output(hidden_states)
         logits[:, self.config.vocab_size :] = float("-inf")
         # On a CPU in place: it is the largest tensor of a step, and another one would push it out of the cache.
         log_probs = torch.log_softmax(logits, dim=-1, out=logits if logits.device.type == "cpu" else None)
-        for token in {self.config.pad_id, self.config.bos_id} - {self.config.eos_id}:
-            log_probs[:, token] = float("-inf")
+        log_probs[:, never_written(self.config)] = float("-inf")
         return log_probs
 
 
@@ -245,8 +237,3 @@ def _embedded(embedding: Embedding, ids: Tensor, positions: Tensor, longest: int
     if embedding.positions is not None:
         x = x + embedding.positions(0, longest)[positions]
     return x if embedding.norm is None else embedding.norm(x)
-
-
-def fingerprint(model: Transformer) -> list[tuple[int, int]]:
-    """Return what changes when weights are replaced, or written to by PyTorch's own operations."""
-    return [(p.data_ptr(), 0 if p.is_inference() else p._version) for p in model.parameters()]

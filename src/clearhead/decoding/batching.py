@@ -1,0 +1,41 @@
+"""Cutting sentences into batches, and what to say where one does not fit into memory."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import torch
+
+from clearhead.errors import DeviceError
+
+__all__ = ["advice_on_memory", "length_batches"]
+
+
+@contextmanager
+def advice_on_memory(batch_tokens: int) -> Iterator[None]:
+    """Turn the device's lack of memory into advice.
+
+    Raises:
+        DeviceError: If the device ran out of memory.
+    """
+    try:
+        yield
+    except (torch.OutOfMemoryError, MemoryError):
+        raise DeviceError(
+            f"the device ran out of memory; lower decode.batch_tokens ({batch_tokens}), for example "
+            f"--batch-tokens {max(1, batch_tokens // 4)}"
+        ) from None
+
+
+def length_batches(lengths: list[int], batch_tokens: int) -> Iterator[list[int]]:
+    """Cut the sentences, longest first, into batches of at most `batch_tokens` padded tokens (or one sentence)."""
+    batch: list[int] = []
+    # Longest first: what needs the most memory comes at once, not after an hour.
+    for index in sorted(range(len(lengths)), key=lambda i: -lengths[i]):
+        if batch and (len(batch) + 1) * lengths[batch[0]] > batch_tokens:
+            yield batch
+            batch = []
+        batch.append(index)
+    if batch:
+        yield batch

@@ -1,0 +1,178 @@
+"""What is asked of decoding: translations of any number of sentences, or their scores, answered in the order asked."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+
+import torch
+
+from clearhead.config import MOST_SAMPLES, DecodeConfig, DecodePrecision, Sampling
+from clearhead.decoding.batching import advice_on_memory, length_batches
+from clearhead.decoding.engine import Engine
+from clearhead.decoding.hypothesis import Hypothesis
+from clearhead.decoding.native.engine import NativeEngine
+from clearhead.decoding.pytorch.engine import PyTorchEngine
+from clearhead.decoding.rules import length_limits
+from clearhead.decoding.sampling import sample
+from clearhead.decoding.shortlist import Shortlist
+from clearhead.decoding.team import helpers
+from clearhead.decoding.workers import search
+from clearhead.errors import ConfigError
+from clearhead.model.transformer import Transformer
+
+__all__ = ["SearchOptions", "decode", "make_engine", "make_scoring_engine", "score"]
+
+
+@dataclass(frozen=True)
+class SearchOptions:
+    """What to search for: beam search, greedy search (`beam_size` 1), or samples."""
+
+    config: DecodeConfig
+    num_best: int = 1
+    """Translations returned for each sentence."""
+    sampling: Sampling | None = None
+    """Draw at random instead of searching."""
+    shortlist: Shortlist | None = None
+    """What each sentence may be written in; None allows the whole vocabulary."""
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.num_best <= MOST_SAMPLES:
+            raise ConfigError(f"nbest ({self.num_best}) must be at least 1 and at most {MOST_SAMPLES:,}")
+        if self.sampling is None and self.num_best > self.config.beam_size:
+            raise ConfigError(
+                f"nbest ({self.num_best}) must not be more than the beam size ({self.config.beam_size}); "
+                f"use --beam {self.num_best}"
+            )
+        if self.sampling is not None and (self.shortlist is not None or self.config.shortlist):
+            raise ConfigError("a shortlist has no meaning for samples, which are drawn from the whole vocabulary")
+
+
+def make_engine(model: Transformer, precision: DecodePrecision = "fp32") -> Engine:
+    """Return the engine that decodes fastest here: the compiled core if it can run the model, else PyTorch.
+
+    Args:
+        model: In evaluation mode; the engine holds as long as its weights stay as they are.
+        precision: Of the matrix products; `fp32` gives the model's own numbers.
+
+    Raises:
+        ValueError: If the model has no encoder or no decoder.
+    """
+    if NativeEngine.supports(model, precision):
+        return NativeEngine(model, precision)
+    return PyTorchEngine(model, precision)
+
+
+def make_scoring_engine(engine: Engine) -> Engine:
+    """Return the engine that scores for another: itself, or the compiled core where it runs the model in fp32 alone."""
+    if isinstance(engine, PyTorchEngine) and NativeEngine.supports(engine.model, "fp32"):
+        return NativeEngine(engine.model)
+    return engine
+
+
+@torch.inference_mode()
+def decode(
+    model: Transformer | Engine,
+    sources: list[list[int]],
+    options: SearchOptions,
+    on_progress: Callable[[int], None] | None = None,
+) -> list[list[Hypothesis]]:
+    """Translate source ids.
+
+    Args:
+        model: In evaluation mode; who decodes often makes its engine once, whose precision then counts.
+        sources: Source ids of each sentence, ended by `eos_id`.
+        options: What to search for.
+        on_progress: Called with the number of sentences finished, whenever some are.
+
+    Returns:
+        For each sentence, in the order given, its `num_best` hypotheses, best first; their log-probabilities are those
+        of the precision that found them, which rounds where it is not fp32.
+
+    Raises:
+        DeviceError: If the device cannot compute in the precision, or has too little memory.
+    """
+    config = options.config
+    engine = make_engine(model, config.precision) if isinstance(model, Transformer) else model
+    max_lengths = length_limits(engine.model.config, config, sources)
+    results: list[list[Hypothesis]] = [[] for _ in sources]
+    with advice_on_memory(config.batch_tokens):
+        found = (
+            search(engine, sources, max_lengths, config, options.num_best, options.shortlist)
+            if options.sampling is None
+            else _samples(engine.model, sources, max_lengths, config.batch_tokens, options.sampling, options.num_best)
+        )
+        for index, hypotheses in found:
+            results[index] = hypotheses
+            if on_progress is not None:
+                on_progress(1)
+    return results
+
+
+def score(
+    model: Transformer | Engine,
+    sources: list[list[int]],
+    targets: list[list[int]],
+    *,
+    batch_tokens: int,
+    on_progress: Callable[[int], None] | None = None,
+) -> list[float]:
+    """Return the log-probability of each target given its source, in nats, over the whole vocabulary.
+
+    Args:
+        model: In evaluation mode; who scores often makes its engine once.
+        sources: Source ids, ended by `eos_id`.
+        targets: Target ids, ended by `eos_id`.
+        batch_tokens: Tokens of the longer side computed at once, padding included.
+        on_progress: Called with the number of pairs finished, batch by batch.
+    """
+    engine = make_engine(model) if isinstance(model, Transformer) else model
+    results = [0.0] * len(sources)
+    lengths = [max(len(source), len(target)) for source, target in zip(sources, targets, strict=True)]
+    batches = list(length_batches(lengths, min(batch_tokens, engine.most_scored)))
+
+    @torch.inference_mode()  # of the thread that runs it
+    def totals(indices: list[int]) -> list[float]:
+        return engine.score([sources[i] for i in indices], [targets[i] for i in indices])
+
+    threads = engine.num_workers(len(batches))
+    with advice_on_memory(batch_tokens), helpers.call():  # searches that run meanwhile go on without helpers
+        for indices, scores in zip(batches, _on_threads(totals, batches, threads), strict=True):
+            for index, total in zip(indices, scores, strict=True):
+                results[index] = total
+            if on_progress is not None:
+                on_progress(len(indices))
+    return results
+
+
+def _on_threads(
+    function: Callable[[list[int]], list[float]], batches: Iterable[list[int]], threads: int
+) -> Iterator[list[float]]:
+    """Yield what a function makes of each batch, in order, computed by several threads at once."""
+    if threads <= 1:
+        yield from map(function, batches)
+        return
+    pool = ThreadPoolExecutor(threads)
+    try:
+        yield from pool.map(function, batches)
+    finally:
+        pool.shutdown(cancel_futures=True)
+
+
+def _samples(
+    model: Transformer,
+    sources: list[list[int]],
+    max_lengths: list[int],
+    batch_tokens: int,
+    sampling: Sampling,
+    num_best: int,
+) -> Iterator[tuple[int, list[Hypothesis]]]:
+    """Yield the index of each sentence with its samples, most probable first."""
+    for indices in length_batches([len(ids) for ids in sources], batch_tokens):
+        batch, limits = [sources[index] for index in indices], [max_lengths[index] for index in indices]
+        draws = [
+            sample(model, batch, max_lengths=limits, sampling=sampling, number=number) for number in range(num_best)
+        ]
+        for index, samples in zip(indices, map(list, zip(*draws, strict=True)), strict=True):
+            yield index, sorted(samples, key=lambda hypothesis: -hypothesis.rank_score)

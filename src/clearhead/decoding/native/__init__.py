@@ -1,0 +1,1 @@
+"""The compiled core (`kernels.library`) as an engine."""

@@ -1,0 +1,207 @@
+"""The engine of the compiled core: a model as the core reads it, encoding and scoring.
+
+Shapes: S source length, L decoder layers, W width of keys and values together.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from ctypes import pointer
+
+import numpy as np
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from clearhead.config import DecodePrecision
+from clearhead.decoding.engine import fingerprint
+from clearhead.decoding.native.shortlist import ListedProducts
+from clearhead.decoding.native.slots import NativeSlots
+from clearhead.decoding.native.weights import NativeWeights
+from clearhead.decoding.shortlist import Shortlist
+from clearhead.decoding.team import Team
+from clearhead.device import keep_freed_memory, num_threads
+from clearhead.kernels.library import can_multiply, describe, library
+from clearhead.kernels.panels import PANEL, uninitialized
+from clearhead.kernels.structs import SlotStruct, SourcesStruct, TargetsStruct, TeamStruct
+from clearhead.model.transformer import Transformer
+
+__all__ = ["NativeEngine"]
+
+ENCODED_ROWS = 512
+"""Source tokens encoded at once: what they need stays in the cache."""
+
+
+class NativeEngine:
+    """An encoder-decoder `Transformer` for the compiled core; see `engine.Engine`.
+
+    Every number is computed from its own row, in one order: no neighbour, batch or thread changes a bit.
+
+    Args:
+        model: In evaluation mode; see `supports`.
+        precision: Of the matrix products; `fp32` gives the model's own numbers.
+    """
+
+    most_scored = 512
+    """So many tokens' numbers stay in the cache."""
+
+    def __init__(self, model: Transformer, precision: DecodePrecision = "fp32") -> None:
+        assert self.supports(model, precision)
+        core = library()
+        assert core is not None
+        keep_freed_memory()
+        self.core = core
+        self.model = model
+        self.precision = precision
+        self.finds_scores = precision == "fp32"
+        self.weights = NativeWeights(model, precision)
+        self._fingerprint = fingerprint(model)
+        self._listed: ListedProducts | None = None
+        self._scorer: NativeEngine | None = None
+
+    @staticmethod
+    def supports(model: Transformer, precision: DecodePrecision) -> bool:
+        """Tell whether the core is there, can compute in that precision, and has room for a model's widths."""
+        return NativeEngine.obstacle(model, precision) is None
+
+    @staticmethod
+    def obstacle(model: Transformer, precision: DecodePrecision) -> str | None:
+        """Say why the core cannot translate with a model, or return None if it can."""
+        config = model.config
+        if not (config.num_encoder_layers and config.num_decoder_layers):
+            return "a model without encoder or decoder does not translate"
+        if library() is None:
+            return describe()
+        if model.device.type != "cpu":
+            return f"the compiled core computes on the CPU, and the model is on {model.device}"
+        if not all(weight.dtype == torch.float32 and weight.is_contiguous() for weight in model.parameters()):
+            return "the compiled core takes contiguous float32 weights"
+        d_k, d_v = config.key_dim, config.value_dim
+        step = 64 if precision == "int8" else 32
+        if any(width % step for width in (config.d_model, config.d_ff, config.num_heads * d_v)):
+            return f"for {precision} the compiled core takes d_model, d_ff and num_heads * d_v in multiples of {step}"
+        if d_k % 16 or d_v % 16 or config.num_heads * (d_k + d_v) % PANEL:
+            return (
+                f"the compiled core takes d_k and d_v in multiples of 16, and num_heads * (d_k + d_v) in multiples of "
+                f"{PANEL}"
+            )
+        if not can_multiply(precision):
+            needed = "VNNI" if precision == "int8" else "BF16"
+            return (
+                f"for {precision} the compiled core needs AMX or AVX-512 {needed}, which this processor does not offer"
+            )
+        return None
+
+    def is_current(self) -> bool:
+        """Tell whether the model still has the weights that this was made of; if not, make another one."""
+        return self._fingerprint == fingerprint(self.model)
+
+    def num_workers(self, most: int) -> int:
+        """Return how many threads should work at once; `most` could."""
+        return max(1, min(num_threads(), most))
+
+    def slots(
+        self, beam_size: int, max_slots: int, shortlist: Shortlist | None = None, team: Team | None = None
+    ) -> NativeSlots:
+        """Return the slots of one worker, as many as it takes; see `engine.Engine`."""
+        del max_slots  # they take memory one by one
+        listed = None if shortlist is None else self._listed_products(shortlist)
+        return NativeSlots(self.weights, self.encode, beam_size, listed, team)
+
+    def _listed_products(self, shortlist: Shortlist) -> ListedProducts:
+        """Return the products of a shortlist; those of the last one are kept, so that not every call packs them."""
+        listed = self._listed  # which another thread may replace at any time
+        if listed is None or listed.shortlist is not shortlist:
+            self._listed = listed = ListedProducts(self.weights, shortlist)
+        return listed
+
+    def encode(self, sources: Sequence[Sequence[int]], team: TeamStruct | None = None) -> list[Float[Tensor, "_ LW"]]:
+        """Return the keys and values that cross-attention will ask for, of every decoder layer: (S, L W) of each.
+
+        Args:
+            sources: Source ids of each sentence, ended by `eos_id`.
+            team: Threads that help with it.
+
+        Raises:
+            IndexError: If an id is not in the source vocabulary.
+        """
+        memories: list[Tensor] = []
+        group: list[Sequence[int]] = []
+        for source in sources:
+            if group and sum(map(len, group)) + len(source) > ENCODED_ROWS:
+                memories += self._encode(group, team)
+                group = []
+            group.append(source)
+        return memories + self._encode(group, team) if group else memories
+
+    def _encode(self, sources: Sequence[Sequence[int]], team: TeamStruct | None) -> list[Tensor]:
+        lengths = [len(source) for source in sources]
+        rows, longest = sum(lengths), max(lengths)
+        first, length = np.repeat([np.cumsum([0, *lengths[:-1]]), lengths], lengths, axis=1).astype(np.int32)
+        ids = np.concatenate(sources)
+        embedding, stack = self.model.source_embedding, self.weights.encoder
+        if not 0 <= ids.min() <= ids.max() < len(embedding.weight):
+            raise IndexError(f"a source id is not in the vocabulary of {len(embedding.weight)}")
+        memory = uninitialized([-(-rows // PANEL) * PANEL, self.weights.memory_width])
+        struct = SourcesStruct(num_rows=rows, longest=longest).point(
+            token=ids.astype(np.int32),
+            position=np.arange(rows, dtype=np.int32) - first,
+            first=first,
+            length=length,
+            memory=memory,
+            scratch=uninitialized([self.core.scratch_size(stack, rows, longest, 0, False)], torch.uint8),
+        )
+        if team is not None:
+            struct.team = pointer(team)
+        self.core.encode(stack, self.weights.tokens(embedding, longest), struct)
+        return list(memory[:rows].split(lengths))
+
+    def score(self, sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]]) -> list[float]:
+        """Return the log-probability of each target given its source, in nats, by force-decoding.
+
+        All positions of all targets are computed at once, so give no more than belong into the cache together. A score
+        is bit for bit what a search in fp32 adds up for the same tokens, whatever is scored beside it.
+
+        Args:
+            sources: Source ids of each sentence, ended by `eos_id`.
+            targets: Target ids of each sentence, ended by `eos_id`.
+
+        Raises:
+            IndexError: If an id is not in its vocabulary.
+            ValueError: If sources and targets do not pair up, or one has no ids.
+        """
+        if len(sources) != len(targets) or not all(map(len, [*sources, *targets])):
+            raise ValueError("every target needs a source, and each of them its end token at least")
+        if self.precision != "fp32":
+            self._scorer = scorer = self._scorer or NativeEngine(self.model)
+            return scorer.score(sources, targets)
+        lengths = [len(target) for target in targets]
+        rows, longest = sum(lengths), max(map(len, [*sources, *targets]))
+        wanted = np.concatenate(targets)
+        vocab_size, bos_id = self.model.config.vocab_size, self.model.config.bos_id
+        if not 0 <= wanted.min() <= wanted.max() < vocab_size:
+            raise IndexError(f"a target id is not in the vocabulary of {vocab_size}")
+        slot, first = np.repeat([np.arange(len(lengths)), np.cumsum([0, *lengths[:-1]])], lengths, axis=1)
+        position = np.arange(rows) - first
+        columns = {
+            "slot": slot,
+            "position": position,
+            "first": first,
+            "length": position + 1,
+            "token": np.where(position == 0, bos_id, np.roll(wanted, 1)),
+            "wanted": wanted,
+        }
+        totals = np.empty(len(lengths), dtype=np.float32)
+        memories = self.encode(sources)
+        slots = [SlotStruct(source_length=len(memory)).point(memory=memory) for memory in memories]
+        stack = self.weights.decoder
+        struct = TargetsStruct(
+            num_rows=rows, num_slots=len(slots), longest=longest, slots=(SlotStruct * len(slots))(*slots)
+        ).point(
+            **{name: column.astype(np.int32) for name, column in columns.items()},
+            log_probs=np.empty(rows, dtype=np.float32),
+            totals=totals,
+            scratch=uninitialized([self.core.scratch_size(stack, rows, longest, 1, False)], torch.uint8),
+        )
+        self.core.score(stack, self.weights.tokens(self.model.target_embedding, longest), struct)
+        return totals.tolist()

@@ -1,0 +1,174 @@
+"""Sentences in flight in the memory of the compiled core.
+
+Shapes: S source length, L decoder layers, W width of keys and values together, K beams.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from ctypes import pointer
+
+import numpy as np
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from clearhead.decoding.engine import Beams, Candidates
+from clearhead.decoding.native.shortlist import ListedProducts
+from clearhead.decoding.native.weights import NativeWeights
+from clearhead.decoding.rules import candidates_of_row, candidates_of_sentence
+from clearhead.decoding.team import Team
+from clearhead.kernels.library import library
+from clearhead.kernels.panels import uninitialized
+from clearhead.kernels.structs import SlotStruct, StepStruct, TeamStruct, TokensStruct
+
+__all__ = ["NativeSlots"]
+
+Encode = Callable[[Sequence[Sequence[int]], TeamStruct | None], list[Tensor]]
+"""See `NativeEngine.encode`."""
+
+
+class NativeSlots:
+    """The sentences that one worker has in flight; see `engine.Slots`.
+
+    Args:
+        weights: Of the model.
+        encode: What gives the keys and values of sources.
+        beam_size: Most hypotheses of a sentence, K.
+        listed: Products of what each sentence may be written in; None allows the whole vocabulary.
+        team: Threads that help with every product.
+    """
+
+    spent: Float[np.ndarray, "5"] | None = None
+    """Where to add up the seconds of layer products, attention, norms and the like, vocabulary product, and choice."""
+
+    def __init__(
+        self,
+        weights: NativeWeights,
+        encode: Encode,
+        beam_size: int,
+        listed: ListedProducts | None = None,
+        team: Team | None = None,
+    ) -> None:
+        core = library()
+        assert core is not None
+        self._core = core
+        self._weights = weights
+        self._encode = encode
+        self._beam_size = beam_size
+        self._listed = listed
+        self._team = team
+        self._decoder = weights.decoder if listed is None else listed.decoder
+        self.source_lengths: list[int] = []
+        self._slots: list[_Slot] = []
+        self._tokens = TokensStruct()
+        self._positions = 0  # that the tokens may have
+        self._scratch = uninitialized([0], torch.uint8)
+
+    def encode(self, sources: Sequence[Sequence[int]]) -> list[_Slot]:
+        """Encode some sentences, and make the slots that they will have."""
+        memories = self._encode(sources, None if self._team is None else self._team.wake())
+        slots = [_Slot(memory, self._beam_size) for memory in memories]
+        if self._listed is not None:
+            for slot, source in zip(slots, sources, strict=True):
+                self._listed.enter(slot.struct, source)
+        return slots
+
+    def enter(self, encoded: Sequence[_Slot]) -> None:
+        """Give the next slots to sentences that were encoded."""
+        self._slots += encoded
+        self.source_lengths += [len(slot.memory) for slot in encoded]
+
+    def leave(self, slot: int) -> None:
+        """Give up a slot; the last sentence moves there."""
+        self._slots[slot], self.source_lengths[slot] = self._slots[-1], self.source_lengths[-1]
+        self._slots.pop()
+        self.source_lengths.pop()
+
+    def step(self, active: Sequence[Beams]) -> list[Candidates]:
+        """Take every open hypothesis a token further; see `engine.Slots`."""
+        for slot, beams in zip(self._slots, active, strict=True):
+            slot.make_room(beams.length)
+        longest = max(beams.length for beams in active) + 1
+        self._give_positions(longest)
+        rows = [
+            (slot, beam, parent, beams.length, token, beams.is_last)
+            for slot, beams in enumerate(active)
+            for beam, (parent, token) in enumerate(zip(beams.parents, beams.newest, strict=True))
+        ]
+        columns = np.array(rows, dtype=np.int32).T.copy()
+        count, num_candidates = candidates_of_row(self._beam_size), candidates_of_sentence(self._beam_size)
+        room_for = max(longest, *self.source_lengths)
+        needed = self._core.scratch_size(self._decoder, len(rows), room_for, count, True)
+        if needed > len(self._scratch):
+            self._scratch = uninitialized([needed + needed // 4], torch.uint8)
+        scores = np.empty((len(active), num_candidates), dtype=np.float32)
+        beams_and_tokens = np.empty((2, len(active), num_candidates), dtype=np.int32)
+        step = StepStruct(
+            num_rows=len(rows),
+            num_slots=len(active),
+            beam_size=self._beam_size,
+            longest=room_for,
+            count=count,
+            num_candidates=num_candidates,
+            slots=(SlotStruct * len(active))(*(slot.struct for slot in self._slots)),
+        ).point(
+            **dict(zip(("slot", "beam", "parent", "position", "token", "is_last"), columns, strict=True)),
+            score=np.array([score for beams in active for score in beams.scores], dtype=np.float32),
+            candidate_score=scores,
+            candidate_beam=beams_and_tokens[0],
+            candidate_token=beams_and_tokens[1],
+            scratch=self._scratch,
+            spent=self.spent,
+        )
+        team = None if self._team is None else self._team.wake()
+        if team is not None:
+            step.team = pointer(team)
+        self._core.take_step(self._decoder, self._tokens, step)
+        return [
+            zip(of_slot, beams_of_slot, tokens_of_slot, strict=True)
+            for of_slot, beams_of_slot, tokens_of_slot in zip(scores.tolist(), *beams_and_tokens.tolist(), strict=True)
+        ]
+
+    def _give_positions(self, longest: int) -> None:
+        """Make sure that so many positions can be embedded."""
+        if longest <= self._positions:
+            return
+        model = self._weights.model
+        self._positions = max(longest, min(2 * longest, model.config.max_length or 2 * longest))
+        self._tokens = self._weights.tokens(model.target_embedding, self._positions)
+        if self._listed is not None:
+            self._tokens.point(ids=self._listed.common)
+            self._tokens.num_ids = len(self._listed.common)
+
+
+class _Slot:
+    """The memory of a sentence in flight."""
+
+    def __init__(self, memory: Float[Tensor, "S LW"], beam_size: int) -> None:
+        self.memory = memory
+        self._beam_size = beam_size
+        # Room for an output that is not unusually long.
+        places = (2 * len(memory) + 16) * beam_size
+        self._past, self._parents = uninitialized([places, memory.size(1)]), uninitialized([places], torch.int32)
+        self.struct = SlotStruct(source_length=len(memory))
+        self.struct.point(memory=memory, newest=uninitialized([2, beam_size], torch.int32))
+        self._point()
+
+    def make_room(self, position: int) -> None:
+        """Make sure that there is room for a position, even if the beams' pasts have nothing in common."""
+        places = (position + 1) * self._beam_size
+        if places <= len(self._past):
+            return
+        self._past, self._parents = _longer(self._past, 2 * places), _longer(self._parents, 2 * places)
+        self._point()
+
+    def _point(self) -> None:
+        self.struct.past, self.struct.parents = self._past.data_ptr(), self._parents.data_ptr()
+
+
+def _longer(kept: Tensor, places: int) -> Tensor:
+    """Return a copy with room for so many places, which are the first axis."""
+    larger = uninitialized([places, *kept.shape[1:]], kept.dtype)
+    larger[: len(kept)] = kept
+    return larger

@@ -1,0 +1,127 @@
+"""The weights of a model in the structures of the compiled core.
+
+Shapes: O outputs and I inputs of a matrix.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import nn
+
+from clearhead.config import DecodePrecision
+from clearhead.kernels.panels import make_product
+from clearhead.kernels.structs import LayerStruct, NormStruct, ProductStruct, StackStruct, TokensStruct
+from clearhead.model.decoder import DecoderLayer
+from clearhead.model.embeddings import Embedding
+from clearhead.model.encoder import EncoderLayer
+from clearhead.model.feed_forward import ACTIVATIONS
+from clearhead.model.transformer import Transformer
+
+__all__ = ["NativeWeights"]
+
+
+class NativeWeights:
+    """The stacks of a model: norms and embeddings point to its own weights, matrices are copies in another order.
+
+    Args:
+        model: One that `NativeEngine.supports`.
+        precision: Of the matrix products.
+    """
+
+    def __init__(self, model: Transformer, precision: DecodePrecision) -> None:
+        self.model = model
+        self.precision = precision
+        # What the structures point to, also when the model gets other weights.
+        self._kept = [parameter.detach() for parameter in model.parameters()]
+        decoder_layers = [layer for layer in model.decoder.layers if isinstance(layer, DecoderLayer)]
+        cross = [layer.cross_attn for layer in decoder_layers if layer.cross_attn is not None]
+        self.encoder = self._stack(
+            [layer for layer in model.encoder.layers if isinstance(layer, EncoderLayer)],
+            model.encoder.final_norm,
+            self._product([part for a in cross for part in (a.k_proj, a.v_proj)]),
+        )
+        proj = model.output_proj
+        output = make_product(proj.weight.detach(), proj.bias, precision)
+        self.decoder = self._stack(decoder_layers, model.decoder.final_norm, output)
+        self.memory_width = self.encoder.output.outputs
+        self._rotary = decoder_layers[0].self_attn.rotary
+
+    def tokens(self, embedding: Embedding, longest: int) -> TokensStruct:
+        """Return what the core needs to embed tokens at the first `longest` positions, and to choose new ones."""
+        config = self.model.config
+        tokens = TokensStruct(
+            num_ids=config.vocab_size,
+            eos_id=config.eos_id,
+            pad_id=config.pad_id,
+            bos_id=config.bos_id,
+            embedding_scale=embedding.scale,
+            embedding_norm=norm_struct(embedding.norm),
+        )
+        cos, sin = (None, None) if self._rotary is None else self._rotary.cos_and_sin(longest)
+        return tokens.point(
+            embedding=embedding.weight.detach(),
+            positions=None if embedding.positions is None else embedding.positions(0, longest),
+            segment=None if embedding.segments is None else embedding.segments.weight.detach(),
+            cos=cos,
+            sin=sin,
+        )
+
+    def _stack(
+        self, layers: Sequence[EncoderLayer | DecoderLayer], final_norm: nn.Module | None, output: ProductStruct
+    ) -> StackStruct:
+        config, attention = self.model.config, layers[0].self_attn
+        structs = [self._layer(layer) for layer in layers]
+        stack = StackStruct(
+            d_model=config.d_model,
+            num_heads=config.num_heads,
+            d_k=attention.q_proj.out_features // config.num_heads,
+            d_v=attention.v_proj.out_features // config.num_heads,
+            d_ff=config.d_ff,
+            num_layers=len(layers),
+            is_pre=config.norm == "pre",
+            activation=list(ACTIVATIONS).index(config.activation),
+            layers=(LayerStruct * len(structs))(*structs),
+            final_norm=norm_struct(final_norm),
+            output=output,
+        )
+        stack.keep(*structs)
+        return stack
+
+    def _layer(self, layer: EncoderLayer | DecoderLayer) -> LayerStruct:
+        attention, feed_forward = layer.self_attn, layer.feed_forward
+        struct = LayerStruct(
+            self_norm=norm_struct(layer.self_attn_residual.norm),
+            qkv=self._product([attention.q_proj, attention.k_proj, attention.v_proj]),
+            self_out=self._product([attention.out_proj]),
+            ff_norm=norm_struct(layer.feed_forward_residual.norm),
+            up=self._product([feed_forward.up_proj]),
+            down=self._product([feed_forward.down_proj]),
+        )
+        if feed_forward.gate_proj is not None:
+            struct.gate = self._product([feed_forward.gate_proj])
+        if isinstance(layer, DecoderLayer) and layer.cross_attn is not None and layer.cross_attn_residual is not None:
+            struct.cross_norm = norm_struct(layer.cross_attn_residual.norm)
+            struct.query = self._product([layer.cross_attn.q_proj])
+            struct.cross_out = self._product([layer.cross_attn.out_proj])
+        return struct
+
+    def _product(self, projections: Sequence[nn.Linear]) -> ProductStruct:
+        """Return the product of projections that meet the same rows."""
+        biases = [p.bias.detach() for p in projections if p.bias is not None]
+        weight = torch.cat([p.weight.detach() for p in projections])
+        return make_product(weight, torch.cat(biases) if biases else None, self.precision)
+
+
+def norm_struct(norm: nn.Module | None) -> NormStruct:
+    """Return a norm whose weights belong to the model; anything but a norm is none."""
+    match norm:
+        case nn.LayerNorm():
+            return NormStruct(eps=norm.eps).point(weight=norm.weight.detach(), bias=norm.bias.detach())
+        case nn.RMSNorm():
+            return NormStruct(eps=norm.eps or torch.finfo(torch.float32).eps, is_rms=True).point(
+                weight=norm.weight.detach()
+            )
+        case _:
+            return NormStruct()

@@ -1,0 +1,1 @@
+"""PyTorch as an engine, on every device and processor."""

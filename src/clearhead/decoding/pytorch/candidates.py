@@ -1,0 +1,198 @@
+"""From hidden states to the best next tokens of each hypothesis, and to the best continuations of each sentence.
+
+Shapes: N slots, K beams, R rows (the active beams of all slots), D d_model, V vocabulary in whole blocks, A tokens that
+a shortlist always allows, P own tokens of a sentence, C candidates.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol, runtime_checkable
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from clearhead.decoding.engine import Candidates
+from clearhead.decoding.pytorch.slots import Rows, lazy_zeros, rounded
+from clearhead.decoding.pytorch.weights import BLOCK, PackedModel
+from clearhead.decoding.rules import candidates_of_sentence, never_written
+from clearhead.decoding.shortlist import Shortlist
+from clearhead.kernels.products import make_product
+
+__all__ = ["AllTokens", "Choice", "ListedTokens", "best_candidates", "best_tokens"]
+
+
+@runtime_checkable  # so that tests can check annotations
+class Choice(Protocol):
+    """Among which tokens each sentence in flight chooses; its slots are those of `SlotCache`."""
+
+    def enter(self, sources: Sequence[Sequence[int]]) -> None:
+        """Give the next slots to sentences."""
+
+    def leave(self, slot: int) -> None:
+        """Give up a slot; the last one moves there."""
+
+    def best(
+        self, hidden_states: Float[Tensor, "R D"], rows: Rows, is_last: Sequence[bool], count: int
+    ) -> tuple[Float[Tensor, "R C"], Int[Tensor, "R C"]]:
+        """Return log-probabilities and ids of the best next tokens of each row, best first.
+
+        Args:
+            hidden_states: The decoder's hidden states.
+            rows: Where each row stands.
+            is_last: Whether a row is at its length limit, where only the end is possible.
+            count: Tokens wanted, C; fewer if there are not as many.
+        """
+
+
+class AllTokens:
+    """The choice among the whole vocabulary."""
+
+    def __init__(self, model: PackedModel) -> None:
+        self.model = model
+
+    def enter(self, sources: Sequence[Sequence[int]]) -> None:
+        """Take note of nothing: all may write the same."""
+
+    def leave(self, slot: int) -> None:
+        """Forget nothing."""
+
+    def best(
+        self, hidden_states: Float[Tensor, "R D"], rows: Rows, is_last: Sequence[bool], count: int
+    ) -> tuple[Float[Tensor, "R C"], Int[Tensor, "R C"]]:
+        """Return log-probabilities and ids of the best next tokens of each row, best first; see `Choice`."""
+        log_probs = self.model.log_probs(hidden_states)
+        if any(is_last):
+            _leave_the_end_alone(log_probs, is_last, self.model.config.eos_id)
+        return best_tokens(log_probs, count)
+
+
+def best_candidates(scores: Float[Tensor, "R C"], tokens: Int[Tensor, "R C"], rows: Rows) -> list[Candidates]:
+    """Return for each slot the best (score, beam, token), best first."""
+    count = scores.size(1)
+    scores = rows.spread(scores, float("-inf"))  # (N, K, C)
+    tokens = rows.spread(tokens)
+    most = min(candidates_of_sentence(rows.beam_size), scores[0].numel())
+    best, places = scores.flatten(1).topk(most, dim=-1)
+    best_ids = tokens.flatten(1).gather(1, places)
+    return [
+        zip(slot_scores, beams, ids, strict=True)
+        for slot_scores, beams, ids in zip(best.tolist(), (places // count).tolist(), best_ids.tolist(), strict=True)
+    ]
+
+
+def best_tokens(log_probs: Float[Tensor, "R V"], count: int) -> tuple[Float[Tensor, "R C"], Int[Tensor, "R C"]]:
+    """Return the `count` best tokens of each row, best first; V is a whole number of blocks.
+
+    The best tokens are in the blocks whose best tokens are best, and to find those takes one pass at full speed.
+    """
+    blocks = log_probs.unflatten(1, (-1, BLOCK))
+    chosen = blocks.amax(dim=-1).topk(min(count, blocks.size(1)), dim=-1).indices  # (R, C)
+    near = blocks.gather(1, chosen[..., None].expand(-1, -1, BLOCK)).flatten(1)
+    values, places = near.topk(min(count, near.size(1)), dim=-1)
+    return values, chosen.gather(1, places // BLOCK) * BLOCK + places % BLOCK
+
+
+def _leave_the_end_alone(log_probs: Float[Tensor, "R V"], is_last: Sequence[bool], eos_id: int) -> None:
+    """Where a translation is at its length limit, it ends."""
+    last = torch.tensor(is_last, device=log_probs.device)
+    end = log_probs[last, eos_id]
+    log_probs[last] = float("-inf")
+    log_probs[last, eos_id] = end
+
+
+class ListedTokens:
+    """The search's choice among the tokens that each sentence in flight may use.
+
+    A sentence's rows of the output matrix are copied to its slot when it enters. Those of the common tokens are one
+    matrix for all. Products are in float32, whatever the precision of the others: they are few.
+
+    Args:
+        model: What translates.
+        shortlist: Learned with it.
+
+    Raises:
+        ModelError: If the shortlist does not fit the model.
+    """
+
+    def __init__(self, model: PackedModel, shortlist: Shortlist) -> None:
+        config = model.config
+        shortlist.check(vocab_size=config.vocab_size, source_vocab_size=config.source_vocab_size or config.vocab_size)
+        self.shortlist = shortlist
+        self.weight, self.bias = model.output_weight, model.output_bias
+        # The end comes first. Padding and start, which are never written, keep their share of the probability: a
+        # shortlist that allows everything changes nothing.
+        never = never_written(config)
+        others = [token for token in dict.fromkeys(shortlist.common.tolist()) if token not in {config.eos_id, *never}]
+        self._never = slice(1, 1 + len(never))
+        self._common = torch.tensor([config.eos_id, *never, *others], device=model.device)  # (A,)
+        self._common_logits = make_product(
+            [self.weight[self._common]], [None if self.bias is None else self.bias[self._common]], "fp32"
+        )
+        self._sizes: list[int] = []  # own tokens of each slot
+        width = len(self._common)
+        self._ids = self._common.new_zeros((0, width))  # (N, A + P)
+        self._weights = self.weight.new_zeros((0, 0, self.weight.size(1)))  # (N, P, D)
+        self._biases = self.weight.new_zeros((0, 1, 0))  # (N, 1, P); minus infinity where there is no token
+
+    def enter(self, sources: Sequence[Sequence[int]]) -> None:
+        """Give the next slots to sentences."""
+        owned = [self.shortlist.own_tokens(source).to(self.weight.device) for source in sources]
+        owned = [tokens[~torch.isin(tokens, self._common)] for tokens in owned]  # none counts twice
+        self._make_room(len(self._sizes) + len(owned), max(map(len, owned)))
+        for slot, tokens in enumerate(owned, start=len(self._sizes)):
+            size = len(tokens)
+            self._ids[slot, : len(self._common)] = self._common
+            self._ids[slot, len(self._common) :][:size] = tokens
+            torch.index_select(self.weight, 0, tokens, out=self._weights[slot, :size])
+            self._biases[slot] = float("-inf")
+            self._biases[slot, 0, :size] = 0.0 if self.bias is None else self.bias[tokens]
+        self._sizes += map(len, owned)
+
+    def leave(self, slot: int) -> None:
+        """Give up a slot; the last one moves there."""
+        last = len(self._sizes) - 1
+        if slot < last:
+            size = self._sizes[last]
+            self._ids[slot] = self._ids[last]
+            self._weights[slot, :size] = self._weights[last, :size]
+            self._biases[slot] = self._biases[last]
+        self._sizes[slot] = self._sizes[last]
+        self._sizes.pop()
+
+    def best(
+        self, hidden_states: Float[Tensor, "R D"], rows: Rows, is_last: Sequence[bool], count: int
+    ) -> tuple[Float[Tensor, "R C"], Int[Tensor, "R C"]]:
+        """Return log-probabilities and ids of the best next tokens of each row, best first; see `Choice`."""
+        num_slots, width = rows.num_slots, max(self._sizes)
+        own = torch.baddbmm(
+            self._biases[:num_slots, :, :width],
+            rows.spread(hidden_states),
+            self._weights[:num_slots, :width].transpose(1, 2),
+        )  # (N, K, P)
+        logits = torch.cat([self._common_logits(hidden_states), rows.gather(own)], dim=1)  # (R, A + P)
+        log_probs = logits.log_softmax(dim=-1)
+        log_probs[:, self._never] = float("-inf")
+        if any(is_last):
+            log_probs[torch.tensor(is_last, device=log_probs.device), 1:] = float("-inf")
+        values, places = log_probs.topk(min(count, log_probs.size(1)), dim=-1)
+        return values, self._ids[rows.index[:, None] // rows.beam_size, places]
+
+    def _make_room(self, num_slots: int, width: int) -> None:
+        """Make sure that there are so many slots, and room for so many own tokens in each."""
+        old_slots, old_width = self._weights.shape[:2]
+        if num_slots <= old_slots and width <= old_width:
+            return
+        slots = old_slots if num_slots <= old_slots else max(num_slots, 2 * old_slots)
+        places = old_width if width <= old_width else rounded(max(width, 2 * old_width))
+        kept, device = len(self._sizes), self.weight.device
+        ids = self._ids.new_zeros((slots, len(self._common) + places))
+        biases = self._biases.new_full((slots, 1, places), float("-inf"))
+        # What a bias hides must be a number all the same, or the sums would be none.
+        weights = lazy_zeros([slots, places, self.weight.size(1)], device)
+        ids[:kept, : self._ids.size(1)] = self._ids[:kept]
+        biases[:kept, :, :old_width] = self._biases[:kept]
+        for slot, size in enumerate(self._sizes):
+            weights[slot, :size] = self._weights[slot, :size]
+        self._ids, self._biases, self._weights = ids, biases, weights

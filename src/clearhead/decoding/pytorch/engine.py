@@ -1,0 +1,133 @@
+"""The engine of PyTorch: packed weights, slots, and scores in float64.
+
+Shapes: N slots, K beams.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from copy import deepcopy
+from functools import cached_property
+
+import torch
+
+from clearhead.config import DecodePrecision
+from clearhead.decoding.engine import Beams, Candidates, fingerprint
+from clearhead.decoding.pytorch.candidates import AllTokens, Choice, ListedTokens, best_candidates
+from clearhead.decoding.pytorch.weights import PackedModel
+from clearhead.decoding.rules import candidates_of_row
+from clearhead.decoding.scoring import token_log_probs
+from clearhead.decoding.shortlist import Shortlist
+from clearhead.decoding.step import pad_batch
+from clearhead.decoding.team import Team
+from clearhead.model.transformer import Transformer
+
+__all__ = ["PyTorchEngine", "PyTorchSlots"]
+
+
+class PyTorchEngine:
+    """An encoder-decoder `Transformer` in PyTorch; see `engine.Engine`.
+
+    It computes no gradients: use it inside `torch.inference_mode`.
+
+    Args:
+        model: In evaluation mode.
+        precision: Of the matrix products; `fp32` gives the model's own numbers.
+
+    Raises:
+        ValueError: If the model has no encoder or no decoder.
+    """
+
+    finds_scores = False
+    most_scored = sys.maxsize
+
+    def __init__(self, model: Transformer, precision: DecodePrecision = "fp32") -> None:
+        if not (model.config.num_encoder_layers and model.config.num_decoder_layers):
+            raise ValueError("only a model with an encoder and a decoder translates")
+        self.model = model
+        self.precision = precision
+        self._fingerprint = fingerprint(model)
+
+    @cached_property
+    def packed(self) -> PackedModel:
+        """The weights as a search reads them.
+
+        Raises:
+            DeviceError: If the model's device cannot compute in that precision.
+        """
+        return PackedModel(self.model, self.precision)
+
+    @cached_property
+    def _in_float64(self) -> Transformer:
+        """A copy: float32 sums of PyTorch depend on the batch from the fourth decimal on, these from the twelfth."""
+        return deepcopy(self.model).double()
+
+    def is_current(self) -> bool:
+        """Tell whether the model still has the weights that this was made of; if not, make another one."""
+        return self._fingerprint == fingerprint(self.model)
+
+    def num_workers(self, most: int) -> int:
+        """Return 1: PyTorch's own threads share every product."""
+        del most
+        return 1
+
+    def slots(
+        self, beam_size: int, max_slots: int, shortlist: Shortlist | None = None, team: Team | None = None
+    ) -> PyTorchSlots:
+        """Return the slots of the worker; see `engine.Engine`. PyTorch's own threads need no team."""
+        del team
+        choice = AllTokens(self.packed) if shortlist is None else ListedTokens(self.packed, shortlist)
+        return PyTorchSlots(self.packed, beam_size, max_slots, choice)
+
+    def score(self, sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]]) -> list[float]:
+        """Return the log-probability of each target given its source, in nats; see `engine.Engine`."""
+        sides = ([list(ids) for ids in side] for side in (sources, targets))
+        return token_log_probs(self._in_float64, *sides).sum(dim=-1).tolist()
+
+
+class PyTorchSlots:
+    """The sentences that the worker has in flight; see `engine.Slots`.
+
+    Args:
+        packed: The model's weights.
+        beam_size: Most hypotheses of a sentence, K.
+        max_slots: Most sentences at once.
+        choice: Among which tokens.
+    """
+
+    def __init__(self, packed: PackedModel, beam_size: int, max_slots: int, choice: Choice) -> None:
+        self._packed = packed
+        self._cache = packed.cache(beam_size, max_slots)
+        self._choice = choice
+        self.source_lengths = self._cache.source_lengths
+
+    def encode(self, sources: Sequence[Sequence[int]]) -> list[list[int]]:
+        """Do nothing yet: those that enter are encoded together."""
+        return [list(source) for source in sources]
+
+    def enter(self, encoded: Sequence[list[int]]) -> None:
+        """Give the next slots to sentences."""
+        batch = list(encoded)
+        memory = self._packed.encode(pad_batch(batch, self._packed.config.pad_id))
+        self._cache.enter(memory, list(map(len, batch)))
+        self._choice.enter(batch)
+
+    def leave(self, slot: int) -> None:
+        """Give up a slot; the last sentence moves there."""
+        self._cache.leave(slot)
+        self._choice.leave(slot)
+
+    def step(self, active: Sequence[Beams]) -> list[Candidates]:
+        """Take every open hypothesis a token further; see `engine.Slots`."""
+        beam_size, device = self._cache.beam_size, self._packed.device
+        index = [slot * beam_size + beam for slot, beams in enumerate(active) for beam in range(len(beams.scores))]
+        parents = [slot * beam_size + parent for slot, beams in enumerate(active) for parent in beams.parents]
+        newest = [token for beams in active for token in beams.newest]
+        scores = [score for beams in active for score in beams.scores]
+        is_last = [beams.is_last for beams in active for _ in beams.scores]
+
+        rows = self._cache.advance(index, parents)
+        hidden_states = self._packed.hidden_states(torch.tensor(newest, device=device), self._cache, rows)
+        gains, tokens = self._choice.best(hidden_states, rows, is_last, candidates_of_row(beam_size))
+        return best_candidates(gains + torch.tensor(scores, device=device)[:, None], tokens, rows)

@@ -1,0 +1,70 @@
+"""What every search keeps to: which tokens may be written, how many, and which hypotheses can still win.
+
+The readable searches (`beam`, `sampling`) and the fast one (`search`, with the engines) take these rules from here; the
+compiled core says the first one again in `look_at` (kernels/csrc/choice.h).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from clearhead.config import DecodeConfig, ModelConfig
+from clearhead.decoding.hypothesis import Hypothesis, length_penalty
+
+__all__ = [
+    "can_win",
+    "candidates_of_row",
+    "candidates_of_sentence",
+    "length_limits",
+    "never_written",
+    "rank_penalty",
+    "score_to_beat",
+]
+
+
+def never_written(config: ModelConfig) -> list[int]:
+    """Return the tokens that no output holds: padding, and the start token unless it is also the end token."""
+    return sorted({config.pad_id, config.bos_id} - {config.eos_id})
+
+
+def length_limits(model: ModelConfig, config: DecodeConfig, sources: Sequence[Sequence[int]]) -> list[int]:
+    """Return the most target tokens of each sentence, the end token included; one that has so many was ended there.
+
+    Args:
+        model: Whose positions may have an end.
+        config: Of which `extra_length` counts.
+        sources: Source ids of each sentence, ended by `eos_id`.
+    """
+    room = model.max_length or math.inf
+    return [int(min(len(ids) + config.extra_length, room)) for ids in sources]
+
+
+def candidates_of_row(beam_size: int) -> int:
+    """Return how many next tokens of a hypothesis can matter: its end and K others; to greedy search, the best."""
+    return 1 if beam_size == 1 else beam_size + 1
+
+
+def candidates_of_sentence(beam_size: int) -> int:
+    """Return how many continuations of a sentence can matter: at most K of the best 2 K end, so K go on."""
+    return 1 if beam_size == 1 else 2 * beam_size
+
+
+def rank_penalty(length: int, config: DecodeConfig) -> float:
+    """Return what a log-probability is divided by to be ranked; greedy search compares nothing."""
+    return length_penalty(length, config.length_penalty, config.length_penalty_form) if config.beam_size > 1 else 1.0
+
+
+def score_to_beat(finished: Sequence[Hypothesis], num_best: int) -> float:
+    """Return the rank score that a hypothesis must beat to be among the best; minus infinity while there is room."""
+    if len(finished) < num_best:
+        return float("-inf")
+    return sorted(hypothesis.rank_score for hypothesis in finished)[-num_best]
+
+
+def can_win(log_prob: float, longest_penalty: float, to_beat: float) -> bool:
+    """Tell whether an open hypothesis may still be among the best.
+
+    Log-probabilities only fall, so the best it can reach is its present one over the penalty of the longest output.
+    """
+    return log_prob / longest_penalty > to_beat

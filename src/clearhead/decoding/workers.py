@@ -1,0 +1,278 @@
+"""Search with full batches: a sentence that is done leaves its slot, and the next one that waits enters at once.
+
+An engine says how many workers are best. Each has slots of its own, and a thread if there are several, so none waits
+for another at every product. If there are fewer sentences than threads, and no other call is running, the idle threads
+help (see `team`).
+"""
+
+from __future__ import annotations
+
+import queue
+from collections import deque
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from threading import Condition, Thread
+from typing import Any
+
+import torch
+
+from clearhead.config import DecodeConfig
+from clearhead.decoding.engine import Engine, Slots
+from clearhead.decoding.hypothesis import Hypothesis
+from clearhead.decoding.search import SearchedSentence, begin
+from clearhead.decoding.shortlist import Shortlist
+from clearhead.decoding.team import helpers
+from clearhead.device import num_threads
+from clearhead.errors import ModelError
+
+__all__ = ["Sentence", "SentenceQueue", "find", "search"]
+
+ENCODED_TOKENS = 512
+"""Source tokens that a worker encodes at once, if so many wait."""
+
+Found = tuple[int, list[Hypothesis]]
+"""The number of a sentence, and its best hypotheses, best first."""
+
+
+@dataclass(frozen=True)
+class Sentence:
+    """A sentence to search for."""
+
+    number: int
+    source: Sequence[int]
+    """Source ids, ended by `eos_id`."""
+    max_length: int
+    """Most target tokens, the end token included."""
+
+
+class SentenceQueue:
+    """Sentences that wait for a worker; more may come, from any thread, until it is closed."""
+
+    def __init__(self) -> None:
+        self._waiting: deque[Sentence] = deque()
+        self._changed = Condition()
+        self.num_added = 0
+        self.is_closed = False
+        self.is_stopped = False
+        """Whether nobody wants what the workers would still find; no event, because Ctrl-C may interrupt its `set`."""
+
+    def add(self, sentences: Iterable[Sentence]) -> None:
+        """Let sentences wait, behind those that do already."""
+        with self._changed:
+            before = len(self._waiting)
+            self._waiting.extend(sentences)
+            self.num_added += len(self._waiting) - before
+            self._changed.notify_all()
+
+    def close(self) -> None:
+        """Say that no more sentences come; workers end when none is left."""
+        with self._changed:
+            self.is_closed = True
+            self._changed.notify_all()
+
+    def stop(self) -> None:
+        """Let workers end at once."""
+        self.is_stopped = True
+        with self._changed:
+            self._changed.notify_all()
+
+    @property
+    def next_length(self) -> int:
+        """Source tokens of the next sentence; 0 if none waits."""
+        with self._changed:
+            return len(self._waiting[0].source) if self._waiting else 0
+
+    def take(self, wanted: int, num_workers: int, *, wait: bool) -> list[Sentence]:
+        """Take the next sentences: as many as are wanted, and if there are plenty, enough for products to be fast.
+
+        Args:
+            wanted: Sentences that can enter.
+            num_workers: Who share those that wait.
+            wait: Wait until there is one or no more can come.
+        """
+        with self._changed:
+            while wait and not (self._waiting or self.is_closed or self.is_stopped):
+                self._changed.wait()
+            plenty = len(self._waiting) // (2 * num_workers)
+            taken: list[Sentence] = []
+            tokens = 0
+            while self._waiting and (len(taken) < wanted or (len(taken) < plenty and tokens < ENCODED_TOKENS)):
+                taken.append(self._waiting.popleft())
+                tokens += len(taken[-1].source)
+            return taken
+
+
+def search(
+    engine: Engine,
+    sources: Sequence[Sequence[int]],
+    max_lengths: Sequence[int],
+    config: DecodeConfig,
+    num_best: int = 1,
+    shortlist: Shortlist | None = None,
+) -> Iterator[Found]:
+    """Yield the index of each sentence with its best hypotheses, best first, as soon as they are found.
+
+    Args:
+        engine: What translates.
+        sources: Source ids of each sentence, ended by `eos_id`.
+        max_lengths: Most target tokens of each sentence, the end token included.
+        config: Beam size, length penalty, and how many tokens are in flight at once.
+        num_best: Hypotheses of each sentence; at most the beam size.
+        shortlist: What each sentence may be written in; None allows the whole vocabulary.
+
+    Raises:
+        IndexError: If a source id is not in the vocabulary.
+        ModelError: If the model's probabilities are not numbers, or the shortlist does not fit the model.
+    """
+    model = engine.model.config
+    _check_sources(sources, model.source_vocab_size or model.vocab_size)
+    waiting = SentenceQueue()
+    # Longest first: what needs the most memory comes at once, not after an hour.
+    order = sorted(range(len(sources)), key=lambda number: -len(sources[number]))
+    waiting.add(Sentence(number, sources[number], max_lengths[number]) for number in order)
+    waiting.close()
+    max_slots = min(len(sources), _capacity(min(map(len, sources), default=1), config))
+    yield from find(engine, waiting, config, num_best, shortlist, engine.num_workers(len(sources)), max_slots)
+
+
+def find(
+    engine: Engine,
+    waiting: SentenceQueue,
+    config: DecodeConfig,
+    num_best: int,
+    shortlist: Shortlist | None,
+    num_workers: int,
+    max_slots: int,
+) -> Iterator[Found]:
+    """Yield what is found for the sentences of a queue until it is closed and empty; see `search`.
+
+    Args:
+        engine: What translates.
+        waiting: The sentences, whose source ids are in the vocabulary.
+        config: As of `search`.
+        num_best: As of `search`.
+        shortlist: As of `search`.
+        num_workers: How many work at once.
+        max_slots: Most sentences that a worker has in flight.
+    """
+    with helpers.call() as call:
+        workers = [
+            _Worker(
+                engine.slots(config.beam_size, max_slots, shortlist, call.team(num_threads() // num_workers)),
+                waiting,
+                engine.model.config.bos_id,
+                engine.model.config.eos_id,
+                config,
+                num_best,
+                num_workers,
+            )
+            for _ in range(num_workers)
+        ]
+        yield from workers[0].work() if num_workers == 1 else _work_together(workers, waiting)
+
+
+@dataclass
+class _Worker:
+    slots: Slots
+    waiting: SentenceQueue
+    bos_id: int
+    eos_id: int
+    config: DecodeConfig
+    num_best: int
+    num_workers: int
+
+    def work(self) -> Iterator[Found]:
+        """Yield what this worker finds."""
+        active: list[SearchedSentence] = []  # by slot
+        ready: list[tuple[Sentence, Any]] = []  # that enter next, and what was made of their sources
+        while not self.waiting.is_stopped:
+            room = self._room(ready)
+            if len(ready) < room:
+                is_idle = not (active or ready)
+                taken = self.waiting.take(room - len(ready), self.num_workers, wait=is_idle)
+                if taken:
+                    ready += zip(taken, self.slots.encode([sentence.source for sentence in taken]), strict=True)
+            if ready and room:
+                self.slots.enter([encoded for _, encoded in ready[:room]])
+                for sentence, _ in ready[:room]:
+                    active.append(begin(sentence.number, sentence.max_length, self.bos_id, self.config))
+                del ready[:room]
+            if not active:
+                if ready or not self.waiting.is_closed or self.waiting.next_length:
+                    continue
+                return
+            for searched, candidates in zip(active, self.slots.step(active), strict=True):
+                searched.advance(candidates, self.eos_id, self.config, self.num_best)
+            for slot in reversed(range(len(active))):
+                if active[slot].is_done:
+                    done = active[slot]
+                    active[slot] = active[-1]
+                    active.pop()
+                    self.slots.leave(slot)
+                    if not done.finished:
+                        raise ModelError(
+                            "the model's probabilities are not numbers: its weights hold NaN or infinity, so it is "
+                            "damaged, or its training diverged"
+                        )
+                    yield done.number, done.best(self.num_best)
+
+    def _room(self, ready: Sequence[tuple[Sentence, Any]]) -> int:
+        """Return how many sentences may enter now; none rather than a few, while others are in flight."""
+        next_length = len(ready[0][0].source) if ready else self.waiting.next_length
+        capacity = _capacity(max([next_length, 1, *self.slots.source_lengths]), self.config)
+        room = capacity - len(self.slots.source_lengths)
+        share = -(-self.waiting.num_added // self.num_workers)
+        return min(room, max(1, share)) if room >= max(1, capacity // 8) else 0
+
+
+def _check_sources(sources: Sequence[Sequence[int]], vocab_size: int) -> None:
+    """See that every sentence has ids, and that all of them are in the vocabulary.
+
+    Raises:
+        IndexError: If an id is not.
+        ValueError: If a sentence has none.
+    """
+    for number, source in enumerate(sources):
+        if not source:
+            raise ValueError(f"sentence {number} has no source ids, not even the end token")
+        if not 0 <= min(source) <= max(source) < vocab_size:
+            raise IndexError(f"sentence {number} has a source id that is not in the vocabulary of {vocab_size}")
+
+
+def _work_together(workers: Sequence[_Worker], waiting: SentenceQueue) -> Iterator[Found]:
+    """Yield what several workers find, each in a thread of its own."""
+    found: queue.SimpleQueue[Found | BaseException | None] = queue.SimpleQueue()
+
+    def work(worker: _Worker) -> None:
+        try:
+            with torch.inference_mode():
+                for result in worker.work():
+                    found.put(result)
+            found.put(None)
+        except BaseException as error:
+            found.put(error)
+
+    threads: list[Thread] = []
+    try:
+        for worker in workers:
+            thread = Thread(target=work, args=(worker,), daemon=True)
+            thread.start()
+            threads.append(thread)
+        at_work = len(threads)
+        while at_work:
+            result = found.get()
+            if isinstance(result, BaseException):
+                raise result
+            if result is None:
+                at_work -= 1
+            else:
+                yield result
+    finally:
+        waiting.stop()
+        for thread in threads:
+            thread.join()
+
+
+def _capacity(length: int, config: DecodeConfig) -> int:
+    """Return how many sentences of a length a worker may have in flight at once."""
+    return max(1, config.batch_tokens // (config.beam_size * length))

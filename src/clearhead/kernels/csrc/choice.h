@@ -1,0 +1,127 @@
+/* From hidden states to the best tokens of each row, and from those to the best candidates of each sentence (section 6.1). */
+
+#pragma once
+
+#include <math.h>
+
+#include "products.h"
+#include "rows.h"
+
+/* Keep the best values in descending order; of equal ones the earlier stays in front. */
+INLINE void insert(float *best, int32_t *ids, int64_t count, float value, int32_t id) {
+    int64_t at = count - 1;
+    for (; at > 0 && best[at - 1] < value; at--) best[at] = best[at - 1], ids[at] = ids[at - 1];
+    best[at] = value;
+    ids[at] = id;
+}
+
+/* A product of logits, and whose they are. */
+typedef struct {
+    const Product *product;
+    const int32_t *ids; /* NULL is the first `count` tokens */
+    int64_t count;
+} Vocabulary;
+
+/* Take in some more logits of a row. */
+static void look_at(
+    const float *logits, int64_t first, int64_t size, const Vocabulary *v, const Tokens *t, int64_t count, Choice *c
+) {
+    __m512 most = _mm512_set1_ps(-INFINITY), total = _mm512_setzero_ps();
+    for (int64_t i = 0; i < size; i += WIDE)
+        most = _mm512_mask_max_ps(most, first_lanes(size - i), most, _mm512_loadu_ps(logits + i));
+    float peak = _mm512_reduce_max_ps(most);
+    if (peak > c->largest) {
+        c->sum *= expf(c->largest - peak);
+        c->largest = peak;
+    }
+    __m512 base = _mm512_set1_ps(c->largest == -INFINITY ? 0.0f : c->largest); /* minus infinity less itself is no number */
+    for (int64_t i = 0; i < size; i += WIDE) {
+        __mmask16 mask = first_lanes(size - i);
+        __m512 values = _mm512_loadu_ps(logits + i);
+        total = _mm512_mask_add_ps(total, mask, total, exp512(_mm512_sub_ps(values, base)));
+        mask = _mm512_mask_cmp_ps_mask(mask, values, _mm512_set1_ps(c->best[count - 1]), _CMP_GT_OQ);
+        for (; mask; mask &= mask - 1) {
+            int64_t at = i + __builtin_ctz(mask);
+            int32_t id = v->ids ? v->ids[first + at] : (int32_t)(first + at);
+            int may_come = id == t->eos_id || (!c->is_last && id != t->pad_id && id != t->bos_id);
+            if (may_come && logits[at] > c->best[count - 1]) insert(c->best, c->ids, count, logits[at], id);
+        }
+    }
+    c->sum += _mm512_reduce_add_ps(total);
+    if (!v->ids && first <= c->wanted && c->wanted < first + size) c->logit = logits[c->wanted - first];
+}
+
+static void begin_choices(Scratch *s, int64_t rows, int64_t count) {
+    memset(s->best_ids, 0, rows * count * sizeof *s->best_ids);
+    for (int64_t i = 0; i < rows * count; i++) s->best[i] = -INFINITY;
+    for (int64_t row = 0; row < rows; row++)
+        s->choices[row] = (Choice){
+            .largest = -INFINITY, .best = s->best + row * count, .ids = s->best_ids + row * count, .wanted = -1};
+}
+
+/* Compute logits of some neighbouring rows, so many at once as stay in the cache, and take them in. */
+static void choose_among(const Vocabulary *v, const Tokens *t, int64_t row, int64_t rows, int64_t count, Scratch *s) {
+    const float *x = s->x + row * v->product->inputs;
+    prepare_rows(v->product, x, rows, s);
+    for (int64_t first = 0; first < v->count; first += CHUNK) {
+        int64_t size = v->count - first < CHUNK ? v->count - first : CHUNK;
+        multiply((Work){.product = v->product, .x = x, .rows = rows, .first = first / PANEL,
+                        .last = (first + rounded(size, PANEL)) / PANEL, .y = s->logits, .stride = LOGITS}, s);
+        spend(s, VOCABULARY);
+        for (int64_t i = 0; i < rows; i++) look_at(s->logits + i * LOGITS, first, size, v, t, count, s->choices + row + i);
+        spend(s, CHOICE);
+    }
+}
+
+/* Find the best tokens of each row, and their log-probabilities. */
+static void choose(const Stack *stack, const Tokens *t, const Step *step, Scratch *s) {
+    int64_t count = step->count, rows = step->num_rows;
+    begin_choices(s, rows, count);
+    for (int64_t row = 0; row < rows; row++) s->choices[row].is_last = step->is_last[row];
+    choose_among(&(Vocabulary){&stack->output, t->ids, t->num_ids}, t, 0, rows, count, s);
+    for (int64_t row = 0, next; row < rows; row = next) {
+        for (next = row; next < rows && step->slot[next] == step->slot[row];) next++;
+        const Slot *slot = step->slots + step->slot[row];
+        if (slot->num_own)
+            choose_among(&(Vocabulary){&slot->own, slot->own_ids, slot->num_own}, t, row, next - row, count, s);
+    }
+    for (int64_t row = 0; row < rows; row++) {
+        Choice *c = s->choices + row;
+        float log_sum = logf(c->sum);
+        for (int64_t i = 0; i < count; i++) c->best[i] = c->best[i] - c->largest - log_sum;
+    }
+}
+
+/* Find the log-probability of the wanted token of each row, computed as `choose` computes that of the tokens it keeps. */
+static void look_up(const Stack *stack, const Tokens *t, const Targets *targets, Scratch *s) {
+    begin_choices(s, targets->num_rows, 1);
+    for (int64_t row = 0; row < targets->num_rows; row++) s->choices[row].wanted = targets->wanted[row];
+    choose_among(&(Vocabulary){&stack->output, NULL, t->num_ids}, t, 0, targets->num_rows, 1, s);
+    for (int64_t row = 0; row < targets->num_rows; row++) {
+        const Choice *c = s->choices + row;
+        targets->log_probs[row] = c->logit - c->largest - logf(c->sum);
+    }
+}
+
+/* Find the best candidates of each slot: a row, and a token after it. */
+static void find_candidates(const Step *step, const Scratch *s) {
+    int64_t count = step->count, most = step->num_candidates, all = step->num_slots * most;
+    for (int64_t i = 0; i < all; i++) step->candidate_score[i] = -INFINITY;
+    memset(step->candidate_beam, 0, all * sizeof *step->candidate_beam);
+    memset(step->candidate_token, 0, all * sizeof *step->candidate_token);
+    for (int64_t row = 0; row < step->num_rows; row++) {
+        int64_t slot = step->slot[row] * most;
+        for (int64_t i = 0; i < count; i++) {
+            float score = step->score[row] + s->best[row * count + i];
+            if (!(score > step->candidate_score[slot + most - 1])) break;
+            /* Until all are found, a number stands for row and token. */
+            insert(step->candidate_score + slot, step->candidate_token + slot, most, score, (int32_t)(row * count + i));
+        }
+    }
+    for (int64_t i = 0; i < all; i++) {
+        if (step->candidate_score[i] == -INFINITY) continue;
+        int32_t number = step->candidate_token[i];
+        step->candidate_beam[i] = step->beam[number / count];
+        step->candidate_token[i] = s->best_ids[number];
+    }
+}

@@ -1,0 +1,134 @@
+/* Encoder and decoding step for x86-64 processors with AVX-512: what decoding/pytorch says in PyTorch, one call a step.
+ *
+ * Every row is computed by itself and in the same order, whatever its neighbours: no batch changes a translation.
+ * Python owns all memory; one thread makes a call, and several threads may call at once with slots and scratch of
+ * their own. Structures are mirrored, field by field, in structs.py.
+ *
+ * Matrix products are in float32; or, on AMX or AVX-512's own instructions, in bfloat16: every number rounded to one (BF16), or split into the sum
+ * of two whose products all count but the smallest (BF16X3: 16 significant bits, products of 24); or in 8 bits with
+ * a scale for each row and each output (INT8).
+ *
+ * Shapes: R rows (hypotheses, or source tokens), D d_model, H heads, W width of keys and values together (H d_k + H d_v).
+ */
+
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "choice.h"
+#include "layers.h"
+#include "layout.h"
+#include "packing.h"
+
+/* Ask the system for AMX's registers; returns 0 if it grants them. */
+int request_amx(void) { return (int)syscall(SYS_arch_prctl, 0x1023 /* ARCH_REQ_XCOMP_PERM */, 18 /* tile data */); }
+
+int64_t scratch_size(const Stack *stack, int64_t rows, int64_t longest, int64_t count, int is_search) {
+    Scratch s;
+    return lay_out(&s, NULL, stack, rows, longest, count, is_search);
+}
+
+/* Help a team with its products until it is dismissed, or has had nothing to do for IDLE_SECONDS. */
+AMX void assist(Team *team) {
+    int has_tiles = 0;
+    double since = 0.0;
+    for (int64_t idle = 0; atomic_load(&team->state) != TO_LEAVE; idle++) {
+        if (atomic_load(&team->state) == A_PRODUCT) {
+            atomic_fetch_add(&team->inside, 1);
+            if (atomic_load(&team->state) == A_PRODUCT) {
+                if (team->work.product->is_on_amx && !has_tiles) {
+                    _tile_loadconfig(&TILES);
+                    has_tiles = 1;
+                }
+                take_panels(team);
+                idle = 0;
+            }
+            atomic_fetch_sub(&team->inside, 1);
+        }
+        if (idle < 1000) {
+            _mm_pause();
+            continue;
+        }
+        if (idle == 1000) since = now();
+        else if (now() - since > IDLE_SECONDS) break;
+        sched_yield();
+    }
+    if (has_tiles) _tile_release();
+}
+
+void end_team(Team *team) { dismiss(team); }
+
+static int uses_amx(const Stack *stack) { return stack->output.is_on_amx || stack->layers[0].qkv.is_on_amx; }
+AMX static void begin(const Stack *stack) { if (uses_amx(stack)) _tile_loadconfig(&TILES); }
+AMX static void end(const Stack *stack) { if (uses_amx(stack)) _tile_release(); }
+
+/* Encode source tokens: keys and values that cross-attention of every decoder layer will ask for. */
+void encode(const Stack *stack, const Tokens *t, const Sources *sources) {
+    Scratch s;
+    lay_out(&s, sources->scratch, stack, sources->num_rows, sources->longest, 0, 0);
+    s.spent = NULL;
+    s.team = sources->team;
+    Places at = {sources->num_rows, sources->position, sources->first, sources->length, NULL, NULL, 0};
+    begin(stack);
+    run_layers(stack, t, sources->token, &at, &s);
+    product(&stack->output, s.x, at.num_rows, sources->memory, &s);
+    end(stack);
+}
+
+/* Follow the pasts of a slot's rows, and give each newest key a place that none of them needs. */
+static void find_places(const Step *step, int64_t first, int64_t end, Scratch *s) {
+    const Slot *slot = step->slots + step->slot[first];
+    int64_t position = step->position[first];
+    int32_t *before = slot->newest + (position + 1) % 2 * step->beam_size, *now = slot->newest + position % 2 * step->beam_size;
+    memset(s->is_taken, 0, step->beam_size * (position + 1));
+    for (int64_t row = first; row < end; row++) {
+        int32_t *path = s->path + row * step->longest;
+        for (int64_t p = position - 1, place = before[step->parent[row]]; p >= 0; p--, place = slot->parents[place]) {
+            path[p] = (int32_t)place;
+            s->is_taken[place] = 1;
+        }
+    }
+    int32_t place = 0;
+    for (int64_t row = first; row < end; row++, place++) {
+        int32_t *path = s->path + row * step->longest;
+        while (s->is_taken[place]) place++;
+        path[position] = now[step->beam[row]] = place;
+        if (position) slot->parents[place] = path[position - 1];
+    }
+}
+
+/* Take every hypothesis a token further, and find the best candidates to go on with. */
+void take_step(const Stack *stack, const Tokens *t, const Step *step) {
+    Scratch s;
+    lay_out(&s, step->scratch, stack, step->num_rows, step->longest, step->count, 1);
+    s.spent = step->spent;
+    s.team = step->team;
+    if (s.spent) s.since = now();
+    for (int64_t row = 0, next; row < step->num_rows; row = next) {
+        for (next = row; next < step->num_rows && step->slot[next] == step->slot[row];) next++;
+        find_places(step, row, next, &s);
+    }
+    Places at = {step->num_rows, step->position, NULL, NULL, step->slots, step->slot, step->longest};
+    begin(stack);
+    run_layers(stack, t, step->token, &at, &s);
+    choose(stack, t, step, &s);
+    end(stack);
+    find_candidates(step, &s);
+}
+
+/* Score given targets: all positions at once. Each row sees those of its target up to itself, and every number is
+ * computed in the order in which take_step computes it, so a target's total is bit for bit what a search in float32
+ * adds up for the same tokens. */
+void score(const Stack *stack, const Tokens *t, const Targets *targets) {
+    Scratch s;
+    int64_t rows = targets->num_rows;
+    lay_out(&s, targets->scratch, stack, rows, targets->longest, 1, 0);
+    s.spent = NULL;
+    s.team = NULL;
+    Places at = {rows, targets->position, targets->first, targets->length, targets->slots, targets->slot, 0};
+    begin(stack);
+    run_layers(stack, t, targets->token, &at, &s);
+    look_up(stack, t, targets, &s);
+    end(stack);
+    for (int64_t i = 0; i < targets->num_slots; i++) targets->totals[i] = 0.0f;
+    for (int64_t row = 0; row < rows; row++) targets->totals[targets->slot[row]] += targets->log_probs[row];
+}

@@ -1,0 +1,75 @@
+/* Matrices in the order in which products read them. */
+
+#pragma once
+
+#include <float.h>
+#include <math.h>
+#include <string.h>
+
+#include "types.h"
+
+/* Inputs that meet a row at once: a float, two bfloat16 or four numbers in 8 bits. */
+static int64_t group_of(int64_t precision) { return precision == FP32 ? 1 : precision == INT8 ? 4 : 2; }
+
+/* Bytes of a matrix in whole panels; in BF16X3 it stands there twice, rounded and what that left out. */
+int64_t packed_size(int64_t outputs, int64_t inputs, int64_t precision) {
+    return rounded(outputs, PANEL) * inputs * (precision == BF16X3 ? 4 : 4 / group_of(precision));
+}
+
+/* To the nearest, of two as near to the even one. */
+static uint16_t to_bf16(float value) {
+    uint32_t bits;
+    memcpy(&bits, &value, sizeof bits);
+    if (value != value) return (uint16_t)(bits >> 16 | 0x40);
+    return (uint16_t)((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
+}
+
+static float from_bf16(uint16_t rounded_value) {
+    uint32_t bits = (uint32_t)rounded_value << 16;
+    float value;
+    memcpy(&value, &bits, sizeof value);
+    return value;
+}
+
+/* What a step of 8 bits is worth in a row; if the row holds what is no number, neither is that. */
+static float step_of(const float *row, int64_t inputs) {
+    float largest = 0.0f;
+    for (int64_t k = 0; k < inputs; k++)
+        if (!(fabsf(row[k]) <= largest)) largest = largest == largest ? fabsf(row[k]) : largest;
+    float step = largest / 127.0f;
+    return step < FLT_MIN ? FLT_MIN : step;
+}
+
+/* Pack the rows of a matrix [token][input] that belong to tokens, or without `ids` the first `count`; the last panel is
+ * filled up with zeros. `scales` are of the outputs, in whole panels, in INT8.
+ *
+ * A panel holds PANEL outputs: [input][output] in FP32; in the other precisions [block of inputs][term][tile of 16 outputs]
+ * [group of inputs][output][input in group], with one term, or two in BF16X3, and 16 groups in a block. */
+void pack(
+    const float *matrix, const int32_t *ids, int64_t count, int64_t inputs, int64_t precision, char *panels, float *scales
+) {
+    int64_t group = group_of(precision), block = 16 * group, terms = precision == BF16X3 ? 2 : 1;
+    memset(panels, 0, packed_size(count, inputs, precision));
+    for (int64_t i = 0; scales && i < rounded(count, PANEL); i++) scales[i] = FLT_MIN;
+    for (int64_t output = 0; output < count; output++) {
+        const float *row = matrix + (ids ? ids[output] : output) * inputs;
+        int64_t lane = output % PANEL;
+        char *panel = panels + packed_size(PANEL, inputs, precision) * (output / PANEL);
+        if (precision == FP32) {
+            for (int64_t k = 0; k < inputs; k++) ((float *)panel)[k * PANEL + lane] = row[k];
+            continue;
+        }
+        float step = precision == INT8 ? scales[output] = step_of(row, inputs) : 0.0f;
+        for (int64_t k = 0; k < inputs; k++) {
+            int64_t tile = k / block * terms * 2 + lane / 16;
+            int64_t at = (k % block / group * 16 + lane % 16) * group + k % group;
+            if (precision == INT8) {
+                ((int8_t *)(panel + tile * TILE_BYTES))[at] = (int8_t)lrintf(row[k] / step);
+                continue;
+            }
+            uint16_t high = to_bf16(row[k]);
+            ((uint16_t *)(panel + tile * TILE_BYTES))[at] = high;
+            if (terms == 2) ((uint16_t *)(panel + (tile + 2) * TILE_BYTES))[at] = to_bf16(row[k] - from_bf16(high));
+        }
+    }
+}

@@ -1,0 +1,162 @@
+"""The compiled core: what `csrc/core.c` became, loaded and looked at.
+
+Where it was not compiled, was compiled from other sources than these, or is damaged, and where the processor is not an
+x86-64 with AVX-512, `library` returns None and PyTorch does all work.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import importlib.machinery
+import struct
+import warnings
+from ctypes import POINTER, c_int, c_int64, c_uint64, c_void_p
+from functools import cache
+from pathlib import Path
+
+import torch
+
+from clearhead.config import DecodePrecision
+from clearhead.errors import CompiledCoreWarning
+from clearhead.kernels.structs import (
+    SourcesStruct,
+    StackStruct,
+    StepStruct,
+    TargetsStruct,
+    TeamStruct,
+    TokensStruct,
+    layout,
+)
+
+__all__ = ["can_multiply", "describe", "has_amx", "library"]
+
+VERSION = 5
+"""CORE_VERSION in csrc/types.h."""
+
+
+@cache
+def library() -> ctypes.CDLL | None:
+    """Return the compiled core, or None where there is none, it cannot be used, or the processor cannot run it.
+
+    Warns:
+        CompiledCoreWarning: Once a process, if there is one that cannot be used.
+    """
+    core, fault = _load()
+    if fault is not None:
+        warnings.warn(fault, CompiledCoreWarning, stacklevel=2)
+    return core
+
+
+def _load() -> tuple[ctypes.CDLL | None, str | None]:
+    """Return the compiled core if it can be used, and what is wrong with it if it is there and cannot."""
+    path = _path()
+    if path is None or not _has_processor():
+        return None, None
+    try:
+        _check_file(path)
+        core = ctypes.CDLL(str(path))
+    except (OSError, ValueError) as error:
+        return None, _not_in_use(f"{path} is damaged ({error})")
+    try:
+        _declare(core)
+        fits = core.core_version() == VERSION and core.core_layout() == layout()
+    except AttributeError:  # a function that there is not
+        fits = False
+    return (core, None) if fits else (None, _not_in_use(f"{path} was built from the sources of another version"))
+
+
+def _not_in_use(reason: str) -> str:
+    return (
+        f"the compiled core is not in use: {reason}; install clearhead again (`pip install .`, in a checkout "
+        f"`make setup` or `pip install -e .`); until then PyTorch does its work, more slowly"
+    )
+
+
+def _path() -> Path | None:
+    """Return where the compiled core is, or None if it was not compiled."""
+    paths = [Path(__file__).with_name("_core" + suffix) for suffix in importlib.machinery.EXTENSION_SUFFIXES]
+    return next((path for path in paths if path.is_file()), None)
+
+
+def _has_processor() -> bool:
+    return torch.backends.cpu.get_cpu_capability() == "AVX512"
+
+
+def _check_file(path: Path) -> None:
+    """See that all parts of a shared library are there; the system maps one that was cut short, and then crashes.
+
+    Raises:
+        OSError: If it cannot be read.
+        ValueError: If it is not a whole ELF file for 64 bits.
+    """
+    size = path.stat().st_size
+    with path.open("rb") as file:
+        header = file.read(64)
+        if len(header) < 64 or header[:6] != b"\x7fELF\x02\x01":
+            raise ValueError("it is not a shared library for this system")
+        segments, sections = struct.unpack_from("<QQ", header, 32)
+        segment_size, num_segments, section_size, num_sections = struct.unpack_from("<HHHH", header, 54)
+        ends = [segments + segment_size * num_segments, sections + section_size * num_sections]
+        if max(ends) <= size:
+            file.seek(segments)
+            for _ in range(num_segments):
+                offset, _, _, in_file = struct.unpack_from("<QQQQ", file.read(segment_size).ljust(56, b"\0"), 8)
+                ends.append(offset + in_file)
+    if max(ends) > size:
+        raise ValueError(f"it has {size:,} bytes and should have {max(ends):,}")
+
+
+def _declare(core: ctypes.CDLL) -> None:
+    """Say what the functions take and return.
+
+    Raises:
+        AttributeError: If the core lacks one.
+    """
+    stack, tokens = POINTER(StackStruct), POINTER(TokensStruct)
+    for name, result, *arguments in (
+        ("core_version", c_int64),
+        ("core_layout", c_uint64),
+        ("request_amx", c_int),
+        ("packed_size", c_int64, c_int64, c_int64, c_int64),
+        ("pack", None, c_void_p, c_void_p, c_int64, c_int64, c_int64, c_void_p, c_void_p),
+        ("scratch_size", c_int64, stack, c_int64, c_int64, c_int64, c_int),
+        ("encode", None, stack, tokens, POINTER(SourcesStruct)),
+        ("take_step", None, stack, tokens, POINTER(StepStruct)),
+        ("score", None, stack, tokens, POINTER(TargetsStruct)),
+        ("assist", None, POINTER(TeamStruct)),
+        ("end_team", None, POINTER(TeamStruct)),
+    ):
+        function = getattr(core, name)
+        function.restype, function.argtypes = result, arguments
+
+
+@cache
+def has_amx() -> bool:
+    """Tell whether the core can multiply in bfloat16 and in 8 bits on AMX."""
+    core = library()
+    return core is not None and torch.cpu._is_amx_tile_supported() and core.request_amx() == 0
+
+
+def can_multiply(precision: DecodePrecision) -> bool:
+    """Tell whether the core and the processor can multiply in that precision."""
+    if library() is None:
+        return False
+    match precision:
+        case "fp32":
+            return True
+        case "int8":
+            return has_amx() or torch.cpu._is_vnni_supported()
+        case "bf16" | "bf16x3":
+            return has_amx() or torch.cpu._is_avx512_bf16_supported()
+
+
+def describe() -> str:
+    """Say in a line whether the core is in use, and why not."""
+    core, fault = _load()
+    if core is not None:
+        return f"clearhead's compiled core is in use, {'with' if has_amx() else 'without'} AMX"
+    if fault is not None:
+        return fault
+    if not _has_processor():
+        return "clearhead's compiled core is not in use: this processor has no AVX-512; PyTorch does its work"
+    return "clearhead's compiled core is not in use: no C compiler could build it; PyTorch does its work"

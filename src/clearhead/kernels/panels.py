@@ -1,0 +1,69 @@
+"""Matrix products of the compiled core, which packs their matrices itself."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+from torch.nn import functional
+
+from clearhead.config import DecodePrecision
+from clearhead.kernels.library import has_amx, library
+from clearhead.kernels.structs import ProductStruct
+
+__all__ = ["PANEL", "PRECISIONS", "make_product", "uninitialized"]
+
+PANEL = 32
+"""Outputs of a matrix, and rows of a result, come in whole blocks of so many."""
+PRECISIONS: dict[DecodePrecision, int] = {"fp32": 0, "bf16": 1, "bf16x3": 3, "int8": 8}
+"""Precision in csrc/types.h."""
+
+
+def make_product(
+    weight: Float[Tensor, "V I"],
+    bias: Float[Tensor, " V"] | None,
+    precision: DecodePrecision,
+    *,
+    rows: Int[Tensor, " O"] | None = None,
+    on_amx: bool | None = None,
+) -> ProductStruct:
+    """Return the product with a matrix, whose outputs are filled up to whole panels.
+
+    Args:
+        weight: The matrix, in float32.
+        bias: What is added.
+        precision: What is multiplied. In 8 bits every output has a scale of its own.
+        rows: Of the matrix, in int32; None is all.
+        on_amx: Compute rounded precisions on AMX, or else by AVX-512's own instructions; None is AMX where there is.
+    """
+    core = library()
+    assert core is not None
+    count, inputs = len(weight) if rows is None else len(rows), weight.size(1)
+    outputs = -(-count // PANEL) * PANEL
+    product = ProductStruct(
+        inputs=inputs,
+        outputs=outputs,
+        precision=PRECISIONS[precision],
+        is_on_amx=precision != "fp32" and (has_amx() if on_amx is None else on_amx),
+    )
+    panels = uninitialized([core.packed_size(count, inputs, product.precision)], torch.uint8)
+    scales = uninitialized([outputs]) if precision == "int8" else None
+    addresses = [None if tensor is None else tensor.data_ptr() for tensor in (weight, rows, panels, scales)]
+    core.pack(*addresses[:2], count, inputs, product.precision, *addresses[2:])
+    if bias is not None:
+        bias = functional.pad(bias.detach() if rows is None else bias.detach()[rows], (0, outputs - count))
+    return product.point(panels=panels, scales=scales, bias=bias)
+
+
+def uninitialized(shape: Sequence[int], dtype: torch.dtype = torch.float32) -> Tensor:
+    """Return memory whose contents are arbitrary; the system gives it page by page, as it is used.
+
+    Raises:
+        MemoryError: If there is not so much.
+    """
+    try:
+        return torch.empty(list(shape), dtype=dtype)
+    except RuntimeError as error:
+        raise MemoryError(str(error)) from None
