@@ -26,7 +26,7 @@ from clearhead.model.decoder import DecoderLayer
 from clearhead.model.embeddings import Embedding
 from clearhead.model.encoder import EncoderLayer
 from clearhead.model.feed_forward import FeedForward
-from clearhead.model.rotary import RotaryPositions, rotary_positions
+from clearhead.model.other_positions import RotaryPositions, rotary_positions
 from clearhead.model.transformer import Transformer
 
 __all__ = ["BLOCK", "PackedModel", "fingerprint"]

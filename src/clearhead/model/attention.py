@@ -9,7 +9,6 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field
 
-import torch
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 from torch.nn import functional
@@ -18,7 +17,7 @@ from clearhead.errors import ConfigError
 from clearhead.kernels.bf16_linear import Linear
 from clearhead.kernels.dropout import dropout as drop
 from clearhead.model.masks import causal_mask
-from clearhead.model.rotary import RotaryPositions
+from clearhead.model.other_positions import RotaryPositions
 
 __all__ = ["AttentionWeights", "MultiHeadAttention", "scaled_dot_product_attention"]
 
@@ -150,7 +149,8 @@ class MultiHeadAttention(nn.Module):
         if self.rotary is not None:
             q = self.rotary(q, start)
         dropout = self.dropout if self.training else 0.0
-        if weights is None and not _fused_kernel_is_slow(q.device, dropout):
+        is_slow = dropout > 0.0 and q.device.type == "cpu"  # where the fused kernel draws number by number
+        if weights is None and not is_slow:
             heads = functional.scaled_dot_product_attention(
                 q, keys, values, attn_mask=mask, dropout_p=dropout, is_causal=is_causal
             )
@@ -165,7 +165,3 @@ class MultiHeadAttention(nn.Module):
 
     def _split_heads(self, x: Float[Tensor, "B T HK"]) -> Float[Tensor, "B H T K"]:
         return x.view(*x.shape[:-1], self.num_heads, -1).transpose(1, 2)
-
-
-def _fused_kernel_is_slow(device: torch.device, dropout: float) -> bool:
-    return dropout > 0.0 and device.type == "cpu"  # where it draws number by number

@@ -1,4 +1,4 @@
-"""Positions that are added to embeddings: the paper's sinusoids, or learned vectors (section 3.5).
+"""Positions that are added to embeddings: the paper's sinusoids (section 3.5).
 
 Shapes: T length, D d_model.
 """
@@ -13,15 +13,9 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from clearhead.errors import ConfigError
+from clearhead.model.other_positions import LearnedPositions
 
-__all__ = [
-    "LearnedPositions",
-    "PositionKind",
-    "SinusoidLayout",
-    "SinusoidalPositions",
-    "make_positions",
-    "sinusoidal_positions",
-]
+__all__ = ["PositionKind", "SinusoidLayout", "SinusoidalPositions", "make_positions", "sinusoidal_positions"]
 
 SinusoidLayout = Literal["sinusoidal", "sinusoidal_halves", "sinusoidal_t2t"]
 PositionKind = Literal["sinusoidal", "sinusoidal_halves", "sinusoidal_t2t", "learned", "rotary", "none"]
@@ -89,42 +83,8 @@ class SinusoidalPositions(nn.Module):
         return table[start:end]
 
 
-class LearnedPositions(nn.Module):
-    """One trained vector a position (paper section 3.5 and Table 3, row E; Gehring et al. 2017).
-
-    Args:
-        d_model: Width.
-        max_positions: Vectors; a longer sequence is refused.
-    """
-
-    def __init__(self, *, d_model: int, max_positions: int) -> None:
-        super().__init__()
-        self.weight = nn.Parameter(torch.empty(max_positions, d_model))
-
-    def forward(self, start: int, length: int) -> Float[Tensor, "T D"]:
-        """Return the vectors of positions start to start + length - 1.
-
-        Raises:
-            ConfigError: If there are not so many.
-        """
-        end = start + length
-        if end > self.weight.size(0):
-            raise ConfigError(
-                f"a sequence of {end} tokens does not fit this model, whose learned positions end after "
-                f"model.max_positions = {self.weight.size(0)}; cut the text into shorter segments"
-            )
-        return self.weight[start:end]
-
-
 def make_positions(kind: PositionKind, *, d_model: int, max_positions: int, first: int) -> nn.Module | None:
-    """Return the positions added to the embeddings; None if attention itself sees them (`rotary`) or nothing does.
-
-    Args:
-        kind: One of the names above.
-        d_model: Width.
-        max_positions: Rows of a learned table.
-        first: Position of the first token, for sinusoids.
-    """
+    """Return the positions added to the embeddings; None if attention itself sees them (`rotary`) or nothing does."""
     match kind:
         case "sinusoidal" | "sinusoidal_halves" | "sinusoidal_t2t":
             return SinusoidalPositions(d_model=d_model, layout=kind, first=first)

@@ -16,6 +16,7 @@ from clearhead.model.cache import DecoderCache
 from clearhead.model.decoder import Decoder
 from clearhead.model.embeddings import Embedding, OutputProjection
 from clearhead.model.encoder import Encoder
+from clearhead.model.initial_weights import draw_initial_weights
 from clearhead.model.masks import padding_mask
 from clearhead.model.positions import make_positions
 from clearhead.model.residual import make_norm
@@ -78,7 +79,7 @@ class Transformer(nn.Module):
             if config.tying in ("three-way", "decoder"):
                 self.output_proj.weight = self.target_embedding.weight
         if self.device.type != "meta":  # there are no numbers to draw, and PyTorch would take seconds to find out
-            self.reset_parameters()
+            draw_initial_weights(self, d_model=config.d_model)
 
     def _embedding(self, vocab_size: int, *, num_segments: int = 0) -> Embedding:
         config = self.config
@@ -96,26 +97,6 @@ class Transformer(nn.Module):
             norm=make_norm(config.norm_kind, config.d_model, config.norm_eps) if config.embedding_norm else None,
             num_segments=num_segments,
         )
-
-    def reset_parameters(self) -> None:
-        """Draw fresh weights: Xavier-uniform matrices, zero biases, unit norms.
-
-        The paper does not say how it starts; this is its reference implementation's choice (tensor2tensor: uniform unit
-        scaling over fan-average, embeddings normal with deviation d_model ** -0.5).
-        """
-        embeddings = [module for module in self.modules() if isinstance(module, Embedding)]
-        tied = {id(embedding.weight) for embedding in embeddings}
-        for module in self.modules():
-            if isinstance(module, nn.Linear | OutputProjection):
-                if id(module.weight) not in tied:
-                    nn.init.xavier_uniform_(module.weight)
-                if module.bias is not None:
-                    nn.init.zeros_(module.bias)
-            elif isinstance(module, nn.LayerNorm | nn.RMSNorm):
-                module.reset_parameters()
-        for name, weight in self.named_parameters():  # a tied matrix comes once
-            if "_embedding." in name and ".norm." not in name:
-                nn.init.normal_(weight, std=self.config.d_model**-0.5)
 
     @property
     def device(self) -> torch.device:
@@ -208,12 +189,7 @@ class Transformer(nn.Module):
     def attention_weights(
         self, source: Int[Tensor, "B S"] | None, target: Int[Tensor, "B T"] | None
     ) -> AttentionWeights:
-        """Run the same forward pass and return what every head attended to.
-
-        Args:
-            source: As in `forward`.
-            target: As in `forward`; None to look at the encoder alone.
-        """
+        """Return what every head attends to in the pass of `forward`; without a target, in the encoder alone."""
         weights = AttentionWeights()
         memory, memory_mask = (None, None) if source is None else self.encode(source, weights=weights)
         if target is not None:

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from clearhead.model import MultiHeadAttention
-from clearhead.model.rotary import RotaryPositions
+from clearhead.model.other_positions import RotaryPositions
 
 
 def turned_by_complex_numbers(x, start):

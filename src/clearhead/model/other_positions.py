@@ -1,6 +1,6 @@
-"""Rotary positions (Su et al. 2021): not added to embeddings but turned into queries and keys; the paper has none.
+"""Other positions than sinusoids: learned vectors (paper Table 3, row E) and rotary ones, of which the paper has none.
 
-Shapes: B batch, H heads, T length, K head width, half K / 2.
+Shapes: B batch, H heads, T length, D d_model, K head width, half K / 2.
 """
 
 from __future__ import annotations
@@ -9,7 +9,36 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-__all__ = ["RotaryPositions", "rotary_positions"]
+from clearhead.errors import ConfigError
+
+__all__ = ["LearnedPositions", "RotaryPositions", "rotary_positions"]
+
+
+class LearnedPositions(nn.Module):
+    """One trained vector a position (paper section 3.5 and Table 3, row E; Gehring et al. 2017).
+
+    Args:
+        d_model: Width.
+        max_positions: Vectors; a longer sequence is refused.
+    """
+
+    def __init__(self, *, d_model: int, max_positions: int) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.empty(max_positions, d_model))
+
+    def forward(self, start: int, length: int) -> Float[Tensor, "T D"]:
+        """Return the vectors of positions start to start + length - 1.
+
+        Raises:
+            ConfigError: If there are not so many.
+        """
+        end = start + length
+        if end > self.weight.size(0):
+            raise ConfigError(
+                f"a sequence of {end} tokens does not fit this model, whose learned positions end after "
+                f"model.max_positions = {self.weight.size(0)}; cut the text into shorter segments"
+            )
+        return self.weight[start:end]
 
 
 def rotary_positions(
