@@ -16,7 +16,7 @@ __all__ = ["Decoder", "DecoderLayer"]
 
 
 class DecoderLayer(nn.Module):
-    """Masked self-attention, cross-attention to the memory, then the feed-forward network.
+    """Masked self-attention, cross-attention, then the feed-forward network, each as LayerNorm(x + Sublayer(x)).
 
     Args:
         sublayers: What the layer is made of.

@@ -15,7 +15,7 @@ __all__ = ["Encoder", "EncoderLayer"]
 
 
 class EncoderLayer(nn.Module):
-    """Self-attention, then the feed-forward network, each within a residual connection."""
+    """Self-attention, then the feed-forward network, each as LayerNorm(x + Sublayer(x))."""
 
     def __init__(self, sublayers: Sublayers) -> None:
         super().__init__()

@@ -15,41 +15,27 @@ __all__ = ["Sublayers"]
 
 @dataclass(frozen=True, kw_only=True)
 class Sublayers:
-    """Every choice about the sub-layers of a stack, and the maker of them; what has a default is as in the paper."""
+    """Every choice about the sub-layers of a stack, and the maker of them.
+
+    A choice means what the setting of that name in `ModelConfig` says; what has a default here is as in the paper.
+    """
 
     d_model: int
-    """Width of the model."""
     d_ff: int
-    """Width inside the feed-forward network."""
     num_heads: int
-    """Attention heads."""
     dropout: float
-    """Rate on each sub-layer's output."""
     d_k: int | None = None
-    """Width of a query and a key; None is d_model / num_heads."""
     d_v: int | None = None
-    """Width of a value; None is d_model / num_heads."""
     attention_dropout: float = 0.0
-    """Rate on attention weights."""
     feed_forward_dropout: float = 0.0
-    """Rate inside the feed-forward network."""
     norm: NormOrder = "post"
-    """Where the norm stands, see `Residual`."""
     norm_kind: NormKind = "layer"
-    """Which norm, see `make_norm`."""
     norm_eps: float = 1e-5
-    """Added to the variance inside the norm."""
     final_norm: bool | None = None
-    """Whether one more norm ends the stack; None is only with `pre`, where the sum of all sub-layers would otherwise
-    be left unnormalised."""
     activation: Activation = "relu"
-    """Of the feed-forward network."""
     gated: bool = False
-    """Whether the feed-forward network has a gate."""
     attention_bias: bool = False
-    """Whether the four projections of attention have biases."""
     feed_forward_bias: bool = True
-    """Whether the projections of the feed-forward network have biases."""
     rotary: bool = False
     """Whether self-attention turns queries and keys by their positions."""
 
