@@ -241,7 +241,7 @@ def test_the_figures_in_its_session_are_what_python_prints(page):
     ("there", "instead", "complaint"),
     [
         ("[`FeedForward`]", "[`FeedForwards`]", "feed_forward.py does not define FeedForwards"),
-        ("[`Residual.after`]", "[`Residual.behind`]", "residual.py does not define Residual.behind"),
+        ("[`Residual.add_and_norm`]", "[`Residual.behind`]", "residual.py does not define Residual.behind"),
         ("scores.softmax(dim=-1)`]", "scores.softmax(dim=-2)`]", "in 0 lines, not in one"),
         ("`joined = heads.transpose(1, 2).flatten(2)`", "`heads, `", "lines, not in one"),
         ("/model/masks.py", "/model/mask.py", "no file src/clearhead/model/mask.py"),

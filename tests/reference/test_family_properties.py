@@ -89,17 +89,11 @@ def output_of(model, source, target):
 
 def explicit_output_of(model, source, target):
     """Return the same by equation 1 step by step instead of the fused kernel."""
-    from clearhead.model.cache import DecoderCache
-    from clearhead.model.decoder import DecoderWeights
+    from clearhead.model import AttentionWeights
 
-    memory = mask = None
-    if source is not None:
-        mask = source != model.config.pad_id
-        memory, _ = model.encoder(model.source_embedding(source), mask, return_weights=True)
-    if target is None:
-        return memory
-    cache, weights = DecoderCache.empty(model.config.num_decoder_layers), DecoderWeights()
-    return model.output_proj(model.decoder(model.target_embedding(target), memory, mask, cache, weights))
+    weights = AttentionWeights()
+    memory, mask = (None, None) if source is None else model.encode(source, weights=weights)
+    return memory if target is None else model.output_proj(model.states(target, memory, mask, weights=weights))
 
 
 def assert_close(actual, expected, record_property=None, name="largest difference", tolerance=1e-5):
@@ -420,14 +414,17 @@ def test_distances_alone_count_in_rotary_decoders(make, draw, record_property):
     attention = model.decoder.layers[0].self_attn
 
     def weights(start):
-        keys, values = attention.keys_and_values(x, start)
-        return attention.attend(x, keys, values, start=start, is_causal=True, return_weights=True)[1]
+        return weights_apart(start, start)
+
+    def weights_apart(key_start, query_start):
+        seen = []
+        keys, values = attention.keys_and_values(x, key_start)
+        attention.attend(x, keys, values, start=query_start, is_causal=True, weights=seen)
+        return seen[0]
 
     for shift in (1, 7, 64, 509, 2003):
         assert_close(weights(shift), weights(0), record_property, f"largest difference, shift {shift}")
-    keys, values = attention.keys_and_values(x, 3)
-    apart = attention.attend(x, keys, values, start=5, is_causal=True, return_weights=True)[1]
-    assert (apart - weights(0)).abs().max() > 1e-2
+    assert (weights_apart(3, 5) - weights(0)).abs().max() > 1e-2
 
 
 # Files

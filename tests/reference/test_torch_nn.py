@@ -16,9 +16,9 @@ from torch.nn import functional
 from clearhead.interop import torch_nn
 from clearhead.interop.equivalent import with_attention_biases
 from clearhead.model import MultiHeadAttention, Transformer
-from clearhead.model.cache import DecoderCache, LayerCache
 from clearhead.model.decoder import Decoder, DecoderLayer
 from clearhead.model.encoder import Encoder, EncoderLayer
+from clearhead.model.sublayers import Sublayers
 from clearhead.weights import load_tensors, model_tensors
 
 D_MODEL, NUM_HEADS, D_FF = 26, 13, 19
@@ -123,8 +123,9 @@ def test_attention_equals_torch_in_output_weights_and_gradients():
         their_query, their_memory, their_memory, key_padding_mask=~mask, average_attn_weights=False
     )
     assert_same(out, their_out)
-    _, weights = ours.attend(query, *ours.keys_and_values(memory), mask=mask[:, None, None, :], return_weights=True)
-    assert_same(weights, their_weights)
+    weights = []
+    ours(query, memory, mask[:, None, None, :], weights)
+    assert_same(weights[0], their_weights)
     inputs = [(query, their_query), (memory, their_memory)]
     assert_same_gradients(table, theirs, ours, out, their_out, inputs)
 
@@ -133,11 +134,11 @@ def test_attention_equals_torch_in_output_weights_and_gradients():
 def test_encoder_layer_equals_torch_in_output_and_gradients(norm, activation):
     theirs = torch_layer(nn.TransformerEncoderLayer, norm, activation)
     table = torch_nn.encoder_layer_table()
-    ours = copied(table, theirs, EncoderLayer(**sizes(norm=norm, activation=activation)))
+    ours = copied(table, theirs, EncoderLayer(Sublayers(**sizes(norm=norm, activation=activation))))
     mask = lengths_to_mask(SOURCE_LENGTHS)
     x, their_x = leaf_pair(3, 11, D_MODEL)
 
-    out, _ = ours(x, mask[:, None, None, :])
+    out = ours(x, mask[:, None, None, :])
     their_out = theirs(their_x, src_key_padding_mask=~mask)
     assert_same(out, their_out)
     assert_same_gradients(table, theirs, ours, out, their_out, [(x, their_x)])
@@ -147,12 +148,12 @@ def test_encoder_layer_equals_torch_in_output_and_gradients(norm, activation):
 def test_decoder_layer_equals_torch_in_output_and_gradients(norm, activation):
     theirs = torch_layer(nn.TransformerDecoderLayer, norm, activation)
     table = torch_nn.decoder_layer_table()
-    ours = copied(table, theirs, DecoderLayer(**sizes(norm=norm, activation=activation)))
+    ours = copied(table, theirs, DecoderLayer(Sublayers(**sizes(norm=norm, activation=activation))))
     mask = lengths_to_mask(SOURCE_LENGTHS)
     x, their_x = leaf_pair(3, 7, D_MODEL)
     memory, their_memory = leaf_pair(3, 11, D_MODEL)
 
-    out = ours(x, memory, mask[:, None, None, :], LayerCache())
+    out = ours(x, memory, mask[:, None, None, :])
     their_out = theirs(
         their_x, their_memory, tgt_mask=hidden_future(7), memory_key_padding_mask=~mask, tgt_is_causal=True
     )
@@ -164,11 +165,11 @@ def test_decoder_layer_equals_torch_in_output_and_gradients(norm, activation):
 def test_encoder_stack_equals_torch_in_output_and_gradients(norm, final_norm):
     theirs = torch_stack(nn.TransformerEncoder, nn.TransformerEncoderLayer, 3, norm=norm, final_norm=final_norm)
     table = torch_nn.encoder_table(3, final_norm=ends_in_norm(norm, final_norm))
-    ours = copied(table, theirs, Encoder(num_layers=3, **sizes(norm=norm, final_norm=final_norm)))
+    ours = copied(table, theirs, Encoder(Sublayers(**sizes(norm=norm, final_norm=final_norm)), num_layers=3))
     mask = lengths_to_mask(SOURCE_LENGTHS)
     x, their_x = leaf_pair(3, 11, D_MODEL)
 
-    out, _ = ours(x, mask)
+    out = ours(x, mask)
     their_out = theirs(their_x, src_key_padding_mask=~mask)
     assert_same(out, their_out)
     assert_same_gradients(table, theirs, ours, out, their_out, [(x, their_x)])
@@ -178,12 +179,12 @@ def test_encoder_stack_equals_torch_in_output_and_gradients(norm, final_norm):
 def test_decoder_stack_equals_torch_in_output_and_gradients(norm, final_norm):
     theirs = torch_stack(nn.TransformerDecoder, nn.TransformerDecoderLayer, 2, norm=norm, final_norm=final_norm)
     table = torch_nn.decoder_table(2, final_norm=ends_in_norm(norm, final_norm))
-    ours = copied(table, theirs, Decoder(num_layers=2, **sizes(norm=norm, final_norm=final_norm)))
+    ours = copied(table, theirs, Decoder(Sublayers(**sizes(norm=norm, final_norm=final_norm)), num_layers=2))
     mask = lengths_to_mask(SOURCE_LENGTHS)
     x, their_x = leaf_pair(3, 7, D_MODEL)
     memory, their_memory = leaf_pair(3, 11, D_MODEL)
 
-    out = ours(x, memory, mask, DecoderCache.empty(2))
+    out = ours(x, memory, mask)
     their_out = theirs(their_x, their_memory, tgt_mask=hidden_future(7), memory_key_padding_mask=~mask)
     assert_same(out, their_out)
     assert_same_gradients(table, theirs, ours, out, their_out, [(x, their_x), (memory, their_memory)])

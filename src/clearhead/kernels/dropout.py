@@ -31,7 +31,7 @@ class Dropout(nn.Module):
         return dropout(x, self.rate) if self.training else x
 
     def after(self, activation: Callable[[Tensor], Tensor], x: Float[Tensor, "*shape"]) -> Float[Tensor, "*shape"]:
-        """Drop from `activation(x)`; what falls from a ReLU on a CPU falls in the same pass, see `relu_dropout`."""
+        """Drop elements of `activation(x)`; ReLU and dropout on a CPU are one pass, see `relu_dropout`."""
         if activation is functional.relu and self.training and self.rate and x.device.type == "cpu":
             return relu_dropout(x, self.rate)
         return self(activation(x))

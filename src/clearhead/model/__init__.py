@@ -1,10 +1,10 @@
 """The paper's model, in the paper's order; start with transformer.py."""
 
-from clearhead.model.attention import MultiHeadAttention, scaled_dot_product_attention
+from clearhead.model.attention import AttentionWeights, MultiHeadAttention, scaled_dot_product_attention
 from clearhead.model.cache import DecoderCache
 from clearhead.model.decoder import Decoder
 from clearhead.model.encoder import Encoder
-from clearhead.model.transformer import AttentionWeights, Transformer
+from clearhead.model.transformer import Transformer
 
 __all__ = [
     "AttentionWeights",

@@ -7,8 +7,8 @@ Masks are boolean; True means the query may attend to the key.
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass, field
 
-import torch
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 from torch.nn import functional
@@ -17,9 +17,18 @@ from clearhead.errors import ConfigError
 from clearhead.kernels.bf16_linear import Linear
 from clearhead.kernels.dropout import dropout as drop
 from clearhead.model.masks import causal_mask
-from clearhead.model.positions import RotaryPositions
+from clearhead.model.other_positions import RotaryPositions
 
-__all__ = ["MultiHeadAttention", "scaled_dot_product_attention"]
+__all__ = ["AttentionWeights", "MultiHeadAttention", "scaled_dot_product_attention"]
+
+
+@dataclass
+class AttentionWeights:
+    """Takes in what every head attended to, one tensor a layer; each row of the last axis sums to 1."""
+
+    encoder: list[Float[Tensor, "B H S S"]] = field(default_factory=list)
+    decoder: list[Float[Tensor, "B H T T"]] = field(default_factory=list)
+    cross: list[Float[Tensor, "B H T S"]] = field(default_factory=list)
 
 
 def scaled_dot_product_attention(
@@ -95,10 +104,14 @@ class MultiHeadAttention(nn.Module):
         self.rotary = RotaryPositions(head_dim=d_k) if rotary else None
 
     def forward(
-        self, query: Float[Tensor, "B T D"], memory: Float[Tensor, "B S D"], mask: Bool[Tensor, "..."] | None = None
+        self,
+        query: Float[Tensor, "B T D"],
+        memory: Float[Tensor, "B S D"],
+        mask: Bool[Tensor, "..."] | None = None,
+        weights: list[Tensor] | None = None,
     ) -> Float[Tensor, "B T D"]:
-        """Attend from `query` to `memory`; both are the same tensor in self-attention."""
-        return self.attend(query, *self.keys_and_values(memory), mask=mask)[0]
+        """Attend from `query` to `memory`, both the same tensor in self-attention; see `attend` for the rest."""
+        return self.attend(query, *self.keys_and_values(memory), mask=mask, weights=weights)
 
     def keys_and_values(
         self, memory: Float[Tensor, "B S D"], start: int = 0
@@ -118,8 +131,8 @@ class MultiHeadAttention(nn.Module):
         start: int = 0,
         mask: Bool[Tensor, "..."] | None = None,
         is_causal: bool = False,
-        return_weights: bool = False,
-    ) -> tuple[Float[Tensor, "B T D"], Float[Tensor, "B H T S"] | None]:
+        weights: list[Tensor] | None = None,
+    ) -> Float[Tensor, "B T D"]:
         """Attend from `query` to projected keys and values.
 
         Args:
@@ -129,27 +142,26 @@ class MultiHeadAttention(nn.Module):
             start: Position of the first query.
             mask: True where a query may attend to a key; must broadcast to [B, H, T, S].
             is_causal: Instead of a mask: position t of T = S may attend to positions up to t.
-            return_weights: Compute equation 1 step by step and return its weights; otherwise PyTorch's fused kernel
-                gives the same output without holding them, where it is the faster of the two.
+            weights: Compute equation 1 step by step and append its weights, [B, H, T, S]; if not given, PyTorch's fused
+                kernel computes the same output without holding them, where it is the faster of the two.
         """
         q = self._split_heads(self.q_proj(query))
         if self.rotary is not None:
             q = self.rotary(q, start)
         dropout = self.dropout if self.training else 0.0
-        if return_weights or _fused_kernel_is_slow(q.device, dropout):
-            if is_causal:
-                mask = causal_mask(q.size(2), q.device)
-            heads, weights = scaled_dot_product_attention(q, keys, values, mask, dropout=dropout)
-        else:
+        is_slow = dropout > 0.0 and q.device.type == "cpu"  # where the fused kernel draws number by number
+        if weights is None and not is_slow:
             heads = functional.scaled_dot_product_attention(
                 q, keys, values, attn_mask=mask, dropout_p=dropout, is_causal=is_causal
             )
+        else:
+            if is_causal:
+                mask = causal_mask(q.size(2), q.device)
+            heads, attended = scaled_dot_product_attention(q, keys, values, mask, dropout=dropout)
+            if weights is not None:
+                weights.append(attended)
         joined = heads.transpose(1, 2).flatten(2)  # (B, T, H * V): Concat(head_1, ..., head_h)
-        return self.out_proj(joined), weights if return_weights else None
+        return self.out_proj(joined)
 
     def _split_heads(self, x: Float[Tensor, "B T HK"]) -> Float[Tensor, "B H T K"]:
         return x.view(*x.shape[:-1], self.num_heads, -1).transpose(1, 2)
-
-
-def _fused_kernel_is_slow(device: torch.device, dropout: float) -> bool:
-    return dropout > 0.0 and device.type == "cpu"  # where it draws number by number

@@ -1,117 +1,108 @@
 """The decoder (paper section 3.1, figure 1 right).
 
-Shapes: B sentences, R rows of targets (B times the beams of a sentence), T target length, S source length, D d_model,
-H heads.
+Shapes: B sentences, R rows of targets (B times the beams of a sentence), T target length, S source length, D d_model.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import Any
-
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
+from clearhead.model.attention import AttentionWeights
 from clearhead.model.cache import DecoderCache, LayerCache
 from clearhead.model.sublayers import Sublayers
 
-__all__ = ["Decoder", "DecoderLayer", "DecoderWeights"]
-
-
-@dataclass
-class DecoderWeights:
-    """What the decoder's heads attended to, one tensor a layer."""
-
-    self_attn: list[Float[Tensor, "R H T T"]] = field(default_factory=list)
-    cross_attn: list[Float[Tensor, "R H T S"]] = field(default_factory=list)
+__all__ = ["Decoder", "DecoderLayer"]
 
 
 class DecoderLayer(nn.Module):
-    """Masked self-attention, cross-attention to the memory, then the feed-forward network.
+    """Masked self-attention, cross-attention, then the feed-forward network, each as LayerNorm(x + Sublayer(x)).
 
     Args:
+        sublayers: What the layer is made of.
         cross_attention: Whether there is a memory to attend to; without, the layer is that of a language model.
-        options: The fields of `Sublayers`.
     """
 
-    def __init__(self, *, cross_attention: bool = True, **options: Any) -> None:
+    def __init__(self, sublayers: Sublayers, *, cross_attention: bool = True) -> None:
         super().__init__()
-        make = Sublayers(**options)
-        self.self_attn = make.self_attention()
-        self.self_attn_residual = make.residual()
-        self.cross_attn = make.cross_attention() if cross_attention else None
-        self.cross_attn_residual = make.residual() if cross_attention else None
-        self.feed_forward = make.feed_forward()
-        self.feed_forward_residual = make.residual()
+        self.self_attn = sublayers.self_attention()
+        self.self_attn_residual = sublayers.residual()
+        self.cross_attn = sublayers.cross_attention() if cross_attention else None
+        self.cross_attn_residual = sublayers.residual() if cross_attention else None
+        self.feed_forward = sublayers.feed_forward()
+        self.feed_forward_residual = sublayers.residual()
 
     def forward(
         self,
         x: Float[Tensor, "R T D"],
-        memory: Float[Tensor, "B S D"] | None,
-        memory_mask: Bool[Tensor, "B 1 1 S"] | None,
-        cache: LayerCache,
-        weights: DecoderWeights | None = None,
+        memory: Float[Tensor, "B S D"] | None = None,
+        memory_mask: Bool[Tensor, "B 1 1 S"] | None = None,
+        cache: LayerCache | None = None,
+        weights: AttentionWeights | None = None,
     ) -> Float[Tensor, "R T D"]:
         """Run the sub-layers; the cache takes in the new positions, `weights` what each head attended to.
 
-        The rows are either the whole target (T positions, empty cache) or one new position each (T = 1).
+        The rows are either the whole target (T positions, no cache or an empty one) or one new position each (T = 1).
         """
-        return_weights = weights is not None
-
-        assert x.size(1) == 1 or cache.past is None, "several positions at once need an empty cache"
-        h = self.self_attn_residual.before(x)
-        start = cache.length
-        keys, values = cache.extend(*self.self_attn.keys_and_values(h, start))
-        # A single new position may see all that came before it; only several at once need the causal mask.
-        attended, self_weights = self.self_attn.attend(
-            h, keys, values, start=start, is_causal=x.size(1) > 1, return_weights=return_weights
-        )
-        x = self.self_attn_residual.after(x, attended)
-        if weights is not None and self_weights is not None:
-            weights.self_attn.append(self_weights)
-
-        if self.cross_attn is not None and self.cross_attn_residual is not None:
+        x = self.self_attn_residual.add_and_norm(x, lambda x: self._masked_self_attention(x, cache, weights))
+        if self.cross_attn_residual is not None:
             assert memory is not None, "a decoder with cross-attention needs a memory"
-            h = self.cross_attn_residual.before(x)
-            if cache.memory is None:
-                cache.memory = self.cross_attn.keys_and_values(memory)
-            # The beams of one sentence ask the same memory, so they are further queries on it, not copies of it.
-            queries = h.reshape(memory.size(0), -1, h.size(-1))  # (B, R/B * T, D)
-            attended, cross_weights = self.cross_attn.attend(
-                queries, *cache.memory, mask=memory_mask, return_weights=return_weights
+            x = self.cross_attn_residual.add_and_norm(
+                x, lambda x: self._cross_attention(x, memory, memory_mask, cache, weights)
             )
-            x = self.cross_attn_residual.after(x, attended.reshape(h.shape))
-            if weights is not None and cross_weights is not None:
-                weights.cross_attn.append(cross_weights)
+        return self.feed_forward_residual.add_and_norm(x, self.feed_forward)
 
-        h = self.feed_forward_residual.before(x)
-        return self.feed_forward_residual.after(x, self.feed_forward(h))
+    def _masked_self_attention(self, x: Tensor, cache: LayerCache | None, weights: AttentionWeights | None) -> Tensor:
+        start = 0 if cache is None else cache.length
+        assert x.size(1) == 1 or start == 0, "several positions at once need an empty cache"
+        keys, values = self.self_attn.keys_and_values(x, start)
+        if cache is not None:
+            keys, values = cache.extend(keys, values)
+        seen = None if weights is None else weights.decoder
+        # A single new position may see all that came before it; only several at once need the causal mask.
+        return self.self_attn.attend(x, keys, values, start=start, is_causal=x.size(1) > 1, weights=seen)
+
+    def _cross_attention(
+        self,
+        x: Tensor,
+        memory: Tensor,
+        mask: Tensor | None,
+        cache: LayerCache | None,
+        weights: AttentionWeights | None,
+    ) -> Tensor:
+        assert self.cross_attn is not None
+        keys_and_values = None if cache is None else cache.memory
+        if keys_and_values is None:
+            keys_and_values = self.cross_attn.keys_and_values(memory)
+        if cache is not None:
+            cache.memory = keys_and_values
+        seen = None if weights is None else weights.cross
+        # The beams of one sentence ask the same memory, so they are further queries on it, not copies of it.
+        queries = x.reshape(memory.size(0), -1, x.size(-1))  # (B, R/B * T, D)
+        return self.cross_attn.attend(queries, *keys_and_values, mask=mask, weights=seen).reshape(x.shape)
 
 
 class Decoder(nn.Module):
     """A stack of decoder layers: embedded target tokens and the memory in, the last layer's states out.
 
     Args:
+        sublayers: What its layers are made of.
         num_layers: Layers, N in the paper.
         cross_attention: Whether there is a memory to attend to.
-        final_norm: Whether one more norm ends the stack; None is only with norm="pre".
-        options: The fields of `Sublayers`.
     """
 
-    def __init__(
-        self, *, num_layers: int, cross_attention: bool = True, final_norm: bool | None = None, **options: Any
-    ) -> None:
+    def __init__(self, sublayers: Sublayers, *, num_layers: int, cross_attention: bool = True) -> None:
         super().__init__()
-        self.layers = nn.ModuleList(DecoderLayer(cross_attention=cross_attention, **options) for _ in range(num_layers))
-        self.final_norm = Sublayers(**options).final_norm(final_norm)
+        self.layers = nn.ModuleList(DecoderLayer(sublayers, cross_attention=cross_attention) for _ in range(num_layers))
+        self.final_norm = sublayers.end_of_stack()
 
     def forward(
         self,
         x: Float[Tensor, "R T D"],
-        memory: Float[Tensor, "B S D"] | None,
-        memory_mask: Bool[Tensor, "B S"] | None,
-        cache: DecoderCache,
-        weights: DecoderWeights | None = None,
+        memory: Float[Tensor, "B S D"] | None = None,
+        memory_mask: Bool[Tensor, "B S"] | None = None,
+        cache: DecoderCache | None = None,
+        weights: AttentionWeights | None = None,
     ) -> Float[Tensor, "R T D"]:
         """Decode a batch.
 
@@ -119,10 +110,10 @@ class Decoder(nn.Module):
             x: Embedded target tokens with their positions; R is a multiple of B, the rows of a sentence side by side.
             memory: The encoder's output; None without cross-attention.
             memory_mask: Which positions of the memory hold a token; None if all do.
-            cache: Keys and values of earlier positions; takes in those of the new ones.
+            cache: Keys and values of earlier positions; takes in those of the new ones. None to keep none.
             weights: Takes in what every head attended to, if given.
         """
         mask = None if memory_mask is None else memory_mask[:, None, None, :]  # (B, 1, 1, S)
-        for layer, layer_cache in zip(self.layers, cache.layers, strict=True):
-            x = layer(x, memory, mask, layer_cache, weights)
+        for index, layer in enumerate(self.layers):
+            x = layer(x, memory, mask, None if cache is None else cache.layers[index], weights)
         return self.final_norm(x)

@@ -74,10 +74,7 @@ class Embedding(nn.Module):
 class OutputProjection(nn.Module):
     """The linear transformation before the softmax, from states to a score for every token.
 
-    Args:
-        vocab_size: Rows of the matrix, which `Transformer` ties to an embedding's unless told otherwise.
-        d_model: Width.
-        bias: Whether every token has a bias; the paper has none.
+    `Transformer` ties its matrix to an embedding's unless told otherwise; in the paper it has no bias.
     """
 
     def __init__(self, *, vocab_size: int, d_model: int, bias: bool) -> None:

@@ -1,78 +1,61 @@
 """The encoder (paper section 3.1, figure 1 left).
 
-Shapes: B batch, S source length, D d_model, H heads.
+Shapes: B batch, S source length, D d_model.
 """
 
 from __future__ import annotations
 
-from typing import Any
-
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
+from clearhead.model.attention import AttentionWeights
 from clearhead.model.sublayers import Sublayers
 
 __all__ = ["Encoder", "EncoderLayer"]
 
 
 class EncoderLayer(nn.Module):
-    """Self-attention, then the feed-forward network, each within a residual connection.
+    """Self-attention, then the feed-forward network, each as LayerNorm(x + Sublayer(x))."""
 
-    Args:
-        options: The fields of `Sublayers`.
-    """
-
-    def __init__(self, **options: Any) -> None:
+    def __init__(self, sublayers: Sublayers) -> None:
         super().__init__()
-        make = Sublayers(**options)
-        self.self_attn = make.self_attention()
-        self.self_attn_residual = make.residual()
-        self.feed_forward = make.feed_forward()
-        self.feed_forward_residual = make.residual()
+        self.self_attn = sublayers.self_attention()
+        self.self_attn_residual = sublayers.residual()
+        self.feed_forward = sublayers.feed_forward()
+        self.feed_forward_residual = sublayers.residual()
 
     def forward(
-        self, x: Float[Tensor, "B S D"], mask: Bool[Tensor, "B 1 1 S"], *, return_weights: bool = False
-    ) -> tuple[Float[Tensor, "B S D"], Float[Tensor, "B H S S"] | None]:
-        """Return the layer's output and, if asked for, its attention weights."""
-        h = self.self_attn_residual.before(x)
-        attended, weights = self.self_attn.attend(
-            h, *self.self_attn.keys_and_values(h), mask=mask, return_weights=return_weights
-        )
-        x = self.self_attn_residual.after(x, attended)
-        h = self.feed_forward_residual.before(x)
-        return self.feed_forward_residual.after(x, self.feed_forward(h)), weights
+        self, x: Float[Tensor, "B S D"], mask: Bool[Tensor, "B 1 1 S"], weights: AttentionWeights | None = None
+    ) -> Float[Tensor, "B S D"]:
+        """Run the sub-layers; `weights` takes in what each head attended to."""
+        seen = None if weights is None else weights.encoder
+        x = self.self_attn_residual.add_and_norm(x, lambda x: self.self_attn(x, x, mask, seen))
+        return self.feed_forward_residual.add_and_norm(x, self.feed_forward)
 
 
 class Encoder(nn.Module):
     """A stack of encoder layers: embedded source tokens in, memory out.
 
     Args:
+        sublayers: What its layers are made of.
         num_layers: Layers, N in the paper.
-        final_norm: Whether one more norm ends the stack; None is only with norm="pre".
-        options: The fields of `Sublayers`.
     """
 
-    def __init__(self, *, num_layers: int, final_norm: bool | None = None, **options: Any) -> None:
+    def __init__(self, sublayers: Sublayers, *, num_layers: int) -> None:
         super().__init__()
-        self.layers = nn.ModuleList(EncoderLayer(**options) for _ in range(num_layers))
-        self.final_norm = Sublayers(**options).final_norm(final_norm)
+        self.layers = nn.ModuleList(EncoderLayer(sublayers) for _ in range(num_layers))
+        self.final_norm = sublayers.end_of_stack()
 
     def forward(
-        self, x: Float[Tensor, "B S D"], mask: Bool[Tensor, "B S"], *, return_weights: bool = False
-    ) -> tuple[Float[Tensor, "B S D"], list[Tensor]]:
+        self, x: Float[Tensor, "B S D"], mask: Bool[Tensor, "B S"], weights: AttentionWeights | None = None
+    ) -> Float[Tensor, "B S D"]:
         """Encode a batch.
 
         Args:
             x: Embedded source tokens with their positions.
             mask: Which positions hold a token.
-            return_weights: Also return what every head attended to.
-
-        Returns:
-            The memory, and the attention weights of each layer, [B, H, S, S] (none unless asked for).
+            weights: Takes in what every head attended to, if given.
         """
-        weights = []
         for layer in self.layers:
-            x, layer_weights = layer(x, mask[:, None, None, :], return_weights=return_weights)
-            if layer_weights is not None:
-                weights.append(layer_weights)
-        return self.final_norm(x), weights
+            x = layer(x, mask[:, None, None, :], weights)
+        return self.final_norm(x)

@@ -65,5 +65,5 @@ class FeedForward(nn.Module):
         if self.gate_proj is not None:
             hidden = self.dropout(self.activation(self.gate_proj(x)) * hidden)
         else:
-            hidden = self.dropout.after(self.activation, hidden)
+            hidden = self.dropout.after(self.activation, hidden)  # max(0, x W1 + b1)
         return self.down_proj(hidden)

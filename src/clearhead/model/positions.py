@@ -1,6 +1,6 @@
-"""Positions: the paper's sinusoids (section 3.5) and what others put in their place.
+"""Positions that are added to embeddings: the paper's sinusoids (section 3.5).
 
-Shapes: B batch, H heads, T length, D d_model, K head width.
+Shapes: T length, D d_model.
 """
 
 from __future__ import annotations
@@ -13,17 +13,9 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from clearhead.errors import ConfigError
+from clearhead.model.other_positions import LearnedPositions
 
-__all__ = [
-    "LearnedPositions",
-    "PositionKind",
-    "RotaryPositions",
-    "SinusoidLayout",
-    "SinusoidalPositions",
-    "make_positions",
-    "rotary_positions",
-    "sinusoidal_positions",
-]
+__all__ = ["PositionKind", "SinusoidLayout", "SinusoidalPositions", "make_positions", "sinusoidal_positions"]
 
 SinusoidLayout = Literal["sinusoidal", "sinusoidal_halves", "sinusoidal_t2t"]
 PositionKind = Literal["sinusoidal", "sinusoidal_halves", "sinusoidal_t2t", "learned", "rotary", "none"]
@@ -64,21 +56,6 @@ def sinusoidal_positions(
     return torch.cat([angle.sin(), angle.cos()], dim=-1).float()
 
 
-def rotary_positions(
-    x: Float[Tensor, "B H T K"], cos: Float[Tensor, "T half"], sin: Float[Tensor, "T half"]
-) -> Float[Tensor, "B H T K"]:
-    """Turn each pair of neighbouring components by its angle (Su et al. 2021, equation 34).
-
-    Args:
-        x: Queries or keys; K is even.
-        cos: Of the angle of each position and pair.
-        sin: Likewise.
-    """
-    pairs = x.unflatten(-1, (-1, 2))  # (B, H, T, K/2, 2)
-    left, right = pairs[..., 0], pairs[..., 1]
-    return torch.stack([left * cos - right * sin, left * sin + right * cos], dim=-1).flatten(-2)
-
-
 class SinusoidalPositions(nn.Module):
     """The table of `sinusoidal_positions`, grown when a longer sequence comes; it holds no parameters.
 
@@ -106,76 +83,8 @@ class SinusoidalPositions(nn.Module):
         return table[start:end]
 
 
-class LearnedPositions(nn.Module):
-    """One trained vector a position (paper section 3.5 and Table 3, row E; Gehring et al. 2017).
-
-    Args:
-        d_model: Width.
-        max_positions: Vectors; a longer sequence is refused.
-    """
-
-    def __init__(self, *, d_model: int, max_positions: int) -> None:
-        super().__init__()
-        self.weight = nn.Parameter(torch.empty(max_positions, d_model))
-
-    def forward(self, start: int, length: int) -> Float[Tensor, "T D"]:
-        """Return the vectors of positions start to start + length - 1.
-
-        Raises:
-            ConfigError: If there are not so many.
-        """
-        end = start + length
-        if end > self.weight.size(0):
-            raise ConfigError(
-                f"a sequence of {end} tokens does not fit this model, whose learned positions end after "
-                f"model.max_positions = {self.weight.size(0)}; cut the text into shorter segments"
-            )
-        return self.weight[start:end]
-
-
-class RotaryPositions(nn.Module):
-    """Rotary positions: queries and keys are turned, so that their product sees their distance (Su et al. 2021).
-
-    Args:
-        head_dim: Width of queries and keys; must be even.
-    """
-
-    table: Tensor
-
-    def __init__(self, *, head_dim: int) -> None:
-        super().__init__()
-        self.head_dim = head_dim
-        self.register_buffer("table", self._cos_and_sin(512), persistent=False)
-
-    def forward(self, x: Float[Tensor, "B H T K"], start: int) -> Float[Tensor, "B H T K"]:
-        """Turn queries or keys that stand at positions start, start + 1, ..."""
-        cos, sin = self.cos_and_sin(start + x.size(2))[:, start:].to(x.dtype)
-        return rotary_positions(x, cos, sin)
-
-    def cos_and_sin(self, length: int) -> Float[Tensor, "2 T half"]:
-        """Return cosine and sine of the angles of the first positions."""
-        table = self.table  # another thread may put a shorter one in its place
-        if length > table.size(1):
-            with torch.inference_mode(False):  # training could not go back through a table made in inference
-                self.table = table = self._cos_and_sin(max(length, 2 * table.size(1))).to(table)
-        return table[:, :length]
-
-    def _cos_and_sin(self, length: int) -> Float[Tensor, "2 T half"]:
-        frequency = 10_000.0 ** (-torch.arange(0, self.head_dim, 2, dtype=torch.float64) / self.head_dim)
-        # float64, and not the angles themselves in the table: rounded to bfloat16, one of 300 would be off by 1.
-        angle = torch.arange(length, dtype=torch.float64)[:, None] * frequency
-        return torch.stack([angle.cos(), angle.sin()]).float()
-
-
 def make_positions(kind: PositionKind, *, d_model: int, max_positions: int, first: int) -> nn.Module | None:
-    """Return the positions added to the embeddings; None if attention itself sees them (`rotary`) or nothing does.
-
-    Args:
-        kind: One of the names above.
-        d_model: Width.
-        max_positions: Rows of a learned table.
-        first: Position of the first token, for sinusoids.
-    """
+    """Return the positions added to the embeddings; None if attention itself sees them (`rotary`) or nothing does."""
     match kind:
         case "sinusoidal" | "sinusoidal_halves" | "sinusoidal_t2t":
             return SinusoidalPositions(d_model=d_model, layout=kind, first=first)

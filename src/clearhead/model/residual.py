@@ -1,4 +1,4 @@
-"""The residual connection around every sub-layer, with its dropout and norm (paper sections 3.1 and 5.4).
+"""The residual connection around every sub-layer, with its dropout and norm (paper sections 3.1 and 5.4): "Add & Norm".
 
 Shapes: D d_model.
 
@@ -11,30 +11,45 @@ Shapes: D d_model.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Literal
 
 from jaxtyping import Float
 from torch import Tensor, nn
 
 from clearhead.kernels.dropout import Dropout
-from clearhead.model.norm import NormKind, make_norm
 
-__all__ = ["NormOrder", "Residual"]
+__all__ = ["NormKind", "NormOrder", "Residual", "make_norm"]
 
+NormKind = Literal["layer", "rms"]
 NormOrder = Literal["post", "pre"]
 
 
-class Residual(nn.Module):
-    """What stands before and after a sub-layer.
+def make_norm(kind: NormKind, d_model: int, eps: float) -> nn.Module:
+    """Return a norm over the last axis.
 
-    `post` is LayerNorm(x + Dropout(Sublayer(x))), as the paper prints it; `pre` is x + Dropout(Sublayer(LayerNorm(x))).
+    Args:
+        kind: `layer` subtracts the mean, divides by the standard deviation, and has a gain and a bias (the paper's);
+            `rms` divides by the root mean square and has a gain alone (Zhang and Sennrich 2019).
+        d_model: Width of what it normalises.
+        eps: Added to the variance or mean square.
+    """
+    match kind:
+        case "layer":
+            return nn.LayerNorm(d_model, eps=eps)
+        case "rms":
+            return nn.RMSNorm(d_model, eps=eps)
+
+
+class Residual(nn.Module):
+    """The residual connection around a sub-layer, with its dropout and norm.
 
     Args:
         d_model: Width of the model.
         dropout: Rate on the sub-layer's output, before it is added (section 5.4).
-        norm: `post` or `pre`.
-        norm_kind: `layer` or `rms`, see `make_norm`.
-        norm_eps: Added to the variance inside the norm.
+        norm: `post` or `pre`, see `add_and_norm`.
+        norm_kind: See `make_norm`.
+        norm_eps: Likewise.
     """
 
     def __init__(
@@ -51,11 +66,10 @@ class Residual(nn.Module):
         self.norm = make_norm(norm_kind, d_model, norm_eps)
         self.dropout = Dropout(dropout)
 
-    def before(self, x: Float[Tensor, "*batch D"]) -> Float[Tensor, "*batch D"]:
-        """Return what the sub-layer reads."""
-        return self.norm(x) if self.is_pre else x
-
-    def after(self, x: Float[Tensor, "*batch D"], update: Float[Tensor, "*batch D"]) -> Float[Tensor, "*batch D"]:
-        """Add the sub-layer's output to what came in."""
-        x = x + self.dropout(update)
-        return x if self.is_pre else self.norm(x)
+    def add_and_norm(
+        self, x: Float[Tensor, "*batch D"], sublayer: Callable[[Tensor], Tensor]
+    ) -> Float[Tensor, "*batch D"]:
+        """Return LayerNorm(x + Sublayer(x)), as the paper prints it, or with `pre` x + Sublayer(LayerNorm(x))."""
+        if self.is_pre:
+            return x + self.dropout(sublayer(self.norm(x)))
+        return self.norm(x + self.dropout(sublayer(x)))

@@ -8,46 +8,34 @@ from torch import nn
 
 from clearhead.model.attention import MultiHeadAttention
 from clearhead.model.feed_forward import Activation, FeedForward
-from clearhead.model.norm import NormKind, make_norm
-from clearhead.model.residual import NormOrder, Residual
+from clearhead.model.residual import NormKind, NormOrder, Residual, make_norm
 
 __all__ = ["Sublayers"]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Sublayers:
-    """Makes the parts of a layer; layers take these fields as keywords, and what has a default is as in the paper."""
+    """Every choice about the sub-layers of a stack, and the maker of them.
+
+    A choice means what the setting of that name in `ModelConfig` says; what has a default here is as in the paper.
+    """
 
     d_model: int
-    """Width of the model."""
     d_ff: int
-    """Width inside the feed-forward network."""
     num_heads: int
-    """Attention heads."""
     dropout: float
-    """Rate on each sub-layer's output."""
     d_k: int | None = None
-    """Width of a query and a key; None is d_model / num_heads."""
     d_v: int | None = None
-    """Width of a value; None is d_model / num_heads."""
     attention_dropout: float = 0.0
-    """Rate on attention weights."""
     feed_forward_dropout: float = 0.0
-    """Rate inside the feed-forward network."""
     norm: NormOrder = "post"
-    """Where the norm stands, see `Residual`."""
     norm_kind: NormKind = "layer"
-    """Which norm, see `make_norm`."""
     norm_eps: float = 1e-5
-    """Added to the variance inside the norm."""
+    final_norm: bool | None = None
     activation: Activation = "relu"
-    """Of the feed-forward network."""
     gated: bool = False
-    """Whether the feed-forward network has a gate."""
     attention_bias: bool = False
-    """Whether the four projections of attention have biases."""
     feed_forward_bias: bool = True
-    """Whether the projections of the feed-forward network have biases."""
     rotary: bool = False
     """Whether self-attention turns queries and keys by their positions."""
 
@@ -91,13 +79,7 @@ class Sublayers:
             norm_eps=self.norm_eps,
         )
 
-    def final_norm(self, wanted: bool | None) -> nn.Module:
-        """Return what ends a stack of layers.
-
-        Args:
-            wanted: Whether that is one more norm; None is as the order of norms needs: with `pre`, where the sum of
-                all sub-layers would otherwise leave unnormalised, but not with `post`.
-        """
-        if wanted is None:
-            wanted = self.norm == "pre"
-        return make_norm(self.norm_kind, self.d_model, self.norm_eps) if wanted else nn.Identity()
+    def end_of_stack(self) -> nn.Module:
+        """Return the norm after the last layer, or what changes nothing if there is none; see `final_norm`."""
+        has_norm = self.norm == "pre" if self.final_norm is None else self.final_norm
+        return make_norm(self.norm_kind, self.d_model, self.norm_eps) if has_norm else nn.Identity()

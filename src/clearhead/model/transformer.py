@@ -1,37 +1,28 @@
 """The Transformer, whole (paper figure 1). Start reading here, then encoder.py, decoder.py and attention.py.
 
 Shapes: B sentences, R rows of targets (B, or B times the beams of a sentence), S source length, T target length,
-D d_model, H heads, V vocabulary.
+D d_model, V vocabulary.
 """
 
 from __future__ import annotations
-
-from dataclasses import dataclass
-from typing import Any
 
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from clearhead.config import ModelConfig
+from clearhead.model.attention import AttentionWeights
 from clearhead.model.cache import DecoderCache
-from clearhead.model.decoder import Decoder, DecoderWeights
+from clearhead.model.decoder import Decoder
 from clearhead.model.embeddings import Embedding, OutputProjection
 from clearhead.model.encoder import Encoder
+from clearhead.model.initial_weights import draw_initial_weights
 from clearhead.model.masks import padding_mask
-from clearhead.model.norm import make_norm
 from clearhead.model.positions import make_positions
+from clearhead.model.residual import make_norm
+from clearhead.model.sublayers import Sublayers
 
-__all__ = ["AttentionWeights", "Transformer"]
-
-
-@dataclass
-class AttentionWeights:
-    """What every head attended to, one tensor a layer; each row of the last axis sums to 1."""
-
-    encoder: list[Float[Tensor, "B H S S"]]
-    decoder: list[Float[Tensor, "B H T T"]]
-    cross: list[Float[Tensor, "B H T S"]]
+__all__ = ["Transformer"]
 
 
 class Transformer(nn.Module):
@@ -51,33 +42,33 @@ class Transformer(nn.Module):
         super().__init__()
         self.config = config
         has_encoder, has_decoder = config.num_encoder_layers > 0, config.num_decoder_layers > 0
-        options: dict[str, Any] = {
-            "d_model": config.d_model,
-            "d_ff": config.d_ff,
-            "num_heads": config.num_heads,
-            "d_k": config.d_k,
-            "d_v": config.d_v,
-            "dropout": config.dropout,
-            "attention_dropout": config.attention_dropout,
-            "feed_forward_dropout": config.feed_forward_dropout,
-            "norm": config.norm,
-            "norm_kind": config.norm_kind,
-            "norm_eps": config.norm_eps,
-            "final_norm": config.final_norm,
-            "activation": config.activation,
-            "gated": config.gated,
-            "attention_bias": config.attention_bias,
-            "feed_forward_bias": config.feed_forward_bias,
-            "rotary": config.positions == "rotary",
-        }
+        sublayers = Sublayers(
+            d_model=config.d_model,
+            d_ff=config.d_ff,
+            num_heads=config.num_heads,
+            d_k=config.d_k,
+            d_v=config.d_v,
+            dropout=config.dropout,
+            attention_dropout=config.attention_dropout,
+            feed_forward_dropout=config.feed_forward_dropout,
+            norm=config.norm,
+            norm_kind=config.norm_kind,
+            norm_eps=config.norm_eps,
+            final_norm=config.final_norm,
+            activation=config.activation,
+            gated=config.gated,
+            attention_bias=config.attention_bias,
+            feed_forward_bias=config.feed_forward_bias,
+            rotary=config.positions == "rotary",
+        )
         if has_encoder:
             self.source_embedding = self._embedding(
                 config.source_vocab_size or config.vocab_size, num_segments=config.num_segments
             )
-            self.encoder = Encoder(num_layers=config.num_encoder_layers, **options)
+            self.encoder = Encoder(sublayers, num_layers=config.num_encoder_layers)
         if has_decoder:
             self.target_embedding = self._embedding(config.vocab_size)
-            self.decoder = Decoder(num_layers=config.num_decoder_layers, cross_attention=has_encoder, **options)
+            self.decoder = Decoder(sublayers, num_layers=config.num_decoder_layers, cross_attention=has_encoder)
             self.output_proj = OutputProjection(
                 vocab_size=config.vocab_size, d_model=config.d_model, bias=config.output_bias
             )
@@ -88,7 +79,7 @@ class Transformer(nn.Module):
             if config.tying in ("three-way", "decoder"):
                 self.output_proj.weight = self.target_embedding.weight
         if self.device.type != "meta":  # there are no numbers to draw, and PyTorch would take seconds to find out
-            self.reset_parameters()
+            draw_initial_weights(self, d_model=config.d_model)
 
     def _embedding(self, vocab_size: int, *, num_segments: int = 0) -> Embedding:
         config = self.config
@@ -107,26 +98,6 @@ class Transformer(nn.Module):
             num_segments=num_segments,
         )
 
-    def reset_parameters(self) -> None:
-        """Draw fresh weights: Xavier-uniform matrices, zero biases, unit norms.
-
-        The paper does not say how it starts; this is its reference implementation's choice (tensor2tensor: uniform unit
-        scaling over fan-average, embeddings normal with deviation d_model ** -0.5).
-        """
-        embeddings = [module for module in self.modules() if isinstance(module, Embedding)]
-        tied = {id(embedding.weight) for embedding in embeddings}
-        for module in self.modules():
-            if isinstance(module, nn.Linear | OutputProjection):
-                if id(module.weight) not in tied:
-                    nn.init.xavier_uniform_(module.weight)
-                if module.bias is not None:
-                    nn.init.zeros_(module.bias)
-            elif isinstance(module, nn.LayerNorm | nn.RMSNorm):
-                module.reset_parameters()
-        for name, weight in self.named_parameters():  # a tied matrix comes once
-            if "_embedding." in name and ".norm." not in name:
-                nn.init.normal_(weight, std=self.config.d_model**-0.5)
-
     @property
     def device(self) -> torch.device:
         """Where the weights are."""
@@ -142,28 +113,62 @@ class Transformer(nn.Module):
         Raises:
             ValueError: If the model lacks the side that is asked for, or a side lacks its input.
         """
-        states = self.states(source, target)
+        memory, memory_mask = (None, None) if source is None else self.encode(source)
+        states = self.states(target, memory, memory_mask)
         return self.output_proj(states)
 
-    def states(self, source: Int[Tensor, "B S"] | None, target: Int[Tensor, "B T"]) -> Float[Tensor, "B T D"]:
-        """Return the decoder's states, which `forward` projects to its logits."""
-        memory, memory_mask = (None, None) if source is None else self.encode(source)
-        return self._decode(target, memory, memory_mask, self._empty_cache())
-
     def encode(
-        self, source: Int[Tensor, "B S"], segments: Int[Tensor, "B S"] | None = None
+        self,
+        source: Int[Tensor, "B S"],
+        segments: Int[Tensor, "B S"] | None = None,
+        weights: AttentionWeights | None = None,
     ) -> tuple[Float[Tensor, "B S D"], Bool[Tensor, "B S"]]:
         """Return the memory, and which of its positions hold a token.
 
         Args:
             source: Source ids, padded with `pad_id`.
             segments: The segment of each token, where the model has segments; all 0 if not given.
+            weights: Takes in what every head attended to, if given.
 
         Raises:
             ValueError: If there is no encoder, or there are no segments to tell apart.
         """
-        memory, mask, _ = self._encode(source, segments)
-        return memory, mask
+        if self.config.num_encoder_layers == 0:
+            raise ValueError("a decoder alone (model.num_encoder_layers = 0) takes no source; give None")
+        if segments is not None and self.config.num_segments == 0:
+            raise ValueError("this model knows no segments (model.num_segments = 0); give none")
+        mask = padding_mask(source, self.config.pad_id)
+        return self.encoder(self.source_embedding(source, segments=segments), mask, weights), mask
+
+    def states(
+        self,
+        target: Int[Tensor, "R T"],
+        memory: Float[Tensor, "B S D"] | None = None,
+        memory_mask: Bool[Tensor, "B S"] | None = None,
+        cache: DecoderCache | None = None,
+        weights: AttentionWeights | None = None,
+    ) -> Float[Tensor, "R T D"]:
+        """Return the decoder's states, from which the output projection makes logits.
+
+        Args:
+            target: Target ids shifted right, or with a cache only the newest of them (T = 1). R may be a multiple of B:
+                the rows of one sentence stand side by side.
+            memory: From `encode`; None for a decoder alone.
+            memory_mask: From `encode`.
+            cache: What earlier calls kept; takes in the new positions. None to keep nothing.
+            weights: Takes in what every head attended to, if given.
+
+        Raises:
+            ValueError: If there is no decoder, or its memory is missing or not for it.
+        """
+        if self.config.num_decoder_layers == 0:
+            raise ValueError("an encoder alone (model.num_decoder_layers = 0) takes no target; use encode")
+        if memory is None and self.config.num_encoder_layers > 0:
+            raise ValueError("this model has an encoder: its decoder needs a source, or the memory from encode")
+        if memory is not None and self.config.num_encoder_layers == 0:
+            raise ValueError("a decoder alone (model.num_encoder_layers = 0) takes no memory; give None")
+        embedded = self.target_embedding(target, start=0 if cache is None else cache.length)
+        return self.decoder(embedded, memory, memory_mask, cache, weights)
 
     def decode(
         self,
@@ -171,74 +176,26 @@ class Transformer(nn.Module):
         memory: Float[Tensor, "B S D"] | None = None,
         memory_mask: Bool[Tensor, "B S"] | None = None,
         cache: DecoderCache | None = None,
+        weights: AttentionWeights | None = None,
     ) -> tuple[Float[Tensor, "R T V"], DecoderCache]:
-        """Score the token after each of the given target positions.
+        """Score the token after each of the given target positions, for a search that goes on from there.
 
-        Args:
-            target: Target ids shifted right, or with a cache only the newest of them (T = 1). R may be a multiple of B:
-                the rows of one sentence stand side by side.
-            memory: From `encode`; None for a decoder alone.
-            memory_mask: From `encode`.
-            cache: What the previous call returned; None at the start.
-
-        Raises:
-            ValueError: If there is no decoder, or its memory is missing or not for it.
+        It takes what `states` takes, and returns with the logits the cache that the next call needs.
         """
-        cache = cache or self._empty_cache()
-        states = self._decode(target, memory, memory_mask, cache)
+        cache = cache or DecoderCache.empty(self.config.num_decoder_layers)
+        states = self.states(target, memory, memory_mask, cache, weights)
         return self.output_proj(states), cache
 
     def attention_weights(
         self, source: Int[Tensor, "B S"] | None, target: Int[Tensor, "B T"] | None
     ) -> AttentionWeights:
-        """Run the same forward pass and return what every head attended to.
-
-        Args:
-            source: As in `forward`.
-            target: As in `forward`; None to look at the encoder alone.
-        """
-        memory = mask = None
-        encoder: list[Tensor] = []
-        decoder = DecoderWeights()
-        if source is not None:
-            memory, mask, encoder = self._encode(source, return_weights=True)
+        """Return what every head attends to in the pass of `forward`; without a target, in the encoder alone."""
+        weights = AttentionWeights()
+        memory, memory_mask = (None, None) if source is None else self.encode(source, weights=weights)
         if target is not None:
-            self._decode(target, memory, mask, self._empty_cache(), decoder)
-        return AttentionWeights(encoder=encoder, decoder=decoder.self_attn, cross=decoder.cross_attn)
+            self.states(target, memory, memory_mask, weights=weights)
+        return weights
 
     def num_parameters(self) -> int:
         """Return the number of weights; a shared matrix counts once."""
         return sum(parameter.numel() for parameter in self.parameters())
-
-    def _encode(
-        self, source: Tensor, segments: Tensor | None = None, *, return_weights: bool = False
-    ) -> tuple[Tensor, Tensor, list[Tensor]]:
-        if self.config.num_encoder_layers == 0:
-            raise ValueError("a decoder alone (model.num_encoder_layers = 0) takes no source; give None")
-        if segments is not None and self.config.num_segments == 0:
-            raise ValueError("this model knows no segments (model.num_segments = 0); give none")
-        mask = padding_mask(source, self.config.pad_id)
-        embedded = self.source_embedding(source, segments=segments)
-        memory, weights = self.encoder(embedded, mask, return_weights=return_weights)
-        return memory, mask, weights
-
-    def _decode(
-        self,
-        target: Tensor,
-        memory: Tensor | None,
-        memory_mask: Tensor | None,
-        cache: DecoderCache,
-        weights: DecoderWeights | None = None,
-    ) -> Tensor:
-        if self.config.num_decoder_layers == 0:
-            raise ValueError("an encoder alone (model.num_decoder_layers = 0) takes no target; use encode")
-        if memory is None and self.config.num_encoder_layers > 0:
-            raise ValueError("this model has an encoder: its decoder needs a source, or the memory from encode")
-        if memory is not None and self.config.num_encoder_layers == 0:
-            raise ValueError("a decoder alone (model.num_encoder_layers = 0) takes no memory; give None")
-        embedded = self.target_embedding(target, start=cache.length)
-        states: Tensor = self.decoder(embedded, memory, memory_mask, cache, weights)
-        return states
-
-    def _empty_cache(self) -> DecoderCache:
-        return DecoderCache.empty(self.config.num_decoder_layers)

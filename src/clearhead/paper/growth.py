@@ -87,7 +87,7 @@ def _equation_1(d: int) -> nn.Module:
 
 def _stepwise_attention(d: int) -> nn.Module:
     attention = MultiHeadAttention(d_model=d, num_heads=_HEADS)
-    return _Whole(lambda x: attention.attend(x, *attention.keys_and_values(x), return_weights=True)[0], attention)
+    return _Whole(lambda x: attention(x, x, weights=[]), attention)
 
 
 def _fused_attention(d: int) -> nn.Module:

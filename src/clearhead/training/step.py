@@ -72,8 +72,12 @@ class Stepper:
         self.is_bf16 = uses_bf16(config, self.device)
         if self.device.type == "cpu":
             keep_freed_memory()
+
+        def states(source: Tensor, target: Tensor) -> Tensor:
+            return model.states(target, *model.encode(source))
+
         self._states: Callable[[Tensor, Tensor], Tensor] = (
-            torch.compile(model.states, dynamic=True) if config.compile else model.states
+            torch.compile(states, dynamic=True) if config.compile else states
         )
 
     @property

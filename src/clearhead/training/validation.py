@@ -67,7 +67,7 @@ def _nll(model: Transformer, pairs: PairStore, config: Config) -> float:
     ):
         target = batch.target_out.to(device)
         is_token = target != model.config.pad_id
-        states = model.states(batch.source.to(device), batch.target_in.to(device))[is_token]
+        states = model.states(batch.target_in.to(device), *model.encode(batch.source.to(device)))[is_token]
         for part, truth in zip(states.split(1_024), target[is_token].split(1_024), strict=True):
             total += label_smoothed_cross_entropy(model.output_proj(part), truth, 0.0)[1].item()
         tokens += batch.num_target_tokens

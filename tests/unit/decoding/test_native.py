@@ -19,6 +19,7 @@ from clearhead.decoding.step import pad_batch
 from clearhead.decoding.workers import search
 from clearhead.errors import ConfigError, DeviceError
 from clearhead.kernels.library import can_multiply, has_amx, library
+from clearhead.kernels.panels import uninitialized
 from clearhead.model import Transformer
 from clearhead.presets import tiny
 

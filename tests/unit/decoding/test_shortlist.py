@@ -14,7 +14,7 @@ from clearhead.decoding.shortlist import learn_shortlist
 from clearhead.decoding.workers import search
 from clearhead.errors import ConfigError, ModelError
 from clearhead.kernels.library import library
-from clearhead.model.transformer import AttentionWeights
+from clearhead.model.attention import AttentionWeights
 
 LENGTHS = (7, 1, 13, 3, 5, 1, 29, 2, 11)
 LIMITS = [17, 11, 1, 13, 7, 3, 23, 2, 19]

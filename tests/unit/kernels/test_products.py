@@ -150,5 +150,5 @@ def test_int8_is_refused_where_it_would_overflow(make_model, monkeypatch):
     with pytest.raises(DeviceError, match=message):
         make_product([torch.randn(5, 7)], [None], "int8")
     with pytest.raises(DeviceError, match=message):
-        PyTorchEngine(make_model(), "int8").packed
+        _ = PyTorchEngine(make_model(), "int8").packed
     assert PyTorchEngine(make_model(), "fp32").packed

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
+from clearhead.model import AttentionWeights
 from clearhead.model.cache import DecoderCache, LayerCache
 
 both_norms = pytest.mark.parametrize("norm", ["post", "pre"])
@@ -128,3 +129,29 @@ def test_an_empty_cache_has_a_place_for_each_layer_and_shares_none():
     assert len({id(layer) for layer in cache.layers}) == 5
     cache.select(torch.tensor([0]), torch.tensor([0]))  # nothing to reorder yet
     assert cache.layers == [LayerCache()] * 5
+
+
+def test_a_pass_without_a_next_step_keeps_no_cache(make_model, make_batch, monkeypatch):
+    model = make_model()
+    source, target = make_batch(model.config)
+    expected, _ = model.decode(target, *model.encode(source))
+    monkeypatch.setattr(LayerCache, "extend", None)  # not even for the layers' own use
+    assert model(source, target).equal(expected)
+    assert [len(layers) for layers in vars(model.attention_weights(source, target)).values()] == [3, 2, 2]
+
+
+def test_weights_of_every_step_are_those_of_the_whole_pass(make_model, make_batch):
+    model = make_model().double()
+    source, target = make_batch(model.config)
+    expected = model.attention_weights(source, target)
+    weights = AttentionWeights()
+    memory, mask = model.encode(source, weights=weights)
+    assert all(found.equal(seen) for found, seen in zip(weights.encoder, expected.encoder, strict=True))
+    cache = None
+    for position in range(target.size(1)):
+        step = AttentionWeights()
+        _, cache = model.decode(target[:, position : position + 1], memory, mask, cache, step)
+        for found, whole in zip(step.decoder, expected.decoder, strict=True):
+            assert_same(found[:, :, 0], whole[:, :, position, : position + 1])
+        for found, whole in zip(step.cross, expected.cross, strict=True):
+            assert_same(found[:, :, 0], whole[:, :, position])

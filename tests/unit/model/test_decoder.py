@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from clearhead.model.cache import DecoderCache
-from clearhead.model.decoder import DecoderWeights
+from clearhead.model import AttentionWeights
 
 both_norms = pytest.mark.parametrize("norm", ["post", "pre"])
 
@@ -53,9 +52,9 @@ def test_weights_come_one_tensor_a_layer_and_leave_the_states_unchanged(make_mod
     source, target = make_batch(model.config)
     memory, mask = model.encode(source)
     x = model.target_embedding(target)
-    fused = model.decoder(x, memory, mask, DecoderCache.empty(2))
-    weights = DecoderWeights()
-    explicit = model.decoder(x, memory, mask, DecoderCache.empty(2), weights)
+    fused = model.decoder(x, memory, mask)
+    weights = AttentionWeights()
+    explicit = model.decoder(x, memory, mask, weights=weights)
     torch.testing.assert_close(explicit, fused, rtol=1e-5, atol=1e-5)
-    assert [tuple(layer.shape) for layer in weights.self_attn] == [(3, 13, 7, 7)] * 2
-    assert [tuple(layer.shape) for layer in weights.cross_attn] == [(3, 13, 7, 11)] * 2
+    assert [tuple(layer.shape) for layer in weights.decoder] == [(3, 13, 7, 7)] * 2
+    assert [tuple(layer.shape) for layer in weights.cross] == [(3, 13, 7, 11)] * 2

@@ -5,6 +5,8 @@ from __future__ import annotations
 import pytest
 import torch
 
+from clearhead.model import AttentionWeights
+
 both_norms = pytest.mark.parametrize("norm", ["post", "pre"])
 
 
@@ -14,9 +16,9 @@ def test_padding_positions_do_not_change_real_ones(make_model, make_batch, norm)
     source, _ = make_batch(model.config)
     mask = source != 0
     x = model.source_embedding(source)
-    before, _ = model.encoder(x, mask)
+    before = model.encoder(x, mask)
     disturbed = torch.where(mask[..., None], x, 1e3 * torch.randn_like(x))
-    after, _ = model.encoder(disturbed, mask)
+    after = model.encoder(disturbed, mask)
     torch.testing.assert_close(after[mask], before[mask], rtol=0, atol=1e-6)
     assert (after - before)[~mask].abs().max() > 1e-3
 
@@ -26,10 +28,11 @@ def test_weights_come_one_tensor_a_layer_and_leave_the_memory_unchanged(make_mod
     model = make_model(norm=norm)
     source, _ = make_batch(model.config)
     mask = source != 0
-    fused, none = model.encoder(model.source_embedding(source), mask)
-    explicit, weights = model.encoder(model.source_embedding(source), mask, return_weights=True)
-    assert none == []
-    assert [tuple(layer.shape) for layer in weights] == [(3, 13, 11, 11)] * 3
+    fused = model.encoder(model.source_embedding(source), mask)
+    weights = AttentionWeights()
+    explicit = model.encoder(model.source_embedding(source), mask, weights)
+    assert [tuple(layer.shape) for layer in weights.encoder] == [(3, 13, 11, 11)] * 3
+    assert weights.decoder == weights.cross == []
     torch.testing.assert_close(explicit, fused, rtol=1e-5, atol=1e-5)
 
 
@@ -38,6 +41,6 @@ def test_order_of_words_matters_only_through_the_positions(make_model, norm):
     model = make_model(norm=norm).double()
     x, order = torch.randn(3, 7, 26).double(), torch.tensor([3, 0, 6, 1, 5, 2, 4])
     mask = torch.arange(7).expand(3, 7) < torch.tensor([[7], [5], [2]])
-    memory, _ = model.encoder(x, mask)
-    shuffled, _ = model.encoder(x[:, order], mask[:, order])
+    memory = model.encoder(x, mask)
+    shuffled = model.encoder(x[:, order], mask[:, order])
     torch.testing.assert_close(shuffled, memory[:, order])

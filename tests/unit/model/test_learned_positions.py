@@ -8,7 +8,7 @@ import torch
 from clearhead.config import ModelConfig
 from clearhead.errors import ConfigError
 from clearhead.model import Transformer
-from clearhead.model.positions import LearnedPositions
+from clearhead.model.other_positions import LearnedPositions
 
 
 @pytest.fixture

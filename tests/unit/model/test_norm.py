@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import nn
 
-from clearhead.model.norm import make_norm
+from clearhead.model.residual import make_norm
 
 both_kinds = pytest.mark.parametrize("kind", ["layer", "rms"])
 

@@ -6,7 +6,8 @@ import pytest
 import torch
 
 from clearhead.config import ModelConfig
-from clearhead.model import Decoder, DecoderCache, Encoder, Transformer
+from clearhead.model import Decoder, Encoder, Transformer
+from clearhead.model.sublayers import Sublayers
 
 SIZES = {"d_model": 26, "d_ff": 19, "num_heads": 13, "dropout": 0.0}
 
@@ -47,18 +48,16 @@ def test_an_encoder_alone_equals_the_encoder_of_a_whole_model(make_model, make_b
 @pytest.mark.parametrize("norm", ["post", "pre"])
 def test_a_decoder_alone_equals_an_encoder_with_a_causal_mask(norm):
     """Without cross-attention the two sides of figure 1 differ in the mask alone."""
-    options = {**SIZES, "norm": norm, "activation": "gelu", "attention_bias": True}
-    decoder = shaken(Decoder(num_layers=3, cross_attention=False, **options)).double()
-    encoder = Encoder(num_layers=3, **options).double()
+    sublayers = Sublayers(**SIZES, norm=norm, activation="gelu", attention_bias=True)
+    decoder = shaken(Decoder(sublayers, num_layers=3, cross_attention=False)).double()
+    encoder = Encoder(sublayers, num_layers=3).double()
     encoder.load_state_dict(decoder.state_dict())
     x = torch.randn(2, 7, 26, dtype=torch.float64)
-    states = decoder(x, None, None, DecoderCache.empty(3))
+    states = decoder(x)
     causal, y = torch.ones(7, 7, dtype=torch.bool).tril()[None, None], x
     for layer in encoder.layers:
-        h = layer.self_attn_residual.before(y)
-        y = layer.self_attn_residual.after(y, layer.self_attn(h, h, causal))
-        h = layer.feed_forward_residual.before(y)
-        y = layer.feed_forward_residual.after(y, layer.feed_forward(h))
+        y = layer.self_attn_residual.add_and_norm(y, lambda h, layer=layer: layer.self_attn(h, h, causal))
+        y = layer.feed_forward_residual.add_and_norm(y, layer.feed_forward)
     torch.testing.assert_close(states, encoder.final_norm(y), rtol=1e-9, atol=1e-9)
 
 

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from clearhead.model import MultiHeadAttention
-from clearhead.model.positions import RotaryPositions
+from clearhead.model.other_positions import RotaryPositions
 
 
 def turned_by_complex_numbers(x, start):
@@ -94,7 +94,9 @@ def test_attention_turns_queries_and_keys_but_not_values():
     torch.testing.assert_close(keys.double(), turned_by_complex_numbers(projected, 11), rtol=0, atol=1e-5)
     assert values.equal(attn.v_proj(x).unflatten(-1, (3, 5)).transpose(1, 2))
 
-    _, weights = attn.attend(x, keys, values, start=13, return_weights=True)
+    seen = []
+    attn.attend(x, keys, values, start=13, weights=seen)
+    [weights] = seen
     queries = turned_by_complex_numbers(attn.q_proj(x).unflatten(-1, (3, 4)).transpose(1, 2), 13)
     expected = (queries @ keys.double().transpose(-2, -1) / 2).softmax(dim=-1)  # the root of d_k = 4
     torch.testing.assert_close(weights.double(), expected, rtol=0, atol=1e-5)

@@ -11,7 +11,7 @@ from torch.nn import functional
 from clearhead import presets
 from clearhead.config import ModelConfig
 from clearhead.kernels.dropout import Dropout
-from clearhead.model import DecoderCache, Transformer
+from clearhead.model import Transformer
 
 both_norms = pytest.mark.parametrize("norm", ["post", "pre"])
 
@@ -86,7 +86,7 @@ def test_forward_is_encode_then_decode_and_states_times_the_embedding(make_model
     assert cache.length == 7
     torch.testing.assert_close(decoded, logits)
     torch.testing.assert_close(
-        model.states(source, target) @ model.source_embedding.weight.T, logits, rtol=1e-5, atol=1e-5
+        model.states(target, *model.encode(source)) @ model.source_embedding.weight.T, logits, rtol=1e-5, atol=1e-5
     )
 
 
@@ -166,8 +166,8 @@ def test_three_matrices_are_one_parameter_whose_gradient_gets_every_contribution
             return embedded if learned else embedded.detach()
 
         mask = source != 0
-        memory, _ = model.encoder(embed(source, source_side), mask)
-        states = model.decoder(embed(target, target_side), memory, mask, DecoderCache.empty(2))
+        memory = model.encoder(embed(source, source_side), mask)
+        states = model.decoder(embed(target, target_side), memory, mask)
         logits = states @ (weight if output_side else weight.detach()).T
         (result,) = torch.autograd.grad(functional.cross_entropy(logits.flatten(0, 1), labels.flatten()), weight)
         return result

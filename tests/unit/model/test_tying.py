@@ -121,7 +121,7 @@ def test_only_a_matrix_of_no_embedding_starts_xavier_uniform(tying):
 def test_the_output_bias_is_added_to_the_logits_alone(make_model, make_batch):
     model = make_model(output_bias=True)
     source, target = make_batch(model.config)
-    states = model.states(source, target)
+    states = model.states(target, *model.encode(source))
     expected = states @ model.source_embedding.weight.T + model.output_proj.bias
     torch.testing.assert_close(model(source, target), expected, rtol=1e-5, atol=1e-5)
     assert model.output_proj.bias.shape == (37,)

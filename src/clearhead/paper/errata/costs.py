@@ -16,6 +16,7 @@ from torch.utils.flop_counter import FlopCounterMode
 from clearhead.model.attention import MultiHeadAttention, scaled_dot_product_attention
 from clearhead.model.encoder import EncoderLayer
 from clearhead.model.residual import Residual
+from clearhead.model.sublayers import Sublayers
 from clearhead.paper.errata.erratum import Erratum, Finding
 from clearhead.paper.errata.materials import build, count_weights, on_meta, standard_normal
 
@@ -113,7 +114,7 @@ def _names_the_larger(claimed: str) -> Finding:
     for d in (64, 512, 1024):
         layers: dict[str, nn.Module] = {
             "LSTM": on_meta(partial(nn.LSTM, d, d)),
-            "encoder": on_meta(partial(EncoderLayer, d_model=d, d_ff=4 * d, num_heads=8, dropout=0.0)),
+            "encoder": on_meta(partial(EncoderLayer, Sublayers(d_model=d, d_ff=4 * d, num_heads=8, dropout=0.0))),
         }
         counts[d] = {name: count_weights(layer) for name, layer in layers.items()}
     correct = sum(count[claimed] == max(count.values()) for count in counts.values())
@@ -213,7 +214,7 @@ COSTS_ERRATA: tuple[Erratum[Any], ...] = (
         demands="Through six self-attention sub-layers the gradient of what tells words apart keeps its size within a "
         "factor of 10, and a small error grows less than twofold, which it does not by sums alone.",
         wrong_version=lambda residual, x, update: residual.norm(update),
-        right_version=lambda residual, x, update: residual.after(x, update),
+        right_version=lambda residual, x, update: residual.add_and_norm(x, lambda x: update),
         test=_lets_gradients_pass,
     ),
 )

@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 from clearhead.config import TokenizerConfig
 from clearhead.model.encoder import EncoderLayer
+from clearhead.model.sublayers import Sublayers
 from clearhead.model.transformer import Transformer
 from clearhead.paper.errata.erratum import Erratum, Finding
 from clearhead.paper.errata.materials import build, paper_base_on_meta, small_model, standard_normal, word_ids
@@ -56,10 +57,10 @@ def _has_no_convolution(make: Callable[[], nn.Module]) -> Finding:
 class _OurLayer(nn.Module):
     def __init__(self) -> None:
         super().__init__()
-        self.layer = EncoderLayer(d_model=16, d_ff=24, num_heads=2, dropout=0.0)
+        self.layer = EncoderLayer(Sublayers(d_model=16, d_ff=24, num_heads=2, dropout=0.0))
 
     def forward(self, x: Tensor) -> Tensor:
-        return self.layer(x, torch.ones(1, 1, 1, x.size(1), dtype=torch.bool))[0]
+        return self.layer(x, torch.ones(1, 1, 1, x.size(1), dtype=torch.bool))
 
 
 class _Convolutions(nn.Module):

@@ -12,9 +12,9 @@ import torch
 from torch import Tensor
 
 from clearhead.model.attention import scaled_dot_product_attention
-from clearhead.model.cache import LayerCache
 from clearhead.model.decoder import DecoderLayer
 from clearhead.model.masks import causal_mask
+from clearhead.model.sublayers import Sublayers
 from clearhead.paper.errata.erratum import Erratum, Finding
 from clearhead.paper.errata.materials import build, standard_normal
 
@@ -54,20 +54,19 @@ Run = Callable[[DecoderLayer, Tensor, Tensor], Tensor]
 
 
 def _decoder_layer() -> DecoderLayer:
-    sizes = {"d_model": 16, "d_ff": 24, "num_heads": 2}
-    return build(lambda: DecoderLayer(cross_attention=False, dropout=0.0, **sizes))
+    sublayers = Sublayers(d_model=16, d_ff=24, num_heads=2, dropout=0.0)
+    return build(lambda: DecoderLayer(sublayers, cross_attention=False))
 
 
 def _as_it_is(layer: DecoderLayer, x: Tensor, is_token: Tensor) -> Tensor:
-    output: Tensor = layer(x, None, None, LayerCache())
+    output: Tensor = layer(x)
     return output
 
 
 def _masked_by(layer: DecoderLayer, x: Tensor, mask: Tensor) -> Tensor:
     """Run the same sub-layers with another mask in self-attention."""
-    x = layer.self_attn_residual.after(x, layer.self_attn(x, x, mask))
-    output: Tensor = layer.feed_forward_residual.after(x, layer.feed_forward(x))
-    return output
+    x = layer.self_attn_residual.add_and_norm(x, lambda x: layer.self_attn(x, x, mask))
+    return layer.feed_forward_residual.add_and_norm(x, layer.feed_forward)
 
 
 def _shows_what_came_before(run: Run) -> Finding:

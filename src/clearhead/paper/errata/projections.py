@@ -67,12 +67,12 @@ def _can_look_at_the_next(weigh: Callable[[Tensor], Tensor]) -> Finding:
 def _made_to_look_at_the_next(x: Tensor) -> Tensor:
     """Weigh with our attention, its W^Q set by hand to turn each word into a question for the next."""
     attention = build(lambda: MultiHeadAttention(d_model=8, num_heads=1))
+    weights: list[Tensor] = []
     with torch.no_grad():
         attention.q_proj.weight.copy_(20 * torch.eye(8).roll(1, dims=1).T)
         attention.k_proj.weight.copy_(torch.eye(8))
-        _, weights = attention.attend(x[None], *attention.keys_and_values(x[None]), return_weights=True)
-    assert weights is not None
-    return weights[0, 0]
+        attention(x[None], x[None], weights=weights)
+    return weights[0][0, 0]
 
 
 def _depend_on_the_context(values_of: Callable[[Transformer, Tensor], Tensor]) -> Finding:
@@ -107,10 +107,10 @@ def _four_times_the_same(x: Tensor) -> Tensor:
 
 def _four_heads(x: Tensor) -> Tensor:
     attention = build(lambda: MultiHeadAttention(d_model=16, num_heads=4))
+    weights: list[Tensor] = []
     with torch.no_grad():
-        _, weights = attention.attend(x[None], *attention.keys_and_values(x[None]), return_weights=True)
-    assert weights is not None
-    return weights[0]
+        attention(x[None], x[None], weights=weights)
+    return weights[0][0]
 
 
 def _heads_do_not_change_the_count(make: Callable[[int], nn.Module]) -> Finding:
@@ -134,7 +134,7 @@ def _eight_heads_cost_one(make: Callable[[int], MultiHeadAttention]) -> Finding:
     for heads in (1, _HEADS):
         attention = on_meta(partial(make, heads))
         with FlopCounterMode(display=False) as counter:
-            attention.attend(x, *attention.keys_and_values(x), return_weights=True)
+            attention(x, x, weights=[])
         counts.append(counter.get_total_flops() // 2)
     ratio = counts[1] / counts[0]
     return Finding(ratio < 1.1, f"8 heads take {ratio:.2f} times the multiply-adds of one of full width")
