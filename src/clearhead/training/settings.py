@@ -11,6 +11,7 @@ from clearhead.config import Config, ModelConfig
 from clearhead.data.batches import BatchOrder
 from clearhead.data.store import PairStore
 from clearhead.errors import CheckpointError, ConfigError
+from clearhead.files import is_utf8
 from clearhead.presets import AUTOMATIC_PRESETS, PRESETS, recipe
 from clearhead.training.overrides import merge
 from clearhead.training.schedule import peak_rate
@@ -63,6 +64,7 @@ def check_early(values: Mapping[str, Any]) -> Config:
         ConfigError: If they are impossible.
     """
     _refuse_misshapen(values)
+    _refuse_other_than_utf8(values)
     _refuse_special_ids(values)
     problems = []
     names = [values["preset"]] if values.get("preset") else AUTOMATIC_PRESETS
@@ -157,6 +159,14 @@ def _refuse_misshapen(values: Mapping[str, Any]) -> None:
             raise ConfigError(f"{name} = {value!r:.200}: this is a section, set {name}.KEY = VALUE{hint}")
         if not is_section and value is not None and not isinstance(value, str):
             raise ConfigError(f"{name} = {value!r:.200}: must be text in quotes")
+
+
+def _refuse_other_than_utf8(values: Mapping[str, Any]) -> None:
+    """Refuse text, mostly names of files, that config.toml cannot hold."""
+    for name, value in _flat(values).items():
+        for text in value if isinstance(value, list | tuple) else (value,):
+            if isinstance(text, str) and not is_utf8(text):
+                raise ConfigError(f"{name} = {text!r:.200}: it is not UTF-8, and config.toml cannot hold it; rename it")
 
 
 def _refuse_special_ids(values: Mapping[str, Any]) -> None:

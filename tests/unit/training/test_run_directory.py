@@ -49,3 +49,9 @@ def test_something_else_with_such_a_name_is_foreign(tmp_path):
     (tmp_path / "notes.partial").write_text("")
     with pytest.raises(CheckpointError, match=r"is not a run \(it holds notes.partial\)"):
         claim(tmp_path)
+
+
+def test_a_path_that_is_not_utf8_is_refused(tmp_path):
+    with pytest.raises(CheckpointError, match="the path is not UTF-8; name another directory"):
+        claim(tmp_path / "\udcff" / "run")
+    assert not list(tmp_path.iterdir())
