@@ -28,6 +28,7 @@ from clearhead.training.display import Display
 from clearhead.training.log import MetricsLog, read_metrics
 from clearhead.training.loop import Loop
 from clearhead.training.overrides import merge
+from clearhead.training.publish import translatable_rows
 from clearhead.training.report import write_report
 from clearhead.training.run_directory import is_finished, lock, move_aside
 from clearhead.training.settings import check_early, check_resumable, complete, resolved, steps_per_epoch
@@ -158,7 +159,7 @@ def _train(
     with MetricsLog(run, step=loop.state.step, validated_step=loop.state.validated_step) as log:
         ended_by = loop.train(log)
         validation, translator = loop.publish_best()
-    samples = range(min(len(data.valid), _SAMPLES))
+    samples = translatable_rows(data, _SAMPLES)
     display.stage("translating samples", 0)
     translations = translator.translate([data.valid.source(row) for row in samples])
     write_report(

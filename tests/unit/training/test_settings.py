@@ -205,5 +205,5 @@ def test_sections_and_names_of_other_types_are_refused(values):
 
 @pytest.mark.parametrize("values", [{"out": "run\udcff"}, {"data": {"pairs": ["a.tsv", "b\udcff.tsv"]}}])
 def test_names_that_the_saved_settings_cannot_hold_are_refused(values):
-    with pytest.raises(ConfigError, match="it is not UTF-8, and config.toml cannot hold it"):
+    with pytest.raises(ConfigError, match=r"it is not UTF-8, and config\.toml cannot hold it"):
         check_early(values)
