@@ -16,6 +16,7 @@ from clearhead.data.prepare import Prepared, open_prepared
 from clearhead.device import resolve_device
 from clearhead.errors import CheckpointError, ModelError
 from clearhead.evaluation.golden import make_golden
+from clearhead.files import standing
 from clearhead.model.transformer import Transformer
 from clearhead.tokenizer import split_tag
 from clearhead.training.checkpoints import Checkpoints, TrainingState
@@ -149,7 +150,7 @@ def average_run(
 
 def _quality(directory: Path) -> str | None:
     """Return what a model's own record says of its weights and their quality; None if there is no model."""
-    if not (directory / "config.json").is_file():
+    if not (standing(directory) / "config.json").is_file():
         return None
     try:
         info = load_bundle(directory).info

@@ -9,7 +9,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from clearhead.errors import CheckpointError
-from clearhead.files import is_leftover, is_utf8, remove_leftovers
+from clearhead.files import is_leftover, is_utf8, remove_leftovers, standing
 
 __all__ = ["claim", "is_finished", "lock", "move_aside"]
 
@@ -41,7 +41,7 @@ def move_aside(run: Path) -> Path:
 
 def is_finished(run: Path) -> bool:
     """Tell whether a run has ended and been published; the report is written last."""
-    return (run / "report.html").exists() and (run / "model" / "config.json").exists()
+    return (run / "report.html").exists() and (standing(run / "model") / "config.json").exists()
 
 
 def claim(run: Path) -> None:
