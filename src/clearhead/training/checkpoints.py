@@ -70,7 +70,7 @@ class TrainingState:
     threads: Count = 0
     """CPU threads; another number adds floats in another order."""
     precision: str = ""
-    """What matrix products were computed in, `fp32` or `bf16`; empty in checkpoints of format 1."""
+    """What matrix products were really computed in, `fp32` or `bf16`; empty in checkpoints of format 1."""
     window: Window = field(default_factory=Window)
 
     @classmethod

@@ -7,6 +7,7 @@ import json
 import os
 import shutil
 import tomllib
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,7 @@ from clearhead.bundle import load_bundle
 from clearhead.config import Config
 from clearhead.data.prepare import open_prepared
 from clearhead.errors import CheckpointError, ConfigError, TrainingError
-from clearhead.training.checkpoints import Checkpoints
+from clearhead.training.checkpoints import Checkpoints, TrainingState
 from clearhead.training.log import read_metrics
 from clearhead.training.overrides import merge
 from clearhead.training.run import train_from_values
@@ -178,6 +179,17 @@ def test_a_run_that_goes_on_in_another_precision_says_so(settings, monkeypatch, 
         run = train_from_values(settings(train={**QUICK, "max_steps": steps})).run
         assert load_bundle(run).info["training"]["precision"] == fast[is_fast]
     assert "products were in fp32 and now are in bf16: it goes on, but not bit for bit" in capsys.readouterr().err
+
+
+def test_a_run_whose_checkpoint_does_not_say_its_precision_says_so(settings, monkeypatch, capsys):
+    train_from_values(settings(train=QUICK))
+    read = TrainingState.from_dict.__func__
+    monkeypatch.setattr(
+        TrainingState, "from_dict", classmethod(lambda cls, values: replace(read(cls, values), precision=""))
+    )
+    train_from_values(settings(train={**QUICK, "max_steps": 6}))
+    said = capsys.readouterr().err
+    assert "an older clearhead wrote step-00000004 and did not say what its matrix products were in" in said
 
 
 def test_naming_the_run_is_enough_to_go_on(settings):
