@@ -31,7 +31,15 @@ from clearhead.training.overrides import merge
 from clearhead.training.publish import translatable_rows
 from clearhead.training.report import write_report
 from clearhead.training.run_directory import is_finished, lock, move_aside
-from clearhead.training.settings import check_early, check_resumable, complete, resolved, steps_per_epoch
+from clearhead.training.settings import (
+    check_early,
+    check_resumable,
+    complete,
+    refuse_other_preset,
+    resolved,
+    steps_per_epoch,
+    with_open_rate,
+)
 from clearhead.training.stop import StopSignals
 
 __all__ = ["TrainResult", "train", "train_from_values"]
@@ -78,7 +86,7 @@ def train_from_values(values: Mapping[str, Any], *, fresh: bool = False) -> Trai
         raise ConfigError("name the run directory: --out RUN, or out = 'RUN' in the configuration")
     check_early(values)
     run = Path(os.path.abspath(values["out"]))  # a bare "." has no name, and moves when it is moved aside
-    values = _with_saved_settings(values, run)
+    values = _with_saved_settings(values, run, fresh=fresh)
     check_early(values)
     device = resolve_device(values.get("device", "auto"))
     try:
@@ -216,9 +224,13 @@ def _data_lines(report: Mapping[str, Any]) -> list[str]:
     return lines
 
 
-def _with_saved_settings(values: Mapping[str, Any], run: Path) -> Mapping[str, Any]:
-    """Let `clearhead train --out RUN`, which names no files, go on with a run and its settings."""
+def _with_saved_settings(values: Mapping[str, Any], run: Path, *, fresh: bool) -> Mapping[str, Any]:
+    """Let `clearhead train --out RUN`, which names no files, go on with a run and its settings, or start over."""
     names_files = any(values.get("data", {}).get(name) for name in ("source", "target", "pairs"))
-    if (run / "config.toml").is_file() and not names_files:
-        return merge(Config.load(run / "config.toml").model_dump(), values)
-    return values
+    if names_files or not (run / "config.toml").is_file():
+        return values
+    saved = Config.load(run / "config.toml")
+    if fresh:
+        refuse_other_preset(values, saved, run)
+        saved = with_open_rate(saved)
+    return merge(saved.model_dump(), values)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 from pydantic import BaseModel
@@ -16,7 +17,15 @@ from clearhead.presets import AUTOMATIC_PRESETS, PRESETS, recipe
 from clearhead.training.overrides import merge
 from clearhead.training.schedule import peak_rate
 
-__all__ = ["check_early", "check_resumable", "complete", "resolved", "steps_per_epoch"]
+__all__ = [
+    "check_early",
+    "check_resumable",
+    "complete",
+    "refuse_other_preset",
+    "resolved",
+    "steps_per_epoch",
+    "with_open_rate",
+]
 
 _DEFAULT_EPOCHS = 30
 _MOST_STEPS = 100_000  # the paper's base model (section 5.2)
@@ -66,6 +75,7 @@ def check_early(values: Mapping[str, Any]) -> Config:
     _refuse_misshapen(values)
     _refuse_other_than_utf8(values)
     _refuse_special_ids(values)
+    _refuse_vocab_size(values)
     problems = []
     names = [values["preset"]] if values.get("preset") else AUTOMATIC_PRESETS
     for name in names:
@@ -126,6 +136,31 @@ def resolved(config: Config) -> Config:
     return config.model_copy(update={"tokenizer": tokenizer, "train": train})
 
 
+def with_open_rate(saved: Config) -> Config:
+    """Return a run's saved settings with the peak rate left open if it is the one that `resolved` chose.
+
+    A run that starts over with another width or warm-up then gets the rate of those.
+    """
+    is_open = saved.train.model_copy(update={"learning_rate": None})
+    if saved.train.learning_rate != peak_rate(is_open, d_model=saved.model.d_model):
+        return saved
+    return saved.model_copy(update={"train": is_open})
+
+
+def refuse_other_preset(values: Mapping[str, Any], saved: Config, run: Path) -> None:
+    """Refuse another preset over the saved settings of a run, which have a number for all that a preset decides.
+
+    Raises:
+        ConfigError: If another one is asked for.
+    """
+    preset = values.get("preset")
+    if preset is not None and preset != saved.preset:
+        raise ConfigError(
+            f"--preset {preset} would change nothing: without input files --fresh takes the settings in "
+            f"{run / 'config.toml'}, all those of preset {saved.preset} among them; name the input files too"
+        )
+
+
 def check_resumable(saved: Config, now: Config) -> list[str]:
     """Compare a run's saved settings with those it is asked to go on with.
 
@@ -178,6 +213,21 @@ def _refuse_special_ids(values: Mapping[str, Any]) -> None:
                 f"model.{name} = {given!r} cannot be set for training: the tokenizer decides the ids of its special "
                 f"tokens; leave it out"
             )
+
+
+def _refuse_vocab_size(values: Mapping[str, Any]) -> None:
+    """Refuse a number of rows that the tokenizer would overrule.
+
+    A resolved configuration has one, beside the special ids: it is that of its corpus, and another corpus brings its
+    own.
+    """
+    model = values.get("model", {})
+    rows, pieces = model.get("vocab_size"), values.get("tokenizer", {}).get("vocab_size")
+    if rows is not None and rows != pieces and "pad_id" not in model:
+        raise ConfigError(
+            f"model.vocab_size = {rows!r} cannot be set for training: the model has a row for each piece of the "
+            f"tokenizer; set tokenizer.vocab_size = {rows!r}"
+        )
 
 
 def _refuse_unknown_language(config: Config) -> None:

@@ -292,6 +292,23 @@ def test_fresh_moves_the_earlier_run_aside(settings, capsys):
     assert Config.load(run / "config.toml").train.seed == Config.load(asides[1] / "config.toml").train.seed == 7
 
 
+@pytest.mark.parametrize(("given", "afterwards"), [(None, (32 * 5) ** -0.5), (0.01, 0.01)])
+def test_fresh_chooses_the_peak_rate_anew_unless_it_was_given(settings, given, afterwards):
+    values = settings(train={**QUICK, "learning_rate": given})
+    run = train_from_values(values).run
+    assert Config.load(run / "config.toml").train.learning_rate == (given or pytest.approx((16 * 5) ** -0.5))
+    train_from_values({"out": str(run), "model": {"d_model": 32}}, fresh=True)
+    assert Config.load(run / "config.toml").train.learning_rate == pytest.approx(afterwards)
+
+
+def test_fresh_without_files_takes_no_other_preset(settings):
+    run = train_from_values(settings(train=QUICK)).run
+    before = contents(run)
+    with pytest.raises(ConfigError, match=r"--preset small would change nothing.* of preset tiny .*name the input"):
+        train_from_values({"out": str(run), "preset": "small"}, fresh=True)
+    assert contents(run) == before
+
+
 def test_fresh_with_impossible_settings_leaves_the_earlier_run_where_it_is(settings):
     values = settings(train=QUICK)
     run = train_from_values(values).run
