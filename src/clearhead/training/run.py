@@ -67,7 +67,7 @@ def train(config: Config | str | Path, *, fresh: bool = False) -> TrainResult:
 
     Args:
         config: The settings, or a TOML file of them; what was not set explicitly may be chosen by the preset and the
-            corpus.
+            corpus. Of a `Config`, `model.vocab_size` does not count: every preset has one, and the tokenizer decides.
         fresh: Start over; what the run directory held is moved aside.
 
     Raises:
@@ -75,7 +75,10 @@ def train(config: Config | str | Path, *, fresh: bool = False) -> TrainResult:
         KeyboardInterrupt: On Ctrl-C, after saving.
         SystemExit: With status 143 on SIGTERM, after saving.
     """
-    values = config.model_dump(exclude_unset=True) if isinstance(config, Config) else read_toml(config)
+    if isinstance(config, Config):
+        values = config.model_dump(exclude_unset=True, exclude={"model": {"vocab_size"}})
+    else:
+        values = read_toml(config)
     return train_from_values(values, fresh=fresh)
 
 

@@ -280,6 +280,13 @@ def test_a_finished_run_is_published_anew_with_other_ways_to_decode(settings):
     assert [r["step"] for r in read_metrics(run / "metrics.jsonl")] == [4]
 
 
+def test_a_presets_model_can_be_trained_from_python(settings):
+    values = settings(train={**QUICK, "max_steps": 2, "validate_every": 2})
+    model = ch.presets.tiny().model_copy(update={"d_model": 16, "num_heads": 2})
+    run = ch.train(Config.from_dict(values).model_copy(update={"model": model})).run
+    assert Config.load(run / "config.toml").model.vocab_size == 300
+
+
 def test_fresh_moves_the_earlier_run_aside(settings, capsys):
     values = settings(train=QUICK)
     run = train_from_values(values).run
