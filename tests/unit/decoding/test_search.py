@@ -417,11 +417,13 @@ def test_ctrl_c_ends_the_search_and_its_workers(
     make_ending_model, make_sources, form, use_threads, no_worker_left, monkeypatch
 ):
     use_threads(2)
-    steps, is_awaited = [], threading.Event()
+    steps, is_awaited, may_go_on = [], threading.Event(), threading.Event()
     step = CompiledStepper.step
 
     def interrupt(self, flying):
         steps.append(flying)
+        if len(steps) > 2 * 37:  # by then a first sentence is done
+            may_go_on.wait(60.0)
         if is_awaited.is_set():
             is_awaited.clear()
             signal.pthread_kill(threading.main_thread().ident, signal.SIGINT)
@@ -431,9 +433,11 @@ def test_ctrl_c_ends_the_search_and_its_workers(
     sources, config = make_sources((5,)) * MANY, DecodeConfig(batch_tokens=100)
     found = search(form(make_ending_model()), sources, [37] * MANY, config)
     next(found)
-    is_awaited.set()
-    with pytest.raises(KeyboardInterrupt):
+    with pytest.raises(KeyboardInterrupt):  # noqa: PT012 (it may come at once)
+        is_awaited.set()
+        may_go_on.set()
         list(found)
+    found.close()
     assert len(steps) < MANY
 
 
