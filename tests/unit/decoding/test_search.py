@@ -412,9 +412,17 @@ def test_an_error_of_a_worker_reaches_the_caller_and_ends_the_others(
         list(search(form(model), make_sources((5, 3, 4)), [7, 7, 7], config))
 
 
+@pytest.fixture
+def ctrl_c():
+    """Let SIGINT raise KeyboardInterrupt, also where a shell started the tests in the background, which ignores it."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
 @for_the_core
 def test_ctrl_c_ends_the_search_and_its_workers(
-    make_ending_model, make_sources, form, use_threads, no_worker_left, monkeypatch
+    make_ending_model, make_sources, form, use_threads, no_worker_left, monkeypatch, ctrl_c
 ):
     use_threads(2)
     steps, is_awaited, may_go_on = [], threading.Event(), threading.Event()
