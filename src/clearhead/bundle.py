@@ -25,6 +25,7 @@ from clearhead.config import DecodeConfig, ModelConfig
 from clearhead.errors import ConfigError, ModelError
 from clearhead.files import (
     file_sha256,
+    is_utf8,
     json_sha256,
     new_directory,
     read_json,
@@ -215,8 +216,10 @@ def refuse_foreign(directory: Path) -> None:
     """Make sure that a model may be written to a directory: nothing is there, or an older model.
 
     Raises:
-        ModelError: If something else is.
+        ModelError: If something else is, or the path is not UTF-8.
     """
+    if not is_utf8(directory):
+        raise ModelError(f"cannot write a model to {directory}: its path is not UTF-8; choose another name")
     if directory.exists() and not _is_model_or_empty(directory):
         raise ModelError(f"{directory} exists and is not a model directory; choose another name, or remove it first")
 
@@ -225,15 +228,19 @@ def model_directory(path: str | Path) -> Path:
     """Return the model directory that `path` names, itself or its `model/`.
 
     Raises:
-        ModelError: If there is none.
+        ModelError: If there is none, or the system cannot look there.
     """
     if not isinstance(path, str | Path):
         raise ModelError(f"a model is named by the path of its directory, not by {type(path).__name__}")
     path = Path(path)
-    for directory in map(standing, (path, path / "model")):
-        if (directory / "config.json").is_file():
-            return directory
-    if not path.exists():
+    try:
+        for directory in map(standing, (path, path / "model")):
+            if (directory / "config.json").is_file():
+                return directory
+        is_there = path.exists()
+    except OSError as error:  # such as a name that is too long, or a directory that may not be searched
+        raise ModelError(f"no model at {path}: {error.strerror or error}") from None
+    if not is_there:
         raise ModelError(f"no model at {path}: there is no such directory")
     if (path / "config.toml").is_file():
         raise ModelError(f"{path} is a run without a finished model; run its `clearhead train` command again to resume")

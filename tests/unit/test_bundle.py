@@ -371,6 +371,18 @@ def test_what_is_no_path_is_refused(path):
     assert "a model is named by the path of its directory, not by " in message_of(load_bundle, path)
 
 
+@pytest.mark.parametrize("path", ["x" * 5_000, "x/" * 5_000, "a\0b", "\udcff", "model/config.json/model"])
+def test_a_path_that_no_file_can_have_leads_to_no_model(model_dir, monkeypatch, path):
+    monkeypatch.chdir(model_dir.parent)
+    assert message_of(load_bundle, path).startswith("no model at ")
+
+
+def test_a_model_is_not_written_where_it_could_not_be_read(make_bundle, tmp_path):
+    directory = tmp_path / "\udcff"  # safetensors opens no such path
+    assert "its path is not UTF-8; choose another name" in message_of(save_bundle, directory, make_bundle())
+    assert not list(tmp_path.iterdir())
+
+
 @pytest.mark.parametrize("name", ["config.json", "generation_config.json"])
 @pytest.mark.parametrize(
     ("text", "reason"),

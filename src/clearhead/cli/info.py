@@ -66,8 +66,10 @@ def _installation_facts() -> dict[str, Any]:
 
 
 def _facts(path: Path) -> dict[str, Any]:
+    from clearhead.files import standing
+
     facts = _run_facts(path) if (path / "config.toml").is_file() else {}
-    if not facts or any((directory / "config.json").is_file() for directory in (path, path / "model")):
+    if not facts or any((standing(directory) / "config.json").is_file() for directory in (path, path / "model")):
         facts = {**_model_facts(path), **facts}
     return facts
 

@@ -105,6 +105,11 @@ def run(arguments: list[str] | None = None) -> None:
         except BrokenPipeError:
             _drop_output()
             sys.exit(0)
+        except SystemExit as ended:
+            if not _is_unread_help(ended):
+                raise
+            _drop_output()
+            sys.exit(0)
         except OSError as error:
             if error.filename is not None:  # such as a name that is too long, or a directory that may not be read
                 notice(str(ClearheadError(f"cannot use {os.fsdecode(error.filename)}: {error.strerror}")))
@@ -136,6 +141,13 @@ def _ending_on_sigterm() -> Iterator[None]:
         yield
     finally:
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
+
+
+def _is_unread_help(ended: SystemExit) -> bool:
+    """Tell whether the program ends because nobody reads its help or version: Rich and typer end it with status 1."""
+    cause = ended.__context__
+    # A usage error behind it was on its way to stderr, and is one whether it was read or not.
+    return isinstance(cause, BrokenPipeError) and cause.__context__ is None
 
 
 def _drop_output() -> None:

@@ -35,7 +35,14 @@ def train(
         float | None, typer.Option(help="Stop after this many minutes, preparation included.")
     ] = None,
     device: Annotated[str | None, typer.Option(help="auto, cpu, cuda or cuda:N.")] = None,
-    fresh: Annotated[bool, typer.Option("--fresh", help="Start over; an earlier run is moved aside.")] = False,
+    fresh: Annotated[
+        bool,
+        typer.Option(
+            "--fresh",
+            help="Start over; an earlier run is moved aside. Without input files its settings are used again, the "
+            "vocabulary size and number of steps that it chose included; --set changes them.",
+        ),
+    ] = False,
 ) -> None:
     """Train a model from pairs of text; the same command again resumes where it stopped."""
     from clearhead.config import read_toml

@@ -12,6 +12,7 @@ from clearhead.files.reading import (
 )
 from clearhead.files.writing import (
     is_leftover,
+    is_utf8,
     new_directory,
     new_file,
     remove_leftovers,
@@ -24,6 +25,7 @@ __all__ = [
     "MOST_JSON_BYTES",
     "file_sha256",
     "is_leftover",
+    "is_utf8",
     "json_sha256",
     "new_directory",
     "new_file",

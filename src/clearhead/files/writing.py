@@ -23,6 +23,7 @@ from typing import Any
 
 __all__ = [
     "is_leftover",
+    "is_utf8",
     "new_directory",
     "new_file",
     "remove_leftovers",
@@ -150,6 +151,15 @@ def remove_leftovers(directory: Path, names: Collection[str] | None = None) -> N
 def is_leftover(name: str) -> bool:
     """Tell whether a name is one that only a killed writer leaves."""
     return _LEFTOVER.fullmatch(name) is not None
+
+
+def is_utf8(path: str | Path) -> bool:
+    """Tell whether a path is UTF-8: others have no place in a JSON or TOML file, and few libraries open them."""
+    try:
+        str(path).encode("utf-8")
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _temporary(final: Path) -> Path:

@@ -15,7 +15,7 @@ from __future__ import annotations
 import errno
 import re
 import shutil
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -70,7 +70,7 @@ class TrainingState:
     threads: Count = 0
     """CPU threads; another number adds floats in another order."""
     precision: str = ""
-    """What matrix products were computed in, `fp32` or `bf16`; empty in checkpoints of format 1."""
+    """What matrix products were really computed in, `fp32` or `bf16`; empty in checkpoints of format 1."""
     window: Window = field(default_factory=Window)
 
     @classmethod
@@ -124,6 +124,7 @@ class Checkpoints:
     notice: Callable[[str], None]
     """Told when a damaged checkpoint is passed over."""
     _verified: set[Path] = field(default_factory=set)
+    _damaged: set[Path] = field(default_factory=set)
 
     def paths(self) -> list[Path]:
         """Return the checkpoint directories, oldest first."""
@@ -137,10 +138,11 @@ class Checkpoints:
         """Write a checkpoint, whole or not at all.
 
         Raises:
-            CheckpointError: If it cannot be written; older checkpoints are untouched.
+            CheckpointError: If it cannot be written, or could not be read again; older checkpoints are untouched.
         """
         final = self.path(state.step)
         try:
+            TrainingState.from_dict(state.to_dict())
             with new_directory(final) as temporary:
                 metadata = {"format": "pt", "step": str(state.step)}
                 write_weights(temporary / "model.safetensors", model, metadata)
@@ -152,12 +154,14 @@ class Checkpoints:
             for later in self.paths():
                 if later > final:  # damaged ones that the run went back behind
                     shutil.rmtree(later, ignore_errors=True)
-        except OSError as error:
+        except (OSError, CheckpointError) as error:
             kept = (
                 f"the last good checkpoint is {self.paths()[-1]}" if self.paths() else "there is no earlier checkpoint"
             )
-            raise CheckpointError(f"cannot write the checkpoint {final}: {disk_trouble(error)}; {kept}") from None
+            trouble = disk_trouble(error) if isinstance(error, OSError) else error
+            raise CheckpointError(f"cannot write the checkpoint {final}: {trouble}; {kept}") from None
         self._verified.add(final)
+        self._damaged.discard(final)
         return final
 
     def newest(self) -> tuple[Path, TrainingState] | None:
@@ -183,6 +187,11 @@ class Checkpoints:
         """Return what is wrong with a checkpoint, or None."""
         if path in self._verified:
             return None
+        trouble = self._trouble_on_disk(path)
+        (self._damaged if trouble else self._verified).add(path)
+        return trouble
+
+    def _trouble_on_disk(self, path: Path) -> str | None:
         try:
             manifest = read_json(path / "manifest.json", CheckpointError)
             if set(manifest) != {"model.safetensors", "optimizer.safetensors", "state.json"}:
@@ -201,7 +210,6 @@ class Checkpoints:
             return str(error)
         if self.path(state.step) != path:
             return f"state.json is of step {state.step}"
-        self._verified.add(path)
         return None
 
     def last(self, count: int, *, multiple_of: int) -> list[Path]:
@@ -214,7 +222,7 @@ class Checkpoints:
             multiple_of: Steps between regular checkpoints.
         """
         good = []
-        for path in self._regular(multiple_of):
+        for path in _regular(self.paths(), multiple_of):
             if trouble := self.trouble(path):
                 self.notice(f"checkpoint {path.name} is damaged ({trouble}) and is left out of the average")
             else:
@@ -222,15 +230,15 @@ class Checkpoints:
         return good[-count:]
 
     def prune(self, keep: int, *, best_step: int | None, multiple_of: int) -> None:
-        """Delete all but the newest `keep` checkpoints that `last` counts, and the best one."""
-        kept = self._regular(multiple_of)[-keep:]
+        """Delete all but the newest `keep` checkpoints that `last` counts, and the best one.
+
+        Those that were found damaged do not count, or they would push out the one that a run resumed from. Nothing is
+        read for it here: `newest` has looked at all that are newer than that one, and this process wrote the others.
+        """
+        kept = _regular([path for path in self.paths() if path not in self._damaged], multiple_of)[-keep:]
         for path in self.paths():
             if path not in kept and (best_step is None or path != self.path(best_step)):
                 shutil.rmtree(path, ignore_errors=True)
-
-    def _regular(self, multiple_of: int) -> list[Path]:
-        paths = self.paths()
-        return [path for path in paths if path == paths[-1] or int(path.name[5:]) % multiple_of == 0]
 
     @staticmethod
     def tensors(path: Path, name: str) -> dict[str, Tensor]:
@@ -243,6 +251,10 @@ class Checkpoints:
             return read_weights(path / name, float32=True)[0]
         except ModelError as error:
             raise CheckpointError(str(error)) from None
+
+
+def _regular(paths: Sequence[Path], multiple_of: int) -> list[Path]:
+    return [path for path in paths if path == paths[-1] or int(path.name[5:]) % multiple_of == 0]
 
 
 def _read_state(path: Path) -> TrainingState:

@@ -92,7 +92,12 @@ class Loop:
                 f"the run was on {state.device} and now is on {self.stepper.device.type}: "
                 f"it goes on, but not bit for bit"
             )
-        if state.precision and state.precision != self.stepper.precision:
+        if not state.precision:
+            self.display.say(
+                f"an older clearhead wrote {path.name} and did not say what its matrix products were in; now they are "
+                f"in {self.stepper.precision}: the run goes on, but perhaps not bit for bit"
+            )
+        elif state.precision != self.stepper.precision:
             self.display.say(
                 f"the run's matrix products were in {state.precision} and now are in {self.stepper.precision}: "
                 f"it goes on, but not bit for bit"

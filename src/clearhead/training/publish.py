@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from contextlib import nullcontext
+from itertools import islice
 from pathlib import Path
 
 from torch import Tensor
@@ -15,14 +16,16 @@ from clearhead.data.prepare import Prepared, open_prepared
 from clearhead.device import resolve_device
 from clearhead.errors import CheckpointError, ModelError
 from clearhead.evaluation.golden import make_golden
+from clearhead.files import standing
 from clearhead.model.transformer import Transformer
+from clearhead.tokenizer import split_tag
 from clearhead.training.checkpoints import Checkpoints, TrainingState
 from clearhead.training.run_directory import lock
 from clearhead.training.validation import Validation, validate
 from clearhead.translator import Translator
 from clearhead.weights import average_weights, load_tensors
 
-__all__ = ["average_run", "publish"]
+__all__ = ["average_run", "publish", "translatable_rows"]
 
 _GOLDEN_SENTENCES = 8
 
@@ -73,10 +76,20 @@ def publish(
         },
     }
     translator = Translator(Bundle(model.eval(), data.tokenizer, config.decode, info), directory)
-    sources = [data.valid.source(row) for row in range(min(len(data.valid), 8 * _GOLDEN_SENTENCES))]
+    sources = [data.valid.source(row) for row in translatable_rows(data, 8 * _GOLDEN_SENTENCES)]
     golden = make_golden(translator, sources, _GOLDEN_SENTENCES)
     save_bundle(directory, translator.bundle, golden=golden, card=_card(directory.name, translator.bundle))
     return translator
+
+
+def translatable_rows(data: Prepared, count: int) -> list[int]:
+    """Return the first validation pairs, `count` at most, without those whose source has an unknown language tag.
+
+    Cleaning drops such pairs, but data that an older clearhead prepared may hold them.
+    """
+    languages = data.tokenizer.language_tags
+    tags = ((row, split_tag(data.valid.source(row), languages)[0]) for row in range(len(data.valid)))
+    return list(islice((row for row, tag in tags if tag is None or tag in languages), count))
 
 
 def average_run(
@@ -137,7 +150,7 @@ def average_run(
 
 def _quality(directory: Path) -> str | None:
     """Return what a model's own record says of its weights and their quality; None if there is no model."""
-    if not (directory / "config.json").is_file():
+    if not (standing(directory) / "config.json").is_file():
         return None
     try:
         info = load_bundle(directory).info

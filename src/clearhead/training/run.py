@@ -28,9 +28,18 @@ from clearhead.training.display import Display
 from clearhead.training.log import MetricsLog, read_metrics
 from clearhead.training.loop import Loop
 from clearhead.training.overrides import merge
+from clearhead.training.publish import translatable_rows
 from clearhead.training.report import write_report
 from clearhead.training.run_directory import is_finished, lock, move_aside
-from clearhead.training.settings import check_early, check_resumable, complete, resolved, steps_per_epoch
+from clearhead.training.settings import (
+    check_early,
+    check_resumable,
+    complete,
+    refuse_other_preset,
+    resolved,
+    steps_per_epoch,
+    with_open_rate,
+)
 from clearhead.training.stop import StopSignals
 
 __all__ = ["TrainResult", "train", "train_from_values"]
@@ -58,7 +67,7 @@ def train(config: Config | str | Path, *, fresh: bool = False) -> TrainResult:
 
     Args:
         config: The settings, or a TOML file of them; what was not set explicitly may be chosen by the preset and the
-            corpus.
+            corpus. Of a `Config`, `model.vocab_size` does not count: every preset has one, and the tokenizer decides.
         fresh: Start over; what the run directory held is moved aside.
 
     Raises:
@@ -66,7 +75,10 @@ def train(config: Config | str | Path, *, fresh: bool = False) -> TrainResult:
         KeyboardInterrupt: On Ctrl-C, after saving.
         SystemExit: With status 143 on SIGTERM, after saving.
     """
-    values = config.model_dump(exclude_unset=True) if isinstance(config, Config) else read_toml(config)
+    if isinstance(config, Config):
+        values = config.model_dump(exclude_unset=True, exclude={"model": {"vocab_size"}})
+    else:
+        values = read_toml(config)
     return train_from_values(values, fresh=fresh)
 
 
@@ -77,7 +89,7 @@ def train_from_values(values: Mapping[str, Any], *, fresh: bool = False) -> Trai
         raise ConfigError("name the run directory: --out RUN, or out = 'RUN' in the configuration")
     check_early(values)
     run = Path(os.path.abspath(values["out"]))  # a bare "." has no name, and moves when it is moved aside
-    values = _with_saved_settings(values, run)
+    values = _with_saved_settings(values, run, fresh=fresh)
     check_early(values)
     device = resolve_device(values.get("device", "auto"))
     try:
@@ -158,7 +170,7 @@ def _train(
     with MetricsLog(run, step=loop.state.step, validated_step=loop.state.validated_step) as log:
         ended_by = loop.train(log)
         validation, translator = loop.publish_best()
-    samples = range(min(len(data.valid), _SAMPLES))
+    samples = translatable_rows(data, _SAMPLES)
     display.stage("translating samples", 0)
     translations = translator.translate([data.valid.source(row) for row in samples])
     write_report(
@@ -215,9 +227,13 @@ def _data_lines(report: Mapping[str, Any]) -> list[str]:
     return lines
 
 
-def _with_saved_settings(values: Mapping[str, Any], run: Path) -> Mapping[str, Any]:
-    """Let `clearhead train --out RUN`, which names no files, go on with a run and its settings."""
+def _with_saved_settings(values: Mapping[str, Any], run: Path, *, fresh: bool) -> Mapping[str, Any]:
+    """Let `clearhead train --out RUN`, which names no files, go on with a run and its settings, or start over."""
     names_files = any(values.get("data", {}).get(name) for name in ("source", "target", "pairs"))
-    if (run / "config.toml").is_file() and not names_files:
-        return merge(Config.load(run / "config.toml").model_dump(), values)
-    return values
+    if names_files or not (run / "config.toml").is_file():
+        return values
+    saved = Config.load(run / "config.toml")
+    if fresh:
+        refuse_other_preset(values, saved, run)
+        saved = with_open_rate(saved)
+    return merge(saved.model_dump(), values)

@@ -9,7 +9,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from clearhead.errors import CheckpointError
-from clearhead.files import is_leftover, remove_leftovers
+from clearhead.files import is_leftover, is_utf8, remove_leftovers, standing
 
 __all__ = ["claim", "is_finished", "lock", "move_aside"]
 
@@ -41,15 +41,17 @@ def move_aside(run: Path) -> Path:
 
 def is_finished(run: Path) -> bool:
     """Tell whether a run has ended and been published; the report is written last."""
-    return (run / "report.html").exists() and (run / "model" / "config.json").exists()
+    return (run / "report.html").exists() and (standing(run / "model") / "config.json").exists()
 
 
 def claim(run: Path) -> None:
     """Make sure that a directory is a run or can become one, and create it.
 
     Raises:
-        CheckpointError: If it is a file, holds something else, or cannot be created.
+        CheckpointError: If it is a file, holds something else, or cannot be created; or the path is not UTF-8.
     """
+    if not is_utf8(run):
+        raise CheckpointError(f"--out {run}: the path is not UTF-8; name another directory")
     if run.exists() and not run.is_dir():
         raise CheckpointError(f"--out {run} is a file; name a directory for the run")
     names = sorted(path.name for path in run.iterdir()) if run.exists() else []

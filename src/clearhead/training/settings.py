@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 from pydantic import BaseModel
@@ -11,11 +12,20 @@ from clearhead.config import Config, ModelConfig
 from clearhead.data.batches import BatchOrder
 from clearhead.data.store import PairStore
 from clearhead.errors import CheckpointError, ConfigError
+from clearhead.files import is_utf8
 from clearhead.presets import AUTOMATIC_PRESETS, PRESETS, recipe
 from clearhead.training.overrides import merge
 from clearhead.training.schedule import peak_rate
 
-__all__ = ["check_early", "check_resumable", "complete", "resolved", "steps_per_epoch"]
+__all__ = [
+    "check_early",
+    "check_resumable",
+    "complete",
+    "refuse_other_preset",
+    "resolved",
+    "steps_per_epoch",
+    "with_open_rate",
+]
 
 _DEFAULT_EPOCHS = 30
 _MOST_STEPS = 100_000  # the paper's base model (section 5.2)
@@ -63,7 +73,9 @@ def check_early(values: Mapping[str, Any]) -> Config:
         ConfigError: If they are impossible.
     """
     _refuse_misshapen(values)
+    _refuse_other_than_utf8(values)
     _refuse_special_ids(values)
+    _refuse_vocab_size(values)
     problems = []
     names = [values["preset"]] if values.get("preset") else AUTOMATIC_PRESETS
     for name in names:
@@ -124,6 +136,31 @@ def resolved(config: Config) -> Config:
     return config.model_copy(update={"tokenizer": tokenizer, "train": train})
 
 
+def with_open_rate(saved: Config) -> Config:
+    """Return a run's saved settings with the peak rate left open if it is the one that `resolved` chose.
+
+    A run that starts over with another width or warm-up then gets the rate of those.
+    """
+    is_open = saved.train.model_copy(update={"learning_rate": None})
+    if saved.train.learning_rate != peak_rate(is_open, d_model=saved.model.d_model):
+        return saved
+    return saved.model_copy(update={"train": is_open})
+
+
+def refuse_other_preset(values: Mapping[str, Any], saved: Config, run: Path) -> None:
+    """Refuse another preset over the saved settings of a run, which have a number for all that a preset decides.
+
+    Raises:
+        ConfigError: If another one is asked for.
+    """
+    preset = values.get("preset")
+    if preset is not None and preset != saved.preset:
+        raise ConfigError(
+            f"--preset {preset} would change nothing: without input files --fresh takes the settings in "
+            f"{run / 'config.toml'}, all those of preset {saved.preset} among them; name the input files too"
+        )
+
+
 def check_resumable(saved: Config, now: Config) -> list[str]:
     """Compare a run's saved settings with those it is asked to go on with.
 
@@ -159,6 +196,14 @@ def _refuse_misshapen(values: Mapping[str, Any]) -> None:
             raise ConfigError(f"{name} = {value!r:.200}: must be text in quotes")
 
 
+def _refuse_other_than_utf8(values: Mapping[str, Any]) -> None:
+    """Refuse text, mostly names of files, that config.toml cannot hold."""
+    for name, value in _flat(values).items():
+        for text in value if isinstance(value, list | tuple) else (value,):
+            if isinstance(text, str) and not is_utf8(text):
+                raise ConfigError(f"{name} = {text!r:.200}: it is not UTF-8, and config.toml cannot hold it; rename it")
+
+
 def _refuse_special_ids(values: Mapping[str, Any]) -> None:
     """Refuse special ids other than those of the tokenizer that will be trained; a resolved configuration has these."""
     for name in ("pad_id", "bos_id", "eos_id"):
@@ -168,6 +213,21 @@ def _refuse_special_ids(values: Mapping[str, Any]) -> None:
                 f"model.{name} = {given!r} cannot be set for training: the tokenizer decides the ids of its special "
                 f"tokens; leave it out"
             )
+
+
+def _refuse_vocab_size(values: Mapping[str, Any]) -> None:
+    """Refuse a number of rows that the tokenizer would overrule.
+
+    A resolved configuration has one, beside the special ids: it is that of its corpus, and another corpus brings its
+    own.
+    """
+    model = values.get("model", {})
+    rows, pieces = model.get("vocab_size"), values.get("tokenizer", {}).get("vocab_size")
+    if rows is not None and rows != pieces and "pad_id" not in model:
+        raise ConfigError(
+            f"model.vocab_size = {rows!r} cannot be set for training: the model has a row for each piece of the "
+            f"tokenizer; set tokenizer.vocab_size = {rows!r}"
+        )
 
 
 def _refuse_unknown_language(config: Config) -> None:

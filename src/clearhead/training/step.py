@@ -13,7 +13,7 @@ from torch import Tensor
 
 from clearhead.config import TrainConfig
 from clearhead.data.batches import Batch
-from clearhead.device import has_fast_bf16, keep_freed_memory
+from clearhead.device import can_multiply_bf16, has_fast_bf16, keep_freed_memory
 from clearhead.errors import ConfigError, TrainingError
 from clearhead.kernels.bf16_linear import bf16_products
 from clearhead.model.transformer import Transformer
@@ -37,7 +37,7 @@ class StepResult:
 
 
 def uses_bf16(config: TrainConfig, device: torch.device) -> bool:
-    """Tell whether matrix products run in bfloat16 on this device.
+    """Tell whether matrix products run in bfloat16 on this device; a CPU that multiplies none computes in float32.
 
     Raises:
         ConfigError: If that cannot be had together with `config.compile`.
@@ -47,7 +47,9 @@ def uses_bf16(config: TrainConfig, device: torch.device) -> bool:
         raise ConfigError(
             "train.precision = 'bf16' and train.compile do not go together on a CPU; leave one of them out"
         )
-    return config.precision == "bf16" or (config.precision == "auto" and has_fast_bf16(device) and not is_compiled_cpu)
+    if config.precision == "bf16":
+        return device.type != "cpu" or can_multiply_bf16()
+    return config.precision == "auto" and has_fast_bf16(device) and not is_compiled_cpu
 
 
 def _random_seed(seed: int, number: int) -> int:

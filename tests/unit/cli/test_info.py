@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from clearhead import __version__
-from clearhead.bundle import FORMAT_VERSION, load_bundle
+from clearhead.bundle import FORMAT_VERSION, load_bundle, save_bundle
 from clearhead.cli.info import info
 from clearhead.config import Config
 from clearhead.decoding import make_engine
@@ -230,3 +230,12 @@ def test_mistakes_are_named(run_command, tmp_path, make_model_dir, run_dir):
     (run_dir / "config.toml").write_text("preset = ", encoding="utf-8")
     with pytest.raises(ConfigError, match="is not valid TOML"):
         run_command(info, run_dir)
+
+
+def test_a_model_that_a_writer_put_aside_is_shown(run_command, run_dir, make_bundle):
+    save_bundle(run_dir / "model", make_bundle())
+    (run_dir / "report.html").write_text("")
+    (run_dir / "model").rename(run_dir / ".model.0123456789abcdef.old")
+    found = json.loads(run_command(info, run_dir, "--json").stdout)
+    assert found["run"]["state"] == "finished"
+    assert found["model"]["d_model"] == 22

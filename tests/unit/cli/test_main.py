@@ -76,6 +76,29 @@ def test_a_full_standard_output_is_one_line(arguments):
     assert "Traceback" not in done.stderr
 
 
+@pytest.mark.skipif(os.name != "posix", reason="needs pipes that break")
+@pytest.mark.parametrize(
+    ("gone", "arguments", "code"),
+    [
+        ("stdout", [], 0),
+        ("stdout", ["--version"], 0),
+        ("stdout", ["--help"], 0),
+        ("stdout", ["translate", "--help"], 0),
+        ("stdout", ["nonsense"], 2),
+        ("stderr", ["nonsense"], 1),  # a mistake is one, read or not
+    ],
+)
+def test_a_help_page_that_nobody_reads_to_its_end_is_no_error(gone, arguments, code):
+    reading, writing = os.pipe()
+    os.close(reading)
+    streams = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, gone: writing}
+    command = [sys.executable, "-m", "clearhead", *arguments]
+    done = subprocess.run(command, **streams, text=True, timeout=120, check=False)
+    os.close(writing)
+    assert done.returncode == code
+    assert code or done.stderr == ""
+
+
 def test_a_full_standard_error_stops_no_work(make_model_dir, text, tmp_path):
     if not os.path.exists("/dev/full"):
         pytest.skip("needs the device that is always full")
@@ -140,6 +163,6 @@ def test_a_name_that_is_too_long_is_one_line(command, capsys):
         run([command, "x" * 5_000])
     assert ended.value.code == 1
     (line,) = capsys.readouterr().err.splitlines()
-    assert line.startswith("clearhead: cannot use xxx")
+    assert line.startswith(("clearhead: cannot use xxx", "clearhead: no model at xxx"))
     assert line.endswith(": File name too long")
     assert len(line) < 4_000

@@ -384,3 +384,30 @@ def test_a_tensor_file_that_is_none_is_an_error_of_ours_to_tell(checkpoints):
     (path / "model.safetensors").write_bytes(json.dumps({"not": "tensors"}).encode())
     with pytest.raises(CheckpointError, match=r"cannot read the weights .*model.safetensors"):
         Checkpoints.tensors(path, "model.safetensors")
+
+
+def test_damaged_checkpoints_do_not_push_out_the_one_that_a_run_resumed_from(checkpoints):
+    for path in save(checkpoints, 10, 15, 20, 30)[2:]:
+        flip(path / "state.json")
+    again, _ = reopened(checkpoints)
+    again.newest()
+    again.prune(1, best_step=None, multiple_of=10)
+    assert names(again) == [15]
+    save(again, 20)
+    again.prune(2, best_step=None, multiple_of=10)
+    assert names(again) == [20]
+
+
+@pytest.mark.parametrize(
+    ("state", "named"),
+    [
+        (TrainingState(step=20, best=Best(20, 0.0, float("inf"))), "best.nll"),
+        (TrainingState(step=20, window=Window(loss=float("nan"))), "window.loss"),
+        (TrainingState(step=20, validated_step=21), "step 21 after the last one, 20"),
+    ],
+)
+def test_a_state_that_could_not_be_read_again_is_not_written(checkpoints, state, named):
+    (good,) = save(checkpoints, 10)
+    with pytest.raises(CheckpointError, match=rf"cannot write the checkpoint .*{named}.*last good .* is {good}$"):
+        checkpoints.save(state, *tensors(20))
+    assert names(checkpoints) == [10]

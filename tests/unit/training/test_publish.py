@@ -11,9 +11,13 @@ import torch
 
 from clearhead.bundle import load_bundle, read_golden
 from clearhead.config import Config
+from clearhead.data.prepare import open_prepared
+from clearhead.data.store import PairStore
 from clearhead.errors import CheckpointError, ModelError
 from clearhead.evaluation.golden import check_golden
+from clearhead.training.overrides import merge
 from clearhead.training.publish import average_run
+from clearhead.training.run import train_from_values
 from clearhead.translator import Translator
 from clearhead.weights import read_weights
 
@@ -88,3 +92,27 @@ def test_an_average_replaces_no_directory_that_is_not_a_model(copied_run, tmp_pa
     with pytest.raises(ModelError, match="is not a model directory"):
         average_run(copied_run, tmp_path / "mine", last=2, device="cpu", force=False, notice=print)
     assert (tmp_path / "mine" / "thesis.txt").read_text() == "precious"
+
+
+def test_validation_lines_with_an_unknown_tag_do_not_stop_a_run(settings, monkeypatch):
+    tagged = settings(tokenizer={"language_tags": ["en"]}, decode={"target_lang": "en"}, train={"max_steps": 2})
+    run = train_from_values(tagged).run
+    source = PairStore.source
+
+    def kept_by_an_older_version(store: PairStore, row: int) -> str:
+        return ("<2xx> " if len(store) == 11 and row in (0, 3) else "") + source(store, row)
+
+    monkeypatch.setattr(PairStore, "source", kept_by_an_older_version)
+    more = merge(tagged, {"train": {"max_steps": 4}})
+    assert train_from_values(more).step == 4
+    assert read_golden(run / "model")
+    page = (run / "report.html").read_text(encoding="utf-8")
+    assert "2xx" not in page
+    assert source(open_prepared(run / "data").valid, 1) in page
+
+
+def test_an_average_does_not_replace_a_model_that_a_writer_put_aside(copied_run, tmp_path):
+    aside = shutil.copytree(copied_run / "model", tmp_path / ".average.0123456789abcdef.old")
+    with pytest.raises(ModelError, match=r"a model stands at .*average .*or --force to put the average there"):
+        average_run(copied_run, tmp_path / "average", last=2, device="cpu", force=False, notice=print)
+    assert aside.is_dir()

@@ -7,6 +7,7 @@ import json
 import os
 import shutil
 import tomllib
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,7 @@ from clearhead.bundle import load_bundle
 from clearhead.config import Config
 from clearhead.data.prepare import open_prepared
 from clearhead.errors import CheckpointError, ConfigError, TrainingError
-from clearhead.training.checkpoints import Checkpoints
+from clearhead.training.checkpoints import Checkpoints, TrainingState
 from clearhead.training.log import read_metrics
 from clearhead.training.overrides import merge
 from clearhead.training.run import train_from_values
@@ -180,6 +181,17 @@ def test_a_run_that_goes_on_in_another_precision_says_so(settings, monkeypatch, 
     assert "products were in fp32 and now are in bf16: it goes on, but not bit for bit" in capsys.readouterr().err
 
 
+def test_a_run_whose_checkpoint_does_not_say_its_precision_says_so(settings, monkeypatch, capsys):
+    train_from_values(settings(train=QUICK))
+    read = TrainingState.from_dict.__func__
+    monkeypatch.setattr(
+        TrainingState, "from_dict", classmethod(lambda cls, values: replace(read(cls, values), precision=""))
+    )
+    train_from_values(settings(train={**QUICK, "max_steps": 6}))
+    said = capsys.readouterr().err
+    assert "an older clearhead wrote step-00000004 and did not say what its matrix products were in" in said
+
+
 def test_naming_the_run_is_enough_to_go_on(settings):
     values = settings(train=QUICK)
     run = train_from_values(values).run
@@ -268,6 +280,13 @@ def test_a_finished_run_is_published_anew_with_other_ways_to_decode(settings):
     assert [r["step"] for r in read_metrics(run / "metrics.jsonl")] == [4]
 
 
+def test_a_presets_model_can_be_trained_from_python(settings):
+    values = settings(train={**QUICK, "max_steps": 2, "validate_every": 2})
+    model = ch.presets.tiny().model_copy(update={"d_model": 16, "num_heads": 2})
+    run = ch.train(Config.from_dict(values).model_copy(update={"model": model})).run
+    assert Config.load(run / "config.toml").model.vocab_size == 300
+
+
 def test_fresh_moves_the_earlier_run_aside(settings, capsys):
     values = settings(train=QUICK)
     run = train_from_values(values).run
@@ -278,6 +297,23 @@ def test_fresh_moves_the_earlier_run_aside(settings, capsys):
     assert contents(asides[0]) == first
     assert f"moved the earlier run to {asides[1]}" in capsys.readouterr().err
     assert Config.load(run / "config.toml").train.seed == Config.load(asides[1] / "config.toml").train.seed == 7
+
+
+@pytest.mark.parametrize(("given", "afterwards"), [(None, (32 * 5) ** -0.5), (0.01, 0.01)])
+def test_fresh_chooses_the_peak_rate_anew_unless_it_was_given(settings, given, afterwards):
+    values = settings(train={**QUICK, "learning_rate": given})
+    run = train_from_values(values).run
+    assert Config.load(run / "config.toml").train.learning_rate == (given or pytest.approx((16 * 5) ** -0.5))
+    train_from_values({"out": str(run), "model": {"d_model": 32}}, fresh=True)
+    assert Config.load(run / "config.toml").train.learning_rate == pytest.approx(afterwards)
+
+
+def test_fresh_without_files_takes_no_other_preset(settings):
+    run = train_from_values(settings(train=QUICK)).run
+    before = contents(run)
+    with pytest.raises(ConfigError, match=r"--preset small would change nothing.* of preset tiny .*name the input"):
+        train_from_values({"out": str(run), "preset": "small"}, fresh=True)
+    assert contents(run) == before
 
 
 def test_fresh_with_impossible_settings_leaves_the_earlier_run_where_it_is(settings):

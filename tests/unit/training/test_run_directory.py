@@ -8,7 +8,7 @@ import pytest
 
 from clearhead.errors import CheckpointError
 from clearhead.files import new_file
-from clearhead.training.run_directory import claim, lock
+from clearhead.training.run_directory import claim, is_finished, lock
 
 
 def names(run: Path) -> list[str]:
@@ -49,3 +49,18 @@ def test_something_else_with_such_a_name_is_foreign(tmp_path):
     (tmp_path / "notes.partial").write_text("")
     with pytest.raises(CheckpointError, match=r"is not a run \(it holds notes.partial\)"):
         claim(tmp_path)
+
+
+def test_a_path_that_is_not_utf8_is_refused(tmp_path):
+    with pytest.raises(CheckpointError, match="the path is not UTF-8; name another directory"):
+        claim(tmp_path / "\udcff" / "run")
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_run_whose_model_was_put_aside_by_a_writer_is_finished(tmp_path):
+    (tmp_path / "report.html").write_text("")
+    (tmp_path / "model").mkdir()
+    (tmp_path / "model" / "config.json").write_text("{}")
+    assert is_finished(tmp_path)
+    (tmp_path / "model").rename(tmp_path / ".model.0123456789abcdef.old")
+    assert is_finished(tmp_path)

@@ -201,3 +201,19 @@ def test_the_tokenizer_decides_the_special_ids():
 def test_sections_and_names_of_other_types_are_refused(values):
     with pytest.raises(ConfigError, match=r"this is a section|must be text in quotes"):
         check_early(values)
+
+
+@pytest.mark.parametrize("values", [{"out": "run\udcff"}, {"data": {"pairs": ["a.tsv", "b\udcff.tsv"]}}])
+def test_names_that_the_saved_settings_cannot_hold_are_refused(values):
+    with pytest.raises(ConfigError, match=r"it is not UTF-8, and config\.toml cannot hold it"):
+        check_early(values)
+
+
+def test_a_vocabulary_that_the_tokenizer_would_overrule_is_refused():
+    with pytest.raises(ConfigError, match=r"model\.vocab_size = 997 cannot .* set tokenizer\.vocab_size = 997$"):
+        check_early({"model": {"vocab_size": 997}})
+    with pytest.raises(ConfigError, match=r"set tokenizer\.vocab_size = 997$"):
+        check_early({"model": {"vocab_size": 997}, "tokenizer": {"vocab_size": 1_009}})
+    check_early({"model": {"vocab_size": 997}, "tokenizer": {"vocab_size": 997}})
+    check_early(resolved(completed()).model_dump())
+    check_early(completed().model_dump())  # of an older run, which left the tokenizer's open

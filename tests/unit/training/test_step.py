@@ -216,6 +216,7 @@ def test_exploding_loss_stops_and_says_what_blind_guessing_costs(store):
 @pytest.mark.parametrize("is_fast", [True, False])
 def test_bf16_on_the_cpu_when_asked_or_fast(monkeypatch, is_fast):
     monkeypatch.setattr(torch.cpu, "_is_amx_tile_supported", lambda: is_fast)
+    monkeypatch.setattr(torch.cpu, "_is_avx512_bf16_supported", lambda: True)
     cpu = torch.device("cpu")
     assert uses_bf16(TrainConfig(precision="bf16"), cpu)
     assert uses_bf16(TrainConfig(precision="auto"), cpu) == is_fast
@@ -223,6 +224,12 @@ def test_bf16_on_the_cpu_when_asked_or_fast(monkeypatch, is_fast):
     assert not uses_bf16(TrainConfig(precision="auto", compile=True), cpu)
     with pytest.raises(ConfigError, match="leave one of them out"):
         uses_bf16(TrainConfig(precision="bf16", compile=True), cpu)
+
+
+def test_what_a_cpu_without_bf16_computes_in_is_called_fp32(monkeypatch):
+    monkeypatch.setattr(torch.cpu, "_is_amx_tile_supported", lambda: False)
+    monkeypatch.setattr(torch.cpu, "_is_avx512_bf16_supported", lambda: False)
+    assert stepper_of(precision="bf16").precision == "fp32"
 
 
 def test_a_step_in_bf16_changes_no_process_wide_switch(store, switches):
