@@ -43,7 +43,7 @@ class Clearhead:
         import torch
 
         from clearhead.config import ModelConfig
-        from clearhead.decoding import NativeEngine, Shortlist
+        from clearhead.decoding import NativeEngine, Shortlist, make_engine
         from clearhead.model import Transformer
         from clearhead.weights import load_weights
 

@@ -11,13 +11,12 @@ from clearhead.decoding import beam
 EXTRA_LENGTH = 6
 
 
-def stop_at_the_first_finished(finished, best_open, num_best, longest_penalty):
-    return len(finished) < num_best
+def stop_at_the_first_finished(log_prob, longest_penalty, to_beat):
+    return to_beat == float("-inf")
 
 
-def compare_at_the_present_length(finished, best_open, num_best, longest_penalty):
-    worst_kept = sorted([hypothesis.rank_score for hypothesis in finished], reverse=True)[num_best - 1 : num_best]
-    return best_open > max(worst_kept, default=float("-inf"))
+def compare_at_the_present_length(log_prob, longest_penalty, to_beat):
+    return log_prob > to_beat
 
 
 @pytest.fixture
@@ -68,7 +67,7 @@ def test_a_wrong_stopping_rule_would_show(model_and_sources, monkeypatch, norm, 
     model, sources = model_and_sources(norm)
     settings = {"beam_size": beam_size, "alpha": alpha, "num_best": num_best}
     right = search(model, sources, **settings)
-    monkeypatch.setattr(beam, "_can_improve", rule)
+    monkeypatch.setattr(beam, "can_win", rule)
     wrong = search(model, sources, **settings)
     differ = [[h.tokens for h in a] != [h.tokens for h in b] for a, b in zip(right, wrong, strict=True)]
     assert any(differ)

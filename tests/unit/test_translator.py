@@ -249,7 +249,7 @@ def test_every_form_reports_the_models_own_score_of_every_text(of_either_form, s
         best += [(alternative.text, alternative.score) for alternative in translation.alternatives]
         own = translator.score([translation.source] * len(best), [text for text, _ in best])
         assert [f"{score:.6f}" for _, score in best] == [f"{score:.6f}" for score in own]
-        if isinstance(translator._scoring_model(), NativeEngine):
+        if isinstance(translator._engine_for_scores(), NativeEngine):
             assert [score for _, score in best] == own
 
 
