@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import torch
 from torch import Tensor
 
 from clearhead.config import Config
-from clearhead.data.batches import BatchOrder, collate, split
+from clearhead.data.batches import Batch, BatchOrder, collate, split
 from clearhead.data.prepare import Prepared
 from clearhead.errors import TrainingError
 from clearhead.model.transformer import Transformer
@@ -19,7 +21,7 @@ from clearhead.training.log import MetricsLog, Window
 from clearhead.training.optimizer import build_optimizer, load_optimizer_state, optimizer_state
 from clearhead.training.publish import publish
 from clearhead.training.schedule import learning_rate
-from clearhead.training.step import Stepper, StepResult
+from clearhead.training.step import Stepper
 from clearhead.training.stop import StopSignals
 from clearhead.training.validation import Validation, is_better, validate
 from clearhead.translator import Translator
@@ -36,6 +38,7 @@ class Loop:
     Args:
         config: Complete settings.
         data: Prepared pairs and their tokenizer.
+        order: Which pairs each step sees.
         run: Run directory.
         device: Where to train.
         checkpoints: The run's checkpoints.
@@ -48,6 +51,7 @@ class Loop:
         self,
         config: Config,
         data: Prepared,
+        order: BatchOrder,
         run: Path,
         device: torch.device,
         checkpoints: Checkpoints,
@@ -57,6 +61,7 @@ class Loop:
     ) -> None:
         self.config = config
         self.data = data
+        self.order = order
         self.run = run
         self.checkpoints = checkpoints
         self.display = display
@@ -65,12 +70,6 @@ class Loop:
         self.model = Transformer(config.model).to(device)
         self.optimizer = build_optimizer(self.model, config.train)
         self.stepper = Stepper(self.model, self.optimizer, config.train)
-        self.order = BatchOrder(
-            data.train.source_lengths,
-            data.train.target_lengths,
-            batch_tokens=config.train.batch_tokens,
-            seed=config.train.seed,
-        )
         self.state = TrainingState(
             device=device.type, threads=torch.get_num_threads(), precision=self.stepper.precision
         )
@@ -135,7 +134,9 @@ class Loop:
             rate = learning_rate(
                 self.state.step + 1, train, d_model=self.config.model.d_model, progress=self._progress()
             )
-            result = self._step(rate)
+            batches = self._batches()
+            with self._explained():
+                result = self.stepper.step(batches, number=self.state.step + 1, rate=rate)
             self.state.step += 1
             self.state.target_tokens += result.target_tokens
             self._tick()
@@ -184,14 +185,17 @@ class Loop:
                 chosen = "average of " + ", ".join(path.name for path in paths)
         return validation, self._publish(weights, validation, chosen)
 
-    def _step(self, rate: float) -> StepResult:
-        model = self.config.model
-        rows = split(
-            self.order.rows(self.state.step), self.data.train.target_lengths, self.config.train.micro_batch_tokens
-        )
-        parts = [collate(self.data.train, part, pad_id=model.pad_id, bos_id=model.bos_id) for part in rows]
+    def _batches(self) -> list[Batch]:
+        """Return what the next step sees, in parts small enough to be computed at once."""
+        pairs, model = self.data.train, self.config.model
+        rows = split(self.order.rows(self.state.step), pairs.target_lengths, self.config.train.micro_batch_tokens)
+        return [collate(pairs, part, pad_id=model.pad_id, bos_id=model.bos_id) for part in rows]
+
+    @contextmanager
+    def _explained(self) -> Iterator[None]:
+        """Say of a step that failed what can be done."""
         try:
-            return self.stepper.step(parts, number=self.state.step + 1, rate=rate)
+            yield
         except torch.OutOfMemoryError:
             raise TrainingError(
                 f"the device ran out of memory at step {self.state.step + 1}; lower train.micro_batch_tokens "
