@@ -7,13 +7,21 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
-from typing import Any
+from typing import Any, NamedTuple
 
 from clearhead.config import Config, DataConfig
 from clearhead.corpora import SentencePair, read_pairs, read_parallel
 from clearhead.errors import ConfigError, DataError
 
-__all__ = ["InputFile", "changed_inputs", "input_files", "missing_inputs", "training_pairs", "validation_pairs"]
+__all__ = [
+    "InputFile",
+    "Inputs",
+    "changed_inputs",
+    "input_files",
+    "missing_inputs",
+    "training_pairs",
+    "validation_pairs",
+]
 
 ROLES = ("source", "target", "pairs", "valid_source", "valid_target", "valid_pairs", "exclude")
 """Settings of `[data]` that name files."""
@@ -31,6 +39,14 @@ class InputFile:
     """Hash of the file as it lies on disk, compressed or not; `None` where there is no size."""
     lines: int | None = None
     """Lines of text; `None` until it has been read."""
+
+
+class Inputs(NamedTuple):
+    """All that a configuration reads, opened; its pairs can be streamed once."""
+
+    pairs: Iterator[SentencePair]
+    valid_pairs: Iterator[SentencePair] | None
+    files: list[InputFile]
 
 
 def training_pairs(data: DataConfig) -> Iterator[SentencePair]:
