@@ -13,11 +13,12 @@ import re
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import Any, Self
 
 import tokenizers
 from tokenizers import Regex, decoders, models, normalizers, pre_tokenizers, trainers
 
+from clearhead.choices import TokenizerKind
 from clearhead.errors import ConfigError, DataError, ModelError, nearest_name
 from clearhead.files import read_text, write_text
 
@@ -32,7 +33,6 @@ START_TOKEN = SPECIAL_TOKENS[1]
 MOST_BYTES = 256 * 2**20
 """Largest `tokenizer.json` that is read; 250,000 pieces take about 20 MB."""
 
-Kind = Literal["bpe", "unigram", "wordpiece"]
 _BYTES = sorted(pre_tokenizers.ByteLevel.alphabet())
 _LONG_WORD = r"[\s\S]{1,64}"
 _PARTS = ("Prepend", "Sequence", "Digits", "ByteLevel", "Split", "Strip")
@@ -144,7 +144,7 @@ class Tokenizer:
         cls,
         texts: Iterable[str],
         *,
-        kind: Kind = "bpe",
+        kind: TokenizerKind = "bpe",
         vocab_size: int = 8_000,
         split_digits: bool = True,
         language_tags: Sequence[str] = (),
@@ -361,7 +361,7 @@ def _require_our_parts(values: Any) -> None:
             waiting += part.values()
 
 
-def _untrained(kind: Kind) -> models.Model:
+def _untrained(kind: TokenizerKind) -> models.Model:
     match kind:
         case "bpe":
             return models.BPE(unk_token="<unk>")
@@ -371,7 +371,7 @@ def _untrained(kind: Kind) -> models.Model:
             return models.WordPiece(unk_token="<unk>", continuing_subword_prefix="")
 
 
-def _trainer(kind: Kind, vocab_size: int, special: list[str]) -> trainers.Trainer:
+def _trainer(kind: TokenizerKind, vocab_size: int, special: list[str]) -> trainers.Trainer:
     common: dict[str, Any] = {
         "vocab_size": vocab_size,
         "special_tokens": special,

@@ -5,13 +5,11 @@ Shapes: B batch, T length, D d_model.
 
 from __future__ import annotations
 
-from typing import Literal
-
 from torch import nn
 
-__all__ = ["NormKind", "make_norm"]
+from clearhead.choices import NormKind
 
-NormKind = Literal["layer", "rms"]
+__all__ = ["make_norm"]
 
 
 def make_norm(kind: NormKind, d_model: int, eps: float) -> nn.Module:

@@ -6,27 +6,22 @@ Shapes: B batch, H heads, T length, D d_model, K head width.
 from __future__ import annotations
 
 import math
-from typing import Literal
 
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from clearhead.choices import PositionKind, SinusoidLayout
 from clearhead.errors import ConfigError
 
 __all__ = [
     "LearnedPositions",
-    "PositionKind",
     "RotaryPositions",
-    "SinusoidLayout",
     "SinusoidalPositions",
     "make_positions",
     "rotary_positions",
     "sinusoidal_positions",
 ]
-
-SinusoidLayout = Literal["sinusoidal", "sinusoidal_halves", "sinusoidal_t2t"]
-PositionKind = Literal["sinusoidal", "sinusoidal_halves", "sinusoidal_t2t", "learned", "rotary", "none"]
 
 
 def sinusoidal_positions(

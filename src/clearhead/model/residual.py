@@ -11,17 +11,14 @@ Shapes: D d_model.
 
 from __future__ import annotations
 
-from typing import Literal
-
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from clearhead.choices import NormKind, NormOrder
 from clearhead.model.dropout import Dropout
-from clearhead.model.norm import NormKind, make_norm
+from clearhead.model.norm import make_norm
 
-__all__ = ["NormOrder", "Residual"]
-
-NormOrder = Literal["post", "pre"]
+__all__ = ["Residual"]
 
 
 class Residual(nn.Module):

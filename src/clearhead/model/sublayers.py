@@ -6,10 +6,11 @@ from dataclasses import dataclass
 
 from torch import nn
 
+from clearhead.choices import Activation, NormKind, NormOrder
 from clearhead.model.attention import MultiHeadAttention
-from clearhead.model.feed_forward import Activation, FeedForward
-from clearhead.model.norm import NormKind, make_norm
-from clearhead.model.residual import NormOrder, Residual
+from clearhead.model.feed_forward import FeedForward
+from clearhead.model.norm import make_norm
+from clearhead.model.residual import Residual
 
 __all__ = ["Sublayers"]
 

@@ -96,7 +96,7 @@ def draft(values: Mapping[str, Any]) -> Config:
     _refuse_other_than_utf8(values)
     _refuse_what_the_tokenizer_decides(values)
     problems = []
-    for preset in [values["preset"]] if values.get("preset") else AUTOMATIC_PRESETS:
+    for preset in [values["preset"]] if values.get("preset") else list(AUTOMATIC_PRESETS):
         try:
             config = complete(values, preset, {"vocab_size": _VOCAB_SIZE_UNKNOWN})
             _refuse_what_training_cannot_have(config)
