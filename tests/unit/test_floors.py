@@ -21,6 +21,7 @@ FLOORS = {
     "cpus": 0,
     "version": 0,
     "choices": 0,
+    "language_tags": 0,
     "config": 1,
     "files": 1,
     "device": 1,
@@ -59,7 +60,7 @@ OWNERS = {
 }
 """Third-party library to the rooms that may import it."""
 
-WITHOUT_TORCH = ("errors", "cpus", "version", "choices", "config", "files", "presets")
+WITHOUT_TORCH = ("errors", "cpus", "version", "choices", "language_tags", "config", "files", "presets")
 
 
 def module_name(path: Path) -> str:

@@ -9,6 +9,7 @@ from pydantic import model_validator
 
 from clearhead.choices import TokenizerKind
 from clearhead.config.settings import Pieces, Settings
+from clearhead.language_tags import LANGUAGE
 
 __all__ = ["TokenizerConfig"]
 
@@ -28,7 +29,7 @@ class TokenizerConfig(Settings):
     @model_validator(mode="after")
     def _tags_can_be_told_apart(self) -> Self:
         for language in self.language_tags:
-            if not re.fullmatch(r"[^\s<>]+", language) or self.language_tags.count(language) > 1:
+            if not re.fullmatch(LANGUAGE, language) or self.language_tags.count(language) > 1:
                 raise ValueError(
                     f"tokenizer.language_tags: {language!r} must be there once, not empty, without spaces, "
                     f"'<' and '>'; for example ['de', 'fr']"

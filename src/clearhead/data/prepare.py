@@ -23,7 +23,8 @@ from clearhead.data.staged_text import StagedPairs
 from clearhead.data.store import PairStore, StoreWriter
 from clearhead.errors import ClearheadError, ConfigError, DataError
 from clearhead.files import file_sha256, json_sha256, new_directory, read_json, write_json
-from clearhead.tokenizer import Tokenizer, split_tag
+from clearhead.language_tags import split_tag
+from clearhead.tokenizer import Tokenizer
 
 __all__ = ["Prepared", "automatic_vocab_size", "open_prepared", "prepare"]
 

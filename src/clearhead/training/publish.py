@@ -16,8 +16,8 @@ from clearhead.device import resolve_device
 from clearhead.errors import CheckpointError, ModelError
 from clearhead.evaluation.golden import make_golden
 from clearhead.files import standing
+from clearhead.language_tags import split_tag
 from clearhead.model.transformer import Transformer
-from clearhead.tokenizer import split_tag
 from clearhead.training.checkpoints import Checkpoints, TrainingState
 from clearhead.training.run_directory import lock
 from clearhead.training.validation import Validation, validate
