@@ -27,30 +27,17 @@ __all__ = [
 ]
 
 
+_SHALLOW: Mapping[str, Any] = {"num_heads": 4, "num_encoder_layers": 4, "num_decoder_layers": 4, "norm": "pre"}
+
+
 def tiny(*, vocab_size: int = 8_000) -> ModelConfig:
     """Return a model that learns ten thousand pairs in minutes on a laptop (pre-norm)."""
-    return ModelConfig(
-        vocab_size=vocab_size,
-        d_model=128,
-        d_ff=512,
-        num_heads=4,
-        num_encoder_layers=4,
-        num_decoder_layers=4,
-        norm="pre",
-    )
+    return ModelConfig(vocab_size=vocab_size, d_model=128, d_ff=512, **_SHALLOW)
 
 
 def small(*, vocab_size: int = 16_000) -> ModelConfig:
     """Return a model for hundreds of thousands of pairs (pre-norm)."""
-    return ModelConfig(
-        vocab_size=vocab_size,
-        d_model=256,
-        d_ff=1024,
-        num_heads=4,
-        num_encoder_layers=4,
-        num_decoder_layers=4,
-        norm="pre",
-    )
+    return ModelConfig(vocab_size=vocab_size, d_model=256, d_ff=1024, **_SHALLOW)
 
 
 TABLE3: Mapping[str, Mapping[str, Mapping[str, Any]]] = {

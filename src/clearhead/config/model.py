@@ -3,24 +3,20 @@
 from __future__ import annotations
 
 import math
-from typing import Self
+from typing import Annotated, Self
 
-from pydantic import model_validator
+from pydantic import Field, NonNegativeInt, PositiveInt, model_validator
 
 from clearhead.choices import Activation, NormKind, NormOrder, PositionKind, Tying
-from clearhead.config.settings import (
-    Layers,
-    Pieces,
-    Position,
-    Probability,
-    Segments,
-    Settings,
-    SmallNumber,
-    TokenId,
-    Width,
-)
+from clearhead.config.settings import Pieces, Probability, Settings, SmallNumber
 
 __all__ = ["ModelConfig"]
+
+Width = Annotated[PositiveInt, Field(le=1_000_000)]
+Layers = Annotated[NonNegativeInt, Field(le=1_000)]
+Segments = Annotated[NonNegativeInt, Field(le=10_000)]
+TokenId = Annotated[NonNegativeInt, Field(lt=10_000_000)]
+Position = Annotated[NonNegativeInt, Field(le=10_000_000)]
 
 
 class ModelConfig(Settings):

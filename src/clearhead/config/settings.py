@@ -6,41 +6,21 @@ from collections.abc import Mapping
 from contextvars import ContextVar
 from typing import Annotated, Any, Self
 
-from pydantic import (
-    BaseModel,
-    ConfigDict,
-    Field,
-    NonNegativeFloat,
-    NonNegativeInt,
-    PositiveFloat,
-    PositiveInt,
-    ValidationError,
-)
+from pydantic import BaseModel, ConfigDict, Field, PositiveFloat, PositiveInt, ValidationError
 
 from clearhead.errors import ConfigError, nearest_name
 
-__all__ = ["MOST_STEPS", "Settings"]
-
-MOST_STEPS = 1_000_000_000
-"""Most optimiser steps of a run."""
+__all__ = ["Settings"]
 
 Probability = Annotated[float, Field(ge=0.0, lt=1.0)]
 
 # No setting is without bounds: a file that was damaged or made up must not ask for more than a machine can have. Each
 # bound is far above what anybody uses.
-Steps = Annotated[PositiveInt, Field(le=MOST_STEPS)]
 Tokens = Annotated[PositiveInt, Field(le=100_000_000)]
 Items = Annotated[PositiveInt, Field(le=100_000_000)]
 Pieces = Annotated[PositiveInt, Field(le=10_000_000)]
-Width = Annotated[PositiveInt, Field(le=1_000_000)]
-Layers = Annotated[NonNegativeInt, Field(le=1_000)]
-Minutes = Annotated[PositiveFloat, Field(le=10_000_000.0)]
 Rate = Annotated[PositiveFloat, Field(le=1e9)]
-NonNegativeRate = Annotated[NonNegativeFloat, Field(le=1e9)]
 SmallNumber = Annotated[PositiveFloat, Field(le=1.0)]
-Segments = Annotated[NonNegativeInt, Field(le=10_000)]
-TokenId = Annotated[NonNegativeInt, Field(lt=10_000_000)]
-Position = Annotated[NonNegativeInt, Field(le=10_000_000)]
 Seed = Annotated[int, Field(ge=0, lt=2**32)]
 
 

@@ -2,25 +2,21 @@
 
 from __future__ import annotations
 
-from typing import Self
+from typing import Annotated, Self
 
-from pydantic import model_validator
+from pydantic import Field, NonNegativeFloat, PositiveFloat, PositiveInt, model_validator
 
 from clearhead.choices import Optimizer, Schedule, TrainPrecision
-from clearhead.config.settings import (
-    Items,
-    Minutes,
-    NonNegativeRate,
-    Probability,
-    Rate,
-    Seed,
-    Settings,
-    SmallNumber,
-    Steps,
-    Tokens,
-)
+from clearhead.config.settings import Items, Probability, Rate, Seed, Settings, SmallNumber, Tokens
 
-__all__ = ["TrainConfig"]
+__all__ = ["MOST_STEPS", "TrainConfig"]
+
+MOST_STEPS = 1_000_000_000
+"""Most optimiser steps of a run."""
+
+Steps = Annotated[PositiveInt, Field(le=MOST_STEPS)]
+Minutes = Annotated[PositiveFloat, Field(le=10_000_000.0)]
+NonNegativeRate = Annotated[NonNegativeFloat, Field(le=1e9)]
 
 
 class TrainConfig(Settings):

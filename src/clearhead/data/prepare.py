@@ -18,7 +18,7 @@ from clearhead.config import Config, DataConfig, TokenizerConfig
 from clearhead.corpora import SentencePair, display_name, read_lines
 from clearhead.data.clean import CleaningReport, clean, key_digest
 from clearhead.data.hold_out import choose_rows, divide, side_keys
-from clearhead.data.inputs import ROLES, Inputs, input_files, training_pairs, validation_pairs
+from clearhead.data.inputs import ROLES, Inputs, open_inputs
 from clearhead.data.staged_text import StagedPairs
 from clearhead.data.store import PairStore, StoreWriter
 from clearhead.errors import ClearheadError, ConfigError, DataError
@@ -68,8 +68,8 @@ def prepare(config: Config, directory: Path, *, on_progress: Progress | None = N
         ConfigError: If no text is named, or the vocabulary asked for is too small or more than the corpus yields.
         DataError: If a file cannot be used, no pair is left, the corpus is too small, or the disk is full.
     """
-    # Mistakes that can be told at once are, before anything is created or read.
-    inputs = Inputs(training_pairs(config.data), validation_pairs(config.data), input_files(config))
+    # Mistakes that can be told at once are, before anything is created.
+    inputs = open_inputs(config)
     try:
         with new_directory(directory) as temporary:
             tokenizer, report = _build(config, inputs, temporary, on_progress or _silent)

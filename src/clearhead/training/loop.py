@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import torch
@@ -73,7 +74,6 @@ class Loop:
         self.state = TrainingState(
             device=device.type, threads=torch.get_num_threads(), precision=self.stepper.precision
         )
-        self._best_validation: Validation | None = None
         self._start = start
         self._last_save = time.monotonic()
 
@@ -81,29 +81,26 @@ class Loop:
         """Go on from a checkpoint."""
         load_weights(self.model, path / "model.safetensors")
         load_optimizer_state(self.model, self.optimizer, self.checkpoints.tensors(path, "optimizer.safetensors"))
-        if state.threads != torch.get_num_threads():
+        now = self.state
+        if state.threads != now.threads:
             self.display.say(
-                f"the run used {state.threads} threads and now has {torch.get_num_threads()}: "
-                f"sums may differ in the last bit"
+                f"the run used {state.threads} threads and now has {now.threads}: sums may differ in the last bit"
             )
-        if state.device != self.stepper.device.type:
+        if state.device != now.device:
             self.display.say(
-                f"the run was on {state.device} and now is on {self.stepper.device.type}: "
-                f"it goes on, but not bit for bit"
+                f"the run was on {state.device} and now is on {now.device}: it goes on, but not bit for bit"
             )
         if not state.precision:
             self.display.say(
                 f"an older clearhead wrote {path.name} and did not say what its matrix products were in; now they are "
-                f"in {self.stepper.precision}: the run goes on, but perhaps not bit for bit"
+                f"in {now.precision}: the run goes on, but perhaps not bit for bit"
             )
-        elif state.precision != self.stepper.precision:
+        elif state.precision != now.precision:
             self.display.say(
-                f"the run's matrix products were in {state.precision} and now are in {self.stepper.precision}: "
+                f"the run's matrix products were in {state.precision} and now are in {now.precision}: "
                 f"it goes on, but not bit for bit"
             )
-        self.state = state
-        self.state.device, self.state.threads = self.stepper.device.type, torch.get_num_threads()
-        self.state.precision = self.stepper.precision
+        self.state = replace(state, device=now.device, threads=now.threads, precision=now.precision)
         self._start -= state.elapsed
 
     def ended_by(self) -> str | None:
@@ -146,21 +143,22 @@ class Loop:
                 self._record(log, rate)
 
             is_last = self.ended_by() is not None
-            is_new_best = (is_last or self.state.step % train.validate_every == 0) and self._validate(log)
+            best = self._validate(log) if is_last or self.state.step % train.validate_every == 0 else None
+            is_regular = self.state.step % train.checkpoint_every == 0
             is_due = time.monotonic() - self._last_save > 60 * train.checkpoint_minutes
-            if is_new_best or is_due or self._is_regular() or self.ended_by() or self.stop.received:
+            if best or is_due or is_regular or self.ended_by() or self.stop.received:
                 self._save()
-            if is_new_best:
-                self._publish_current()
+            if best:
+                self._publish(model_tensors(self.model), best, f"step {self.state.step}")
             if self.stop.received:
                 self.display.say(f"stopped after step {self.state.step:,}; the same command goes on from there")
                 self.stop.end()
         # Not yet validated where a resumed run is told to end at once, or the clock ran out while saving.
         if self.state.validated_step != self.state.step:
-            is_new_best = self._validate(log)
+            best = self._validate(log)
             self._save()
-            if is_new_best:
-                self._publish_current()
+            if best:
+                self._publish(model_tensors(self.model), best, f"step {self.state.step}")
         self._prune()  # of a run that was killed while it did so after its last step
         self.stop.end_at_once()  # all is saved
         return ended_by
@@ -175,7 +173,7 @@ class Loop:
             step = self.state.step
         weights = self.checkpoints.tensors(self.checkpoints.path(step), "model.safetensors")
         validation, chosen = self._validation_of(weights), f"step {step}"
-        paths = self.checkpoints.last(self.config.train.average_last, multiple_of=self._every())
+        paths = self.checkpoints.last(self.config.train.average_last, multiple_of=self.config.train.checkpoint_every)
         if len(paths) > 1:
             self.display.stage("averaging checkpoints", 0)
             average = average_weights(path / "model.safetensors" for path in paths)
@@ -206,8 +204,8 @@ class Loop:
             where = f"the last good checkpoint is {good[-1]}" if good else "no checkpoint was written yet"
             raise TrainingError(f"{error}; {where}") from None
 
-    def _validate(self, log: MetricsLog) -> bool:
-        """Measure the model, and tell whether it is the best so far."""
+    def _validate(self, log: MetricsLog) -> Validation | None:
+        """Measure the model; return how good it is if it is the best so far."""
         self.display.stage("validating", 0)
         validation = validate(self.model, self.data.valid, self.data.tokenizer, self.config)
         step, best = self.state.step, self.state.best
@@ -229,12 +227,7 @@ class Loop:
         self.state.stale_validations = 0 if is_new_best else self.state.stale_validations + 1
         if is_new_best:
             self.state.best = Best(step, validation.bleu, validation.nll)
-            self._best_validation = validation
-        return is_new_best
-
-    def _publish_current(self) -> None:
-        assert self._best_validation is not None, "published right after its validation"
-        self._publish(model_tensors(self.model), self._best_validation, f"step {self.state.step}")
+        return validation if is_new_best else None
 
     def _validation_of(self, weights: dict[str, Tensor]) -> Validation:
         model = Transformer(self.config.model).to(self.model.device)
@@ -261,7 +254,7 @@ class Loop:
     def _prune(self) -> None:
         keep = max(self.config.train.keep_checkpoints, self.config.train.average_last)
         best_step = self.state.best.step if self.state.best else None
-        self.checkpoints.prune(keep, best_step=best_step, multiple_of=self._every())
+        self.checkpoints.prune(keep, best_step=best_step, multiple_of=self.config.train.checkpoint_every)
 
     def _record(self, log: MetricsLog, rate: float) -> None:
         window, self.state.window = self.state.window, Window()
@@ -305,12 +298,6 @@ class Loop:
         if train.max_minutes is not None:
             ends.append(60 * train.max_minutes - self.state.elapsed)
         return min(ends)
-
-    def _every(self) -> int:
-        return self.config.train.checkpoint_every
-
-    def _is_regular(self) -> bool:
-        return self.state.step % self._every() == 0
 
     def _tick(self) -> None:
         self.state.elapsed = time.monotonic() - self._start

@@ -10,6 +10,7 @@ from typing import Any
 from pydantic import BaseModel
 
 from clearhead.config import Config, ModelConfig
+from clearhead.data.inputs import ROLES
 from clearhead.errors import CheckpointError, ConfigError
 from clearhead.files import is_utf8
 from clearhead.presets import AUTOMATIC_PRESETS, PRESETS, recipe
@@ -25,27 +26,11 @@ _OF_THE_TOKENIZER = {"vocab_size", "pad_id", "bos_id", "eos_id"}
 _VOCAB_SIZE_UNKNOWN = 1_000  # stands in until the tokenizer is trained
 
 _MAY_CHANGE = {
-    "out",
-    "device",
-    # Where the text lies; what it says is compared by content.
-    "data.source",
-    "data.target",
-    "data.pairs",
-    "data.valid_source",
-    "data.valid_target",
-    "data.valid_pairs",
-    "data.exclude",
-    "train.max_steps",
-    "train.max_minutes",
-    "train.patience",
-    "train.micro_batch_tokens",
-    "train.compile",
-    "train.validate_every",
-    "train.validate_sentences",
-    "train.checkpoint_every",
-    "train.checkpoint_minutes",
-    "train.keep_checkpoints",
-    "train.average_last",
+    *("out", "device"),
+    *(f"data.{role}" for role in ROLES),  # where the text lies; what it says is compared by content
+    *("train.max_steps", "train.max_minutes", "train.patience", "train.micro_batch_tokens", "train.compile"),
+    *("train.validate_every", "train.validate_sentences", "train.checkpoint_every", "train.checkpoint_minutes"),
+    *("train.keep_checkpoints", "train.average_last"),
 }
 """Settings that a resumed run may change; of the section `decode`, all."""
 
