@@ -22,7 +22,7 @@ def settings_page() -> str:
     lines = [
         "# Settings",
         "",
-        "Generated from `src/clearhead/config.py`. Write them in a TOML file, or give them as "
+        "Generated from `src/clearhead/config/`. Write them in a TOML file, or give them as "
         "`--set section.key=value`. Where a default is *none*, the meaning says what comes in its place; what is "
         "chosen when a run starts stands in the run's `config.toml`.",
     ]

@@ -7,8 +7,10 @@
 
 from __future__ import annotations
 
-from importlib import import_module, metadata
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
+
+from clearhead.version import __version__ as __version__
 
 if TYPE_CHECKING:
     from clearhead import presets
@@ -20,8 +22,6 @@ if TYPE_CHECKING:
     from clearhead.tokenizer import Tokenizer
     from clearhead.training.run import train
     from clearhead.translator import Translation, Translator
-
-__version__ = metadata.version("clearhead")
 
 # Imported on first use: `clearhead --help` must not wait for torch.
 _HOMES = {

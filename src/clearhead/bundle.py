@@ -20,7 +20,6 @@ from typing import Any, TypeVar
 
 import torch
 
-from clearhead import __version__
 from clearhead.config import DecodeConfig, ModelConfig
 from clearhead.errors import ConfigError, ModelError
 from clearhead.files import (
@@ -36,6 +35,7 @@ from clearhead.files import (
 )
 from clearhead.model.transformer import Transformer
 from clearhead.tokenizer import Tokenizer
+from clearhead.version import __version__
 from clearhead.weights import load_weights, model_tensors, read_headers, require_fit, write_weights
 
 __all__ = [

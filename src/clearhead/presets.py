@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
@@ -26,30 +27,17 @@ __all__ = [
 ]
 
 
+_SHALLOW: Mapping[str, Any] = {"num_heads": 4, "num_encoder_layers": 4, "num_decoder_layers": 4, "norm": "pre"}
+
+
 def tiny(*, vocab_size: int = 8_000) -> ModelConfig:
     """Return a model that learns ten thousand pairs in minutes on a laptop (pre-norm)."""
-    return ModelConfig(
-        vocab_size=vocab_size,
-        d_model=128,
-        d_ff=512,
-        num_heads=4,
-        num_encoder_layers=4,
-        num_decoder_layers=4,
-        norm="pre",
-    )
+    return ModelConfig(vocab_size=vocab_size, d_model=128, d_ff=512, **_SHALLOW)
 
 
 def small(*, vocab_size: int = 16_000) -> ModelConfig:
     """Return a model for hundreds of thousands of pairs (pre-norm)."""
-    return ModelConfig(
-        vocab_size=vocab_size,
-        d_model=256,
-        d_ff=1024,
-        num_heads=4,
-        num_encoder_layers=4,
-        num_decoder_layers=4,
-        norm="pre",
-    )
+    return ModelConfig(vocab_size=vocab_size, d_model=256, d_ff=1024, **_SHALLOW)
 
 
 TABLE3: Mapping[str, Mapping[str, Mapping[str, Any]]] = {
@@ -148,22 +136,20 @@ RECIPES: Mapping[str, Mapping[str, Any]] = {
         for name, changes in TABLE3.items()
     },
     "paper-base": {"clip_norm": 0.0, "average_last": 5},
-    "paper-big": {"clip_norm": 0.0, "average_last": 20, "keep_checkpoints": 20, "max_steps": 300_000},
+    "paper-big": {"clip_norm": 0.0, "average_last": 20, "keep_checkpoints": 20, **TABLE3["paper-big"]["train"]},
 }
 """Settings of `[train]` that go with a preset, where they differ from the defaults. What a run does beyond the paper,
 such as `patience` and the cleaning of text, they leave as it is. Encoders alone have none: they cannot be trained on
 pairs of text."""
 
 
-AUTOMATIC_PRESETS = ("tiny", "small", "paper-base")
-"""What `choose_preset` may return."""
+AUTOMATIC_PRESETS = {"tiny": 100_000, "small": 1_000_000, "paper-base": math.inf}
+"""What is chosen for a corpus, by the sentence pairs that are too many for it."""
 
 
 def choose_preset(num_pairs: int) -> str:
     """Return the preset that suits a corpus of this many sentence pairs."""
-    if num_pairs < 100_000:
-        return "tiny"
-    return "small" if num_pairs < 1_000_000 else "paper-base"
+    return next(name for name, too_many in AUTOMATIC_PRESETS.items() if num_pairs < too_many)
 
 
 def recipe(name: str) -> dict[str, Any]:

@@ -9,19 +9,20 @@ from __future__ import annotations
 
 import hashlib
 import json
-import re
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import Any, Self
 
 import tokenizers
 from tokenizers import Regex, decoders, models, normalizers, pre_tokenizers, trainers
 
+from clearhead.choices import TokenizerKind
 from clearhead.errors import ConfigError, DataError, ModelError, nearest_name
 from clearhead.files import read_text, write_text
+from clearhead.language_tags import language_tag, split_tag, tagged_language
 
-__all__ = ["SPECIAL_TOKENS", "START_TOKEN", "Tokenizer", "language_tag", "require_texts", "split_tag"]
+__all__ = ["SPECIAL_TOKENS", "START_TOKEN", "Tokenizer", "require_texts"]
 
 SPECIAL_TOKENS = ("<pad>", "<s>", "</s>", "<unk>")
 """Padding, start of target, end of sentence, unknown. A vocabulary that we train begins with them; one that comes from
@@ -32,40 +33,10 @@ START_TOKEN = SPECIAL_TOKENS[1]
 MOST_BYTES = 256 * 2**20
 """Largest `tokenizer.json` that is read; 250,000 pieces take about 20 MB."""
 
-Kind = Literal["bpe", "unigram", "wordpiece"]
 _BYTES = sorted(pre_tokenizers.ByteLevel.alphabet())
 _LONG_WORD = r"[\s\S]{1,64}"
 _PARTS = ("Prepend", "Sequence", "Digits", "ByteLevel", "Split", "Strip")
 """What takes text apart and puts it together again."""
-_TAG = re.compile(r"<2([^\s<>]+)> ?")
-
-
-def language_tag(language: str) -> str:
-    """Return the tag that asks for a translation into `language`.
-
-    >>> language_tag("de")
-    '<2de>'
-    """
-    return f"<2{language}>"
-
-
-def split_tag(text: str, languages: Collection[str]) -> tuple[str | None, str]:
-    """Split a leading language tag, and the space after it, off a source line.
-
-    What looks like a tag is one, also where its language is unknown: `<2`, a name that begins with a letter, `>`. Where
-    there are no languages there are no tags, and everything is text.
-
-    >>> split_tag("<2de> Good morning", ["de", "fr"])
-    ('de', 'Good morning')
-    >>> split_tag("<2xx> Good morning", ["de", "fr"])
-    ('xx', 'Good morning')
-    >>> split_tag("<2xx> Good morning", [])
-    (None, '<2xx> Good morning')
-    """
-    match = _TAG.match(text) if languages else None
-    if match is None or not (match[1] in languages or match[1][0].isalpha()):
-        return None, text
-    return match[1], text[match.end() :]
 
 
 def require_texts(texts: object, what: str) -> list[str]:
@@ -134,9 +105,9 @@ class Tokenizer:
         self.vocab_size = len(ids)
         self.pad_id, self.bos_id, self.eos_id, self.unk_id = (special[token] for token in SPECIAL_TOKENS)
         self.language_tags = {
-            token[2:-1]: token_id
+            language: token_id
             for token, token_id in special.items()
-            if token.startswith("<2") and token.endswith(">")
+            if (language := tagged_language(token)) is not None
         }
 
     @classmethod
@@ -144,7 +115,7 @@ class Tokenizer:
         cls,
         texts: Iterable[str],
         *,
-        kind: Kind = "bpe",
+        kind: TokenizerKind = "bpe",
         vocab_size: int = 8_000,
         split_digits: bool = True,
         language_tags: Sequence[str] = (),
@@ -275,13 +246,15 @@ class Tokenizer:
             ConfigError: If `target_lang` is not a language of this tokenizer.
             DataError: If a line is no text, starts with an unknown language tag, or holds an unpaired surrogate.
         """
-        texts = require_texts(texts, "texts")
+        return self.encode_parts(self.split_sources(require_texts(texts, "texts")), target_lang)
+
+    def encode_parts(self, parts: Sequence[tuple[str | None, str]], target_lang: str | None = None) -> list[list[int]]:
+        """Spell source lines that `split_sources` has split; the rest is as for `encode_sources`."""
         if target_lang is not None and not isinstance(target_lang, str):
             raise ConfigError(f"target_lang must be a language such as 'de', not {type(target_lang).__name__}")
         if target_lang is not None and target_lang not in self.language_tags:
             known = nearest_name(target_lang, self.language_tags) if self.language_tags else "; the model has no tags"
             raise ConfigError(f"unknown target language {target_lang!r}{known}")
-        parts = self.split_sources(texts)
         spelled = self.encode_batch([text for _, text in parts])
         tags = [self.language_tags.get(tag or target_lang or "") for tag, _ in parts]
         return [[*([] if tag is None else [tag]), *ids, self.eos_id] for tag, ids in zip(tags, spelled, strict=True)]
@@ -361,7 +334,7 @@ def _require_our_parts(values: Any) -> None:
             waiting += part.values()
 
 
-def _untrained(kind: Kind) -> models.Model:
+def _untrained(kind: TokenizerKind) -> models.Model:
     match kind:
         case "bpe":
             return models.BPE(unk_token="<unk>")
@@ -371,7 +344,7 @@ def _untrained(kind: Kind) -> models.Model:
             return models.WordPiece(unk_token="<unk>", continuing_subword_prefix="")
 
 
-def _trainer(kind: Kind, vocab_size: int, special: list[str]) -> trainers.Trainer:
+def _trainer(kind: TokenizerKind, vocab_size: int, special: list[str]) -> trainers.Trainer:
     common: dict[str, Any] = {
         "vocab_size": vocab_size,
         "special_tokens": special,

@@ -140,7 +140,7 @@ class Translator:
         tokenizer = self.bundle.tokenizer
         parts = tokenizer.split_sources(lines)
         filled = [index for index, (_, text) in enumerate(parts) if text.strip()]
-        spelled = tokenizer.encode_sources(lines, config.target_lang)
+        spelled = tokenizer.encode_parts(parts, config.target_lang)
         sources = [spelled[index] for index in filled]
         limit = config.max_input_tokens
         cut = [ids if len(ids) <= limit else [*ids[: limit - 1], tokenizer.eos_id] for ids in sources]
@@ -195,7 +195,8 @@ class Translator:
             raise DataError(f"{len(sources)} source lines but {len(targets)} target lines; they must pair up")
         config = self.decode_config(settings)
         tokenizer = self.bundle.tokenizer
-        source_ids = tokenizer.encode_sources(sources, config.target_lang)
+        parts = tokenizer.split_sources(sources)
+        source_ids = tokenizer.encode_parts(parts, config.target_lang)
         target_ids = tokenizer.encode_targets(targets)
         for number, ids in enumerate(map(max, zip(map(len, source_ids), map(len, target_ids), strict=True)), start=1):
             if ids > config.max_input_tokens:
@@ -204,7 +205,6 @@ class Translator:
                     f"(decode.max_input_tokens)"
                 )
         results = [0.0] * len(source_ids)
-        parts = tokenizer.split_sources(list(sources))
         rows = [row for row, (_, text) in enumerate(parts) if text.strip() or targets[row]]
         if on_progress is not None and len(rows) < len(results):
             on_progress(len(results) - len(rows))

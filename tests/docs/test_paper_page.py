@@ -268,7 +268,7 @@ def test_the_figures_in_its_session_are_what_python_prints(page):
         ("**Equation 2.**", "**Equation two.**", "equation 2 is not told"),
         ("- Code: [`Tokenizer.train`]", "- Code: none [tokenizer]", "no code or no test for **One vocabulary"),
         ("min(step^-0.5, step * warmup_steps^-1.5)", "min(step^-0.5, step)", "equation 3, 5.3: no entry with"),
-        ("[`length_penalty`]", "[`PenaltyForm`]", "section 6.1: no entry with"),
+        ("[`length_penalty`]", "[`Hypothesis`]", "section 6.1: no entry with"),
     ],
 )
 def test_a_wrong_page_is_caught(page, there, instead, complaint):

@@ -11,7 +11,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from clearhead.errors import ConfigError, DataError, ModelError
-from clearhead.tokenizer import SPECIAL_TOKENS, Tokenizer, language_tag, split_tag
+from clearhead.language_tags import language_tag, split_tag
+from clearhead.tokenizer import SPECIAL_TOKENS, Tokenizer
 
 KINDS = ("bpe", "unigram", "wordpiece")
 LANGUAGES = ("de", "fr", "pt-BR")

@@ -62,7 +62,7 @@ def require_language(
         ConfigError: Naming the first line without a language, and the languages there are.
         DataError: Naming the first line with an unknown tag, and the tags there are.
     """
-    from clearhead.tokenizer import language_tag
+    from clearhead.language_tags import language_tag
 
     tokenizer = translator.bundle.tokenizer
     languages = list(tokenizer.language_tags)

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from clearhead import __version__
 from clearhead.cli.console import notice
 from clearhead.errors import CheckpointError
+from clearhead.version import __version__
 
 if TYPE_CHECKING:
     from clearhead.bundle import Bundle

@@ -16,7 +16,6 @@ from typing import Any
 import typer
 from typer.core import TyperGroup
 
-from clearhead import __version__
 from clearhead.cli.average import average
 from clearhead.cli.console import notice, open_missing_streams, show_warnings_as_notices
 from clearhead.cli.demo import demo
@@ -30,6 +29,7 @@ from clearhead.cli.translate import translate
 from clearhead.cli.verify import verify
 from clearhead.cpus import limit_openmp
 from clearhead.errors import ClearheadError
+from clearhead.version import __version__
 
 __all__ = ["app", "run"]
 

@@ -103,12 +103,12 @@ def _usable(
     tokenizer = translator.bundle.tokenizer
     config = translator.decode_config({"target_lang": target_lang})
     parts = tokenizer.split_sources([pair.source for pair in pairs])
-    filled = [pair for pair, (_, text) in zip(pairs, parts, strict=True) if text.strip() and pair.target.strip()]
-    source_ids = tokenizer.encode_sources([pair.source for pair in filled], config.target_lang)
-    target_ids = tokenizer.encode_targets([pair.target for pair in filled])
+    rows = [row for row, (_, text) in enumerate(parts) if text.strip() and pairs[row].target.strip()]
+    source_ids = tokenizer.encode_parts([parts[row] for row in rows], config.target_lang)
+    target_ids = tokenizer.encode_targets([pairs[row].target for row in rows])
     kept = [
         (source, target)
         for source, target in zip(source_ids, target_ids, strict=True)
         if max(len(source), len(target)) <= config.max_input_tokens
     ]
-    return kept, len(pairs) - len(filled), len(filled) - len(kept)
+    return kept, len(pairs) - len(rows), len(rows) - len(kept)

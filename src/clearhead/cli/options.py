@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
 import typer
+
+from clearhead.choices import DecodePrecision
 
 __all__ = [
     "BatchTokens",
@@ -14,21 +15,11 @@ __all__ = [
     "Device",
     "Model",
     "Precision",
-    "PrecisionName",
     "Shortlist",
     "SourceFile",
     "TargetFile",
     "TargetLang",
 ]
-
-
-class PrecisionName(StrEnum):
-    """What matrix products are computed in."""
-
-    fp32 = "fp32"
-    bf16x3 = "bf16x3"
-    bf16 = "bf16"
-    int8 = "int8"
 
 
 Model = Annotated[Path, typer.Argument(metavar="MODEL", help="Model directory, or run directory (its model).")]
@@ -53,7 +44,7 @@ BatchTokens = Annotated[
 ]
 Device = Annotated[str, typer.Option("--device", help="auto, cpu, cuda or cuda:N.")]
 Precision = Annotated[
-    PrecisionName | None,
+    DecodePrecision | None,
     typer.Option(
         "--precision",
         help="fp32 gives the model's own numbers. bf16x3 is faster on CPUs with AMX and changes nothing but near ties. "

@@ -48,28 +48,27 @@ def train(
     from clearhead.config import read_toml
     from clearhead.training.overrides import merge, parse_override
 
-    data = {
-        "source": source,
-        "target": target,
-        "pairs": pairs,
-        "valid_source": valid_source,
-        "valid_target": valid_target,
-        "valid_pairs": valid_pairs,
-    }
-    flags: dict[str, Any] = {
-        "data": {name: value for name, value in data.items() if value},
-        "train": {"max_steps": max_steps, "max_minutes": max_minutes},
-        "preset": preset,
+    flags = {
         "out": out,
+        "preset": preset,
         "device": device,
+        "data": {
+            "source": source,
+            "target": target,
+            "pairs": pairs,
+            "valid_source": valid_source,
+            "valid_target": valid_target,
+            "valid_pairs": valid_pairs,
+        },
+        "train": {"max_steps": max_steps, "max_minutes": max_minutes},
     }
-    flags["train"] = {name: value for name, value in flags["train"].items() if value is not None}
-    values = merge(
-        read_toml(config) if config else {},
-        *map(parse_override, settings or []),
-        {name: value for name, value in flags.items() if value not in (None, {})},
-    )
+    values = merge(read_toml(config) if config else {}, *map(parse_override, settings or []), _given(flags))
     from clearhead.training.run import train_from_values
 
     result = train_from_values(values, fresh=fresh)
     typer.echo(f"model:  {result.run / 'model'}\nreport: {result.run / 'report.html'}", err=True)
+
+
+def _given(flags: dict[str, Any]) -> dict[str, Any]:
+    found = {name: _given(value) if isinstance(value, dict) else value for name, value in flags.items()}
+    return {name: value for name, value in found.items() if value not in (None, [], {})}

@@ -23,8 +23,9 @@ from babel import Locale, dates, lists, numbers, units
 
 from clearhead.corpora.pair import SentencePair
 from clearhead.errors import ConfigError, nearest_name
+from clearhead.language_tags import language_tag
 
-__all__ = ["KINDS", "LOCALES", "CldrCorpus", "Kind", "generate", "tag"]
+__all__ = ["KINDS", "LOCALES", "CldrCorpus", "Kind", "generate"]
 
 LOCALES = ("en", "de", "fr", "es", "it", "pt", "nl", "pl", "cs", "sv", "tr", "ja")
 
@@ -82,15 +83,6 @@ class CldrCorpus:
     test: list[SentencePair]
 
 
-def tag(locale: str) -> str:
-    """Return the token that heads a source line and names the locale to translate into.
-
-    >>> tag("de")
-    '<2de>'
-    """
-    return f"<2{locale}>"
-
-
 def generate(num_pairs: int, *, seed: int, num_test: int = 1_000, locales: Sequence[str] = LOCALES) -> CldrCorpus:
     """Make a corpus; the same arguments give the same one, and more pairs with the same seed only append.
 
@@ -142,7 +134,7 @@ def _draw(rng: Random, locales: Sequence[str]) -> tuple[Kind, Hashable, str, str
 
 
 def _pair(kind: Kind, source: str, target: str, source_text: str, target_text: str) -> SentencePair:
-    return SentencePair(f"{tag(target)} {source_text}", target_text, f"cldr:{kind.name}:{source}-{target}")
+    return SentencePair(f"{language_tag(target)} {source_text}", target_text, f"cldr:{kind.name}:{source}-{target}")
 
 
 @cache

@@ -74,10 +74,6 @@ class BatchOrder:
         """Steps in which every pair is seen once."""
         return len(self._cuts) - 1
 
-    def epoch(self, step: int) -> int:
-        """Epoch a step belongs to, both counted from 0."""
-        return step // self.batches_per_epoch
-
     def rows(self, step: int) -> NDArray[np.int64]:
         """Rows of the pairs of a step, counted from 0, in order of target length."""
         epoch, index = divmod(step, self.batches_per_epoch)

@@ -13,7 +13,7 @@ from typing import Any
 
 from clearhead.config import DataConfig
 from clearhead.corpora import SentencePair
-from clearhead.tokenizer import split_tag
+from clearhead.language_tags import split_tag
 
 __all__ = ["REASONS", "CleaningReport", "clean", "key_digest", "normalized_key"]
 

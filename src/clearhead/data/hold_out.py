@@ -10,7 +10,7 @@ from clearhead.corpora import SentencePair
 from clearhead.data.clean import key_digest
 from clearhead.data.staged_text import StagedPairs, stage
 from clearhead.errors import DataError
-from clearhead.tokenizer import split_tag
+from clearhead.language_tags import split_tag
 
 __all__ = ["choose_rows", "divide", "side_keys"]
 

@@ -7,13 +7,13 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
-from typing import Any
+from typing import Any, NamedTuple
 
 from clearhead.config import Config, DataConfig
 from clearhead.corpora import SentencePair, read_pairs, read_parallel
 from clearhead.errors import ConfigError, DataError
 
-__all__ = ["InputFile", "changed_inputs", "input_files", "missing_inputs", "training_pairs", "validation_pairs"]
+__all__ = ["InputFile", "Inputs", "changed_inputs", "missing_inputs", "open_inputs"]
 
 ROLES = ("source", "target", "pairs", "valid_source", "valid_target", "valid_pairs", "exclude")
 """Settings of `[data]` that name files."""
@@ -33,43 +33,39 @@ class InputFile:
     """Lines of text; `None` until it has been read."""
 
 
-def training_pairs(data: DataConfig) -> Iterator[SentencePair]:
-    """Stream every training pair, line-aligned files first.
+class Inputs(NamedTuple):
+    """All that a configuration reads, opened; its pairs can be streamed once."""
+
+    pairs: Iterator[SentencePair]
+    valid_pairs: Iterator[SentencePair] | None
+    """`None` if no file is named and some must be held out."""
+    files: list[InputFile]
+    """Size and hash of every file, each path once."""
+
+
+def open_inputs(config: Config) -> Inputs:
+    """Open every file the configuration names, line-aligned ones first, and tell at once what is wrong with them.
 
     Raises:
-        ConfigError: At once, if no training text is named.
-        DataError: At once, if sources and targets differ in number or a format is not known; later, as the readers say.
+        ConfigError: If no training text is named.
+        DataError: If sources and targets differ in number, a format is not known, files are missing (all of them are
+            named) or cannot be read, or standard input is named twice. Streaming the pairs raises what the readers say.
     """
+    data = config.data
     if not (data.source or data.target or data.pairs):
         raise ConfigError(
             "there is no training text: set data.source and data.target (--source F --target F), "
             "or data.pairs (--pairs F.tsv)"
         )
-    return chain(read_parallel(data.source, data.target), read_pairs(data.pairs))
-
-
-def validation_pairs(data: DataConfig) -> Iterator[SentencePair] | None:
-    """Stream every validation pair, or return `None` if no file is named and some must be held out.
-
-    Raises:
-        DataError: As `training_pairs`.
-    """
-    if not (data.valid_source or data.valid_target or data.valid_pairs):
-        return None
-    return chain(read_parallel(data.valid_source, data.valid_target), read_pairs(data.valid_pairs))
-
-
-def input_files(config: Config) -> list[InputFile]:
-    """Return the size and hash of every file the configuration reads, each path once.
-
-    Raises:
-        DataError: If files are missing (all of them are named), cannot be read, or standard input is named twice.
-    """
+    pairs = chain(read_parallel(data.source, data.target), read_pairs(data.pairs))
+    valid_pairs = chain(read_parallel(data.valid_source, data.valid_target), read_pairs(data.valid_pairs))
     if missing := missing_inputs(config):
         raise DataError(f"there is no such file: {', '.join(missing)}")
-    if (times := _paths(config.data).count("-")) > 1:
+    if (times := _paths(data).count("-")) > 1:
         raise DataError(f"standard input (-) is named {times} times, but it can be read only once")
-    return [_identified(path) for path in dict.fromkeys(_paths(config.data))]
+    is_given = data.valid_source or data.valid_target or data.valid_pairs
+    files = [_identified(path) for path in dict.fromkeys(_paths(data))]
+    return Inputs(pairs, valid_pairs if is_given else None, files)
 
 
 def missing_inputs(config: Config) -> list[str]:

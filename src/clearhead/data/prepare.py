@@ -8,7 +8,7 @@ Text waits between the steps in files of JSON lines, so that memory holds some 1
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
 from itertools import islice
 from pathlib import Path
@@ -18,12 +18,13 @@ from clearhead.config import Config, DataConfig, TokenizerConfig
 from clearhead.corpora import SentencePair, display_name, read_lines
 from clearhead.data.clean import CleaningReport, clean, key_digest
 from clearhead.data.hold_out import choose_rows, divide, side_keys
-from clearhead.data.inputs import ROLES, InputFile, input_files, training_pairs, validation_pairs
+from clearhead.data.inputs import ROLES, Inputs, open_inputs
 from clearhead.data.staged_text import StagedPairs
 from clearhead.data.store import PairStore, StoreWriter
 from clearhead.errors import ClearheadError, ConfigError, DataError
 from clearhead.files import file_sha256, json_sha256, new_directory, read_json, write_json
-from clearhead.tokenizer import Tokenizer, split_tag
+from clearhead.language_tags import split_tag
+from clearhead.tokenizer import Tokenizer
 
 __all__ = ["Prepared", "automatic_vocab_size", "open_prepared", "prepare"]
 
@@ -68,19 +69,17 @@ def prepare(config: Config, directory: Path, *, on_progress: Progress | None = N
         DataError: If a file cannot be used, no pair is left, the corpus is too small, or the disk is full.
     """
     # Mistakes that can be told at once are, before anything is created.
-    training_pairs(config.data)
-    validation_pairs(config.data)
-    files = input_files(config)
+    inputs = open_inputs(config)
     try:
         with new_directory(directory) as temporary:
-            tokenizer = _build(config, files, temporary, on_progress or _silent)
+            tokenizer, report = _build(config, inputs, temporary, on_progress or _silent)
             # The old data goes first: killed between these lines, a run finds none, never data of another tokenizer.
             if directory.exists():
                 shutil.rmtree(directory)
             tokenizer.save(directory.parent / "tokenizer.json")
     except OSError as error:
         raise DataError(f"cannot write the prepared data {directory}: {error.strerror or error}") from None
-    return open_prepared(directory)
+    return Prepared(*_stores(directory), tokenizer, report)
 
 
 def open_prepared(directory: Path) -> Prepared:
@@ -102,8 +101,7 @@ def open_prepared(directory: Path) -> Prepared:
     if tokenizer.sha256 != made_with:
         raise DataError(f"{directory} was not made with {directory.parent / 'tokenizer.json'}; {FRESH}")
     _verify(directory, report)
-    train, valid = (PairStore.open(directory / name) for name in STORES)
-    return Prepared(train, valid, tokenizer, report)
+    return Prepared(*_stores(directory), tokenizer, report)
 
 
 def automatic_vocab_size(num_pairs: int) -> int:
@@ -116,6 +114,10 @@ def automatic_vocab_size(num_pairs: int) -> int:
         if num_pairs < below:
             return vocab_size
     return 32_000
+
+
+def _stores(directory: Path) -> tuple[PairStore, PairStore]:
+    return PairStore.open(directory / "train.arrow"), PairStore.open(directory / "valid.arrow")
 
 
 def _verify(directory: Path, report: Mapping[str, Any]) -> None:
@@ -135,10 +137,10 @@ def _verify(directory: Path, report: Mapping[str, Any]) -> None:
         raise DataError(f"the prepared data {names} is damaged (not what its checksum says); {FRESH}")
 
 
-def _build(config: Config, files: Sequence[InputFile], partial: Path, on_progress: Progress) -> Tokenizer:
-    """Fill the directory of prepared data, and return the vocabulary it is written in."""
+def _build(config: Config, inputs: Inputs, partial: Path, on_progress: Progress) -> tuple[Tokenizer, dict[str, Any]]:
+    """Fill the directory of prepared data, and return the vocabulary it is written in and its report."""
     train, valid = StagedPairs(partial / "train.jsonl"), StagedPairs(partial / "valid.jsonl")
-    lines = _read_corpus(config, train, valid, on_progress)
+    lines = _read_corpus(config, inputs, train, valid, on_progress)
     tokenizer = _learned_tokenizer(train, config.tokenizer, on_progress)
     max_length = config.data.max_length
     pairs = _progress(train, "tokenising", on_progress)
@@ -154,7 +156,7 @@ def _build(config: Config, files: Sequence[InputFile], partial: Path, on_progres
         "valid": valid.report.to_dict(),
         "valid_held_out": train.report.held_out > 0,
         "roles": {role: list(getattr(config.data, role)) for role in ROLES},
-        "files": [asdict(replace(file, lines=lines.get(file.path, 0))) for file in files],
+        "files": [asdict(replace(file, lines=lines.get(file.path, 0))) for file in inputs.files],
         "tokenizer": {
             "kind": config.tokenizer.kind,
             "vocab_size": tokenizer.vocab_size,
@@ -162,26 +164,27 @@ def _build(config: Config, files: Sequence[InputFile], partial: Path, on_progres
         },
         "tokens": tokens,
     }
-    checksums = {name: file_sha256(partial / name) for name in STORES} | {"report.json": json_sha256(report)}
-    write_json(partial / "report.json", {**report, "checksums": checksums})
-    return tokenizer
+    report["checksums"] = {name: file_sha256(partial / name) for name in STORES} | {"report.json": json_sha256(report)}
+    write_json(partial / "report.json", report)
+    return tokenizer, report
 
 
-def _read_corpus(config: Config, train: StagedPairs, valid: StagedPairs, on_progress: Progress) -> dict[str, int]:
+def _read_corpus(
+    config: Config, inputs: Inputs, train: StagedPairs, valid: StagedPairs, on_progress: Progress
+) -> dict[str, int]:
     """Read, clean and divide all text; return the lines of every file."""
     data, tags = config.data, config.tokenizer.language_tags
     lines: dict[str, int] = {}
     forbidden = _excluded_keys(config, lines, on_progress)
-    valid_pairs = validation_pairs(data)
-    if valid_pairs is not None:
-        pairs = _progress(_counting_lines(valid_pairs, lines), "reading validation text", on_progress)
+    if inputs.valid_pairs is not None:
+        pairs = _progress(_counting_lines(inputs.valid_pairs, lines), "reading validation text", on_progress)
         valid.write(clean(pairs, data, forbidden=set(), report=valid.report, language_tags=tags))
         _refuse_empty("validation", data, valid.report)
         forbidden.update(key for pair in valid for key in side_keys(pair, tags))
 
-    pairs = _progress(_counting_lines(training_pairs(data), lines), "reading and cleaning", on_progress)
+    pairs = _progress(_counting_lines(inputs.pairs, lines), "reading and cleaning", on_progress)
     kept = clean(pairs, data, forbidden=forbidden, report=train.report, language_tags=tags)
-    if valid_pairs is not None:
+    if inputs.valid_pairs is not None:
         train.write(kept)
     else:
         all_kept = StagedPairs(train.path.with_name("kept.jsonl"))

@@ -8,7 +8,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from clearhead.decoding.hypothesis import Hypothesis, PenaltyForm, length_penalty
+from clearhead.choices import PenaltyForm
+from clearhead.decoding.hypothesis import Hypothesis, length_penalty
 from clearhead.decoding.rules import can_win, score_to_beat
 from clearhead.decoding.step import DecodingBatch, next_log_probs
 from clearhead.model.transformer import Transformer

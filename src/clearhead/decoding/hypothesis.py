@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
 
-__all__ = ["Hypothesis", "PenaltyForm", "length_penalty"]
+from clearhead.choices import PenaltyForm
 
-PenaltyForm = Literal["gnmt", "power"]
+__all__ = ["Hypothesis", "length_penalty"]
 
 
 @dataclass(frozen=True, slots=True)

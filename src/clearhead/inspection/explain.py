@@ -137,10 +137,10 @@ def explain(translator: Translator, text: str, target: str | None = None) -> Exp
     require_texts([text] if target is None else [text, target], "text and target")
     bundle = translator.bundle
     tokenizer, model, settings = bundle.tokenizer, bundle.model, translator.decode_config({})
-    [(_, untagged)] = tokenizer.split_sources([text])
-    if not untagged.strip():
+    parts = tokenizer.split_sources([text])
+    if not parts[0][1].strip():
         raise DataError("there is nothing to explain: the text is empty; give a sentence to translate")
-    source_ids = tokenizer.encode_sources([text], settings.target_lang)[0]
+    source_ids = tokenizer.encode_parts(parts, settings.target_lang)[0]
     _require_at_most(settings.max_input_tokens, source_ids, "text")
     if target is None:
         target = translator.translate([text], scores=False)[0].text

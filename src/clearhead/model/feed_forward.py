@@ -7,18 +7,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import Literal
 
 from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn import functional
 
+from clearhead.choices import Activation
 from clearhead.kernels.bf16_linear import Linear
 from clearhead.kernels.dropout import Dropout
 
-__all__ = ["ACTIVATIONS", "Activation", "FeedForward"]
-
-Activation = Literal["relu", "gelu", "gelu_tanh", "silu"]
+__all__ = ["ACTIVATIONS", "FeedForward"]
 
 ACTIVATIONS: dict[Activation, Callable[[Tensor], Tensor]] = {
     "relu": functional.relu,

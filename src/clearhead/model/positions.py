@@ -6,19 +6,16 @@ Shapes: T length, D d_model.
 from __future__ import annotations
 
 import math
-from typing import Literal
 
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from clearhead.choices import PositionKind, SinusoidLayout
 from clearhead.errors import ConfigError
 from clearhead.model.other_positions import LearnedPositions
 
-__all__ = ["PositionKind", "SinusoidLayout", "SinusoidalPositions", "make_positions", "sinusoidal_positions"]
-
-SinusoidLayout = Literal["sinusoidal", "sinusoidal_halves", "sinusoidal_t2t"]
-PositionKind = Literal["sinusoidal", "sinusoidal_halves", "sinusoidal_t2t", "learned", "rotary", "none"]
+__all__ = ["SinusoidalPositions", "make_positions", "sinusoidal_positions"]
 
 
 def sinusoidal_positions(

@@ -12,17 +12,14 @@ Shapes: D d_model.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Literal
 
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from clearhead.choices import NormKind, NormOrder
 from clearhead.kernels.dropout import Dropout
 
-__all__ = ["NormKind", "NormOrder", "Residual", "make_norm"]
-
-NormKind = Literal["layer", "rms"]
-NormOrder = Literal["post", "pre"]
+__all__ = ["Residual", "make_norm"]
 
 
 def make_norm(kind: NormKind, d_model: int, eps: float) -> nn.Module:

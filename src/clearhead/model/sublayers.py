@@ -6,9 +6,10 @@ from dataclasses import dataclass
 
 from torch import nn
 
+from clearhead.choices import Activation, NormKind, NormOrder
 from clearhead.model.attention import MultiHeadAttention
-from clearhead.model.feed_forward import Activation, FeedForward
-from clearhead.model.residual import NormKind, NormOrder, Residual, make_norm
+from clearhead.model.feed_forward import FeedForward
+from clearhead.model.residual import Residual, make_norm
 
 __all__ = ["Sublayers"]
 

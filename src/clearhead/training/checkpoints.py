@@ -23,10 +23,10 @@ from typing import Any
 from pydantic import TypeAdapter, ValidationError
 from torch import Tensor
 
-from clearhead import __version__
 from clearhead.errors import CheckpointError, ModelError
 from clearhead.files import file_sha256, new_directory, read_json, write_json
 from clearhead.training.log import Amount, Count, Window
+from clearhead.version import __version__
 from clearhead.weights import read_weights, write_weights
 
 __all__ = ["CHECKPOINT_FORMAT", "Best", "Checkpoints", "TrainingState", "disk_trouble"]

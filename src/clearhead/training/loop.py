@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import torch
 from torch import Tensor
 
 from clearhead.config import Config
-from clearhead.data.batches import BatchOrder, collate, split
+from clearhead.data.batches import Batch, BatchOrder, collate, split
 from clearhead.data.prepare import Prepared
 from clearhead.errors import TrainingError
 from clearhead.model.transformer import Transformer
@@ -19,7 +22,7 @@ from clearhead.training.log import MetricsLog, Window
 from clearhead.training.optimizer import build_optimizer, load_optimizer_state, optimizer_state
 from clearhead.training.publish import publish
 from clearhead.training.schedule import learning_rate
-from clearhead.training.step import Stepper, StepResult
+from clearhead.training.step import Stepper
 from clearhead.training.stop import StopSignals
 from clearhead.training.validation import Validation, is_better, validate
 from clearhead.translator import Translator
@@ -36,6 +39,7 @@ class Loop:
     Args:
         config: Complete settings.
         data: Prepared pairs and their tokenizer.
+        order: Which pairs each step sees.
         run: Run directory.
         device: Where to train.
         checkpoints: The run's checkpoints.
@@ -48,6 +52,7 @@ class Loop:
         self,
         config: Config,
         data: Prepared,
+        order: BatchOrder,
         run: Path,
         device: torch.device,
         checkpoints: Checkpoints,
@@ -57,6 +62,7 @@ class Loop:
     ) -> None:
         self.config = config
         self.data = data
+        self.order = order
         self.run = run
         self.checkpoints = checkpoints
         self.display = display
@@ -65,16 +71,9 @@ class Loop:
         self.model = Transformer(config.model).to(device)
         self.optimizer = build_optimizer(self.model, config.train)
         self.stepper = Stepper(self.model, self.optimizer, config.train)
-        self.order = BatchOrder(
-            data.train.source_lengths,
-            data.train.target_lengths,
-            batch_tokens=config.train.batch_tokens,
-            seed=config.train.seed,
-        )
         self.state = TrainingState(
             device=device.type, threads=torch.get_num_threads(), precision=self.stepper.precision
         )
-        self._best_validation: Validation | None = None
         self._start = start
         self._last_save = time.monotonic()
 
@@ -82,29 +81,26 @@ class Loop:
         """Go on from a checkpoint."""
         load_weights(self.model, path / "model.safetensors")
         load_optimizer_state(self.model, self.optimizer, self.checkpoints.tensors(path, "optimizer.safetensors"))
-        if state.threads != torch.get_num_threads():
+        now = self.state
+        if state.threads != now.threads:
             self.display.say(
-                f"the run used {state.threads} threads and now has {torch.get_num_threads()}: "
-                f"sums may differ in the last bit"
+                f"the run used {state.threads} threads and now has {now.threads}: sums may differ in the last bit"
             )
-        if state.device != self.stepper.device.type:
+        if state.device != now.device:
             self.display.say(
-                f"the run was on {state.device} and now is on {self.stepper.device.type}: "
-                f"it goes on, but not bit for bit"
+                f"the run was on {state.device} and now is on {now.device}: it goes on, but not bit for bit"
             )
         if not state.precision:
             self.display.say(
                 f"an older clearhead wrote {path.name} and did not say what its matrix products were in; now they are "
-                f"in {self.stepper.precision}: the run goes on, but perhaps not bit for bit"
+                f"in {now.precision}: the run goes on, but perhaps not bit for bit"
             )
-        elif state.precision != self.stepper.precision:
+        elif state.precision != now.precision:
             self.display.say(
-                f"the run's matrix products were in {state.precision} and now are in {self.stepper.precision}: "
+                f"the run's matrix products were in {state.precision} and now are in {now.precision}: "
                 f"it goes on, but not bit for bit"
             )
-        self.state = state
-        self.state.device, self.state.threads = self.stepper.device.type, torch.get_num_threads()
-        self.state.precision = self.stepper.precision
+        self.state = replace(state, device=now.device, threads=now.threads, precision=now.precision)
         self._start -= state.elapsed
 
     def ended_by(self) -> str | None:
@@ -135,7 +131,9 @@ class Loop:
             rate = learning_rate(
                 self.state.step + 1, train, d_model=self.config.model.d_model, progress=self._progress()
             )
-            result = self._step(rate)
+            batches = self._batches()
+            with self._explained():
+                result = self.stepper.step(batches, number=self.state.step + 1, rate=rate)
             self.state.step += 1
             self.state.target_tokens += result.target_tokens
             self._tick()
@@ -145,21 +143,22 @@ class Loop:
                 self._record(log, rate)
 
             is_last = self.ended_by() is not None
-            is_new_best = (is_last or self.state.step % train.validate_every == 0) and self._validate(log)
+            best = self._validate(log) if is_last or self.state.step % train.validate_every == 0 else None
+            is_regular = self.state.step % train.checkpoint_every == 0
             is_due = time.monotonic() - self._last_save > 60 * train.checkpoint_minutes
-            if is_new_best or is_due or self._is_regular() or self.ended_by() or self.stop.received:
+            if best or is_due or is_regular or self.ended_by() or self.stop.received:
                 self._save()
-            if is_new_best:
-                self._publish_current()
+            if best:
+                self._publish(model_tensors(self.model), best, f"step {self.state.step}")
             if self.stop.received:
                 self.display.say(f"stopped after step {self.state.step:,}; the same command goes on from there")
                 self.stop.end()
         # Not yet validated where a resumed run is told to end at once, or the clock ran out while saving.
         if self.state.validated_step != self.state.step:
-            is_new_best = self._validate(log)
+            best = self._validate(log)
             self._save()
-            if is_new_best:
-                self._publish_current()
+            if best:
+                self._publish(model_tensors(self.model), best, f"step {self.state.step}")
         self._prune()  # of a run that was killed while it did so after its last step
         self.stop.end_at_once()  # all is saved
         return ended_by
@@ -174,7 +173,7 @@ class Loop:
             step = self.state.step
         weights = self.checkpoints.tensors(self.checkpoints.path(step), "model.safetensors")
         validation, chosen = self._validation_of(weights), f"step {step}"
-        paths = self.checkpoints.last(self.config.train.average_last, multiple_of=self._every())
+        paths = self.checkpoints.last(self.config.train.average_last, multiple_of=self.config.train.checkpoint_every)
         if len(paths) > 1:
             self.display.stage("averaging checkpoints", 0)
             average = average_weights(path / "model.safetensors" for path in paths)
@@ -184,14 +183,17 @@ class Loop:
                 chosen = "average of " + ", ".join(path.name for path in paths)
         return validation, self._publish(weights, validation, chosen)
 
-    def _step(self, rate: float) -> StepResult:
-        model = self.config.model
-        rows = split(
-            self.order.rows(self.state.step), self.data.train.target_lengths, self.config.train.micro_batch_tokens
-        )
-        parts = [collate(self.data.train, part, pad_id=model.pad_id, bos_id=model.bos_id) for part in rows]
+    def _batches(self) -> list[Batch]:
+        """Return what the next step sees, in parts small enough to be computed at once."""
+        pairs, model = self.data.train, self.config.model
+        rows = split(self.order.rows(self.state.step), pairs.target_lengths, self.config.train.micro_batch_tokens)
+        return [collate(pairs, part, pad_id=model.pad_id, bos_id=model.bos_id) for part in rows]
+
+    @contextmanager
+    def _explained(self) -> Iterator[None]:
+        """Say of a step that failed what can be done."""
         try:
-            return self.stepper.step(parts, number=self.state.step + 1, rate=rate)
+            yield
         except torch.OutOfMemoryError:
             raise TrainingError(
                 f"the device ran out of memory at step {self.state.step + 1}; lower train.micro_batch_tokens "
@@ -202,8 +204,8 @@ class Loop:
             where = f"the last good checkpoint is {good[-1]}" if good else "no checkpoint was written yet"
             raise TrainingError(f"{error}; {where}") from None
 
-    def _validate(self, log: MetricsLog) -> bool:
-        """Measure the model, and tell whether it is the best so far."""
+    def _validate(self, log: MetricsLog) -> Validation | None:
+        """Measure the model; return how good it is if it is the best so far."""
         self.display.stage("validating", 0)
         validation = validate(self.model, self.data.valid, self.data.tokenizer, self.config)
         step, best = self.state.step, self.state.best
@@ -225,12 +227,7 @@ class Loop:
         self.state.stale_validations = 0 if is_new_best else self.state.stale_validations + 1
         if is_new_best:
             self.state.best = Best(step, validation.bleu, validation.nll)
-            self._best_validation = validation
-        return is_new_best
-
-    def _publish_current(self) -> None:
-        assert self._best_validation is not None, "published right after its validation"
-        self._publish(model_tensors(self.model), self._best_validation, f"step {self.state.step}")
+        return validation if is_new_best else None
 
     def _validation_of(self, weights: dict[str, Tensor]) -> Validation:
         model = Transformer(self.config.model).to(self.model.device)
@@ -257,7 +254,7 @@ class Loop:
     def _prune(self) -> None:
         keep = max(self.config.train.keep_checkpoints, self.config.train.average_last)
         best_step = self.state.best.step if self.state.best else None
-        self.checkpoints.prune(keep, best_step=best_step, multiple_of=self._every())
+        self.checkpoints.prune(keep, best_step=best_step, multiple_of=self.config.train.checkpoint_every)
 
     def _record(self, log: MetricsLog, rate: float) -> None:
         window, self.state.window = self.state.window, Window()
@@ -301,12 +298,6 @@ class Loop:
         if train.max_minutes is not None:
             ends.append(60 * train.max_minutes - self.state.elapsed)
         return min(ends)
-
-    def _every(self) -> int:
-        return self.config.train.checkpoint_every
-
-    def _is_regular(self) -> bool:
-        return self.state.step % self._every() == 0
 
     def _tick(self) -> None:
         self.state.elapsed = time.monotonic() - self._start

@@ -9,7 +9,6 @@ from pathlib import Path
 
 from torch import Tensor
 
-from clearhead import __version__
 from clearhead.bundle import Bundle, load_bundle, refuse_foreign, require_fitting_weights, save_bundle
 from clearhead.config import Config
 from clearhead.data.prepare import Prepared, open_prepared
@@ -17,12 +16,13 @@ from clearhead.device import resolve_device
 from clearhead.errors import CheckpointError, ModelError
 from clearhead.evaluation.golden import make_golden
 from clearhead.files import standing
+from clearhead.language_tags import split_tag
 from clearhead.model.transformer import Transformer
-from clearhead.tokenizer import split_tag
 from clearhead.training.checkpoints import Checkpoints, TrainingState
 from clearhead.training.run_directory import lock
 from clearhead.training.validation import Validation, validate
 from clearhead.translator import Translator
+from clearhead.version import __version__
 from clearhead.weights import average_weights, load_tensors
 
 __all__ = ["average_run", "publish", "translatable_rows"]

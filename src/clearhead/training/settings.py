@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -9,57 +10,61 @@ from typing import Any
 from pydantic import BaseModel
 
 from clearhead.config import Config, ModelConfig
-from clearhead.data.batches import BatchOrder
-from clearhead.data.store import PairStore
+from clearhead.data.inputs import ROLES
 from clearhead.errors import CheckpointError, ConfigError
 from clearhead.files import is_utf8
 from clearhead.presets import AUTOMATIC_PRESETS, PRESETS, recipe
 from clearhead.training.overrides import merge
-from clearhead.training.schedule import peak_rate
+from clearhead.training.schedule import noam_rate, peak_rate
 
-__all__ = [
-    "check_early",
-    "check_resumable",
-    "complete",
-    "refuse_other_preset",
-    "resolved",
-    "steps_per_epoch",
-    "with_open_rate",
-]
+__all__ = ["check_resumable", "complete", "draft", "over_saved", "resolved"]
 
 _DEFAULT_EPOCHS = 30
 _MOST_STEPS = 100_000  # the paper's base model (section 5.2)
 
+_OF_THE_TOKENIZER = {"vocab_size", "pad_id", "bos_id", "eos_id"}
 _VOCAB_SIZE_UNKNOWN = 1_000  # stands in until the tokenizer is trained
 
 _MAY_CHANGE = {
-    "out",
-    "device",
-    # Where the text lies; what it says is compared by content.
-    "data.source",
-    "data.target",
-    "data.pairs",
-    "data.valid_source",
-    "data.valid_target",
-    "data.valid_pairs",
-    "data.exclude",
-    "train.max_steps",
-    "train.max_minutes",
-    "train.patience",
-    "train.micro_batch_tokens",
-    "train.compile",
-    "train.validate_every",
-    "train.validate_sentences",
-    "train.checkpoint_every",
-    "train.checkpoint_minutes",
-    "train.keep_checkpoints",
-    "train.average_last",
+    *("out", "device"),
+    *(f"data.{role}" for role in ROLES),  # where the text lies; what it says is compared by content
+    *("train.max_steps", "train.max_minutes", "train.patience", "train.micro_batch_tokens", "train.compile"),
+    *("train.validate_every", "train.validate_sentences", "train.checkpoint_every", "train.checkpoint_minutes"),
+    *("train.keep_checkpoints", "train.average_last"),
 }
 """Settings that a resumed run may change; of the section `decode`, all."""
 
 
-def check_early(values: Mapping[str, Any]) -> Config:
-    """Check the user's settings before any data is read.
+def over_saved(values: Mapping[str, Any], *, fresh: bool) -> Mapping[str, Any]:
+    """Lay the settings of `clearhead train --out RUN`, which names no files, over those that the run has.
+
+    What the tokenizer decides of the model is left out, for it decides again. With `fresh` so is the peak rate that
+    `resolved` chose: a run that starts over with another width or warm-up gets the rate of those.
+
+    Raises:
+        ConfigError: If the saved settings cannot be read, or with `fresh` another preset is asked for: the saved ones
+            have a number for all that a preset decides.
+    """
+    out, data, preset = values["out"], values.get("data", {}), values.get("preset")
+    names_files = isinstance(data, Mapping) and any(data.get(name) for name in ("source", "target", "pairs"))
+    if names_files or not isinstance(out, str) or not (path := Path(os.path.abspath(out)) / "config.toml").is_file():
+        return values
+    saved = Config.load(path)
+    settings = saved.model_dump(exclude={"model": _OF_THE_TOKENIZER})
+    if fresh:
+        if preset is not None and preset != saved.preset:
+            raise ConfigError(
+                f"--preset {preset} would change nothing: without input files --fresh takes the settings in {path}, "
+                f"all those of preset {saved.preset} among them; name the input files too"
+            )
+        warmup = saved.train.warmup_steps
+        if saved.train.learning_rate == noam_rate(warmup, d_model=saved.model.d_model, warmup_steps=warmup):
+            settings["train"]["learning_rate"] = None
+    return merge(settings, values)
+
+
+def draft(values: Mapping[str, Any]) -> Config:
+    """Check the user's settings before any data is read, and return them as far as they are known.
 
     The preset may depend on the corpus, so without a named one it is enough if the settings fit some preset.
 
@@ -67,98 +72,62 @@ def check_early(values: Mapping[str, Any]) -> Config:
         values: Nested settings as the user gave them.
 
     Returns:
-        The settings as far as they are known; `data`, `tokenizer` and `train.seed` are final.
+        The settings as far as they are known; `out`, `device`, `data`, `tokenizer` and `train.seed` are final.
 
     Raises:
         ConfigError: If they are impossible.
     """
     _refuse_misshapen(values)
     _refuse_other_than_utf8(values)
-    _refuse_special_ids(values)
-    _refuse_vocab_size(values)
+    _refuse_what_the_tokenizer_decides(values)
     problems = []
-    names = [values["preset"]] if values.get("preset") else AUTOMATIC_PRESETS
-    for name in names:
+    for preset in [values["preset"]] if values.get("preset") else list(AUTOMATIC_PRESETS):
         try:
-            config = complete(values, name, vocab_size=_VOCAB_SIZE_UNKNOWN, batches_per_epoch=1)
-            _refuse_unknown_language(config)
-            _refuse_shortlist(config)
-            _refuse_other_than_text_to_text(config)
+            config = complete(values, preset, {"vocab_size": _VOCAB_SIZE_UNKNOWN})
+            _refuse_what_training_cannot_have(config)
             return config
         except ConfigError as error:
             problems.append(error)
     raise problems[0]
 
 
-def steps_per_epoch(values: Mapping[str, Any], preset: str, pairs: PairStore) -> int:
-    """Return the optimiser steps of one pass over the corpus."""
-    train = complete(values, preset, vocab_size=_VOCAB_SIZE_UNKNOWN, batches_per_epoch=1).train
-    order = BatchOrder(pairs.source_lengths, pairs.target_lengths, batch_tokens=train.batch_tokens, seed=train.seed)
-    return order.batches_per_epoch
-
-
-def complete(
-    values: Mapping[str, Any],
-    preset: str,
-    *,
-    vocab_size: int,
-    batches_per_epoch: int,
-    special_ids: Mapping[str, int] | None = None,
-) -> Config:
-    """Lay the user's settings over the preset's and fill in what follows from the corpus.
+def complete(values: Mapping[str, Any], preset: str, model: Mapping[str, int]) -> Config:
+    """Lay the user's settings over the preset's; what the corpus decides is left open, see `resolved`.
 
     Args:
         values: Nested settings as the user gave them.
         preset: Name of the preset underneath.
-        vocab_size: Pieces of the tokenizer.
-        batches_per_epoch: Optimiser steps of one pass over the corpus; 30 passes are the default length of a run.
-        special_ids: `pad_id`, `bos_id` and `eos_id` of the tokenizer; None for one that clearhead trains.
+        model: What the tokenizer decides of the model, its `model_settings`.
     """
-    owned = {"vocab_size": vocab_size, **(special_ids or {})}
-    settings = merge(recipe(preset), values, {"preset": preset, "model": owned})
+    settings = merge(recipe(preset), values, {"preset": preset, "model": model})
     train = settings["train"]
-    if train.get("max_steps") is None and train.get("max_minutes") is None:
-        settings = merge(settings, {"train": {"max_steps": min(_MOST_STEPS, _DEFAULT_EPOCHS * batches_per_epoch)}})
-    return Config.from_dict(settings, origin="settings")
+    if train.get("max_steps") is not None or train.get("max_minutes") is not None:
+        return Config.from_dict(settings, origin="settings")
+    # Some schedules demand an end, and this run will get one.
+    config = Config.from_dict(merge(settings, {"train": {"max_steps": _MOST_STEPS}}), origin="settings")
+    return config.model_copy(update={"train": config.train.model_copy(update={"max_steps": None})})
 
 
-def resolved(config: Config) -> Config:
-    """Return complete settings with what was chosen for those left open: the size of the vocabulary and the peak rate.
+def resolved(config: Config, *, batches_per_epoch: int) -> Config:
+    """Return complete settings with what is chosen for those left open: vocabulary size, peak rate, number of steps.
 
     `device` and `train.precision` stay `auto`, for a run may go on where another device is; what they were stands in
     every checkpoint.
+
+    Args:
+        config: From `complete`, or saved by an earlier clearhead, which left more open.
+        batches_per_epoch: Optimiser steps of one pass over the corpus; 30 passes are the default length of a run.
     """
     tokenizer, train, model = config.tokenizer, config.train, config.model
-    if tokenizer.vocab_size is None:
-        tokenizer = tokenizer.model_copy(update={"vocab_size": model.vocab_size})
-    if train.learning_rate is None:
-        train = train.model_copy(update={"learning_rate": peak_rate(train, d_model=model.d_model)})
-    return config.model_copy(update={"tokenizer": tokenizer, "train": train})
-
-
-def with_open_rate(saved: Config) -> Config:
-    """Return a run's saved settings with the peak rate left open if it is the one that `resolved` chose.
-
-    A run that starts over with another width or warm-up then gets the rate of those.
-    """
-    is_open = saved.train.model_copy(update={"learning_rate": None})
-    if saved.train.learning_rate != peak_rate(is_open, d_model=saved.model.d_model):
-        return saved
-    return saved.model_copy(update={"train": is_open})
-
-
-def refuse_other_preset(values: Mapping[str, Any], saved: Config, run: Path) -> None:
-    """Refuse another preset over the saved settings of a run, which have a number for all that a preset decides.
-
-    Raises:
-        ConfigError: If another one is asked for.
-    """
-    preset = values.get("preset")
-    if preset is not None and preset != saved.preset:
-        raise ConfigError(
-            f"--preset {preset} would change nothing: without input files --fresh takes the settings in "
-            f"{run / 'config.toml'}, all those of preset {saved.preset} among them; name the input files too"
-        )
+    chosen: dict[str, Any] = {"learning_rate": peak_rate(train, d_model=model.d_model)}
+    if train.max_steps is None and train.max_minutes is None:
+        chosen["max_steps"] = min(_MOST_STEPS, _DEFAULT_EPOCHS * batches_per_epoch)
+    return config.model_copy(
+        update={
+            "tokenizer": tokenizer.model_copy(update={"vocab_size": tokenizer.vocab_size or model.vocab_size}),
+            "train": train.model_copy(update=chosen),
+        }
+    )
 
 
 def check_resumable(saved: Config, now: Config) -> list[str]:
@@ -204,50 +173,40 @@ def _refuse_other_than_utf8(values: Mapping[str, Any]) -> None:
                 raise ConfigError(f"{name} = {text!r:.200}: it is not UTF-8, and config.toml cannot hold it; rename it")
 
 
-def _refuse_special_ids(values: Mapping[str, Any]) -> None:
-    """Refuse special ids other than those of the tokenizer that will be trained; a resolved configuration has these."""
+def _refuse_what_the_tokenizer_decides(values: Mapping[str, Any]) -> None:
+    """Refuse special ids, or a number of rows, other than the tokenizer that will be trained has.
+
+    A resolved configuration has both: the ids are those of every tokenizer, the rows those of its corpus, and another
+    corpus brings its own.
+    """
+    model, tokenizer = values.get("model", {}), values.get("tokenizer", {})
     for name in ("pad_id", "bos_id", "eos_id"):
-        given, own = values.get("model", {}).get(name), ModelConfig.model_fields[name].default
+        given, own = model.get(name), ModelConfig.model_fields[name].default
         if given is not None and given != own:
             raise ConfigError(
                 f"model.{name} = {given!r} cannot be set for training: the tokenizer decides the ids of its special "
                 f"tokens; leave it out"
             )
-
-
-def _refuse_vocab_size(values: Mapping[str, Any]) -> None:
-    """Refuse a number of rows that the tokenizer would overrule.
-
-    A resolved configuration has one, beside the special ids: it is that of its corpus, and another corpus brings its
-    own.
-    """
-    model = values.get("model", {})
-    rows, pieces = model.get("vocab_size"), values.get("tokenizer", {}).get("vocab_size")
-    if rows is not None and rows != pieces and "pad_id" not in model:
+    rows = model.get("vocab_size")
+    if rows is not None and rows != tokenizer.get("vocab_size") and "pad_id" not in model:
         raise ConfigError(
             f"model.vocab_size = {rows!r} cannot be set for training: the model has a row for each piece of the "
             f"tokenizer; set tokenizer.vocab_size = {rows!r}"
         )
 
 
-def _refuse_unknown_language(config: Config) -> None:
-    language, known = config.decode.target_lang, config.tokenizer.language_tags
-    if language is not None and language not in known:
+def _refuse_what_training_cannot_have(config: Config) -> None:
+    model, decode, known = config.model, config.decode, config.tokenizer.language_tags
+    if decode.target_lang is not None and decode.target_lang not in known:
         raise ConfigError(
-            f"decode.target_lang = {language!r} is not in tokenizer.language_tags = {list(known)}; add it there"
+            f"decode.target_lang = {decode.target_lang!r} is not in tokenizer.language_tags = {list(known)}; "
+            f"add it there"
         )
-
-
-def _refuse_shortlist(config: Config) -> None:
-    if config.decode.shortlist:
+    if decode.shortlist:
         raise ConfigError(
             "decode.shortlist cannot be set for training: a model has none before `clearhead optimize` made it; "
             "leave it out, and ask for it with `clearhead translate --shortlist`"
         )
-
-
-def _refuse_other_than_text_to_text(config: Config) -> None:
-    model = config.model
     if not (model.num_encoder_layers and model.num_decoder_layers):
         raise ConfigError(
             f"training on pairs of text needs an encoder and a decoder; model.num_encoder_layers is "

@@ -105,7 +105,11 @@ class Stepper:
         tokens = sum(batch.num_target_tokens for batch in parts)
         loss = nll = 0.0
         for batch in parts:
-            part_loss, part_nll = self._loss(batch)
+            source, target_in, target_out = (
+                ids.to(self.device, non_blocking=True) for ids in (batch.source, batch.target_in, batch.target_out)
+            )
+            with self._precision():
+                part_loss, part_nll = self._loss(self._states(source, target_in), target_out)
             (part_loss / tokens).backward()
             loss += part_loss.item()
             nll += part_nll.item()
@@ -119,19 +123,13 @@ class Stepper:
         self.optimizer.zero_grad(set_to_none=True)
         return result
 
-    def _loss(self, batch: Batch) -> tuple[Tensor, Tensor]:
-        source, target_in, target_out = (
-            ids.to(self.device, non_blocking=True) for ids in (batch.source, batch.target_in, batch.target_out)
-        )
-        with self._precision():
-            states = self._states(source, target_in)  # (B, T, D)
-            is_token = target_out != self.model.config.pad_id  # (B, T)
-            states, target = states[is_token], target_out[is_token]  # (N, D), (N,)
-            smoothing = self.config.label_smoothing
-            output = self.model.output_proj
-            if self.is_bf16 and self.device.type == "cuda":
-                return label_smoothed_cross_entropy(output(states), target, smoothing)
-            return chunked_cross_entropy(states, output.weight, output.bias, target, smoothing)
+    def _loss(self, states: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
+        is_token = target != self.model.config.pad_id  # (B, T)
+        states, target = states[is_token], target[is_token]  # (B, T, D), (B, T) -> (N, D), (N,)
+        smoothing, output = self.config.label_smoothing, self.model.output_proj
+        if self.is_bf16 and self.device.type == "cuda":
+            return label_smoothed_cross_entropy(output(states), target, smoothing)
+        return chunked_cross_entropy(states, output.weight, output.bias, target, smoothing)
 
     def _precision(self) -> AbstractContextManager[object]:
         if not self.is_bf16:

@@ -15,8 +15,9 @@ from typing import Any
 import pytest
 from babel import Locale
 
-from clearhead.corpora.cldr import COUNTRIES, KINDS, LANGUAGES, LOCALES, CldrCorpus, generate, tag
+from clearhead.corpora.cldr import COUNTRIES, KINDS, LANGUAGES, LOCALES, CldrCorpus, generate
 from clearhead.errors import ConfigError
+from clearhead.language_tags import language_tag
 
 NBSP, NARROW, THIN = "\u00a0", "\u202f", "\u2009"
 THURSDAY = date(2018, 5, 3)
@@ -110,13 +111,13 @@ def test_known_renderings(kind, value, code, text):
 
 
 def test_the_source_names_the_language_it_is_translated_into(corpus):
-    assert tag("de") == "<2de>"
+    assert language_tag("de") == "<2de>"
     for pair in corpus.train[:2_003] + corpus.test:
         _, _, direction = pair.origin.split(":")
         source, target = direction.split("-")
         head, text = split(pair.source)
         assert source != target
-        assert head == tag(target)
+        assert head == language_tag(target)
         assert text
         assert text == text.strip()
 

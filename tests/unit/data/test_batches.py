@@ -38,7 +38,6 @@ def test_every_pair_is_in_exactly_one_batch_of_each_epoch(corpus, batch_tokens, 
     order = BatchOrder(*corpus, batch_tokens=batch_tokens, seed=seed)
     for epoch in range(3):
         steps = range(epoch * order.batches_per_epoch, (epoch + 1) * order.batches_per_epoch)
-        assert {order.epoch(step) for step in steps} == {epoch}
         rows = np.concatenate([order.rows(step) for step in steps])
         assert sorted(rows.tolist()) == list(range(len(corpus[0])))
 

@@ -9,15 +9,7 @@ from dataclasses import asdict
 import pytest
 
 from clearhead.config import Config
-from clearhead.data.inputs import (
-    ROLES,
-    InputFile,
-    changed_inputs,
-    input_files,
-    missing_inputs,
-    training_pairs,
-    validation_pairs,
-)
+from clearhead.data.inputs import ROLES, InputFile, changed_inputs, missing_inputs, open_inputs
 from clearhead.errors import ConfigError, DataError
 
 
@@ -39,30 +31,30 @@ def config_of(folder, **data):
 
 
 def report_of(config):
-    return {"files": [asdict(file) for file in input_files(config)]}
+    return {"files": [asdict(file) for file in open_inputs(config).files]}
 
 
 def test_training_and_validation_pairs_come_from_every_file_named(config):
-    assert [pair.target for pair in training_pairs(config.data)] == ["one", "two"]
-    assert [pair.target for pair in validation_pairs(config.data)] == ["three"]
+    inputs = open_inputs(config)
+    assert [pair.target for pair in inputs.pairs] == ["one", "two"]
+    assert [pair.target for pair in inputs.valid_pairs] == ["three"]
 
 
-def test_no_training_text_is_a_mistake_and_no_validation_text_is_not():
+def test_no_training_text_is_a_mistake_and_no_validation_text_is_not(config, tmp_path):
     with pytest.raises(ConfigError, match=r"data\.source and data\.target .*--pairs"):
-        training_pairs(Config().data)
-    assert validation_pairs(Config().data) is None
+        open_inputs(Config())
+    assert open_inputs(config_of(tmp_path, pairs=["p.tsv"])).valid_pairs is None
 
 
 def test_source_without_target_is_refused_at_once(tmp_path):
-    config = config_of(tmp_path, source=["de"], valid_target=["en"])
     with pytest.raises(DataError, match="1 source files but 0 target files"):
-        training_pairs(config.data)
+        open_inputs(config_of(tmp_path, source=["de"], valid_target=["en"]))
     with pytest.raises(DataError, match="0 source files but 1 target files"):
-        validation_pairs(config.data)
+        open_inputs(config_of(tmp_path, pairs=["p.tsv"], valid_target=["en"]))
 
 
 def test_files_are_identified_by_size_and_hash(config, tmp_path):
-    files = input_files(config)
+    files = open_inputs(config).files
     assert [os.path.basename(file.path) for file in files] == ["de", "en", "p.tsv", "v.tsv", "x"]
     assert files[2] == InputFile(
         str(tmp_path / "p.tsv"), 9, hashlib.sha256((tmp_path / "p.tsv").read_bytes()).hexdigest()
@@ -71,7 +63,7 @@ def test_files_are_identified_by_size_and_hash(config, tmp_path):
 
 def test_file_named_twice_is_identified_once(config, tmp_path):
     twice = config_of(tmp_path, source=["de", "de"], target=["en", "p.tsv"])
-    assert len(input_files(twice)) == 3
+    assert len(open_inputs(twice).files) == 3
 
 
 def test_all_missing_files_are_named(config, tmp_path):
@@ -79,20 +71,22 @@ def test_all_missing_files_are_named(config, tmp_path):
     (tmp_path / "x").unlink()
     assert missing_inputs(config) == [str(tmp_path / "en"), str(tmp_path / "x")]
     with pytest.raises(DataError, match=r"no such file: .*/en, .*/x"):
-        input_files(config)
+        open_inputs(config)
 
 
 def test_standard_input_has_no_identity_and_can_be_named_once():
     once = Config.from_dict({"data": {"pairs": ["-"]}})
-    assert input_files(once) == [InputFile("-", None, None)]
+    assert open_inputs(once).files == [InputFile("-", None, None)]
     assert changed_inputs(report_of(once), once, once) == []
     with pytest.raises(DataError, match="named 2 times"):
-        input_files(Config.from_dict({"data": {"pairs": ["-"], "valid_pairs": ["-"]}}))
+        open_inputs(Config.from_dict({"data": {"pairs": ["-"], "valid_pairs": ["-"]}}))
 
 
 def test_pipe_is_not_swallowed_by_looking_at_it(tmp_path):
     os.mkfifo(tmp_path / "pipe.tsv")
-    assert input_files(config_of(tmp_path, pairs=["pipe.tsv"])) == [InputFile(str(tmp_path / "pipe.tsv"), None, None)]
+    assert open_inputs(config_of(tmp_path, pairs=["pipe.tsv"])).files == [
+        InputFile(str(tmp_path / "pipe.tsv"), None, None)
+    ]
 
 
 def test_unchanged_files_are_not_reported(config, tmp_path):

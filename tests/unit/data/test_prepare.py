@@ -16,7 +16,8 @@ import pytest
 
 from clearhead.config import Config
 from clearhead.corpora import read_lines
-from clearhead.data import normalized_key, open_prepared, prepare
+from clearhead.data.clean import normalized_key
+from clearhead.data.prepare import open_prepared, prepare
 from clearhead.errors import ConfigError, DataError
 
 NOUNS = ["Hund", "Katze", "Haus", "Baum", "Kind", "Mann", "Frau", "Ball", "Auto", "Berg", "Fluss", "Stadt"]

@@ -484,6 +484,8 @@ def test_a_corpus_with_language_tags_trains_into_every_language(settings, tmp_pa
     scores = [t.score for t in translator.translate(["<2en> eins zwei", "<2up> eins zwei", "eins zwei"])]
     assert scores[1] == pytest.approx(scores[2])
     assert scores[0] != scores[1]
+    again = train_from_values({"out": values["out"], "decode": {"target_lang": "en"}})  # a tag that the run knows
+    assert load_bundle(again.run).decode.target_lang == "en"
 
 
 def test_the_python_interface_trains_as_the_command_does(settings, finished_run):

@@ -9,11 +9,13 @@ from clearhead.errors import CheckpointError, ConfigError
 from clearhead.presets import PRESETS, RECIPES
 from clearhead.training.overrides import merge
 from clearhead.training.schedule import learning_rate
-from clearhead.training.settings import check_early, check_resumable, complete, resolved
+from clearhead.training.settings import check_resumable, complete, draft, resolved
+
+TOKENIZER = {"vocab_size": 997, "pad_id": 0, "bos_id": 1, "eos_id": 2}
 
 
 def completed(values=None, preset="tiny", vocab_size=997, batches_per_epoch=101) -> Config:
-    return complete(values or {}, preset, vocab_size=vocab_size, batches_per_epoch=batches_per_epoch)
+    return resolved(complete(values or {}, preset, {"vocab_size": vocab_size}), batches_per_epoch=batches_per_epoch)
 
 
 @pytest.mark.parametrize("preset", RECIPES)
@@ -57,11 +59,11 @@ def test_no_run_is_longer_than_the_papers_unless_told():
 
 def test_impossible_settings_are_told_before_data_is_read():
     with pytest.raises(ConfigError, match=r"d_model .* must be a multiple of model.num_heads \(7\)"):
-        check_early({"model": {"num_heads": 7}})
+        draft({"model": {"num_heads": 7}})
     with pytest.raises(ConfigError, match=r"unknown setting 'train.warmup_step'; did you mean 'warmup_steps'"):
-        check_early({"train": {"warmup_step": 3}})
+        draft({"train": {"warmup_step": 3}})
     with pytest.raises(ConfigError, match="unknown preset 'tinny'; did you mean 'tiny'"):
-        check_early({"preset": "tinny"})
+        draft({"preset": "tinny"})
 
 
 @pytest.mark.parametrize(
@@ -76,20 +78,20 @@ def test_impossible_settings_are_told_before_data_is_read():
 )
 def test_misshapen_and_contradicting_settings_are_told(values, message):
     with pytest.raises(ConfigError, match=message):
-        check_early(values)
+        draft(values)
 
 
 def test_settings_that_fit_some_preset_pass_while_the_preset_is_open():
     heads = PRESETS["small"]().d_model
     assert heads > PRESETS["tiny"]().d_model
-    assert check_early({"model": {"num_heads": heads}}).model.num_heads == heads
+    assert draft({"model": {"num_heads": heads}}).model.num_heads == heads
     with pytest.raises(ConfigError, match=r"must be a multiple of model.num_heads"):
-        check_early({"model": {"num_heads": heads}, "preset": "tiny"})
+        draft({"model": {"num_heads": heads}, "preset": "tiny"})
 
 
 def test_what_is_checked_early_is_final_for_data_and_tokenizer():
     values = {"data": {"pairs": ["a.tsv"], "max_length": 77}, "tokenizer": {"kind": "unigram"}, "train": {"seed": 5}}
-    early, late = check_early(values), completed(values, preset="small")
+    early, late = draft(values), complete(values, "small", TOKENIZER)
     assert (early.data, early.tokenizer, early.train.seed) == (late.data, late.tokenizer, late.train.seed)
 
 
@@ -156,7 +158,7 @@ UNSET_MEANS_NONE = {
 
 
 def test_what_is_chosen_for_a_run_stands_in_its_settings():
-    config = resolved(completed(preset="paper-base"))
+    config = completed(preset="paper-base")
     nested = config.model_dump()
     unset = {name for name, value in nested.items() if value is None}
     sections = {name: values for name, values in nested.items() if isinstance(values, dict)}
@@ -164,14 +166,16 @@ def test_what_is_chosen_for_a_run_stands_in_its_settings():
     assert unset == UNSET_MEANS_NONE
     assert config.tokenizer.vocab_size == 997
     assert config.train.learning_rate == pytest.approx((512 * 4_000) ** -0.5)
-    assert resolved(config) == config
+    assert resolved(config, batches_per_epoch=7) == config
 
 
 @pytest.mark.parametrize("schedule", ["noam", "constant"])
 def test_a_resolved_peak_rate_gives_every_step_the_same_rate(schedule):
-    config = completed({"train": {"schedule": schedule, "warmup_steps": 37}}, preset="paper-base")
+    config = complete({"train": {"schedule": schedule, "warmup_steps": 37}}, "paper-base", TOKENIZER)
+    chosen = resolved(config, batches_per_epoch=101)
+    assert (config.train.learning_rate, config.train.max_steps) == (None, None)
     for step in (1, 5, 37, 38, 1_001):
-        rates = {learning_rate(step, c.train, d_model=512, progress=0.5) for c in (config, resolved(config))}
+        rates = {learning_rate(step, c.train, d_model=512, progress=0.5) for c in (config, chosen)}
         assert len(rates) == 1
 
 
@@ -184,36 +188,38 @@ def test_the_same_settings_after_a_round_trip_through_toml_are_no_change(tmp_pat
 @pytest.mark.parametrize("ids", [{"pad_id": 5}, {"bos_id": 0}, {"eos_id": 7}, {"eos_id": "x"}])
 def test_special_ids_cannot_be_set_for_training(ids):
     with pytest.raises(ConfigError, match=rf"^model.{next(iter(ids))} = .* cannot be set for training: the tokenizer"):
-        check_early({"model": ids})
+        draft({"model": ids})
 
 
 def test_special_ids_of_a_resolved_configuration_may_stand():
-    assert check_early({"model": {"pad_id": 0, "bos_id": 1, "eos_id": 2}}).model.eos_id == 2
+    assert draft({"model": {"pad_id": 0, "bos_id": 1, "eos_id": 2}}).model.eos_id == 2
 
 
 def test_the_tokenizer_decides_the_special_ids():
     ids = {"pad_id": 11, "bos_id": 7, "eos_id": 5}
-    model = complete({}, "tiny", vocab_size=997, batches_per_epoch=3, special_ids=ids).model
+    model = complete({}, "tiny", {"vocab_size": 997, **ids}).model
     assert {name: getattr(model, name) for name in ids} == ids
 
 
 @pytest.mark.parametrize("values", [{"model": ["tiny"]}, {"train": {}, "model": {3}}, {"preset": ["tiny"]}])
 def test_sections_and_names_of_other_types_are_refused(values):
     with pytest.raises(ConfigError, match=r"this is a section|must be text in quotes"):
-        check_early(values)
+        draft(values)
 
 
 @pytest.mark.parametrize("values", [{"out": "run\udcff"}, {"data": {"pairs": ["a.tsv", "b\udcff.tsv"]}}])
 def test_names_that_the_saved_settings_cannot_hold_are_refused(values):
     with pytest.raises(ConfigError, match=r"it is not UTF-8, and config\.toml cannot hold it"):
-        check_early(values)
+        draft(values)
 
 
 def test_a_vocabulary_that_the_tokenizer_would_overrule_is_refused():
     with pytest.raises(ConfigError, match=r"model\.vocab_size = 997 cannot .* set tokenizer\.vocab_size = 997$"):
-        check_early({"model": {"vocab_size": 997}})
+        draft({"model": {"vocab_size": 997}})
     with pytest.raises(ConfigError, match=r"set tokenizer\.vocab_size = 997$"):
-        check_early({"model": {"vocab_size": 997}, "tokenizer": {"vocab_size": 1_009}})
-    check_early({"model": {"vocab_size": 997}, "tokenizer": {"vocab_size": 997}})
-    check_early(resolved(completed()).model_dump())
-    check_early(completed().model_dump())  # of an older run, which left the tokenizer's open
+        draft({"model": {"vocab_size": 997}, "tokenizer": {"vocab_size": 1_009}})
+    draft({"model": {"vocab_size": 997}, "tokenizer": {"vocab_size": 997}})
+    draft(completed().model_dump())
+    draft(
+        complete({"train": {"max_steps": 4}}, "tiny", TOKENIZER).model_dump()
+    )  # of an older run, which left the tokenizer's open

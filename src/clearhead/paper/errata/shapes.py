@@ -12,8 +12,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from clearhead.choices import Activation
 from clearhead.config import ModelConfig
-from clearhead.model.feed_forward import Activation, FeedForward
+from clearhead.model.feed_forward import FeedForward
 from clearhead.model.transformer import Transformer
 from clearhead.paper.errata.erratum import Erratum, Finding
 from clearhead.paper.errata.materials import build, encoder_layer, on_meta, paper_base_on_meta, standard_normal

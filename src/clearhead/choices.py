@@ -1,0 +1,40 @@
+"""Every choice by name, spelled once: for the settings, for the parts that are chosen among, and for the commands.
+
+What each name means stands with its setting in `config/`. This file needs nothing, so that a command line can offer the
+names before anything else is imported.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+__all__ = [
+    "Activation",
+    "DecodePrecision",
+    "NormKind",
+    "NormOrder",
+    "Optimizer",
+    "PenaltyForm",
+    "PositionKind",
+    "Schedule",
+    "SinusoidLayout",
+    "TokenizerKind",
+    "TrainPrecision",
+    "Tying",
+]
+
+TokenizerKind = Literal["bpe", "unigram", "wordpiece"]
+
+NormOrder = Literal["post", "pre"]
+NormKind = Literal["layer", "rms"]
+Activation = Literal["relu", "gelu", "gelu_tanh", "silu"]
+SinusoidLayout = Literal["sinusoidal", "sinusoidal_halves", "sinusoidal_t2t"]
+PositionKind = Literal[SinusoidLayout, "learned", "rotary", "none"]
+Tying = Literal["three-way", "decoder", "embeddings", "none"]
+
+Optimizer = Literal["adam", "adamw", "muon"]
+Schedule = Literal["noam", "linear", "cosine", "constant"]
+TrainPrecision = Literal["auto", "fp32", "bf16"]
+
+PenaltyForm = Literal["gnmt", "power"]
+DecodePrecision = Literal["fp32", "bf16x3", "bf16", "int8"]

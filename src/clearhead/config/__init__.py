@@ -1,0 +1,122 @@
+"""Every setting of every part, each with its one default, unit and source.
+
+The sections are frozen pydantic models. Where a default is `None`, the words beside it say what that means. `preset`,
+`tokenizer.vocab_size`, `train.learning_rate` and `train.max_steps` are then chosen when a run starts, and the run's
+`config.toml` says what was chosen; `auto` stays there as it is, so that a run may go on where another device is. This
+module imports no torch, so that reading a configuration is instant.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from pathlib import Path
+from typing import Any, Self
+
+import tomli_w
+from pydantic import model_validator
+
+from clearhead.choices import DecodePrecision
+from clearhead.config.data import DataConfig
+from clearhead.config.decode import MOST_SAMPLES, DecodeConfig, Sampling
+from clearhead.config.model import ModelConfig
+from clearhead.config.settings import Settings
+from clearhead.config.tokenizer import TokenizerConfig
+from clearhead.config.train import MOST_STEPS, TrainConfig
+from clearhead.errors import ConfigError
+
+__all__ = [
+    "MOST_SAMPLES",
+    "MOST_STEPS",
+    "Config",
+    "DataConfig",
+    "DecodeConfig",
+    "DecodePrecision",
+    "ModelConfig",
+    "Sampling",
+    "TokenizerConfig",
+    "TrainConfig",
+    "parse_toml",
+    "read_toml",
+]
+
+MOST_TOML_CHARACTERS = 8 * 2**20
+"""Longest configuration that is read."""
+
+
+class Config(Settings):
+    """All sections of one run."""
+
+    preset: str | None = None
+    """Named starting point for the other sections, such as `paper-base`; chosen from the corpus size if not set."""
+    out: str | None = None
+    """Run directory; running again with the same one resumes."""
+    device: str = "auto"
+    """`auto` (the first GPU, else the CPU), `cpu`, `cuda` or `cuda:1`."""
+    data: DataConfig = DataConfig()
+    tokenizer: TokenizerConfig = TokenizerConfig()
+    model: ModelConfig = ModelConfig()
+    train: TrainConfig = TrainConfig()
+    decode: DecodeConfig = DecodeConfig()
+
+    @model_validator(mode="after")
+    def _text_fits_the_positions(self) -> Self:
+        longest = self.model.max_length
+        if longest is not None and self.data.max_length > longest:
+            raise ValueError(
+                f"data.max_length ({self.data.max_length}) must be at most model.max_positions ({longest}): every "
+                f"token needs a position"
+            )
+        return self
+
+    @classmethod
+    def load(cls, path: str | Path) -> Self:
+        """Read a TOML file, or the text of a pipe.
+
+        Raises:
+            ConfigError: If the file is missing, is not TOML, or breaks a rule.
+        """
+        return cls.from_dict(read_toml(path), origin=str(path))
+
+    def to_toml(self) -> str:
+        """Return every setting as TOML; unset ones are left out, for TOML has no null."""
+        return tomli_w.dumps(_without_none(self.model_dump(mode="json")))
+
+
+def read_toml(path: str | Path) -> dict[str, Any]:
+    """Read a TOML file into plain nested values.
+
+    Raises:
+        ConfigError: If the file cannot be read or is not TOML.
+    """
+    if not isinstance(path, str | Path):
+        raise ConfigError(f"the path of a configuration must be text, not {type(path).__name__}")
+    try:
+        with open(path, encoding="utf-8") as file:
+            text = file.read(MOST_TOML_CHARACTERS + 1)
+        if len(text) > MOST_TOML_CHARACTERS:
+            raise ValueError(f"it is longer than {MOST_TOML_CHARACTERS:,} characters")
+        return parse_toml(text)
+    except OSError as error:
+        raise ConfigError(f"cannot read the configuration {path}: {error.strerror}") from None
+    except ValueError as error:
+        raise ConfigError(f"{path} is not valid TOML: {error}") from None
+
+
+def parse_toml(text: str) -> dict[str, Any]:
+    """Parse TOML.
+
+    Raises:
+        ValueError: If it is not TOML, is nested too deep, or holds a number of thousands of digits.
+    """
+    try:
+        return tomllib.loads(text)
+    except RecursionError:
+        raise ValueError("it is nested too deep") from None
+
+
+def _without_none(values: dict[str, Any]) -> dict[str, Any]:
+    return {
+        key: _without_none(value) if isinstance(value, dict) else value
+        for key, value in values.items()
+        if value is not None
+    }

@@ -1,0 +1,70 @@
+"""`[decode]`: how the model writes (paper section 6.1), and how tokens are drawn where none is searched for."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Any, Self
+
+from pydantic import Field, NonNegativeFloat, PositiveFloat, PositiveInt
+
+from clearhead.choices import DecodePrecision, PenaltyForm
+from clearhead.config.settings import Seed, Settings, Tokens
+
+__all__ = ["MOST_SAMPLES", "DecodeConfig", "Sampling"]
+
+MOST_SAMPLES = 10_000
+"""Most translations of one line that can be asked for."""
+
+
+class DecodeConfig(Settings):
+    """`[decode]`: how the model writes its translations."""
+
+    beam_size: Annotated[PositiveInt, Field(le=1_000)] = 4
+    """Hypotheses kept at every step; 1 is greedy search (paper section 6.1: 4)."""
+    length_penalty: Annotated[NonNegativeFloat, Field(le=10.0)] = 0.6
+    """Exponent alpha of the length penalty, which divides a hypothesis' log-probability (paper section 6.1: 0.6)."""
+    length_penalty_form: PenaltyForm = "gnmt"
+    """`gnmt`: ((5 + length) / 6) ** alpha, the paper's; `power`: length ** alpha, as in Hugging Face and fairseq."""
+    extra_length: Annotated[PositiveInt, Field(le=10_000)] = 50
+    """Target tokens allowed beyond the number of source tokens (paper section 6.1: 50); a translation that is ended
+    there is flagged as truncated (`output_truncated`)."""
+    batch_tokens: Tokens = 4_096
+    """Source tokens translated at once, padding and beams included; with the compiled core by each thread."""
+    precision: DecodePrecision = "fp32"
+    """Of the matrix products: `fp32`; `bf16x3`, for CPUs with AMX, where every number is the sum of two in bfloat16:
+    nothing changes but near ties; `bf16`, for GPUs and CPUs with AMX or AVX-512 BF16; `int8`, for CPUs with AMX or
+    VNNI. The last two round: a few translations differ. Scores are the model's own in every precision: what it finds
+    is scored in float32."""
+    shortlist: bool = False
+    """Write a sentence only in tokens that the model's shortlist, made by `clearhead optimize`, allows its source:
+    faster, and a few translations differ. Their scores are the model's own, over the whole vocabulary."""
+    max_input_tokens: Annotated[PositiveInt, Field(le=100_000)] = 1_024
+    """Longer source lines are cut here and flagged as truncated (`source_truncated`)."""
+    target_lang: str | None = None
+    """Language tag put before every source line that brings none of its own; none if not set."""
+
+    def with_changes(self, changes: Mapping[str, Any]) -> Self:
+        """Return a copy with some settings changed.
+
+        Raises:
+            ConfigError: If a setting is unknown or impossible.
+        """
+        checked = _Alone.from_dict({"decode": {**self.model_dump(), **changes}}, origin="decoding").decode
+        return self.model_copy(update=checked.model_dump())
+
+
+class _Alone(Settings):
+    decode: DecodeConfig
+
+
+class Sampling(Settings):
+    """How tokens are drawn at random; the defaults draw from the model's own distribution."""
+
+    temperature: PositiveFloat = 1.0
+    """Divides the log-probabilities: below 1 sharpens, above 1 flattens."""
+    top_k: Annotated[int, Field(ge=0, le=10_000_000)] = 0
+    """Draw among this many most probable tokens only; 0 is all."""
+    top_p: Annotated[float, Field(gt=0.0, le=1.0)] = 1.0
+    """Draw among the fewest most probable tokens that hold this much probability (Holtzman et al. 2020)."""
+    seed: Seed = 1
+    """Equal seed and source give equal samples, whatever else is in the batch."""

@@ -1,0 +1,169 @@
+"""`[model]`: the shape of the Transformer (paper section 3)."""
+
+from __future__ import annotations
+
+import math
+from typing import Annotated, Self
+
+from pydantic import Field, NonNegativeInt, PositiveInt, model_validator
+
+from clearhead.choices import Activation, NormKind, NormOrder, PositionKind, Tying
+from clearhead.config.settings import Pieces, Probability, Settings, SmallNumber
+
+__all__ = ["ModelConfig"]
+
+Width = Annotated[PositiveInt, Field(le=1_000_000)]
+Layers = Annotated[NonNegativeInt, Field(le=1_000)]
+Segments = Annotated[NonNegativeInt, Field(le=10_000)]
+TokenId = Annotated[NonNegativeInt, Field(lt=10_000_000)]
+Position = Annotated[NonNegativeInt, Field(le=10_000_000)]
+
+
+class ModelConfig(Settings):
+    """`[model]`: the shape of the Transformer; the defaults are the paper's base model (Table 3)."""
+
+    vocab_size: Pieces = 37_000
+    """Rows of the shared embedding; set from the tokenizer when training (paper section 5.1: about 37,000)."""
+    source_vocab_size: Pieces | None = None
+    """Rows of the source embedding where source and target have vocabularies of their own; for models built in Python,
+    as `clearhead train` makes one joint vocabulary."""
+    d_model: Width = 512
+    """Width of the model (paper section 3.1)."""
+    d_ff: Width = 2048
+    """Width inside the feed-forward network (paper section 3.3)."""
+    num_heads: Width = 8
+    """Attention heads, h in the paper (section 3.2.2)."""
+    d_k: Width | None = None
+    """Width of a query and a key in each head; `d_model / num_heads` if not set (section 3.2.2; Table 3, row B)."""
+    d_v: Width | None = None
+    """Width of a value in each head; `d_model / num_heads` if not set (paper section 3.2.2)."""
+    num_encoder_layers: Layers = 6
+    """Encoder layers, N in the paper (section 3.1); 0 makes a decoder alone, as in GPT."""
+    num_decoder_layers: Layers = 6
+    """Decoder layers, N in the paper (section 3.1); 0 makes an encoder alone, as in BERT."""
+    dropout: Probability = 0.1
+    """Dropout on every sub-layer's output and on embedding plus position (paper section 5.4)."""
+    attention_dropout: Probability = 0.0
+    """Dropout on attention weights. Section 5.4 has none there; section 6.3, of parsing, speaks of "attention and
+    residual" dropout without a rate; the reference implementation came to have 0.1."""
+    feed_forward_dropout: Probability = 0.0
+    """Dropout inside the feed-forward network, likewise."""
+    norm: NormOrder = "post"
+    """`post`: LayerNorm(x + Sublayer(x)), as the paper prints it; `pre`: x + Sublayer(LayerNorm(x)) and one more norm
+    after the last layer, which trains stably at higher rates (tensor2tensor's later default)."""
+    norm_kind: NormKind = "layer"
+    """LayerNorm (paper section 3.1), or RMSNorm without mean and bias (Zhang and Sennrich 2019)."""
+    norm_eps: SmallNumber = 1e-5
+    """Added to the variance inside a norm."""
+    final_norm: bool | None = None
+    """Whether one more norm ends encoder and decoder; if not set, only with `norm = "pre"`. `torch.nn.Transformer` has
+    it always, the paper never."""
+    activation: Activation = "relu"
+    """Of the feed-forward network: ReLU (paper equation 2), GELU (BERT), its tanh form (GPT-2), SiLU."""
+    gated: bool = False
+    """Gate the feed-forward network with a third projection (Shazeer 2020); SwiGLU is `silu` with this."""
+    attention_bias: bool = False
+    """Biases in the projections of attention; the paper's equation and parameter counts have none."""
+    feed_forward_bias: bool = True
+    """Biases in the feed-forward network (paper equation 2)."""
+    output_bias: bool = False
+    """A bias in the linear map before the softmax."""
+    positions: PositionKind = "sinusoidal"
+    """`sinusoidal`, interleaved as in section 3.5; `sinusoidal_halves`, sines and then cosines (Marian);
+    `sinusoidal_t2t`, these with the wavelengths of tensor2tensor and fairseq; `learned` (Table 3, row E); `rotary`
+    inside self-attention (Su et al. 2021); `none`."""
+    max_positions: Pieces = 1_024
+    """Rows of learned positions: no sequence may be longer."""
+    first_position: Position = 0
+    """Position of the first token, for sinusoids; models made with fairseq count from 2."""
+    num_segments: Segments = 0
+    """Kinds of source segments with a vector of their own (BERT: 2)."""
+    tying: Tying = "three-way"
+    """Which matrices are one: source embedding, target embedding and output (paper section 3.4); `decoder`, target
+    embedding and output; `embeddings`, source and target embedding; `none`."""
+    embedding_scale: bool = True
+    """Multiply embeddings by sqrt(d_model) (paper section 3.4)."""
+    embedding_norm: bool = False
+    """A norm over embedding plus position (BERT, BART)."""
+    pad_id: TokenId = 0
+    """Id of the padding token. This and the next two are set from the tokenizer when training; they are free for models
+    built in Python."""
+    bos_id: TokenId = 1
+    """Id that starts every target (the outputs "shifted right" of figure 1); published models start with their padding
+    token (Marian) or their end token (BART, NLLB, GPT-2)."""
+    eos_id: TokenId = 2
+    """Id that ends every source and every target."""
+
+    @property
+    def key_dim(self) -> int:
+        """Width of a query and a key in one head, d_k in the paper."""
+        return self.d_k or self.d_model // self.num_heads
+
+    @property
+    def value_dim(self) -> int:
+        """Width of a value in one head, d_v in the paper."""
+        return self.d_v or self.d_model // self.num_heads
+
+    @property
+    def max_length(self) -> int | None:
+        """Most tokens of a sequence, where the positions have an end."""
+        return self.max_positions if self.positions == "learned" else None
+
+    @model_validator(mode="after")
+    def _shapes_fit(self) -> Self:
+        divides_heads = self.d_k is None or self.d_v is None
+        is_sinusoidal = self.positions.startswith("sinusoidal")
+        step = math.lcm(2 if is_sinusoidal else 1, self.num_heads if divides_heads else 1)
+        below = self.d_model - self.d_model % step
+        nearest = ", ".join(str(width) for width in (below, below + step) if width)
+        if divides_heads and self.d_model % self.num_heads:
+            raise ValueError(
+                f"model.d_model ({self.d_model}) must be a multiple of model.num_heads ({self.num_heads}); "
+                f"nearest that fit: {nearest}"
+            )
+        if is_sinusoidal and self.d_model % 2:
+            raise ValueError(
+                f"model.d_model ({self.d_model}) must be even: sinusoidal positions come in pairs of sine and cosine "
+                f"(section 3.5); nearest that fit: {nearest}"
+            )
+        if self.positions == "rotary" and self.key_dim % 2:
+            raise ValueError(
+                f"model.d_k ({self.key_dim}) must be even: rotary positions turn pairs of components; "
+                f"nearest that fit: {self.key_dim + 1}"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _parts_fit(self) -> Self:
+        if self.num_encoder_layers + self.num_decoder_layers == 0:
+            raise ValueError("model.num_encoder_layers and model.num_decoder_layers must not both be 0")
+        if self.num_encoder_layers == 0 and (self.source_vocab_size is not None or self.num_segments):
+            raise ValueError(
+                "a decoder alone (model.num_encoder_layers = 0) has no source, so there can be no "
+                "model.source_vocab_size and no model.num_segments"
+            )
+        shares_embeddings = self.num_decoder_layers > 0 and self.tying in ("three-way", "embeddings")
+        if self.source_vocab_size is not None and shares_embeddings:
+            raise ValueError(
+                f"model.tying = {self.tying!r} makes source and target embedding one matrix, so there can be no "
+                f"model.source_vocab_size ({self.source_vocab_size}); tyings without: 'decoder', 'none'"
+            )
+        if self.first_position and not self.positions.startswith("sinusoidal"):
+            raise ValueError(
+                f"model.first_position ({self.first_position}) is for sinusoids; with model.positions = "
+                f"{self.positions!r} it must be 0"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _special_tokens_fit(self) -> Self:
+        special = (self.pad_id, self.bos_id, self.eos_id)
+        smallest = min(self.vocab_size, self.source_vocab_size or self.vocab_size)
+        if max(special) >= smallest:
+            raise ValueError(f"model.pad_id, bos_id, eos_id {special} must lie below model.vocab_size ({smallest})")
+        # What starts a target may also be what pads or ends: of a target the decoder hides what comes later, never a
+        # token for what it is, and the loss counts what is written, not what is read. But an end that were padding
+        # would count for nothing.
+        if self.pad_id == self.eos_id:
+            raise ValueError(f"model.pad_id and model.eos_id must differ, both are {self.pad_id}")
+        return self

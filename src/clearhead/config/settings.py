@@ -1,0 +1,96 @@
+"""What every section is made of: frozen settings, the bounds of their numbers, and how a wrong one is told."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextvars import ContextVar
+from typing import Annotated, Any, Self
+
+from pydantic import BaseModel, ConfigDict, Field, PositiveFloat, PositiveInt, ValidationError
+
+from clearhead.errors import ConfigError, nearest_name
+
+__all__ = ["Settings"]
+
+Probability = Annotated[float, Field(ge=0.0, lt=1.0)]
+
+# No setting is without bounds: a file that was damaged or made up must not ask for more than a machine can have. Each
+# bound is far above what anybody uses.
+Tokens = Annotated[PositiveInt, Field(le=100_000_000)]
+Items = Annotated[PositiveInt, Field(le=100_000_000)]
+Pieces = Annotated[PositiveInt, Field(le=10_000_000)]
+Rate = Annotated[PositiveFloat, Field(le=1e9)]
+SmallNumber = Annotated[PositiveFloat, Field(le=1.0)]
+Seed = Annotated[int, Field(ge=0, lt=2**32)]
+
+
+_is_within: ContextVar[bool] = ContextVar("is_within", default=False)
+
+
+class Settings(BaseModel):
+    """A frozen section; unknown keys and values that cannot be read as their type are refused.
+
+    Raises:
+        ConfigError: Naming every unknown key (with the nearest known one) and every impossible value.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True, allow_inf_nan=False)
+
+    def __init__(self, **values: Any) -> None:
+        if _is_within.get():
+            super().__init__(**values)  # the section around this one gathers the problems of all
+            return
+        token = _is_within.set(True)
+        try:
+            super().__init__(**values)
+        except ValidationError as error:
+            raise ConfigError("; ".join(_explain(type(self), problem) for problem in error.errors())) from None
+        finally:
+            _is_within.reset(token)
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any], *, origin: str = "configuration") -> Self:
+        """Check nested plain values against every rule at once.
+
+        Args:
+            values: Section name to key to value, as TOML gives them.
+            origin: Where the values came from, for the error message.
+
+        Raises:
+            ConfigError: Naming every unknown key (with the nearest known one) and every impossible value.
+        """
+        tables = [values, *(values.values() if isinstance(values, Mapping) else ())]
+        names = [name for table in tables if isinstance(table, Mapping) for name in table]
+        if not isinstance(values, Mapping) or not all(isinstance(name, str) for name in names):
+            raise ConfigError(f"{origin}: settings must be a table from section to key to value, not {_shown(values)}")
+        try:
+            return cls(**values)
+        except ConfigError as error:
+            raise ConfigError(f"{origin}: {error}") from None
+
+
+def _explain(section: type[BaseModel], problem: Mapping[str, Any]) -> str:
+    path = [str(part) for part in problem["loc"]]
+    where = ".".join(path)
+    match problem["type"]:
+        case "extra_forbidden":
+            for name in path[:-1]:
+                annotation = section.model_fields[name].annotation
+                assert isinstance(annotation, type)
+                section = annotation
+            return f"unknown setting '{where}'{nearest_name(path[-1], section.model_fields)}"
+        case "value_error":
+            return problem["msg"].removeprefix("Value error, ")
+        case "tuple_type":
+            return f"{where} = {_shown(problem['input'])}: must be a list, such as [{_shown(problem['input'])}]"
+        case _:
+            return f"{where} = {_shown(problem['input'])}: {problem['msg']}"
+
+
+def _shown(value: object) -> str:
+    """Return a value as a message shows it: on one line, and not longer than that."""
+    try:
+        text = repr(value)
+    except (RecursionError, ValueError):  # nested too deep, or a number of thousands of digits
+        return f"a value of type {type(value).__name__}"
+    return text if len(text) <= 200 else f"{text[:200]}..."

@@ -1,0 +1,86 @@
+"""`[train]`: how the model is trained (paper section 5)."""
+
+from __future__ import annotations
+
+from typing import Annotated, Self
+
+from pydantic import Field, NonNegativeFloat, PositiveFloat, PositiveInt, model_validator
+
+from clearhead.choices import Optimizer, Schedule, TrainPrecision
+from clearhead.config.settings import Items, Probability, Rate, Seed, Settings, SmallNumber, Tokens
+
+__all__ = ["MOST_STEPS", "TrainConfig"]
+
+MOST_STEPS = 1_000_000_000
+"""Most optimiser steps of a run."""
+
+Steps = Annotated[PositiveInt, Field(le=MOST_STEPS)]
+Minutes = Annotated[PositiveFloat, Field(le=10_000_000.0)]
+NonNegativeRate = Annotated[NonNegativeFloat, Field(le=1e9)]
+
+
+class TrainConfig(Settings):
+    """`[train]`: optimisation, how long it runs and what it keeps."""
+
+    batch_tokens: Tokens = 25_000
+    """Target tokens per optimiser step (paper section 5.1: about as many, and 25,000 source tokens)."""
+    micro_batch_tokens: Tokens = 8_192
+    """Target tokens computed at once, padding included; a larger step is accumulated from several parts. The gradient
+    is the same, but for the dropout drawn."""
+    max_steps: Steps | None = None
+    """Optimiser steps after which training ends; if neither this nor `max_minutes` is set, those of 30 passes over the
+    corpus, 100,000 at most."""
+    max_minutes: Minutes | None = None
+    """Minutes after which training ends, counted over all resumed parts and with data preparation; no limit if not
+    set."""
+    optimizer: Optimizer = "adam"
+    """Adam as in section 5.3; with decoupled weight decay; or Muon for the matrices inside layers (Jordan et al. 2024)
+    and Adam for the rest."""
+    adam_betas: tuple[Probability, Probability] = (0.9, 0.98)
+    """Decay of the two moment estimates (paper section 5.3)."""
+    adam_eps: SmallNumber = 1e-9
+    """Keeps the division stable (paper section 5.3)."""
+    weight_decay: NonNegativeRate = 0.0
+    """Decoupled weight decay per unit of learning rate, of matrices only; `adam` has none."""
+    learning_rate: Rate | None = None
+    """Peak rate; if not set, what the schedule of section 5.3 peaks at: (d_model * warmup_steps) ** -0.5."""
+    warmup_steps: Steps = 4_000
+    """Optimiser steps of linear warm-up (paper section 5.3)."""
+    schedule: Schedule = "noam"
+    """After warm-up: `noam` falls with the inverse square root of the step (equation 3), `linear` and `cosine` fall
+    to zero at the end given by max_steps or, if that is not set, max_minutes; `constant` stays."""
+    label_smoothing: Probability = 0.1
+    """Probability mass spread over the vocabulary (paper section 5.4)."""
+    clip_norm: NonNegativeRate = 1.0
+    """Largest norm of the gradient of one step; 0 leaves it as it is."""
+    precision: TrainPrecision = "auto"
+    """Precision of matrix products; `auto` is bf16 where the hardware has it (GPUs; CPUs with AMX), fp32 elsewhere. All
+    else stays fp32 on a CPU; on a GPU it is what torch.autocast makes of it. On a CPU that multiplies no bfloat16
+    (neither AMX nor AVX-512 BF16), bf16 computes in fp32."""
+    compile: bool = False
+    """Compile the model with torch.compile; the first steps take minutes, the later ones less time."""
+    validate_every: Steps = 500
+    """Optimiser steps between validations (loss of all pairs, BLEU of greedy translations)."""
+    validate_sentences: Items = 1_000
+    """Validation pairs translated for BLEU, from the start of the set."""
+    checkpoint_every: Steps = 500
+    """Optimiser steps between checkpoints."""
+    checkpoint_minutes: Minutes = 10.0
+    """Minutes after which a checkpoint is written even where `checkpoint_every` asks for none."""
+    keep_checkpoints: Items = 5
+    """Newest checkpoints kept, at least as many as `average_last`; the best by validation is kept as well."""
+    average_last: Items = 5
+    """Checkpoints averaged at the end (paper section 6.1: 5 for base, 20 for big); used if validation prefers it."""
+    patience: Steps = 10
+    """Validations without a better one after which training ends."""
+    seed: Seed = 1
+    """Seed of initialisation, batch order and dropout."""
+
+    @model_validator(mode="after")
+    def _schedule_has_an_end(self) -> Self:
+        if self.schedule in ("linear", "cosine") and self.max_steps is None and self.max_minutes is None:
+            raise ValueError(
+                f"train.schedule = {self.schedule!r} falls to zero at the end of training, so it needs "
+                f"train.max_steps or train.max_minutes; schedules without an end: 'noam', 'constant'"
+            )
+        return self
