@@ -11,7 +11,7 @@ import torch
 
 import clearhead
 
-CORE = "clearhead.decoding._core"
+CORE = "clearhead.kernels._core"
 """A library in C, which Python does not import."""
 MODULES = [info.name for info in pkgutil.walk_packages(clearhead.__path__, "clearhead.") if info.name != CORE]
 

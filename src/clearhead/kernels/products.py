@@ -33,7 +33,7 @@ SHAPE_ROWS = 32
 
 def make_product(
     weights: Sequence[Float[Tensor, "_ I"]],
-    biases: Sequence[Float[Tensor, "_"] | None],
+    biases: Sequence[Float[Tensor, " _"] | None],
     precision: DecodePrecision,
     *,
     is_output: bool = False,

@@ -106,12 +106,13 @@ class MultiHeadAttention(nn.Module):
     def forward(
         self,
         query: Float[Tensor, "B T D"],
-        memory: Float[Tensor, "B S D"],
+        memory: Float[Tensor, "B S D"] | None = None,
         mask: Bool[Tensor, "..."] | None = None,
         weights: list[Tensor] | None = None,
     ) -> Float[Tensor, "B T D"]:
-        """Attend from `query` to `memory`, both the same tensor in self-attention; see `attend` for the rest."""
-        return self.attend(query, *self.keys_and_values(memory), mask=mask, weights=weights)
+        """Attend from `query` to `memory`, or without one to itself (self-attention); see `attend` for the rest."""
+        keys, values = self.keys_and_values(query if memory is None else memory)
+        return self.attend(query, keys, values, mask=mask, weights=weights)
 
     def keys_and_values(
         self, memory: Float[Tensor, "B S D"], start: int = 0

@@ -5,6 +5,8 @@ Shapes: B sentences, R rows of targets (B times the beams of a sentence), T targ
 
 from __future__ import annotations
 
+from functools import partial
+
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
@@ -44,12 +46,14 @@ class DecoderLayer(nn.Module):
 
         The rows are either the whole target (T positions, no cache or an empty one) or one new position each (T = 1).
         """
-        x = self.self_attn_residual.add_and_norm(x, lambda x: self._masked_self_attention(x, cache, weights))
+        masked_self_attention = partial(self._masked_self_attention, cache=cache, weights=weights)
+        x = self.self_attn_residual.add_and_norm(x, masked_self_attention)
         if self.cross_attn_residual is not None:
             assert memory is not None, "a decoder with cross-attention needs a memory"
-            x = self.cross_attn_residual.add_and_norm(
-                x, lambda x: self._cross_attention(x, memory, memory_mask, cache, weights)
+            cross_attention = partial(
+                self._cross_attention, memory=memory, mask=memory_mask, cache=cache, weights=weights
             )
+            x = self.cross_attn_residual.add_and_norm(x, cross_attention)
         return self.feed_forward_residual.add_and_norm(x, self.feed_forward)
 
     def _masked_self_attention(self, x: Tensor, cache: LayerCache | None, weights: AttentionWeights | None) -> Tensor:

@@ -5,6 +5,8 @@ Shapes: B batch, S source length, D d_model.
 
 from __future__ import annotations
 
+from functools import partial
+
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
@@ -29,7 +31,7 @@ class EncoderLayer(nn.Module):
     ) -> Float[Tensor, "B S D"]:
         """Run the sub-layers; `weights` takes in what each head attended to."""
         seen = None if weights is None else weights.encoder
-        x = self.self_attn_residual.add_and_norm(x, lambda x: self.self_attn(x, x, mask, seen))
+        x = self.self_attn_residual.add_and_norm(x, partial(self.self_attn, mask=mask, weights=seen))
         return self.feed_forward_residual.add_and_norm(x, self.feed_forward)
 
 

@@ -74,13 +74,13 @@ class Stepper:
         self.is_bf16 = uses_bf16(config, self.device)
         if self.device.type == "cpu":
             keep_freed_memory()
-
-        def states(source: Tensor, target: Tensor) -> Tensor:
-            return model.states(target, *model.encode(source))
-
-        self._states: Callable[[Tensor, Tensor], Tensor] = (
-            torch.compile(states, dynamic=True) if config.compile else states
-        )
+        self._encode: Callable[[Tensor], tuple[Tensor, Tensor]] = model.encode
+        self._states: Callable[[Tensor, Tensor, Tensor], Tensor] = model.states
+        if config.compile:
+            self._encode, self._states = (
+                torch.compile(model.encode, dynamic=True),
+                torch.compile(model.states, dynamic=True),
+            )
 
     @property
     def precision(self) -> str:
@@ -109,7 +109,7 @@ class Stepper:
                 ids.to(self.device, non_blocking=True) for ids in (batch.source, batch.target_in, batch.target_out)
             )
             with self._precision():
-                part_loss, part_nll = self._loss(self._states(source, target_in), target_out)
+                part_loss, part_nll = self._loss(self._states(target_in, *self._encode(source)), target_out)
             (part_loss / tokens).backward()
             loss += part_loss.item()
             nll += part_nll.item()

@@ -23,7 +23,7 @@ import sys
 from pathlib import Path
 import torch
 from clearhead.cli.main import run
-from clearhead.decoding import core
+from clearhead.kernels import library as core
 core._path = lambda: Path(sys.argv[1])
 torch.backends.cpu.get_cpu_capability = lambda: "AVX512"
 run(["translate", *sys.argv[2:]])
