@@ -10,10 +10,12 @@ from threading import Thread
 from weakref import WeakSet
 
 from clearhead.kernels.library import library
-from clearhead.kernels.structs import TeamStruct
+from clearhead.kernels.structs import STRUCTS, Struct
 
 __all__ = ["HELPER_NAME", "Call", "Team", "helpers"]
 
+TO_LEAVE = 2
+"""The state of a team that the core dismissed; State in csrc/types.h."""
 HELPER_NAME = "clearhead helper"
 """Of the threads that help."""
 
@@ -57,15 +59,15 @@ class Team:
         self._call = call
         self._helpers = helpers
         self._members = members
-        self._struct = TeamStruct()
+        self._struct = STRUCTS["Team"]()
 
-    def wake(self) -> TeamStruct | None:
+    def wake(self) -> Struct | None:
         """Return what the next function of the core shares its products through, the helpers awake.
 
         None means that the worker goes on alone: there are no helpers, another call is running too, or the helpers were
         so often late that the core dismissed them.
         """
-        if not self._members or self._struct.is_dismissed or not self._call.is_alone:
+        if not self._members or self._struct.state == TO_LEAVE or not self._call.is_alone:
             return None
         self._helpers.wake(self._members, self._struct)
         return self._struct
@@ -103,7 +105,7 @@ class _Helpers:
             self.calls.discard(call)
             call.end()
 
-    def wake(self, members: range, team: TeamStruct) -> None:
+    def wake(self, members: range, team: Struct) -> None:
         """Let some threads help a team; those of them that the system does not allow do not."""
         # No lock, which Ctrl-C could leave closed: two calls here at once only make a thread too many.
         with suppress(RuntimeError):  # the system allows no more threads
@@ -117,11 +119,11 @@ class _Helper:
     """A thread that sleeps until there is a team to help."""
 
     def __init__(self) -> None:
-        self.team: TeamStruct | None = None
-        self._teams: SimpleQueue[TeamStruct] = SimpleQueue()
+        self.team: Struct | None = None
+        self._teams: SimpleQueue[Struct] = SimpleQueue()
         Thread(target=self._run, daemon=True, name=HELPER_NAME).start()
 
-    def help(self, team: TeamStruct) -> None:
+    def help(self, team: Struct) -> None:
         """Help a team, if that is not what it does already."""
         if self.team is not team:
             self.team = team

@@ -18,15 +18,7 @@ import torch
 
 from clearhead.config import DecodePrecision
 from clearhead.errors import CompiledCoreWarning
-from clearhead.kernels.structs import (
-    SourcesStruct,
-    StackStruct,
-    StepStruct,
-    TargetsStruct,
-    TeamStruct,
-    TokensStruct,
-    layout,
-)
+from clearhead.kernels.structs import STRUCTS, layout
 
 __all__ = ["can_multiply", "describe", "has_amx", "library"]
 
@@ -112,7 +104,7 @@ def _declare(core: ctypes.CDLL) -> None:
     Raises:
         AttributeError: If the core lacks one.
     """
-    stack, tokens = POINTER(StackStruct), POINTER(TokensStruct)
+    stack, tokens, team = (POINTER(STRUCTS[name]) for name in ("Stack", "Tokens", "Team"))
     for name, result, *arguments in (
         ("core_version", c_int64),
         ("core_layout", c_uint64),
@@ -120,11 +112,11 @@ def _declare(core: ctypes.CDLL) -> None:
         ("packed_size", c_int64, c_int64, c_int64, c_int64),
         ("pack", None, c_void_p, c_void_p, c_int64, c_int64, c_int64, c_void_p, c_void_p),
         ("scratch_size", c_int64, stack, c_int64, c_int64, c_int64, c_int),
-        ("encode", None, stack, tokens, POINTER(SourcesStruct)),
-        ("take_step", None, stack, tokens, POINTER(StepStruct)),
-        ("score", None, stack, tokens, POINTER(TargetsStruct)),
-        ("assist", None, POINTER(TeamStruct)),
-        ("end_team", None, POINTER(TeamStruct)),
+        ("encode", None, stack, tokens, POINTER(STRUCTS["Sources"])),
+        ("take_step", None, stack, tokens, POINTER(STRUCTS["Step"])),
+        ("score", None, stack, tokens, POINTER(STRUCTS["Targets"])),
+        ("assist", None, team),
+        ("end_team", None, team),
     ):
         function = getattr(core, name)
         function.restype, function.argtypes = result, arguments

@@ -11,7 +11,7 @@ from torch.nn import functional
 
 from clearhead.config import DecodePrecision
 from clearhead.kernels.library import has_amx, library
-from clearhead.kernels.structs import ProductStruct
+from clearhead.kernels.structs import STRUCTS, Struct
 
 __all__ = ["PANEL", "PRECISIONS", "make_product", "uninitialized"]
 
@@ -28,7 +28,7 @@ def make_product(
     *,
     rows: Int[Tensor, " O"] | None = None,
     on_amx: bool | None = None,
-) -> ProductStruct:
+) -> Struct:
     """Return the product with a matrix, whose outputs are filled up to whole panels.
 
     Args:
@@ -42,7 +42,7 @@ def make_product(
     assert core is not None
     count, inputs = len(weight) if rows is None else len(rows), weight.size(1)
     outputs = -(-count // PANEL) * PANEL
-    product = ProductStruct(
+    product = STRUCTS["Product"](
         inputs=inputs,
         outputs=outputs,
         precision=PRECISIONS[precision],

@@ -324,7 +324,7 @@ def test_threads_do_not_shorten_each_others_table_of_positions(make_model, monke
 
     def ask(longest):
         kept = packed.weights.tokens(model.source_embedding, longest)._kept
-        tables = {len(array) for array in kept if isinstance(array, np.ndarray)}
+        tables = {len(array) for array in kept.values() if isinstance(array, np.ndarray)}
         found[longest] = tables - {len(model.source_embedding.weight)}
 
     threads = [threading.Thread(target=ask, args=(longest,)) for longest in (1_300, 600)]

@@ -14,7 +14,8 @@ from clearhead.decoding import team as team_module
 from clearhead.decoding.native.engine import NativeEngine
 from clearhead.decoding.team import Call, helpers
 from clearhead.decoding.workers import search
-from clearhead.kernels.library import TeamStruct, library
+from clearhead.kernels.library import library
+from clearhead.kernels.structs import STRUCTS, Struct
 
 pytestmark = pytest.mark.skipif(library() is None, reason="needs the compiled core, and a processor with AVX-512")
 
@@ -23,7 +24,7 @@ class ObservedCore:
     """The core, seen by the helpers of a test."""
 
     def __init__(self) -> None:
-        self.teams: list[TeamStruct] = []
+        self.teams: list[Struct] = []
         self.arrived = threading.Semaphore(0)
 
     def assist(self, team):
@@ -50,7 +51,7 @@ def core(monkeypatch):
 def assert_all_sleep(core):
     """Give every helper a team that is dismissed, which it looks at when it is done with those before."""
     for helper in helpers._threads:
-        probe = TeamStruct()
+        probe = STRUCTS["Team"]()
         library().end_team(probe)
         helper.help(probe)
         while not any(team is probe for team in core.teams):
@@ -58,7 +59,7 @@ def assert_all_sleep(core):
 
 
 def test_who_helps_a_team_that_has_nothing_to_do_leaves_by_itself():
-    thread = threading.Thread(target=library().assist, args=(TeamStruct(),), daemon=True)
+    thread = threading.Thread(target=library().assist, args=(STRUCTS["Team"](),), daemon=True)
     thread.start()
     thread.join(60.0)
     assert not thread.is_alive()
@@ -73,7 +74,7 @@ def test_helpers_are_woken_once_for_a_call_and_sleep_when_it_ends(core):
         assert len(helpers._threads) == 2
         assert [woken is first for woken in core.teams] == [True, True]
         assert team.wake() is first
-    assert first.is_dismissed
+    assert first.state == team_module.TO_LEAVE
     assert team.wake() is None
     assert_all_sleep(core)
     with helpers.call() as call:

@@ -3,6 +3,7 @@ from __future__ import annotations
 import ctypes
 import importlib.machinery
 import re
+import sys
 from contextlib import contextmanager
 from pathlib import Path
 from threading import Thread
@@ -16,16 +17,7 @@ from clearhead.kernels import library as library_module
 from clearhead.kernels import structs as structs_module
 from clearhead.kernels.library import can_multiply, describe, has_amx, library
 from clearhead.kernels.panels import PANEL, make_product
-from clearhead.kernels.structs import (
-    STRUCTS,
-    LayerStruct,
-    NormStruct,
-    SourcesStruct,
-    StackStruct,
-    TeamStruct,
-    TokensStruct,
-    layout,
-)
+from clearhead.kernels.structs import STRUCTS, Floats, Int32s, layout, read_structures
 
 needs_core = pytest.mark.skipif(library() is None, reason="needs the compiled core, and a processor with AVX-512")
 needs_amx = pytest.mark.skipif(not has_amx(), reason="needs the compiled core, and a processor with AMX")
@@ -49,8 +41,6 @@ FORMS = [
 ]
 NUM_ROWS = [1, 2, 7, 11, 12, 13, 15, 16, 17, 24, 31, 32, 33, 47, 48, 49, 63, 64, 65, 70]
 
-NAMED = {kind.__name__.removesuffix("Struct"): kind for kind in STRUCTS}
-
 
 @pytest.fixture(autouse=True)
 def inference():
@@ -72,14 +62,14 @@ def multiply(rows, weight, bias, precision, on_amx=None, team=None):
     """Return rows times a matrix: what an encoder without layers gives whose output is that product."""
     core = library()
     product = make_product(weight, bias, precision, on_amx=on_amx)
-    stack = StackStruct(d_model=rows.size(1), num_heads=1, d_k=16, d_v=16, d_ff=32, num_layers=0)
-    stack.layers, stack.output = (LayerStruct * 1)(), product
-    tokens = TokensStruct(embedding_scale=1.0).point(embedding=rows.contiguous())
+    stack = STRUCTS["Stack"](d_model=rows.size(1), num_heads=1, d_k=16, d_v=16, d_ff=32, num_layers=0)
+    stack.layers, stack.output = (STRUCTS["Layer"] * 1)(), product
+    tokens = STRUCTS["Tokens"](embedding_scale=1.0).point(embedding=rows.contiguous())
     each = np.arange(len(rows), dtype=np.int32)
     whole = -(-len(rows) // PANEL) * PANEL
     found = torch.full((whole + 1, product.outputs), float("-inf"))
     scratch = torch.empty(core.scratch_size(stack, len(rows), 1, 0, False), dtype=torch.uint8)
-    sources = SourcesStruct(num_rows=len(rows), longest=1).point(memory=found, scratch=scratch)
+    sources = STRUCTS["Sources"](num_rows=len(rows), longest=1).point(memory=found, scratch=scratch)
     sources.point(token=each, position=each, first=each, length=each)
     if team is not None:
         sources.team = ctypes.pointer(team)
@@ -93,7 +83,7 @@ def multiply(rows, weight, bias, precision, on_amx=None, team=None):
 @contextmanager
 def team_of(size):
     """Give a team whose other members are at work until the end."""
-    team = TeamStruct()
+    team = STRUCTS["Team"]()
     helpers = [Thread(target=library().assist, args=(team,), daemon=True) for _ in range(1, size)]
     for helper in helpers:
         helper.start()
@@ -174,8 +164,8 @@ def test_a_row_is_the_same_to_the_last_bit_whatever_its_neighbours(precision, on
 
 @needs_core
 def test_only_a_search_keeps_paths_so_that_a_long_text_needs_no_square_of_its_length():
-    layers = (LayerStruct * 1)()
-    stack = StackStruct(d_model=64, num_heads=1, d_k=16, d_v=16, d_ff=32, num_layers=0, layers=layers)
+    layers = (STRUCTS["Layer"] * 1)()
+    stack = STRUCTS["Stack"](d_model=64, num_heads=1, d_k=16, d_v=16, d_ff=32, num_layers=0, layers=layers)
     size = library().scratch_size
     assert size(stack, 100_000, 100_000, 1, False) < 101 * size(stack, 1_000, 1_000, 1, False)
     assert size(stack, 100, 1_000, 1, True) - size(stack, 100, 1_000, 1, False) >= 4 * 100 * 1_000
@@ -291,49 +281,62 @@ def test_a_product_of_no_rows_has_no_outputs():
 
 
 def test_a_structure_points_to_nothing_of_another_type_or_order():
-    tokens = TokensStruct()
-    with pytest.raises(TypeError, match=r"TokensStruct.embedding cannot point to float64"):
+    tokens = STRUCTS["Tokens"]()
+    with pytest.raises(TypeError, match=r"Tokens.embedding cannot point to float64"):
         tokens.point(embedding=torch.zeros(3, 4, dtype=torch.float64))
-    with pytest.raises(TypeError, match=r"TokensStruct.ids cannot point to int64"):
+    with pytest.raises(TypeError, match=r"Tokens.ids cannot point to int64"):
         tokens.point(ids=torch.arange(3))
-    with pytest.raises(TypeError, match=r"TokensStruct.embedding cannot point to float32 of strides"):
+    with pytest.raises(TypeError, match=r"Tokens.embedding cannot point to float32 of strides"):
         tokens.point(embedding=torch.zeros(3, 4).t())
 
 
 # The mirror, and whether there is a core
 
 
-def written_fields(name):
-    """Return name and type of each field of a structure in C: `float`, or `*` for a pointer."""
-    files = Path(library_module.__file__).parent.glob("csrc/*.[ch]")
-    source = "\n".join(file.read_text(encoding="utf-8") for file in files)
-    bodies = re.findall(r"typedef struct \{([^}]*)\} (\w+);", re.sub(r"/\*.*?\*/", "", source, flags=re.DOTALL))
-    (body,) = [body for body, named in bodies if named == name]
-    fields = []
-    for declaration in filter(None, map(str.strip, body.split(";"))):
-        kind, names = re.sub(r"\b(const|struct|_Atomic) ", "", declaration).split(maxsplit=1)
-        for each in names.split(","):
-            fields.append((each.strip().lstrip("*"), "*" if "*" in each else kind))
-    return fields
+def test_structures_are_those_that_a_header_declares_without_a_tag():
+    inner, outer = read_structures(
+        """
+        typedef struct { const float *weight, *bias; double eps; } Inner; /* typedef struct { int x; } Comment; */
+        typedef struct Tagged { float *x; } Tagged;
+        typedef struct {
+            _Atomic int64_t state; /* of it; */
+            int64_t rows, first;
+            const int32_t *ids;
+            Inner norm, other;
+            const Inner *norms;
+            const struct Tagged *tagged;
+            const void *panels;
+            float scale;
+        } Outer;
+        """
+    ).values()
+    assert (inner.__name__, outer.__name__) == ("Inner", "Outer")
+    assert inner._fields_ == [("weight", Floats), ("bias", Floats), ("eps", ctypes.c_double)]
+    assert outer._fields_ == [
+        ("state", ctypes.c_int64),
+        ("rows", ctypes.c_int64),
+        ("first", ctypes.c_int64),
+        ("ids", Int32s),
+        ("norm", inner),
+        ("other", inner),
+        ("norms", ctypes.POINTER(inner)),
+        ("tagged", ctypes.c_void_p),
+        ("panels", ctypes.c_void_p),
+        ("scale", ctypes.c_float),
+    ]
 
 
-@pytest.mark.parametrize("name", NAMED)
-def test_structures_have_the_fields_of_the_c_code_in_their_order(name):
-    kinds = {
-        "int64_t": ctypes.c_int64,
-        "int32_t": ctypes.c_int32,
-        "float": ctypes.c_float,
-        "double": ctypes.c_double,
-        **NAMED,
-    }
-    expected = written_fields(name)
-    found = NAMED[name]._fields_
-    assert [field for field, _ in found] == [field for field, _ in expected]
-    for (field, ours), (_, theirs) in zip(found, expected, strict=True):
-        if theirs == "*":
-            assert issubclass(ours, ctypes.c_void_p | ctypes._Pointer), field
-        else:
-            assert ours is kinds[theirs], field
+def test_a_structure_keeps_what_its_fields_lead_to_and_no_more():
+    tokens = STRUCTS["Tokens"]()
+    first, second = np.zeros(3, dtype=np.float32), np.ones(3, dtype=np.float32)
+    before = [sys.getrefcount(first), sys.getrefcount(second)]
+    tokens.point(embedding=first).point(embedding=second)
+    assert [sys.getrefcount(first), sys.getrefcount(second)] == [before[0], before[1] + 1]
+    norm = STRUCTS["Norm"](eps=0.5).point(weight=first)
+    tokens.embedding_norm = norm
+    del norm
+    assert sys.getrefcount(first) == before[0] + 1
+    assert tokens.embedding_norm.eps == 0.5
 
 
 def test_the_version_is_that_of_the_c_code():
@@ -346,10 +349,10 @@ def test_the_core_knows_the_layout_of_every_structure_and_another_one_is_told_ap
     assert library().core_layout() == layout()
 
     class OtherNorm(ctypes.Structure):  # two fields of one size in each other's place
-        _fields_ = (NormStruct._fields_[1], NormStruct._fields_[0], *NormStruct._fields_[2:])
+        _fields_ = (STRUCTS["Norm"]._fields_[1], STRUCTS["Norm"]._fields_[0], *STRUCTS["Norm"]._fields_[2:])
 
-    others = [OtherNorm if kind is NormStruct else kind for kind in STRUCTS]
-    monkeypatch.setattr(structs_module, "STRUCTS", others)
+    others = [OtherNorm if kind is STRUCTS["Norm"] else kind for kind in STRUCTS.values()]
+    monkeypatch.setattr(structs_module, "STRUCTS", dict(enumerate(others)))
     assert library().core_layout() != layout()
 
 

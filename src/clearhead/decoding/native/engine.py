@@ -23,7 +23,7 @@ from clearhead.decoding.team import Team
 from clearhead.device import keep_freed_memory, num_threads
 from clearhead.kernels.library import can_multiply, describe, library
 from clearhead.kernels.panels import PANEL, uninitialized
-from clearhead.kernels.structs import SlotStruct, SourcesStruct, TargetsStruct, TeamStruct
+from clearhead.kernels.structs import STRUCTS, Struct
 from clearhead.model.transformer import Transformer
 
 __all__ = ["NativeEngine"]
@@ -115,7 +115,7 @@ class NativeEngine:
             self._listed = listed = ListedProducts(self.weights, shortlist)
         return listed
 
-    def encode(self, sources: Sequence[Sequence[int]], team: TeamStruct | None = None) -> list[Float[Tensor, "_ LW"]]:
+    def encode(self, sources: Sequence[Sequence[int]], team: Struct | None = None) -> list[Float[Tensor, "_ LW"]]:
         """Return the keys and values that cross-attention will ask for, of every decoder layer: (S, L W) of each.
 
         Args:
@@ -134,7 +134,7 @@ class NativeEngine:
             group.append(source)
         return memories + self._encode(group, team) if group else memories
 
-    def _encode(self, sources: Sequence[Sequence[int]], team: TeamStruct | None) -> list[Tensor]:
+    def _encode(self, sources: Sequence[Sequence[int]], team: Struct | None) -> list[Tensor]:
         lengths = [len(source) for source in sources]
         rows, longest = sum(lengths), max(lengths)
         first, length = np.repeat([np.cumsum([0, *lengths[:-1]]), lengths], lengths, axis=1).astype(np.int32)
@@ -143,7 +143,7 @@ class NativeEngine:
         if not 0 <= ids.min() <= ids.max() < len(embedding.weight):
             raise IndexError(f"a source id is not in the vocabulary of {len(embedding.weight)}")
         memory = uninitialized([-(-rows // PANEL) * PANEL, self.weights.memory_width])
-        struct = SourcesStruct(num_rows=rows, longest=longest).point(
+        struct = STRUCTS["Sources"](num_rows=rows, longest=longest).point(
             token=ids.astype(np.int32),
             position=np.arange(rows, dtype=np.int32) - first,
             first=first,
@@ -193,10 +193,10 @@ class NativeEngine:
         }
         totals = np.empty(len(lengths), dtype=np.float32)
         memories = self.encode(sources)
-        slots = [SlotStruct(source_length=len(memory)).point(memory=memory) for memory in memories]
+        slots = [STRUCTS["Slot"](source_length=len(memory)).point(memory=memory) for memory in memories]
         stack = self.weights.decoder
-        struct = TargetsStruct(
-            num_rows=rows, num_slots=len(slots), longest=longest, slots=(SlotStruct * len(slots))(*slots)
+        struct = STRUCTS["Targets"](
+            num_rows=rows, num_slots=len(slots), longest=longest, slots=(STRUCTS["Slot"] * len(slots))(*slots)
         ).point(
             **{name: column.astype(np.int32) for name, column in columns.items()},
             log_probs=np.empty(rows, dtype=np.float32),

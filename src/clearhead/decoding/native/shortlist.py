@@ -12,7 +12,7 @@ import torch
 from clearhead.decoding.native.weights import NativeWeights
 from clearhead.decoding.shortlist import Shortlist
 from clearhead.kernels.panels import make_product
-from clearhead.kernels.structs import SlotStruct, StackStruct
+from clearhead.kernels.structs import STRUCTS, Struct
 
 __all__ = ["ListedProducts"]
 
@@ -36,11 +36,11 @@ class ListedProducts:
         # Padding and start, which are never written, keep their share of the probability.
         always = torch.tensor([config.eos_id, config.pad_id, config.bos_id])
         self.common = torch.cat([shortlist.common, always]).unique().int()
-        self.decoder = StackStruct.from_buffer_copy(weights.decoder)
-        self.decoder.keep(weights)
+        self.decoder = STRUCTS["Stack"].from_buffer_copy(weights.decoder)
+        self.decoder.keep("layers", weights)
         self.decoder.output = make_product(self._weight, self._bias, weights.precision, rows=self.common)
 
-    def enter(self, slot: SlotStruct, source: Sequence[int]) -> None:
+    def enter(self, slot: Struct, source: Sequence[int]) -> None:
         """Give a sentence the product with its own tokens."""
         own = self.shortlist.own_tokens(source).int()
         own = own[~torch.isin(own, self.common)]

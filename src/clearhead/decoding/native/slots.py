@@ -20,11 +20,11 @@ from clearhead.decoding.rules import candidates_of_row, candidates_of_sentence
 from clearhead.decoding.team import Team
 from clearhead.kernels.library import library
 from clearhead.kernels.panels import uninitialized
-from clearhead.kernels.structs import SlotStruct, StepStruct, TeamStruct, TokensStruct
+from clearhead.kernels.structs import STRUCTS, Struct
 
 __all__ = ["NativeSlots"]
 
-Encode = Callable[[Sequence[Sequence[int]], TeamStruct | None], list[Tensor]]
+Encode = Callable[[Sequence[Sequence[int]], Struct | None], list[Tensor]]
 """See `NativeEngine.encode`."""
 
 
@@ -61,7 +61,7 @@ class NativeSlots:
         self._decoder = weights.decoder if listed is None else listed.decoder
         self.source_lengths: list[int] = []
         self._slots: list[_Slot] = []
-        self._tokens = TokensStruct()
+        self._tokens = STRUCTS["Tokens"]()
         self._positions = 0  # that the tokens may have
         self._scratch = uninitialized([0], torch.uint8)
 
@@ -104,14 +104,14 @@ class NativeSlots:
             self._scratch = uninitialized([needed + needed // 4], torch.uint8)
         scores = np.empty((len(active), num_candidates), dtype=np.float32)
         beams_and_tokens = np.empty((2, len(active), num_candidates), dtype=np.int32)
-        step = StepStruct(
+        step = STRUCTS["Step"](
             num_rows=len(rows),
             num_slots=len(active),
             beam_size=self._beam_size,
             longest=room_for,
             count=count,
             num_candidates=num_candidates,
-            slots=(SlotStruct * len(active))(*(slot.struct for slot in self._slots)),
+            slots=(STRUCTS["Slot"] * len(active))(*(slot.struct for slot in self._slots)),
         ).point(
             **dict(zip(("slot", "beam", "parent", "position", "token", "is_last"), columns, strict=True)),
             score=np.array([score for beams in active for score in beams.scores], dtype=np.float32),
@@ -151,7 +151,7 @@ class _Slot:
         # Room for an output that is not unusually long.
         places = (2 * len(memory) + 16) * beam_size
         self._past, self._parents = uninitialized([places, memory.size(1)]), uninitialized([places], torch.int32)
-        self.struct = SlotStruct(source_length=len(memory))
+        self.struct = STRUCTS["Slot"](source_length=len(memory))
         self.struct.point(memory=memory, newest=uninitialized([2, beam_size], torch.int32))
         self._point()
 

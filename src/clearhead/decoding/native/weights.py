@@ -12,7 +12,7 @@ from torch import nn
 
 from clearhead.config import DecodePrecision
 from clearhead.kernels.panels import make_product
-from clearhead.kernels.structs import LayerStruct, NormStruct, ProductStruct, StackStruct, TokensStruct
+from clearhead.kernels.structs import STRUCTS, Struct
 from clearhead.model.decoder import DecoderLayer
 from clearhead.model.embeddings import Embedding
 from clearhead.model.encoder import EncoderLayer
@@ -48,10 +48,10 @@ class NativeWeights:
         self.memory_width = self.encoder.output.outputs
         self._rotary = decoder_layers[0].self_attn.rotary
 
-    def tokens(self, embedding: Embedding, longest: int) -> TokensStruct:
+    def tokens(self, embedding: Embedding, longest: int) -> Struct:
         """Return what the core needs to embed tokens at the first `longest` positions, and to choose new ones."""
         config = self.model.config
-        tokens = TokensStruct(
+        tokens = STRUCTS["Tokens"](
             num_ids=config.vocab_size,
             eos_id=config.eos_id,
             pad_id=config.pad_id,
@@ -69,11 +69,11 @@ class NativeWeights:
         )
 
     def _stack(
-        self, layers: Sequence[EncoderLayer | DecoderLayer], final_norm: nn.Module | None, output: ProductStruct
-    ) -> StackStruct:
+        self, layers: Sequence[EncoderLayer | DecoderLayer], final_norm: nn.Module | None, output: Struct
+    ) -> Struct:
         config, attention = self.model.config, layers[0].self_attn
         structs = [self._layer(layer) for layer in layers]
-        stack = StackStruct(
+        stack = STRUCTS["Stack"](
             d_model=config.d_model,
             num_heads=config.num_heads,
             d_k=attention.q_proj.out_features // config.num_heads,
@@ -82,16 +82,16 @@ class NativeWeights:
             num_layers=len(layers),
             is_pre=config.norm == "pre",
             activation=list(ACTIVATIONS).index(config.activation),
-            layers=(LayerStruct * len(structs))(*structs),
+            layers=(STRUCTS["Layer"] * len(structs))(*structs),
             final_norm=norm_struct(final_norm),
             output=output,
         )
-        stack.keep(*structs)
+        stack.keep("layers", structs)
         return stack
 
-    def _layer(self, layer: EncoderLayer | DecoderLayer) -> LayerStruct:
+    def _layer(self, layer: EncoderLayer | DecoderLayer) -> Struct:
         attention, feed_forward = layer.self_attn, layer.feed_forward
-        struct = LayerStruct(
+        struct = STRUCTS["Layer"](
             self_norm=norm_struct(layer.self_attn_residual.norm),
             qkv=self._product([attention.q_proj, attention.k_proj, attention.v_proj]),
             self_out=self._product([attention.out_proj]),
@@ -107,21 +107,21 @@ class NativeWeights:
             struct.cross_out = self._product([layer.cross_attn.out_proj])
         return struct
 
-    def _product(self, projections: Sequence[nn.Linear]) -> ProductStruct:
+    def _product(self, projections: Sequence[nn.Linear]) -> Struct:
         """Return the product of projections that meet the same rows."""
         biases = [p.bias.detach() for p in projections if p.bias is not None]
         weight = torch.cat([p.weight.detach() for p in projections])
         return make_product(weight, torch.cat(biases) if biases else None, self.precision)
 
 
-def norm_struct(norm: nn.Module | None) -> NormStruct:
+def norm_struct(norm: nn.Module | None) -> Struct:
     """Return a norm whose weights belong to the model; anything but a norm is none."""
     match norm:
         case nn.LayerNorm():
-            return NormStruct(eps=norm.eps).point(weight=norm.weight.detach(), bias=norm.bias.detach())
+            return STRUCTS["Norm"](eps=norm.eps).point(weight=norm.weight.detach(), bias=norm.bias.detach())
         case nn.RMSNorm():
-            return NormStruct(eps=norm.eps or torch.finfo(torch.float32).eps, is_rms=True).point(
+            return STRUCTS["Norm"](eps=norm.eps or torch.finfo(torch.float32).eps, is_rms=True).point(
                 weight=norm.weight.detach()
             )
         case _:
-            return NormStruct()
+            return STRUCTS["Norm"]()

@@ -1,4 +1,5 @@
-/* What the parts of the core share: structures, which structs.py mirrors field by field, and the scratch of a call. */
+/* What the parts of the core share: structures, and the scratch of a call. Python (structs.py)
+ * reads those without a tag here. */
 
 #pragma once
 
@@ -147,7 +148,7 @@ typedef struct {
 enum Part { PRODUCTS, ATTENTION, NORMS, VOCABULARY, CHOICE };
 
 /* What is known of a row's next token after some of its logits. */
-typedef struct {
+typedef struct Choice {
     float largest, sum; /* the softmax of section 3.4: the largest logit, and the sum of exponentials below it */
     float *best;        /* [count], best first: logits, in the end log-probabilities */
     int32_t *ids;       /* of the best */
