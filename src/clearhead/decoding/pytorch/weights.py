@@ -28,6 +28,7 @@ from clearhead.model.embeddings import Embedding
 from clearhead.model.encoder import EncoderLayer
 from clearhead.model.feed_forward import FeedForward
 from clearhead.model.other_positions import RotaryPositions, rotary_positions
+from clearhead.model.residual import Residual
 from clearhead.model.transformer import Transformer
 
 __all__ = ["BLOCK", "PackedModel"]
@@ -174,14 +175,12 @@ class _PackedEncoderLayer:
         self.feed_forward = _PackedFeedForward(layer.feed_forward, precision)
 
     def __call__(self, x: Float[Tensor, "BS D"], mask: Float[Tensor, "B 1 1 S"], num_sentences: int) -> Tensor:
+        residual = self.layer.self_attn_residual
         length = mask.size(-1)
         positions = torch.arange(length, device=x.device).repeat(num_sentences)
-
-        def self_attention(x: Tensor) -> Tensor:
-            q, kv = (part.view(num_sentences, length, -1) for part in self.self_attn.project(x, positions, length))
-            return self.self_attn.out(_attend(q, kv, mask, self.self_attn).flatten(0, 1))
-
-        x = self.layer.self_attn_residual.add_and_norm(x, self_attention)
+        q, kv = self.self_attn.project(_before(residual, x), positions, length)
+        attended = _attend(q.view(num_sentences, length, -1), kv.view(num_sentences, length, -1), mask, self.self_attn)
+        x = _after(residual, x, self.self_attn.out(attended.flatten(0, 1)))
         return self.layer.feed_forward_residual.add_and_norm(x, self.feed_forward)
 
 
@@ -198,19 +197,16 @@ class _PackedDecoderLayer:
     def __call__(
         self, x: Float[Tensor, "R D"], past: Float[Tensor, "M P W"], memory: Float[Tensor, "M S W"], rows: Rows
     ) -> Float[Tensor, "R D"]:
-        def self_attention(x: Tensor) -> Tensor:
-            q, kv = self.self_attn.project(x, rows.positions, rows.longest)
-            past.flatten(0, 1).index_copy_(0, rows.places, kv)
-            attended = _attend(rows.spread(q), rows.past(past), rows.past_mask, self.self_attn)
-            return self.self_attn.out(rows.gather(attended))
+        residual = self.layer.self_attn_residual
+        q, kv = self.self_attn.project(_before(residual, x), rows.positions, rows.longest)
+        past.flatten(0, 1).index_copy_(0, rows.places, kv)
+        attended = _attend(rows.spread(q), rows.past(past), rows.past_mask, self.self_attn)
+        x = _after(residual, x, self.self_attn.out(rows.gather(attended)))
 
-        def cross_attention(x: Tensor) -> Tensor:
-            q = rows.spread(self.cross_attn.q(x))
-            attended = _attend(q, rows.memory(memory), rows.memory_mask, self.cross_attn)
-            return self.cross_attn.out(rows.gather(attended))
-
-        x = self.layer.self_attn_residual.add_and_norm(x, self_attention)
-        x = self.cross_attn_residual.add_and_norm(x, cross_attention)
+        residual = self.cross_attn_residual
+        q = self.cross_attn.q(_before(residual, x))
+        attended = _attend(rows.spread(q), rows.memory(memory), rows.memory_mask, self.cross_attn)
+        x = _after(residual, x, self.cross_attn.out(rows.gather(attended)))
         return self.layer.feed_forward_residual.add_and_norm(x, self.feed_forward)
 
 
@@ -220,6 +216,16 @@ class _PackedCrossAttention:
         self.widths = [p.out_features for p in (module.q_proj, module.k_proj, module.v_proj)]
         self.q = _joined([module.q_proj], precision)
         self.out = _joined([module.out_proj], precision)
+
+
+def _before(residual: Residual, x: Tensor) -> Tensor:
+    """Return what a sub-layer takes; see `Residual.add_and_norm`."""
+    return residual.norm(x) if residual.is_pre else x
+
+
+def _after(residual: Residual, x: Tensor, update: Tensor) -> Tensor:
+    """Return the sub-layer's result, added and normed."""
+    return x + update if residual.is_pre else residual.norm(x + update)
 
 
 def _attend(
