@@ -5,7 +5,6 @@ from __future__ import annotations
 import ctypes
 import re
 from ctypes import POINTER, c_double, c_float, c_int32, c_int64, c_void_p
-from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -31,24 +30,24 @@ class Int32s(c_void_p):
 
 NUMBERS: dict[str, type] = {"int64_t": c_int64, "int32_t": c_int32, "float": c_float, "double": c_double}
 ADDRESSES: dict[str, type] = {"int32_t": Int32s, "float": Floats, "double": Doubles}
-DTYPES: dict[type, Any] = {Floats: np.float32, Doubles: np.float64, Int32s: np.int32}
+DTYPES: dict[type, np.dtype[Any]] = {
+    Floats: np.dtype(np.float32),
+    Doubles: np.dtype(np.float64),
+    Int32s: np.dtype(np.int32),
+}
 
 
 class Struct(ctypes.Structure):
-    """A structure that keeps what it and the structures in it point to."""
+    """A structure that keeps what it points to."""
 
+    _kinds: dict[str, type]
     _kept: dict[str, object] | None = None
-
-    def __setattr__(self, name: str, value: object) -> None:
-        super().__setattr__(name, value)
-        if isinstance(value, Struct):
-            self.keep(name, value)  # of which only the bytes were copied
 
     def keep(self, name: str, value: object) -> None:
         """Keep what a field leads to as long as this lives, or until the field leads elsewhere."""
         if self._kept is None:
-            super().__setattr__("_kept", {})
-        self._kept[name] = value  # type: ignore[index]
+            self._kept = {}
+        self._kept[name] = value
 
     def point(self: AnyStruct, **arrays: Tensor | np.ndarray | None) -> AnyStruct:
         """Point fields to arrays, and keep those; None is NULL.
@@ -60,17 +59,21 @@ class Struct(ctypes.Structure):
             if given is None:
                 continue
             array = given.detach().numpy() if isinstance(given, Tensor) else given
-            if array.dtype != DTYPES.get(self._kinds()[name], array.dtype) or not array.flags.c_contiguous:
+            if array.dtype is not DTYPES.get(self._kinds[name], array.dtype) or not array.flags.c_contiguous:
                 kind = f"{array.dtype} of strides {array.strides}"
                 raise TypeError(f"{type(self).__name__}.{name} cannot point to {kind}")
             setattr(self, name, array.ctypes.data)
             self.keep(name, array)
         return self
 
-    @classmethod
-    @cache
-    def _kinds(cls) -> dict[str, type]:
-        return {name: kind for name, kind, *_ in cls._fields_}
+
+class OuterStruct(Struct):
+    """A structure that holds others, and keeps what they point to."""
+
+    def __setattr__(self, name: str, value: object) -> None:
+        super().__setattr__(name, value)
+        if isinstance(value, Struct):
+            self.keep(name, value)  # of which only the bytes were copied
 
 
 def read_structures(text: str) -> dict[str, type[Struct]]:
@@ -86,7 +89,8 @@ def read_structures(text: str) -> dict[str, type[Struct]]:
                 number, address = structures[kind], POINTER(structures[kind])
             for field in map(str.strip, fields_of_kind.split(",")):
                 fields.append((field.lstrip("*"), address if field.startswith("*") else number))  # type: ignore[arg-type]
-        structures[name] = type(name, (Struct,), {"_fields_": fields, "__module__": __name__})
+        base = OuterStruct if any(issubclass(kind, Struct) for _, kind in fields) else Struct
+        structures[name] = type(name, (base,), {"_fields_": fields, "_kinds": dict(fields), "__module__": __name__})
     return structures
 
 

@@ -63,7 +63,10 @@ class NativeSlots:
         self._slots: list[_Slot] = []
         self._tokens = STRUCTS["Tokens"]()
         self._positions = 0  # that the tokens may have
-        self._scratch = uninitialized([0], torch.uint8)
+        self._step = STRUCTS["Step"](
+            beam_size=beam_size, count=candidates_of_row(beam_size), num_candidates=candidates_of_sentence(beam_size)
+        )
+        self._scratch_size = 0
 
     def encode(self, sources: Sequence[Sequence[int]]) -> list[_Slot]:
         """Encode some sentences, and make the slots that they will have."""
@@ -97,33 +100,25 @@ class NativeSlots:
             for beam, (parent, token) in enumerate(zip(beams.parents, beams.newest, strict=True))
         ]
         columns = np.array(rows, dtype=np.int32).T.copy()
-        count, num_candidates = candidates_of_row(self._beam_size), candidates_of_sentence(self._beam_size)
-        room_for = max(longest, *self.source_lengths)
-        needed = self._core.scratch_size(self._decoder, len(rows), room_for, count, True)
-        if needed > len(self._scratch):
-            self._scratch = uninitialized([needed + needed // 4], torch.uint8)
+        step, num_candidates = self._step, self._step.num_candidates
+        step.num_rows, step.num_slots, step.longest = len(rows), len(active), max(longest, *self.source_lengths)
+        needed = self._core.scratch_size(self._decoder, len(rows), step.longest, step.count, True)
+        if needed > self._scratch_size:
+            self._scratch_size = needed + needed // 4
+            step.point(scratch=uninitialized([self._scratch_size], torch.uint8))
         scores = np.empty((len(active), num_candidates), dtype=np.float32)
         beams_and_tokens = np.empty((2, len(active), num_candidates), dtype=np.int32)
-        step = STRUCTS["Step"](
-            num_rows=len(rows),
-            num_slots=len(active),
-            beam_size=self._beam_size,
-            longest=room_for,
-            count=count,
-            num_candidates=num_candidates,
-            slots=(STRUCTS["Slot"] * len(active))(*(slot.struct for slot in self._slots)),
-        ).point(
+        step.slots = (STRUCTS["Slot"] * len(active))(*(slot.struct for slot in self._slots))
+        step.point(
             **dict(zip(("slot", "beam", "parent", "position", "token", "is_last"), columns, strict=True)),
             score=np.array([score for beams in active for score in beams.scores], dtype=np.float32),
             candidate_score=scores,
             candidate_beam=beams_and_tokens[0],
             candidate_token=beams_and_tokens[1],
-            scratch=self._scratch,
             spent=self.spent,
         )
         team = None if self._team is None else self._team.wake()
-        if team is not None:
-            step.team = pointer(team)
+        step.team = None if team is None else pointer(team)
         self._core.take_step(self._decoder, self._tokens, step)
         return [
             zip(of_slot, beams_of_slot, tokens_of_slot, strict=True)

@@ -48,28 +48,27 @@ static float step_of(const float *row, int64_t inputs) {
 void pack(
     const float *matrix, const int32_t *ids, int64_t count, int64_t inputs, int64_t precision, char *panels, float *scales
 ) {
-    int64_t group = group_of(precision), block = 16 * group, terms = precision == BF16X3 ? 2 : 1;
+    int64_t group = group_of(precision), terms = precision == BF16X3 ? 2 : 1, lines = inputs / group;
     memset(panels, 0, packed_size(count, inputs, precision));
     for (int64_t i = 0; scales && i < rounded(count, PANEL); i++) scales[i] = FLT_MIN;
     for (int64_t output = 0; output < count; output++) {
         const float *row = matrix + (ids ? ids[output] : output) * inputs;
-        int64_t lane = output % PANEL;
+        int64_t column = output % PANEL;
         char *panel = panels + packed_size(PANEL, inputs, precision) * (output / PANEL);
         if (precision == FP32) {
-            for (int64_t k = 0; k < inputs; k++) ((float *)panel)[k * PANEL + lane] = row[k];
+            for (int64_t k = 0; k < inputs; k++) ((float *)panel)[k * PANEL + column] = row[k];
             continue;
         }
         float step = precision == INT8 ? scales[output] = step_of(row, inputs) : 0.0f;
-        for (int64_t k = 0; k < inputs; k++) {
-            int64_t tile = k / block * terms * 2 + lane / 16;
-            int64_t at = (k % block / group * 16 + lane % 16) * group + k % group;
-            if (precision == INT8) {
-                ((int8_t *)(panel + tile * TILE_BYTES))[at] = (int8_t)lrintf(row[k] / step);
-                continue;
+        for (int64_t line = 0; line < lines; line++, row += group) {
+            char *tile = panel + (line / 16 * terms * 2 + column / 16) * TILE_BYTES;
+            int64_t at = (line % 16 * 16 + column % 16) * group;
+            for (int64_t i = 0; i < group; i++) {
+                uint16_t high = to_bf16(row[i]);
+                if (precision == INT8) ((int8_t *)tile)[at + i] = (int8_t)lrintf(row[i] / step);
+                else ((uint16_t *)tile)[at + i] = high;
+                if (terms == 2) ((uint16_t *)(tile + 2 * TILE_BYTES))[at + i] = to_bf16(row[i] - from_bf16(high));
             }
-            uint16_t high = to_bf16(row[k]);
-            ((uint16_t *)(panel + tile * TILE_BYTES))[at] = high;
-            if (terms == 2) ((uint16_t *)(panel + (tile + 2) * TILE_BYTES))[at] = to_bf16(row[k] - from_bf16(high));
         }
     }
 }
