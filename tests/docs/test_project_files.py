@@ -1,4 +1,4 @@
-"""The files for whoever picks the project up are well-formed, and say what the others say."""
+"""The files for contributors are well-formed, agree with each other, and name what is there."""
 
 from __future__ import annotations
 

@@ -93,7 +93,7 @@ class PairStore:
     """Tokens of every target, its end token included."""
 
     def __init__(self, batches: list[pa.RecordBatch]) -> None:
-        """Take the record batches of a file written by `StoreWriter`; `open` is the usual way in."""
+        """Take the record batches of a file written by `StoreWriter`; `open` makes one of a path."""
         self._texts = [(batch.column("source"), batch.column("target")) for batch in batches]
         self._source_ids = [_Lists(batch.column("source_ids")) for batch in batches]
         self._target_ids = [_Lists(batch.column("target_ids")) for batch in batches]

@@ -1,4 +1,4 @@
-"""Decoding on the CPU and on a GPU, each against searches on the CPU, in float64, that are easy to believe."""
+"""Decoding on the CPU and on a GPU, each against simple searches in float64 on the CPU."""
 
 from __future__ import annotations
 
