@@ -157,7 +157,7 @@ class _Lists:
     def __init__(self, column: pa.ListArray) -> None:
         self.offsets: NDArray[np.int32] = column.offsets.to_numpy(zero_copy_only=True)
         self.values: NDArray[np.int32] = column.values.to_numpy(zero_copy_only=True)
-        # A damaged file must be told here, not by reading beyond the end of the map.
+        # A damaged file must be found here, not by reading beyond the end of the map.
         if (np.diff(self.offsets) < 0).any() or self.offsets[0] < 0 or self.offsets[-1] > self.values.size:
             raise ValueError("token positions are out of order")
 
