@@ -176,7 +176,7 @@ def _run_rounds(
     peaks: list[float] = []
     for number in range(options.rounds + 1):  # the first warms up
         peaks.append(_matrix_peak(device))
-        turn = number % len(names)  # nobody always follows the same neighbour's heat
+        turn = number % len(names)  # so that no candidate always runs after the same other one
         for name in [*names[turn:], *names[:turn]]:
             speed, loss = workers[name].window(number)
             windows[name].append(speed)

@@ -180,7 +180,7 @@ def _run_rounds(
     for engine in engines:  # warm up on as much as one batch
         engine.translate(sources[: search.batch_size], search)
     for number in range(rounds):
-        turn = number % len(engines)  # nobody always follows the same neighbour's heat
+        turn = number % len(engines)  # so that no engine always runs after the same other one
         for engine in [*engines[turn:], *engines[:turn]]:
             time.sleep(PAUSE)
             window = engine.translate(sources, search)

@@ -1,4 +1,4 @@
-"""A process for each candidate, so that nobody runs in the memory or the settings that another one left behind."""
+"""A process for each candidate, so that none runs in the memory or with the settings that another one left."""
 
 from __future__ import annotations
 

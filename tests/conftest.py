@@ -30,9 +30,22 @@ settings.load_profile("steady")
 SHARED_DATA = Path(__file__).parents[1].parent / "shared" / "data"
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    if not torch.cuda.is_available():
+        for item in items:
+            if item.get_closest_marker("gpu"):
+                item.add_marker(pytest.mark.skip(reason="needs a GPU (CUDA)"))
+
+
 @pytest.fixture(autouse=True)
 def fixed_seed() -> None:
     torch.manual_seed(20170612)
+
+
+@pytest.fixture(params=["cpu", pytest.param("cuda", marks=pytest.mark.gpu)])
+def device(request: pytest.FixtureRequest) -> torch.device:
+    """Return the CPU, then the GPU: what a test expects of both comes from plain PyTorch in float64 on the CPU."""
+    return torch.device(request.param)
 
 
 @pytest.fixture(scope="session")

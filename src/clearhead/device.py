@@ -1,4 +1,4 @@
-"""Where the model runs, and how that place is used well."""
+"""The device that the model runs on: its name, its precision, its memory, and the threads of a CPU."""
 
 from __future__ import annotations
 
@@ -67,8 +67,8 @@ def can_multiply_bf16() -> bool:
 def keep_freed_memory() -> None:
     """Let the C library keep freed memory for the next step instead of giving it back to the system and asking anew.
 
-    Each page asked for anew costs an interrupt and a wipe, together a tenth of a training step. Elsewhere than on Linux
-    with glibc nothing happens.
+    Each new page costs a page fault and is filled with zeros, together a tenth of a training step. Elsewhere than on
+    Linux with glibc nothing happens.
     """
     if not sys.platform.startswith("linux"):
         return
@@ -101,7 +101,7 @@ _inherited_threads = 0
 
 
 def _begin_in_child() -> None:
-    """Put right what a fork leaves behind: threads that are said to be there and are not.
+    """Correct what a fork leaves behind: threads that are recorded as running do not exist in the child.
 
     OpenMP's threads are gone, so PyTorch would wait for them forever; with one it waits for none. So are those of the
     tokenizers library, which uses none when this variable says so.

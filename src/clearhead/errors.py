@@ -5,7 +5,7 @@ ClearheadError
 ├── DataError         a text file, a corpus or a line of text cannot be used
 ├── ModelError        a model directory is damaged, mixed, or from a newer version
 ├── CheckpointError   a run directory cannot be resumed or saved
-├── TrainingError     training stopped because its numbers are no longer sane
+├── TrainingError     training stopped: loss or gradient not finite, or the loss exploded
 └── DeviceError       the requested device is not there
 
 The command line prints the message and exits with status 1; anything else that escapes is a bug and shows a traceback.
@@ -57,7 +57,7 @@ class CheckpointError(ClearheadError):
 
 
 class TrainingError(ClearheadError):
-    """Training stopped because its numbers are no longer sane."""
+    """Training stopped because the loss or the gradient is not finite, or the loss exploded."""
 
 
 class DeviceError(ClearheadError):

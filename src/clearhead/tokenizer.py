@@ -310,7 +310,7 @@ def _typed_errors(error: type[Exception], message: str = "") -> Iterator[None]:
 
 
 def _require_our_parts(values: Any) -> None:
-    """Make sure that text is taken apart and put together as here, and by nothing else that the library knows.
+    """Make sure that the file has the normalizer, pre-tokenizer and decoder of our own tokenizers, and no other.
 
     Raises:
         ValueError: If a part is not one of those that `Tokenizer.train` chooses.

@@ -26,7 +26,7 @@ from pathlib import Path
 from typing import IO, Any
 
 MOST_ADDRESS_SPACE = 8 * 2**30
-"""Bytes a child may map beyond what it was born with: keeps one case from taking the whole machine."""
+"""Bytes a child may map beyond what it has after the fork: keeps one case from taking all memory."""
 
 MOST_OUTPUT = 200_000
 """Characters of what a child printed that are kept, from the end."""

@@ -1,4 +1,4 @@
-"""The checksums of a model directory, computed by somebody who is not its maker.
+"""The checksums of a model directory, computed anew by somebody who has changed its files.
 
 They tell damage, not malice: whoever changes a file can compute them anew. So the attacks do.
 """

@@ -1,4 +1,4 @@
-"""A little of every attack in the ordinary suite, so that the campaign cannot rot, and all of it in the slow one."""
+"""A little of every attack in the ordinary suite, so that the campaign keeps working, and all of it in the slow one."""
 
 from __future__ import annotations
 

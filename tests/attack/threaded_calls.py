@@ -153,7 +153,7 @@ def _from_threads(calls: Sequence[tuple[str, Call]], models: Path, num_threads: 
 
 
 def _in_a_fork(calls: Sequence[tuple[str, Call]], wanted: list[Any], models: Path) -> dict[str, str]:
-    """Make calls in a forked process, as a server of several processes does; a hang is the watchdog's to tell."""
+    """Make calls in a forked process, as a server of several processes does; the watchdog reports a hang."""
     pid = os.fork()
     if pid == 0:
         os._exit(0 if _same(_alone(calls, models), wanted) else 3)

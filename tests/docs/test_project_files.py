@@ -1,16 +1,23 @@
-"""The files for whoever picks the project up are well-formed, and say what the others say."""
+"""The files for contributors are well-formed, agree with each other, and name what is there."""
 
 from __future__ import annotations
 
 import re
+import shlex
 import tomllib
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import pytest
 import yaml
 
 ROOT = Path(__file__).parents[2]
-PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+PROJECT = PYPROJECT["project"]
+MARKS = {line.partition(":")[0] for line in PYPROJECT["tool"]["pytest"]["ini_options"]["markers"]}
+OF_A_MODEL = {"config.json", "config.toml", "golden.jsonl", "model.safetensors"}
+"""Files of models and runs, which the pages speak of and the repository does not have."""
 
 
 def read(name: str) -> dict[str, Any]:
@@ -24,6 +31,7 @@ def test_the_workflow_runs_the_tests_on_every_python_that_is_promised():
     assert matrix["python"] == [match[1] for match in classifiers if match]
     assert PROJECT["requires-python"] == f">={matrix['python'][0]}"
     assert job["runs-on"] == "${{ matrix.os }}"
+    assert [re.sub(r"-[\d.]+", "", system) for system in matrix["os"]] == ["ubuntu", "ubuntu-arm", "macos"]
     assert [step["run"] for step in job["steps"] if "run" in step] == ["make test"]
 
 
@@ -31,9 +39,94 @@ def test_the_citation_names_this_version_and_licence():
     citation = read("CITATION.cff")
     assert citation["version"] == PROJECT["version"]
     assert citation["license"] == PROJECT["license"]
+    assert citation["abstract"].replace('"', "'") == PROJECT["description"]
     assert {"cff-version", "message", "title", "authors"} <= citation.keys()
 
 
 def test_commits_are_checked_by_the_linter_that_make_uses():
     ruff = read(".pre-commit-config.yaml")["repos"][0]
     assert f"ruff=={ruff['rev'].removeprefix('v')}" in (ROOT / "constraints.txt").read_text().split()
+
+
+def wrong_paths(page: str) -> Iterator[str]:
+    for path in re.findall(r"`([\w./-]+)`", page):
+        is_path = "/" in path or re.search(r"\.(py|md|toml|yaml|jsonl?|safetensors)$", path)
+        if is_path and path not in OF_A_MODEL and not (ROOT / path).exists():
+            yield f"no file {path}"
+    for names, path in re.findall(r"((?:`\w+`(?:\s+and\s+)?)+)\s+(?:\(|of\s+)`([\w./-]+\.py)`", page):
+        text = (ROOT / path).read_text(encoding="utf-8") if (ROOT / path).is_file() else ""
+        for name in re.findall(r"`(\w+)`", names):
+            if not re.search(rf"^(class |def )?{name}\b", text, re.MULTILINE):
+                yield f"{path} does not define {name}"
+
+
+def wrong_commands(page: str) -> Iterator[str]:
+    targets = re.findall(r"^([\w-]+):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE)
+    fenced = "".join(re.findall(r"^```\n(.*?)^```", page, re.MULTILINE | re.DOTALL))
+    comments = re.sub(r"^[^#\n]*", "", fenced, flags=re.MULTILINE)
+    for text in (fenced, *re.findall(r"`([^`\n]+)`", page)):
+        for target in re.findall(r"^make ([\w-]+)", text, re.MULTILINE):
+            if target not in targets:
+                yield f"make has no target {target}"
+    for target in re.findall(r"make ((?:bench|test|format)[\w-]*)", comments):
+        if target not in targets:
+            yield f"make has no target {target}"
+    for line in fenced.splitlines():
+        words = shlex.split(line, comments=True)
+        match words:
+            case [".venv/bin/pytest", *given]:
+                paths = [word for word in given if word.startswith("tests/")]
+                yield from (f"no file {path}" for path in paths if not (ROOT / path).exists())
+                if "-m" in given and (mark := given[given.index("-m") + 1]) not in MARKS:
+                    yield f"no mark {mark}"
+                if "-k" in given:
+                    part = given[given.index("-k") + 1]
+                    if not any(re.search(rf"def test_\w*{part}", (ROOT / path).read_text("utf-8")) for path in paths):
+                        yield f"no test has {part} in its name"
+            case [".venv/bin/python", script, *given]:
+                folder = (ROOT / script).parent
+                text = "".join(path.read_text("utf-8") for path in folder.glob("*.py"))
+                if not (ROOT / script).is_file():
+                    yield f"no file {script}"
+                for word in given:
+                    wanted = rf'"{word}"' if word.startswith("--") else rf'["\s]{word}\b'
+                    if word != "--help" and not word.isdigit() and not re.search(wanted, text):
+                        yield f"{script} knows no {word}"
+            case ["make", _] | []:
+                pass
+            case _:
+                yield f"unchecked command: {line}"
+
+
+PAGES = {name: (ROOT / name).read_text(encoding="utf-8") for name in ("CONTRIBUTING.md", "SECURITY.md")}
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_what_the_pages_for_contributors_name_is_there(name):
+    assert [*wrong_paths(PAGES[name]), *wrong_commands(PAGES[name])] == []
+    assert len(PAGES[name].splitlines()) < 90
+    assert f"({name})" in (ROOT / "README.md").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize(
+    ("there", "instead", "complaint"),
+    [
+        ("`src/clearhead/corpora/tsv.py`", "`src/clearhead/corpora/csv.py`", "no file src/clearhead/corpora/csv.py"),
+        ("`READERS` (", "`FORMATS` (", "src/clearhead/corpora/__init__.py does not define FORMATS"),
+        ("`Slots`\n", "`Lanes`\n", "src/clearhead/decoding/engine.py does not define Lanes"),
+        ("`WIDTHS` of", "`SIZES` of", "tests/unit/decoding/test_search.py does not define SIZES"),
+        ("make lint ", "make check ", "make has no target check"),
+        ("make bench-translate", "make bench-decode", "make has no target bench-decode"),
+        ("then `make docs`", "then `make pages`", "make has no target pages"),
+        ("test_loss.py  ", "test_losses.py  ", "no file tests/unit/training/test_losses.py"),
+        ("-k chunked", "-k sliced", "no test has sliced in its name"),
+        ("-m gpu", "-m cuda", "no mark cuda"),
+        ("--cases toy", "--cases doll", "bench/train.py knows no doll"),
+        ("--count 20", "--number 20", "tests/attack/campaign.py knows no --number"),
+    ],
+)
+def test_a_wrong_page_is_caught(there, instead, complaint):
+    page = PAGES["CONTRIBUTING.md"]
+    assert there in page
+    doctored = page.replace(there, instead)
+    assert complaint in [*wrong_paths(doctored), *wrong_commands(doctored)]

@@ -1,4 +1,4 @@
-"""A slow beam search that is easy to believe: no cache, one sentence at a time, no early stopping."""
+"""A slow beam search that is easy to check by reading: no cache, one sentence at a time, no early stopping."""
 
 from __future__ import annotations
 

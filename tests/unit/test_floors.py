@@ -44,7 +44,7 @@ FLOORS = {
     "cli": 9,
     "__main__": 10,
 }
-"""Room (a folder or a file of the package) to floor; a new one must be given its floor here."""
+"""Folder or file of the package to floor; a new one must be given its floor here."""
 
 OWNERS = {
     "babel": ("corpora",),

@@ -1,4 +1,4 @@
-"""What the commands look at before the work starts, and what they say about lines that need a word."""
+"""What the commands check before the work starts, and their warnings about single lines."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the commands say beside their output: notices and progress, on stderr; and streams that are not there."""
+"""What the commands say beside their output: notices and progress, on stderr; and standard streams that are closed."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["notice", "open_missing_streams", "progress", "show_warnings_as_notic
 
 
 def open_missing_streams() -> None:
-    """Put something in the place of standard streams that were closed before the program started.
+    """Open the null device in the place of standard streams that were closed before the program started.
 
     Otherwise the next file that is opened would get the number of one, and what is printed would go into it. Reading
     such an input and writing such an output fail, as they should; what is said on stderr is lost.

@@ -41,7 +41,7 @@ def demo(
         {
             "out": str(out),
             "preset": "tiny",
-            # Nothing to overfit in minutes of ever new sentences; and a shallow decoder takes quicker steps.
+            # The sentences are always new, so nothing is overfitted in minutes; a shallow decoder makes faster steps.
             "model": {"dropout": 0.0, "num_encoder_layers": 3, "num_decoder_layers": 2},
             "data": {
                 "pairs": [str(out / "corpus" / "train.tsv")],

@@ -60,7 +60,7 @@ app = typer.Typer(
 
 
 def ending_quietly(command: Callable[..., None]) -> Callable[..., None]:
-    """Let a command end without a fuss where its reader, `head` for example, has seen enough, and on Ctrl-C."""
+    """End a command quietly where its reader, such as `head`, has closed the pipe, and on Ctrl-C."""
 
     @wraps(command)
     def run_command(*args: Any, **kwargs: Any) -> None:
@@ -123,9 +123,9 @@ def run(arguments: list[str] | None = None) -> None:
 
 @contextmanager
 def _ending_on_sigterm() -> Iterator[None]:
-    """Turn SIGTERM into the end of the program with status 143, so that every `with` block puts things in order.
+    """Turn SIGTERM into the end of the program with status 143, so that every `with` block cleans up.
 
-    Training has its own way meanwhile, see `clearhead.training.stop`.
+    Training handles it itself meanwhile, see `clearhead.training.stop`.
     """
 
     def end(number: int, frame: FrameType | None) -> None:
@@ -146,12 +146,12 @@ def _ending_on_sigterm() -> Iterator[None]:
 def _is_unread_help(ended: SystemExit) -> bool:
     """Tell whether the program ends because nobody reads its help or version: Rich and typer end it with status 1."""
     cause = ended.__context__
-    # A usage error behind it was on its way to stderr, and is one whether it was read or not.
+    # With a context of its own, it hides a usage error, which stays one whether its message was read or not.
     return isinstance(cause, BrokenPipeError) and cause.__context__ is None
 
 
 def _drop_output() -> None:
-    """Let what is left in Python's buffer go nowhere, instead of failing once more at exit."""
+    """Discard what is left in Python's buffer, which would fail once more at exit."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 

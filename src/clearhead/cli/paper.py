@@ -64,7 +64,7 @@ def paper(
 
 
 def _prepare(directory: Path) -> None:
-    """Make the directory, so that nothing is computed in vain."""
+    """Make the directory before anything is computed."""
     from clearhead.inspection.plots import require_plots
 
     require_plots()

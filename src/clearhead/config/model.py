@@ -161,9 +161,9 @@ class ModelConfig(Settings):
         smallest = min(self.vocab_size, self.source_vocab_size or self.vocab_size)
         if max(special) >= smallest:
             raise ValueError(f"model.pad_id, bos_id, eos_id {special} must lie below model.vocab_size ({smallest})")
-        # What starts a target may also be what pads or ends: of a target the decoder hides what comes later, never a
-        # token for what it is, and the loss counts what is written, not what is read. But an end that were padding
-        # would count for nothing.
+        # The start token may also be the padding or the end token: the decoder masks a target by position, not by
+        # token, and the loss skips padding in what is predicted, not in what is read. But an end token that is also
+        # the padding would be left out of the loss.
         if self.pad_id == self.eos_id:
             raise ValueError(f"model.pad_id and model.eos_id must differ, both are {self.pad_id}")
         return self

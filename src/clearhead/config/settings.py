@@ -1,4 +1,4 @@
-"""What every section is made of: frozen settings, the bounds of their numbers, and how a wrong one is told."""
+"""What every section is made of: frozen settings, the bounds of their numbers, and how a wrong one is reported."""
 
 from __future__ import annotations
 

@@ -73,7 +73,7 @@ class CleaningReport:
         self.held_out += 1
 
     def check(self) -> None:
-        """Hold the promise that no pair is lost silently.
+        """Check that every pair that was read is counted.
 
         Raises:
             AssertionError: If a pair is missing from the counts, which is a mistake of ours.

@@ -68,7 +68,7 @@ def prepare(config: Config, directory: Path, *, on_progress: Progress | None = N
         ConfigError: If no text is named, or the vocabulary asked for is too small or more than the corpus yields.
         DataError: If a file cannot be used, no pair is left, the corpus is too small, or the disk is full.
     """
-    # Mistakes that can be told at once are, before anything is created.
+    # Mistakes that can be found at once are reported before anything is created.
     inputs = open_inputs(config)
     try:
         with new_directory(directory) as temporary:

@@ -93,7 +93,7 @@ class PairStore:
     """Tokens of every target, its end token included."""
 
     def __init__(self, batches: list[pa.RecordBatch]) -> None:
-        """Take the record batches of a file written by `StoreWriter`; `open` is the usual way in."""
+        """Take the record batches of a file written by `StoreWriter`; `open` makes one of a path."""
         self._texts = [(batch.column("source"), batch.column("target")) for batch in batches]
         self._source_ids = [_Lists(batch.column("source_ids")) for batch in batches]
         self._target_ids = [_Lists(batch.column("target_ids")) for batch in batches]
@@ -157,7 +157,7 @@ class _Lists:
     def __init__(self, column: pa.ListArray) -> None:
         self.offsets: NDArray[np.int32] = column.offsets.to_numpy(zero_copy_only=True)
         self.values: NDArray[np.int32] = column.values.to_numpy(zero_copy_only=True)
-        # A damaged file must be told here, not by reading beyond the end of the map.
+        # A damaged file must be found here, not by reading beyond the end of the map.
         if (np.diff(self.offsets) < 0).any() or self.offsets[0] < 0 or self.offsets[-1] > self.values.size:
             raise ValueError("token positions are out of order")
 

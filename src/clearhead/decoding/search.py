@@ -65,7 +65,7 @@ class SearchedSentence(Beams):
 
 
 def begin(number: int, max_length: int, bos_id: int, config: DecodeConfig) -> SearchedSentence:
-    """Return a sentence of which nothing is written yet.
+    """Return a sentence whose translation is still empty.
 
     Args:
         number: Which of those asked for.

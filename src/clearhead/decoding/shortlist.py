@@ -60,7 +60,7 @@ class Shortlist:
         self.path = path
 
     def check(self, *, vocab_size: int, source_vocab_size: int) -> None:
-        """See that every number is one that a model can use; what uses a shortlist calls this first.
+        """Check that every number is one that a model can use; what uses a shortlist calls this first.
 
         Args:
             vocab_size: Target tokens of the model.

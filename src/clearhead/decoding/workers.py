@@ -57,7 +57,7 @@ class SentenceQueue:
         """Whether nobody wants what the workers would still find; no event, because Ctrl-C may interrupt its `set`."""
 
     def add(self, sentences: Iterable[Sentence]) -> None:
-        """Let sentences wait, behind those that do already."""
+        """Add sentences to the end of the queue."""
         with self._changed:
             before = len(self._waiting)
             self._waiting.extend(sentences)
@@ -226,7 +226,7 @@ class _Worker:
 
 
 def _check_sources(sources: Sequence[Sequence[int]], vocab_size: int) -> None:
-    """See that every sentence has ids, and that all of them are in the vocabulary.
+    """Check that every sentence has ids, and that all of them are in the vocabulary.
 
     Raises:
         IndexError: If an id is not.

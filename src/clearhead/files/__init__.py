@@ -1,4 +1,4 @@
-"""The files that clearhead keeps: written whole or not at all, and read with every doubt."""
+"""The files that clearhead keeps: written whole or not at all, and checked when they are read."""
 
 from clearhead.files.reading import (
     MOST_JSON_BYTES,

@@ -1,4 +1,4 @@
-"""Whole or absent: the one way anything lasting is written.
+"""Whole or absent: how every lasting file is written.
 
 A new file or directory is built beside its place under a temporary name that no other writer has, flushed to the disk,
 and then takes its name in one step. Whoever reads, however the writer ends, finds the old one, the new one or none.

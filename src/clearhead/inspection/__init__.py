@@ -1,1 +1,1 @@
-"""What a model attends to and how sure it is; `clearhead.explain` is the way in."""
+"""What a model attends to and how sure it is; start with `clearhead.explain`."""

@@ -58,7 +58,7 @@ def write_shape(config: ModelConfig) -> dict[str, Any]:
         "bos_token_id": config.bos_id,
         "eos_token_id": config.eos_id,
         "decoder_start_token_id": config.bos_id,
-        # Theirs would else end every output at the length limit with a free end token, which ours pays for.
+        # Otherwise theirs would add an end token at the length limit for nothing; ours counts its log-probability.
         "forced_eos_token_id": None,
         "tie_word_embeddings": config.tying != "none",
     }

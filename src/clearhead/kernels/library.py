@@ -75,7 +75,7 @@ def _has_processor() -> bool:
 
 
 def _check_file(path: Path) -> None:
-    """See that all parts of a shared library are there; the system maps one that was cut short, and then crashes.
+    """Check that all parts of a shared library are there; the system maps one that was cut short, and then crashes.
 
     Raises:
         OSError: If it cannot be read.

@@ -1,4 +1,4 @@
-"""Matrix products the way decoding computes them: in float32, bfloat16, or 8-bit integers.
+"""Matrix products as decoding computes them: in float32, bfloat16, or 8-bit integers.
 
 bfloat16 halves what is read and is several times as fast where a processor multiplies in it (GPUs, CPUs with AMX).
 8-bit integers need a CPU with VNNI. Both round, so translations may differ a little from the model's own, but tokens
@@ -38,7 +38,7 @@ def make_product(
     *,
     is_output: bool = False,
 ) -> Product:
-    """Return the product with several matrices that meet the same rows, side by side.
+    """Return the product of the same rows with several matrices, side by side.
 
     Args:
         weights: The matrices.

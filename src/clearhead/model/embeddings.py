@@ -1,4 +1,4 @@
-"""Token embeddings with their positions, and the way back to tokens (paper sections 3.4 and 3.5).
+"""Token embeddings with their positions, and the projection to logits (paper sections 3.4 and 3.5).
 
 Shapes: B batch, T length, D d_model, V vocabulary.
 """

@@ -152,7 +152,7 @@ class Checkpoints:
                 manifest = {file.name: {"bytes": file.stat().st_size, "sha256": file_sha256(file)} for file in written}
                 write_json(temporary / "manifest.json", manifest)
             for later in self.paths():
-                if later > final:  # damaged ones that the run went back behind
+                if later > final:  # damaged ones, newer than the one that the run went on from
                     shutil.rmtree(later, ignore_errors=True)
         except (OSError, CheckpointError) as error:
             kept = (

@@ -118,7 +118,7 @@ class Loop:
         """Train until an end is reached, and return which.
 
         Raises:
-            TrainingError: If loss or gradient are no longer sane, or the device runs out of memory.
+            TrainingError: If loss or gradient are not finite, the loss exploded, or the device runs out of memory.
             CheckpointError: If a checkpoint cannot be written.
             KeyboardInterrupt: After Ctrl-C, once the state is saved.
             SystemExit: After SIGTERM, once the state is saved.

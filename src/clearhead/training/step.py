@@ -99,7 +99,7 @@ class Stepper:
             rate: Learning rate.
 
         Raises:
-            TrainingError: If loss or gradient are no longer sane; the weights are as before the step.
+            TrainingError: If loss or gradient are not finite, or the loss exploded; the weights are as before the step.
         """
         torch.manual_seed(_random_seed(self.config.seed, number))
         tokens = sum(batch.num_target_tokens for batch in parts)

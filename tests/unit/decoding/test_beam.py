@@ -37,7 +37,7 @@ def test_a_beam_wide_enough_finds_what_exhaustive_search_finds(
     torch.manual_seed(seed)
     model = make_sharp_model(vocab_size=vocab_size, d_model=6, num_heads=3)
     sources = make_sources((5, 2), vocab_size)
-    # With the end at hand at every step, no more than (V - 2) ** length ways can be open.
+    # As the end is a candidate at every step, at most (V - 2) ** length hypotheses can be open.
     beam_size = (vocab_size - 2) ** max(max_lengths)
     for num_best in (1, beam_size):
         found = beam_search(

@@ -1,4 +1,4 @@
-"""Whoever follows `Transformer.forward` through the model's room opens few files."""
+"""A reader who follows `Transformer.forward` through the folder of the model opens few files."""
 
 from __future__ import annotations
 

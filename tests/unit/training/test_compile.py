@@ -1,4 +1,4 @@
-"""`train.compile`, in a process of its own: the compiler has no patience with the checks of a test run."""
+"""`train.compile`, in a process of its own: PyTorch's compiler does not work with the shape checks of a test run."""
 
 from __future__ import annotations
 

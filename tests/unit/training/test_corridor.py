@@ -1,4 +1,4 @@
-"""The way from the command to equation 1 is short, and on it nothing is made twice."""
+"""Few calls lead from the command to equation 1, and none of them builds anything twice."""
 
 from __future__ import annotations
 

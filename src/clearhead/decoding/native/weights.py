@@ -108,7 +108,7 @@ class NativeWeights:
         return struct
 
     def _product(self, projections: Sequence[nn.Linear]) -> Struct:
-        """Return the product of projections that meet the same rows."""
+        """Return the product of the same rows with several projections."""
         biases = [p.bias.detach() for p in projections if p.bias is not None]
         weight = torch.cat([p.weight.detach() for p in projections])
         return make_product(weight, torch.cat(biases) if biases else None, self.precision)

@@ -53,10 +53,10 @@ class AllTokens:
         self.model = model
 
     def enter(self, sources: Sequence[Sequence[int]]) -> None:
-        """Take note of nothing: all may write the same."""
+        """Do nothing: every sentence may use the whole vocabulary."""
 
     def leave(self, slot: int) -> None:
-        """Forget nothing."""
+        """Do nothing: nothing is kept for a sentence."""
 
     def best(
         self, hidden_states: Float[Tensor, "R D"], rows: Rows, is_last: Sequence[bool], count: int

@@ -1,6 +1,6 @@
 """The model in the form that decoding reads fastest: the same weights and the same numbers as `Transformer`.
 
-Projections that meet the same input are one product, matrices lie the way the product reads them, and a decoding step
+Projections of the same input are one product, matrices are stored as the product reads them, and a decoding step
 takes rows that stand at different positions. What a sub-layer computes stands in `clearhead.model`; this file only
 brings it to a form in which a processor wastes little.
 
@@ -121,7 +121,7 @@ class PackedModel:
 
 
 def _joined(projections: Sequence[nn.Linear], precision: DecodePrecision) -> Product:
-    """Return the product of projections that meet the same rows."""
+    """Return the product of the same rows with several projections."""
     return make_product([p.weight for p in projections], [p.bias for p in projections], precision)
 
 

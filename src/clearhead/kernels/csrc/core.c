@@ -2,7 +2,7 @@
  *
  * Every row is computed by itself and in the same order, whatever its neighbours: no batch changes a translation.
  * Python owns all memory; one thread makes a call, and several threads may call at once with slots and scratch of
- * their own. Structures are mirrored, field by field, in structs.py.
+ * their own. structs.py reads the structures from types.h.
  *
  * Matrix products are in float32; or, on AMX or AVX-512's own instructions, in bfloat16: every number rounded to one (BF16), or split into the sum
  * of two whose products all count but the smallest (BF16X3: 16 significant bits, products of 24); or in 8 bits with
