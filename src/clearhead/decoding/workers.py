@@ -128,7 +128,7 @@ def search(
     _check_sources(sources, model.source_vocab_size or model.vocab_size)
     waiting = SentenceQueue()
     # Longest first: what needs the most memory comes at once, not after an hour.
-    order = sorted(range(len(sources)), key=lambda number: -len(sources[number]))
+    order = sorted(range(len(sources)), key=lambda number: (len(sources[number]), number), reverse=True)
     waiting.add(Sentence(number, sources[number], max_lengths[number]) for number in order)
     waiting.close()
     max_slots = min(len(sources), _capacity(min(map(len, sources), default=1), config))

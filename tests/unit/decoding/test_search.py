@@ -405,7 +405,7 @@ def test_an_error_of_a_worker_reaches_the_caller_and_ends_the_others(
     model = make_ending_model(positions="learned", max_positions=9)
     config = DecodeConfig(beam_size=2, batch_tokens=1)
     limits = [8] * MANY
-    limits[0] = 11  # the first of the sentences of one length is the first to enter
+    limits[-1] = 11  # the last of the sentences of one length is the first to enter
     with pytest.raises(ConfigError, match="a sequence of 10 tokens does not fit this model"):
         list(search(form(model), [[*[5] * 6, 2]] * MANY, limits, config))
     assert len(rows_computed) < MANY
