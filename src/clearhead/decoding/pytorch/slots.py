@@ -32,11 +32,11 @@ class Rows:
     """N here: the slots in use."""
     beam_size: int
     index: Int[Tensor, " R"]
-    """Lane times K plus beam, ascending."""
+    """Slot times K plus beam, ascending."""
     positions: Int[Tensor, " R"]
     """Target position of the newest token."""
     places: Int[Tensor, " R"]
-    """Lane times all its places plus the place of the newest key and value."""
+    """Slot times all its places plus the place of the newest key and value."""
     longest: int
     """Target positions of the row that has most, the newest included."""
     past_mask: Float[Tensor, "N 1 K P"]
@@ -130,7 +130,7 @@ class SlotCache:
         """Begin a step: every sentence goes on by one position.
 
         Args:
-            index: Lane times K plus beam of every active beam, ascending.
+            index: Slot times K plus beam of every active beam, ascending.
             parents: Of each, that of the beam whose past it goes on.
         """
         num_slots, beam_size, device = len(self), self.beam_size, self.past.device
