@@ -113,7 +113,7 @@ def search(
     num_best: int = 1,
     shortlist: Shortlist | None = None,
 ) -> Iterator[Found]:
-    """Yield the index of each sentence with its best hypotheses, best first, as soon as they are found.
+    """Return what yields the index of each sentence with its best hypotheses, best first, as soon as they are found.
 
     Args:
         engine: What translates.
@@ -135,7 +135,7 @@ def search(
     waiting.add(Sentence(number, sources[number], max_lengths[number]) for number in order)
     waiting.close()
     max_slots = min(len(sources), _capacity(min(map(len, sources), default=1), config))
-    yield from find(engine, waiting, config, num_best, shortlist, engine.num_workers(len(sources)), max_slots)
+    return find(engine, waiting, config, num_best, shortlist, engine.num_workers(len(sources)), max_slots)
 
 
 def find(
