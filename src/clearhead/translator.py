@@ -117,8 +117,8 @@ class Translator:
             lines: Source lines; blank ones give empty translations. A line may start with a language tag.
             num_best: Translations of each line, fewer where the search finds fewer texts.
             sampling: Draw translations at random instead of searching for the best.
-            scores: Score the translations. In float32 with the compiled core that costs nothing; in every other form
-                what was found is scored by the model itself.
+            scores: Score the translations. In float32 the compiled core finds the scores as it searches; otherwise
+                what was found is scored afterwards by the model itself.
             one_line: Make the ends of lines in translations spaces, as a file with one translation a line needs.
             on_progress: Called with the number of lines finished, batch by batch.
             **settings: Fields of `DecodeConfig` other than the model's own, such as `beam_size=1`.
@@ -313,11 +313,13 @@ class Translator:
 
     def _engine_for_scores(self) -> Engine:
         """Return the engine that scores: what translates if that can, else one of its own."""
-        scoring = self._scoring_engine
+        engine, scoring = self._engine, self._scoring_engine
+        if engine is None or not engine.is_current():
+            self._engine = engine = make_engine(self.bundle.model)
+        if engine.finds_scores:
+            self._scoring_engine = None
+            return engine
         if scoring is None or not scoring.is_current():
-            engine = self._engine
-            if engine is None or not engine.is_current():
-                engine = make_engine(self.bundle.model)
             self._scoring_engine = scoring = make_scoring_engine(engine)
         return scoring
 

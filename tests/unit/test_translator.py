@@ -7,7 +7,7 @@ import torch
 
 from clearhead.bundle import Bundle, save_bundle
 from clearhead.config import ModelConfig
-from clearhead.decoding import NativeEngine, Sampling, learn_shortlist
+from clearhead.decoding import NativeEngine, Sampling, learn_shortlist, make_engine
 from clearhead.errors import ClearheadError, ConfigError, DataError, DeviceError, ModelError
 from clearhead.inspection.explain import explain
 from clearhead.model import Transformer
@@ -453,3 +453,13 @@ def test_a_model_whose_special_tokens_have_other_ids_says_the_same(make_bundle, 
     assert (after.source_tokens, after.decoder_tokens) == (before.source_tokens, before.decoder_tokens)
     assert (after.source_tokens[0], after.decoder_tokens[0], after.target_tokens[-1]) == ("<2de>", "<s>", "</s>")
     assert after.score == pytest.approx(before.score, rel=1e-5, abs=1e-4)
+
+
+def test_scoring_again_and_again_makes_no_engine_again(make_bundle, monkeypatch):
+    made = []
+    monkeypatch.setattr("clearhead.translator.make_engine", lambda *given: made.append(given) or make_engine(*given))
+    translator = Translator(make_bundle())
+    for _ in range(3):
+        translator.score(["Ein Hund."], ["A dog."])
+        translator.translate(["Ein Hund."])
+    assert len(made) == 1

@@ -14,7 +14,7 @@ from clearhead.decoding.engine import Engine
 from clearhead.decoding.hypothesis import Hypothesis
 from clearhead.decoding.native.engine import NativeEngine
 from clearhead.decoding.pytorch.engine import PyTorchEngine
-from clearhead.decoding.rules import length_limits
+from clearhead.decoding.rules import check_ids, length_limits
 from clearhead.decoding.sampling import sample
 from clearhead.decoding.shortlist import Shortlist
 from clearhead.decoding.team import helpers
@@ -126,8 +126,15 @@ def score(
         targets: Target ids, ended by `eos_id`.
         batch_tokens: Tokens of the longer side computed at once, padding included.
         on_progress: Called with the number of pairs finished, batch by batch.
+
+    Raises:
+        IndexError: If an id is not in its vocabulary.
+        ValueError: If sources and targets do not pair up, or one has no ids.
     """
     engine = make_engine(model) if isinstance(model, Transformer) else model
+    config = engine.model.config
+    check_ids(sources, config.source_vocab_size or config.vocab_size, "source")
+    check_ids(targets, config.vocab_size, "target")
     results = [0.0] * len(sources)
     lengths = [max(len(source), len(target)) for source, target in zip(sources, targets, strict=True)]
     batches = list(length_batches(lengths, min(batch_tokens, engine.most_scored)))

@@ -16,8 +16,8 @@ class Hypothesis:
     tokens: tuple[int, ...]
     """Target ids; the last one is `eos_id`."""
     log_prob: float
-    """Sum of the log-probabilities of all tokens, in nats, in the form that found them: with the compiled core in fp32
-    what scoring the same tokens gives, in other forms a rounded one, and with a shortlist one among fewer tokens."""
+    """Sum of the log-probabilities of all tokens, in nats, as the search added them up: in fp32 the compiled core
+    adds up what scoring the same tokens gives; rounded precisions round it, and a shortlist counts fewer tokens."""
     rank_score: float
     """What the search ranked by: `log_prob`, divided by the length penalty in beam search."""
 

@@ -16,6 +16,7 @@ __all__ = [
     "can_win",
     "candidates_of_row",
     "candidates_of_sentence",
+    "check_ids",
     "length_limits",
     "never_written",
     "rank_penalty",
@@ -38,6 +39,20 @@ def length_limits(model: ModelConfig, config: DecodeConfig, sources: Sequence[Se
     """
     room = model.max_length or math.inf
     return [int(min(len(ids) + config.extra_length, room)) for ids in sources]
+
+
+def check_ids(sentences: Sequence[Sequence[int]], vocab_size: int, side: str) -> None:
+    """See that every sentence has ids, and that all of them are in the vocabulary.
+
+    Raises:
+        IndexError: If an id is not.
+        ValueError: If a sentence has none.
+    """
+    for number, ids in enumerate(sentences):
+        if not ids:
+            raise ValueError(f"sentence {number} has no {side} ids, not even the end token")
+        if not 0 <= min(ids) <= max(ids) < vocab_size:
+            raise IndexError(f"sentence {number} has a {side} id that is not in the vocabulary of {vocab_size}")
 
 
 def candidates_of_row(beam_size: int) -> int:

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import os
+import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from pathlib import Path
 from queue import SimpleQueue
 from threading import Thread
 from weakref import WeakSet
@@ -16,6 +19,12 @@ __all__ = ["HELPER_NAME", "Call", "Team", "helpers"]
 
 TO_LEAVE = 2
 """The state of a team that the core dismissed; State in csrc/types.h."""
+TASKS = Path("/proc/self/task")
+"""The threads that the system knows."""
+MOST_CALLERS = 1_000
+"""Threads that are remembered; beyond, those that have ended are forgotten."""
+SECONDS_TO_END = 1.0
+"""How long a fork waits at most for threads that end."""
 HELPER_NAME = "clearhead helper"
 """Of the threads that help."""
 
@@ -92,6 +101,7 @@ class _Helpers:
     def begin(self) -> None:
         """Begin without threads or calls, as also a forked process does."""
         self.calls: WeakSet[Call] = WeakSet()
+        self._callers: set[int] = set()  # the system's numbers of threads that made calls
         self._threads: list[_Helper] = []
 
     @contextmanager
@@ -99,6 +109,9 @@ class _Helpers:
         """Count a call as running until the block ends, or until nobody holds it any more."""
         call = Call(self)
         self.calls.add(call)
+        if len(self._callers) > MOST_CALLERS:
+            self._callers = {thread.native_id for thread in threading.enumerate() if thread.native_id is not None}
+        self._callers.add(threading.get_native_id())
         try:
             yield call
         finally:
@@ -113,6 +126,19 @@ class _Helpers:
                 self._threads.append(_Helper())
         for helper in self._threads[members.start : members.stop]:
             helper.help(team)
+
+    def let_threads_end(self) -> None:
+        """Wait until the threads that made calls and have ended are gone for the system too.
+
+        Python joins a thread that still gives MKL's memory back. In a process forked amid that, MKL's list of threads
+        is half written, and its next product never ends.
+        """
+        alive = {thread.native_id for thread in threading.enumerate()}
+        ended = {number for number in self._callers if number not in alive}
+        self._callers -= ended
+        until = time.monotonic() + SECONDS_TO_END
+        while any((TASKS / str(number)).exists() for number in ended) and time.monotonic() < until:
+            time.sleep(1e-4)
 
 
 class _Helper:
@@ -143,4 +169,4 @@ helpers = _Helpers()
 
 if hasattr(os, "register_at_fork"):
     # In a forked process no thread is alive but the one that forked.
-    os.register_at_fork(after_in_child=helpers.begin)
+    os.register_at_fork(before=helpers.let_threads_end, after_in_child=helpers.begin)

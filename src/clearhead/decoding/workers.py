@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import queue
 from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from threading import Condition, Thread
 from typing import Any
@@ -19,6 +19,7 @@ import torch
 from clearhead.config import DecodeConfig
 from clearhead.decoding.engine import Engine, Slots
 from clearhead.decoding.hypothesis import Hypothesis
+from clearhead.decoding.rules import check_ids
 from clearhead.decoding.search import SearchedSentence, begin
 from clearhead.decoding.shortlist import Shortlist
 from clearhead.decoding.team import helpers
@@ -77,16 +78,15 @@ class SentenceQueue:
             self._changed.notify_all()
 
     @property
-    def next_length(self) -> int:
-        """Source tokens of the next sentence; 0 if none waits."""
-        with self._changed:
-            return len(self._waiting[0].source) if self._waiting else 0
+    def is_empty(self) -> bool:
+        """Whether no sentence waits now."""
+        return not self._waiting
 
-    def take(self, wanted: int, num_workers: int, *, wait: bool) -> list[Sentence]:
-        """Take the next sentences: as many as are wanted, and if there are plenty, enough for products to be fast.
+    def take(self, room: Callable[[int], int], num_workers: int, *, wait: bool) -> list[Sentence]:
+        """Take the next sentences: as many as there is room for, and if there are plenty, enough to be encoded fast.
 
         Args:
-            wanted: Sentences that can enter.
+            room: How many there is room for if the longest has so many source tokens.
             num_workers: Who share those that wait.
             wait: Wait until there is one or no more can come.
         """
@@ -95,8 +95,12 @@ class SentenceQueue:
                 self._changed.wait()
             plenty = len(self._waiting) // (2 * num_workers)
             taken: list[Sentence] = []
-            tokens = 0
-            while self._waiting and (len(taken) < wanted or (len(taken) < plenty and tokens < ENCODED_TOKENS)):
+            longest = tokens = 0
+            while self._waiting:
+                longest = max(longest, len(self._waiting[0].source))
+                is_worth_more = taken and len(taken) < plenty and tokens < ENCODED_TOKENS
+                if len(taken) >= room(longest) and not is_worth_more:
+                    break
                 taken.append(self._waiting.popleft())
                 tokens += len(taken[-1].source)
             return taken
@@ -125,10 +129,10 @@ def search(
         ModelError: If the model's probabilities are not numbers, or the shortlist does not fit the model.
     """
     model = engine.model.config
-    _check_sources(sources, model.source_vocab_size or model.vocab_size)
+    check_ids(sources, model.source_vocab_size or model.vocab_size, "source")
     waiting = SentenceQueue()
     # Longest first: what needs the most memory comes at once, not after an hour.
-    order = sorted(range(len(sources)), key=lambda number: -len(sources[number]))
+    order = sorted(range(len(sources)), key=lambda number: (len(sources[number]), number), reverse=True)
     waiting.add(Sentence(number, sources[number], max_lengths[number]) for number in order)
     waiting.close()
     max_slots = min(len(sources), _capacity(min(map(len, sources), default=1), config))
@@ -165,6 +169,7 @@ def find(
                 config,
                 num_best,
                 num_workers,
+                max_slots,
             )
             for _ in range(num_workers)
         ]
@@ -180,25 +185,22 @@ class _Worker:
     config: DecodeConfig
     num_best: int
     num_workers: int
+    max_slots: int
 
     def work(self) -> Iterator[Found]:
         """Yield what this worker finds."""
         active: list[SearchedSentence] = []  # by slot
         ready: list[tuple[Sentence, Any]] = []  # that enter next, and what was made of their sources
         while not self.waiting.is_stopped:
-            room = self._room(ready)
-            if len(ready) < room:
-                is_idle = not (active or ready)
-                taken = self.waiting.take(room - len(ready), self.num_workers, wait=is_idle)
-                if taken:
-                    ready += zip(taken, self.slots.encode([sentence.source for sentence in taken]), strict=True)
-            if ready and room:
-                self.slots.enter([encoded for _, encoded in ready[:room]])
-                for sentence, _ in ready[:room]:
+            if taken := self._take(ready, wait=not (active or ready)):
+                ready += zip(taken, self.slots.encode([sentence.source for sentence in taken]), strict=True)
+            if entering := ready[: self._fitting(ready)]:
+                del ready[: len(entering)]
+                self.slots.enter([encoded for _, encoded in entering])
+                for sentence, _ in entering:
                     active.append(begin(sentence.number, sentence.max_length, self.bos_id, self.config))
-                del ready[:room]
             if not active:
-                if ready or not self.waiting.is_closed or self.waiting.next_length:
+                if ready or not self.waiting.is_closed or not self.waiting.is_empty:
                     continue
                 return
             for searched, candidates in zip(active, self.slots.step(active), strict=True):
@@ -216,27 +218,31 @@ class _Worker:
                         )
                     yield done.number, done.best(self.num_best)
 
-    def _room(self, ready: Sequence[tuple[Sentence, Any]]) -> int:
-        """Return how many sentences may enter now; none rather than a few, while others are in flight."""
-        next_length = len(ready[0][0].source) if ready else self.waiting.next_length
-        capacity = _capacity(max([next_length, 1, *self.slots.source_lengths]), self.config)
-        room = capacity - len(self.slots.source_lengths)
+    def _take(self, ready: Sequence[tuple[Sentence, Any]], *, wait: bool) -> list[Sentence]:
+        """Take the sentences that may enter behind those that are ready."""
+        longest_ready = max((len(sentence.source) for sentence, _ in ready), default=0)
+
+        def room(longest: int) -> int:
+            return self._room(max(longest, longest_ready)) - len(ready)
+
+        return self.waiting.take(room, self.num_workers, wait=wait)
+
+    def _fitting(self, ready: Sequence[tuple[Sentence, Any]]) -> int:
+        """Return how many of the next sentences may enter now."""
+        longest = 0
+        for count, (sentence, _) in enumerate(ready):
+            longest = max(longest, len(sentence.source))
+            if count >= self._room(longest):
+                return count
+        return len(ready)
+
+    def _room(self, longest: int) -> int:
+        """Return how many sentences up to a length may enter; none rather than a few, while others are in flight."""
+        in_flight = self.slots.source_lengths
+        capacity = min(self.max_slots, _capacity(max([longest, *in_flight]), self.config))
+        room = capacity - len(in_flight)
         share = -(-self.waiting.num_added // self.num_workers)
-        return min(room, max(1, share)) if room >= max(1, capacity // 8) else 0
-
-
-def _check_sources(sources: Sequence[Sequence[int]], vocab_size: int) -> None:
-    """Check that every sentence has ids, and that all of them are in the vocabulary.
-
-    Raises:
-        IndexError: If an id is not.
-        ValueError: If a sentence has none.
-    """
-    for number, source in enumerate(sources):
-        if not source:
-            raise ValueError(f"sentence {number} has no source ids, not even the end token")
-        if not 0 <= min(source) <= max(source) < vocab_size:
-            raise IndexError(f"sentence {number} has a source id that is not in the vocabulary of {vocab_size}")
+        return min(room, share) if room >= max(1, capacity // 8) else 0
 
 
 def _work_together(workers: Sequence[_Worker], waiting: SentenceQueue) -> Iterator[Found]:

@@ -1,13 +1,17 @@
 from __future__ import annotations
 
 import gzip
+import threading
 
 import pytest
 import torch
 
 from clearhead.config import DecodeConfig
 from clearhead.decoding import Sampling, SearchOptions, decode, score
+from clearhead.decoding.pytorch import engine as pytorch_engine
+from clearhead.decoding.pytorch.engine import PyTorchEngine
 from clearhead.decoding.pytorch.slots import SlotCache
+from clearhead.decoding.pytorch.weights import PackedModel
 from clearhead.errors import ConfigError, DeviceError
 from clearhead.tokenizer import Tokenizer
 
@@ -140,3 +144,25 @@ def test_a_lack_of_memory_becomes_advice(make_model, make_sources, monkeypatch, 
     message = r"ran out of memory; lower decode.batch_tokens \(40\), for example --batch-tokens 10"
     with pytest.raises(DeviceError, match=message):
         decode(make_model(), make_sources((5,)), options(batch_tokens=40))
+
+
+def test_an_engine_that_is_being_made_keeps_no_other_waiting(make_model, monkeypatch):
+    making, go_on = threading.Event(), threading.Event()
+
+    class Slow(PackedModel):
+        def __init__(self, model, precision="fp32"):
+            if threading.current_thread() is not threading.main_thread():
+                making.set()
+                go_on.wait(20.0)
+            super().__init__(model, precision)
+
+    monkeypatch.setattr(pytorch_engine, "PackedModel", Slow)
+    slow, other = PyTorchEngine(make_model()), PyTorchEngine(make_model())
+    thread = threading.Thread(target=lambda: slow.packed)
+    thread.start()
+    making.wait()
+    assert other.packed.model is other.model
+    assert slow._packed is None  # and the other is not ready yet
+    go_on.set()
+    thread.join()
+    assert slow.packed is slow.packed

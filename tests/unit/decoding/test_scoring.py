@@ -81,3 +81,16 @@ def test_a_copy_in_float64_is_the_model_until_its_weights_change(make_sharp_mode
         model.output_proj.weight[5] += 1.0
     assert not copy.is_current()
     assert copy.score(sources, targets) == pytest.approx(expected, rel=1e-5)
+
+
+@pytest.mark.parametrize("engine", [make_engine, PyTorchEngine])
+def test_ids_that_no_vocabulary_holds_are_refused_whatever_scores(make_model, engine):
+    scoring = engine(make_model(d_model=32, num_heads=2, d_k=16, d_v=16, d_ff=32, source_vocab_size=29, tying="none"))
+    with pytest.raises(IndexError, match="sentence 1 has a source id that is not in the vocabulary of 29"):
+        score(scoring, [[5, 2], [29, 2]], [[5, 2], [5, 2]], batch_tokens=100)
+    with pytest.raises(IndexError, match="sentence 0 has a target id that is not in the vocabulary of 37"):
+        score(scoring, [[5, 2]], [[37, 2]], batch_tokens=100)
+    with pytest.raises(ValueError, match="sentence 0 has no target ids"):
+        score(scoring, [[5, 2]], [[]], batch_tokens=100)
+    with pytest.raises(ValueError, match="shorter"):
+        score(scoring, [[5, 2]], [], batch_tokens=100)

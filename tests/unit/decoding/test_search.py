@@ -3,6 +3,7 @@ from __future__ import annotations
 import random
 import signal
 import threading
+import time
 from itertools import product
 from pathlib import Path
 
@@ -20,7 +21,8 @@ from clearhead.decoding.pytorch.engine import PyTorchEngine, PyTorchSlots
 from clearhead.decoding.pytorch.weights import BLOCK
 from clearhead.decoding.sampling import greedy_search
 from clearhead.decoding.team import HELPER_NAME, helpers
-from clearhead.decoding.workers import search
+from clearhead.decoding.workers import Sentence, SentenceQueue, search
+from clearhead.decoding.workers import find as find_waiting
 from clearhead.errors import ConfigError, ModelError
 from clearhead.kernels.library import library
 
@@ -375,6 +377,58 @@ def test_every_thread_gets_its_share_of_the_sentences(
     assert (threading.main_thread() in [thread for thread, _ in workers]) == (num_workers == 1)
 
 
+@pytest.fixture
+def most_at_once(monkeypatch, form):
+    """Return a list of the source lengths of the sentences in flight, after each time some entered."""
+    entered = []
+    enter = SLOTS[form].enter
+
+    def spy(self, encoded):
+        enter(self, encoded)
+        entered.append(list(self.source_lengths))
+
+    monkeypatch.setattr(SLOTS[form], "enter", spy)
+    return entered
+
+
+@pytest.mark.parametrize("num_workers", [1, 3])
+@pytest.mark.parametrize("max_slots", [2, 100])
+def test_sentences_that_come_later_keep_to_the_batch_as_well(
+    make_ending_model, make_sources, form, most_at_once, num_workers, max_slots
+):
+    num_workers = num_workers if form is NativeEngine else 1
+    engine, config = form(make_ending_model()), DecodeConfig(beam_size=2, batch_tokens=29 * 2 * 3)
+    sources = [*make_sources((1,)) * 40, *make_sources(LENGTHS), *make_sources((29,)) * 20]
+    expected = find(engine, sources, [9] * len(sources), config)
+    most_at_once.clear()
+    waiting = SentenceQueue()
+
+    def come():
+        for place in range(0, len(sources), 13):
+            waiting.add(Sentence(number, sources[number], 9) for number in range(len(sources))[place : place + 13])
+            time.sleep(0.02)  # all that came is done, and the workers wait
+        waiting.close()
+
+    thread = threading.Thread(target=come)
+    thread.start()
+    found = dict(find_waiting(engine, waiting, config, 1, None, num_workers, max_slots))
+    thread.join()
+    assert_same([found[number] for number in range(len(sources))], expected)
+    for lengths in most_at_once:
+        assert len(lengths) <= max_slots
+        assert len(lengths) * max(lengths) <= 29 * 3
+
+
+@for_the_core
+@pytest.mark.parametrize("num_workers", [1, 3])
+def test_workers_that_wait_for_sentences_can_be_stopped(make_ending_model, form, no_worker_left, num_workers):
+    waiting = SentenceQueue()
+    timer = threading.Timer(0.1, waiting.stop)
+    timer.start()
+    assert list(find_waiting(form(make_ending_model()), waiting, DecodeConfig(), 1, None, num_workers, 5)) == []
+    timer.join()
+
+
 MANY = 50_000
 """Sentences that no machine, however busy, lets the workers end before the caller has a turn."""
 
@@ -405,7 +459,7 @@ def test_an_error_of_a_worker_reaches_the_caller_and_ends_the_others(
     model = make_ending_model(positions="learned", max_positions=9)
     config = DecodeConfig(beam_size=2, batch_tokens=1)
     limits = [8] * MANY
-    limits[0] = 11  # the first of the sentences of one length is the first to enter
+    limits[-1] = 11  # the last of the sentences of one length is the first to enter
     with pytest.raises(ConfigError, match="a sequence of 10 tokens does not fit this model"):
         list(search(form(model), [[*[5] * 6, 2]] * MANY, limits, config))
     assert len(rows_computed) < MANY

@@ -255,6 +255,34 @@ def test_ctrl_c_before_any_line_leaves_nothing_running(core, packed, make_source
         assert sorted(search(packed, sources, [2] * num_sentences, DecodeConfig(beam_size=1))) == expected
 
 
+def test_a_fork_waits_until_threads_that_made_calls_are_gone_for_the_system_too(monkeypatch, tmp_path):
+    monkeypatch.setattr(team_module, "TASKS", tmp_path)
+    numbers = []
+
+    def call():
+        with helpers.call():
+            numbers.append(threading.get_native_id())
+
+    caller = threading.Thread(target=call)
+    caller.start()
+    caller.join()
+    task = tmp_path / str(numbers[0])
+    task.touch()  # as if it still ended
+    looks = []
+
+    def look_again(seconds):
+        looks.append(seconds)
+        if len(looks) == 3:
+            task.unlink()
+
+    monkeypatch.setattr(team_module.time, "sleep", look_again)
+    helpers.let_threads_end()
+    assert len(looks) == 3
+    task.touch()
+    helpers.let_threads_end()  # what was waited for is forgotten
+    assert len(looks) == 3
+
+
 EXIT = """
 import torch
 from clearhead import device

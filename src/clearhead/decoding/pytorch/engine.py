@@ -8,7 +8,6 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 from copy import deepcopy
-from functools import cached_property
 
 import torch
 
@@ -48,20 +47,20 @@ class PyTorchEngine:
         self.model = model
         self.precision = precision
         self._fingerprint = fingerprint(model)
+        # Made when first needed, and not as `cached_property`: Python 3.11 locks that for all engines of the process,
+        # and a process forked meanwhile would wait forever.
+        self._packed: PackedModel | None = None
+        self._in_float64: Transformer | None = None
 
-    @cached_property
+    @property
     def packed(self) -> PackedModel:
         """The weights as a search reads them.
 
         Raises:
             DeviceError: If the model's device cannot compute in that precision.
         """
-        return PackedModel(self.model, self.precision)
-
-    @cached_property
-    def _in_float64(self) -> Transformer:
-        """A copy: float32 sums of PyTorch depend on the batch from the fourth decimal on, these from the twelfth."""
-        return deepcopy(self.model).double()
+        self._packed = packed = self._packed or PackedModel(self.model, self.precision)
+        return packed
 
     def is_current(self) -> bool:
         """Tell whether the model still has the weights that this was made of; if not, make another one."""
@@ -82,8 +81,10 @@ class PyTorchEngine:
 
     def score(self, sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]]) -> list[float]:
         """Return the log-probability of each target given its source, in nats; see `engine.Engine`."""
+        # float32 sums of PyTorch depend on the batch from the fourth decimal on, these from the twelfth.
+        self._in_float64 = model = self._in_float64 or deepcopy(self.model).double()
         sides = ([list(ids) for ids in side] for side in (sources, targets))
-        return token_log_probs(self._in_float64, *sides).sum(dim=-1).tolist()
+        return token_log_probs(model, *sides).sum(dim=-1).tolist()
 
 
 class PyTorchSlots:

@@ -1,4 +1,5 @@
-/* From hidden states to the best tokens of each row, and from those to the best candidates of each sentence (section 6.1). */
+/* From hidden states to the best tokens of each row, and from those to the best candidates of each sentence
+ * (section 6.1). */
 
 #pragma once
 

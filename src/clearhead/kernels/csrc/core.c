@@ -4,11 +4,12 @@
  * Python owns all memory; one thread makes a call, and several threads may call at once with slots and scratch of
  * their own. structs.py reads the structures from types.h.
  *
- * Matrix products are in float32; or, on AMX or AVX-512's own instructions, in bfloat16: every number rounded to one (BF16), or split into the sum
- * of two whose products all count but the smallest (BF16X3: 16 significant bits, products of 24); or in 8 bits with
- * a scale for each row and each output (INT8).
+ * Matrix products are in float32; or, on AMX or AVX-512's own instructions, in bfloat16: every number rounded to one
+ * (BF16), or split into the sum of two whose products all count but the smallest (BF16X3: 16 significant bits, products
+ * of 24); or in 8 bits with a scale for each row and each output (INT8).
  *
- * Shapes: R rows (hypotheses, or source tokens), D d_model, H heads, W width of keys and values together (H d_k + H d_v).
+ * Shapes: R rows (hypotheses, or source tokens), D d_model, H heads, W width of keys and values together
+ * (H d_k + H d_v).
  */
 
 #include <sys/syscall.h>

@@ -1,4 +1,4 @@
-/* What tells a core that was built from other sources: library.py computes the same numbers from structs.py. */
+/* What tells a core that was built from other sources: structs.py computes the same hash of its own. */
 
 #pragma once
 
