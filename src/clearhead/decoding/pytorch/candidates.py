@@ -7,7 +7,6 @@ a shortlist always allows, P own tokens of a sentence, C candidates.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Protocol, runtime_checkable
 
 import torch
 from jaxtyping import Float, Int
@@ -21,29 +20,6 @@ from clearhead.decoding.shortlist import Shortlist
 from clearhead.kernels.products import make_product
 
 __all__ = ["AllTokens", "Choice", "ListedTokens", "best_candidates", "best_tokens"]
-
-
-@runtime_checkable  # so that tests can check annotations
-class Choice(Protocol):
-    """Among which tokens each sentence in flight chooses; its slots are those of `SlotCache`."""
-
-    def enter(self, sources: Sequence[Sequence[int]]) -> None:
-        """Give the next slots to sentences."""
-
-    def leave(self, slot: int) -> None:
-        """Give up a slot; the last one moves there."""
-
-    def best(
-        self, hidden_states: Float[Tensor, "R D"], rows: Rows, is_last: Sequence[bool], count: int
-    ) -> tuple[Float[Tensor, "R C"], Int[Tensor, "R C"]]:
-        """Return log-probabilities and ids of the best next tokens of each row, best first.
-
-        Args:
-            hidden_states: The decoder's hidden states.
-            rows: Where each row stands.
-            is_last: Whether a row is at its length limit, where only the end is possible.
-            count: Tokens wanted, C; fewer if there are not as many.
-        """
 
 
 class AllTokens:
@@ -61,7 +37,14 @@ class AllTokens:
     def best(
         self, hidden_states: Float[Tensor, "R D"], rows: Rows, is_last: Sequence[bool], count: int
     ) -> tuple[Float[Tensor, "R C"], Int[Tensor, "R C"]]:
-        """Return log-probabilities and ids of the best next tokens of each row, best first; see `Choice`."""
+        """Return log-probabilities and ids of the best next tokens of each row, best first.
+
+        Args:
+            hidden_states: The decoder's hidden states.
+            rows: Where each row stands.
+            is_last: Whether a row is at its length limit, where only the end is possible.
+            count: Tokens wanted, C; fewer if there are not as many.
+        """
         log_probs = self.model.log_probs(hidden_states)
         if any(is_last):
             _leave_the_end_alone(log_probs, is_last, self.model.config.eos_id)
@@ -164,7 +147,7 @@ class ListedTokens:
     def best(
         self, hidden_states: Float[Tensor, "R D"], rows: Rows, is_last: Sequence[bool], count: int
     ) -> tuple[Float[Tensor, "R C"], Int[Tensor, "R C"]]:
-        """Return log-probabilities and ids of the best next tokens of each row, best first; see `Choice`."""
+        """Return log-probabilities and ids of the best next tokens of each row, best first; see `AllTokens`."""
         num_slots, width = rows.num_slots, max(self._sizes)
         own = torch.baddbmm(
             self._biases[:num_slots, :, :width],
@@ -196,3 +179,7 @@ class ListedTokens:
         for slot, size in enumerate(self._sizes):
             weights[slot, :size] = self._weights[slot, :size]
         self._ids, self._biases, self._weights = ids, biases, weights
+
+
+Choice = AllTokens | ListedTokens
+"""Among which tokens each sentence in flight chooses; its slots are those of `SlotCache`."""

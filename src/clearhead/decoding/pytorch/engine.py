@@ -47,8 +47,8 @@ class PyTorchEngine:
         self.model = model
         self.precision = precision
         self._fingerprint = fingerprint(model)
-        # Made when first needed, and not as `cached_property`: Python 3.11 locks that for all engines of the process,
-        # and a process forked meanwhile would wait forever.
+        # Made when first needed, and not by the decorator of functools: in Python 3.11 it locks all engines of the
+        # process, and a process forked meanwhile would wait forever.
         self._packed: PackedModel | None = None
         self._in_float64: Transformer | None = None
 
