@@ -57,8 +57,8 @@ def test_from_the_command_to_the_compiled_core_there_are_nine_calls(make_model_d
     lines = write_lines("in.txt", "Ein Hund.", "Zwei Hunde.")
     model = make_model_dir(d_model=32, num_heads=2, d_k=16, d_v=16, d_ff=32)
     arguments = ["translate", str(model), str(lines), "-o", str(tmp_path / "out.txt")]
-    found = calls_to({"NativeSlots.step", "NativeEngine._encode"}, arguments)
-    assert {calls[-1] for calls in found} >= {"NativeSlots.step", "NativeEngine._encode"}
+    found = calls_to({"NativeSlots.step", "NativeWeights._encode"}, arguments)
+    assert {calls[-1] for calls in found} >= {"NativeSlots.step", "NativeWeights._encode"}
     for calls in found:
         assert calls[0] == "translate"
         assert len(calls) <= 9, calls

@@ -255,7 +255,7 @@ def test_learned_positions_are_used_to_the_last_and_none_beyond(make_sharp_model
     with pytest.raises(ConfigError, match="a sequence of 14 tokens"):
         find(packed, sources, [13, 15], config)
     with pytest.raises(ConfigError, match="a sequence of 14 tokens"):
-        packed.encode(draw(model.config, (14,)))
+        packed.weights.encode(draw(model.config, (14,)))
 
 
 def test_a_bias_may_forbid_most_of_the_vocabulary(make_sharp_model):
@@ -276,7 +276,7 @@ def test_a_bias_may_forbid_most_of_the_vocabulary(make_sharp_model):
 def test_memory_is_the_keys_and_values_of_the_model_for_any_lengths(make_model, settings):
     model = make_model(**{**WIDTHS, **settings})
     sources = draw(model.config, (1, 7, 601, 2, 33, 1, 498, 13, 511, 90))
-    found = NativeEngine(model).encode(sources)
+    found = NativeEngine(model).weights.encode(sources)
     states, _ = model.encode(pad_batch(sources, model.config.pad_id))
     for row, source, ours in zip(states, sources, found, strict=True):
         parts = [
@@ -291,7 +291,7 @@ def test_memory_is_the_keys_and_values_of_the_model_for_any_lengths(make_model, 
 def test_an_id_outside_the_source_vocabulary_is_refused(make_model, token):
     packed = NativeEngine(make_model(**WIDTHS, source_vocab_size=29, tying="none"))
     with pytest.raises(IndexError, match="not in the vocabulary of 29"):
-        packed.encode([[5, 7, 2], [5, token, 2]])
+        packed.weights.encode([[5, 7, 2], [5, token, 2]])
 
 
 @pytest.mark.parametrize("positions", ["sinusoidal", "rotary"])
@@ -360,9 +360,11 @@ def test_neither_order_nor_neighbours_change_a_bit(make_sharp_model, precision, 
 def test_memory_is_the_same_to_the_last_bit_whatever_its_neighbours(make_model, precision):
     packed = NativeEngine(make_model(**WIDTHS_IN_8_BITS), precision)
     sources = draw(packed.model.config, (17, 1, 5, 33, 16, 2, 90))
-    together = packed.encode(sources)
-    assert all(ours.equal(packed.encode([source])[0]) for ours, source in zip(together, sources, strict=True))
-    assert all(ours.equal(theirs) for ours, theirs in zip(packed.encode(sources[::-1]), together[::-1], strict=True))
+    together = packed.weights.encode(sources)
+    assert all(ours.equal(packed.weights.encode([source])[0]) for ours, source in zip(together, sources, strict=True))
+    assert all(
+        ours.equal(theirs) for ours, theirs in zip(packed.weights.encode(sources[::-1]), together[::-1], strict=True)
+    )
 
 
 # Scoring
@@ -459,7 +461,7 @@ def test_an_id_outside_the_target_vocabulary_is_refused(make_model, token):
 def test_rounded_memory_is_close_and_no_closer(make_model, precision, bound, norm):
     model = make_model(**WIDTHS_IN_8_BITS, norm=norm, attention_bias=True)
     sources = draw(model.config, (17, 1, 5, 33))
-    exact, rounded = (NativeEngine(model, form).encode(sources) for form in ("fp32", precision))
+    exact, rounded = (NativeEngine(model, form).weights.encode(sources) for form in ("fp32", precision))
     error = max((ours - theirs).abs().max().item() for ours, theirs in zip(rounded, exact, strict=True))
     assert bound / 10 < error < bound
 

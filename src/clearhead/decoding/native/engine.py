@@ -1,17 +1,11 @@
-"""The engine of the compiled core: a model as the core reads it, encoding and scoring.
-
-Shapes: S source length, L decoder layers, W width of keys and values together.
-"""
+"""The engine of the compiled core."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from ctypes import pointer
 
 import numpy as np
 import torch
-from jaxtyping import Float
-from torch import Tensor
 
 from clearhead.config import DecodePrecision
 from clearhead.decoding.engine import fingerprint
@@ -23,13 +17,10 @@ from clearhead.decoding.team import Team
 from clearhead.device import keep_freed_memory, num_threads
 from clearhead.kernels.library import can_multiply, describe, library
 from clearhead.kernels.panels import PANEL, uninitialized
-from clearhead.kernels.structs import STRUCTS, Struct
+from clearhead.kernels.structs import STRUCTS
 from clearhead.model.transformer import Transformer
 
 __all__ = ["NativeEngine"]
-
-ENCODED_ROWS = 512
-"""Source tokens encoded at once: what they need stays in the cache."""
 
 
 class NativeEngine:
@@ -106,7 +97,7 @@ class NativeEngine:
         """Return the slots of one worker, as many as it takes; see `engine.Engine`."""
         del max_slots  # they take memory one by one
         listed = None if shortlist is None else self._listed_products(shortlist)
-        return NativeSlots(self.weights, self.encode, beam_size, listed, team)
+        return NativeSlots(self.weights, beam_size, listed, team)
 
     def _listed_products(self, shortlist: Shortlist) -> ListedProducts:
         """Return the products of a shortlist; those of the last one are kept, so that not every call packs them."""
@@ -114,47 +105,6 @@ class NativeEngine:
         if listed is None or listed.shortlist is not shortlist:
             self._listed = listed = ListedProducts(self.weights, shortlist)
         return listed
-
-    def encode(self, sources: Sequence[Sequence[int]], team: Struct | None = None) -> list[Float[Tensor, "_ LW"]]:
-        """Return the keys and values that cross-attention will ask for, of every decoder layer: (S, L W) of each.
-
-        Args:
-            sources: Source ids of each sentence, ended by `eos_id`.
-            team: Threads that help with it.
-
-        Raises:
-            IndexError: If an id is not in the source vocabulary.
-        """
-        memories: list[Tensor] = []
-        group: list[Sequence[int]] = []
-        for source in sources:
-            if group and sum(map(len, group)) + len(source) > ENCODED_ROWS:
-                memories += self._encode(group, team)
-                group = []
-            group.append(source)
-        return memories + self._encode(group, team) if group else memories
-
-    def _encode(self, sources: Sequence[Sequence[int]], team: Struct | None) -> list[Tensor]:
-        lengths = [len(source) for source in sources]
-        rows, longest = sum(lengths), max(lengths)
-        first, length = np.repeat([np.cumsum([0, *lengths[:-1]]), lengths], lengths, axis=1).astype(np.int32)
-        ids = np.concatenate(sources)
-        embedding, stack = self.model.source_embedding, self.weights.encoder
-        if not 0 <= ids.min() <= ids.max() < len(embedding.weight):
-            raise IndexError(f"a source id is not in the vocabulary of {len(embedding.weight)}")
-        memory = uninitialized([-(-rows // PANEL) * PANEL, self.weights.memory_width])
-        struct = STRUCTS["Sources"](num_rows=rows, longest=longest).point(
-            token=ids.astype(np.int32),
-            position=np.arange(rows, dtype=np.int32) - first,
-            first=first,
-            length=length,
-            memory=memory,
-            scratch=uninitialized([self.core.scratch_size(stack, rows, longest, 0, False)], torch.uint8),
-        )
-        if team is not None:
-            struct.team = pointer(team)
-        self.core.encode(stack, self.weights.tokens(embedding, longest), struct)
-        return list(memory[:rows].split(lengths))
 
     def score(self, sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]]) -> list[float]:
         """Return the log-probability of each target given its source, in nats, by force-decoding.
@@ -192,7 +142,7 @@ class NativeEngine:
             "wanted": wanted,
         }
         totals = np.empty(len(lengths), dtype=np.float32)
-        memories = self.encode(sources)
+        memories = self.weights.encode(sources)
         slots = [STRUCTS["Slot"](source_length=len(memory)).point(memory=memory) for memory in memories]
         stack = self.weights.decoder
         struct = STRUCTS["Targets"](

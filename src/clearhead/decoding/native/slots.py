@@ -5,7 +5,7 @@ Shapes: S source length, L decoder layers, W width of keys and values together, 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from ctypes import pointer
 
 import numpy as np
@@ -20,12 +20,9 @@ from clearhead.decoding.rules import candidates_of_row, candidates_of_sentence
 from clearhead.decoding.team import Team
 from clearhead.kernels.library import library
 from clearhead.kernels.panels import uninitialized
-from clearhead.kernels.structs import STRUCTS, Struct
+from clearhead.kernels.structs import STRUCTS
 
 __all__ = ["NativeSlots"]
-
-Encode = Callable[[Sequence[Sequence[int]], Struct | None], list[Tensor]]
-"""See `NativeEngine.encode`."""
 
 
 class NativeSlots:
@@ -33,7 +30,6 @@ class NativeSlots:
 
     Args:
         weights: Of the model.
-        encode: What gives the keys and values of sources.
         beam_size: Most hypotheses of a sentence, K.
         listed: Products of what each sentence may be written in; None allows the whole vocabulary.
         team: Threads that help with every product.
@@ -45,7 +41,6 @@ class NativeSlots:
     def __init__(
         self,
         weights: NativeWeights,
-        encode: Encode,
         beam_size: int,
         listed: ListedProducts | None = None,
         team: Team | None = None,
@@ -54,7 +49,6 @@ class NativeSlots:
         assert core is not None
         self._core = core
         self._weights = weights
-        self._encode = encode
         self._beam_size = beam_size
         self._listed = listed
         self._team = team
@@ -70,7 +64,7 @@ class NativeSlots:
 
     def encode(self, sources: Sequence[Sequence[int]]) -> list[_Slot]:
         """Encode some sentences, and make the slots that they will have."""
-        memories = self._encode(sources, None if self._team is None else self._team.wake())
+        memories = self._weights.encode(sources, None if self._team is None else self._team.wake())
         slots = [_Slot(memory, self._beam_size) for memory in memories]
         if self._listed is not None:
             for slot, source in zip(slots, sources, strict=True):

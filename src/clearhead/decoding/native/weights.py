@@ -1,17 +1,21 @@
-"""The weights of a model in the structures of the compiled core.
+"""The weights of a model in the structures of the compiled core, and encoding with them.
 
-Shapes: O outputs and I inputs of a matrix.
+Shapes: S source length, L decoder layers, W width of keys and values together.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from ctypes import pointer
 
+import numpy as np
 import torch
-from torch import nn
+from jaxtyping import Float
+from torch import Tensor, nn
 
 from clearhead.config import DecodePrecision
-from clearhead.kernels.panels import make_product
+from clearhead.kernels.library import library
+from clearhead.kernels.panels import PANEL, make_product, uninitialized
 from clearhead.kernels.structs import STRUCTS, Struct
 from clearhead.model.decoder import DecoderLayer
 from clearhead.model.embeddings import Embedding
@@ -20,6 +24,9 @@ from clearhead.model.feed_forward import ACTIVATIONS
 from clearhead.model.transformer import Transformer
 
 __all__ = ["NativeWeights"]
+
+ENCODED_ROWS = 512
+"""Source tokens encoded at once: what they need stays in the cache."""
 
 
 class NativeWeights:
@@ -31,6 +38,9 @@ class NativeWeights:
     """
 
     def __init__(self, model: Transformer, precision: DecodePrecision) -> None:
+        core = library()
+        assert core is not None
+        self._core = core
         self.model = model
         self.precision = precision
         # What the structures point to, also when the model gets other weights.
@@ -47,6 +57,47 @@ class NativeWeights:
         self.decoder = self._stack(decoder_layers, model.decoder.final_norm, output)
         self.memory_width = self.encoder.output.outputs
         self._rotary = decoder_layers[0].self_attn.rotary
+
+    def encode(self, sources: Sequence[Sequence[int]], team: Struct | None = None) -> list[Float[Tensor, "_ LW"]]:
+        """Return the keys and values that cross-attention will ask for, of every decoder layer: (S, L W) of each.
+
+        Args:
+            sources: Source ids of each sentence, ended by `eos_id`.
+            team: Threads that help with it.
+
+        Raises:
+            IndexError: If an id is not in the source vocabulary.
+        """
+        memories: list[Tensor] = []
+        group: list[Sequence[int]] = []
+        for source in sources:
+            if group and sum(map(len, group)) + len(source) > ENCODED_ROWS:
+                memories += self._encode(group, team)
+                group = []
+            group.append(source)
+        return memories + self._encode(group, team) if group else memories
+
+    def _encode(self, sources: Sequence[Sequence[int]], team: Struct | None) -> list[Tensor]:
+        lengths = [len(source) for source in sources]
+        rows, longest = sum(lengths), max(lengths)
+        first, length = np.repeat([np.cumsum([0, *lengths[:-1]]), lengths], lengths, axis=1).astype(np.int32)
+        ids = np.concatenate(sources)
+        embedding, stack = self.model.source_embedding, self.encoder
+        if not 0 <= ids.min() <= ids.max() < len(embedding.weight):
+            raise IndexError(f"a source id is not in the vocabulary of {len(embedding.weight)}")
+        memory = uninitialized([-(-rows // PANEL) * PANEL, self.memory_width])
+        struct = STRUCTS["Sources"](num_rows=rows, longest=longest).point(
+            token=ids.astype(np.int32),
+            position=np.arange(rows, dtype=np.int32) - first,
+            first=first,
+            length=length,
+            memory=memory,
+            scratch=uninitialized([self._core.scratch_size(stack, rows, longest, 0, False)], torch.uint8),
+        )
+        if team is not None:
+            struct.team = pointer(team)
+        self._core.encode(stack, self.tokens(embedding, longest), struct)
+        return list(memory[:rows].split(lengths))
 
     def tokens(self, embedding: Embedding, longest: int) -> Struct:
         """Return what the core needs to embed tokens at the first `longest` positions, and to choose new ones."""
