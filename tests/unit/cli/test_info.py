@@ -1,9 +1,12 @@
 from __future__ import annotations
 
 import json
-import platform
+import os
 import subprocess
 import sys
+import tomllib
+from importlib import metadata
+from pathlib import Path
 
 import pytest
 import torch
@@ -15,7 +18,6 @@ from clearhead.config import Config
 from clearhead.decoding import make_engine
 from clearhead.decoding.native.engine import NativeEngine
 from clearhead.decoding.pytorch.engine import PyTorchEngine
-from clearhead.device import num_threads, resolve_device
 from clearhead.errors import ConfigError, ModelError
 from clearhead.kernels.library import describe, library
 from clearhead.training.checkpoints import Checkpoints, TrainingState
@@ -72,15 +74,17 @@ def test_json_says_what_a_model_is_and_how_it_was_made(run_command, make_model_d
 
 def test_without_a_model_the_installation_is_told(run_command):
     found = json.loads(run_command(info, "--json").stdout)["installation"]
-    assert found == {
-        "clearhead_version": __version__,
-        "python": platform.python_version(),
-        "torch": torch.__version__,
-        "device": str(resolve_device()),
-        "threads": num_threads(),
-        "compiled_core": describe(),
-    }
-    assert f"  compiled_core: {describe()}\n" in run_command(info).stdout
+    project = tomllib.loads(Path(__file__).parents[3].joinpath("pyproject.toml").read_text(encoding="utf-8"))["project"]
+    assert found.pop("clearhead_version") == project["version"]
+    assert found.pop("python") == ".".join(map(str, sys.version_info[:3]))
+    assert found.pop("torch") == metadata.version("torch")
+    assert found.pop("device") == ("cuda" if torch.cuda.is_available() else "cpu")
+    assert 1 <= found.pop("threads") <= os.cpu_count()
+    core = found.pop("compiled_core")
+    assert core.startswith("clearhead's compiled core is ")
+    assert ("not in use" in core) == (library() is None)
+    assert found == {}
+    assert f"  compiled_core: {core}\n" in run_command(info).stdout
 
 
 def test_a_missing_core_is_told_with_and_without_a_model(run_command, make_model_dir, monkeypatch):
