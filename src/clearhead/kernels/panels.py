@@ -40,8 +40,9 @@ def make_product(
     """
     core = library()
     assert core is not None
-    assert weight.dtype == torch.float32 and weight.is_contiguous(), "the core reads float32, row after row"
-    assert rows is None or (rows.dtype == torch.int32 and rows.is_contiguous()), "the core reads rows in int32"
+    assert weight.dtype == torch.float32, weight.dtype
+    assert weight.is_contiguous()
+    assert rows is None or rows.dtype == torch.int32
     count, inputs = len(weight) if rows is None else len(rows), weight.size(1)
     outputs = -(-count // PANEL) * PANEL
     product = STRUCTS["Product"](
