@@ -62,10 +62,12 @@ def train(
         },
         "train": {"max_steps": max_steps, "max_minutes": max_minutes},
     }
-    values = merge(read_toml(config) if config else {}, *map(parse_override, settings or []), _given(flags))
+    overrides = merge(*map(parse_override, settings or []), _given(flags))
+    values = read_toml(config) if config else {}
     from clearhead.training.run import train_from_values
+    from clearhead.training.settings import over_file
 
-    result = train_from_values(values, fresh=fresh)
+    result = train_from_values(over_file(values, overrides), fresh=fresh)
     typer.echo(f"model:  {result.run / 'model'}\nreport: {result.run / 'report.html'}", err=True)
 
 

@@ -146,6 +146,11 @@ def _settle(
             )
     preset = values.get("preset") or (saved and saved.preset) or choose_preset(len(data.train))
     config = complete(values, preset, data.tokenizer.model_settings)
+    rows = values.get("model", {}).get("vocab_size", config.model.vocab_size)
+    if rows != config.model.vocab_size:
+        display.say(
+            f"model.vocab_size is {config.model.vocab_size:,}, the pieces of this tokenizer, not {rows!r:.50} as set"
+        )
     lengths = data.train.source_lengths, data.train.target_lengths
     order = BatchOrder(*lengths, batch_tokens=config.train.batch_tokens, seed=config.train.seed)
     config = resolved(config, batches_per_epoch=order.batches_per_epoch)

@@ -17,7 +17,7 @@ from clearhead.presets import AUTOMATIC_PRESETS, PRESETS, recipe
 from clearhead.training.overrides import merge
 from clearhead.training.schedule import noam_rate, peak_rate
 
-__all__ = ["check_resumable", "complete", "draft", "over_saved", "resolved"]
+__all__ = ["check_resumable", "complete", "draft", "over_file", "over_saved", "resolved"]
 
 _DEFAULT_EPOCHS = 30
 _MOST_STEPS = 100_000  # the paper's base model (section 5.2)
@@ -33,6 +33,17 @@ _MAY_CHANGE = {
     *("train.keep_checkpoints", "train.average_last"),
 }
 """Settings that a resumed run may change; of the section `decode`, all."""
+
+
+def over_file(values: Mapping[str, Any], overrides: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Lay the settings of the command line over those of a file.
+
+    Raises:
+        ConfigError: If they ask for what the tokenizer decides; in a file, which a run may have written, it may stand.
+    """
+    _refuse_misshapen(overrides)
+    _refuse_what_the_tokenizer_decides(overrides)
+    return merge(values, overrides)
 
 
 def over_saved(values: Mapping[str, Any], *, fresh: bool) -> Mapping[str, Any]:

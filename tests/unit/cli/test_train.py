@@ -73,6 +73,21 @@ def test_flags_win_over_settings_and_settings_over_the_file(tmp_path, pairs):
     assert not Path("elsewhere").exists()
 
 
+def test_a_vocabulary_that_the_tokenizer_overrules_is_not_overruled_in_silence(tmp_path, pairs, capsys):
+    arguments = ["train", "--pairs", pairs, "--out", tmp_path / "run", *QUICK]
+    assert clearhead(*arguments) == 0
+    saved = tmp_path / "run" / "config.toml"
+    for setting in ("model.vocab_size=997", "model={vocab_size=997}"):
+        assert clearhead("train", saved, "--out", tmp_path / "other", "--set", setting) != 0
+        assert "set tokenizer.vocab_size = 997" in capsys.readouterr().err
+    edited = tmp_path / "edited.toml"
+    rows, text = resolved(tmp_path / "run").model.vocab_size, saved.read_text(encoding="utf-8")
+    before, model = text.split("[model]\n")
+    edited.write_text(f"{before}[model]\n{model.replace(f'vocab_size = {rows}', 'vocab_size = 997', 1)}", "utf-8")
+    assert clearhead("train", edited, "--out", tmp_path / "other") == 0
+    assert f"model.vocab_size is {rows}, the pieces of this tokenizer, not 997 as set" in capsys.readouterr().err
+
+
 def test_a_configuration_may_stand_after_the_options(tmp_path, pairs):
     (tmp_path / "c.toml").write_text("[train]\nseed = 11\n")
     assert clearhead("train", *QUICK, "--out", tmp_path / "run", "--pairs", pairs, tmp_path / "c.toml") == 0
