@@ -10,7 +10,7 @@ WORKERS ?= 2
 setup: $(VENV)/.ready
 
 # torch goes first and by its exact version: left to itself pip would fetch gigabytes of CUDA packages.
-$(VENV)/.ready: pyproject.toml constraints.txt $(wildcard src/clearhead/kernels/csrc/*)
+$(VENV)/.ready: pyproject.toml setup.py constraints.txt $(wildcard src/clearhead/kernels/csrc/*)
 	$(PYTHON) -c 'import sys; assert sys.version_info >= (3, 11), "clearhead needs Python 3.11 or later"'
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/pip install --quiet -c constraints.txt torch

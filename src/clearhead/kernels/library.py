@@ -12,18 +12,16 @@ import struct
 import warnings
 from ctypes import POINTER, c_int, c_int64, c_uint64, c_void_p
 from functools import cache
+from hashlib import sha256
 from pathlib import Path
 
 import torch
 
 from clearhead.config import DecodePrecision
 from clearhead.errors import CompiledCoreWarning
-from clearhead.kernels.structs import STRUCTS, layout
+from clearhead.kernels.structs import STRUCTS
 
 __all__ = ["can_multiply", "describe", "has_amx", "library"]
-
-VERSION = 5
-"""CORE_VERSION in csrc/types.h."""
 
 
 @cache
@@ -51,7 +49,7 @@ def _load() -> tuple[ctypes.CDLL | None, str | None]:
         return None, _not_in_use(f"{path} is damaged ({error})")
     try:
         _declare(core)
-        fits = core.core_version() == VERSION and core.core_layout() == layout()
+        fits = core.core_sources() == _sources()
     except AttributeError:  # a function that there is not
         fits = False
     return (core, None) if fits else (None, _not_in_use(f"{path} was built from the sources of another version"))
@@ -68,6 +66,12 @@ def _path() -> Path | None:
     """Return where the compiled core is, or None if it was not compiled."""
     paths = [Path(__file__).with_name("_core" + suffix) for suffix in importlib.machinery.EXTENSION_SUFFIXES]
     return next((path for path in paths if path.is_file()), None)
+
+
+def _sources() -> int:
+    """Return the hash of the sources, as setup.py gives it to the core that is built from them."""
+    files = sorted(Path(__file__).with_name("csrc").glob("*.[ch]"))
+    return int(sha256(b"".join(path.read_bytes() for path in files)).hexdigest()[:16], 16)
 
 
 def _has_processor() -> bool:
@@ -106,8 +110,7 @@ def _declare(core: ctypes.CDLL) -> None:
     """
     stack, tokens, team = (POINTER(STRUCTS[name]) for name in ("Stack", "Tokens", "Team"))
     for name, result, *arguments in (
-        ("core_version", c_int64),
-        ("core_layout", c_uint64),
+        ("core_sources", c_uint64),
         ("request_amx", c_int),
         ("packed_size", c_int64, c_int64, c_int64, c_int64),
         ("pack", None, c_void_p, c_void_p, c_int64, c_int64, c_int64, c_void_p, c_void_p),

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 import numpy as np
 from torch import Tensor
 
-__all__ = ["STRUCTS", "Struct", "layout"]
+__all__ = ["STRUCTS", "Struct"]
 
 AnyStruct = TypeVar("AnyStruct", bound="Struct")
 
@@ -95,23 +95,4 @@ def read_structures(text: str) -> dict[str, type[Struct]]:
 
 
 STRUCTS = read_structures(Path(__file__).with_name("csrc").joinpath("types.h").read_text(encoding="utf-8"))
-"""By the names of csrc/types.h, in the order of `core_layout` in csrc/layout.h."""
-
-
-def layout() -> int:
-    """Return what `core_layout` in csrc/layout.h returns if the core was built from these structures."""
-    value = 14695981039346656037
-
-    def mix(number: int) -> None:
-        nonlocal value
-        value = (value ^ number) * 1099511628211 % 2**64
-
-    for kind in STRUCTS.values():
-        mix(ctypes.sizeof(kind))
-        for name, *_ in kind._fields_:
-            for letter in name.encode():
-                mix(letter)
-            field = getattr(kind, name)
-            mix(field.offset)
-            mix(field.size)
-    return value
+"""By the names of csrc/types.h."""

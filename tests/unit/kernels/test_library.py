@@ -2,7 +2,8 @@ from __future__ import annotations
 
 import ctypes
 import importlib.machinery
-import re
+import shutil
+import subprocess
 import sys
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,10 +15,9 @@ import torch
 
 from clearhead.errors import CompiledCoreWarning
 from clearhead.kernels import library as library_module
-from clearhead.kernels import structs as structs_module
 from clearhead.kernels.library import can_multiply, describe, has_amx, library
 from clearhead.kernels.panels import PANEL, make_product
-from clearhead.kernels.structs import STRUCTS, Floats, Int32s, layout, read_structures
+from clearhead.kernels.structs import STRUCTS, Floats, Int32s, read_structures
 
 needs_core = pytest.mark.skipif(library() is None, reason="needs the compiled core, and a processor with AVX-512")
 needs_amx = pytest.mark.skipif(not has_amx(), reason="needs the compiled core, and a processor with AMX")
@@ -339,21 +339,20 @@ def test_a_structure_keeps_what_its_fields_lead_to_and_no_more():
     assert tokens.embedding_norm.eps == 0.5
 
 
-def test_the_version_is_that_of_the_c_code():
-    text = Path(library_module.__file__).with_name("csrc").joinpath("types.h").read_text(encoding="utf-8")
-    assert re.search(r"#define CORE_VERSION (\d+)", text).group(1) == str(library_module.VERSION)
-
-
-@needs_core
-def test_the_core_knows_the_layout_of_every_structure_and_another_one_is_told_apart(monkeypatch):
-    assert library().core_layout() == layout()
-
-    class OtherNorm(ctypes.Structure):  # two fields of one size in each other's place
-        _fields_ = (STRUCTS["Norm"]._fields_[1], STRUCTS["Norm"]._fields_[0], *STRUCTS["Norm"]._fields_[2:])
-
-    others = [OtherNorm if kind is STRUCTS["Norm"] else kind for kind in STRUCTS.values()]
-    monkeypatch.setattr(structs_module, "STRUCTS", dict(enumerate(others)))
-    assert library().core_layout() != layout()
+@pytest.mark.skipif(shutil.which("cc") is None, reason="needs a C compiler")
+def test_the_structures_lie_in_memory_as_the_compiler_lays_them_out(tmp_path):
+    csrc = Path(library_module.__file__).with_name("csrc")
+    fields = [(kind, name) for kind, struct in STRUCTS.items() for name, *_ in struct._fields_]
+    lines = [f'P("%zu\\n", sizeof({kind}));' for kind in STRUCTS]
+    lines += [f'P("%zu %zu\\n", offsetof({kind}, {name}), sizeof((({kind} *)0)->{name}));' for kind, name in fields]
+    program, body = tmp_path / "layout.c", "".join(lines)
+    program.write_text(f'#include "types.h"\n#include <stdio.h>\n#define P printf\nint main(void) {{{body}}}')
+    options = ["-mavx512f", "-Wno-unused-function", f"-I{csrc}"]
+    subprocess.run(["cc", *options, str(program), "-o", str(tmp_path / "layout")], check=True)
+    printed = subprocess.run([str(tmp_path / "layout")], check=True, capture_output=True, text=True).stdout.split("\n")
+    places = [(getattr(STRUCTS[kind], name).offset, getattr(STRUCTS[kind], name).size) for kind, name in fields]
+    expected = [str(ctypes.sizeof(struct)) for struct in STRUCTS.values()] + [f"{at} {size}" for at, size in places]
+    assert printed == [*expected, ""]
 
 
 @pytest.mark.parametrize("capability", ["DEFAULT", "AVX2", "NEON"])
@@ -433,10 +432,16 @@ def test_a_core_without_a_function_is_of_another_version(put_core):
 
 
 @needs_core
-@pytest.mark.parametrize("name", ["VERSION", "layout"])
-def test_a_core_with_other_functions_or_structures_is_of_another_version(put_core, monkeypatch, name):
-    put_core(library_module._path().read_bytes())
-    monkeypatch.setattr(library_module, name, library_module.VERSION + 1 if name == "VERSION" else lambda: 5)
+@pytest.mark.parametrize("name", ["core.c", "types.h", "new.h"])
+def test_a_core_that_was_built_from_other_sources_is_not_loaded(put_core, monkeypatch, tmp_path, name):
+    copy = shutil.copytree(Path(library_module.__file__).parent, tmp_path / "kernels")
+    core = library_module._path().read_bytes()
+    monkeypatch.setattr(library_module, "__file__", str(copy / "library.py"))
+    put_core(core)
+    assert library() is not None
+    with (copy / "csrc" / name).open("a") as file:
+        file.write("/* changed */")
+    put_core(core)
     assert_refused("was built from the sources of another version")
 
 

@@ -17,8 +17,6 @@
 #define CHUNK 512      /* logits of a row computed before they are looked at */
 #define LOGITS (CHUNK + WIDE) /* from a row of them to the next: not a power of two, for the sake of the cache */
 
-#define CORE_VERSION 5 /* raised with every change of what a function takes or means; library.py holds the same number */
-
 #define PATIENCE 20000 /* spins, about a millisecond: who is waited for longer has been put aside by the system */
 #define IDLE_SECONDS 1e-3 /* until a helper without work goes to sleep: longer than Python needs between two steps */
 #define WORTH_SHARING (1 << 18) /* bytes of a matrix from which several threads read it faster than one */
