@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 
 import torch
 
-from clearhead.config import MOST_SAMPLES, DecodeConfig, DecodePrecision, Sampling
+from clearhead.config import DecodePrecision, Sampling
 from clearhead.decoding.batching import advice_on_memory, length_batches
 from clearhead.decoding.engine import Engine
 from clearhead.decoding.hypothesis import Hypothesis
@@ -16,37 +15,12 @@ from clearhead.decoding.native.engine import NativeEngine
 from clearhead.decoding.pytorch.engine import PyTorchEngine
 from clearhead.decoding.rules import check_ids, length_limits
 from clearhead.decoding.sampling import sample
-from clearhead.decoding.shortlist import Shortlist
+from clearhead.decoding.search import SearchOptions
 from clearhead.decoding.team import helpers
 from clearhead.decoding.workers import search
-from clearhead.errors import ConfigError
 from clearhead.model.transformer import Transformer
 
-__all__ = ["SearchOptions", "decode", "make_engine", "make_scoring_engine", "score"]
-
-
-@dataclass(frozen=True)
-class SearchOptions:
-    """What to search for: beam search, greedy search (`beam_size` 1), or samples."""
-
-    config: DecodeConfig
-    num_best: int = 1
-    """Translations returned for each sentence."""
-    sampling: Sampling | None = None
-    """Draw at random instead of searching."""
-    shortlist: Shortlist | None = None
-    """What each sentence may be written in; None allows the whole vocabulary."""
-
-    def __post_init__(self) -> None:
-        if not 1 <= self.num_best <= MOST_SAMPLES:
-            raise ConfigError(f"nbest ({self.num_best}) must be at least 1 and at most {MOST_SAMPLES:,}")
-        if self.sampling is None and self.num_best > self.config.beam_size:
-            raise ConfigError(
-                f"nbest ({self.num_best}) must not be more than the beam size ({self.config.beam_size}); "
-                f"use --beam {self.num_best}"
-            )
-        if self.sampling is not None and (self.shortlist is not None or self.config.shortlist):
-            raise ConfigError("a shortlist has no meaning for samples, which are drawn from the whole vocabulary")
+__all__ = ["decode", "make_engine", "make_scoring_engine", "score"]
 
 
 def make_engine(model: Transformer, precision: DecodePrecision = "fp32") -> Engine:
@@ -99,7 +73,7 @@ def decode(
     results: list[list[Hypothesis]] = [[] for _ in sources]
     with advice_on_memory(config.batch_tokens):
         found = (
-            search(engine, sources, max_lengths, config, options.num_best, options.shortlist)
+            search(engine, sources, max_lengths, options)
             if options.sampling is None
             else _samples(engine.model, sources, max_lengths, config.batch_tokens, options.sampling, options.num_best)
         )

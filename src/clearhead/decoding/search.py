@@ -10,15 +10,41 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from clearhead.config import DecodeConfig
+from clearhead.config import MOST_SAMPLES, DecodeConfig, Sampling
 from clearhead.decoding.engine import Beams, Candidates
 from clearhead.decoding.hypothesis import Hypothesis
 from clearhead.decoding.rules import can_win, rank_penalty, score_to_beat
+from clearhead.decoding.shortlist import Shortlist
+from clearhead.errors import ConfigError
 
-__all__ = ["SearchedSentence", "begin"]
+__all__ = ["SearchOptions", "SearchedSentence", "begin"]
 
 Prefix = tuple[Any, int] | None
 """The tokens of a hypothesis, from the newest back: the prefix before it, and its token. Beginnings are shared."""
+
+
+@dataclass(frozen=True)
+class SearchOptions:
+    """What to search for: beam search, greedy search (`beam_size` 1), or samples."""
+
+    config: DecodeConfig
+    num_best: int = 1
+    """Translations returned for each sentence."""
+    sampling: Sampling | None = None
+    """Draw at random instead of searching."""
+    shortlist: Shortlist | None = None
+    """What each sentence may be written in; None allows the whole vocabulary."""
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.num_best <= MOST_SAMPLES:
+            raise ConfigError(f"nbest ({self.num_best}) must be at least 1 and at most {MOST_SAMPLES:,}")
+        if self.sampling is None and self.num_best > self.config.beam_size:
+            raise ConfigError(
+                f"nbest ({self.num_best}) must not be more than the beam size ({self.config.beam_size}); "
+                f"use --beam {self.num_best}"
+            )
+        if self.sampling is not None and (self.shortlist is not None or self.config.shortlist):
+            raise ConfigError("a shortlist has no meaning for samples, which are drawn from the whole vocabulary")
 
 
 @dataclass
@@ -36,8 +62,9 @@ class SearchedSentence(Beams):
         """Whether no open hypothesis is left."""
         return not self.scores
 
-    def advance(self, candidates: Candidates, eos_id: int, config: DecodeConfig, num_best: int) -> None:
+    def advance(self, candidates: Candidates, eos_id: int, options: SearchOptions) -> None:
         """Take the best candidates."""
+        config = options.config
         self.length += 1
         scores: list[float] = []
         parents: list[int] = []
@@ -52,7 +79,7 @@ class SearchedSentence(Beams):
             elif rank < config.beam_size:
                 tokens = (*_tokens(self.prefixes[beam]), eos_id)
                 self.finished.append(Hypothesis(tokens, score, score / rank_penalty(self.length, config)))
-        to_beat = score_to_beat(self.finished, num_best)
+        to_beat = score_to_beat(self.finished, options.num_best)
         open_ones = sum(can_win(score, self.longest_penalty, to_beat) for score in scores)
         if self.length == self.max_length:
             open_ones = 0

@@ -16,12 +16,11 @@ from typing import Any
 
 import torch
 
-from clearhead.config import DecodeConfig
+from clearhead.config import DecodeConfig, ModelConfig
 from clearhead.decoding.engine import Engine, Slots
 from clearhead.decoding.hypothesis import Hypothesis
 from clearhead.decoding.rules import check_ids
-from clearhead.decoding.search import SearchedSentence, begin
-from clearhead.decoding.shortlist import Shortlist
+from clearhead.decoding.search import SearchedSentence, SearchOptions, begin
 from clearhead.decoding.team import helpers
 from clearhead.device import num_threads
 from clearhead.errors import ModelError
@@ -110,9 +109,7 @@ def search(
     engine: Engine,
     sources: Sequence[Sequence[int]],
     max_lengths: Sequence[int],
-    config: DecodeConfig,
-    num_best: int = 1,
-    shortlist: Shortlist | None = None,
+    options: SearchOptions,
 ) -> Iterator[Found]:
     """Return the index of each sentence with its best hypotheses, best first, one by one as they are found.
 
@@ -120,9 +117,7 @@ def search(
         engine: What translates.
         sources: Source ids of each sentence, ended by `eos_id`.
         max_lengths: Most target tokens of each sentence, the end token included.
-        config: Beam size, length penalty, and how many tokens are in flight at once.
-        num_best: Hypotheses of each sentence; at most the beam size.
-        shortlist: What each sentence may be written in; None allows the whole vocabulary.
+        options: Without sampling.
 
     Raises:
         IndexError: If a source id is not in the vocabulary.
@@ -135,44 +130,27 @@ def search(
     order = sorted(range(len(sources)), key=lambda number: (len(sources[number]), number), reverse=True)
     waiting.add(Sentence(number, sources[number], max_lengths[number]) for number in order)
     waiting.close()
-    max_slots = min(len(sources), _capacity(min(map(len, sources), default=1), config))
-    return find(engine, waiting, config, num_best, shortlist, engine.num_workers(len(sources)), max_slots)
+    max_slots = min(len(sources), _capacity(min(map(len, sources), default=1), options.config))
+    return find(engine, waiting, options, engine.num_workers(len(sources)), max_slots)
 
 
 def find(
-    engine: Engine,
-    waiting: SentenceQueue,
-    config: DecodeConfig,
-    num_best: int,
-    shortlist: Shortlist | None,
-    num_workers: int,
-    max_slots: int,
+    engine: Engine, waiting: SentenceQueue, options: SearchOptions, num_workers: int, max_slots: int
 ) -> Iterator[Found]:
     """Yield what is found for the sentences of a queue until it is closed and empty; see `search`.
 
     Args:
         engine: What translates.
         waiting: The sentences, whose source ids are in the vocabulary.
-        config: As of `search`.
-        num_best: As of `search`.
-        shortlist: As of `search`.
+        options: Without sampling.
         num_workers: How many work at once.
         max_slots: Most sentences that a worker has in flight.
     """
+    beam_size = options.config.beam_size
     with helpers.call() as call:
-        workers = [
-            _Worker(
-                engine.slots(config.beam_size, max_slots, shortlist, call.team(num_threads() // num_workers)),
-                waiting,
-                engine.model.config.bos_id,
-                engine.model.config.eos_id,
-                config,
-                num_best,
-                num_workers,
-                max_slots,
-            )
-            for _ in range(num_workers)
-        ]
+        teams = [call.team(num_threads() // num_workers) for _ in range(num_workers)]
+        slots = [engine.slots(beam_size, max_slots, options.shortlist, team) for team in teams]
+        workers = [_Worker(s, waiting, engine.model.config, options, num_workers, max_slots) for s in slots]
         yield from workers[0].work() if num_workers == 1 else _work_together(workers, waiting)
 
 
@@ -180,10 +158,8 @@ def find(
 class _Worker:
     slots: Slots
     waiting: SentenceQueue
-    bos_id: int
-    eos_id: int
-    config: DecodeConfig
-    num_best: int
+    model: ModelConfig
+    options: SearchOptions
     num_workers: int
     max_slots: int
 
@@ -198,13 +174,13 @@ class _Worker:
                 del ready[: len(entering)]
                 self.slots.enter([encoded for _, encoded in entering])
                 for sentence, _ in entering:
-                    active.append(begin(sentence.number, sentence.max_length, self.bos_id, self.config))
+                    active.append(begin(sentence.number, sentence.max_length, self.model.bos_id, self.options.config))
             if not active:
                 if ready or not self.waiting.is_closed or not self.waiting.is_empty:
                     continue
                 return
             for searched, candidates in zip(active, self.slots.step(active), strict=True):
-                searched.advance(candidates, self.eos_id, self.config, self.num_best)
+                searched.advance(candidates, self.model.eos_id, self.options)
             for slot in reversed(range(len(active))):
                 if active[slot].is_done:
                     done = active[slot]
@@ -216,7 +192,7 @@ class _Worker:
                             "the model's probabilities are not numbers: its weights hold NaN or infinity, so it is "
                             "damaged, or its training diverged"
                         )
-                    yield done.number, done.best(self.num_best)
+                    yield done.number, done.best(self.options.num_best)
 
     def _take(self, ready: Sequence[tuple[Sentence, Any]], *, wait: bool) -> list[Sentence]:
         """Take the sentences that may enter behind those that are ready."""
@@ -239,7 +215,7 @@ class _Worker:
     def _room(self, longest: int) -> int:
         """Return how many sentences up to a length may enter; none rather than a few, while others are in flight."""
         in_flight = self.slots.source_lengths
-        capacity = min(self.max_slots, _capacity(max([longest, *in_flight]), self.config))
+        capacity = min(self.max_slots, _capacity(max([longest, *in_flight]), self.options.config))
         room = capacity - len(in_flight)
         share = -(-self.waiting.num_added // self.num_workers)
         return min(room, share) if room >= max(1, capacity // 8) else 0

@@ -6,17 +6,15 @@ import threading
 import numpy as np
 import pytest
 import torch
+from searches import assert_same, find, find_plainly, near, tokens
 
 from clearhead.config import DecodeConfig, ModelConfig
 from clearhead.decoding import SearchOptions, Shortlist, decode, make_engine, score
-from clearhead.decoding.beam import beam_search
 from clearhead.decoding.engine import Beams
 from clearhead.decoding.native.engine import NativeEngine
 from clearhead.decoding.pytorch.engine import PyTorchEngine
-from clearhead.decoding.sampling import greedy_search
 from clearhead.decoding.scoring import token_log_probs
 from clearhead.decoding.step import pad_batch
-from clearhead.decoding.workers import search
 from clearhead.errors import ConfigError, DeviceError
 from clearhead.kernels.library import can_multiply, has_amx, library
 from clearhead.kernels.panels import uninitialized
@@ -101,30 +99,6 @@ def draw(config, lengths):
     return [[*draw.choices(words, k=length - 1), config.eos_id] for length in lengths]
 
 
-def find(packed, sources, limits, config, num_best=1, shortlist=None):
-    found = sorted(search(packed, sources, limits, config, num_best, shortlist))
-    assert [number for number, _ in found] == list(range(len(sources)))
-    return [hypotheses for _, hypotheses in found]
-
-
-def find_plainly(model, sources, limits, config, num_best=1):
-    if config.beam_size == 1:
-        return [[hypothesis] for hypothesis in greedy_search(model, sources, max_lengths=limits)]
-    return beam_search(
-        model,
-        sources,
-        max_lengths=limits,
-        beam_size=config.beam_size,
-        alpha=config.length_penalty,
-        form=config.length_penalty_form,
-        num_best=num_best,
-    )
-
-
-def tokens(found):
-    return [[hypothesis.tokens for hypothesis in hypotheses] for hypotheses in found]
-
-
 def log_probs(found):
     return [hypothesis.log_prob for hypotheses in found for hypothesis in hypotheses]
 
@@ -133,16 +107,6 @@ def own_scores(model, sources, found):
     """Return the model's own score of what was found."""
     pairs = [(source, list(h.tokens)) for source, hypotheses in zip(sources, found, strict=True) for h in hypotheses]
     return token_log_probs(model, *map(list, zip(*pairs, strict=True))).sum(dim=1).tolist()
-
-
-def near(expected):
-    """Of float32's 24 bits a long sum keeps fewer; against float64 the core is off by no more than PyTorch."""
-    return pytest.approx(expected, abs=1e-4, rel=1e-5)
-
-
-def assert_same(found, expected):
-    assert tokens(found) == tokens(expected)
-    assert log_probs(found) == near(log_probs(expected))
 
 
 # Against the plain form

@@ -9,17 +9,17 @@ from pathlib import Path
 
 import pytest
 import torch
+from searches import assert_same, find, find_plainly, tokens
 from torch.nn import functional
 
 from clearhead.config import DecodeConfig
+from clearhead.decoding import SearchOptions
 from clearhead.decoding import search as search_module
-from clearhead.decoding.beam import beam_search
 from clearhead.decoding.native.engine import NativeEngine
 from clearhead.decoding.native.slots import NativeSlots
 from clearhead.decoding.pytorch.candidates import best_tokens
 from clearhead.decoding.pytorch.engine import PyTorchEngine, PyTorchSlots
 from clearhead.decoding.pytorch.weights import BLOCK
-from clearhead.decoding.sampling import greedy_search
 from clearhead.decoding.team import HELPER_NAME, helpers
 from clearhead.decoding.workers import Sentence, SentenceQueue, search
 from clearhead.decoding.workers import find as find_waiting
@@ -72,38 +72,6 @@ def plain_beam_search(monkeypatch):
     from plain_beam import plain_beam_search
 
     return plain_beam_search
-
-
-def find(model, sources, limits, config, num_best=1):
-    found = list(search(model, sources, limits, config, num_best))
-    assert sorted(number for number, _ in found) == list(range(len(sources)))
-    return [hypotheses for _, hypotheses in sorted(found)]
-
-
-def find_plainly(model, sources, limits, config, num_best=1):
-    if config.beam_size == 1:
-        return [[hypothesis] for hypothesis in greedy_search(model, sources, max_lengths=limits)]
-    return beam_search(
-        model,
-        sources,
-        max_lengths=limits,
-        beam_size=config.beam_size,
-        alpha=config.length_penalty,
-        form=config.length_penalty_form,
-        num_best=num_best,
-    )
-
-
-def tokens(found):
-    return [[hypothesis.tokens for hypothesis in hypotheses] for hypotheses in found]
-
-
-def assert_same(found, expected):
-    assert tokens(found) == tokens(expected)
-    for name in ("log_prob", "rank_score"):
-        scores = [[getattr(hypothesis, name) for row in rows for hypothesis in row] for rows in (found, expected)]
-        # Of float32's 24 bits a long sum keeps fewer; against float64 each form is off by as much.
-        assert scores[0] == pytest.approx(scores[1], abs=1e-4, rel=1e-5)
 
 
 @pytest.mark.parametrize("norm", ["pre", "post"])
@@ -194,12 +162,12 @@ def test_neither_order_nor_neighbours_change_a_translation(make_ending_model, ma
 
 def test_a_sentence_comes_as_soon_as_it_is_found(make_ending_model, make_sources, form):
     sources = make_sources((5, 5, 5))
-    found = search(form(make_ending_model()), sources, [37, 1, 37], DecodeConfig(beam_size=3))
+    found = search(form(make_ending_model()), sources, [37, 1, 37], SearchOptions(DecodeConfig(beam_size=3)))
     assert next(found)[0] == 1
 
 
 def test_nothing_in_is_nothing_out(make_model, form):
-    assert list(search(form(make_model(**WIDTHS[form])), [], [], DecodeConfig())) == []
+    assert list(search(form(make_model(**WIDTHS[form])), [], [], SearchOptions(DecodeConfig()))) == []
 
 
 @pytest.fixture
@@ -309,7 +277,7 @@ def test_weights_that_are_no_numbers_are_named(make_model, make_sources, form):
     model.decoder.layers[0].feed_forward.up_proj.weight[0, 0] = float("nan")
     for beam_size in (1, 3):
         with pytest.raises(ModelError, match="probabilities are not numbers"):
-            list(search(form(model), make_sources((5, 3)), [7, 7], DecodeConfig(beam_size=beam_size)))
+            list(search(form(model), make_sources((5, 3)), [7, 7], SearchOptions(DecodeConfig(beam_size=beam_size))))
 
 
 # Workers: with the compiled core, one in every thread
@@ -411,7 +379,7 @@ def test_sentences_that_come_later_keep_to_the_batch_as_well(
 
     thread = threading.Thread(target=come)
     thread.start()
-    found = dict(find_waiting(engine, waiting, config, 1, None, num_workers, max_slots))
+    found = dict(find_waiting(engine, waiting, SearchOptions(config), num_workers, max_slots))
     thread.join()
     assert_same([found[number] for number in range(len(sources))], expected)
     for lengths in most_at_once:
@@ -425,7 +393,7 @@ def test_workers_that_wait_for_sentences_can_be_stopped(make_ending_model, form,
     waiting = SentenceQueue()
     timer = threading.Timer(0.1, waiting.stop)
     timer.start()
-    assert list(find_waiting(form(make_ending_model()), waiting, DecodeConfig(), 1, None, num_workers, 5)) == []
+    assert list(find_waiting(form(make_ending_model()), waiting, SearchOptions(DecodeConfig()), num_workers, 5)) == []
     timer.join()
 
 
@@ -441,7 +409,9 @@ def test_workers_stop_when_nobody_wants_more(
     use_threads(3)
     before = threading.active_count()
     sources = make_sources((5,)) * MANY
-    found = search(form(make_ending_model()), sources, [37] * MANY, DecodeConfig(beam_size=5, batch_tokens=100))
+    found = search(
+        form(make_ending_model()), sources, [37] * MANY, SearchOptions(DecodeConfig(beam_size=5, batch_tokens=100))
+    )
     for _ in range(taken):
         next(found)
     assert threading.active_count() == before + 3 * taken  # none begins before it is wanted
@@ -461,11 +431,11 @@ def test_an_error_of_a_worker_reaches_the_caller_and_ends_the_others(
     limits = [8] * MANY
     limits[-1] = 11  # the last of the sentences of one length is the first to enter
     with pytest.raises(ConfigError, match="a sequence of 10 tokens does not fit this model"):
-        list(search(form(model), [[*[5] * 6, 2]] * MANY, limits, config))
+        list(search(form(model), [[*[5] * 6, 2]] * MANY, limits, SearchOptions(config)))
     assert len(rows_computed) < MANY
     model.decoder.layers[0].feed_forward.up_proj.weight[0, 0] = float("nan")
     with pytest.raises(ModelError, match="probabilities are not numbers"):
-        list(search(form(model), make_sources((5, 3, 4)), [7, 7, 7], config))
+        list(search(form(model), make_sources((5, 3, 4)), [7, 7, 7], SearchOptions(config)))
 
 
 @pytest.fixture
@@ -495,7 +465,7 @@ def test_ctrl_c_ends_the_search_and_its_workers(
 
     monkeypatch.setattr(NativeSlots, "step", interrupt)
     sources, config = make_sources((5,)) * MANY, DecodeConfig(batch_tokens=100)
-    found = search(form(make_ending_model()), sources, [37] * MANY, config)
+    found = search(form(make_ending_model()), sources, [37] * MANY, SearchOptions(config))
     next(found)
     with pytest.raises(KeyboardInterrupt):  # noqa: PT012 (it may come at once)
         is_awaited.set()
@@ -524,7 +494,7 @@ def test_workers_that_have_begun_end_when_another_cannot_begin(
     before = threading.active_count()
     monkeypatch.setattr(threading.Thread, "start", refuse_the_second)
     with pytest.raises(type(error)):
-        next(search(packed, sources, [37] * 400, DecodeConfig(batch_tokens=100)))
+        next(search(packed, sources, [37] * 400, SearchOptions(DecodeConfig(batch_tokens=100))))
     assert threading.active_count() == before
 
 
@@ -579,12 +549,12 @@ def test_there_are_no_more_workers_than_usable_cpus(
 @pytest.mark.parametrize("token", [-1, 37, -2_000_000_000, 2**31 + 5, 2**63, 2**64 + 5])
 def test_a_source_id_outside_the_vocabulary_is_refused_in_every_form(make_ending_model, form, token):
     with pytest.raises(IndexError, match="sentence 1 has a source id that is not in the vocabulary of 37"):
-        list(search(form(make_ending_model()), [[5, 2], [5, token, 2]], [7, 7], DecodeConfig()))
+        list(search(form(make_ending_model()), [[5, 2], [5, token, 2]], [7, 7], SearchOptions(DecodeConfig())))
 
 
 def test_a_sentence_without_ids_is_refused_in_every_form(make_ending_model, form):
     with pytest.raises(ValueError, match="sentence 1 has no source ids"):
-        list(search(form(make_ending_model()), [[5, 2], []], [7, 7], DecodeConfig()))
+        list(search(form(make_ending_model()), [[5, 2], []], [7, 7], SearchOptions(DecodeConfig())))
 
 
 @pytest.mark.parametrize("damage", [float("nan"), float("inf"), float("-inf")])

@@ -5,6 +5,7 @@ import re
 import pytest
 import torch
 from safetensors.torch import save_file
+from searches import assert_same, find
 
 from clearhead.config import DecodeConfig
 from clearhead.decoding import PyTorchEngine, Sampling, SearchOptions, Shortlist, decode
@@ -41,18 +42,6 @@ def sparse(vocab_size: int, width: int = 4) -> Shortlist:
     rows = torch.randint(5, vocab_size, (vocab_size, width), generator=generator, dtype=torch.int32)
     rows[torch.rand(rows.shape, generator=generator) < 0.3] = -1
     return Shortlist(torch.tensor([4, END, 3], dtype=torch.int32), rows)
-
-
-def find(model, sources, limits, config, num_best=1, shortlist=None):
-    found = sorted(search(PyTorchEngine(model), sources, limits, config, num_best, shortlist))
-    assert [number for number, _ in found] == list(range(len(sources)))
-    return [hypotheses for _, hypotheses in found]
-
-
-def assert_same(found, expected):
-    assert [[h.tokens for h in hypotheses] for hypotheses in found] == [[h.tokens for h in hs] for hs in expected]
-    flat = [[(h.log_prob, h.rank_score) for hypotheses in results for h in hypotheses] for results in (found, expected)]
-    torch.testing.assert_close(*map(torch.tensor, flat), atol=1e-4, rtol=0)
 
 
 # The search
@@ -344,12 +333,12 @@ def test_a_shortlist_that_the_model_cannot_use_is_refused(packed, case, tmp_path
     shortlist, config = sparse(37), DecodeConfig(beam_size=2)
     setattr(shortlist, name, tensor)
     with pytest.raises(ModelError, match="^the shortlist does not fit the model: .*" + re.escape(fault)):
-        list(search(packed, [[5, 7, END]], [5], config, 1, shortlist))
+        list(search(packed, [[5, 7, END]], [5], SearchOptions(config, shortlist=shortlist)))
     if isinstance(tensor, torch.Tensor):  # a file whose checksum is right
         path = tmp_path / "list.safetensors"
         shortlist.save(path, MODEL)
         with pytest.raises(ModelError, match=re.escape(f"the shortlist {path} does not fit the model: ")):
-            list(search(packed, [[5, 7, END]], [5], config, 1, Shortlist.load(path, MODEL)))
+            list(search(packed, [[5, 7, END]], [5], SearchOptions(config, shortlist=Shortlist.load(path, MODEL))))
 
 
 @pytest.mark.parametrize("beam_size", [1, 4])
@@ -363,10 +352,10 @@ def test_the_end_need_not_be_stored_and_nothing_counts_twice(packed, beam_size):
 
 
 def find_in(packed, sources, config, shortlist):
-    return [hypotheses for _, hypotheses in sorted(search(packed, sources, [9, 9], config, 1, shortlist))]
+    return find(packed, sources, [9, 9], config, 1, shortlist)
 
 
 def test_an_empty_list_of_common_tokens_and_rows_without_places_are_no_harm(packed):
     nothing = Shortlist(torch.zeros(0, dtype=torch.int32), torch.zeros((37, 0), dtype=torch.int32))
-    found = list(search(packed, [[5, END]], [5], DecodeConfig(beam_size=2), 1, nothing))
+    found = list(search(packed, [[5, END]], [5], SearchOptions(DecodeConfig(beam_size=2), shortlist=nothing)))
     assert found[0][1][0].tokens == (END,)

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from clearhead.config import DecodeConfig
-from clearhead.decoding import score
+from clearhead.decoding import SearchOptions, score
 from clearhead.decoding import team as team_module
 from clearhead.decoding.native.engine import NativeEngine
 from clearhead.decoding.team import Call, helpers
@@ -160,7 +160,7 @@ def use_threads():
 
 def find(packed, sources, **settings):
     with torch.inference_mode():
-        return sorted(search(packed, sources, [9] * len(sources), DecodeConfig(beam_size=4, **settings)))
+        return sorted(search(packed, sources, [9] * len(sources), SearchOptions(DecodeConfig(beam_size=4, **settings))))
 
 
 @pytest.mark.parametrize(
@@ -191,12 +191,12 @@ def test_searches_at_once_find_the_same_and_end_when_they_are_abandoned(core, pa
     expected = find(packed, sources)
     use_threads(2)
     with torch.inference_mode():
-        first = search(packed, sources, [9] * 5, DecodeConfig(beam_size=4))
+        first = search(packed, sources, [9] * 5, SearchOptions(DecodeConfig(beam_size=4)))
         begun = [next(first)]
         assert find(packed, sources[:1]) == expected[:1]  # by one thread
         assert not helpers._threads
         assert sorted([*begun, *first]) == expected
-        abandoned = search(packed, sources, [9] * 5, DecodeConfig(beam_size=4))
+        abandoned = search(packed, sources, [9] * 5, SearchOptions(DecodeConfig(beam_size=4)))
         next(abandoned)
     del abandoned
     gc.collect()
@@ -213,7 +213,7 @@ WATCHED = ("search.py", "workers.py", "team.py")
 def test_ctrl_c_before_any_line_leaves_nothing_running(core, packed, make_sources, use_threads, num_sentences):
     sources = make_sources((3, 2, 3)[:num_sentences], 1_100)
     with torch.inference_mode():
-        expected = sorted(search(packed, sources, [2] * num_sentences, DecodeConfig(beam_size=1)))
+        expected = sorted(search(packed, sources, [2] * num_sentences, SearchOptions(DecodeConfig(beam_size=1))))
     use_threads(2)
     before, number, is_done = set(threading.enumerate()), 0, False
     while not is_done:
@@ -231,7 +231,7 @@ def test_ctrl_c_before_any_line_leaves_nothing_running(core, packed, make_source
                     raise KeyboardInterrupt
             return trace
 
-        found = search(packed, sources, [2] * num_sentences, DecodeConfig(beam_size=1))
+        found = search(packed, sources, [2] * num_sentences, SearchOptions(DecodeConfig(beam_size=1)))
         try:
             with torch.inference_mode():
                 sys.settrace(trace)
@@ -252,7 +252,8 @@ def test_ctrl_c_before_any_line_leaves_nothing_running(core, packed, make_source
         assert_all_sleep(core)
     assert number > 50
     with torch.inference_mode():
-        assert sorted(search(packed, sources, [2] * num_sentences, DecodeConfig(beam_size=1))) == expected
+        found = search(packed, sources, [2] * num_sentences, SearchOptions(DecodeConfig(beam_size=1)))
+        assert sorted(found) == expected
 
 
 def test_a_fork_waits_until_threads_that_made_calls_are_gone_for_the_system_too(monkeypatch, tmp_path):

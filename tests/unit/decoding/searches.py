@@ -1,0 +1,53 @@
+"""A search by an engine, and the same one by the readable form, for comparison."""
+
+from __future__ import annotations
+
+import pytest
+
+from clearhead.decoding import PyTorchEngine, SearchOptions
+from clearhead.decoding.beam import beam_search
+from clearhead.decoding.sampling import greedy_search
+from clearhead.decoding.workers import search
+from clearhead.model import Transformer
+
+
+def find(engine, sources, limits, config, num_best=1, shortlist=None):
+    """Return the hypotheses of each sentence, in the order asked; of a model, those that PyTorch's engine finds."""
+    engine = PyTorchEngine(engine) if isinstance(engine, Transformer) else engine
+    options = SearchOptions(config, num_best=num_best, shortlist=shortlist)
+    found = sorted(search(engine, sources, limits, options))
+    assert [number for number, _ in found] == list(range(len(sources)))
+    return [hypotheses for _, hypotheses in found]
+
+
+def find_plainly(model, sources, limits, config, num_best=1):
+    """Return what the readable searches find."""
+    if config.beam_size == 1:
+        return [[hypothesis] for hypothesis in greedy_search(model, sources, max_lengths=limits)]
+    return beam_search(
+        model,
+        sources,
+        max_lengths=limits,
+        beam_size=config.beam_size,
+        alpha=config.length_penalty,
+        form=config.length_penalty_form,
+        num_best=num_best,
+    )
+
+
+def tokens(found):
+    """Return the tokens of every hypothesis."""
+    return [[hypothesis.tokens for hypothesis in hypotheses] for hypotheses in found]
+
+
+def near(expected):
+    """Of float32's 24 bits a long sum keeps fewer; against float64 every form is off by no more than this."""
+    return pytest.approx(expected, abs=1e-4, rel=1e-5)
+
+
+def assert_same(found, expected):
+    """See that searches found the same texts, with nearly the same scores."""
+    assert tokens(found) == tokens(expected)
+    for name in ("log_prob", "rank_score"):
+        scores = [[getattr(hypothesis, name) for row in rows for hypothesis in row] for rows in (found, expected)]
+        assert scores[0] == near(scores[1])
