@@ -1,10 +1,12 @@
-"""What a search asks of whatever computes the model: the one protocol of `pytorch` and `native`.
+"""What a search asks of whatever computes the model: the one interface of `pytorch` and `native`.
 
 Shapes: K beams.
 """
 
 from __future__ import annotations
 
+import sys
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
@@ -14,7 +16,7 @@ from clearhead.decoding.shortlist import Shortlist
 from clearhead.decoding.team import Team
 from clearhead.model.transformer import Transformer
 
-__all__ = ["Beams", "Candidates", "Engine", "Slots", "fingerprint"]
+__all__ = ["Beams", "Candidates", "Engine", "Slots"]
 
 Candidates = Iterator[tuple[float, int, int]]
 """The best continuations of a sentence, best first: log-probability, beam and token."""
@@ -68,23 +70,33 @@ class Slots(Protocol):
         """
 
 
-@runtime_checkable  # so that tests can check annotations
-class Engine(Protocol):
-    """A `Transformer` in a form that translates and scores fast, as long as its weights stay as they are."""
+class Engine(ABC):
+    """A `Transformer` in a form that translates and scores fast, as long as its weights stay as they are.
 
-    model: Transformer
-    precision: DecodePrecision
-    finds_scores: bool
+    Args:
+        model: In evaluation mode.
+        precision: Of the matrix products; `fp32` gives the model's own numbers.
+    """
+
+    finds_scores = False
     """Whether the log-probabilities that a search finds are those that `score` gives."""
-    most_scored: int
+    most_scored = sys.maxsize
     """Tokens of the longer side that are best scored at once."""
+
+    def __init__(self, model: Transformer, precision: DecodePrecision = "fp32") -> None:
+        self.model = model
+        self.precision = precision
+        self._fingerprint = _fingerprint(model)
 
     def is_current(self) -> bool:
         """Tell whether the model still has the weights that this was made of; if not, make another one."""
+        return self._fingerprint == _fingerprint(self.model)
 
+    @abstractmethod
     def num_workers(self, most: int) -> int:
         """Return how many threads should work at once, each on its own sentences; `most` could."""
 
+    @abstractmethod
     def slots(
         self, beam_size: int, max_slots: int, shortlist: Shortlist | None = None, team: Team | None = None
     ) -> Slots:
@@ -101,6 +113,7 @@ class Engine(Protocol):
             ModelError: If the shortlist does not fit the model.
         """
 
+    @abstractmethod
     def score(self, sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]]) -> list[float]:
         """Return the model's own log-probability of each target given its source, in nats, whatever the precision.
 
@@ -110,6 +123,6 @@ class Engine(Protocol):
         """
 
 
-def fingerprint(model: Transformer) -> list[tuple[int, int]]:
+def _fingerprint(model: Transformer) -> list[tuple[int, int]]:
     """Return what changes when weights are replaced, or written to by PyTorch's own operations."""
     return [(p.data_ptr(), 0 if p.is_inference() else p._version) for p in model.parameters()]

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 
 from clearhead.config import DecodePrecision
-from clearhead.decoding.engine import fingerprint
+from clearhead.decoding.engine import Engine
 from clearhead.decoding.native.shortlist import ListedProducts
 from clearhead.decoding.native.slots import NativeSlots
 from clearhead.decoding.native.weights import NativeWeights
@@ -23,14 +23,10 @@ from clearhead.model.transformer import Transformer
 __all__ = ["NativeEngine"]
 
 
-class NativeEngine:
-    """An encoder-decoder `Transformer` for the compiled core; see `engine.Engine`.
+class NativeEngine(Engine):
+    """An encoder-decoder `Transformer` for the compiled core, if it `supports` it.
 
     Every number is computed from its own row, in one order: no neighbour, batch or thread changes a bit.
-
-    Args:
-        model: In evaluation mode; see `supports`.
-        precision: Of the matrix products; `fp32` gives the model's own numbers.
     """
 
     most_scored = 512
@@ -40,13 +36,11 @@ class NativeEngine:
         assert self.supports(model, precision)
         core = library()
         assert core is not None
+        super().__init__(model, precision)
         keep_freed_memory()
         self.core = core
-        self.model = model
-        self.precision = precision
         self.finds_scores = precision == "fp32"
         self.weights = NativeWeights(model, precision)
-        self._fingerprint = fingerprint(model)
         self._listed: ListedProducts | None = None
         self._scorer: NativeEngine | None = None
 
@@ -82,10 +76,6 @@ class NativeEngine:
                 f"for {precision} the compiled core needs AMX or AVX-512 {needed}, which this processor does not offer"
             )
         return None
-
-    def is_current(self) -> bool:
-        """Tell whether the model still has the weights that this was made of; if not, make another one."""
-        return self._fingerprint == fingerprint(self.model)
 
     def num_workers(self, most: int) -> int:
         """Return how many threads should work at once; `most` could."""

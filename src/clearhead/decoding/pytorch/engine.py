@@ -5,14 +5,13 @@ Shapes: N slots, K beams.
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
 from copy import deepcopy
 
 import torch
 
 from clearhead.config import DecodePrecision
-from clearhead.decoding.engine import Beams, Candidates, fingerprint
+from clearhead.decoding.engine import Beams, Candidates, Engine
 from clearhead.decoding.pytorch.candidates import AllTokens, Choice, ListedTokens, best_candidates
 from clearhead.decoding.pytorch.weights import PackedModel
 from clearhead.decoding.rules import candidates_of_row
@@ -25,28 +24,17 @@ from clearhead.model.transformer import Transformer
 __all__ = ["PyTorchEngine", "PyTorchSlots"]
 
 
-class PyTorchEngine:
-    """An encoder-decoder `Transformer` in PyTorch; see `engine.Engine`.
-
-    It computes no gradients: use it inside `torch.inference_mode`.
-
-    Args:
-        model: In evaluation mode.
-        precision: Of the matrix products; `fp32` gives the model's own numbers.
+class PyTorchEngine(Engine):
+    """An encoder-decoder `Transformer` in PyTorch; it computes no gradients: use it inside `torch.inference_mode`.
 
     Raises:
         ValueError: If the model has no encoder or no decoder.
     """
 
-    finds_scores = False
-    most_scored = sys.maxsize
-
     def __init__(self, model: Transformer, precision: DecodePrecision = "fp32") -> None:
         if not (model.config.num_encoder_layers and model.config.num_decoder_layers):
             raise ValueError("only a model with an encoder and a decoder translates")
-        self.model = model
-        self.precision = precision
-        self._fingerprint = fingerprint(model)
+        super().__init__(model, precision)
         # Made when first needed, and not by the decorator of functools: in Python 3.11 it locks all engines of the
         # process, and a process forked meanwhile would wait forever.
         self._packed: PackedModel | None = None
@@ -61,10 +49,6 @@ class PyTorchEngine:
         """
         self._packed = packed = self._packed or PackedModel(self.model, self.precision)
         return packed
-
-    def is_current(self) -> bool:
-        """Tell whether the model still has the weights that this was made of; if not, make another one."""
-        return self._fingerprint == fingerprint(self.model)
 
     def num_workers(self, most: int) -> int:
         """Return 1: PyTorch's own threads share every product."""

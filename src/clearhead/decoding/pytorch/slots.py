@@ -76,15 +76,7 @@ class SlotCache:
         device: Where they are.
     """
 
-    def __init__(
-        self,
-        *,
-        num_layers: int,
-        kv_width: int,
-        beam_size: int,
-        max_slots: int,
-        device: torch.device,
-    ) -> None:
+    def __init__(self, *, num_layers: int, kv_width: int, beam_size: int, max_slots: int, device: torch.device) -> None:
         self.beam_size = beam_size
         self.source_lengths: list[int] = []
         self._lengths: list[int] = []  # target positions seen by each slot

@@ -28,7 +28,6 @@ from clearhead.model.embeddings import Embedding
 from clearhead.model.encoder import EncoderLayer
 from clearhead.model.feed_forward import FeedForward
 from clearhead.model.other_positions import RotaryPositions, rotary_positions
-from clearhead.model.residual import Residual
 from clearhead.model.transformer import Transformer
 
 __all__ = ["BLOCK", "PackedModel"]
@@ -74,17 +73,11 @@ class PackedModel:
             precision,
             is_output=True,
         )
-        self._kv_width = cross[0].k_proj.out_features + cross[0].v_proj.out_features
 
     def cache(self, beam_size: int, max_slots: int) -> SlotCache:
         """Return room for the keys and values of this model's decoder."""
-        return SlotCache(
-            num_layers=len(self._layers),
-            kv_width=self._kv_width,
-            beam_size=beam_size,
-            max_slots=max_slots,
-            device=self.device,
-        )
+        sizes = {"num_layers": len(self._layers), "beam_size": beam_size, "max_slots": max_slots}
+        return SlotCache(**sizes, kv_width=sum(self._layers[0].cross_attn.widths[1:]), device=self.device)
 
     def encode(self, source: Int[Tensor, "B S"]) -> Float[Tensor, "L B S W"]:
         """Return the keys and values that cross-attention will ask for, of every decoder layer, side by side."""
@@ -93,7 +86,7 @@ class PackedModel:
         mask = torch.where(is_token, 0.0, float("-inf"))[:, None, None, :]
         x = self.model.source_embedding(source).flatten(0, 1)
         for layer in self._encoder_layers:
-            x = layer(x, mask, source.size(0))
+            x = layer(x, mask)
         keys_and_values = self._memory_projection(self.model.encoder.final_norm(x))
         return keys_and_values.view(*source.shape, len(self._layers), -1).permute(2, 0, 1, 3)
 
@@ -142,23 +135,24 @@ class _PackedFeedForward:
         return self.down(hidden)
 
 
-class _PackedSelfAttention:
-    """Queries, keys and values of self-attention in one product."""
+class _PackedAttention:
+    """Queries, keys and values of self-attention in one product; of cross-attention the queries alone."""
 
-    def __init__(self, module: MultiHeadAttention, precision: DecodePrecision) -> None:
+    def __init__(self, module: MultiHeadAttention, precision: DecodePrecision, *, is_cross: bool = False) -> None:
+        projections = [module.q_proj, module.k_proj, module.v_proj]
         self.num_heads = module.num_heads
         self.rotary = module.rotary
-        self.widths = [p.out_features for p in (module.q_proj, module.k_proj, module.v_proj)]
-        self.qkv = _joined([module.q_proj, module.k_proj, module.v_proj], precision)
+        self.widths = [p.out_features for p in projections]
+        self.project = _joined(projections[:1] if is_cross else projections, precision)
         self.out = _joined([module.out_proj], precision)
 
-    def project(self, x: Tensor, positions: Tensor, longest: int) -> tuple[Tensor, Tensor]:
-        """Return queries, and keys and values side by side; R rows each."""
-        qkv = self.qkv(x)
-        q, kv = qkv.split([self.widths[0], self.widths[1] + self.widths[2]], dim=-1)
+    def queries_and_keys(self, x: Tensor, positions: Tensor, longest: int) -> tuple[Tensor, Tensor]:
+        """Return the queries of R rows, and keys and values side by side, as they stand at their positions."""
+        q, kv = self.project(x).split([self.widths[0], sum(self.widths[1:])], dim=-1)
         if self.rotary is not None:
-            turned = [self._turn(part, positions, longest) for part in (q, kv[:, : self.widths[1]])]
-            q, kv = turned[0], torch.cat([turned[1], kv[:, self.widths[1] :]], dim=-1)
+            k, v = kv.split(self.widths[1:], dim=-1)
+            q, k = (self._turn(part, positions, longest) for part in (q, k))
+            kv = torch.cat([k, v], dim=-1)
         return q, kv
 
     def _turn(self, x: Tensor, positions: Tensor, longest: int) -> Tensor:
@@ -167,20 +161,31 @@ class _PackedSelfAttention:
         heads = x.view(1, len(x), self.num_heads, -1).transpose(1, 2)  # (1, H, R, K)
         return rotary_positions(heads, cos, sin).transpose(1, 2).flatten(2)[0]
 
+    def attend(
+        self, q: Float[Tensor, "B T Q"], kv: Float[Tensor, "B S W"], mask: Float[Tensor, "B 1 #T S"]
+    ) -> Float[Tensor, "B T V"]:
+        """Attend from queries to keys and values that stand side by side."""
+        k, v = kv.split(self.widths[1:], dim=-1)
+        q, k, v = (part.unflatten(-1, (self.num_heads, -1)).transpose(1, 2) for part in (q, k, v))
+        return functional.scaled_dot_product_attention(q, k, v, attn_mask=mask).transpose(1, 2).flatten(2)
+
 
 class _PackedEncoderLayer:
     def __init__(self, layer: EncoderLayer, precision: DecodePrecision) -> None:
         self.layer = layer
-        self.self_attn = _PackedSelfAttention(layer.self_attn, precision)
+        self.self_attn = _PackedAttention(layer.self_attn, precision)
         self.feed_forward = _PackedFeedForward(layer.feed_forward, precision)
 
-    def __call__(self, x: Float[Tensor, "BS D"], mask: Float[Tensor, "B 1 1 S"], num_sentences: int) -> Tensor:
-        residual = self.layer.self_attn_residual
-        length = mask.size(-1)
-        positions = torch.arange(length, device=x.device).repeat(num_sentences)
-        q, kv = self.self_attn.project(_before(residual, x), positions, length)
-        attended = _attend(q.view(num_sentences, length, -1), kv.view(num_sentences, length, -1), mask, self.self_attn)
-        x = _after(residual, x, self.self_attn.out(attended.flatten(0, 1)))
+    def __call__(self, x: Float[Tensor, "BS D"], mask: Float[Tensor, "B 1 1 S"]) -> Float[Tensor, "BS D"]:
+        batch, length = mask.size(0), mask.size(-1)
+
+        def self_attention(x: Tensor) -> Tensor:
+            positions = torch.arange(length, device=x.device).repeat(batch)
+            q, kv = self.self_attn.queries_and_keys(x, positions, length)
+            attended = self.self_attn.attend(q.unflatten(0, (batch, length)), kv.unflatten(0, (batch, length)), mask)
+            return self.self_attn.out(attended.flatten(0, 1))
+
+        x = self.layer.self_attn_residual.add_and_norm(x, self_attention)
         return self.layer.feed_forward_residual.add_and_norm(x, self.feed_forward)
 
 
@@ -189,55 +194,28 @@ class _PackedDecoderLayer:
         assert layer.cross_attn is not None
         assert layer.cross_attn_residual is not None
         self.layer = layer
-        self.self_attn = _PackedSelfAttention(layer.self_attn, precision)
-        self.cross_attn = _PackedCrossAttention(layer.cross_attn, precision)
+        self.self_attn = _PackedAttention(layer.self_attn, precision)
+        self.cross_attn = _PackedAttention(layer.cross_attn, precision, is_cross=True)
         self.cross_attn_residual = layer.cross_attn_residual
         self.feed_forward = _PackedFeedForward(layer.feed_forward, precision)
 
     def __call__(
         self, x: Float[Tensor, "R D"], past: Float[Tensor, "M P W"], memory: Float[Tensor, "M S W"], rows: Rows
     ) -> Float[Tensor, "R D"]:
-        residual = self.layer.self_attn_residual
-        q, kv = self.self_attn.project(_before(residual, x), rows.positions, rows.longest)
-        past.flatten(0, 1).index_copy_(0, rows.places, kv)
-        attended = _attend(rows.spread(q), rows.past(past), rows.past_mask, self.self_attn)
-        x = _after(residual, x, self.self_attn.out(rows.gather(attended)))
+        def self_attention(x: Tensor) -> Tensor:
+            q, kv = self.self_attn.queries_and_keys(x, rows.positions, rows.longest)
+            past.flatten(0, 1).index_copy_(0, rows.places, kv)
+            attended = self.self_attn.attend(rows.spread(q), rows.past(past), rows.past_mask)
+            return self.self_attn.out(rows.gather(attended))
 
-        residual = self.cross_attn_residual
-        q = self.cross_attn.q(_before(residual, x))
-        attended = _attend(rows.spread(q), rows.memory(memory), rows.memory_mask, self.cross_attn)
-        x = _after(residual, x, self.cross_attn.out(rows.gather(attended)))
+        def cross_attention(x: Tensor) -> Tensor:
+            q = self.cross_attn.project(x)
+            attended = self.cross_attn.attend(rows.spread(q), rows.memory(memory), rows.memory_mask)
+            return self.cross_attn.out(rows.gather(attended))
+
+        x = self.layer.self_attn_residual.add_and_norm(x, self_attention)
+        x = self.cross_attn_residual.add_and_norm(x, cross_attention)
         return self.layer.feed_forward_residual.add_and_norm(x, self.feed_forward)
-
-
-class _PackedCrossAttention:
-    def __init__(self, module: MultiHeadAttention, precision: DecodePrecision) -> None:
-        self.num_heads = module.num_heads
-        self.widths = [p.out_features for p in (module.q_proj, module.k_proj, module.v_proj)]
-        self.q = _joined([module.q_proj], precision)
-        self.out = _joined([module.out_proj], precision)
-
-
-def _before(residual: Residual, x: Tensor) -> Tensor:
-    """Return what a sub-layer takes; see `Residual.add_and_norm`."""
-    return residual.norm(x) if residual.is_pre else x
-
-
-def _after(residual: Residual, x: Tensor, update: Tensor) -> Tensor:
-    """Return the sub-layer's result, added and normed."""
-    return x + update if residual.is_pre else residual.norm(x + update)
-
-
-def _attend(
-    q: Float[Tensor, "B T Q"],
-    kv: Float[Tensor, "B S W"],
-    mask: Float[Tensor, "B 1 #T S"],
-    attention: _PackedSelfAttention | _PackedCrossAttention,
-) -> Float[Tensor, "B T V"]:
-    """Attend from queries to keys and values that stand side by side."""
-    k, v = kv.split(attention.widths[1:], dim=-1)
-    q, k, v = (part.unflatten(-1, (attention.num_heads, -1)).transpose(1, 2) for part in (q, k, v))
-    return functional.scaled_dot_product_attention(q, k, v, attn_mask=mask).transpose(1, 2).flatten(2)
 
 
 def _embedded(embedding: Embedding, ids: Tensor, positions: Tensor, longest: int) -> Tensor:
