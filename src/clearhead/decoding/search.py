@@ -101,12 +101,7 @@ def begin(number: int, max_length: int, bos_id: int, config: DecodeConfig) -> Se
         config: Of which the length penalty counts.
     """
     return SearchedSentence(
-        [0.0],
-        [bos_id],
-        [0],
-        max_length=max_length,
-        number=number,
-        longest_penalty=rank_penalty(max_length, config),
+        [0.0], [bos_id], [0], max_length=max_length, number=number, longest_penalty=rank_penalty(max_length, config)
     )
 
 

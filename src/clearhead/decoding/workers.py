@@ -106,10 +106,7 @@ class SentenceQueue:
 
 
 def search(
-    engine: Engine,
-    sources: Sequence[Sequence[int]],
-    max_lengths: Sequence[int],
-    options: SearchOptions,
+    engine: Engine, sources: Sequence[Sequence[int]], max_lengths: Sequence[int], options: SearchOptions
 ) -> Iterator[Found]:
     """Return the index of each sentence with its best hypotheses, best first, one by one as they are found.
 

@@ -39,11 +39,7 @@ class NativeSlots:
     """Where to add up the seconds of layer products, attention, norms and the like, vocabulary product, and choice."""
 
     def __init__(
-        self,
-        weights: NativeWeights,
-        beam_size: int,
-        listed: ListedProducts | None = None,
-        team: Team | None = None,
+        self, weights: NativeWeights, beam_size: int, listed: ListedProducts | None = None, team: Team | None = None
     ) -> None:
         core = library()
         assert core is not None

@@ -19,36 +19,27 @@ from clearhead.decoding.rules import candidates_of_sentence, never_written
 from clearhead.decoding.shortlist import Shortlist
 from clearhead.kernels.products import make_product
 
-__all__ = ["AllTokens", "Choice", "ListedTokens", "best_candidates", "best_tokens"]
+__all__ = ["ListedTokens", "best_candidates", "best_of_all", "best_tokens"]
 
 
-class AllTokens:
-    """The choice among the whole vocabulary."""
+def best_of_all(
+    model: PackedModel, hidden_states: Float[Tensor, "R D"], is_last: Sequence[bool], count: int
+) -> tuple[Float[Tensor, "R C"], Int[Tensor, "R C"]]:
+    """Return log-probabilities and ids of the best next tokens of each row, best first, from the whole vocabulary.
 
-    def __init__(self, model: PackedModel) -> None:
-        self.model = model
-
-    def enter(self, sources: Sequence[Sequence[int]]) -> None:
-        """Do nothing: every sentence may use the whole vocabulary."""
-
-    def leave(self, slot: int) -> None:
-        """Do nothing: nothing is kept for a sentence."""
-
-    def best(
-        self, hidden_states: Float[Tensor, "R D"], rows: Rows, is_last: Sequence[bool], count: int
-    ) -> tuple[Float[Tensor, "R C"], Int[Tensor, "R C"]]:
-        """Return log-probabilities and ids of the best next tokens of each row, best first.
-
-        Args:
-            hidden_states: The decoder's hidden states.
-            rows: Where each row stands.
-            is_last: Whether a row is at its length limit, where only the end is possible.
-            count: Tokens wanted, C; fewer if there are not as many.
-        """
-        log_probs = self.model.log_probs(hidden_states)
-        if any(is_last):
-            _leave_the_end_alone(log_probs, is_last, self.model.config.eos_id)
-        return best_tokens(log_probs, count)
+    Args:
+        model: Its weights.
+        hidden_states: The decoder's hidden states.
+        is_last: Whether a row is at its length limit, where only the end is possible.
+        count: Tokens wanted, C; fewer if there are not as many.
+    """
+    log_probs = model.log_probs(hidden_states)
+    if any(is_last):
+        last, eos_id = torch.tensor(is_last, device=log_probs.device), model.config.eos_id
+        end = log_probs[last, eos_id]
+        log_probs[last] = float("-inf")
+        log_probs[last, eos_id] = end
+    return best_tokens(log_probs, count)
 
 
 def best_candidates(scores: Float[Tensor, "R C"], tokens: Int[Tensor, "R C"], rows: Rows) -> list[Candidates]:
@@ -77,16 +68,8 @@ def best_tokens(log_probs: Float[Tensor, "R V"], count: int) -> tuple[Float[Tens
     return values, chosen.gather(1, places // BLOCK) * BLOCK + places % BLOCK
 
 
-def _leave_the_end_alone(log_probs: Float[Tensor, "R V"], is_last: Sequence[bool], eos_id: int) -> None:
-    """Where a translation is at its length limit, it ends."""
-    last = torch.tensor(is_last, device=log_probs.device)
-    end = log_probs[last, eos_id]
-    log_probs[last] = float("-inf")
-    log_probs[last, eos_id] = end
-
-
 class ListedTokens:
-    """The search's choice among the tokens that each sentence in flight may use.
+    """The tokens that each sentence in flight may use; its slots are those of `SlotCache`.
 
     A sentence's rows of the output matrix are copied to its slot when it enters. Those of the common tokens are one
     matrix for all. Products are in float32, whatever the precision of the others: they are few.
@@ -147,7 +130,7 @@ class ListedTokens:
     def best(
         self, hidden_states: Float[Tensor, "R D"], rows: Rows, is_last: Sequence[bool], count: int
     ) -> tuple[Float[Tensor, "R C"], Int[Tensor, "R C"]]:
-        """Return log-probabilities and ids of the best next tokens of each row, best first; see `AllTokens`."""
+        """Return log-probabilities and ids of the best next tokens of each row, best first; see `best_of_all`."""
         num_slots, width = rows.num_slots, max(self._sizes)
         own = torch.baddbmm(
             self._biases[:num_slots, :, :width],
@@ -179,7 +162,3 @@ class ListedTokens:
         for slot, size in enumerate(self._sizes):
             weights[slot, :size] = self._weights[slot, :size]
         self._ids, self._biases, self._weights = ids, biases, weights
-
-
-Choice = AllTokens | ListedTokens
-"""Among which tokens each sentence in flight chooses; its slots are those of `SlotCache`."""

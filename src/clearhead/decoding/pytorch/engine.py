@@ -12,7 +12,7 @@ import torch
 
 from clearhead.config import DecodePrecision
 from clearhead.decoding.engine import Beams, Candidates, Engine
-from clearhead.decoding.pytorch.candidates import AllTokens, Choice, ListedTokens, best_candidates
+from clearhead.decoding.pytorch.candidates import ListedTokens, best_candidates, best_of_all
 from clearhead.decoding.pytorch.weights import PackedModel
 from clearhead.decoding.rules import candidates_of_row
 from clearhead.decoding.scoring import token_log_probs
@@ -60,8 +60,8 @@ class PyTorchEngine(Engine):
     ) -> PyTorchSlots:
         """Return the slots of the worker; see `engine.Engine`. PyTorch's own threads need no team."""
         del team
-        choice = AllTokens(self.packed) if shortlist is None else ListedTokens(self.packed, shortlist)
-        return PyTorchSlots(self.packed, beam_size, max_slots, choice)
+        listed = None if shortlist is None else ListedTokens(self.packed, shortlist)
+        return PyTorchSlots(self.packed, beam_size, max_slots, listed)
 
     def score(self, sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]]) -> list[float]:
         """Return the log-probability of each target given its source, in nats; see `engine.Engine`."""
@@ -78,13 +78,13 @@ class PyTorchSlots:
         packed: The model's weights.
         beam_size: Most hypotheses of a sentence, K.
         max_slots: Most sentences at once.
-        choice: Among which tokens.
+        listed: What each sentence may be written in; None allows the whole vocabulary.
     """
 
-    def __init__(self, packed: PackedModel, beam_size: int, max_slots: int, choice: Choice) -> None:
+    def __init__(self, packed: PackedModel, beam_size: int, max_slots: int, listed: ListedTokens | None) -> None:
         self._packed = packed
         self._cache = packed.cache(beam_size, max_slots)
-        self._choice = choice
+        self._listed = listed
         self.source_lengths = self._cache.source_lengths
 
     def encode(self, sources: Sequence[Sequence[int]]) -> list[list[int]]:
@@ -96,12 +96,14 @@ class PyTorchSlots:
         batch = list(encoded)
         memory = self._packed.encode(pad_batch(batch, self._packed.config.pad_id))
         self._cache.enter(memory, list(map(len, batch)))
-        self._choice.enter(batch)
+        if self._listed is not None:
+            self._listed.enter(batch)
 
     def leave(self, slot: int) -> None:
         """Give up a slot; the last sentence moves there."""
         self._cache.leave(slot)
-        self._choice.leave(slot)
+        if self._listed is not None:
+            self._listed.leave(slot)
 
     def step(self, active: Sequence[Beams]) -> list[Candidates]:
         """Take every open hypothesis a token further; see `engine.Slots`."""
@@ -114,5 +116,9 @@ class PyTorchSlots:
 
         rows = self._cache.advance(index, parents)
         hidden_states = self._packed.hidden_states(torch.tensor(newest, device=device), self._cache, rows)
-        gains, tokens = self._choice.best(hidden_states, rows, is_last, candidates_of_row(beam_size))
+        count = candidates_of_row(beam_size)
+        if self._listed is None:
+            gains, tokens = best_of_all(self._packed, hidden_states, is_last, count)
+        else:
+            gains, tokens = self._listed.best(hidden_states, rows, is_last, count)
         return best_candidates(gains + torch.tensor(scores, device=device)[:, None], tokens, rows)
