@@ -85,7 +85,7 @@ class Team:
         """Let the helpers go to sleep at once; without it they do after a millisecond."""
         core = library()
         if core is not None:
-            core.end_team(self._struct)
+            core.dismiss(self._struct)
 
 
 class _Helpers:

@@ -119,7 +119,7 @@ def _declare(core: ctypes.CDLL) -> None:
         ("take_step", None, stack, tokens, POINTER(STRUCTS["Step"])),
         ("score", None, stack, tokens, POINTER(STRUCTS["Targets"])),
         ("assist", None, team),
-        ("end_team", None, team),
+        ("dismiss", None, team),
     ):
         function = getattr(core, name)
         function.restype, function.argtypes = result, arguments

@@ -32,8 +32,8 @@ class ObservedCore:
         self.arrived.release()
         library().assist(team)
 
-    def end_team(self, team):
-        library().end_team(team)
+    def dismiss(self, team):
+        library().dismiss(team)
 
 
 @pytest.fixture
@@ -52,7 +52,7 @@ def assert_all_sleep(core):
     """Give every helper a team that is dismissed, which it looks at when it is done with those before."""
     for helper in helpers._threads:
         probe = STRUCTS["Team"]()
-        library().end_team(probe)
+        library().dismiss(probe)
         helper.help(probe)
         while not any(team is probe for team in core.teams):
             assert core.arrived.acquire(timeout=60.0), "a helper does not come back"
@@ -110,7 +110,7 @@ def test_two_calls_at_once_go_on_alone_and_the_one_that_is_left_is_helped_again(
 def test_a_team_that_the_core_dismissed_is_not_woken_again(core):
     with helpers.call() as call:
         team = call.team(2)
-        library().end_team(team.wake())
+        library().dismiss(team.wake())
         assert team.wake() is None
 
 

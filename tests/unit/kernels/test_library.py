@@ -88,7 +88,7 @@ def team_of(size):
     for helper in helpers:
         helper.start()
     yield team
-    library().end_team(team)
+    library().dismiss(team)
     for helper in helpers:
         helper.join(60.0)
         assert not helper.is_alive()

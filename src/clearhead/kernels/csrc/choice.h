@@ -35,7 +35,7 @@ static void look_at(
         c->sum *= expf(c->largest - peak);
         c->largest = peak;
     }
-    __m512 base = _mm512_set1_ps(c->largest == -INFINITY ? 0.0f : c->largest); /* minus infinity less itself is no number */
+    __m512 base = _mm512_set1_ps(c->largest == -INFINITY ? 0.0f : c->largest); /* inf - inf is no number */
     for (int64_t i = 0; i < size; i += WIDE) {
         __mmask16 mask = first_lanes(size - i);
         __m512 values = _mm512_loadu_ps(logits + i);
@@ -69,7 +69,8 @@ static void choose_among(const Vocabulary *v, const Tokens *t, int64_t row, int6
         multiply((Work){.product = v->product, .x = x, .rows = rows, .first = first / PANEL,
                         .last = (first + rounded(size, PANEL)) / PANEL, .y = s->logits, .stride = LOGITS}, s);
         spend(s, VOCABULARY);
-        for (int64_t i = 0; i < rows; i++) look_at(s->logits + i * LOGITS, first, size, v, t, count, s->choices + row + i);
+        for (int64_t i = 0; i < rows; i++)
+            look_at(s->logits + i * LOGITS, first, size, v, t, count, s->choices + row + i);
         spend(s, CHOICE);
     }
 }
@@ -93,7 +94,7 @@ static void choose(const Stack *stack, const Tokens *t, const Step *step, Scratc
     }
 }
 
-/* Find the log-probability of the wanted token of each row, computed as `choose` computes that of the tokens it keeps. */
+/* Find the log-probability of the wanted token of each row, computed as `choose` computes those that it keeps. */
 static void look_up(const Stack *stack, const Tokens *t, const Targets *targets, Scratch *s) {
     begin_choices(s, targets->num_rows, 1);
     for (int64_t row = 0; row < targets->num_rows; row++) s->choices[row].wanted = targets->wanted[row];

@@ -17,7 +17,6 @@
 
 #include "choice.h"
 #include "layers.h"
-#include "packing.h"
 
 /* The hash of the files that this was built from; setup.py gives it, and library.py computes it from those it finds. */
 uint64_t core_sources(void) { return SOURCES; }
@@ -58,8 +57,6 @@ AMX void assist(Team *team) {
     if (has_tiles) _tile_release();
 }
 
-void end_team(Team *team) { dismiss(team); }
-
 static int uses_amx(const Stack *stack) { return stack->output.is_on_amx || stack->layers[0].qkv.is_on_amx; }
 AMX static void begin(const Stack *stack) { if (uses_amx(stack)) _tile_loadconfig(&TILES); }
 AMX static void end(const Stack *stack) { if (uses_amx(stack)) _tile_release(); }
@@ -81,7 +78,8 @@ void encode(const Stack *stack, const Tokens *t, const Sources *sources) {
 static void find_places(const Step *step, int64_t first, int64_t end, Scratch *s) {
     const Slot *slot = step->slots + step->slot[first];
     int64_t position = step->position[first];
-    int32_t *before = slot->newest + (position + 1) % 2 * step->beam_size, *now = slot->newest + position % 2 * step->beam_size;
+    int32_t *before = slot->newest + (position + 1) % 2 * step->beam_size;
+    int32_t *now = slot->newest + position % 2 * step->beam_size;
     memset(s->is_taken, 0, step->beam_size * (position + 1));
     for (int64_t row = first; row < end; row++) {
         int32_t *path = s->path + row * step->longest;

@@ -8,8 +8,8 @@
 #include "rows.h"
 
 INLINE void weighted_sum(
-    const int registers, const float *values, int64_t stride, const int32_t *places, const float *weights, int64_t count,
-    float factor, float *y
+    const int registers, const float *values, int64_t stride, const int32_t *places, const float *weights,
+    int64_t count, float factor, float *y
 ) {
     __m512 sum[4];
     for (int n = 0; n < registers; n++) sum[n] = _mm512_setzero_ps();
@@ -21,7 +21,8 @@ INLINE void weighted_sum(
     for (int n = 0; n < registers; n++) _mm512_storeu_ps(y + n * WIDE, _mm512_mul_ps(sum[n], _mm512_set1_ps(factor)));
 }
 
-/* Equation 1 (section 3.2.1) in every head (3.2.2): attention of one query row to keys and values side by side; without places, to the first ones. */
+/* Equation 1 (section 3.2.1) in every head (3.2.2): attention of one query row to keys and values side by side;
+ * without places, to the first ones. */
 static void attend(
     const Stack *stack, const float *q, const float *kv, int64_t stride, const int32_t *places, int64_t count,
     float *weights, float *y
@@ -45,14 +46,14 @@ static void attend(
             _mm512_mask_storeu_ps(weights + i, mask, weight);
             sum += _mm512_mask_reduce_add_ps(mask, weight);
         }
-        int64_t j = 0;
-        for (; j + 4 * WIDE <= d_v; j += 4 * WIDE) weighted_sum(4, v + j, stride, places, weights, count, 1.0f / sum, y + j);
+        int64_t j = 0, four = 4 * WIDE;
+        for (; j + four <= d_v; j += four) weighted_sum(4, v + j, stride, places, weights, count, 1.0f / sum, y + j);
         for (; j < d_v; j += WIDE) weighted_sum(1, v + j, stride, places, weights, count, 1.0f / sum, y + j);
     }
 }
 
-/* Turn each pair of neighbouring components by the angle of its position (rotary positions). Queries and keys stand side
- * by side, so they are turned as heads of one. */
+/* Turn each pair of neighbouring components by the angle of its position (rotary positions). Queries and keys stand
+ * side by side, so they are turned as heads of one. */
 static void turn(float *x, int64_t num_heads, int64_t d_k, const float *cos, const float *sin) {
     for (int64_t head = 0; head < num_heads; head++)
         for (int64_t i = 0; i < d_k / 2; i++) {
@@ -62,8 +63,8 @@ static void turn(float *x, int64_t num_heads, int64_t d_k, const float *cos, con
         }
 }
 
-/* Where attention looks. In an encoder and for given targets, rows of a sentence are neighbours; in a search, the past is
- * in slots. */
+/* Where attention looks. In an encoder and for given targets, rows of a sentence are neighbours; in a search, the past
+ * is in slots. */
 typedef struct {
     int64_t num_rows;
     const int32_t *position;
@@ -129,7 +130,8 @@ static void embed(const Stack *stack, const Tokens *t, const int32_t *token, con
     for (int64_t row = 0; row < at->num_rows; row++)
         for (int64_t i = 0; i < width; i += WIDE) {
             __m512 value = _mm512_mul_ps(_mm512_loadu_ps(t->embedding + token[row] * width + i), scale);
-            if (t->positions) value = _mm512_add_ps(value, _mm512_loadu_ps(t->positions + at->position[row] * width + i));
+            int64_t position = at->position[row] * width + i;
+            if (t->positions) value = _mm512_add_ps(value, _mm512_loadu_ps(t->positions + position));
             if (t->segment) value = _mm512_add_ps(value, _mm512_loadu_ps(t->segment + i));
             _mm512_storeu_ps(x + row * width + i, value);
         }

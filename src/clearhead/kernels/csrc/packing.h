@@ -43,10 +43,11 @@ static float step_of(const float *row, int64_t inputs) {
 /* Pack the rows of a matrix [token][input] that belong to tokens, or without `ids` the first `count`; the last panel is
  * filled up with zeros. `scales` are of the outputs, in whole panels, in INT8.
  *
- * A panel holds PANEL outputs: [input][output] in FP32; in the other precisions [block of inputs][term][tile of 16 outputs]
- * [group of inputs][output][input in group], with one term, or two in BF16X3, and 16 groups in a block. */
+ * A panel holds PANEL outputs: [input][output] in FP32; in the other precisions [block of inputs][term]
+ * [tile of 16 outputs][group of inputs][output][input in group], one term, or two in BF16X3, 16 groups a block. */
 void pack(
-    const float *matrix, const int32_t *ids, int64_t count, int64_t inputs, int64_t precision, char *panels, float *scales
+    const float *matrix, const int32_t *ids, int64_t count, int64_t inputs, int64_t precision, char *panels,
+    float *scales
 ) {
     int64_t group = group_of(precision), terms = precision == BF16X3 ? 2 : 1, lines = inputs / group;
     memset(panels, 0, packed_size(count, inputs, precision));

@@ -5,11 +5,9 @@
 #include <sched.h>
 #include <string.h>
 
-#include "types.h"
+#include "packing.h"
 
-INLINE int64_t panel_bytes(const Product *p) {
-    return p->inputs * PANEL * (p->precision == FP32 || p->precision == BF16X3 ? 4 : p->precision == BF16 ? 2 : 1);
-}
+static int64_t panel_bytes(const Product *p) { return packed_size(PANEL, p->inputs, p->precision); }
 
 INLINE void fp32_block(const int n, const float *x, const float *panel, int64_t inputs, float *y, int64_t stride) {
     __m512 left[ROW_BLOCK], right[ROW_BLOCK];
@@ -35,13 +33,16 @@ INLINE void fp32_block(const int n, const float *x, const float *panel, int64_t 
 
 static void fp32_panel(const float *x, int64_t rows, const float *panel, int64_t inputs, float *y, int64_t stride) {
     int64_t row = 0;
-#define BLOCKS(n) for (; row + n <= rows; row += n) fp32_block(n, x + row * inputs, panel, inputs, y + row * stride, stride)
+#define BLOCKS(n) \
+    for (; row + n <= rows; row += n) fp32_block(n, x + row * inputs, panel, inputs, y + row * stride, stride)
     ALL_BLOCKS;
 #undef BLOCKS
 }
 
 /* Rows as bfloat16, then what that left out; rows up to whole blocks of tiles are zeros. */
-ROUNDED static void split_rows(const float *x, int64_t rows, int64_t padded, int64_t inputs, int has_rest, uint16_t *tiles) {
+ROUNDED static void split_rows(
+    const float *x, int64_t rows, int64_t padded, int64_t inputs, int has_rest, uint16_t *tiles
+) {
     int64_t count = rows * inputs, all = padded * inputs;
     for (int64_t i = 0; i < count; i += WIDE) {
         __m512 value = _mm512_loadu_ps(x + i);
@@ -63,8 +64,10 @@ static void quantize_rows(
 ) {
     for (int64_t row = 0; row < rows; row++) {
         __m512i largest = _mm512_castps_si512(_mm512_set1_ps(1e-30f)); /* compared as integers, NaN is the largest */
-        for (int64_t i = 0; i < inputs; i += WIDE)
-            largest = _mm512_max_epi32(largest, _mm512_castps_si512(_mm512_abs_ps(_mm512_loadu_ps(x + row * inputs + i))));
+        for (int64_t i = 0; i < inputs; i += WIDE) {
+            __m512 size = _mm512_abs_ps(_mm512_loadu_ps(x + row * inputs + i));
+            largest = _mm512_max_epi32(largest, _mm512_castps_si512(size));
+        }
         __m512i most = _mm512_set1_epi32(_mm512_reduce_max_epi32(largest));
         float scale = _mm512_cvtss_f32(_mm512_castsi512_ps(most)) / 127.0f;
         __m512 factor = _mm512_set1_ps(1.0f / scale);
@@ -127,7 +130,9 @@ AMX INLINE void amx_block(
     }
 }
 
-AMX static void amx_panel(const Product *p, const Scratch *s, int64_t rows, const char *panel, float *y, int64_t y_stride) {
+AMX static void amx_panel(
+    const Product *p, const Scratch *s, int64_t rows, const char *panel, float *y, int64_t y_stride
+) {
     __asm__ volatile("" ::: "memory"); /* the compiler does not know that tiles are loaded from memory */
     int64_t stride = p->inputs * (p->precision == INT8 ? 1 : 2), rest = rounded(rows, 2 * TILE_ROWS) * stride;
     int64_t bytes = panel_bytes(p);
@@ -152,10 +157,10 @@ AMX static void amx_panel(const Product *p, const Scratch *s, int64_t rows, cons
 }
 
 /* The same without AMX: a line of a tile has, of 16 outputs, what meets 4 bytes of a row. One of two numbers in 8 bits
- * must be without sign, so weights are made 128 larger, and results begin with as many times less than the row's sum. */
+ * must be without sign, so weights are made 128 larger, and results begin at -128 times the row's sum. */
 ROUNDED INLINE void rounded_block(
-    const int precision, const int n, const char *rows, int64_t rest, const int32_t *sums, int64_t stride, const char *panel,
-    float *y, int64_t y_stride
+    const int precision, const int n, const char *rows, int64_t rest, const int32_t *sums, int64_t stride,
+    const char *panel, float *y, int64_t y_stride
 ) {
     const __m512i flip = _mm512_set1_epi8(-128);
     __m512i left[ROW_BLOCK], right[ROW_BLOCK];
@@ -195,12 +200,12 @@ ROUNDED INLINE void rounded_block(
 }
 
 ROUNDED static void rounded_panel(
-    const Product *p, const Scratch *s, int64_t rows, const char *panel, float *y, int64_t y_stride
+    const Product *p, const Scratch *s, int64_t rows, const char *panel, float *y, int64_t wide
 ) {
     int64_t stride = p->inputs * (p->precision == INT8 ? 1 : 2), rest = rounded(rows, 2 * TILE_ROWS) * stride, row = 0;
 #define ROUNDED_BLOCKS(precision, n) \
     for (; row + n <= rows; row += n) \
-        rounded_block(precision, n, s->tiles + row * stride, rest, s->sums + row, stride, panel, y + row * y_stride, y_stride)
+        rounded_block(precision, n, s->tiles + row * stride, rest, s->sums + row, stride, panel, y + row * wide, wide)
     switch (p->precision) {
 #define BLOCKS(n) ROUNDED_BLOCKS(BF16, n)
         case BF16: ALL_BLOCKS; break;
@@ -237,7 +242,8 @@ static void multiply_panels(const Work *work, int64_t first, int64_t last) {
                 float *at = y + row * work->stride + i;
                 __m512 value = _mm512_loadu_ps(at);
                 if (p->precision == INT8) {
-                    __m512 scale = _mm512_mul_ps(_mm512_loadu_ps(p->scales + panel * PANEL + i), _mm512_set1_ps(s->scales[row]));
+                    __m512 scale = _mm512_loadu_ps(p->scales + panel * PANEL + i);
+                    scale = _mm512_mul_ps(scale, _mm512_set1_ps(s->scales[row]));
                     value = _mm512_mul_ps(_mm512_cvtepi32_ps(_mm512_castps_si512(value)), scale);
                 }
                 if (p->bias) value = _mm512_add_ps(value, _mm512_loadu_ps(p->bias + panel * PANEL + i));
@@ -246,7 +252,8 @@ static void multiply_panels(const Work *work, int64_t first, int64_t last) {
     }
 }
 
-static void dismiss(Team *team) { atomic_store(&team->state, TO_LEAVE); }
+/* Let all helpers go to sleep at once. */
+void dismiss(Team *team) { atomic_store(&team->state, TO_LEAVE); }
 
 /* Take panels of a team's product, some at once, until none is left. Who comes late finds none. */
 static void take_panels(Team *team) {
