@@ -57,6 +57,7 @@ class NativeSlots:
             beam_size=beam_size, count=candidates_of_row(beam_size), num_candidates=candidates_of_sentence(beam_size)
         )
         self._scratch_size = 0
+        self._scores = np.empty(0, dtype=np.float32)
 
     def encode(self, sources: Sequence[Sequence[int]]) -> list[_Slot]:
         """Encode some sentences, and make the slots that they will have."""
@@ -89,31 +90,36 @@ class NativeSlots:
             for slot, beams in enumerate(active)
             for beam, (parent, token) in enumerate(zip(beams.parents, beams.newest, strict=True))
         ]
-        columns = np.array(rows, dtype=np.int32).T.copy()
-        step, num_candidates = self._step, self._step.num_candidates
-        step.num_rows, step.num_slots, step.longest = len(rows), len(active), max(longest, *self.source_lengths)
-        needed = self._core.scratch_size(self._decoder, len(rows), step.longest, step.count, True)
+        step, num_rows, num_slots = self._step, len(rows), len(active)
+        step.num_rows, step.num_slots, step.longest = num_rows, num_slots, max(longest, *self.source_lengths)
+        self._make_room(num_rows)
+        self._columns[:, :num_rows] = np.array(rows, dtype=np.int32).T
+        self._scores[:num_rows] = [score for beams in active for score in beams.scores]
+        needed = self._core.scratch_size(self._decoder, num_rows, step.longest, step.count, True)
         if needed > self._scratch_size:
             self._scratch_size = needed + needed // 4
             step.point(scratch=uninitialized([self._scratch_size], torch.uint8))
-        scores = np.empty((len(active), num_candidates), dtype=np.float32)
-        beams_and_tokens = np.empty((2, len(active), num_candidates), dtype=np.int32)
-        step.slots = (STRUCTS["Slot"] * len(active))(*(slot.struct for slot in self._slots))
-        step.point(
-            **dict(zip(("slot", "beam", "parent", "position", "token", "is_last"), columns, strict=True)),
-            score=np.array([score for beams in active for score in beams.scores], dtype=np.float32),
-            candidate_score=scores,
-            candidate_beam=beams_and_tokens[0],
-            candidate_token=beams_and_tokens[1],
-            spent=self.spent,
-        )
+        step.slots = (STRUCTS["Slot"] * num_slots)(*(slot.struct for slot in self._slots))
+        if self.spent is not None:
+            step.point(spent=self.spent)
         team = None if self._team is None else self._team.wake()
         step.team = None if team is None else pointer(team)
         self._core.take_step(self._decoder, self._tokens, step)
-        return [
-            zip(of_slot, beams_of_slot, tokens_of_slot, strict=True)
-            for of_slot, beams_of_slot, tokens_of_slot in zip(scores.tolist(), *beams_and_tokens.tolist(), strict=True)
-        ]
+        best = (part[:num_slots].tolist() for part in self._best)
+        return [zip(*of_slot, strict=True) for of_slot in zip(*best, strict=True)]
+
+    def _make_room(self, num_rows: int) -> None:
+        """Make sure that a step may have so many rows, and as many slots."""
+        if num_rows <= len(self._scores):
+            return
+        room, step = 2 * num_rows, self._step
+        self._columns, self._scores = np.empty((6, room), dtype=np.int32), np.empty(room, dtype=np.float32)
+        self._best = [np.empty((room, step.num_candidates), dtype=kind) for kind in (np.float32, np.int32, np.int32)]
+        step.point(
+            **dict(zip(("slot", "beam", "parent", "position", "token", "is_last"), self._columns, strict=True)),
+            score=self._scores,
+            **dict(zip(("candidate_score", "candidate_beam", "candidate_token"), self._best, strict=True)),
+        )
 
     def _give_positions(self, longest: int) -> None:
         """Make sure that so many positions can be embedded."""
