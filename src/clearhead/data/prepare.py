@@ -72,7 +72,7 @@ def prepare(config: Config, directory: Path, *, on_progress: Progress | None = N
     inputs = open_inputs(config)
     try:
         with new_directory(directory) as temporary:
-            tokenizer, report = _build(config, inputs, temporary, on_progress or _silent)
+            tokenizer, report = _build(config, inputs, temporary, on_progress or (lambda stage, count: None))
             # The old data goes first: killed between these lines, a run finds none, never data of another tokenizer.
             if directory.exists():
                 shutil.rmtree(directory)
@@ -157,11 +157,7 @@ def _build(config: Config, inputs: Inputs, partial: Path, on_progress: Progress)
         "valid_held_out": train.report.held_out > 0,
         "roles": {role: list(getattr(config.data, role)) for role in ROLES},
         "files": [asdict(replace(file, lines=lines.get(file.path, 0))) for file in inputs.files],
-        "tokenizer": {
-            "kind": config.tokenizer.kind,
-            "vocab_size": tokenizer.vocab_size,
-            "sha256": tokenizer.sha256,
-        },
+        "tokenizer": {"kind": config.tokenizer.kind, "vocab_size": tokenizer.vocab_size, "sha256": tokenizer.sha256},
         "tokens": tokens,
     }
     report["checksums"] = {name: file_sha256(partial / name) for name in STORES} | {"report.json": json_sha256(report)}
@@ -298,7 +294,3 @@ def _progress(items: Iterable[Item], stage: str, on_progress: Progress) -> Itera
             on_progress(stage, count)
         yield item
     on_progress(stage, count)
-
-
-def _silent(stage: str, count: int) -> None:
-    pass
