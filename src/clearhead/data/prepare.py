@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 from clearhead.config import Config, DataConfig, TokenizerConfig
 from clearhead.corpora import SentencePair, display_name, read_lines
 from clearhead.data.clean import CleaningReport, clean, key_digest
-from clearhead.data.hold_out import choose_rows, divide, side_keys
+from clearhead.data.hold_out import choose_rows, side_keys, without
 from clearhead.data.inputs import ROLES, Inputs, open_inputs
 from clearhead.data.staged_text import StagedPairs
 from clearhead.data.store import PairStore, StoreWriter
@@ -187,9 +187,10 @@ def _read_corpus(
         all_kept.write(kept)
         _refuse_empty("training", data, train.report)
         rows = choose_rows(train.report.kept, data.valid_size, seed=config.train.seed)
-        keys = {key for row, pair in enumerate(all_kept) if row in rows for key in side_keys(pair, tags)}
+        valid.write(pair for row, pair in enumerate(all_kept) if row in rows)
+        valid.report.read = valid.report.kept = len(rows)
         pairs = _progress(all_kept, "holding out validation pairs", on_progress)
-        divide(pairs, rows, keys, train=train, valid=valid, language_tags=tags)
+        train.write(without(pairs, rows, valid, report=train.report, language_tags=tags))
         all_kept.path.unlink()
     _refuse_empty("training", data, train.report)
 
