@@ -323,10 +323,7 @@ class Translator:
 
     def identity(self) -> dict[str, str]:
         """Return what tells this model from all others: the hashes of its weights' file and of its tokenizer."""
-        return {
-            "model_sha256": self.bundle.model_sha256 or "",
-            "tokenizer_sha256": self.bundle.tokenizer.sha256,
-        }
+        return {"model_sha256": self.bundle.model_sha256 or "", "tokenizer_sha256": self.bundle.tokenizer.sha256}
 
 
 def _distinct(group: list[_Found]) -> list[_Found]:
