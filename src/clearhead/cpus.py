@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
@@ -58,13 +57,10 @@ def cpu_quota(root: Path = Path("/")) -> float | None:
     return min(quotas, default=None)
 
 
-def _and_parents(mount: Path, group: str) -> Iterator[Path]:
-    """Yield the directory of a cgroup and those above it; in a container, some are not there."""
+def _and_parents(mount: Path, group: str) -> list[Path]:
+    """Return the directory of a cgroup and those above it; in a container, some are not there."""
     directory = mount / group.strip("/")
-    yield directory
-    while directory != mount:
-        directory = directory.parent
-        yield directory
+    return [path for path in (directory, *directory.parents) if path.is_relative_to(mount)]
 
 
 def _numbers(path: Path) -> list[int]:

@@ -138,7 +138,8 @@ class Tokenizer:
                 f"tokenizer.vocab_size ({vocab_size}) must be at least {least}: 256 bytes, "
                 f"{len(special)} special tokens and one learned piece"
             )
-        backend = tokenizers.Tokenizer(_untrained(kind))
+        model, trainer = _untrained(kind, vocab_size, special)
+        backend = tokenizers.Tokenizer(model)
         backend.normalizer = normalizers.Prepend(" ")
         backend.pre_tokenizer = pre_tokenizers.Sequence(
             [
@@ -149,7 +150,7 @@ class Tokenizer:
             ]
         )
         backend.decoder = decoders.Sequence([decoders.ByteLevel(), decoders.Strip(" ", 1, 0)])
-        backend.train_from_iterator(texts, _trainer(kind, vocab_size, special))
+        backend.train_from_iterator(texts, trainer)
         return cls(backend.to_str(pretty=True))
 
     @classmethod
@@ -178,12 +179,7 @@ class Tokenizer:
     @property
     def model_settings(self) -> dict[str, int]:
         """The settings of `[model]` that are the tokenizer's to decide: `vocab_size` and the ids of special tokens."""
-        return {
-            "vocab_size": self.vocab_size,
-            "pad_id": self.pad_id,
-            "bos_id": self.bos_id,
-            "eos_id": self.eos_id,
-        }
+        return {"vocab_size": self.vocab_size, "pad_id": self.pad_id, "bos_id": self.bos_id, "eos_id": self.eos_id}
 
     @property
     def kind(self) -> str:
@@ -334,17 +330,8 @@ def _require_our_parts(values: Any) -> None:
             waiting += part.values()
 
 
-def _untrained(kind: TokenizerKind) -> models.Model:
-    match kind:
-        case "bpe":
-            return models.BPE(unk_token="<unk>")
-        case "unigram":
-            return models.Unigram()
-        case "wordpiece":
-            return models.WordPiece(unk_token="<unk>", continuing_subword_prefix="")
-
-
-def _trainer(kind: TokenizerKind, vocab_size: int, special: list[str]) -> trainers.Trainer:
+def _untrained(kind: TokenizerKind, vocab_size: int, special: list[str]) -> tuple[models.Model, trainers.Trainer]:
+    """Return an empty vocabulary and what fills it."""
     common: dict[str, Any] = {
         "vocab_size": vocab_size,
         "special_tokens": special,
@@ -353,11 +340,12 @@ def _trainer(kind: TokenizerKind, vocab_size: int, special: list[str]) -> traine
     }
     match kind:
         case "bpe":
-            return trainers.BpeTrainer(min_frequency=2, **common)
+            return models.BPE(unk_token="<unk>"), trainers.BpeTrainer(min_frequency=2, **common)
         case "unigram":
-            return trainers.UnigramTrainer(unk_token="<unk>", **common)
+            return models.Unigram(), trainers.UnigramTrainer(unk_token="<unk>", **common)
         case "wordpiece":
-            return trainers.WordPieceTrainer(min_frequency=2, continuing_subword_prefix="", **common)
+            model = models.WordPiece(unk_token="<unk>", continuing_subword_prefix="")
+            return model, trainers.WordPieceTrainer(min_frequency=2, continuing_subword_prefix="", **common)
 
 
 def _refuse_surrogates(texts: Sequence[str]) -> None:

@@ -12,7 +12,6 @@ from clearhead.bundle import SHORTLIST_FILE, Bundle, load_bundle, model_director
 from clearhead.config import DecodeConfig, DecodePrecision
 from clearhead.decoding import (
     Engine,
-    Hypothesis,
     Sampling,
     SearchOptions,
     Shortlist,
@@ -28,8 +27,16 @@ from clearhead.tokenizer import require_texts
 
 __all__ = ["Alternative", "Translation", "Translator"]
 
-_Found = tuple[str, Hypothesis]
-"""What a search found for a line, and its text."""
+
+@dataclass(slots=True)
+class _Found:
+    """What a search found for a line, and its text."""
+
+    source: list[int]
+    """Ids of the line."""
+    tokens: tuple[int, ...]
+    log_prob: float
+    text: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,22 +152,21 @@ class Translator:
         limit = config.max_input_tokens
         cut = [ids if len(ids) <= limit else [*ids[: limit - 1], tokenizer.eos_id] for ids in sources]
         engine = self._engine_for(config.precision)
-        found = self._with_texts(decode(engine, cut, options, on_progress), one_line)
-        if sampling is None:
-            self._leave_distinct(engine, cut, found, options, one_line)
+        found = self._search(engine, cut, options, one_line, on_progress)
         limits = length_limits(self.bundle.model.config, config, cut)
-        ended = [len(group[0][1].tokens) == most for group, most in zip(found, limits, strict=True)]
+        ended = [len(group[0].tokens) == most for group, most in zip(found, limits, strict=True)]
         is_own = engine.finds_scores and not (sampling or shortlist)
-        self._spell(cut, found, config, score_all=scores and not is_own, score_respelled=scores)
+        every = [one for group in found for one in group]
+        self._spell(every, config.batch_tokens, score_all=scores and not is_own, score_respelled=scores)
 
         results = [Translation(line, "", 0.0 if scores else None, ()) for line in lines]
         for index, ids, group, is_ended in zip(filled, sources, found, ended, strict=True):
-            best = [Alternative(text, hypothesis.log_prob if scores else None) for text, hypothesis in group]
+            best = [Alternative(one.text, one.log_prob if scores else None) for one in group]
             results[index] = Translation(
                 source=lines[index],
                 text=best[0].text,
                 score=best[0].score,
-                tokens=tuple(tokenizer.pieces(group[0][1].tokens[:-1])),
+                tokens=tuple(tokenizer.pieces(group[0].tokens[:-1])),
                 alternatives=tuple(best) if num_best > 1 else (),
                 source_truncated=len(ids) > limit,
                 output_truncated=is_ended,
@@ -204,10 +210,9 @@ class Translator:
                     f"pair {number} has {ids:,} tokens on one side; scoring takes at most {config.max_input_tokens:,} "
                     f"(decode.max_input_tokens)"
                 )
-        results = [0.0] * len(source_ids)
         rows = [row for row, (_, text) in enumerate(parts) if text.strip() or targets[row]]
-        if on_progress is not None and len(rows) < len(results):
-            on_progress(len(results) - len(rows))
+        if on_progress is not None and len(rows) < len(parts):
+            on_progress(len(parts) - len(rows))
         scores = score(
             self._engine_for_scores(),
             [source_ids[row] for row in rows],
@@ -215,82 +220,67 @@ class Translator:
             batch_tokens=config.batch_tokens,
             on_progress=on_progress,
         )
-        for row, log_prob in zip(rows, scores, strict=True):
-            results[row] = log_prob
-        return results
+        found = dict(zip(rows, scores, strict=True))
+        return [found.get(row, 0.0) for row in range(len(parts))]
 
-    def _with_texts(self, found: list[list[Hypothesis]], one_line: bool) -> list[list[_Found]]:
-        """Read what was found."""
-        texts = self.bundle.tokenizer.decode_batch([hypothesis.tokens for group in found for hypothesis in group])
-        if one_line:
-            texts = [text.replace("\n", " ").replace("\r", " ") for text in texts]
-        remaining = iter(texts)
-        return [[(next(remaining), hypothesis) for hypothesis in group] for group in found]
-
-    def _leave_distinct(
+    def _search(
         self,
         engine: Engine,
         sources: list[list[int]],
-        found: list[list[_Found]],
         options: SearchOptions,
         one_line: bool,
-    ) -> None:
-        """Leave each text once, where it ranks best; look further where that leaves fewer than were asked for."""
-        beam_size, num_best = options.config.beam_size, options.num_best
-        short = []
-        for row, group in enumerate(found):
-            found[row] = _distinct(group)
-            if len(found[row]) < len(group) == num_best < beam_size:
-                short.append(row)
-        if short:
-            wider = decode(engine, [sources[row] for row in short], replace(options, num_best=beam_size))
-            for row, group in zip(short, self._with_texts(wider, one_line), strict=True):
-                found[row] = _distinct(group)[:num_best]
+        on_progress: Callable[[int], None] | None = None,
+    ) -> list[list[_Found]]:
+        """Search, and read what was found: samples as they are; else each text once, where it ranks best.
 
-    def _spell(
-        self,
-        sources: list[list[int]],
-        found: list[list[_Found]],
-        config: DecodeConfig,
-        *,
-        score_all: bool,
-        score_respelled: bool,
-    ) -> None:
-        """Give every hypothesis the tokens and the score of its text.
+        Where that leaves fewer than were asked for, it looks further.
+        """
+        groups = decode(engine, sources, options, on_progress)
+        texts = self.bundle.tokenizer.decode_batch([hypothesis.tokens for group in groups for hypothesis in group])
+        if one_line:
+            texts = [text.replace("\n", " ").replace("\r", " ") for text in texts]
+        remaining = iter(texts)
+        found = [
+            [_Found(ids, hypothesis.tokens, hypothesis.log_prob, next(remaining)) for hypothesis in group]
+            for ids, group in zip(sources, groups, strict=True)
+        ]
+        if options.sampling is not None:
+            return found
+        found = [_distinct(group) for group in found]
+        most, num_best = options.config.beam_size, options.num_best
+        short = [row for row, group in enumerate(groups) if len(found[row]) < len(group) == num_best < most]
+        if short:
+            wider = self._search(engine, [sources[row] for row in short], replace(options, num_best=most), one_line)
+            for row, group in zip(short, wider, strict=True):
+                found[row] = group[:num_best]
+        return found
+
+    def _spell(self, found: Sequence[_Found], batch_tokens: int, *, score_all: bool, score_respelled: bool) -> None:
+        """Give all that was found the tokens and the score of its text.
 
         About one search in a hundred spells a word in other pieces than the tokenizer would (`b` + `ra` for `bra`). Its
         text is what leaves us, so the text's own spelling is scored: what `score` says of it is what is reported.
 
         Args:
-            sources: Source ids.
             found: What the search found.
-            config: How many tokens are scored at once.
+            batch_tokens: How many tokens are scored at once.
             score_all: Score everything, because the search's log-probabilities are not the model's own.
             score_respelled: Score what is spelled otherwise than it was found.
         """
         longest = self.bundle.model.config.max_length or math.inf
-        places = [(row, rank) for row, group in enumerate(found) for rank in range(len(group))]
-        spelled = self.bundle.tokenizer.encode_targets([found[row][rank][0] for row, rank in places])
         wanted = []
-        for (row, rank), ids in zip(places, spelled, strict=True):
-            text, hypothesis = found[row][rank]
+        for one, ids in zip(found, self.bundle.tokenizer.encode_targets([one.text for one in found]), strict=True):
             # Where the positions end before the spelling does, the tokens found stand for the text.
-            is_respelled = tuple(ids) != hypothesis.tokens and len(ids) <= longest
+            is_respelled = tuple(ids) != one.tokens and len(ids) <= longest
             if is_respelled:
-                found[row][rank] = text, replace(hypothesis, tokens=tuple(ids))
+                one.tokens = tuple(ids)
             if score_all or (score_respelled and is_respelled):
-                wanted.append((row, rank))
-        if not wanted:
-            return
-        scores = score(
-            self._engine_for_scores(),
-            [sources[row] for row, _ in wanted],
-            [list(found[row][rank][1].tokens) for row, rank in wanted],
-            batch_tokens=config.batch_tokens,
-        )
-        for (row, rank), log_prob in zip(wanted, scores, strict=True):
-            text, hypothesis = found[row][rank]
-            found[row][rank] = text, replace(hypothesis, log_prob=log_prob)
+                wanted.append(one)
+        if wanted:
+            sources, targets = [one.source for one in wanted], [list(one.tokens) for one in wanted]
+            scores = score(self._engine_for_scores(), sources, targets, batch_tokens=batch_tokens)
+            for one, log_prob in zip(wanted, scores, strict=True):
+                one.log_prob = log_prob
 
     def decode_config(self, settings: Mapping[str, Any]) -> DecodeConfig:
         """Return how this model translates, with some settings changed; those that are None are left as they are.
@@ -333,15 +323,12 @@ class Translator:
 
     def identity(self) -> dict[str, str]:
         """Return what tells this model from all others: the hashes of its weights' file and of its tokenizer."""
-        return {
-            "model_sha256": self.bundle.model_sha256 or "",
-            "tokenizer_sha256": self.bundle.tokenizer.sha256,
-        }
+        return {"model_sha256": self.bundle.model_sha256 or "", "tokenizer_sha256": self.bundle.tokenizer.sha256}
 
 
 def _distinct(group: list[_Found]) -> list[_Found]:
     """Return the first of each text, in order."""
     first: dict[str, _Found] = {}
-    for text, hypothesis in group:
-        first.setdefault(text, (text, hypothesis))
+    for one in group:
+        first.setdefault(one.text, one)
     return list(first.values())

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,6 +23,7 @@ __all__ = [
     "load_tensors",
     "load_weights",
     "model_tensors",
+    "raise_problems",
     "read_headers",
     "read_weights",
     "require_fit",
@@ -121,9 +122,14 @@ def require_fit(own: Mapping[str, Tensor], headers: Mapping[str, TensorHeader], 
             if tensor.dtype != "F32"
         ),
     ]
+    raise_problems(problems, f"{origin} does not fit this model")
+
+
+def raise_problems(problems: Sequence[str], headline: str) -> None:
+    """Raise a ModelError that lists the first problems, if there are any."""
     if problems:
         more = f"\n  and {len(problems) - 8} more" if len(problems) > 8 else ""
-        raise ModelError(f"{origin} does not fit this model:\n  " + "\n  ".join(sorted(problems)[:8]) + more)
+        raise ModelError(f"{headline}:\n  " + "\n  ".join(sorted(problems)[:8]) + more)
 
 
 def read_weights(path: str | Path, *, float32: bool = False) -> tuple[dict[str, Tensor], dict[str, str]]:

@@ -22,7 +22,7 @@ from clearhead.paper.counts import parameter_count
 from clearhead.paper.equations import EQUATIONS
 from clearhead.paper.table3 import PAPER_TABLE_3
 from clearhead.presets import PRESETS, table3_row
-from clearhead.training.overrides import merge, parse_override
+from clearhead.training.settings import merge, parse_override
 
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "paper.md"

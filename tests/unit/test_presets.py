@@ -18,7 +18,7 @@ from clearhead.presets import (
     recipe,
     table3_row,
 )
-from clearhead.training.overrides import merge
+from clearhead.training.settings import merge
 
 ENCODERS = {"bert-base": bert_base, "bert-large": bert_large}
 

@@ -7,7 +7,7 @@ import sys
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from typing import TextIO
+from typing import Any
 
 from clearhead.errors import CompiledCoreWarning
 
@@ -40,18 +40,11 @@ def show_warnings_as_notices() -> None:
     """Show warnings of our own as notices; others stay as they are."""
     show = warnings.showwarning
 
-    def show_warning(
-        message: Warning | str,
-        category: type[Warning],
-        filename: str,
-        lineno: int,
-        file: TextIO | None = None,
-        line: str | None = None,
-    ) -> None:
+    def show_warning(message: Warning | str, category: type[Warning], *rest: Any, **named: Any) -> None:
         if issubclass(category, CompiledCoreWarning):
             notice(str(message))
         else:
-            show(message, category, filename, lineno, file, line)
+            show(message, category, *rest, **named)
 
     warnings.showwarning = show_warning
 
@@ -70,13 +63,8 @@ def progress(description: str, *, total: int | None = None) -> Iterator[Callable
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeRemainingColumn
 
-    columns = (
-        SpinnerColumn(),
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeRemainingColumn(),
-    )
+    text = TextColumn("{task.description}")
+    columns = (SpinnerColumn(), text, BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     with Progress(*columns, console=Console(stderr=True), transient=True, redirect_stdout=False) as bars:
         task = bars.add_task(description, total=total)
         yield lambda steps: bars.advance(task, steps)

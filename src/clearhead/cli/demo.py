@@ -43,10 +43,7 @@ def demo(
             "preset": "tiny",
             # The sentences are always new, so nothing is overfitted in minutes; a shallow decoder makes faster steps.
             "model": {"dropout": 0.0, "num_encoder_layers": 3, "num_decoder_layers": 2},
-            "data": {
-                "pairs": [str(out / "corpus" / "train.tsv")],
-                "valid_pairs": [str(out / "corpus" / "valid.tsv")],
-            },
+            "data": {"pairs": [str(out / "corpus" / "train.tsv")], "valid_pairs": [str(out / "corpus" / "valid.tsv")]},
             # Years and hours are pieces of their own: 16:00 and 4:00 PM differ in one.
             "tokenizer": {"language_tags": list(LOCALES), "vocab_size": 3_000, "split_digits": False},
             "train": {"max_minutes": minutes, "batch_tokens": 512, "warmup_steps": 200, "validate_every": 800},

@@ -50,7 +50,7 @@ def evaluate(
     if output == "-":
         raise ConfigError("--output - would mix the translations with the metrics; name a file")
 
-    from clearhead.corpora import display_name, read_parallel
+    from clearhead.corpora import display_name, open_output, read_parallel
     from clearhead.evaluation import compare as compare_outputs
     from clearhead.evaluation import evaluate as evaluate_translator
     from clearhead.translator import Translator
@@ -78,7 +78,9 @@ def evaluate(
 
     evaluation, translations = judge(model)
     if output is not None:
-        _write(output, translations)
+        with open_output(output) as out:
+            # A line end that the model wrote would set all later lines beside the wrong source.
+            out.writelines(text.replace("\n", " ").replace("\r", " ") + "\n" for text in translations)
     result: dict[str, Any] = evaluation.to_dict()
     lines = _table(evaluation)
     if compare is not None:
@@ -87,14 +89,6 @@ def evaluate(
         result["comparison"] = {"baseline": str(compare), "system": str(model), **comparison.to_dict()}
         lines += ["", f"{compare}:", *_table(baseline), "", f"from {compare} to {model}:", *comparison.lines()]
     typer.echo(json.dumps(result, ensure_ascii=False) if as_json else "\n".join(lines))
-
-
-def _write(output: str, translations: list[str]) -> None:
-    from clearhead.corpora import open_output
-
-    with open_output(output) as out:
-        # A line end that the model wrote would set all later lines beside the wrong source.
-        out.writelines(text.replace("\n", " ").replace("\r", " ") + "\n" for text in translations)
 
 
 def _table(evaluation: Evaluation) -> list[str]:

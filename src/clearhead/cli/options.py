@@ -9,18 +9,7 @@ import typer
 
 from clearhead.choices import DecodePrecision
 
-__all__ = [
-    "BatchTokens",
-    "Beam",
-    "Device",
-    "Model",
-    "Precision",
-    "Shortlist",
-    "SourceFile",
-    "TargetFile",
-    "TargetLang",
-]
-
+__all__ = ["BatchTokens", "Beam", "Device", "Model", "Precision", "Shortlist", "SourceFile", "TargetFile", "TargetLang"]
 
 Model = Annotated[Path, typer.Argument(metavar="MODEL", help="Model directory, or run directory (its model).")]
 SourceFile = Annotated[str, typer.Option("--source", metavar="FILE", help="Source text, one segment a line.")]

@@ -46,7 +46,7 @@ def train(
 ) -> None:
     """Train a model from pairs of text; the same command again resumes where it stopped."""
     from clearhead.config import read_toml
-    from clearhead.training.overrides import merge, parse_override
+    from clearhead.training.settings import merge, over_file, parse_override
 
     flags = {
         "out": out,
@@ -65,7 +65,6 @@ def train(
     overrides = merge(*map(parse_override, settings or []), _given(flags))
     values = read_toml(config) if config else {}
     from clearhead.training.run import train_from_values
-    from clearhead.training.settings import over_file
 
     result = train_from_values(over_file(values, overrides), fresh=fresh)
     typer.echo(f"model:  {result.run / 'model'}\nreport: {result.run / 'report.html'}", err=True)

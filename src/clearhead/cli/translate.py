@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager, nullcontext
 from enum import StrEnum
 from itertools import islice
@@ -20,7 +20,6 @@ from clearhead.errors import ConfigError
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from clearhead.decoding import Sampling
     from clearhead.translator import Translation
 
 __all__ = ["OutputFormat", "translate"]
@@ -110,13 +109,14 @@ def translate(
 ) -> None:
     """Translate text: one line in is one line out, in order."""
     paths = files or ["-"]
-    drawn = {"--temperature": temperature, "--top-k": top_k, "--top-p": top_p, "--seed": seed}
-    searched = {"--beam": beam, "--length-penalty": length_penalty, "--precision": precision}
-    _refuse_idle_options(sample, drawn, {**searched, "--shortlist": shortlist or None})
+    drawn = _given(temperature=temperature, top_k=top_k, top_p=top_p, seed=seed)
+    searched = _given(beam=beam, length_penalty=length_penalty, precision=precision, shortlist=shortlist or None)
+    _refuse_idle_options(sample, searched if sample else drawn)
     refuse_missing(paths)
     refuse_overwriting(output, paths)
 
     from clearhead.corpora import display_name, open_output
+    from clearhead.decoding import Sampling
     from clearhead.device import set_num_threads
     from clearhead.translator import Translator
 
@@ -126,7 +126,7 @@ def translate(
         "num_best": nbest,
         "scores": output_format is OutputFormat.jsonl or nbest > 1,
         "one_line": output_format is OutputFormat.text,
-        "sampling": _sampling(temperature, top_k, top_p, seed) if sample else None,
+        "sampling": Sampling(**drawn) if sample else None,
         "beam_size": beam,
         "length_penalty": length_penalty,
         "target_lang": target_lang,
@@ -150,22 +150,19 @@ def translate(
                 count += len(translations)
 
 
-def _refuse_idle_options(sample: bool, drawn: dict[str, Any], searched: dict[str, Any]) -> None:
+def _given(**options: Any) -> dict[str, Any]:
+    return {name: value for name, value in options.items() if value is not None}
+
+
+def _refuse_idle_options(sample: bool, idle: Iterable[str]) -> None:
     """Refuse options of sampling in a search, and options of the search in sampling."""
-    idle = [name for name, value in (searched if sample else drawn).items() if value is not None]
-    if not idle:
+    flags = ["--" + name.replace("_", "-") for name in idle]
+    if not flags:
         return
-    names, have = ", ".join(idle), "has" if len(idle) == 1 else "have"
+    names, have = ", ".join(flags), "has" if len(flags) == 1 else "have"
     if sample:
         raise ConfigError(f"{names} {have} no meaning with --sample, which draws translations and searches for none")
     raise ConfigError(f"{names} {have} no meaning without --sample; add it to draw translations at random")
-
-
-def _sampling(temperature: float | None, top_k: int | None, top_p: float | None, seed: int | None) -> Sampling:
-    from clearhead.decoding import Sampling
-
-    given = {"temperature": temperature, "top_k": top_k, "top_p": top_p, "seed": seed}
-    return Sampling(**{name: value for name, value in given.items() if value is not None})  # type: ignore[arg-type]
 
 
 def _bar(output: str | None) -> AbstractContextManager[Callable[[int], None] | None]:

@@ -11,10 +11,7 @@ from clearhead.errors import ModelError
 __all__ = ["verify"]
 
 
-def verify(
-    model: Model,
-    device: Device = "auto",
-) -> None:
+def verify(model: Model, device: Device = "auto") -> None:
     """Check format, checksums, tokenizer and golden sentences of a model; exit with status 1 if one fails."""
     from clearhead.bundle import model_directory
     from clearhead.evaluation import check_golden

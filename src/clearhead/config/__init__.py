@@ -16,11 +16,10 @@ import tomli_w
 from pydantic import model_validator
 
 from clearhead.choices import DecodePrecision
-from clearhead.config.data import DataConfig
 from clearhead.config.decode import MOST_SAMPLES, DecodeConfig, Sampling
 from clearhead.config.model import ModelConfig
 from clearhead.config.settings import Settings
-from clearhead.config.tokenizer import TokenizerConfig
+from clearhead.config.text import DataConfig, TokenizerConfig
 from clearhead.config.train import MOST_STEPS, TrainConfig
 from clearhead.errors import ConfigError
 

@@ -23,9 +23,7 @@ __all__ = [
     "write_tsv",
 ]
 
-READERS: dict[str, Callable[[str], Iterator[SentencePair]]] = {
-    ".tsv": read_tsv,
-}
+READERS: dict[str, Callable[[str], Iterator[SentencePair]]] = {".tsv": read_tsv}
 """Extension to reader, of formats that hold both sides in one file."""
 
 

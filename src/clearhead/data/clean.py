@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 import unicodedata
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from clearhead.config import DataConfig
@@ -33,14 +33,6 @@ NUM_EXAMPLES = 3
 RATIO_FLOOR = 20
 
 
-def _no_drops() -> dict[str, int]:
-    return dict.fromkeys(REASONS, 0)
-
-
-def _no_examples() -> dict[str, list[str]]:
-    return {reason: [] for reason in REASONS}
-
-
 @dataclass
 class CleaningReport:
     """Where every pair that was read went: kept, held out for validation, or dropped for one reason."""
@@ -51,9 +43,9 @@ class CleaningReport:
     """Pairs kept."""
     held_out: int = 0
     """Pairs set aside for validation."""
-    dropped: dict[str, int] = field(default_factory=_no_drops)
+    dropped: dict[str, int] = field(default_factory=lambda: dict.fromkeys(REASONS, 0))
     """Pairs dropped, by reason."""
-    examples: dict[str, list[str]] = field(default_factory=_no_examples)
+    examples: dict[str, list[str]] = field(default_factory=lambda: {reason: [] for reason in REASONS})
     """Origins of the first pairs dropped, by reason."""
 
     def drop(self, reason: str, origin: str) -> None:
@@ -83,13 +75,7 @@ class CleaningReport:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the counts and examples as plain values."""
-        return {
-            "read": self.read,
-            "kept": self.kept,
-            "held_out": self.held_out,
-            "dropped": dict(self.dropped),
-            "examples": {reason: origins for reason, origins in self.examples.items() if origins},
-        }
+        return {**asdict(self), "examples": {reason: origins for reason, origins in self.examples.items() if origins}}
 
     def lines(self) -> list[str]:
         """Return the counts as lines to print; reasons that dropped nothing are left out."""

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
 
 from clearhead.corpora import SentencePair
-from clearhead.data.clean import key_digest
-from clearhead.data.staged_text import StagedPairs, stage
+from clearhead.data.clean import CleaningReport, key_digest
 from clearhead.errors import DataError
 from clearhead.language_tags import split_tag
 
-__all__ = ["choose_rows", "divide", "side_keys"]
+__all__ = ["choose_rows", "side_keys", "without"]
 
 # A tenth of the corpus at most is held out, and that must be a pair at least.
 LEAST_PAIRS = 10
@@ -47,33 +46,28 @@ def choose_rows(num_pairs: int, valid_size: int, *, seed: int) -> set[int]:
     return set(np.argsort(random, kind="stable")[: min(valid_size, num_pairs // LEAST_PAIRS)].tolist())
 
 
-def divide(
+def without(
     pairs: Iterable[SentencePair],
     rows: set[int],
-    keys: set[bytes],
+    valid: Iterable[SentencePair],
     *,
-    train: StagedPairs,
-    valid: StagedPairs,
+    report: CleaningReport,
     language_tags: Sequence[str],
-) -> None:
-    """Write the pairs at `rows` to `valid` and the others to `train`; others that share a side are dropped as leakage.
+) -> Iterator[SentencePair]:
+    """Stream what is left to train on; pairs that share a side with one held out are dropped as leakage.
 
     Args:
-        pairs: Cleaned pairs, counted as kept in `train.report`.
-        rows: Which of them to hold out.
-        keys: `side_keys` of those.
-        train: Gets the training pairs; its report counts what was held out and what was dropped.
-        valid: Gets the pairs held out; its report counts them as read and kept.
+        pairs: Cleaned pairs, counted as kept in `report`.
+        rows: Which of them are held out.
+        valid: Those.
+        report: Counts what was held out and what was dropped.
         language_tags: Languages whose tag may head a source line.
     """
-    with open(train.path, "w", encoding="utf-8") as train_file, open(valid.path, "w", encoding="utf-8") as valid_file:
-        for row, pair in enumerate(pairs):
-            if row in rows:
-                train.report.hold_out()
-                valid.report.read += 1
-                valid.report.kept += 1
-                stage(pair, valid_file)
-            elif keys.isdisjoint(side_keys(pair, language_tags)):
-                stage(pair, train_file)
-            else:
-                train.report.drop_kept("leakage", pair.origin)
+    keys = {key for pair in valid for key in side_keys(pair, language_tags)}
+    for row, pair in enumerate(pairs):
+        if row in rows:
+            report.hold_out()
+        elif keys.isdisjoint(side_keys(pair, language_tags)):
+            yield pair
+        else:
+            report.drop_kept("leakage", pair.origin)

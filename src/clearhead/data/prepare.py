@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 from clearhead.config import Config, DataConfig, TokenizerConfig
 from clearhead.corpora import SentencePair, display_name, read_lines
 from clearhead.data.clean import CleaningReport, clean, key_digest
-from clearhead.data.hold_out import choose_rows, divide, side_keys
+from clearhead.data.hold_out import choose_rows, side_keys, without
 from clearhead.data.inputs import ROLES, Inputs, open_inputs
 from clearhead.data.staged_text import StagedPairs
 from clearhead.data.store import PairStore, StoreWriter
@@ -72,7 +72,7 @@ def prepare(config: Config, directory: Path, *, on_progress: Progress | None = N
     inputs = open_inputs(config)
     try:
         with new_directory(directory) as temporary:
-            tokenizer, report = _build(config, inputs, temporary, on_progress or _silent)
+            tokenizer, report = _build(config, inputs, temporary, on_progress or (lambda stage, count: None))
             # The old data goes first: killed between these lines, a run finds none, never data of another tokenizer.
             if directory.exists():
                 shutil.rmtree(directory)
@@ -157,11 +157,7 @@ def _build(config: Config, inputs: Inputs, partial: Path, on_progress: Progress)
         "valid_held_out": train.report.held_out > 0,
         "roles": {role: list(getattr(config.data, role)) for role in ROLES},
         "files": [asdict(replace(file, lines=lines.get(file.path, 0))) for file in inputs.files],
-        "tokenizer": {
-            "kind": config.tokenizer.kind,
-            "vocab_size": tokenizer.vocab_size,
-            "sha256": tokenizer.sha256,
-        },
+        "tokenizer": {"kind": config.tokenizer.kind, "vocab_size": tokenizer.vocab_size, "sha256": tokenizer.sha256},
         "tokens": tokens,
     }
     report["checksums"] = {name: file_sha256(partial / name) for name in STORES} | {"report.json": json_sha256(report)}
@@ -191,9 +187,10 @@ def _read_corpus(
         all_kept.write(kept)
         _refuse_empty("training", data, train.report)
         rows = choose_rows(train.report.kept, data.valid_size, seed=config.train.seed)
-        keys = {key for row, pair in enumerate(all_kept) if row in rows for key in side_keys(pair, tags)}
+        valid.write(pair for row, pair in enumerate(all_kept) if row in rows)
+        valid.report.read = valid.report.kept = len(rows)
         pairs = _progress(all_kept, "holding out validation pairs", on_progress)
-        divide(pairs, rows, keys, train=train, valid=valid, language_tags=tags)
+        train.write(without(pairs, rows, valid, report=train.report, language_tags=tags))
         all_kept.path.unlink()
     _refuse_empty("training", data, train.report)
 
@@ -298,7 +295,3 @@ def _progress(items: Iterable[Item], stage: str, on_progress: Progress) -> Itera
             on_progress(stage, count)
         yield item
     on_progress(stage, count)
-
-
-def _silent(stage: str, count: int) -> None:
-    pass

@@ -6,12 +6,11 @@ import json
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TextIO
 
 from clearhead.corpora import SentencePair
 from clearhead.data.clean import CleaningReport
 
-__all__ = ["StagedPairs", "stage"]
+__all__ = ["StagedPairs"]
 
 
 @dataclass(frozen=True)
@@ -27,15 +26,10 @@ class StagedPairs:
         """Write pairs to a new file."""
         with open(self.path, "w", encoding="utf-8") as file:
             for pair in pairs:
-                stage(pair, file)
+                # JSON escapes line feeds and carriage returns, so that a pair is a line whatever its text holds.
+                file.write(json.dumps([pair.source, pair.target, pair.origin], ensure_ascii=False) + "\n")
 
     def __iter__(self) -> Iterator[SentencePair]:
         with open(self.path, encoding="utf-8") as file:
             for line in file:
                 yield SentencePair(*json.loads(line))
-
-
-def stage(pair: SentencePair, file: TextIO) -> None:
-    """Append one pair, with its origin, to an open file."""
-    # JSON escapes line feeds and carriage returns, so that a pair is a line whatever its text holds.
-    file.write(json.dumps([pair.source, pair.target, pair.origin], ensure_ascii=False) + "\n")

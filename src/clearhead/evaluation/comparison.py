@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -56,10 +57,7 @@ class Comparison:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the fields as plain JSON values."""
-        values = asdict(self)
-        for metric in (values["bleu"], values["chrf"]):
-            metric.update({key: list(value) for key, value in metric.items() if isinstance(value, tuple)})
-        return values
+        return json.loads(json.dumps(asdict(self)))
 
 
 def compare(references: Sequence[str], baseline_outputs: Sequence[str], system_outputs: Sequence[str]) -> Comparison:

@@ -169,10 +169,6 @@ def _temporary(final: Path) -> Path:
     return final.with_name(f".{start}.{secrets.token_hex(8)}.partial")
 
 
-def _aside(final: Path) -> Path:
-    return final.with_name(f".{final.name}.{secrets.token_hex(8)}.old")
-
-
 def _put(new: Path, final: Path) -> None:
     """Give a finished directory its name; an older one is then where the new one was, or gone."""
     try:
@@ -184,7 +180,7 @@ def _put(new: Path, final: Path) -> None:
         return
     if _exchange(new, final):
         return
-    aside = _aside(final)
+    aside = final.with_name(f".{final.name}.{secrets.token_hex(8)}.old")
     os.rename(final, aside)  # killed here, `standing` finds it
     os.rename(new, final)
     shutil.rmtree(aside, ignore_errors=True)

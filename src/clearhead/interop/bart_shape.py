@@ -6,7 +6,7 @@ from typing import Any
 
 from clearhead.config import ModelConfig
 from clearhead.interop.equivalent import resolved
-from clearhead.interop.key_table import AFTER_TWO_ROWS, ONE_ROW, KeyTable, LeftOut, Row, numbered, pair
+from clearhead.interop.key_table import AFTER_TWO_ROWS, ONE_ROW, KeyTable, LeftOut, Row, numbered, pair, target_rows
 from clearhead.interop.their_config import TheirConfig, activation_name
 from clearhead.model.positions import sinusoidal_positions
 
@@ -88,16 +88,12 @@ DECODER_LAYER = (
 def key_table(config: ModelConfig) -> KeyTable:
     """Return the tensors of an encoder-decoder in this shape; the settings say which there are."""
     config = resolved(config)
-    rows = [
-        *_embeddings(config),
-        *numbered(
-            ENCODER_LAYER, config.num_encoder_layers, ours="encoder.layers.{i}.", theirs="model.encoder.layers.{i}."
-        ),
-        *numbered(
-            DECODER_LAYER, config.num_decoder_layers, ours="decoder.layers.{i}.", theirs="model.decoder.layers.{i}."
-        ),
-    ]
-    for ours, side in (("source", "encoder"), ("target", "decoder")):
+    rows = _embeddings(config)
+    for ours, side, layer, count in (
+        ("source", "encoder", ENCODER_LAYER, config.num_encoder_layers),
+        ("target", "decoder", DECODER_LAYER, config.num_decoder_layers),
+    ):
+        rows += numbered(layer, count, ours=f"{side}.layers.{{i}}.", theirs=f"model.{side}.layers.{{i}}.")
         if config.final_norm:
             rows += pair(f"{side}.final_norm", f"model.{side}.layer_norm")
         if config.embedding_norm:
@@ -117,20 +113,10 @@ def _embeddings(config: ModelConfig) -> list[Row]:
         "model.decoder.embed_tokens.weight",
         "lm_head.weight",
     )
-    match config.tying:
-        case "three-way":
-            return [Row(("source_embedding.weight",), shared, also=(source, target, output))]
-        case "decoder":
-            return [
-                Row(("source_embedding.weight",), source),
-                Row(("target_embedding.weight",), target, also=(output,)),
-            ]
-        case _:
-            return [
-                Row(("source_embedding.weight",), source),
-                Row(("target_embedding.weight",), target),
-                Row(("output_proj.weight",), output),
-            ]
+    if config.tying == "three-way":
+        return [Row(("source_embedding.weight",), shared, also=(source, target, output))]
+    rows = target_rows(target, output, are_one=config.tying == "decoder")
+    return [Row(("source_embedding.weight",), source), *rows]
 
 
 def _left_out(config: ModelConfig) -> list[LeftOut]:

@@ -8,7 +8,7 @@ from typing import Any
 from clearhead.config import ModelConfig
 from clearhead.interop.bert_shape import embedding_rows, layer_rows, read_shape, write_shape
 from clearhead.interop.equivalent import resolved
-from clearhead.interop.key_table import KeyTable, LeftOut, Row
+from clearhead.interop.key_table import KeyTable, LeftOut, Row, target_rows
 from clearhead.interop.their_config import TheirConfig
 
 __all__ = ["config_from", "config_to", "key_table"]
@@ -97,16 +97,12 @@ def config_to(config: ModelConfig) -> dict[str, Any]:
 def key_table(config: ModelConfig) -> KeyTable:
     """Return the tensors of such a model."""
     words, output = "decoder.bert.embeddings.word_embeddings.weight", "decoder.lm_head.decoder.weight"
-    if resolved(config).tying == "decoder":
-        target = [Row(("target_embedding.weight",), words, also=(output,))]
-    else:
-        target = [Row(("target_embedding.weight",), words), Row(("output_proj.weight",), output)]
     return KeyTable(
         (
             Row(("source_embedding.weight",), "encoder.embeddings.word_embeddings.weight"),
             *embedding_rows("source_embedding.", "encoder.embeddings."),
             *layer_rows(config.num_encoder_layers, "encoder.", "encoder.encoder.", cross_attention=False),
-            *target,
+            *target_rows(words, output, are_one=resolved(config).tying == "decoder"),
             *embedding_rows("target_embedding.", "decoder.bert.embeddings."),
             *layer_rows(config.num_decoder_layers, "decoder.", "decoder.bert.encoder.", cross_attention=True),
             Row(("output_proj.bias",), "decoder.lm_head.bias", also=("decoder.lm_head.decoder.bias",)),

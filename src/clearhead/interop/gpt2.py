@@ -19,6 +19,7 @@ from clearhead.interop.key_table import (
     Row,
     numbered,
     pair,
+    target_rows,
 )
 from clearhead.interop.their_config import TheirConfig, activation_name
 
@@ -45,12 +46,9 @@ def config_from(values: Mapping[str, Any]) -> ModelConfig:
         ConfigError: Naming every field that our model cannot express.
     """
     their = TheirConfig(values, DEFAULTS)
-    for field, value, reason in (
-        ("scale_attn_weights", True, "attention divides by sqrt(d_k)"),
-        ("scale_attn_by_inverse_layer_idx", False, "attention divides by sqrt(d_k) alone"),
-        ("add_cross_attention", False, "GPT-2 is supported as a decoder alone"),
-    ):
-        their.require(field, value, reason)
+    their.require("scale_attn_weights", True, "attention divides by sqrt(d_k)")
+    their.require("scale_attn_by_inverse_layer_idx", False, "attention divides by sqrt(d_k) alone")
+    their.require("add_cross_attention", False, "GPT-2 is supported as a decoder alone")
     bos_id, eos_id = their.token("bos_token_id"), their.token("eos_token_id")
     return their.model_config(
         vocab_size=their["vocab_size"],
@@ -113,14 +111,10 @@ LAYER = (
 
 def key_table(config: ModelConfig) -> KeyTable:
     """Return the tensors of a GPT2LMHeadModel."""
-    words, output = "transformer.wte.weight", "lm_head.weight"
-    if resolved(config).tying == "decoder":
-        embeddings = [Row(("target_embedding.weight",), words, also=(output,))]
-    else:
-        embeddings = [Row(("target_embedding.weight",), words), Row(("output_proj.weight",), output)]
+    are_tied = resolved(config).tying == "decoder"
     return KeyTable(
         (
-            *embeddings,
+            *target_rows("transformer.wte.weight", "lm_head.weight", are_one=are_tied),
             Row(("target_embedding.positions.weight",), "transformer.wpe.weight"),
             *numbered(LAYER, config.num_decoder_layers, ours="decoder.layers.{i}.", theirs="transformer.h.{i}."),
             *pair("decoder.final_norm", "transformer.ln_f"),

@@ -13,7 +13,7 @@ from fnmatch import fnmatchcase
 import torch
 from torch import Tensor
 
-from clearhead.errors import ModelError
+from clearhead.weights import raise_problems
 
 __all__ = [
     "AFTER_TWO_ROWS",
@@ -28,6 +28,7 @@ __all__ = [
     "Row",
     "numbered",
     "pair",
+    "target_rows",
 ]
 
 
@@ -98,6 +99,19 @@ def pair(ours: str, theirs: str, layout: Layout = SAME) -> list[Row]:
     return [Row((f"{ours}.weight",), f"{theirs}.weight", layout), Row((f"{ours}.bias",), f"{theirs}.bias")]
 
 
+def target_rows(words: str, output: str, *, are_one: bool) -> list[Row]:
+    """Return the rows of the target embedding and of the linear map before the softmax, which may be one matrix.
+
+    Args:
+        words: Their name of the embedding.
+        output: Their name of the linear map.
+        are_one: Whether the two are tied.
+    """
+    if are_one:
+        return [Row(("target_embedding.weight",), words, also=(output,))]
+    return [Row(("target_embedding.weight",), words), Row(("output_proj.weight",), output)]
+
+
 def numbered(rows: Iterable[Row], count: int, *, ours: str, theirs: str) -> list[Row]:
     """Return the rows of every layer.
 
@@ -166,7 +180,7 @@ class KeyTable:
             tensors.update(zip(row.ours, parts, strict=True))
         for bare, name in names.items():
             problems += self._problems_of_left_out(bare, name, state[name])
-        _raise_problems(problems, f"{origin} does not fit this kind of model")
+        raise_problems(problems, f"{origin} does not fit this kind of model")
         return tensors
 
     def to_theirs(self, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
@@ -181,7 +195,7 @@ class KeyTable:
         mapped = [name for row in self.rows for name in row.ours]
         problems = [f"missing   {name}" for name in mapped if name not in tensors]
         problems += [f"unknown   {name}" for name in tensors.keys() - set(mapped)]
-        _raise_problems(problems, "these tensors do not fit their kind of model")
+        raise_problems(problems, "these tensors do not fit their kind of model")
         state = {}
         for row in self.rows:
             ours = [tensors[name] for name in row.ours]
@@ -207,10 +221,3 @@ class KeyTable:
 def _copies(tensors: Sequence[Tensor]) -> list[Tensor]:
     """Return tensors with memory of their own, which a safetensors file asks for."""
     return [tensor.clone(memory_format=torch.contiguous_format) for tensor in tensors]
-
-
-def _raise_problems(problems: list[str], headline: str) -> None:
-    """Raise a ModelError that lists the first problems, if there are any."""
-    if problems:
-        more = f"\n  and {len(problems) - 8} more" if len(problems) > 8 else ""
-        raise ModelError(f"{headline}:\n  " + "\n  ".join(sorted(problems)[:8]) + more)

@@ -32,12 +32,9 @@ def config_from(values: Mapping[str, Any]) -> ModelConfig:
         ConfigError: Naming every field that our model cannot express.
     """
     their = TheirConfig(values, DEFAULTS)
-    for field, value, reason in (
-        ("tie_word_embeddings", True, "M2M100 has one matrix for embeddings and output"),
-        ("normalize_before", True, "M2M100's norm stands before the sub-layer"),
-        ("normalize_embedding", False, "M2M100 has no norm over the embedding"),
-    ):
-        their.require(field, value, reason)
+    their.require("tie_word_embeddings", True, "M2M100 has one matrix for embeddings and output")
+    their.require("normalize_before", True, "M2M100's norm stands before the sub-layer")
+    their.require("normalize_embedding", False, "M2M100 has no norm over the embedding")
     shape = read_shape(their)
     if shape["pad_id"] == shape["bos_id"]:
         their.problems.append("decoder_start_token_id is pad_token_id, which has no position in M2M100")

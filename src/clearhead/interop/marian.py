@@ -36,13 +36,10 @@ def config_from(values: Mapping[str, Any]) -> ModelConfig:
         ConfigError: Naming every field that our model cannot express.
     """
     their = TheirConfig(values, DEFAULTS)
-    for field, value, reason in (
-        ("normalize_before", False, "Marian's norm stands after the sub-layer"),
-        ("normalize_embedding", False, "Marian has no norm over the embedding"),
-        ("add_final_layer_norm", False, "Marian has no norm after the last layer"),
-        ("static_position_embeddings", True, "Marian's positions are computed"),
-    ):
-        their.require(field, value, reason)
+    their.require("normalize_before", False, "Marian's norm stands after the sub-layer")
+    their.require("normalize_embedding", False, "Marian has no norm over the embedding")
+    their.require("add_final_layer_norm", False, "Marian has no norm after the last layer")
+    their.require("static_position_embeddings", True, "Marian's positions are computed")
     shared = their["share_encoder_decoder_embeddings"]
     vocab_size = their["decoder_vocab_size"] or their["vocab_size"]
     if shared:

@@ -31,14 +31,11 @@ def config_from(values: Mapping[str, Any]) -> ModelConfig:
         ConfigError: Naming every field that our model cannot express.
     """
     their = TheirConfig(values, DEFAULTS)
-    for field, value, reason in (
-        ("tie_word_embeddings", True, "Pegasus has one matrix for embeddings and output"),
-        ("normalize_before", True, "Pegasus' norm stands before the sub-layer"),
-        ("normalize_embedding", False, "Pegasus has no norm over the embedding"),
-        ("add_final_layer_norm", True, "Pegasus has a norm after the last layer"),
-        ("static_position_embeddings", True, "Pegasus' positions are computed"),
-    ):
-        their.require(field, value, reason)
+    their.require("tie_word_embeddings", True, "Pegasus has one matrix for embeddings and output")
+    their.require("normalize_before", True, "Pegasus' norm stands before the sub-layer")
+    their.require("normalize_embedding", False, "Pegasus has no norm over the embedding")
+    their.require("add_final_layer_norm", True, "Pegasus has a norm after the last layer")
+    their.require("static_position_embeddings", True, "Pegasus' positions are computed")
     return their.model_config(
         **read_shape(their),
         vocab_size=their["vocab_size"],

@@ -6,8 +6,6 @@ our `final_norm=True`; it has no embeddings, positions or output.
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from clearhead.interop.key_table import STACKED, KeyTable, Row, numbered, pair
 
 __all__ = [
@@ -73,19 +71,11 @@ def decoder_table(num_layers: int, *, final_norm: bool) -> KeyTable:
 
 def transformer_table(num_encoder_layers: int, num_decoder_layers: int, *, final_norm: bool = True) -> KeyTable:
     """Return the tensors of nn.Transformer, which are those of our stacks."""
-    stacks = {
-        "encoder.": _stack(ENCODER_LAYER, num_encoder_layers, final_norm),
-        "decoder.": _stack(DECODER_LAYER, num_decoder_layers, final_norm),
-    }
-    return KeyTable(
-        tuple(
-            replace(row, ours=tuple(side + name for name in row.ours), theirs=side + row.theirs)
-            for side, rows in stacks.items()
-            for row in rows
-        )
-    )
+    encoder = _stack(ENCODER_LAYER, num_encoder_layers, final_norm, at="encoder.")
+    decoder = _stack(DECODER_LAYER, num_decoder_layers, final_norm, at="decoder.")
+    return KeyTable((*encoder, *decoder))
 
 
-def _stack(layer: tuple[Row, ...], num_layers: int, final_norm: bool) -> list[Row]:
-    rows = numbered(layer, num_layers, ours="layers.{i}.", theirs="layers.{i}.")
-    return rows + pair("final_norm", "norm") if final_norm else rows
+def _stack(layer: tuple[Row, ...], num_layers: int, final_norm: bool, *, at: str = "") -> list[Row]:
+    rows = numbered(layer, num_layers, ours=f"{at}layers.{{i}}.", theirs=f"{at}layers.{{i}}.")
+    return rows + pair(f"{at}final_norm", f"{at}norm") if final_norm else rows

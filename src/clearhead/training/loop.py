@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import torch
@@ -33,48 +33,38 @@ __all__ = ["Loop"]
 _STEPS_BETWEEN_RECORDS = 25
 
 
+@dataclass(eq=False)
 class Loop:
-    """Trains the model of one run.
+    """Trains the model of one run."""
 
-    Args:
-        config: Complete settings.
-        data: Prepared pairs and their tokenizer.
-        order: Which pairs each step sees.
-        run: Run directory.
-        device: Where to train.
-        checkpoints: The run's checkpoints.
-        display: What a person sees.
-        stop: Signals that ask to stop.
-        start: `time.monotonic()` when the command began; minutes count from there.
-    """
+    config: Config
+    """Complete settings."""
+    data: Prepared
+    """Prepared pairs and their tokenizer."""
+    order: BatchOrder
+    """Which pairs each step sees."""
+    run: Path
+    """Run directory."""
+    device: torch.device
+    """Where to train."""
+    checkpoints: Checkpoints
+    """The run's checkpoints."""
+    display: Display
+    """What a person sees."""
+    stop: StopSignals
+    """Signals that ask to stop."""
+    start: float
+    """`time.monotonic()` when the command began; minutes count from there, and those of earlier commands."""
 
-    def __init__(
-        self,
-        config: Config,
-        data: Prepared,
-        order: BatchOrder,
-        run: Path,
-        device: torch.device,
-        checkpoints: Checkpoints,
-        display: Display,
-        stop: StopSignals,
-        start: float,
-    ) -> None:
-        self.config = config
-        self.data = data
-        self.order = order
-        self.run = run
-        self.checkpoints = checkpoints
-        self.display = display
-        self.stop = stop
+    def __post_init__(self) -> None:
+        config = self.config
         torch.manual_seed(config.train.seed)
-        self.model = Transformer(config.model).to(device)
+        self.model = Transformer(config.model).to(self.device)
         self.optimizer = build_optimizer(self.model, config.train)
         self.stepper = Stepper(self.model, self.optimizer, config.train)
         self.state = TrainingState(
-            device=device.type, threads=torch.get_num_threads(), precision=self.stepper.precision
+            device=self.device.type, threads=torch.get_num_threads(), precision=self.stepper.precision
         )
-        self._start = start
         self._last_save = time.monotonic()
 
     def resume(self, path: Path, state: TrainingState) -> None:
@@ -101,7 +91,7 @@ class Loop:
                 f"it goes on, but not bit for bit"
             )
         self.state = replace(state, device=now.device, threads=now.threads, precision=now.precision)
-        self._start -= state.elapsed
+        self.start -= state.elapsed
 
     def ended_by(self) -> str | None:
         """Return what ends the training now, if anything does."""
@@ -147,18 +137,13 @@ class Loop:
             is_regular = self.state.step % train.checkpoint_every == 0
             is_due = time.monotonic() - self._last_save > 60 * train.checkpoint_minutes
             if best or is_due or is_regular or self.ended_by() or self.stop.received:
-                self._save()
-            if best:
-                self._publish(model_tensors(self.model), best, f"step {self.state.step}")
+                self._save(best)
             if self.stop.received:
                 self.display.say(f"stopped after step {self.state.step:,}; the same command goes on from there")
                 self.stop.end()
         # Not yet validated where a resumed run is told to end at once, or the clock ran out while saving.
         if self.state.validated_step != self.state.step:
-            best = self._validate(log)
-            self._save()
-            if best:
-                self._publish(model_tensors(self.model), best, f"step {self.state.step}")
+            self._save(self._validate(log))
         self._prune()  # of a run that was killed while it did so after its last step
         self.stop.end_at_once()  # all is saved
         return ended_by
@@ -245,11 +230,14 @@ class Loop:
             chosen=chosen,
         )
 
-    def _save(self) -> None:
+    def _save(self, best: Validation | None) -> None:
+        """Write a checkpoint, and publish the model if its validation is the best so far."""
         self._tick()
         self.checkpoints.save(self.state, model_tensors(self.model), optimizer_state(self.model, self.optimizer))
         self._last_save = time.monotonic()
         self._prune()
+        if best:
+            self._publish(model_tensors(self.model), best, f"step {self.state.step}")
 
     def _prune(self) -> None:
         keep = max(self.config.train.keep_checkpoints, self.config.train.average_last)
@@ -300,4 +288,4 @@ class Loop:
         return min(ends)
 
     def _tick(self) -> None:
-        self.state.elapsed = time.monotonic() - self._start
+        self.state.elapsed = time.monotonic() - self.start

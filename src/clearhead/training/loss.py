@@ -108,9 +108,8 @@ class _ChunkedCrossEntropy(torch.autograd.Function):
             grad_bias.sub_(share * len(target))
             grad_bias.index_add_(0, target, torch.ones_like(true_logits), alpha=smoothing - 1.0)
         nll = (log_normalisers - true_logits).sum(dtype=torch.float64)
-        uniform = (log_normalisers - mean_logits).sum(
-            dtype=torch.float64
-        )  # cross-entropy with the uniform distribution
+        # The cross-entropy with the uniform distribution.
+        uniform = (log_normalisers - mean_logits).sum(dtype=torch.float64)
         ctx.save_for_backward(grad_states, grad_weight, grad_bias)
         loss = ((1.0 - smoothing) * nll + smoothing * uniform).to(states.dtype)
         nll = nll.to(states.dtype)

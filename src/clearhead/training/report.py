@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import html
 import math
 from collections.abc import Mapping, Sequence
+from html import escape
 from pathlib import Path
 from typing import Any
 
@@ -67,22 +67,24 @@ def write_report(
         _chart("Target tokens per second", {"speed": _curve(train, "tokens_per_second")}),
     ]
     sample_rows = "".join(
-        f"<tr><td>{_text(t.source)}</td><td>{_text(t.text)}</td><td>{_text(reference)}</td>"
+        f"<tr><td>{escape(t.source)}</td><td>{escape(t.text)}</td><td>{escape(reference)}</td>"
         f'<td class="number">{t.score:.2f}</td></tr>'
         for t, reference in samples
     )
-    summary_rows = "".join(f"<tr><th>{_text(name)}</th><td>{_text(value)}</td></tr>" for name, value in summary.items())
+    summary_rows = "".join(
+        f"<tr><th>{escape(name)}</th><td>{escape(value)}</td></tr>" for name, value in summary.items()
+    )
     page = f"""<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">
-<title>clearhead: {_text(path.parent.name)}</title><style>{_STYLE}</style></head><body>
-<h1>{_text(path.parent.name)}</h1>
+<title>clearhead: {escape(path.parent.name)}</title><style>{_STYLE}</style></head><body>
+<h1>{escape(path.parent.name)}</h1>
 <table>{summary_rows}</table>
 <h2>Learning curves</h2><div class="charts">{"".join(charts)}</div>
 <h2>Sample translations of validation sentences</h2>
 <div class="scroll"><table><tr><th>source</th><th>translation</th><th>reference</th><th>log-probability</th></tr>
 {sample_rows}</table></div>
-<h2>Data</h2><pre>{_text(chr(10).join(data_lines))}</pre>
-<details><summary>Settings</summary><pre>{_text(config.to_toml())}</pre></details>
+<h2>Data</h2><pre>{escape(chr(10).join(data_lines))}</pre>
+<details><summary>Settings</summary><pre>{escape(config.to_toml())}</pre></details>
 </body></html>
 """
     write_text(path, page)
@@ -122,10 +124,10 @@ def _chart(title: str, curves: Mapping[str, Curve]) -> str:
         if len(curve) == 1:
             x, y = place(*curve[0]).split(",")
             lines += f'<circle cx="{x}" cy="{y}" r="3" fill="{colour}"/>'
-        legend += f'<span><i style="background:{colour}"></i>{_text(name)}</span>'
+        legend += f'<span><i style="background:{colour}"></i>{escape(name)}</span>'
     return (
-        f"<figure><figcaption>{_text(title)}</figcaption>"
-        f'<svg viewBox="0 0 {_WIDTH} {_HEIGHT}" role="img" aria-label="{_text(title)}">{grid}{lines}</svg>'
+        f"<figure><figcaption>{escape(title)}</figcaption>"
+        f'<svg viewBox="0 0 {_WIDTH} {_HEIGHT}" role="img" aria-label="{escape(title)}">{grid}{lines}</svg>'
         f'<div class="legend">{legend}</div></figure>'
     )
 
@@ -141,7 +143,3 @@ def _ticks(low: float, high: float, about: int) -> list[float]:
 
 def _number(value: float) -> str:
     return f"{value:,.0f}" if abs(value) >= 1_000 else f"{value:.4g}"
-
-
-def _text(value: str) -> str:
-    return html.escape(value)

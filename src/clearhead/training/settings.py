@@ -1,4 +1,7 @@
-"""From what the user set to the complete settings of a run, and whether a run may go on with them."""
+"""From what the user set to the complete settings of a run, and whether a run may go on with them.
+
+Settings are laid over each other: a preset's, those of a file or of an earlier run, and those of the command line.
+"""
 
 from __future__ import annotations
 
@@ -9,15 +12,14 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from clearhead.config import Config, ModelConfig
+from clearhead.config import Config, ModelConfig, parse_toml
 from clearhead.data.inputs import ROLES
 from clearhead.errors import CheckpointError, ConfigError
 from clearhead.files import is_utf8
 from clearhead.presets import AUTOMATIC_PRESETS, PRESETS, recipe
-from clearhead.training.overrides import merge
 from clearhead.training.schedule import noam_rate, peak_rate
 
-__all__ = ["check_resumable", "complete", "draft", "over_file", "over_saved", "resolved"]
+__all__ = ["check_resumable", "complete", "draft", "merge", "over_file", "over_saved", "parse_override", "resolved"]
 
 _DEFAULT_EPOCHS = 30
 _MOST_STEPS = 100_000  # the paper's base model (section 5.2)
@@ -33,6 +35,46 @@ _MAY_CHANGE = {
     *("train.keep_checkpoints", "train.average_last"),
 }
 """Settings that a resumed run may change; of the section `decode`, all."""
+
+
+def parse_override(text: str) -> dict[str, Any]:
+    """Turn `section.key=value` into nested values; the value is read as TOML, else as plain text.
+
+    Raises:
+        ConfigError: If there is no `=` or no key before it, or the value is nested too deep.
+
+    >>> parse_override("train.max_steps=500")
+    {'train': {'max_steps': 500}}
+    >>> parse_override("tokenizer.kind=bpe")
+    {'tokenizer': {'kind': 'bpe'}}
+    """
+    key, equals, value = text.partition("=")
+    if not equals or not key.strip() or "\n" in text or key.count(".") > 1:
+        raise ConfigError(
+            f"--set {text!r:.200} must look like section.key=value, for example --set train.max_steps=1000"
+        )
+    try:
+        parsed = parse_toml(f"value = {value}")["value"]
+    except ValueError:
+        parsed = value.strip()
+    nested: Any = parsed
+    for name in reversed(key.strip().split(".")):
+        nested = {name: nested}
+    return nested
+
+
+def merge(*layers: Mapping[str, Any]) -> dict[str, Any]:
+    """Lay nested values over each other; the later layer wins, key by key.
+
+    >>> merge({"train": {"seed": 1, "patience": 3}}, {"train": {"seed": 2}})
+    {'train': {'seed': 2, 'patience': 3}}
+    """
+    result: dict[str, Any] = {}
+    for layer in layers:
+        for key, value in layer.items():
+            old = result.get(key)
+            result[key] = merge(old, value) if isinstance(old, Mapping) and isinstance(value, Mapping) else value
+    return result
 
 
 def over_file(values: Mapping[str, Any], overrides: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -77,10 +77,8 @@ class Stepper:
         self._encode: Callable[[Tensor], tuple[Tensor, Tensor]] = model.encode
         self._states: Callable[[Tensor, Tensor, Tensor], Tensor] = model.states
         if config.compile:
-            self._encode, self._states = (
-                torch.compile(model.encode, dynamic=True),
-                torch.compile(model.states, dynamic=True),
-            )
+            self._encode = torch.compile(model.encode, dynamic=True)
+            self._states = torch.compile(model.states, dynamic=True)
 
     @property
     def precision(self) -> str:

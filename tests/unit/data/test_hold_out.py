@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from clearhead.corpora import SentencePair
 from clearhead.data.clean import CleaningReport, key_digest
-from clearhead.data.hold_out import choose_rows, divide, side_keys
+from clearhead.data.hold_out import choose_rows, side_keys, without
 from clearhead.data.staged_text import StagedPairs
 from clearhead.errors import DataError
 
@@ -39,18 +39,17 @@ def test_no_training_pair_shares_a_side_with_one_held_out(tmp_path_factory, text
     folder = tmp_path_factory.mktemp("divided")
     pairs = [SentencePair(f"<2xx> {source}!", target, f"f\r\n:{line}") for line, (source, target) in enumerate(texts)]
     rows = choose_rows(len(pairs), 3, seed=len(pairs))
-    keys = {key for row in rows for key in side_keys(pairs[row], ["xx"])}
     train = StagedPairs(folder / "train.jsonl", CleaningReport(read=len(pairs), kept=len(pairs)))
     valid = StagedPairs(folder / "valid.jsonl")
-    divide(pairs, rows, keys, train=train, valid=valid, language_tags=["xx"])
+    valid.write(pair for row, pair in enumerate(pairs) if row in rows)
+    train.write(without(pairs, rows, valid, report=train.report, language_tags=["xx"]))
 
     assert list(valid) == [pairs[row] for row in sorted(rows)]
     seen = {text.lower() for pair in valid for text in (pair.source, pair.target)}
     expected = [pair for pair in pairs if pair.source.lower() not in seen and pair.target.lower() not in seen]
     assert list(train) == expected
-    for text in (train, valid):
-        text.report.check()
-    assert train.report.held_out == valid.report.kept == len(rows)
+    train.report.check()
+    assert train.report.held_out == len(rows)
     assert train.report.kept == len(expected)
     assert train.report.dropped["leakage"] == len(pairs) - len(rows) - len(expected)
 

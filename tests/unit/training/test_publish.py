@@ -15,9 +15,9 @@ from clearhead.data.prepare import open_prepared
 from clearhead.data.store import PairStore
 from clearhead.errors import CheckpointError, ModelError
 from clearhead.evaluation.golden import check_golden
-from clearhead.training.overrides import merge
 from clearhead.training.publish import average_run
 from clearhead.training.run import train_from_values
+from clearhead.training.settings import merge
 from clearhead.translator import Translator
 from clearhead.weights import read_weights
 

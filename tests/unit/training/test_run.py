@@ -24,8 +24,8 @@ from clearhead.data.prepare import open_prepared
 from clearhead.errors import CheckpointError, ConfigError, TrainingError
 from clearhead.training.checkpoints import Checkpoints, TrainingState
 from clearhead.training.log import read_metrics
-from clearhead.training.overrides import merge
 from clearhead.training.run import train_from_values
+from clearhead.training.settings import merge
 from clearhead.translator import Translator
 from clearhead.weights import model_tensors, read_weights
 
