@@ -105,6 +105,11 @@ class ModelConfig(Settings):
         return self.d_v or self.d_model // self.num_heads
 
     @property
+    def source_vocabulary(self) -> int:
+        """Rows of the source embedding."""
+        return self.source_vocab_size or self.vocab_size
+
+    @property
     def max_length(self) -> int | None:
         """Most tokens of a sequence, where the positions have an end."""
         return self.max_positions if self.positions == "learned" else None
@@ -158,7 +163,7 @@ class ModelConfig(Settings):
     @model_validator(mode="after")
     def _special_tokens_fit(self) -> Self:
         special = (self.pad_id, self.bos_id, self.eos_id)
-        smallest = min(self.vocab_size, self.source_vocab_size or self.vocab_size)
+        smallest = min(self.vocab_size, self.source_vocabulary)
         if max(special) >= smallest:
             raise ValueError(f"model.pad_id, bos_id, eos_id {special} must lie below model.vocab_size ({smallest})")
         # The start token may also be the padding or the end token: the decoder masks a target by position, not by

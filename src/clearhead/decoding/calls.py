@@ -107,7 +107,7 @@ def score(
     """
     engine = make_engine(model) if isinstance(model, Transformer) else model
     config = engine.model.config
-    check_ids(sources, config.source_vocab_size or config.vocab_size, "source")
+    check_ids(sources, config.source_vocabulary, "source")
     check_ids(targets, config.vocab_size, "target")
     results = [0.0] * len(sources)
     lengths = [max(len(source), len(target)) for source, target in zip(sources, targets, strict=True)]

@@ -32,9 +32,9 @@ class Beams:
     """Newest token of each."""
     parents: list[int]
     """The beam that each goes on from, at the step before."""
-    length: int = 0
+    length: int
     """Tokens written."""
-    max_length: int = 0
+    max_length: int
     """Most tokens that may be written, the end token included."""
 
     @property

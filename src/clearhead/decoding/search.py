@@ -7,6 +7,7 @@ filling its own.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -17,7 +18,7 @@ from clearhead.decoding.rules import can_win, rank_penalty, score_to_beat
 from clearhead.decoding.shortlist import Shortlist
 from clearhead.errors import ConfigError
 
-__all__ = ["SearchOptions", "SearchedSentence", "begin"]
+__all__ = ["SearchOptions", "SearchedSentence", "Sentence", "begin"]
 
 Prefix = tuple[Any, int] | None
 """The tokens of a hypothesis, from the newest back: the prefix before it, and its token. Beginnings are shared."""
@@ -47,13 +48,23 @@ class SearchOptions:
             raise ConfigError("a shortlist has no meaning for samples, which are drawn from the whole vocabulary")
 
 
+@dataclass(frozen=True)
+class Sentence:
+    """A sentence to search for."""
+
+    number: int
+    source: Sequence[int]
+    """Source ids, ended by `eos_id`."""
+    max_length: int
+    """Most target tokens, the end token included."""
+
+
 @dataclass
 class SearchedSentence(Beams):
     """A sentence in flight."""
 
-    number: int = 0
-    """Which of those asked for."""
-    longest_penalty: float = 1.0
+    sentence: Sentence
+    longest_penalty: float
     prefixes: list[Prefix] = field(default_factory=lambda: [None])
     finished: list[Hypothesis] = field(default_factory=list)
 
@@ -91,18 +102,10 @@ class SearchedSentence(Beams):
         return sorted(self.finished, key=lambda hypothesis: -hypothesis.rank_score)[:num_best]
 
 
-def begin(number: int, max_length: int, bos_id: int, config: DecodeConfig) -> SearchedSentence:
-    """Return a sentence whose translation is still empty.
-
-    Args:
-        number: Which of those asked for.
-        max_length: Most target tokens, the end token included.
-        bos_id: The start token.
-        config: Of which the length penalty counts.
-    """
-    return SearchedSentence(
-        [0.0], [bos_id], [0], max_length=max_length, number=number, longest_penalty=rank_penalty(max_length, config)
-    )
+def begin(sentence: Sentence, bos_id: int, config: DecodeConfig) -> SearchedSentence:
+    """Return a sentence whose translation is still empty."""
+    longest = sentence.max_length
+    return SearchedSentence([0.0], [bos_id], [0], 0, longest, sentence, rank_penalty(longest, config))
 
 
 def _tokens(prefix: Prefix) -> list[int]:

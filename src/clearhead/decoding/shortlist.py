@@ -21,6 +21,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from clearhead.config import ModelConfig
 from clearhead.decoding.alignment import cross_attention_weights
 from clearhead.decoding.batching import advice_on_memory, length_batches
 from clearhead.decoding.step import pad_batch
@@ -59,18 +60,14 @@ class Shortlist:
         self.rows = rows
         self.path = path
 
-    def check(self, *, vocab_size: int, source_vocab_size: int) -> None:
+    def check(self, model: ModelConfig) -> None:
         """Check that every number is one that a model can use; what uses a shortlist calls this first.
-
-        Args:
-            vocab_size: Target tokens of the model.
-            source_vocab_size: Its source tokens.
 
         Raises:
             ModelError: If a type, a shape or a number is wrong.
         """
-        fault = _fault("common", self.common, [None], 0, vocab_size)
-        fault = fault or _fault("rows", self.rows, [source_vocab_size, None], NONE, vocab_size)
+        fault = _fault("common", self.common, [None], 0, model.vocab_size)
+        fault = fault or _fault("rows", self.rows, [model.source_vocabulary, None], NONE, model.vocab_size)
         if fault:
             name = "the shortlist" if self.path is None else f"the shortlist {self.path}"
             raise ModelError(f"{name} does not fit the model: {fault}; {_ADVICE}")
@@ -187,7 +184,7 @@ def learn_shortlist(
         on_progress: Called with the number of pairs finished, batch by batch.
     """
     config = model.config
-    num_sources = config.source_vocab_size or config.vocab_size
+    num_sources = config.source_vocabulary
     frequencies = torch.zeros(config.vocab_size, dtype=torch.int64)
     counts = _Counts()
     lengths = [max(len(source), len(target)) for source, target in zip(sources, targets, strict=True)]

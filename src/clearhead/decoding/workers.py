@@ -20,29 +20,18 @@ from clearhead.config import DecodeConfig, ModelConfig
 from clearhead.decoding.engine import Engine, Slots
 from clearhead.decoding.hypothesis import Hypothesis
 from clearhead.decoding.rules import check_ids
-from clearhead.decoding.search import SearchedSentence, SearchOptions, begin
+from clearhead.decoding.search import SearchedSentence, SearchOptions, Sentence, begin
 from clearhead.decoding.team import helpers
 from clearhead.device import num_threads
 from clearhead.errors import ModelError
 
-__all__ = ["Sentence", "SentenceQueue", "find", "search"]
+__all__ = ["SentenceQueue", "find", "search"]
 
 ENCODED_TOKENS = 512
 """Source tokens that a worker encodes at once, if so many wait."""
 
 Found = tuple[int, list[Hypothesis]]
 """The number of a sentence, and its best hypotheses, best first."""
-
-
-@dataclass(frozen=True)
-class Sentence:
-    """A sentence to search for."""
-
-    number: int
-    source: Sequence[int]
-    """Source ids, ended by `eos_id`."""
-    max_length: int
-    """Most target tokens, the end token included."""
 
 
 class SentenceQueue:
@@ -121,7 +110,7 @@ def search(
         ModelError: If the model's probabilities are not numbers, or the shortlist does not fit the model.
     """
     model = engine.model.config
-    check_ids(sources, model.source_vocab_size or model.vocab_size, "source")
+    check_ids(sources, model.source_vocabulary, "source")
     waiting = SentenceQueue()
     # Longest first: what needs the most memory comes at once, not after an hour.
     order = sorted(range(len(sources)), key=lambda number: (len(sources[number]), number), reverse=True)
@@ -170,8 +159,7 @@ class _Worker:
             if entering := ready[: self._fitting(ready)]:
                 del ready[: len(entering)]
                 self.slots.enter([encoded for _, encoded in entering])
-                for sentence, _ in entering:
-                    active.append(begin(sentence.number, sentence.max_length, self.model.bos_id, self.options.config))
+                active += (begin(sentence, self.model.bos_id, self.options.config) for sentence, _ in entering)
             if not active:
                 if ready or not self.waiting.is_closed or not self.waiting.is_empty:
                     continue
@@ -189,16 +177,14 @@ class _Worker:
                             "the model's probabilities are not numbers: its weights hold NaN or infinity, so it is "
                             "damaged, or its training diverged"
                         )
-                    yield done.number, done.best(self.options.num_best)
+                    yield done.sentence.number, done.best(self.options.num_best)
 
     def _take(self, ready: Sequence[tuple[Sentence, Any]], *, wait: bool) -> list[Sentence]:
         """Take the sentences that may enter behind those that are ready."""
-        longest_ready = max((len(sentence.source) for sentence, _ in ready), default=0)
-
-        def room(longest: int) -> int:
-            return self._room(max(longest, longest_ready)) - len(ready)
-
-        return self.waiting.take(room, self.num_workers, wait=wait)
+        ahead = max((len(sentence.source) for sentence, _ in ready), default=0)
+        return self.waiting.take(
+            lambda longest: self._room(max(longest, ahead)) - len(ready), self.num_workers, wait=wait
+        )
 
     def _fitting(self, ready: Sequence[tuple[Sentence, Any]]) -> int:
         """Return how many of the next sentences may enter now."""

@@ -31,9 +31,6 @@ def config_from(values: Mapping[str, Any]) -> ModelConfig:
 
     Its configuration names no start and no end token ([CLS] and [SEP] are the tokenizer's matter): free ids stand for
     them, which `encode` never reads.
-
-    Raises:
-        ConfigError: Naming every field that our model cannot express.
     """
     their = TheirConfig(values, DEFAULTS)
     their.require("is_decoder", False, "only the encoder is supported; see bert-generation")
@@ -58,7 +55,7 @@ def config_to(config: ModelConfig) -> dict[str, Any]:
         "architectures": ["BertModel"],
         "model_type": "bert",
         **write_shape(config),
-        "vocab_size": config.source_vocab_size or config.vocab_size,
+        "vocab_size": config.source_vocabulary,
         "num_hidden_layers": config.num_encoder_layers,
         "type_vocab_size": config.num_segments,
     }

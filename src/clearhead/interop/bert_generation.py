@@ -29,11 +29,7 @@ DEFAULTS: Mapping[str, Any] = {
 
 
 def config_from(values: Mapping[str, Any]) -> ModelConfig:
-    """Return our settings of an EncoderDecoderModel whose two parts are BertGeneration.
-
-    Raises:
-        ConfigError: Naming every field that our model cannot express.
-    """
+    """Return our settings of an EncoderDecoderModel whose two parts are BertGeneration."""
     problems: list[str] = []
     whole = TheirConfig(values, {"decoder_start_token_id": None, "pad_token_id": None}, problems=problems)
     encoder, decoder = (
@@ -77,7 +73,7 @@ def config_to(config: ModelConfig) -> dict[str, Any]:
         "is_encoder_decoder": True,
         "encoder": {
             **both,
-            "vocab_size": config.source_vocab_size or config.vocab_size,
+            "vocab_size": config.source_vocabulary,
             "num_hidden_layers": config.num_encoder_layers,
         },
         "decoder": {

@@ -37,13 +37,13 @@ def resolved(config: ModelConfig) -> ModelConfig:
     }
     if not has_decoder:
         # One matrix, nothing to tie.
-        written |= {"tying": "three-way", "vocab_size": config.source_vocab_size or config.vocab_size}
+        written |= {"tying": "three-way", "vocab_size": config.source_vocabulary}
         written["source_vocab_size"] = None
     elif not has_encoder:
         written["tying"] = "decoder" if config.tying in ("three-way", "decoder") else "none"
         written["source_vocab_size"] = None
     elif config.tying in ("decoder", "none"):
-        written["source_vocab_size"] = config.source_vocab_size or config.vocab_size
+        written["source_vocab_size"] = config.source_vocabulary
     return _changed(config, **written)
 
 

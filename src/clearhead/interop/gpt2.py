@@ -41,9 +41,6 @@ def config_from(values: Mapping[str, Any]) -> ModelConfig:
 
     One token starts and ends texts. There is none for padding: the smallest free id stands for it, which a decoder
     alone never reads. The dropout of the embedding is that of the sub-layers.
-
-    Raises:
-        ConfigError: Naming every field that our model cannot express.
     """
     their = TheirConfig(values, DEFAULTS)
     their.require("scale_attn_weights", True, "attention divides by sqrt(d_k)")

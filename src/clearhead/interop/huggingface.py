@@ -29,7 +29,7 @@ class Family:
     """One of their kinds of model."""
 
     config_from: Callable[[Mapping[str, Any]], ModelConfig]
-    """From their `config.json` to our settings; refuses what we cannot express."""
+    """From their `config.json` to our settings; a ConfigError names every field that our model cannot express."""
     config_to: Callable[[ModelConfig], dict[str, Any]]
     """From our settings to their `config.json`; what it cannot hold is found by reading it back."""
     key_table: Callable[[ModelConfig], KeyTable]

@@ -30,11 +30,7 @@ DEFAULTS: Mapping[str, Any] = {
 
 
 def config_from(values: Mapping[str, Any]) -> ModelConfig:
-    """Return our settings of a MarianMTModel; its start token, mostly its padding, becomes `bos_id`.
-
-    Raises:
-        ConfigError: Naming every field that our model cannot express.
-    """
+    """Return our settings of a MarianMTModel; its start token, mostly its padding, becomes `bos_id`."""
     their = TheirConfig(values, DEFAULTS)
     their.require("normalize_before", False, "Marian's norm stands after the sub-layer")
     their.require("normalize_embedding", False, "Marian has no norm over the embedding")
@@ -63,7 +59,7 @@ def config_to(config: ModelConfig) -> dict[str, Any]:
         "architectures": ["MarianMTModel"],
         "model_type": "marian",
         **write_shape(config),
-        "vocab_size": config.source_vocab_size or config.vocab_size,
+        "vocab_size": config.source_vocabulary,
         "decoder_vocab_size": config.vocab_size,
         "share_encoder_decoder_embeddings": config.tying == "three-way",
     }

@@ -25,11 +25,7 @@ DEFAULTS: Mapping[str, Any] = {
 
 
 def config_from(values: Mapping[str, Any]) -> ModelConfig:
-    """Return our settings of a PegasusForConditionalGeneration.
-
-    Raises:
-        ConfigError: Naming every field that our model cannot express.
-    """
+    """Return our settings of a PegasusForConditionalGeneration."""
     their = TheirConfig(values, DEFAULTS)
     their.require("tie_word_embeddings", True, "Pegasus has one matrix for embeddings and output")
     their.require("normalize_before", True, "Pegasus' norm stands before the sub-layer")

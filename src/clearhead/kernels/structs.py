@@ -6,7 +6,7 @@ import ctypes
 import re
 from ctypes import POINTER, c_double, c_float, c_int32, c_int64, c_void_p
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import numpy as np
 from torch import Tensor
@@ -16,25 +16,10 @@ __all__ = ["STRUCTS", "Struct"]
 AnyStruct = TypeVar("AnyStruct", bound="Struct")
 
 
-class Floats(c_void_p):
-    """The address of numbers in float32."""
-
-
-class Doubles(c_void_p):
-    """The address of numbers in float64."""
-
-
-class Int32s(c_void_p):
-    """The address of numbers in int32."""
-
-
 NUMBERS: dict[str, type] = {"int64_t": c_int64, "int32_t": c_int32, "float": c_float, "double": c_double}
-ADDRESSES: dict[str, type] = {"int32_t": Int32s, "float": Floats, "double": Doubles}
-DTYPES: dict[type, np.dtype[Any]] = {
-    Floats: np.dtype(np.float32),
-    Doubles: np.dtype(np.float64),
-    Int32s: np.dtype(np.int32),
-}
+ADDRESSES = {kind: type(f"{kind}_address", (c_void_p,), {}) for kind in NUMBERS}
+"""A type of its own for the address of each, so that `Struct.point` can tell them apart."""
+DTYPES = {ADDRESSES[kind]: np.dtype(number) for kind, number in NUMBERS.items()}
 
 
 class Struct(ctypes.Structure):
@@ -59,7 +44,7 @@ class Struct(ctypes.Structure):
             if given is None:
                 continue
             array = given.detach().numpy() if isinstance(given, Tensor) else given
-            if array.dtype is not DTYPES.get(self._kinds[name], array.dtype) or not array.flags.c_contiguous:
+            if array.dtype != DTYPES.get(self._kinds[name], array.dtype) or not array.flags.c_contiguous:
                 kind = f"{array.dtype} of strides {array.strides}"
                 raise TypeError(f"{type(self).__name__}.{name} cannot point to {kind}")
             setattr(self, name, array.ctypes.data)

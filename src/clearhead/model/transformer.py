@@ -62,9 +62,7 @@ class Transformer(nn.Module):
             rotary=config.positions == "rotary",
         )
         if has_encoder:
-            self.source_embedding = self._embedding(
-                config.source_vocab_size or config.vocab_size, num_segments=config.num_segments
-            )
+            self.source_embedding = self._embedding(config.source_vocabulary, num_segments=config.num_segments)
             self.encoder = Encoder(sublayers, num_layers=config.num_encoder_layers)
         if has_decoder:
             self.target_embedding = self._embedding(config.vocab_size)

@@ -32,7 +32,7 @@ def parameter_count(config: ModelConfig) -> int:
 
 def _vocabulary_weights(config: ModelConfig) -> int:
     """Return the rows of the two embeddings and the output, as far as they are not one (section 3.4), and its bias."""
-    source = config.source_vocab_size or config.vocab_size
+    source = config.source_vocabulary
     if not config.num_decoder_layers:
         rows = source
     elif not config.num_encoder_layers:

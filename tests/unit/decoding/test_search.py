@@ -20,8 +20,9 @@ from clearhead.decoding.native.slots import NativeSlots
 from clearhead.decoding.pytorch.candidates import best_tokens
 from clearhead.decoding.pytorch.engine import PyTorchEngine, PyTorchSlots
 from clearhead.decoding.pytorch.weights import BLOCK
+from clearhead.decoding.search import Sentence
 from clearhead.decoding.team import HELPER_NAME, helpers
-from clearhead.decoding.workers import Sentence, SentenceQueue, search
+from clearhead.decoding.workers import SentenceQueue, search
 from clearhead.decoding.workers import find as find_waiting
 from clearhead.errors import ConfigError, ModelError
 from clearhead.kernels.library import library
@@ -179,7 +180,7 @@ def with_penalty_of_the_longest(monkeypatch):
             sentence.__dict__["longest_penalty"] = change(penalty)
 
         held = property(lambda sentence: sentence.__dict__["longest_penalty"], hold)
-        monkeypatch.setattr(search_module.SearchedSentence, "longest_penalty", held)
+        monkeypatch.setattr(search_module.SearchedSentence, "longest_penalty", held, raising=False)
 
     return use
 

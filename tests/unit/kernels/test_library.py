@@ -17,7 +17,7 @@ from clearhead.errors import CompiledCoreWarning
 from clearhead.kernels import library as library_module
 from clearhead.kernels.library import can_multiply, describe, has_amx, library
 from clearhead.kernels.panels import PANEL, make_product
-from clearhead.kernels.structs import STRUCTS, Floats, Int32s, read_structures
+from clearhead.kernels.structs import ADDRESSES, STRUCTS, read_structures
 
 needs_core = pytest.mark.skipif(library() is None, reason="needs the compiled core, and a processor with AVX-512")
 needs_amx = pytest.mark.skipif(not has_amx(), reason="needs the compiled core, and a processor with AMX")
@@ -311,12 +311,12 @@ def test_structures_are_those_that_a_header_declares_without_a_tag():
         """
     ).values()
     assert (inner.__name__, outer.__name__) == ("Inner", "Outer")
-    assert inner._fields_ == [("weight", Floats), ("bias", Floats), ("eps", ctypes.c_double)]
+    assert inner._fields_ == [("weight", ADDRESSES["float"]), ("bias", ADDRESSES["float"]), ("eps", ctypes.c_double)]
     assert outer._fields_ == [
         ("state", ctypes.c_int64),
         ("rows", ctypes.c_int64),
         ("first", ctypes.c_int64),
-        ("ids", Int32s),
+        ("ids", ADDRESSES["int32_t"]),
         ("norm", inner),
         ("other", inner),
         ("norms", ctypes.POINTER(inner)),

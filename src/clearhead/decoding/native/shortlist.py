@@ -30,7 +30,7 @@ class ListedProducts:
 
     def __init__(self, weights: NativeWeights, shortlist: Shortlist) -> None:
         config, output = weights.model.config, weights.model.output_proj
-        shortlist.check(vocab_size=config.vocab_size, source_vocab_size=config.source_vocab_size or config.vocab_size)
+        shortlist.check(config)
         self.shortlist = shortlist
         self._weight, self._bias = output.weight.detach(), output.bias
         # Padding and start, which are never written, keep their share of the probability.

@@ -84,7 +84,7 @@ class ListedTokens:
 
     def __init__(self, model: PackedModel, shortlist: Shortlist) -> None:
         config = model.config
-        shortlist.check(vocab_size=config.vocab_size, source_vocab_size=config.source_vocab_size or config.vocab_size)
+        shortlist.check(config)
         self.shortlist = shortlist
         self.weight, self.bias = model.output_weight, model.output_bias
         # The end comes first. Padding and start, which are never written, keep their share of the probability: a
