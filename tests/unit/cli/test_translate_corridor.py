@@ -43,7 +43,7 @@ def test_from_the_command_to_equation_1_there_are_ten_calls(make_model_dir, writ
     lines = write_lines("in.txt", "Ein Hund.", "Zwei Hunde.")
     arguments = ["translate", str(make_model_dir()), str(lines), "-o", str(tmp_path / "out.txt")]
     # It hands queries, keys and values to PyTorch's attention.
-    found = calls_to({"_attend"}, arguments)
+    found = calls_to({"_PackedAttention.attend"}, arguments)
     assert any("_PackedEncoderLayer.__call__" in calls for calls in found)
     assert any("_PackedDecoderLayer.__call__" in calls for calls in found)
     for calls in found:

@@ -28,6 +28,7 @@ from clearhead.model.embeddings import Embedding
 from clearhead.model.encoder import EncoderLayer
 from clearhead.model.feed_forward import FeedForward
 from clearhead.model.other_positions import RotaryPositions, rotary_positions
+from clearhead.model.residual import Residual
 from clearhead.model.transformer import Transformer
 
 __all__ = ["BLOCK", "PackedModel"]
@@ -177,15 +178,11 @@ class _PackedEncoderLayer:
         self.feed_forward = _PackedFeedForward(layer.feed_forward, precision)
 
     def __call__(self, x: Float[Tensor, "BS D"], mask: Float[Tensor, "B 1 1 S"]) -> Float[Tensor, "BS D"]:
-        batch, length = mask.size(0), mask.size(-1)
-
-        def self_attention(x: Tensor) -> Tensor:
-            positions = torch.arange(length, device=x.device).repeat(batch)
-            q, kv = self.self_attn.queries_and_keys(x, positions, length)
-            attended = self.self_attn.attend(q.unflatten(0, (batch, length)), kv.unflatten(0, (batch, length)), mask)
-            return self.self_attn.out(attended.flatten(0, 1))
-
-        x = self.layer.self_attn_residual.add_and_norm(x, self_attention)
+        residual, shape = self.layer.self_attn_residual, (mask.size(0), mask.size(-1))
+        positions = torch.arange(shape[1], device=x.device).repeat(shape[0])
+        q, kv = self.self_attn.queries_and_keys(_before(residual, x), positions, shape[1])
+        attended = self.self_attn.attend(q.unflatten(0, shape), kv.unflatten(0, shape), mask)
+        x = _after(residual, x, self.self_attn.out(attended.flatten(0, 1)))
         return self.layer.feed_forward_residual.add_and_norm(x, self.feed_forward)
 
 
@@ -202,20 +199,26 @@ class _PackedDecoderLayer:
     def __call__(
         self, x: Float[Tensor, "R D"], past: Float[Tensor, "M P W"], memory: Float[Tensor, "M S W"], rows: Rows
     ) -> Float[Tensor, "R D"]:
-        def self_attention(x: Tensor) -> Tensor:
-            q, kv = self.self_attn.queries_and_keys(x, rows.positions, rows.longest)
-            past.flatten(0, 1).index_copy_(0, rows.places, kv)
-            attended = self.self_attn.attend(rows.spread(q), rows.past(past), rows.past_mask)
-            return self.self_attn.out(rows.gather(attended))
+        residual = self.layer.self_attn_residual
+        q, kv = self.self_attn.queries_and_keys(_before(residual, x), rows.positions, rows.longest)
+        past.flatten(0, 1).index_copy_(0, rows.places, kv)
+        attended = self.self_attn.attend(rows.spread(q), rows.past(past), rows.past_mask)
+        x = _after(residual, x, self.self_attn.out(rows.gather(attended)))
 
-        def cross_attention(x: Tensor) -> Tensor:
-            q = self.cross_attn.project(x)
-            attended = self.cross_attn.attend(rows.spread(q), rows.memory(memory), rows.memory_mask)
-            return self.cross_attn.out(rows.gather(attended))
-
-        x = self.layer.self_attn_residual.add_and_norm(x, self_attention)
-        x = self.cross_attn_residual.add_and_norm(x, cross_attention)
+        q = self.cross_attn.project(_before(self.cross_attn_residual, x))
+        attended = self.cross_attn.attend(rows.spread(q), rows.memory(memory), rows.memory_mask)
+        x = _after(self.cross_attn_residual, x, self.cross_attn.out(rows.gather(attended)))
         return self.layer.feed_forward_residual.add_and_norm(x, self.feed_forward)
+
+
+def _before(residual: Residual, x: Tensor) -> Tensor:
+    """Return what a sub-layer takes; see `Residual.add_and_norm`."""
+    return residual.norm(x) if residual.is_pre else x
+
+
+def _after(residual: Residual, x: Tensor, update: Tensor) -> Tensor:
+    """Return the sub-layer's result, added and normed."""
+    return x + update if residual.is_pre else residual.norm(x + update)
 
 
 def _embedded(embedding: Embedding, ids: Tensor, positions: Tensor, longest: int) -> Tensor:
