@@ -151,7 +151,7 @@ class Translator:
         sources = [spelled[index] for index in filled]
         limit = config.max_input_tokens
         cut = [ids if len(ids) <= limit else [*ids[: limit - 1], tokenizer.eos_id] for ids in sources]
-        engine = self._engine_for(config.precision)
+        engine = self._engine_for("fp32" if sampling else config.precision)  # the model itself draws samples
         found = self._search(engine, cut, options, one_line, on_progress)
         limits = length_limits(self.bundle.model.config, config, cut)
         ended = [len(group[0].tokens) == most for group, most in zip(found, limits, strict=True)]

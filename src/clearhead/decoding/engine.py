@@ -51,7 +51,7 @@ class Slots(Protocol):
     """Source tokens of the sentence in each slot."""
 
     def encode(self, sources: Sequence[Sequence[int]]) -> list[Any]:
-        """Do what can be done for some sentences at once before they enter."""
+        """Encode some sentences ahead of their entry, if the engine can."""
 
     def enter(self, encoded: Sequence[Any]) -> None:
         """Give the next slots to sentences that were encoded."""

@@ -1,8 +1,7 @@
 """Greedy and beam search, decided sentence by sentence: which hypotheses go on, which have ended, and when to stop.
 
 It finds what `beam.beam_search` and `sampling.greedy_search` find, token for token. A hypothesis that can no longer win
-is dropped, and with it what would come of it; whatever ranks below it cannot win either, so no place is lost by not
-filling its own.
+is dropped, and with it what would come of it; whatever ranks below it cannot win either, so its place may stay empty.
 """
 
 from __future__ import annotations

@@ -13,12 +13,10 @@ from threading import Thread
 from weakref import WeakSet
 
 from clearhead.kernels.library import library
-from clearhead.kernels.structs import STRUCTS, Struct
+from clearhead.kernels.structs import CONSTANTS, STRUCTS, Struct
 
 __all__ = ["HELPER_NAME", "Call", "Team", "helpers"]
 
-TO_LEAVE = 2
-"""The state of a team that the core dismissed; State in csrc/types.h."""
 TASKS = Path("/proc/self/task")
 """The threads that the system knows."""
 MOST_CALLERS = 1_000
@@ -26,7 +24,7 @@ MOST_CALLERS = 1_000
 SECONDS_TO_END = 1.0
 """How long a fork waits at most for threads that end."""
 HELPER_NAME = "clearhead helper"
-"""Of the threads that help."""
+"""The name of the helping threads."""
 
 
 class Call:
@@ -76,7 +74,7 @@ class Team:
         None means that the worker goes on alone: there are no helpers, another call is running too, or the helpers were
         so often late that the core dismissed them.
         """
-        if not self._members or self._struct.state == TO_LEAVE or not self._call.is_alone:
+        if not self._members or self._struct.state == CONSTANTS["TO_LEAVE"] or not self._call.is_alone:
             return None
         self._helpers.wake(self._members, self._struct)
         return self._struct

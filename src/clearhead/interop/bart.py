@@ -22,7 +22,7 @@ DEFAULTS: Mapping[str, Any] = {
 
 
 def config_from(values: Mapping[str, Any]) -> ModelConfig:
-    """Return our settings of a BartForConditionalGeneration; its start token, mostly the end, becomes `bos_id`."""
+    """Return our settings of a BartForConditionalGeneration; its start token, usually the end, becomes `bos_id`."""
     their = TheirConfig(values, DEFAULTS)
     their.require("tie_word_embeddings", True, "BART has one matrix for embeddings and output")
     their.require("normalize_before", False, "BART's norm stands after the sub-layer")

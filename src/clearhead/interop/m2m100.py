@@ -26,7 +26,7 @@ DEFAULTS: Mapping[str, Any] = {
 
 
 def config_from(values: Mapping[str, Any]) -> ModelConfig:
-    """Return our settings of an M2M100ForConditionalGeneration; its start token, often the end, becomes `bos_id`."""
+    """Return our settings of an M2M100ForConditionalGeneration; its start token, usually the end, becomes `bos_id`."""
     their = TheirConfig(values, DEFAULTS)
     their.require("tie_word_embeddings", True, "M2M100 has one matrix for embeddings and output")
     their.require("normalize_before", True, "M2M100's norm stands before the sub-layer")

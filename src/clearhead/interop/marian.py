@@ -30,7 +30,7 @@ DEFAULTS: Mapping[str, Any] = {
 
 
 def config_from(values: Mapping[str, Any]) -> ModelConfig:
-    """Return our settings of a MarianMTModel; its start token, mostly its padding, becomes `bos_id`."""
+    """Return our settings of a MarianMTModel; its start token, usually its padding, becomes `bos_id`."""
     their = TheirConfig(values, DEFAULTS)
     their.require("normalize_before", False, "Marian's norm stands after the sub-layer")
     their.require("normalize_embedding", False, "Marian has no norm over the embedding")

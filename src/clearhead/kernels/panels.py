@@ -11,14 +11,12 @@ from torch.nn import functional
 
 from clearhead.config import DecodePrecision
 from clearhead.kernels.library import has_amx, library
-from clearhead.kernels.structs import STRUCTS, Struct
+from clearhead.kernels.structs import CONSTANTS, STRUCTS, Struct
 
-__all__ = ["PANEL", "PRECISIONS", "make_product", "uninitialized"]
+__all__ = ["PANEL", "make_product", "uninitialized"]
 
-PANEL = 32
+PANEL = CONSTANTS["PANEL"]
 """Outputs of a matrix, and rows of a result, come in whole blocks of so many."""
-PRECISIONS: dict[DecodePrecision, int] = {"fp32": 0, "bf16": 1, "bf16x3": 3, "int8": 8}
-"""Precision in csrc/types.h."""
 
 
 def make_product(
@@ -48,7 +46,7 @@ def make_product(
     product = STRUCTS["Product"](
         inputs=inputs,
         outputs=outputs,
-        precision=PRECISIONS[precision],
+        precision=CONSTANTS[precision.upper()],
         is_on_amx=precision != "fp32" and (has_amx() if on_amx is None else on_amx),
     )
     panels = uninitialized([core.packed_size(count, inputs, product.precision)], torch.uint8)

@@ -11,7 +11,7 @@ from typing import TypeVar
 import numpy as np
 from torch import Tensor
 
-__all__ = ["STRUCTS", "Struct"]
+__all__ = ["CONSTANTS", "STRUCTS", "Struct"]
 
 AnyStruct = TypeVar("AnyStruct", bound="Struct")
 
@@ -79,5 +79,16 @@ def read_structures(text: str) -> dict[str, type[Struct]]:
     return structures
 
 
-STRUCTS = read_structures(Path(__file__).with_name("csrc").joinpath("types.h").read_text(encoding="utf-8"))
+def read_constants(text: str) -> dict[str, int]:
+    """Return the numbers that a C header defines, and the members of its enumerations."""
+    constants = {name: int(number) for name, number in re.findall(r"#define (\w+) (\d+)\b", text)}
+    for body in re.findall(r"enum \w+ \{(.*?)\}", text):
+        for number, member in enumerate(body.split(",")):
+            name, _, given = member.partition("=")
+            constants[name.strip()] = int(given or number)
+    return constants
+
+
+_HEADER = Path(__file__).with_name("csrc").joinpath("types.h").read_text(encoding="utf-8")
+STRUCTS, CONSTANTS = read_structures(_HEADER), read_constants(_HEADER)
 """By the names of csrc/types.h."""

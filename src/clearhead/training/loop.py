@@ -144,7 +144,7 @@ class Loop:
         # Not yet validated where a resumed run is told to end at once, or the clock ran out while saving.
         if self.state.validated_step != self.state.step:
             self._save(self._validate(log))
-        self._prune()  # of a run that was killed while it did so after its last step
+        self._prune()  # for a run that was killed while it did so after its last step
         self.stop.end_at_once()  # all is saved
         return ended_by
 

@@ -81,7 +81,7 @@ def over_file(values: Mapping[str, Any], overrides: Mapping[str, Any]) -> Mappin
     """Lay the settings of the command line over those of a file.
 
     Raises:
-        ConfigError: If they ask for what the tokenizer decides; in a file, which a run may have written, it may stand.
+        ConfigError: If they ask for what the tokenizer decides; a file may hold it, for a run may have written it.
     """
     _refuse_misshapen(overrides)
     _refuse_what_the_tokenizer_decides(overrides)

@@ -15,7 +15,7 @@ from clearhead.decoding.native.engine import NativeEngine
 from clearhead.decoding.team import Call, helpers
 from clearhead.decoding.workers import search
 from clearhead.kernels.library import library
-from clearhead.kernels.structs import STRUCTS, Struct
+from clearhead.kernels.structs import CONSTANTS, STRUCTS, Struct
 
 pytestmark = pytest.mark.skipif(library() is None, reason="needs the compiled core, and a processor with AVX-512")
 
@@ -74,7 +74,7 @@ def test_helpers_are_woken_once_for_a_call_and_sleep_when_it_ends(core):
         assert len(helpers._threads) == 2
         assert [woken is first for woken in core.teams] == [True, True]
         assert team.wake() is first
-    assert first.state == team_module.TO_LEAVE
+    assert first.state == CONSTANTS["TO_LEAVE"]
     assert team.wake() is None
     assert_all_sleep(core)
     with helpers.call() as call:

@@ -17,7 +17,7 @@ from clearhead.errors import CompiledCoreWarning
 from clearhead.kernels import library as library_module
 from clearhead.kernels.library import can_multiply, describe, has_amx, library
 from clearhead.kernels.panels import PANEL, make_product
-from clearhead.kernels.structs import ADDRESSES, STRUCTS, read_structures
+from clearhead.kernels.structs import ADDRESSES, CONSTANTS, STRUCTS, read_constants, read_structures
 
 needs_core = pytest.mark.skipif(library() is None, reason="needs the compiled core, and a processor with AVX-512")
 needs_amx = pytest.mark.skipif(not has_amx(), reason="needs the compiled core, and a processor with AMX")
@@ -324,6 +324,21 @@ def test_structures_are_those_that_a_header_declares_without_a_tag():
         ("panels", ctypes.c_void_p),
         ("scale", ctypes.c_float),
     ]
+
+
+def test_constants_are_read_from_the_c_header():
+    found = read_constants(
+        """
+        #define WIDE 16        /* floats in a register */
+        #define LOGITS (WIDE + 4)
+        #define SECONDS 1e-3
+        enum Kind { ONE = 1, TWO = 2, EIGHT = 8 };
+        enum State { NOTHING, SOMETHING };
+        static void use(enum State state) { int x = 3; }
+        """
+    )
+    assert found == {"WIDE": 16, "ONE": 1, "TWO": 2, "EIGHT": 8, "NOTHING": 0, "SOMETHING": 1}
+    assert (CONSTANTS["PANEL"], CONSTANTS["INT8"], CONSTANTS["GELU_TANH"], CONSTANTS["TO_LEAVE"]) == (32, 8, 2, 2)
 
 
 def test_a_structure_keeps_what_its_fields_lead_to_and_no_more():

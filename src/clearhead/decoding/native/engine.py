@@ -30,7 +30,7 @@ class NativeEngine(Engine):
     """
 
     most_scored = 512
-    """So many tokens' numbers stay in the cache."""
+    """What more tokens need would not stay in the cache."""
 
     def __init__(self, model: Transformer, precision: DecodePrecision = "fp32") -> None:
         assert self.supports(model, precision)

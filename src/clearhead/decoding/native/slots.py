@@ -139,23 +139,17 @@ class _Slot:
     def __init__(self, memory: Float[Tensor, "S LW"], beam_size: int) -> None:
         self.memory = memory
         self._beam_size = beam_size
-        # Room for an output that is not unusually long.
-        places = (2 * len(memory) + 16) * beam_size
-        self._past, self._parents = uninitialized([places, memory.size(1)]), uninitialized([places], torch.int32)
-        self.struct = STRUCTS["Slot"](source_length=len(memory))
-        self.struct.point(memory=memory, newest=uninitialized([2, beam_size], torch.int32))
-        self._point()
+        self._past, self._parents = memory.new_empty([0, memory.size(1)]), torch.empty(0, dtype=torch.int32)
+        newest = uninitialized([2, beam_size], torch.int32)
+        self.struct = STRUCTS["Slot"](source_length=len(memory)).point(memory=memory, newest=newest)
+        self.make_room(2 * len(memory) + 15)  # for an output that is not unusually long
 
     def make_room(self, position: int) -> None:
         """Make sure that there is room for a position, even if the beams' pasts have nothing in common."""
-        places = (position + 1) * self._beam_size
-        if places <= len(self._past):
-            return
-        self._past, self._parents = _longer(self._past, 2 * places), _longer(self._parents, 2 * places)
-        self._point()
-
-    def _point(self) -> None:
-        self.struct.past, self.struct.parents = self._past.data_ptr(), self._parents.data_ptr()
+        places, room = (position + 1) * self._beam_size, len(self._past)
+        if places > room:
+            self._past, self._parents = (_longer(part, places + room) for part in (self._past, self._parents))
+            self.struct.point(past=self._past, parents=self._parents)
 
 
 def _longer(kept: Tensor, places: int) -> Tensor:

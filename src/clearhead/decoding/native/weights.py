@@ -16,11 +16,10 @@ from torch import Tensor, nn
 from clearhead.config import DecodePrecision
 from clearhead.kernels.library import library
 from clearhead.kernels.panels import PANEL, make_product, uninitialized
-from clearhead.kernels.structs import STRUCTS, Struct
+from clearhead.kernels.structs import CONSTANTS, STRUCTS, Struct
 from clearhead.model.decoder import DecoderLayer
 from clearhead.model.embeddings import Embedding
 from clearhead.model.encoder import EncoderLayer
-from clearhead.model.feed_forward import ACTIVATIONS
 from clearhead.model.transformer import Transformer
 
 __all__ = ["NativeWeights"]
@@ -132,7 +131,7 @@ class NativeWeights:
             d_ff=config.d_ff,
             num_layers=len(layers),
             is_pre=config.norm == "pre",
-            activation=list(ACTIVATIONS).index(config.activation),
+            activation=CONSTANTS[config.activation.upper()],
             layers=(STRUCTS["Layer"] * len(structs))(*structs),
             final_norm=norm_struct(final_norm),
             output=output,

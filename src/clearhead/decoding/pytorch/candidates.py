@@ -155,7 +155,7 @@ class ListedTokens:
         kept, device = len(self._sizes), self.weight.device
         ids = self._ids.new_zeros((slots, len(self._common) + places))
         biases = self._biases.new_full((slots, 1, places), float("-inf"))
-        # What a bias hides must be a number all the same, or the sums would be none.
+        # What a bias hides must be finite all the same, for it is added to.
         weights = lazy_zeros([slots, places, self.weight.size(1)], device)
         ids[:kept, : self._ids.size(1)] = self._ids[:kept]
         biases[:kept, :, :old_width] = self._biases[:kept]

@@ -162,7 +162,7 @@ class SlotCache:
     def _with_room(self, tensor: Tensor, length: int, *, slots_axis: int) -> Tensor:
         """Return a copy with room for more places or positions, which are the third axis."""
         shape = [*tensor.shape[:2], rounded(max(length, 2 * tensor.size(2))), *tensor.shape[3:]]
-        # A mask hides what has no values yet; values there must be numbers all the same, or the sums would be none.
+        # A mask hides what has no values yet; it must be finite all the same, for 0 times NaN is NaN.
         larger = lazy_zeros(shape, tensor.device) if slots_axis else tensor.new_full(shape, float("-inf"))
         larger[:, :, : tensor.size(2)].narrow(slots_axis, 0, len(self)).copy_(tensor.narrow(slots_axis, 0, len(self)))
         return larger

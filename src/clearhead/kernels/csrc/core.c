@@ -67,7 +67,8 @@ void encode(const Stack *stack, const Tokens *t, const Sources *sources) {
     lay_out(&s, sources->scratch, stack, sources->num_rows, sources->longest, 0, 0);
     s.spent = NULL;
     s.team = sources->team;
-    Places at = {sources->num_rows, sources->position, sources->first, sources->length, NULL, NULL, 0};
+    Places at = {.num_rows = sources->num_rows, .position = sources->position, .first = sources->first,
+                 .length = sources->length};
     begin(stack);
     run_layers(stack, t, sources->token, &at, &s);
     product(&stack->output, s.x, at.num_rows, sources->memory, &s);
@@ -108,7 +109,8 @@ void take_step(const Stack *stack, const Tokens *t, const Step *step) {
         for (next = row; next < step->num_rows && step->slot[next] == step->slot[row];) next++;
         find_places(step, row, next, &s);
     }
-    Places at = {step->num_rows, step->position, NULL, NULL, step->slots, step->slot, step->longest};
+    Places at = {.num_rows = step->num_rows, .position = step->position, .slots = step->slots, .slot = step->slot,
+                 .longest = step->longest};
     begin(stack);
     run_layers(stack, t, step->token, &at, &s);
     choose(stack, t, step, &s);
@@ -125,7 +127,8 @@ void score(const Stack *stack, const Tokens *t, const Targets *targets) {
     lay_out(&s, targets->scratch, stack, rows, targets->longest, 1, 0);
     s.spent = NULL;
     s.team = NULL;
-    Places at = {rows, targets->position, targets->first, targets->length, targets->slots, targets->slot, 0};
+    Places at = {.num_rows = rows, .position = targets->position, .first = targets->first, .length = targets->length,
+                 .slots = targets->slots, .slot = targets->slot};
     begin(stack);
     run_layers(stack, t, targets->token, &at, &s);
     look_up(stack, t, targets, &s);

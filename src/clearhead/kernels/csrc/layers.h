@@ -53,7 +53,7 @@ static void attend(
 }
 
 /* Turn each pair of neighbouring components by the angle of its position (rotary positions). Queries and keys stand
- * side by side, so they are turned as heads of one. */
+ * side by side, so they are turned together, as twice as many heads. */
 static void turn(float *x, int64_t num_heads, int64_t d_k, const float *cos, const float *sin) {
     for (int64_t head = 0; head < num_heads; head++)
         for (int64_t i = 0; i < d_k / 2; i++) {

@@ -16,7 +16,7 @@ int64_t packed_size(int64_t outputs, int64_t inputs, int64_t precision) {
     return rounded(outputs, PANEL) * inputs * (precision == BF16X3 ? 4 : 4 / group_of(precision));
 }
 
-/* To the nearest, of two as near to the even one. */
+/* Round to nearest, ties to even. */
 static uint16_t to_bf16(float value) {
     uint32_t bits;
     memcpy(&bits, &value, sizeof bits);
@@ -31,7 +31,7 @@ static float from_bf16(uint16_t rounded_value) {
     return value;
 }
 
-/* What a step of 8 bits is worth in a row; if the row holds what is no number, neither is that. */
+/* The scale of a row in 8 bits; NaN if the row holds NaN. */
 static float step_of(const float *row, int64_t inputs) {
     float largest = 0.0f;
     for (int64_t k = 0; k < inputs; k++)

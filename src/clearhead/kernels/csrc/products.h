@@ -39,7 +39,7 @@ static void fp32_panel(const float *x, int64_t rows, const float *panel, int64_t
 #undef BLOCKS
 }
 
-/* Rows as bfloat16, then what that left out; rows up to whole blocks of tiles are zeros. */
+/* Rows as bfloat16, then what that left out; rows that fill up whole blocks of tiles are zeros. */
 ROUNDED static void split_rows(
     const float *x, int64_t rows, int64_t padded, int64_t inputs, int has_rest, uint16_t *tiles
 ) {
