@@ -108,15 +108,7 @@ class Decoder(nn.Module):
         cache: DecoderCache | None = None,
         weights: AttentionWeights | None = None,
     ) -> Float[Tensor, "R T D"]:
-        """Decode a batch.
-
-        Args:
-            x: Embedded target tokens with their positions; R is a multiple of B, the rows of a sentence side by side.
-            memory: The encoder's output; None without cross-attention.
-            memory_mask: Which positions of the memory hold a token; None if all do.
-            cache: Keys and values of earlier positions; takes in those of the new ones. None to keep none.
-            weights: Takes in what every head attended to, if given.
-        """
+        """Decode embedded target tokens; the rest is as in `Transformer.states`."""
         mask = None if memory_mask is None else memory_mask[:, None, None, :]  # (B, 1, 1, S)
         for index, layer in enumerate(self.layers):
             x = layer(x, memory, mask, None if cache is None else cache.layers[index], weights)

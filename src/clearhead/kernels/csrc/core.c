@@ -46,7 +46,7 @@ AMX void assist(Team *team) {
             }
             atomic_fetch_sub(&team->inside, 1);
         }
-        if (idle < 1000) {
+        if (idle < 1000) { /* without asking for the time, which takes longer */
             _mm_pause();
             continue;
         }
@@ -58,18 +58,25 @@ AMX void assist(Team *team) {
 }
 
 static int uses_amx(const Stack *stack) { return stack->output.is_on_amx || stack->layers[0].qkv.is_on_amx; }
-AMX static void begin(const Stack *stack) { if (uses_amx(stack)) _tile_loadconfig(&TILES); }
+
+AMX static Scratch begin(
+    const Stack *stack, char *scratch, int64_t rows, int64_t longest, int64_t count, int is_search, Team *team
+) {
+    Scratch s;
+    lay_out(&s, scratch, stack, rows, longest, count, is_search);
+    s.team = team;
+    s.spent = NULL;
+    if (uses_amx(stack)) _tile_loadconfig(&TILES);
+    return s;
+}
+
 AMX static void end(const Stack *stack) { if (uses_amx(stack)) _tile_release(); }
 
 /* Encode source tokens: keys and values that cross-attention of every decoder layer will ask for. */
 void encode(const Stack *stack, const Tokens *t, const Sources *sources) {
-    Scratch s;
-    lay_out(&s, sources->scratch, stack, sources->num_rows, sources->longest, 0, 0);
-    s.spent = NULL;
-    s.team = sources->team;
+    Scratch s = begin(stack, sources->scratch, sources->num_rows, sources->longest, 0, 0, sources->team);
     Places at = {.num_rows = sources->num_rows, .position = sources->position, .first = sources->first,
                  .length = sources->length};
-    begin(stack);
     run_layers(stack, t, sources->token, &at, &s);
     product(&stack->output, s.x, at.num_rows, sources->memory, &s);
     end(stack);
@@ -100,10 +107,8 @@ static void find_places(const Step *step, int64_t first, int64_t end, Scratch *s
 
 /* Take every hypothesis a token further, and find the best candidates to go on with. */
 void take_step(const Stack *stack, const Tokens *t, const Step *step) {
-    Scratch s;
-    lay_out(&s, step->scratch, stack, step->num_rows, step->longest, step->count, 1);
+    Scratch s = begin(stack, step->scratch, step->num_rows, step->longest, step->count, 1, step->team);
     s.spent = step->spent;
-    s.team = step->team;
     if (s.spent) s.since = now();
     for (int64_t row = 0, next; row < step->num_rows; row = next) {
         for (next = row; next < step->num_rows && step->slot[next] == step->slot[row];) next++;
@@ -111,7 +116,6 @@ void take_step(const Stack *stack, const Tokens *t, const Step *step) {
     }
     Places at = {.num_rows = step->num_rows, .position = step->position, .slots = step->slots, .slot = step->slot,
                  .longest = step->longest};
-    begin(stack);
     run_layers(stack, t, step->token, &at, &s);
     choose(stack, t, step, &s);
     end(stack);
@@ -122,14 +126,10 @@ void take_step(const Stack *stack, const Tokens *t, const Step *step) {
  * computed in the order in which take_step computes it, so a target's total is bit for bit what a search in float32
  * adds up for the same tokens. */
 void score(const Stack *stack, const Tokens *t, const Targets *targets) {
-    Scratch s;
     int64_t rows = targets->num_rows;
-    lay_out(&s, targets->scratch, stack, rows, targets->longest, 1, 0);
-    s.spent = NULL;
-    s.team = NULL;
+    Scratch s = begin(stack, targets->scratch, rows, targets->longest, 1, 0, NULL);
     Places at = {.num_rows = rows, .position = targets->position, .first = targets->first, .length = targets->length,
                  .slots = targets->slots, .slot = targets->slot};
-    begin(stack);
     run_layers(stack, t, targets->token, &at, &s);
     look_up(stack, t, targets, &s);
     end(stack);

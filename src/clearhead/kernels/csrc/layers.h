@@ -7,6 +7,7 @@
 #include "products.h"
 #include "rows.h"
 
+/* Some registers' width of the weighted sum of values in equation 1, times a factor. */
 INLINE void weighted_sum(
     const int registers, const float *values, int64_t stride, const int32_t *places, const float *weights,
     int64_t count, float factor, float *y
@@ -138,6 +139,7 @@ static void embed(const Stack *stack, const Tokens *t, const int32_t *token, con
     if (t->embedding_norm.weight) normalize(&t->embedding_norm, x, at->num_rows, width, x);
 }
 
+/* A stack (section 3.1): embedding, layers, final norm. */
 static void run_layers(const Stack *stack, const Tokens *t, const int32_t *token, const Places *at, Scratch *s) {
     int64_t rows = at->num_rows;
     embed(stack, t, token, at, s->x);

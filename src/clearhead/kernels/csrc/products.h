@@ -9,6 +9,7 @@
 
 static int64_t panel_bytes(const Product *p) { return packed_size(PANEL, p->inputs, p->precision); }
 
+/* n rows by a panel, in float32; the sums stay in registers. */
 INLINE void fp32_block(const int n, const float *x, const float *panel, int64_t inputs, float *y, int64_t stride) {
     __m512 left[ROW_BLOCK], right[ROW_BLOCK];
     for (int i = 0; i < n; i++) left[i] = right[i] = _mm512_setzero_ps();
@@ -63,7 +64,7 @@ static void quantize_rows(
     const float *x, int64_t rows, int64_t padded, int64_t inputs, int8_t *tiles, float *scales, int32_t *sums
 ) {
     for (int64_t row = 0; row < rows; row++) {
-        __m512i largest = _mm512_castps_si512(_mm512_set1_ps(1e-30f)); /* compared as integers, NaN is the largest */
+        __m512i largest = _mm512_castps_si512(_mm512_set1_ps(1e-30f)); /* not 0; as integers, NaN is the largest */
         for (int64_t i = 0; i < inputs; i += WIDE) {
             __m512 size = _mm512_abs_ps(_mm512_loadu_ps(x + row * inputs + i));
             largest = _mm512_max_epi32(largest, _mm512_castps_si512(size));
@@ -95,6 +96,7 @@ static const struct __attribute__((packed)) {
 #define LOAD_WEIGHTS(at) _tile_loadd(6, at, 64); _tile_loadd(7, (at) + TILE_BYTES, 64)
 #define MULTIPLY(dp) dp(0, 4, 6); dp(1, 4, 7); if (two) { dp(2, 5, 6); dp(3, 5, 7); }
 
+/* One block of tiles, or two, by a panel; meanwhile `lines` of the next panel are fetched at each step. */
 AMX INLINE void amx_block(
     const int precision, const int two, const char *rows, int64_t rest, int64_t stride, const char *panel, float *y,
     int64_t y_stride, const char *ahead, int64_t lines
@@ -255,7 +257,7 @@ static void multiply_panels(const Work *work, int64_t first, int64_t last) {
 /* Let all helpers go to sleep at once. */
 void dismiss(Team *team) { atomic_store(&team->state, TO_LEAVE); }
 
-/* Take panels of a team's product, some at once, until none is left. Who comes late finds none. */
+/* Take panels of a team's product, a sixteenth at once, until none is left. Who comes late finds none. */
 static void take_panels(Team *team) {
     int64_t last = team->work.last, some = (last - team->work.first) / 16 + 1;
     for (int64_t from; (from = atomic_fetch_add(&team->next, some)) < last;)

@@ -25,6 +25,7 @@ INLINE __m512 exp512(__m512 x) {
     return _mm512_scalef_ps(p, n);
 }
 
+/* LayerNorm, or with is_rms its form without mean and bias; see make_norm in model/residual.py. */
 static void normalize(const Norm *norm, const float *x, int64_t rows, int64_t width, float *y) {
     for (int64_t row = 0; row < rows; row++, x += width, y += width) {
         __m512 sum = _mm512_setzero_ps(), squares = _mm512_setzero_ps();

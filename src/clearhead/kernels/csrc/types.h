@@ -1,5 +1,5 @@
 /* What the parts of the core share: structures, and the scratch of a call. Python (structs.py)
- * reads those without a tag here. */
+ * reads the structures that have no tag. */
 
 #pragma once
 
@@ -13,11 +13,11 @@
 #define PANEL 32       /* outputs computed at once; a matrix holds a whole number of panels */
 #define ROW_BLOCK 12   /* rows computed at once in float32: with a panel they fill the registers */
 #define TILE_ROWS 16   /* rows of an AMX tile */
-#define TILE_BYTES 1024
-#define CHUNK 512      /* logits of a row computed before they are looked at */
+#define TILE_BYTES 1024 /* of an AMX tile: its rows have 64 bytes each */
+#define CHUNK 512      /* logits of a row computed before they are looked at: they are in the cache still */
 #define LOGITS (CHUNK + WIDE) /* from a row of them to the next: not a power of two, for the sake of the cache */
 
-#define PATIENCE 20000 /* spins, about a millisecond: who is waited for longer has been put aside by the system */
+#define PATIENCE 20000 /* spins, about a millisecond: who is waited for longer was given no processor by the system */
 #define IDLE_SECONDS 1e-3 /* until a helper without work goes to sleep: longer than Python needs between two steps */
 #define WORTH_SHARING (1 << 18) /* bytes of a matrix from which several threads read it faster than one */
 
@@ -99,7 +99,7 @@ typedef struct {
     _Atomic int64_t inside; /* helpers that look at the work, which changes only when there are none */
     _Atomic int64_t next;   /* panel that nobody has taken yet */
     Work work;
-    int64_t delays; /* times a helper was put aside amid its work; then one thread alone is faster */
+    int64_t delays; /* times a helper had no processor amid its work; after three, one thread alone is faster */
 } Team;
 
 enum State { NOTHING, A_PRODUCT, TO_LEAVE };
