@@ -63,10 +63,10 @@ def train(
         "train": {"max_steps": max_steps, "max_minutes": max_minutes},
     }
     overrides = merge(*map(parse_override, settings or []), _given(flags))
-    values = read_toml(config) if config else {}
     from clearhead.training.run import train_from_values
 
-    result = train_from_values(over_file(values, overrides), fresh=fresh)
+    values = over_file(read_toml(config), overrides) if config else overrides
+    result = train_from_values(values, fresh=fresh)
     typer.echo(f"model:  {result.run / 'model'}\nreport: {result.run / 'report.html'}", err=True)
 
 

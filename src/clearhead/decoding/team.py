@@ -31,18 +31,18 @@ class Call:
     """A search that is running."""
 
     def __init__(self, helpers: _Helpers) -> None:
-        self._helpers = helpers
+        self.helpers = helpers
         self._teams: list[Team] = []
         self._num_taken = 0
 
     @property
     def is_alone(self) -> bool:
         """Whether no other call is running."""
-        return len(self._helpers.calls) <= 1
+        return len(self.helpers.calls) <= 1
 
     def team(self, size: int) -> Team:
         """Return the team of one worker: itself and helpers that no other worker of this call has."""
-        team = Team(self, self._helpers, range(self._num_taken, self._num_taken + size - 1))
+        team = Team(self, range(self._num_taken, self._num_taken + size - 1))
         self._num_taken += size - 1
         self._teams.append(team)
         return team
@@ -58,13 +58,11 @@ class Team:
 
     Args:
         call: Whose worker it is.
-        helpers: The threads of the process.
         members: Which of them help.
     """
 
-    def __init__(self, call: Call, helpers: _Helpers, members: range) -> None:
+    def __init__(self, call: Call, members: range) -> None:
         self._call = call
-        self._helpers = helpers
         self._members = members
         self._struct = STRUCTS["Team"]()
 
@@ -76,7 +74,7 @@ class Team:
         """
         if not self._members or self._struct.state == CONSTANTS["TO_LEAVE"] or not self._call.is_alone:
             return None
-        self._helpers.wake(self._members, self._struct)
+        self._call.helpers.wake(self._members, self._struct)
         return self._struct
 
     def dismiss(self) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ctypes
 import importlib.machinery
+import re
 import struct
 import warnings
 from ctypes import POINTER, c_int, c_int64, c_uint64, c_void_p
@@ -69,9 +70,13 @@ def _path() -> Path | None:
 
 
 def _sources() -> int:
-    """Return the hash of the sources, as setup.py gives it to the core that is built from them."""
-    files = sorted(Path(__file__).with_name("csrc").glob("*.[ch]"))
-    return int(sha256(b"".join(path.read_bytes() for path in files)).hexdigest()[:16], 16)
+    """Return the hash of core.c and of what it includes, as setup.py gives it to the core that is built from them."""
+    names, digest = ["core.c"], sha256()
+    for name in names:  # which grows
+        text = Path(__file__).with_name("csrc").joinpath(name).read_bytes()
+        names += [header for header in re.findall(r'#include "(.+?)"', text.decode()) if header not in names]
+        digest.update(text)
+    return int(digest.hexdigest()[:16], 16)
 
 
 def _has_processor() -> bool:

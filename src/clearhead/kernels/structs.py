@@ -6,14 +6,11 @@ import ctypes
 import re
 from ctypes import POINTER, c_double, c_float, c_int32, c_int64, c_void_p
 from pathlib import Path
-from typing import TypeVar
 
 import numpy as np
 from torch import Tensor
 
 __all__ = ["CONSTANTS", "STRUCTS", "Struct"]
-
-AnyStruct = TypeVar("AnyStruct", bound="Struct")
 
 
 NUMBERS: dict[str, type] = {"int64_t": c_int64, "int32_t": c_int32, "float": c_float, "double": c_double}
@@ -34,7 +31,7 @@ class Struct(ctypes.Structure):
             self._kept = {}
         self._kept[name] = value
 
-    def point(self: AnyStruct, **arrays: Tensor | np.ndarray | None) -> AnyStruct:
+    def point(self, **arrays: Tensor | np.ndarray | None) -> Struct:
         """Point fields to arrays, and keep those; None is NULL.
 
         Raises:

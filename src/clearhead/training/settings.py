@@ -83,9 +83,10 @@ def over_file(values: Mapping[str, Any], overrides: Mapping[str, Any]) -> Mappin
     Raises:
         ConfigError: If they ask for what the tokenizer decides; a file may hold it, for a run may have written it.
     """
-    _refuse_misshapen(overrides)
-    _refuse_what_the_tokenizer_decides(overrides)
-    return merge(values, overrides)
+    settings = merge(values, overrides)
+    _refuse_misshapen(settings)
+    _refuse_what_the_tokenizer_decides({**settings, "model": overrides.get("model", {})})
+    return settings
 
 
 def over_saved(values: Mapping[str, Any], *, fresh: bool) -> Mapping[str, Any]:

@@ -80,6 +80,9 @@ def test_a_vocabulary_that_the_tokenizer_overrules_is_not_overruled_in_silence(t
     for setting in ("model.vocab_size=997", "model={vocab_size=997}"):
         assert clearhead("train", saved, "--out", tmp_path / "other", "--set", setting) != 0
         assert "set tokenizer.vocab_size = 997" in capsys.readouterr().err
+    wanted = f"model.vocab_size={resolved(tmp_path / 'run').tokenizer.vocab_size}"
+    assert clearhead("train", saved, "--set", wanted) == 0
+    assert clearhead("train", "--out", tmp_path / "run", "--set", wanted) == 0
     edited = tmp_path / "edited.toml"
     rows, text = resolved(tmp_path / "run").model.vocab_size, saved.read_text(encoding="utf-8")
     before, model = text.split("[model]\n")

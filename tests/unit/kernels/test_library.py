@@ -447,11 +447,13 @@ def test_a_core_without_a_function_is_of_another_version(put_core):
 
 
 @needs_core
-@pytest.mark.parametrize("name", ["core.c", "types.h", "new.h"])
+@pytest.mark.parametrize("name", ["core.c", "types.h", "packing.h"])
 def test_a_core_that_was_built_from_other_sources_is_not_loaded(put_core, monkeypatch, tmp_path, name):
     copy = shutil.copytree(Path(library_module.__file__).parent, tmp_path / "kernels")
     core = library_module._path().read_bytes()
     monkeypatch.setattr(library_module, "__file__", str(copy / "library.py"))
+    (copy / "csrc" / "left_behind.h").write_text("of an earlier version")
+    (copy / "csrc" / ".#core.c").symlink_to("an editor's lock")
     put_core(core)
     assert library() is not None
     with (copy / "csrc" / name).open("a") as file:
