@@ -17,3 +17,12 @@ class SentencePair:
     """Its translation; may be blank as well."""
     origin: str
     """`file:line` of the source side, lines counted from 1."""
+    language: str | None = None
+    """What a language tag at the head of the source names; cleaning looks for one."""
+    text_at: int = 0
+    """Where the source's text begins, behind that tag."""
+
+    @property
+    def text(self) -> str:
+        """The source without its language tag."""
+        return self.source[self.text_at :]

@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 import unicodedata
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from clearhead.config import DataConfig
@@ -97,7 +97,7 @@ def clean(
     report: CleaningReport,
     language_tags: Sequence[str] = (),
 ) -> Iterator[SentencePair]:
-    """Stream the pairs worth training on, unaltered, and count all of them in `report`.
+    """Stream the pairs worth training on, their language tags split off, and count all of them in `report`.
 
     Args:
         pairs: Pairs as read.
@@ -110,6 +110,9 @@ def clean(
     seen: set[bytes] = set()
     for pair in pairs:
         report.read += 1
+        language, text = split_tag(pair.source, language_tags)
+        if language is not None:
+            pair = replace(pair, language=language, text_at=len(pair.source) - len(text))
         reason = _reason_to_drop(pair, config, forbidden=forbidden, seen=seen, language_tags=language_tags)
         if reason is None:
             report.kept += 1
@@ -121,10 +124,10 @@ def clean(
 def _reason_to_drop(
     pair: SentencePair, config: DataConfig, *, forbidden: set[bytes], seen: set[bytes], language_tags: Sequence[str]
 ) -> str | None:
-    tag, source = split_tag(pair.source, language_tags)
+    source = pair.text
     if not source.strip() or not pair.target.strip():
         return "empty"
-    if tag is not None and tag not in language_tags:
+    if pair.language is not None and pair.language not in language_tags:
         return "unknown_tag"
     lengths = sorted((len(source), len(pair.target)))
     if lengths[1] > config.max_characters:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 
 import numpy as np
 
 from clearhead.corpora import SentencePair
 from clearhead.data.clean import CleaningReport, key_digest
 from clearhead.errors import DataError
-from clearhead.language_tags import split_tag
 
 __all__ = ["choose_rows", "side_keys", "without"]
 
@@ -17,9 +16,9 @@ __all__ = ["choose_rows", "side_keys", "without"]
 LEAST_PAIRS = 10
 
 
-def side_keys(pair: SentencePair, language_tags: Sequence[str]) -> tuple[bytes, bytes]:
+def side_keys(pair: SentencePair) -> tuple[bytes, bytes]:
     """Return what stands for either side where leakage is looked for; a language tag is no part of it."""
-    return key_digest(split_tag(pair.source, language_tags)[1]), key_digest(pair.target)
+    return key_digest(pair.text), key_digest(pair.target)
 
 
 def choose_rows(num_pairs: int, valid_size: int, *, seed: int) -> set[int]:
@@ -47,12 +46,7 @@ def choose_rows(num_pairs: int, valid_size: int, *, seed: int) -> set[int]:
 
 
 def without(
-    pairs: Iterable[SentencePair],
-    rows: set[int],
-    valid: Iterable[SentencePair],
-    *,
-    report: CleaningReport,
-    language_tags: Sequence[str],
+    pairs: Iterable[SentencePair], rows: set[int], valid: Iterable[SentencePair], *, report: CleaningReport
 ) -> Iterator[SentencePair]:
     """Stream what is left to train on; pairs that share a side with one held out are dropped as leakage.
 
@@ -61,13 +55,12 @@ def without(
         rows: Which of them are held out.
         valid: Those.
         report: Counts what was held out and what was dropped.
-        language_tags: Languages whose tag may head a source line.
     """
-    keys = {key for pair in valid for key in side_keys(pair, language_tags)}
+    keys = {key for pair in valid for key in side_keys(pair)}
     for row, pair in enumerate(pairs):
         if row in rows:
             report.hold_out()
-        elif keys.isdisjoint(side_keys(pair, language_tags)):
+        elif keys.isdisjoint(side_keys(pair)):
             yield pair
         else:
             report.drop_kept("leakage", pair.origin)

@@ -176,7 +176,7 @@ def _read_corpus(
         pairs = _progress(_counting_lines(inputs.valid_pairs, lines), "reading validation text", on_progress)
         valid.write(clean(pairs, data, forbidden=set(), report=valid.report, language_tags=tags))
         _refuse_empty("validation", data, valid.report)
-        forbidden.update(key for pair in valid for key in side_keys(pair, tags))
+        forbidden.update(key for pair in valid for key in side_keys(pair))
 
     pairs = _progress(_counting_lines(inputs.pairs, lines), "reading and cleaning", on_progress)
     kept = clean(pairs, data, forbidden=forbidden, report=train.report, language_tags=tags)
@@ -190,7 +190,7 @@ def _read_corpus(
         valid.write(pair for row, pair in enumerate(all_kept) if row in rows)
         valid.report.read = valid.report.kept = len(rows)
         pairs = _progress(all_kept, "holding out validation pairs", on_progress)
-        train.write(without(pairs, rows, valid, report=train.report, language_tags=tags))
+        train.write(without(pairs, rows, valid, report=train.report))
         all_kept.path.unlink()
     _refuse_empty("training", data, train.report)
 
@@ -220,7 +220,7 @@ def _counting_lines(pairs: Iterable[SentencePair], lines: dict[str, int]) -> Ite
 def _learned_tokenizer(train: StagedPairs, config: TokenizerConfig, on_progress: Progress) -> Tokenizer:
     def sides() -> Iterator[str]:
         for pair in train:
-            yield split_tag(pair.source, config.language_tags)[1]
+            yield pair.text
             yield pair.target
 
     num_bytes = 0
@@ -255,7 +255,7 @@ def _write_store(
     tokens = {"source": 0, "target": 0}
     with StoreWriter(path) as store:
         while some := list(islice(pairs, PROGRESS_EVERY)):
-            sources = tokenizer.encode_sources([pair.source for pair in some])
+            sources = tokenizer.encode_parts([(pair.language, pair.text) for pair in some])
             targets = tokenizer.encode_targets([pair.target for pair in some])
             for pair, source_ids, target_ids in zip(some, sources, targets, strict=True):
                 if max(len(source_ids), len(target_ids)) > max_length:

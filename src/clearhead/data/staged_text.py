@@ -27,7 +27,8 @@ class StagedPairs:
         with open(self.path, "w", encoding="utf-8") as file:
             for pair in pairs:
                 # JSON escapes line feeds and carriage returns, so that a pair is a line whatever its text holds.
-                file.write(json.dumps([pair.source, pair.target, pair.origin], ensure_ascii=False) + "\n")
+                fields = [pair.source, pair.target, pair.origin, pair.language, pair.text_at]
+                file.write(json.dumps(fields, ensure_ascii=False) + "\n")
 
     def __iter__(self) -> Iterator[SentencePair]:
         with open(self.path, encoding="utf-8") as file:

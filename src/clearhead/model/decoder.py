@@ -67,12 +67,7 @@ class DecoderLayer(nn.Module):
         return self.self_attn.attend(x, keys, values, start=start, is_causal=x.size(1) > 1, weights=seen)
 
     def _cross_attention(
-        self,
-        x: Tensor,
-        memory: Tensor,
-        mask: Tensor | None,
-        cache: LayerCache | None,
-        weights: AttentionWeights | None,
+        self, x: Tensor, memory: Tensor, mask: Tensor | None, cache: LayerCache | None, weights: AttentionWeights | None
     ) -> Tensor:
         assert self.cross_attn is not None
         keys_and_values = None if cache is None else cache.memory

@@ -23,6 +23,7 @@ from typing import Any
 from pydantic import TypeAdapter, ValidationError
 from torch import Tensor
 
+from clearhead.config import TrainConfig
 from clearhead.errors import CheckpointError, ModelError
 from clearhead.files import file_sha256, new_directory, read_json, write_json
 from clearhead.training.log import Amount, Count, Window
@@ -72,6 +73,16 @@ class TrainingState:
     precision: str = ""
     """What matrix products were really computed in, `fp32` or `bf16`; empty in checkpoints of format 1."""
     window: Window = field(default_factory=Window)
+
+    def ended_by(self, train: TrainConfig) -> str | None:
+        """Return what ends the training now, if anything does."""
+        if train.max_steps is not None and self.step >= train.max_steps:
+            return "max_steps"
+        if train.max_minutes is not None and self.elapsed >= 60 * train.max_minutes:
+            return "max_minutes"
+        if self.stale_validations >= train.patience:
+            return "patience"
+        return None
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> TrainingState:

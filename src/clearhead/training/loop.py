@@ -66,6 +66,7 @@ class Loop:
             device=self.device.type, threads=torch.get_num_threads(), precision=self.stepper.precision
         )
         self._last_save = time.monotonic()
+        self._best: Validation | None = None  # of `state.best`, if this process measured it
 
     def resume(self, path: Path, state: TrainingState) -> None:
         """Go on from a checkpoint."""
@@ -93,17 +94,6 @@ class Loop:
         self.state = replace(state, device=now.device, threads=now.threads, precision=now.precision)
         self.start -= state.elapsed
 
-    def ended_by(self) -> str | None:
-        """Return what ends the training now, if anything does."""
-        train = self.config.train
-        if train.max_steps is not None and self.state.step >= train.max_steps:
-            return "max_steps"
-        if train.max_minutes is not None and self.state.elapsed >= 60 * train.max_minutes:
-            return "max_minutes"
-        if self.state.stale_validations >= train.patience:
-            return "patience"
-        return None
-
     def train(self, log: MetricsLog) -> str:
         """Train until an end is reached, and return which.
 
@@ -116,7 +106,7 @@ class Loop:
         train = self.config.train
         self.stop.defer()
         self.model.train()
-        while (ended_by := self.ended_by()) is None:
+        while (ended_by := self.state.ended_by(train)) is None:
             before = time.monotonic()
             rate = learning_rate(
                 self.state.step + 1, train, d_model=self.config.model.d_model, progress=self._progress()
@@ -132,11 +122,11 @@ class Loop:
             if self.state.step % _STEPS_BETWEEN_RECORDS == 0:
                 self._record(log, rate)
 
-            is_last = self.ended_by() is not None
+            is_last = self.state.ended_by(train) is not None
             best = self._validate(log) if is_last or self.state.step % train.validate_every == 0 else None
             is_regular = self.state.step % train.checkpoint_every == 0
             is_due = time.monotonic() - self._last_save > 60 * train.checkpoint_minutes
-            if best or is_due or is_regular or self.ended_by() or self.stop.received:
+            if best or is_due or is_regular or self.state.ended_by(train) or self.stop.received:
                 self._save(best)
             if self.stop.received:
                 self.display.say(f"stopped after step {self.state.step:,}; the same command goes on from there")
@@ -157,7 +147,8 @@ class Loop:
             self.display.say(f"the best checkpoint, of step {step:,}, is damaged ({trouble}); using the last one")
             step = self.state.step
         weights = self.checkpoints.tensors(self.checkpoints.path(step), "model.safetensors")
-        validation, chosen = self._validation_of(weights), f"step {step}"
+        validation = self._best if self._best is not None and step == best.step else self._validation_of(weights)
+        chosen = f"step {step}"
         paths = self.checkpoints.last(self.config.train.average_last, multiple_of=self.config.train.checkpoint_every)
         if len(paths) > 1:
             self.display.stage("averaging checkpoints", 0)
@@ -211,7 +202,7 @@ class Loop:
         self.state.validated_step = step
         self.state.stale_validations = 0 if is_new_best else self.state.stale_validations + 1
         if is_new_best:
-            self.state.best = Best(step, validation.bleu, validation.nll)
+            self.state.best, self._best = Best(step, validation.bleu, validation.nll), validation
         return validation if is_new_best else None
 
     def _validation_of(self, weights: dict[str, Tensor]) -> Validation:

@@ -94,13 +94,13 @@ def train_from_values(values: Mapping[str, Any], *, fresh: bool = False) -> Trai
             if newest:
                 weights = newest[0] / "model.safetensors"
                 require_fitting_weights(config.model, weights, origin=str(run / "config.toml"))
+                state = newest[1]
+                if is_finished(run) and (ended_by := state.ended_by(config.train)):
+                    display.say(f"this run is finished ({ended_by}); its model is {run / 'model'}")
+                    return TrainResult(run, state.step, ended_by, _published_bleu(run), True)
             loop = Loop(config, data, order, run, device, checkpoints, display, stop, start)
             if newest:
                 loop.resume(*newest)
-            ended_by = loop.ended_by()
-            if ended_by and is_finished(run):
-                display.say(f"this run is finished ({ended_by}); its model is {run / 'model'}")
-                return TrainResult(run, loop.state.step, ended_by, _published_bleu(run), True)
             (run / "report.html").unlink(missing_ok=True)
             _announce(loop, device)
             with MetricsLog(run, step=loop.state.step, validated_step=loop.state.validated_step) as log:

@@ -83,6 +83,15 @@ def test_language_tag_is_not_text():
     assert dropped == {"empty": 1, "leakage": 2}
 
 
+def test_kept_pairs_know_their_language_and_where_their_text_begins():
+    pairs = [SentencePair("<2de>  Good day", "Guten Tag", "f:1"), SentencePair("Hello", "Hallo", "f:2")]
+    kept = list(clean(pairs, DataConfig(), forbidden=set(), report=CleaningReport(), language_tags=("de",)))
+    assert [(pair.source, pair.language, pair.text) for pair in kept] == [
+        ("<2de>  Good day", "de", " Good day"),
+        ("Hello", None, "Hello"),
+    ]
+
+
 def test_a_pair_with_an_unknown_language_tag_is_dropped_and_shown():
     texts = [("<2de> Good day", "Guten Tag"), ("<2DE> Good day", "Guten Tag"), ("Day <2xx>", "Tag"), ("a", "<2xx> b")]
     kept, dropped, report = cleaned(texts, tags=("de", "fr"))

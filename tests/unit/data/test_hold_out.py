@@ -37,12 +37,15 @@ def test_fewer_than_ten_pairs_cannot_be_divided(num_pairs):
 @given(st.lists(st.tuples(st.sampled_from("aAbcdefg"), st.sampled_from("tTuvwxyz")), min_size=10, max_size=41))
 def test_no_training_pair_shares_a_side_with_one_held_out(tmp_path_factory, texts):
     folder = tmp_path_factory.mktemp("divided")
-    pairs = [SentencePair(f"<2xx> {source}!", target, f"f\r\n:{line}") for line, (source, target) in enumerate(texts)]
+    pairs = [
+        SentencePair(f"<2xx> {source}!", target, f"f\r\n:{line}", "xx", 6)
+        for line, (source, target) in enumerate(texts)
+    ]
     rows = choose_rows(len(pairs), 3, seed=len(pairs))
     train = StagedPairs(folder / "train.jsonl", CleaningReport(read=len(pairs), kept=len(pairs)))
     valid = StagedPairs(folder / "valid.jsonl")
     valid.write(pair for row, pair in enumerate(pairs) if row in rows)
-    train.write(without(pairs, rows, valid, report=train.report, language_tags=["xx"]))
+    train.write(without(pairs, rows, valid, report=train.report))
 
     assert list(valid) == [pairs[row] for row in sorted(rows)]
     seen = {text.lower() for pair in valid for text in (pair.source, pair.target)}
@@ -55,6 +58,6 @@ def test_no_training_pair_shares_a_side_with_one_held_out(tmp_path_factory, text
 
 
 def test_language_tag_is_no_part_of_a_key():
-    pair = SentencePair("<2de> Good day", "Guten Tag", "f:1")
-    assert side_keys(pair, ["de"]) == (key_digest("good day"), key_digest("guten tag"))
-    assert side_keys(pair, []) != side_keys(pair, ["de"])
+    pair = SentencePair("<2de> Good day", "Guten Tag", "f:1", "de", 6)
+    assert side_keys(pair) == (key_digest("good day"), key_digest("guten tag"))
+    assert side_keys(SentencePair("<2de> Good day", "Guten Tag", "f:1")) != side_keys(pair)

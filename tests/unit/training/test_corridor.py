@@ -46,5 +46,5 @@ def test_from_the_command_to_equation_1_there_are_eleven_calls(settings, tmp_pat
     for names in trained:
         assert len(names) <= 11
         assert names[:4] == ("train", "train_from_values", "Loop.train", "Stepper.step")
-    once = ("draft", "prepare", "open_inputs", "Tokenizer.__init__", "BatchOrder.__init__")
+    once = ("draft", "prepare", "open_inputs", "Tokenizer.__init__", "BatchOrder.__init__", "validate")
     assert [name for name in once if called[name] != 1] == []
