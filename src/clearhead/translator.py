@@ -16,7 +16,6 @@ from clearhead.decoding import (
     SearchOptions,
     Shortlist,
     decode,
-    length_limits,
     make_engine,
     make_scoring_engine,
     score,
@@ -36,6 +35,7 @@ class _Found:
     """Ids of the line."""
     tokens: tuple[int, ...]
     log_prob: float
+    was_ended: bool
     text: str
 
 
@@ -153,14 +153,12 @@ class Translator:
         cut = [ids if len(ids) <= limit else [*ids[: limit - 1], tokenizer.eos_id] for ids in sources]
         engine = self._engine_for("fp32" if sampling else config.precision)  # the model itself draws samples
         found = self._search(engine, cut, options, one_line, on_progress)
-        limits = length_limits(self.bundle.model.config, config, cut)
-        ended = [len(group[0].tokens) == most for group, most in zip(found, limits, strict=True)]
         is_own = engine.finds_scores and not (sampling or shortlist)
         every = [one for group in found for one in group]
         self._spell(every, config.batch_tokens, score_all=scores and not is_own, score_respelled=scores)
 
         results = [Translation(line, "", 0.0 if scores else None, ()) for line in lines]
-        for index, ids, group, is_ended in zip(filled, sources, found, ended, strict=True):
+        for index, ids, group in zip(filled, sources, found, strict=True):
             best = [Alternative(one.text, one.log_prob if scores else None) for one in group]
             results[index] = Translation(
                 source=lines[index],
@@ -169,7 +167,7 @@ class Translator:
                 tokens=tuple(tokenizer.pieces(group[0].tokens[:-1])),
                 alternatives=tuple(best) if num_best > 1 else (),
                 source_truncated=len(ids) > limit,
-                output_truncated=is_ended,
+                output_truncated=group[0].was_ended,
             )
         return results
 
@@ -241,7 +239,7 @@ class Translator:
             texts = [text.replace("\n", " ").replace("\r", " ") for text in texts]
         remaining = iter(texts)
         found = [
-            [_Found(ids, hypothesis.tokens, hypothesis.log_prob, next(remaining)) for hypothesis in group]
+            [_Found(ids, h.tokens, h.log_prob, h.was_ended, next(remaining)) for h in group]
             for ids, group in zip(sources, groups, strict=True)
         ]
         if options.sampling is not None:

@@ -18,7 +18,7 @@ class StagedPairs:
     """A file of cleaned pairs; iterate over it as often as needed."""
 
     path: Path
-    """JSON lines: source, target, origin."""
+    """JSON lines: the fields of a `SentencePair`."""
     report: CleaningReport = field(default_factory=CleaningReport)
     """Where the pairs went that were read for this file."""
 

@@ -68,8 +68,9 @@ def beam_search(
         for row, rank in (ends[:, :beam_size] & candidate_scores[:, :beam_size].isfinite()).nonzero().tolist():
             log_prob = candidate_scores[row, rank].item()
             prefix = tokens[row, beams[row, rank]].tolist()
-            hypothesis = Hypothesis((*prefix, eos_id), log_prob, log_prob / length_penalty(length, alpha, form))
-            finished[open_sentences[row]].append(hypothesis)
+            rank_score, sentence = log_prob / length_penalty(length, alpha, form), open_sentences[row]
+            was_ended = length == max_lengths[sentence]
+            finished[sentence].append(Hypothesis((*prefix, eos_id), log_prob, rank_score, was_ended))
 
         scores, picked = candidate_scores.masked_fill(ends, float("-inf")).topk(beam_size, dim=-1)  # (B, K)
         beams, ids = beams.gather(1, picked), ids.gather(1, picked)

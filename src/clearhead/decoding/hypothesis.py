@@ -20,6 +20,8 @@ class Hypothesis:
     adds up what scoring the same tokens gives; rounded precisions round it, and a shortlist counts fewer tokens."""
     rank_score: float
     """What the search ranked by: `log_prob`, divided by the length penalty in beam search."""
+    was_ended: bool = False
+    """It has as many tokens as it may, so the length limit ended it."""
 
 
 def length_penalty(length: int, alpha: float, form: PenaltyForm = "gnmt") -> float:

@@ -101,7 +101,8 @@ def _one_by_one(model: Transformer, sources: list[list[int]], max_lengths: list[
             rows = [rows[index] for index in stay.tolist()]
             newest = newest[stay]
             batch.select(stay, stay)
-    return [Hypothesis(tuple(ids), total, total) for ids, total in zip(tokens, log_prob, strict=True)]
+    found = zip(tokens, log_prob, max_lengths, strict=True)
+    return [Hypothesis(tuple(ids), total, total, len(ids) == most) for ids, total, most in found]
 
 
 def _seed(seed: int, number: int, ids: list[int]) -> int:

@@ -88,7 +88,8 @@ class SearchedSentence(Beams):
                 newest.append(token)
             elif rank < config.beam_size:
                 tokens = (*_tokens(self.prefixes[beam]), eos_id)
-                self.finished.append(Hypothesis(tokens, score, score / rank_penalty(self.length, config)))
+                rank_score = score / rank_penalty(self.length, config)
+                self.finished.append(Hypothesis(tokens, score, rank_score, self.length == self.max_length))
         to_beat = score_to_beat(self.finished, options.num_best)
         open_ones = sum(can_win(score, self.longest_penalty, to_beat) for score in scores)
         if self.length == self.max_length:

@@ -71,11 +71,7 @@ def config_to(config: ModelConfig) -> dict[str, Any]:
         "architectures": ["EncoderDecoderModel"],
         "model_type": "encoder-decoder",
         "is_encoder_decoder": True,
-        "encoder": {
-            **both,
-            "vocab_size": config.source_vocabulary,
-            "num_hidden_layers": config.num_encoder_layers,
-        },
+        "encoder": {**both, "vocab_size": config.source_vocabulary, "num_hidden_layers": config.num_encoder_layers},
         "decoder": {
             **both,
             "vocab_size": config.vocab_size,

@@ -44,10 +44,7 @@ FAMILIES: Mapping[str, Family] = {
     "bart": Family(bart.config_from, bart.config_to, bart_shape.key_table, (*BIASES, with_output_bias)),
     "bert": Family(bert.config_from, bert.config_to, bert.key_table, BIASES),
     "encoder-decoder": Family(
-        bert_generation.config_from,
-        bert_generation.config_to,
-        bert_generation.key_table,
-        (*BIASES, with_output_bias),
+        bert_generation.config_from, bert_generation.config_to, bert_generation.key_table, (*BIASES, with_output_bias)
     ),
     "gpt2": Family(gpt2.config_from, gpt2.config_to, gpt2.key_table, BIASES),
     "m2m_100": Family(m2m100.config_from, m2m100.config_to, bart_shape.key_table, BIASES),

@@ -51,7 +51,7 @@ def _load() -> tuple[ctypes.CDLL | None, str | None]:
     try:
         _declare(core)
         fits = core.core_sources() == _sources()
-    except AttributeError:  # a function that there is not
+    except (AttributeError, OSError):  # a function or a source that there is not
         fits = False
     return (core, None) if fits else (None, _not_in_use(f"{path} was built from the sources of another version"))
 

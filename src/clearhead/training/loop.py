@@ -67,6 +67,7 @@ class Loop:
         )
         self._last_save = time.monotonic()
         self._best: Validation | None = None  # of `state.best`, if this process measured it
+        self._published: Translator | None = None  # `state.best`, if this process published it
 
     def resume(self, path: Path, state: TrainingState) -> None:
         """Go on from a checkpoint."""
@@ -157,7 +158,8 @@ class Loop:
             if is_better(averaged.bleu, averaged.nll, validation.bleu, validation.nll):
                 weights, validation = average, averaged
                 chosen = "average of " + ", ".join(path.name for path in paths)
-        return validation, self._publish(weights, validation, chosen)
+        is_there = chosen == f"step {self.state.step}" and step == best.step  # else minutes and steps went on since
+        return validation, (is_there and self._published) or self._publish(weights, validation, chosen)
 
     def _batches(self) -> list[Batch]:
         """Return what the next step sees, in parts small enough to be computed at once."""
@@ -228,7 +230,7 @@ class Loop:
         self._last_save = time.monotonic()
         self._prune()
         if best:
-            self._publish(model_tensors(self.model), best, f"step {self.state.step}")
+            self._published = self._publish(model_tensors(self.model), best, f"step {self.state.step}")
 
     def _prune(self) -> None:
         keep = max(self.config.train.keep_checkpoints, self.config.train.average_last)

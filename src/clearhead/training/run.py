@@ -118,7 +118,7 @@ def _settle(
     """Prepare the data of a new run, or check that an old one may go on; return the complete settings, data, batches.
 
     Args:
-        values: Nested settings as the user gave them.
+        values: Nested settings as the user gave them; the corpus decides what the draft could not.
         early: Their draft.
         run: Run directory.
         display: What a person sees.
@@ -165,6 +165,7 @@ def _settle(
 
 
 def _published_bleu(run: Path) -> float:
+    """Return the BLEU of a finished run's model, which is read whole, so that a damaged one is found."""
     try:
         return float(load_bundle(run).info["metrics"]["valid_bleu"])
     except (KeyError, TypeError, ValueError, OverflowError):
