@@ -13,7 +13,16 @@ for name in names:  # which grows by what each includes
     text = CSRC.joinpath(name).read_bytes()
     names += [header for header in re.findall(r'#include "(.+?)"', text.decode()) if header not in names]
     digest.update(text)
-FLAGS = ["-O3", "-ffp-contract=off", "-mavx512f", "-mavx512bw", "-mavx512dq", "-mavx512vl", "-mfma"]
+FLAGS = [
+    "-O3",
+    "-ffp-contract=off",
+    "-fno-semantic-interposition",
+    "-mavx512f",
+    "-mavx512bw",
+    "-mavx512dq",
+    "-mavx512vl",
+    "-mfma",
+]
 
 core = Extension(
     "clearhead.kernels._core",

@@ -232,8 +232,9 @@ static void prepare_rows(const Product *p, const float *x, int64_t rows, Scratch
 static void multiply_panels(const Work *work, int64_t first, int64_t last) {
     const Product *p = work->product;
     const Scratch *s = work->scratch;
+    int64_t bytes = panel_bytes(p);
     for (int64_t panel = first; panel < last; panel++) {
-        const char *weights = (const char *)p->panels + panel * panel_bytes(p);
+        const char *weights = (const char *)p->panels + panel * bytes;
         float *y = work->y + (panel - work->first) * PANEL;
         if (p->precision == FP32) fp32_panel(work->x, work->rows, (const float *)weights, p->inputs, y, work->stride);
         else if (p->is_on_amx) amx_panel(p, s, work->rows, weights, y, work->stride);
