@@ -139,21 +139,21 @@ class _Slot:
     def __init__(self, memory: Float[Tensor, "S LW"], beam_size: int) -> None:
         self.memory = memory
         self._beam_size = beam_size
-        self._past, self._parents = memory.new_empty([0, memory.size(1)]), torch.empty(0, dtype=torch.int32)
-        newest = uninitialized([2, beam_size], torch.int32)
-        self.struct = STRUCTS["Slot"](source_length=len(memory)).point(memory=memory, newest=newest)
-        self.make_room(2 * len(memory) + 15)  # for an output that is not unusually long
+        self._newest = uninitialized([2, beam_size], torch.int32)
+        self.struct = STRUCTS["Slot"](
+            memory=memory.data_ptr(), source_length=len(memory), newest=self._newest.data_ptr()
+        )
+        self._allocate((2 * len(memory) + 16) * beam_size)  # for an output that is not unusually long
 
     def make_room(self, position: int) -> None:
         """Make sure that there is room for a position, even if the beams' pasts have nothing in common."""
-        places, room = (position + 1) * self._beam_size, len(self._past)
-        if places > room:
-            self._past, self._parents = (_longer(part, places + room) for part in (self._past, self._parents))
-            self.struct.point(past=self._past, parents=self._parents)
+        places = (position + 1) * self._beam_size
+        if places > self._places:
+            past, parents = self._past, self._parents
+            self._allocate(2 * places)
+            self._past[: len(past)], self._parents[: len(parents)] = past, parents
 
-
-def _longer(kept: Tensor, places: int) -> Tensor:
-    """Return a copy with room for so many places, which are the first axis."""
-    larger = uninitialized([places, *kept.shape[1:]], kept.dtype)
-    larger[: len(kept)] = kept
-    return larger
+    def _allocate(self, places: int) -> None:
+        self._places = places
+        self._past, self._parents = uninitialized([places, self.memory.size(1)]), uninitialized([places], torch.int32)
+        self.struct.past, self.struct.parents = self._past.data_ptr(), self._parents.data_ptr()
