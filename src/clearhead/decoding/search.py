@@ -90,10 +90,10 @@ class SearchedSentence(Beams):
                 tokens = (*_tokens(self.prefixes[beam]), eos_id)
                 rank_score = score / rank_penalty(self.length, config)
                 self.finished.append(Hypothesis(tokens, score, rank_score, self.length == self.max_length))
-        to_beat = score_to_beat(self.finished, options.num_best)
-        open_ones = sum(can_win(score, self.longest_penalty, to_beat) for score in scores)
-        if self.length == self.max_length:
-            open_ones = 0
+        open_ones = 0 if self.length == self.max_length else len(scores)
+        if self.finished:  # else there is nothing to beat
+            to_beat = score_to_beat(self.finished, options.num_best)
+            open_ones = min(open_ones, sum(can_win(score, self.longest_penalty, to_beat) for score in scores))
         self.prefixes = [(self.prefixes[beam], token) for beam, token in zip(parents[:open_ones], newest, strict=False)]
         self.scores, self.parents, self.newest = scores[:open_ones], parents[:open_ones], newest[:open_ones]
 
