@@ -151,7 +151,7 @@ class Translator:
         sources = [spelled[index] for index in filled]
         limit = config.max_input_tokens
         cut = [ids if len(ids) <= limit else [*ids[: limit - 1], tokenizer.eos_id] for ids in sources]
-        engine = self._engine_for("fp32" if sampling else config.precision)  # the model itself draws samples
+        engine = self._engine_for("fp32" if sampling else config.precision)  # which only scores samples
         found = self._search(engine, cut, options, one_line, on_progress)
         is_own = engine.finds_scores and not (sampling or shortlist)
         every = [one for group in found for one in group]

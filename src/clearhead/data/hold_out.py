@@ -60,7 +60,7 @@ def without(
     for row, pair in enumerate(pairs):
         if row in rows:
             report.hold_out()
-        elif keys.isdisjoint(side_keys(pair)):
+        elif keys.isdisjoint(side_keys(pair)):  # made anew, for those that cleaning made would fill the memory
             yield pair
         else:
             report.drop_kept("leakage", pair.origin)

@@ -67,11 +67,6 @@ class SearchedSentence(Beams):
     prefixes: list[Prefix] = field(default_factory=lambda: [None])
     finished: list[Hypothesis] = field(default_factory=list)
 
-    @property
-    def is_done(self) -> bool:
-        """Whether no open hypothesis is left."""
-        return not self.scores
-
     def advance(self, candidates: Candidates, eos_id: int, options: SearchOptions) -> None:
         """Take the best candidates."""
         config = options.config

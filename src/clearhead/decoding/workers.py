@@ -167,7 +167,7 @@ class _Worker:
             for searched, candidates in zip(active, self.slots.step(active), strict=True):
                 searched.advance(candidates, self.model.eos_id, self.options)
             for slot in reversed(range(len(active))):
-                if active[slot].is_done:
+                if not active[slot].scores:  # no open hypothesis is left
                     done = active[slot]
                     active[slot] = active[-1]
                     active.pop()

@@ -147,7 +147,8 @@ class Loop:
         if trouble := self.checkpoints.trouble(self.checkpoints.path(step)):
             self.display.say(f"the best checkpoint, of step {step:,}, is damaged ({trouble}); using the last one")
             step = self.state.step
-        weights = self.checkpoints.tensors(self.checkpoints.path(step), "model.safetensors")
+        is_there = self._published is not None and step == best.step == self.state.step  # with these steps and minutes
+        weights = {} if is_there else self.checkpoints.tensors(self.checkpoints.path(step), "model.safetensors")
         validation = self._best if self._best is not None and step == best.step else self._validation_of(weights)
         chosen = f"step {step}"
         paths = self.checkpoints.last(self.config.train.average_last, multiple_of=self.config.train.checkpoint_every)
@@ -157,9 +158,8 @@ class Loop:
             averaged = self._validation_of(average)
             if is_better(averaged.bleu, averaged.nll, validation.bleu, validation.nll):
                 weights, validation = average, averaged
-                chosen = "average of " + ", ".join(path.name for path in paths)
-        is_there = chosen == f"step {self.state.step}" and step == best.step  # else minutes and steps went on since
-        return validation, (is_there and self._published) or self._publish(weights, validation, chosen)
+                chosen, is_there = "average of " + ", ".join(path.name for path in paths), False
+        return validation, (self._published if is_there else None) or self._publish(weights, validation, chosen)
 
     def _batches(self) -> list[Batch]:
         """Return what the next step sees, in parts small enough to be computed at once."""
@@ -208,7 +208,7 @@ class Loop:
         return validation if is_new_best else None
 
     def _validation_of(self, weights: dict[str, Tensor]) -> Validation:
-        model = Transformer(self.config.model).to(self.model.device)
+        model = Transformer(self.config.model).to(self.model.device)  # what is published is another one, on the CPU
         load_tensors(model, weights, origin="the average")
         return validate(model, self.data.valid, self.data.tokenizer, self.config)
 

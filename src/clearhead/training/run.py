@@ -32,6 +32,7 @@ from clearhead.training.publish import translatable_rows
 from clearhead.training.report import write_report
 from clearhead.training.run_directory import is_finished, lock, move_aside
 from clearhead.training.settings import check_resumable, complete, draft, over_saved, resolved
+from clearhead.training.step import uses_bf16
 from clearhead.training.stop import StopSignals
 from clearhead.translator import Translator
 
@@ -84,6 +85,7 @@ def train_from_values(values: Mapping[str, Any], *, fresh: bool = False) -> Trai
     early = draft(values)
     run = Path(os.path.abspath(str(early.out)))  # a bare "." has no name, and moves when it is moved aside
     device = resolve_device(early.device)
+    uses_bf16(early.train, device)  # refuses what does not go together, before any data is read
     try:
         if fresh and run.exists():
             Display().say(f"moved the earlier run to {move_aside(run)}")
@@ -124,7 +126,7 @@ def _settle(
         display: What a person sees.
     """
     path = run / "config.toml"
-    saved = Config.load(path) if path.exists() else None
+    saved = Config.load(path) if path.exists() else None  # perhaps again, now that nobody else may write it
     if saved is None:
         started = time.monotonic()
         data = prepare(early, run / "data", on_progress=display.stage)

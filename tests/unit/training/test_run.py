@@ -280,6 +280,13 @@ def test_a_finished_run_is_published_anew_with_other_ways_to_decode(settings):
     assert [r["step"] for r in read_metrics(run / "metrics.jsonl")] == [4]
 
 
+def test_what_does_not_go_together_is_refused_before_any_data_is_read(settings):
+    values = settings(train={**QUICK, "precision": "bf16", "compile": True}) | {"device": "cpu"}
+    with pytest.raises(ConfigError, match="do not go together on a CPU"):
+        train_from_values(values)
+    assert not Path(values["out"]).exists()
+
+
 def test_a_presets_model_can_be_trained_from_python(settings):
     values = settings(train={**QUICK, "max_steps": 2, "validate_every": 2})
     model = ch.presets.tiny().model_copy(update={"d_model": 16, "num_heads": 2})
