@@ -21,9 +21,10 @@ $(VENV)/.ready: pyproject.toml setup.py constraints.txt $(wildcard src/clearhead
 demo: setup
 	$(BIN)/clearhead demo --out runs/demo
 
-# A file is not split, so what its tests share is made once. In their order the slowest files come first.
+# A file is not split, so what its tests share is made once. In their order the slowest files come first. What is
+# skipped is listed with its reason.
 test: lint
-	$(BIN)/pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder
+	$(BIN)/pytest -rs -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 
 test-slow: setup
 	$(BIN)/pytest -m slow

@@ -147,10 +147,11 @@ class Loop:
         if trouble := self.checkpoints.trouble(self.checkpoints.path(step)):
             self.display.say(f"the best checkpoint, of step {step:,}, is damaged ({trouble}); using the last one")
             step = self.state.step
-        is_there = self._published is not None and step == best.step == self.state.step  # with these steps and minutes
-        weights = {} if is_there else self.checkpoints.tensors(self.checkpoints.path(step), "model.safetensors")
-        validation = self._best if self._best is not None and step == best.step else self._validation_of(weights)
-        chosen = f"step {step}"
+        path, chosen = self.checkpoints.path(step), f"step {step}"
+        weights, validation = None, self._best if step == best.step else None
+        if validation is None:
+            weights = self.checkpoints.tensors(path, "model.safetensors")
+            validation = self._validation_of(weights)
         paths = self.checkpoints.last(self.config.train.average_last, multiple_of=self.config.train.checkpoint_every)
         if len(paths) > 1:
             self.display.stage("averaging checkpoints", 0)
@@ -158,8 +159,11 @@ class Loop:
             averaged = self._validation_of(average)
             if is_better(averaged.bleu, averaged.nll, validation.bleu, validation.nll):
                 weights, validation = average, averaged
-                chosen, is_there = "average of " + ", ".join(path.name for path in paths), False
-        return validation, (self._published if is_there else None) or self._publish(weights, validation, chosen)
+                chosen = "average of " + ", ".join(path.name for path in paths)
+        if weights is None and step == self.state.step and self._published is not None:
+            return validation, self._published  # the steps and minutes it names are still the run's
+        best_weights = weights or self.checkpoints.tensors(path, "model.safetensors")
+        return validation, self._publish(best_weights, validation, chosen)
 
     def _batches(self) -> list[Batch]:
         """Return what the next step sees, in parts small enough to be computed at once."""

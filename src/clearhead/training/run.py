@@ -85,7 +85,8 @@ def train_from_values(values: Mapping[str, Any], *, fresh: bool = False) -> Trai
     early = draft(values)
     run = Path(os.path.abspath(str(early.out)))  # a bare "." has no name, and moves when it is moved aside
     device = resolve_device(early.device)
-    uses_bf16(early.train, device)  # refuses what does not go together, before any data is read
+    if fresh or not (run / "config.toml").exists():
+        uses_bf16(early.train, device)  # refuses what does not go together, before any data is read
     try:
         if fresh and run.exists():
             Display().say(f"moved the earlier run to {move_aside(run)}")
@@ -96,10 +97,9 @@ def train_from_values(values: Mapping[str, Any], *, fresh: bool = False) -> Trai
             if newest:
                 weights = newest[0] / "model.safetensors"
                 require_fitting_weights(config.model, weights, origin=str(run / "config.toml"))
-                state = newest[1]
-                if is_finished(run) and (ended_by := state.ended_by(config.train)):
+                if is_finished(run) and (ended_by := newest[1].ended_by(config.train)):
                     display.say(f"this run is finished ({ended_by}); its model is {run / 'model'}")
-                    return TrainResult(run, state.step, ended_by, _published_bleu(run), True)
+                    return TrainResult(run, newest[1].step, ended_by, _published_bleu(run), True)
             loop = Loop(config, data, order, run, device, checkpoints, display, stop, start)
             if newest:
                 loop.resume(*newest)

@@ -48,3 +48,4 @@ def test_from_the_command_to_equation_1_there_are_eleven_calls(settings, tmp_pat
         assert names[:4] == ("train", "train_from_values", "Loop.train", "Stepper.step")
     once = ("draft", "prepare", "open_inputs", "Tokenizer.__init__", "BatchOrder.__init__", "validate")
     assert [name for name in once if called[name] != 1] == []
+    assert called["Checkpoints.tensors"] == 0  # the best model is the last one, and at hand

@@ -287,6 +287,20 @@ def test_what_does_not_go_together_is_refused_before_any_data_is_read(settings):
     assert not Path(values["out"]).exists()
 
 
+def test_a_finished_run_stays_finished_where_it_could_not_be_trained(settings, monkeypatch):
+    values = settings(train=QUICK)
+    train_from_values(values)
+
+    def refuse(config, device):
+        raise ConfigError("not here")
+
+    monkeypatch.setattr("clearhead.training.run.uses_bf16", refuse)
+    assert train_from_values(values).was_finished
+    with pytest.raises(ConfigError, match="not here"):
+        train_from_values(values, fresh=True)
+    assert train_from_values(values).was_finished
+
+
 def test_a_presets_model_can_be_trained_from_python(settings):
     values = settings(train={**QUICK, "max_steps": 2, "validate_every": 2})
     model = ch.presets.tiny().model_copy(update={"d_model": 16, "num_heads": 2})
