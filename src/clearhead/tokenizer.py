@@ -210,17 +210,26 @@ class Tokenizer:
             raise
         return [encoding.ids for encoding in encodings]
 
-    def split_sources(self, lines: Sequence[str], *, name: str = "", first: int = 1) -> list[tuple[str | None, str]]:
-        """Split every source line into its language tag, None if it has none, and its text.
+    def split_sources(
+        self, lines: Sequence[str], target_lang: str | None = None, *, name: str = "", first: int = 1
+    ) -> list[tuple[str | None, str]]:
+        """Split every source line into the language its tag names and its text.
 
         Args:
-            lines: Source lines.
+            lines: Source lines; a line may start with its own tag, such as `<2de> `.
+            target_lang: Language of the lines that bring no tag.
             name: File the lines come from, for the message.
             first: Number of the first line in it.
 
         Raises:
+            ConfigError: If `target_lang` is not a language of this tokenizer.
             DataError: If a line starts with the tag of a language that this tokenizer does not know.
         """
+        if target_lang is not None and not isinstance(target_lang, str):
+            raise ConfigError(f"target_lang must be a language such as 'de', not {type(target_lang).__name__}")
+        if target_lang is not None and target_lang not in self.language_tags:
+            known = nearest_name(target_lang, self.language_tags) if self.language_tags else "; the model has no tags"
+            raise ConfigError(f"unknown target language {target_lang!r}{known}")
         parts = [split_tag(line, self.language_tags) for line in lines]
         for number, (tag, _) in enumerate(parts, start=first):
             if tag is not None and tag not in self.language_tags:
@@ -229,7 +238,7 @@ class Tokenizer:
                     f"{name}{', ' if name else ''}line {number}: unknown language tag {language_tag(tag)}; the model's "
                     f"tags are {known}"
                 )
-        return parts
+        return [(tag or target_lang, text) for tag, text in parts]
 
     def encode_sources(self, texts: Sequence[str], target_lang: str | None = None) -> list[list[int]]:
         """Spell source lines: the language tag if any, the pieces, the end token.
@@ -242,17 +251,12 @@ class Tokenizer:
             ConfigError: If `target_lang` is not a language of this tokenizer.
             DataError: If a line is no text, starts with an unknown language tag, or holds an unpaired surrogate.
         """
-        return self.encode_parts(self.split_sources(require_texts(texts, "texts")), target_lang)
+        return self.encode_parts(self.split_sources(require_texts(texts, "texts"), target_lang))
 
-    def encode_parts(self, parts: Sequence[tuple[str | None, str]], target_lang: str | None = None) -> list[list[int]]:
+    def encode_parts(self, parts: Sequence[tuple[str | None, str]]) -> list[list[int]]:
         """Spell source lines that `split_sources` has split; the rest is as for `encode_sources`."""
-        if target_lang is not None and not isinstance(target_lang, str):
-            raise ConfigError(f"target_lang must be a language such as 'de', not {type(target_lang).__name__}")
-        if target_lang is not None and target_lang not in self.language_tags:
-            known = nearest_name(target_lang, self.language_tags) if self.language_tags else "; the model has no tags"
-            raise ConfigError(f"unknown target language {target_lang!r}{known}")
         spelled = self.encode_batch([text for _, text in parts])
-        tags = [self.language_tags.get(tag or target_lang or "") for tag, _ in parts]
+        tags = [self.language_tags.get(language or "") for language, _ in parts]
         return [[*([] if tag is None else [tag]), *ids, self.eos_id] for tag, ids in zip(tags, spelled, strict=True)]
 
     def encode_targets(self, texts: Sequence[str]) -> list[list[int]]:

@@ -17,11 +17,12 @@ from clearhead.decoding import (
     Shortlist,
     decode,
     make_engine,
-    make_scoring_engine,
     score,
 )
 from clearhead.device import resolve_device
 from clearhead.errors import ConfigError, DataError, ModelError
+from clearhead.language_tags import language_tag
+from clearhead.model.transformer import Transformer
 from clearhead.tokenizer import require_texts
 
 __all__ = ["Alternative", "Translation", "Translator"]
@@ -90,8 +91,7 @@ class Translator:
     """Where it was loaded from."""
     shortlist: Shortlist | None = field(default=None, repr=False)
     """What it writes where the setting `shortlist` asks for it; read from the model directory when first needed."""
-    _engine: Engine | None = field(default=None, init=False, repr=False)
-    _scoring_engine: Engine | None = field(default=None, init=False, repr=False)
+    _engines: dict[DecodePrecision, Engine] = field(default_factory=dict, init=False, repr=False)
 
     @classmethod
     def load(cls, path: str | Path, *, device: str = "auto") -> Self:
@@ -115,6 +115,8 @@ class Translator:
         sampling: Sampling | None = None,
         scores: bool = True,
         one_line: bool = False,
+        name: str = "",
+        first: int = 1,
         on_progress: Callable[[int], None] | None = None,
         **settings: Any,
     ) -> list[Translation]:
@@ -127,11 +129,13 @@ class Translator:
             scores: Score the translations. In float32 the compiled core finds the scores as it searches; otherwise
                 what was found is scored afterwards by the model itself.
             one_line: Make the ends of lines in translations spaces, as a file with one translation a line needs.
+            name: File the lines come from, for messages.
+            first: Number of the first line in it.
             on_progress: Called with the number of lines finished, batch by batch.
             **settings: Fields of `DecodeConfig` other than the model's own, such as `beam_size=1`.
 
         Raises:
-            ConfigError: If a setting is unknown or impossible.
+            ConfigError: If a setting is unknown or impossible, or the model has language tags and a line is given none.
             DataError: If `lines` is not a list of texts, or one starts with an unknown language tag or holds half of a
                 surrogate pair.
             ModelError: If `shortlist` is set, and the model's is missing, damaged or another model's.
@@ -145,15 +149,15 @@ class Translator:
         shortlist = self.learned_shortlist() if config.shortlist else None
         options = SearchOptions(config, num_best=num_best, sampling=sampling, shortlist=shortlist)
         tokenizer = self.bundle.tokenizer
-        parts = tokenizer.split_sources(lines)
+        parts = self.split_sources(lines, config.target_lang, name=name, first=first)
         filled = [index for index, (_, text) in enumerate(parts) if text.strip()]
-        spelled = tokenizer.encode_parts(parts, config.target_lang)
+        spelled = tokenizer.encode_parts(parts)
         sources = [spelled[index] for index in filled]
         limit = config.max_input_tokens
         cut = [ids if len(ids) <= limit else [*ids[: limit - 1], tokenizer.eos_id] for ids in sources]
-        engine = self._engine_for("fp32" if sampling else config.precision)  # which only scores samples
-        found = self._search(engine, cut, options, one_line, on_progress)
-        is_own = engine.finds_scores and not (sampling or shortlist)
+        engine = None if sampling else self._engine_for(config.precision)  # it draws no samples
+        found = self._search(engine or self.bundle.model, cut, options, one_line, on_progress)
+        is_own = engine is not None and engine.finds_scores and not shortlist
         every = [one for group in found for one in group]
         self._spell(every, config.batch_tokens, score_all=scores and not is_own, score_respelled=scores)
 
@@ -176,6 +180,7 @@ class Translator:
         sources: Sequence[str],
         targets: Sequence[str],
         *,
+        name: str = "",
         on_progress: Callable[[int], None] | None = None,
         **settings: Any,
     ) -> list[float]:
@@ -187,10 +192,12 @@ class Translator:
         Args:
             sources: Source lines.
             targets: Their translations.
+            name: File the sources come from, for messages.
             on_progress: Called with the number of pairs finished, batch by batch.
             **settings: Fields of `DecodeConfig` other than the model's own; `target_lang` and `batch_tokens` matter.
 
         Raises:
+            ConfigError: If a setting is unknown or impossible, or the model has language tags and a line is given none.
             DataError: If a side is not a list of texts, the numbers of lines differ, or a line is longer than the limit
                 or starts with an unknown language tag.
         """
@@ -199,8 +206,8 @@ class Translator:
             raise DataError(f"{len(sources)} source lines but {len(targets)} target lines; they must pair up")
         config = self.decode_config(settings)
         tokenizer = self.bundle.tokenizer
-        parts = tokenizer.split_sources(sources)
-        source_ids = tokenizer.encode_parts(parts, config.target_lang)
+        parts = self.split_sources(sources, config.target_lang, name=name)
+        source_ids = tokenizer.encode_parts(parts)
         target_ids = tokenizer.encode_targets(targets)
         for number, ids in enumerate(map(max, zip(map(len, source_ids), map(len, target_ids), strict=True)), start=1):
             if ids > config.max_input_tokens:
@@ -212,7 +219,7 @@ class Translator:
         if on_progress is not None and len(rows) < len(parts):
             on_progress(len(parts) - len(rows))
         scores = score(
-            self._engine_for_scores(),
+            self._engine_for("fp32"),
             [source_ids[row] for row in rows],
             [target_ids[row] for row in rows],
             batch_tokens=config.batch_tokens,
@@ -223,7 +230,7 @@ class Translator:
 
     def _search(
         self,
-        engine: Engine,
+        model: Transformer | Engine,
         sources: list[list[int]],
         options: SearchOptions,
         one_line: bool,
@@ -233,7 +240,7 @@ class Translator:
 
         Where that leaves fewer than were asked for, it looks further.
         """
-        groups = decode(engine, sources, options, on_progress)
+        groups = decode(model, sources, options, on_progress)
         texts = self.bundle.tokenizer.decode_batch([hypothesis.tokens for group in groups for hypothesis in group])
         if one_line:
             texts = [text.replace("\n", " ").replace("\r", " ") for text in texts]
@@ -248,7 +255,7 @@ class Translator:
         most, num_best = options.config.beam_size, options.num_best
         short = [row for row, group in enumerate(groups) if len(found[row]) < len(group) == num_best < most]
         if short:
-            wider = self._search(engine, [sources[row] for row in short], replace(options, num_best=most), one_line)
+            wider = self._search(model, [sources[row] for row in short], replace(options, num_best=most), one_line)
             for row, group in zip(short, wider, strict=True):
                 found[row] = group[:num_best]
         return found
@@ -276,9 +283,31 @@ class Translator:
                 wanted.append(one)
         if wanted:
             sources, targets = [one.source for one in wanted], [list(one.tokens) for one in wanted]
-            scores = score(self._engine_for_scores(), sources, targets, batch_tokens=batch_tokens)
+            scores = score(self._engine_for("fp32"), sources, targets, batch_tokens=batch_tokens)
             for one, log_prob in zip(wanted, scores, strict=True):
                 one.log_prob = log_prob
+
+    def split_sources(
+        self, lines: Sequence[str], target_lang: str | None, *, name: str = "", first: int = 1
+    ) -> list[tuple[str | None, str]]:
+        """Split every source line into the language it is translated into, None for a model of one, and its text.
+
+        Args and errors are those of `Tokenizer.split_sources`, and a line that is not blank must have a language:
+
+        Raises:
+            ConfigError: Naming the first line without one, and the languages there are.
+        """
+        tokenizer = self.bundle.tokenizer
+        parts = tokenizer.split_sources(lines, target_lang, name=name, first=first)
+        languages = list(tokenizer.language_tags)
+        for number, (language, text) in enumerate(parts if languages else [], start=first):
+            if language is None and text.strip():
+                raise ConfigError(
+                    f"{name}{', ' if name else ''}line {number}: into which language? This model translates into "
+                    f"{', '.join(languages)}; say --target-lang {languages[0]} (in Python target_lang="
+                    f"{languages[0]!r}), or start the line with its tag, {language_tag(languages[0])}"
+                )
+        return parts
 
     def decode_config(self, settings: Mapping[str, Any]) -> DecodeConfig:
         """Return how this model translates, with some settings changed; those that are None are left as they are.
@@ -293,23 +322,11 @@ class Translator:
         return config.with_changes({"max_input_tokens": longest})
 
     def _engine_for(self, precision: DecodePrecision) -> Engine:
-        """Return the engine that translates; made once, and again when the model's weights have changed."""
-        engine = self._engine
-        if engine is None or engine.precision != precision or not engine.is_current():
-            self._engine = engine = make_engine(self.bundle.model, precision)
-        return engine
-
-    def _engine_for_scores(self) -> Engine:
-        """Return the engine that scores: what translates if that can, else one of its own."""
-        engine, scoring = self._engine, self._scoring_engine
+        """Return the engine of a precision; made once, and again when the model's weights have changed."""
+        engine = self._engines.get(precision)
         if engine is None or not engine.is_current():
-            self._engine = engine = make_engine(self.bundle.model)
-        if engine.finds_scores:
-            self._scoring_engine = None
-            return engine
-        if scoring is None or not scoring.is_current():
-            self._scoring_engine = scoring = make_scoring_engine(engine)
-        return scoring
+            self._engines[precision] = engine = make_engine(self.bundle.model, precision)
+        return engine
 
     def learned_shortlist(self) -> Shortlist:
         """Return what the model's sentences may be written in."""

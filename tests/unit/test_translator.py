@@ -179,6 +179,14 @@ def test_a_line_with_an_unknown_tag_is_named_with_the_tags_there_are(tagged, lin
         tagged.score(["Ein Hund.", line], ["A dog.", "A dog."])
 
 
+def test_a_line_without_a_language_is_named_with_the_languages_there_are(tagged):
+    message = r"^in.txt, line 13: into which language\? This model translates into de, fr; say --target-lang de "
+    with pytest.raises(ConfigError, match=message):
+        tagged.translate(["", "<2fr> Ein Hund.", "Ein Hund."], name="in.txt", first=11)
+    with pytest.raises(ConfigError, match=r"^line 1: into which language\?"):
+        tagged.score(["Ein Hund."], ["A dog."])
+
+
 def test_what_looks_like_a_tag_within_a_line_or_to_a_model_without_tags_is_text(tagged, translator):
     assert tagged.translate(["<2de> Ein <2xx> Hund."])[0].text
     assert translator.translate(["<2xx> Ein Hund."])[0].text != translator.translate(["Ein Hund."])[0].text
@@ -249,7 +257,7 @@ def test_every_form_reports_the_models_own_score_of_every_text(of_either_form, s
         best += [(alternative.text, alternative.score) for alternative in translation.alternatives]
         own = translator.score([translation.source] * len(best), [text for text, _ in best])
         assert [f"{score:.6f}" for _, score in best] == [f"{score:.6f}" for score in own]
-        if isinstance(translator._engine_for_scores(), NativeEngine):
+        if isinstance(translator._engine_for("fp32"), NativeEngine):
             assert [score for _, score in best] == own
 
 

@@ -7,12 +7,12 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from clearhead.cli.console import notice
-from clearhead.errors import ConfigError, DataError
+from clearhead.errors import DataError
 
 if TYPE_CHECKING:
     from clearhead.translator import Translation, Translator
 
-__all__ = ["refuse_missing", "refuse_overwriting", "require_language", "warn_of_truncation"]
+__all__ = ["refuse_missing", "refuse_overwriting", "warn_of_truncation"]
 
 MOST_LINES_NAMED = 10
 """Lines that a notice names; how many more there are, it says."""
@@ -44,37 +44,6 @@ def refuse_overwriting(output: str | None, inputs: Iterable[str]) -> None:
     for path in inputs:
         if os.path.isfile(path) and os.path.isfile(output) and os.path.samefile(output, path):
             raise DataError(f"{output} is an input as well, and would be overwritten; give --output another name")
-
-
-def require_language(
-    translator: Translator, lines: Sequence[str], *, target_lang: str | None, name: str, first: int = 1
-) -> None:
-    """Make sure that a model with language tags is told the language of every line that is not blank, and knows it.
-
-    Args:
-        translator: The model.
-        lines: Source lines.
-        target_lang: Language of the lines without a tag; None leaves it to the model's own setting.
-        name: File the lines come from, for the message.
-        first: Number of the first line in it.
-
-    Raises:
-        ConfigError: Naming the first line without a language, and the languages there are.
-        DataError: Naming the first line with an unknown tag, and the tags there are.
-    """
-    from clearhead.language_tags import language_tag
-
-    tokenizer = translator.bundle.tokenizer
-    languages = list(tokenizer.language_tags)
-    parts = tokenizer.split_sources(lines, name=name, first=first)
-    if not languages or target_lang or translator.bundle.decode.target_lang:
-        return
-    for number, (tag, text) in enumerate(parts, start=first):
-        if tag is None and text.strip():
-            raise ConfigError(
-                f"{name}, line {number}: into which language? This model translates into {', '.join(languages)}; "
-                f"say --target-lang {languages[0]}, or start the line with its tag, {language_tag(languages[0])}"
-            )
 
 
 def warn_of_truncation(

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from clearhead.cli.checks import refuse_missing, refuse_overwriting, require_language, warn_of_truncation
+from clearhead.cli.checks import refuse_missing, refuse_overwriting, warn_of_truncation
 from clearhead.cli.console import progress
 from clearhead.cli.options import BatchTokens, Beam, Device, Model, Precision, Shortlist, SourceFile, TargetLang
 from clearhead.errors import ConfigError
@@ -68,10 +68,9 @@ def evaluate(
     def judge(path: Path) -> tuple[Evaluation, list[str]]:
         translator = Translator.load(path, device=device)
         name = display_name(source)
-        require_language(translator, sources, target_lang=target_lang, name=name)
         with progress(f"translating with {path}", total=sum(bool(line.strip()) for line in sources)) as advance:
             evaluation, translations = evaluate_translator(
-                translator, sources, references, on_progress=advance, **settings
+                translator, sources, references, name=name, on_progress=advance, **settings
             )
         warn_of_truncation(translations, translator, name=name)
         return evaluation, [translation.text for translation in translations]

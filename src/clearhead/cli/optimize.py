@@ -6,14 +6,13 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from clearhead.cli.checks import refuse_missing, require_language
+from clearhead.cli.checks import refuse_missing
 from clearhead.cli.console import progress
 from clearhead.cli.options import BatchTokens, Device, Model, SourceFile, TargetFile, TargetLang
 from clearhead.errors import DataError
 
 if TYPE_CHECKING:
-    from clearhead.corpora import SentencePair
-    from clearhead.translator import Translator
+    from clearhead.tokenizer import Tokenizer
 
 __all__ = ["optimize"]
 
@@ -64,16 +63,17 @@ def optimize(
     directory = model_directory(model)
     translator = Translator.load(directory, device=device)
     pairs = list(read_parallel([source], [target]))
-    sources = [pair.source for pair in pairs]
-    require_language(translator, sources, target_lang=target_lang, name=display_name(source))
-    kept, num_blank, num_long = _usable(translator, pairs, target_lang)
+    config = translator.decode_config({"target_lang": target_lang, "batch_tokens": batch_tokens})
+    parts = translator.split_sources([pair.source for pair in pairs], config.target_lang, name=display_name(source))
+    kept, num_blank, num_long = _usable(
+        translator.bundle.tokenizer, parts, [pair.target for pair in pairs], config.max_input_tokens
+    )
     if not kept:
         raise DataError(
             f"{display_name(source)} and {display_name(target)} hold no pair to learn from: of {len(pairs):,}, "
             f"{num_blank:,} have a blank side and {num_long:,} are too long"
         )
     source_ids, target_ids = [ids for ids, _ in kept], [ids for _, ids in kept]
-    config = translator.decode_config({"batch_tokens": batch_tokens})
     with progress("aligning", total=len(kept)) as advance:
         shortlist = learn_shortlist(
             translator.bundle.model,
@@ -97,18 +97,15 @@ def optimize(
 
 
 def _usable(
-    translator: Translator, pairs: list[SentencePair], target_lang: str | None
+    tokenizer: Tokenizer, parts: list[tuple[str | None, str]], targets: list[str], max_tokens: int
 ) -> tuple[list[tuple[list[int], list[int]]], int, int]:
     """Return the ids of the pairs to learn from, how many have a blank side, and how many are too long."""
-    tokenizer = translator.bundle.tokenizer
-    config = translator.decode_config({"target_lang": target_lang})
-    parts = tokenizer.split_sources([pair.source for pair in pairs])
-    rows = [row for row, (_, text) in enumerate(parts) if text.strip() and pairs[row].target.strip()]
-    source_ids = tokenizer.encode_parts([parts[row] for row in rows], config.target_lang)
-    target_ids = tokenizer.encode_targets([pairs[row].target for row in rows])
+    rows = [row for row, (_, text) in enumerate(parts) if text.strip() and targets[row].strip()]
+    source_ids = tokenizer.encode_parts([parts[row] for row in rows])
+    target_ids = tokenizer.encode_targets([targets[row] for row in rows])
     kept = [
         (source, target)
         for source, target in zip(source_ids, target_ids, strict=True)
-        if max(len(source), len(target)) <= config.max_input_tokens
+        if max(len(source), len(target)) <= max_tokens
     ]
-    return kept, len(pairs) - len(rows), len(rows) - len(kept)
+    return kept, len(parts) - len(rows), len(rows) - len(kept)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from clearhead.cli.checks import refuse_missing, require_language
+from clearhead.cli.checks import refuse_missing
 from clearhead.cli.console import progress
 from clearhead.cli.options import BatchTokens, Device, Model, SourceFile, TargetFile, TargetLang
 
@@ -28,13 +28,12 @@ def score(
     from clearhead.translator import Translator
 
     pairs = list(read_parallel([source], [target]))
-    sources = [pair.source for pair in pairs]
     translator = Translator.load(model, device=device)
-    require_language(translator, sources, target_lang=target_lang, name=display_name(source))
     with progress("scoring", total=len(pairs)) as advance:
         scores = translator.score(
-            sources,
+            [pair.source for pair in pairs],
             [pair.target for pair in pairs],
+            name=display_name(source),
             on_progress=advance,
             target_lang=target_lang,
             batch_tokens=batch_tokens,

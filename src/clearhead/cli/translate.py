@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from clearhead.cli.checks import refuse_missing, refuse_overwriting, require_language, warn_of_truncation
+from clearhead.cli.checks import refuse_missing, refuse_overwriting, warn_of_truncation
 from clearhead.cli.console import progress
 from clearhead.cli.options import BatchTokens, Beam, Device, Model, Precision, Shortlist, TargetLang
 from clearhead.errors import ConfigError
@@ -141,8 +141,7 @@ def translate(
         for path in paths:
             name = display_name(path)
             for first, lines in _chunks(path):
-                require_language(translator, lines, target_lang=target_lang, name=name, first=first)
-                translations = translator.translate(lines, on_progress=advance, **settings)
+                translations = translator.translate(lines, name=name, first=first, on_progress=advance, **settings)
                 warn_of_truncation(translations, translator, name=name, first=first)
                 for index, translation in enumerate(translations, start=count):
                     out.write(_written(translation, index, output_format, nbest))

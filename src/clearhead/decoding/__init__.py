@@ -1,6 +1,6 @@
 """From source ids to target ids: greedy and beam search, sampling, scoring, and the engines that do it fast."""
 
-from clearhead.decoding.calls import decode, make_engine, make_scoring_engine, score
+from clearhead.decoding.calls import decode, make_engine, score
 from clearhead.decoding.engine import Engine
 from clearhead.decoding.hypothesis import Hypothesis, length_penalty
 from clearhead.decoding.native.engine import NativeEngine
@@ -23,6 +23,5 @@ __all__ = [
     "length_limits",
     "length_penalty",
     "make_engine",
-    "make_scoring_engine",
     "score",
 ]

@@ -20,7 +20,7 @@ from clearhead.decoding.team import helpers
 from clearhead.decoding.workers import search
 from clearhead.model.transformer import Transformer
 
-__all__ = ["decode", "make_engine", "make_scoring_engine", "score"]
+__all__ = ["decode", "make_engine", "score"]
 
 
 def make_engine(model: Transformer, precision: DecodePrecision = "fp32") -> Engine:
@@ -36,13 +36,6 @@ def make_engine(model: Transformer, precision: DecodePrecision = "fp32") -> Engi
     if NativeEngine.supports(model, precision):
         return NativeEngine(model, precision)
     return PyTorchEngine(model, precision)
-
-
-def make_scoring_engine(engine: Engine) -> Engine:
-    """Return the engine that scores for another: itself, or the compiled core where it runs the model in fp32 alone."""
-    if isinstance(engine, PyTorchEngine) and NativeEngine.supports(engine.model, "fp32"):
-        return NativeEngine(engine.model)
-    return engine
 
 
 @torch.inference_mode()
@@ -68,14 +61,14 @@ def decode(
         DeviceError: If the device cannot compute in the precision, or has too little memory.
     """
     config = options.config
-    engine = make_engine(model, config.precision) if isinstance(model, Transformer) else model
-    max_lengths = length_limits(engine.model.config, config, sources)
+    plain, engine = (model, None) if isinstance(model, Transformer) else (model.model, model)
+    max_lengths = length_limits(plain.config, config, sources)
     results: list[list[Hypothesis]] = [[] for _ in sources]
     with advice_on_memory(config.batch_tokens):
         found = (
-            search(engine, sources, max_lengths, options)
+            search(engine or make_engine(plain, config.precision), sources, max_lengths, options)
             if options.sampling is None
-            else _samples(engine.model, sources, max_lengths, config.batch_tokens, options.sampling, options.num_best)
+            else _samples(plain, sources, max_lengths, config.batch_tokens, options.sampling, options.num_best)
         )
         for index, hypotheses in found:
             results[index] = hypotheses
@@ -95,7 +88,7 @@ def score(
     """Return the log-probability of each target given its source, in nats, over the whole vocabulary.
 
     Args:
-        model: In evaluation mode; who scores often makes its engine once.
+        model: In evaluation mode; who scores often makes its engine once, in fp32: others only lend their model.
         sources: Source ids, ended by `eos_id`.
         targets: Target ids, ended by `eos_id`.
         batch_tokens: Tokens of the longer side computed at once, padding included.
@@ -105,6 +98,8 @@ def score(
         IndexError: If an id is not in its vocabulary.
         ValueError: If sources and targets do not pair up, or one has no ids.
     """
+    if isinstance(model, Engine) and model.precision != "fp32":
+        model = model.model
     engine = make_engine(model) if isinstance(model, Transformer) else model
     config = engine.model.config
     check_ids(sources, config.source_vocabulary, "source")

@@ -115,7 +115,7 @@ class Engine(ABC):
 
     @abstractmethod
     def score(self, sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]]) -> list[float]:
-        """Return the model's own log-probability of each target given its source, in nats, whatever the precision.
+        """Return the model's own log-probability of each target given its source, in nats; asked in fp32 alone.
 
         Args:
             sources: Source ids of each sentence, ended by `eos_id`.

@@ -26,8 +26,7 @@ def make_golden(translator: Translator, sources: Sequence[str], count: int = 8) 
     Returns:
         Objects with `source`, `text` and `score`, ready for `save_bundle`.
     """
-    parts = translator.bundle.tokenizer.split_sources(sources)
-    distinct = list(dict.fromkeys(source for source, (_, text) in zip(sources, parts, strict=True) if text.strip()))
+    distinct = list(dict.fromkeys(source for source in sources if source.strip()))
     number = min(count, len(distinct))
     chosen = [distinct[index * len(distinct) // number] for index in range(number)]
     return [

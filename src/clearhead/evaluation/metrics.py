@@ -52,6 +52,7 @@ def evaluate(
     sources: Sequence[str],
     references: Sequence[str],
     *,
+    name: str = "",
     on_progress: Callable[[int], None] | None = None,
     **decode_settings: Any,
 ) -> tuple[Evaluation, list[Translation]]:
@@ -61,16 +62,17 @@ def evaluate(
         translator: What is evaluated.
         sources: Source lines.
         references: One reference for each source line.
+        name: File the sources come from, for messages.
         on_progress: Called with the number of lines finished, batch by batch.
         **decode_settings: Fields of `DecodeConfig` other than the model's own, such as `beam_size=1`.
 
     Raises:
-        ConfigError: If a setting is unknown or impossible.
+        ConfigError: If a setting is unknown or impossible, or the model has language tags and a line is given none.
         DataError: If there are no lines, or not as many references as sources.
     """
     _require_pairs("source lines", len(sources), len(references))
     start = perf_counter()
-    translations = translator.translate(sources, scores=False, on_progress=on_progress, **decode_settings)
+    translations = translator.translate(sources, scores=False, name=name, on_progress=on_progress, **decode_settings)
     seconds = perf_counter() - start
 
     hypotheses = [translation.text for translation in translations]

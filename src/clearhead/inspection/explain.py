@@ -131,16 +131,17 @@ def explain(translator: Translator, text: str, target: str | None = None) -> Exp
         target: A translation to explain; if not given, the model searches for its own with its own decode settings.
 
     Raises:
+        ConfigError: If the model has language tags, and neither the text nor its settings name a language.
         DataError: If the text is empty or no text, starts with an unknown language tag, or a side is longer than
             `decode.max_input_tokens`.
     """
     require_texts([text] if target is None else [text, target], "text and target")
     bundle = translator.bundle
     tokenizer, model, settings = bundle.tokenizer, bundle.model, translator.decode_config({})
-    parts = tokenizer.split_sources([text])
+    parts = translator.split_sources([text], settings.target_lang)
     if not parts[0][1].strip():
         raise DataError("there is nothing to explain: the text is empty; give a sentence to translate")
-    source_ids = tokenizer.encode_parts(parts, settings.target_lang)[0]
+    source_ids = tokenizer.encode_parts(parts)[0]
     _require_at_most(settings.max_input_tokens, source_ids, "text")
     if target is None:
         target = translator.translate([text], scores=False)[0].text

@@ -24,9 +24,9 @@ from clearhead.training.publish import publish
 from clearhead.training.schedule import learning_rate
 from clearhead.training.step import Stepper
 from clearhead.training.stop import StopSignals
-from clearhead.training.validation import Validation, is_better, validate
+from clearhead.training.validation import Validation, is_better, validate, validate_weights
 from clearhead.translator import Translator
-from clearhead.weights import average_weights, load_tensors, load_weights, model_tensors
+from clearhead.weights import average_weights, load_weights, model_tensors
 
 __all__ = ["Loop"]
 
@@ -212,9 +212,7 @@ class Loop:
         return validation if is_new_best else None
 
     def _validation_of(self, weights: dict[str, Tensor]) -> Validation:
-        model = Transformer(self.config.model).to(self.model.device)  # what is published is another one, on the CPU
-        load_tensors(model, weights, origin="the average")
-        return validate(model, self.data.valid, self.data.tokenizer, self.config)
+        return validate_weights(weights, self.data.valid, self.data.tokenizer, self.config, self.device)
 
     def _publish(self, weights: dict[str, Tensor], validation: Validation, chosen: str) -> Translator:
         return publish(

@@ -20,7 +20,7 @@ from clearhead.language_tags import split_tag
 from clearhead.model.transformer import Transformer
 from clearhead.training.checkpoints import Checkpoints, TrainingState
 from clearhead.training.run_directory import lock
-from clearhead.training.validation import Validation, validate
+from clearhead.training.validation import Validation, validate_weights
 from clearhead.translator import Translator
 from clearhead.version import __version__
 from clearhead.weights import average_weights, load_tensors
@@ -76,20 +76,21 @@ def publish(
         },
     }
     translator = Translator(Bundle(model.eval(), data.tokenizer, config.decode, info), directory)
-    sources = [data.valid.source(row) for row in translatable_rows(data, 8 * _GOLDEN_SENTENCES)]
-    golden = make_golden(translator, sources, _GOLDEN_SENTENCES)
+    rows = translatable_rows(data, config.decode.target_lang, 8 * _GOLDEN_SENTENCES)
+    golden = make_golden(translator, [data.valid.source(row) for row in rows], _GOLDEN_SENTENCES)
     save_bundle(directory, translator.bundle, golden=golden, card=_card(directory.name, translator.bundle))
     return translator
 
 
-def translatable_rows(data: Prepared, count: int) -> list[int]:
-    """Return the first validation pairs, `count` at most, without those whose source has an unknown language tag.
+def translatable_rows(data: Prepared, target_lang: str | None, count: int) -> list[int]:
+    """Return the first validation pairs, `count` at most, that the model translates as they stand.
 
-    Cleaning drops such pairs, but data that an older clearhead prepared may hold them.
+    With language tags, a source that brings none can be learned from, but asks for no language. An unknown tag is not
+    kept by cleaning, but may be in data that an older clearhead prepared.
     """
     languages = data.tokenizer.language_tags
     tags = ((row, split_tag(data.valid.source(row), languages)[0]) for row in range(len(data.valid)))
-    return list(islice((row for row, tag in tags if tag is None or tag in languages), count))
+    return list(islice((row for row, tag in tags if not languages or (tag or target_lang) in languages), count))
 
 
 def average_run(
@@ -134,9 +135,7 @@ def average_run(
         raise CheckpointError(f"{run} has {len(paths)} good checkpoints, fewer than --last {last}")
     weights = average_weights(path / "model.safetensors" for path in paths)
     data = open_prepared(run / "data")
-    model = Transformer(config.model)
-    load_tensors(model, weights, origin="the average")
-    validation = validate(model.to(resolve_device(device)), data.valid, data.tokenizer, config)
+    validation = validate_weights(weights, data.valid, data.tokenizer, config, resolve_device(device))
     chosen = "average of " + ", ".join(path.name for path in paths)
     # A run that is being trained publishes into its own directory.
     with lock(run) if output.is_relative_to(run) else nullcontext():

@@ -189,7 +189,7 @@ def _announce(loop: Loop, device: torch.device) -> None:
 
 def _report(loop: Loop, translator: Translator, bleu: float, ended_by: str) -> None:
     data, state = loop.data, loop.state
-    samples = translatable_rows(data, _SAMPLES)
+    samples = translatable_rows(data, loop.config.decode.target_lang, _SAMPLES)
     loop.display.stage("translating samples", 0)
     translations = translator.translate([data.valid.source(row) for row in samples])
     minutes = state.elapsed / 60

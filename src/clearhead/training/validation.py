@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import torch
+from torch import Tensor
 
 from clearhead.config import Config, DecodeConfig
 from clearhead.data.batches import valid_batches
@@ -15,8 +17,9 @@ from clearhead.evaluation.metrics import bleu
 from clearhead.model.transformer import Transformer
 from clearhead.tokenizer import Tokenizer
 from clearhead.training.loss import label_smoothed_cross_entropy
+from clearhead.weights import load_tensors
 
-__all__ = ["Validation", "is_better", "validate"]
+__all__ = ["Validation", "is_better", "validate", "validate_weights"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +54,15 @@ def validate(model: Transformer, pairs: PairStore, tokenizer: Tokenizer, config:
         return Validation(_nll(model, pairs, config), *_bleu(model, pairs, tokenizer, config))
     finally:
         model.train(was_training)
+
+
+def validate_weights(
+    weights: Mapping[str, Tensor], pairs: PairStore, tokenizer: Tokenizer, config: Config, device: torch.device
+) -> Validation:
+    """Measure weights in a model made for it: what is published is another one, on the CPU."""
+    model = Transformer(config.model)
+    load_tensors(model, weights, origin="the weights")
+    return validate(model.to(device), pairs, tokenizer, config)
 
 
 def is_better(bleu: float, nll: float, than_bleu: float, than_nll: float) -> bool:

@@ -7,7 +7,7 @@ import math
 import pytest
 import torch
 
-from clearhead.bundle import Bundle, load_bundle, read_golden, save_bundle
+from clearhead.bundle import load_bundle, read_golden, save_bundle
 from clearhead.evaluation import check_golden, make_golden
 from clearhead.translator import Translator
 
@@ -89,22 +89,3 @@ def test_a_damaged_golden_sentence_is_named_and_the_others_still_checked(transla
     problems = check_golden(translator, [golden[0], broken, golden[2]])
     assert [problem[:17] for problem in problems] == ["golden sentence 2", "golden sentence 3"]
     assert "damaged" in problems[0]
-
-
-def test_a_line_that_is_only_a_language_tag_is_blank(sentences):
-    from clearhead.config import ModelConfig
-    from clearhead.model import Transformer
-    from clearhead.tokenizer import Tokenizer
-
-    tokenizer = Tokenizer.train(sentences, vocab_size=293, language_tags=("de",))
-    config = ModelConfig(
-        vocab_size=tokenizer.vocab_size,
-        d_model=6,
-        d_ff=5,
-        num_heads=3,
-        num_encoder_layers=1,
-        num_decoder_layers=1,
-    )
-    tagged = Translator(Bundle(Transformer(config).eval(), tokenizer))
-    golden = make_golden(tagged, ["<2de> ", "<2de> " + sentences[0]])
-    assert [sentence["source"] for sentence in golden] == ["<2de> " + sentences[0]]

@@ -13,7 +13,7 @@ import clearhead as ch
 from clearhead.bundle import Bundle
 from clearhead.config import DecodeConfig, ModelConfig
 from clearhead.decoding.scoring import token_log_probs
-from clearhead.errors import DataError
+from clearhead.errors import ConfigError, DataError
 from clearhead.inspection.explain import Candidate, Explanation, explain
 from clearhead.model import Transformer
 from clearhead.tokenizer import Tokenizer
@@ -26,8 +26,17 @@ LAYERS_IN, LAYERS_OUT, HEADS = 3, 2, 5
 
 @pytest.fixture
 def translator() -> Translator:
+    return _translator()
+
+
+@pytest.fixture
+def tagged() -> Translator:
+    return _translator("de", "fr")
+
+
+def _translator(*language_tags: str) -> Translator:
     torch.manual_seed(13)
-    tokenizer = Tokenizer.train([TEXT, TARGET] * 3, vocab_size=331, language_tags=("de", "fr"))
+    tokenizer = Tokenizer.train([TEXT, TARGET] * 3, vocab_size=331, language_tags=language_tags)
     config = ModelConfig(
         vocab_size=tokenizer.vocab_size,
         d_model=10 * HEADS,
@@ -133,19 +142,21 @@ def test_the_search_uses_the_models_own_decode_settings(translator):
     assert len(explain(translator, TEXT).translation) > len(greedy.translation)  # random weights seldom end
 
 
-def test_a_language_tag_is_a_source_token_of_its_own(translator):
-    tagged = explain(translator, f"<2de> {TEXT}", TARGET)
-    assert tagged.source_tokens[0] == "<2de>"
-    assert "".join(tagged.source_tokens[1:]) == f" {TEXT}</s>"
-    assert tagged.source == f"<2de> {TEXT}"
-    assert tagged.score == translator.score([f"<2de> {TEXT}"], [TARGET])[0]
-    translator.bundle.decode = DecodeConfig(target_lang="fr")
-    assert explain(translator, TEXT, TARGET).source_tokens[0] == "<2fr>"
+def test_a_language_tag_is_a_source_token_of_its_own(tagged):
+    explained = explain(tagged, f"<2de> {TEXT}", TARGET)
+    assert explained.source_tokens[0] == "<2de>"
+    assert "".join(explained.source_tokens[1:]) == f" {TEXT}</s>"
+    assert explained.source == f"<2de> {TEXT}"
+    assert explained.score == tagged.score([f"<2de> {TEXT}"], [TARGET])[0]
+    tagged.bundle.decode = DecodeConfig(target_lang="fr")
+    assert explain(tagged, TEXT, TARGET).source_tokens[0] == "<2fr>"
 
 
-def test_an_unknown_language_tag_is_refused(translator):
+def test_no_language_or_an_unknown_one_is_refused(tagged):
     with pytest.raises(DataError, match=r"unknown language tag <2xx>; the model's tags are <2de>, <2fr>"):
-        explain(translator, f"<2xx> {TEXT}", TARGET)
+        explain(tagged, f"<2xx> {TEXT}", TARGET)
+    with pytest.raises(ConfigError, match=r"into which language\?"):
+        explain(tagged, TEXT, TARGET)
 
 
 def test_an_empty_target_is_the_end_token_alone(translator):
@@ -156,9 +167,9 @@ def test_an_empty_target_is_the_end_token_alone(translator):
 
 
 @pytest.mark.parametrize("text", ["", "  \t", "<2de>", "<2de>  "])
-def test_empty_text_is_refused(translator, text):
+def test_empty_text_is_refused(tagged, text):
     with pytest.raises(DataError, match="the text is empty"):
-        explain(translator, text)
+        explain(tagged, text)
 
 
 def test_a_side_over_the_limit_is_refused_with_both_numbers(translator):

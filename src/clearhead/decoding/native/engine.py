@@ -42,7 +42,6 @@ class NativeEngine(Engine):
         self.finds_scores = precision == "fp32"
         self.weights = NativeWeights(model, precision)
         self._listed: ListedProducts | None = None
-        self._scorer: NativeEngine | None = None
 
     @staticmethod
     def supports(model: Transformer, precision: DecodePrecision) -> bool:
@@ -110,11 +109,9 @@ class NativeEngine(Engine):
             IndexError: If an id is not in its vocabulary.
             ValueError: If sources and targets do not pair up, or one has no ids.
         """
+        assert self.precision == "fp32"
         if len(sources) != len(targets) or not all(map(len, [*sources, *targets])):
             raise ValueError("every target needs a source, and each of them its end token at least")
-        if self.precision != "fp32":
-            self._scorer = scorer = self._scorer or NativeEngine(self.model)
-            return scorer.score(sources, targets)
         lengths = [len(target) for target in targets]
         rows, longest = sum(lengths), max(map(len, [*sources, *targets]))
         wanted = np.concatenate(targets)
