@@ -1,0 +1,102 @@
+"""The ways from the commands to equation 1 are short, and training builds nothing twice."""
+
+from __future__ import annotations
+
+import sys
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+import clearhead
+from clearhead.cli.main import app
+from clearhead.kernels.library import library
+
+PACKAGE = str(Path(clearhead.__file__).parent)
+
+
+@dataclass
+class Calls:
+    """Calls of our functions, by qualified name."""
+
+    counts: Counter[str] = field(default_factory=Counter)
+    ways: set[tuple[str, ...]] = field(default_factory=set)
+    """The functions open, from the command inwards, whenever one of those watched is called."""
+
+
+@contextmanager
+def watched(command: str, *names: str) -> Iterator[Calls]:
+    calls = Calls()
+
+    def note(frame, event, argument):
+        if event != "call" or not frame.f_code.co_filename.startswith(PACKAGE):
+            return
+        calls.counts[frame.f_code.co_qualname] += 1
+        if frame.f_code.co_qualname not in names:
+            return
+        way = []
+        while frame is not None:
+            if frame.f_code.co_filename.startswith(PACKAGE):
+                way.append(frame.f_code.co_qualname)
+            frame = frame.f_back
+        calls.ways.add(tuple(reversed(way[: way.index(command) + 1])))
+
+    before = sys.getprofile()
+    sys.setprofile(note)
+    try:
+        yield calls
+    finally:
+        sys.setprofile(before)
+
+
+def test_from_train_to_equation_1_there_are_eleven_calls(tmp_path):
+    numbers = "".join(f"number {number} it is\tthe {number:,}th\n" for number in range(1_000, 1_300))
+    (tmp_path / "numbers.tsv").write_text(numbers, encoding="utf-8")
+    (tmp_path / "c.toml").write_text(
+        f"""
+        preset = "tiny"
+        out = '{tmp_path / "run"}'
+        data.pairs = ['{tmp_path / "numbers.tsv"}']
+        model = {{ d_model = 20, num_heads = 2, d_ff = 23, attention_dropout = 0.1 }}
+        train.max_steps = 1
+        """,  # with dropout of the attention the CPU takes equation 1 itself
+        encoding="utf-8",
+    )
+    with watched("train", "scaled_dot_product_attention") as calls:
+        app(["train", str(tmp_path / "c.toml")], standalone_mode=False)
+    trained = [way for way in calls.ways if "Stepper.step" in way]
+    assert trained
+    for way in trained:
+        assert len(way) <= 11, way
+        assert way[:4] == ("train", "train_from_values", "Loop.train", "Stepper.step")
+    once = ("draft", "prepare", "open_inputs", "Tokenizer.__init__", "BatchOrder.__init__", "validate")
+    assert [name for name in once if calls.counts[name] != 1] == []
+    assert calls.counts["Checkpoints.tensors"] == 0  # the best model is the last one, and at hand
+
+
+def test_from_translate_to_equation_1_there_are_ten_calls(make_model_dir, write_lines, tmp_path, monkeypatch):
+    monkeypatch.setattr("clearhead.decoding.native.engine.library", lambda: None)
+    lines = write_lines("in.txt", "Ein Hund.", "Zwei Hunde.")
+    # It hands queries, keys and values to PyTorch's attention.
+    with watched("translate", "_PackedAttention.attend") as calls:
+        app(["translate", str(make_model_dir()), str(lines), "-o", str(tmp_path / "out.txt")], standalone_mode=False)
+    assert any("_PackedEncoderLayer.__call__" in way for way in calls.ways)
+    assert any("_PackedDecoderLayer.__call__" in way for way in calls.ways)
+    for way in calls.ways:
+        assert len(way) <= 10, way
+    assert calls.counts["split_tag"] == 2  # once a line
+
+
+@pytest.mark.skipif(library() is None, reason="needs the compiled core, and a processor with AVX-512")
+def test_from_translate_to_the_compiled_core_there_are_nine_calls(make_model_dir, write_lines, tmp_path, monkeypatch):
+    monkeypatch.setattr("clearhead.decoding.native.engine.num_threads", lambda: 1)
+    lines = write_lines("in.txt", "Ein Hund.", "Zwei Hunde.")
+    model = make_model_dir(d_model=32, num_heads=2, d_k=16, d_v=16, d_ff=32)
+    with watched("translate", "NativeSlots.step", "NativeWeights._encode") as calls:
+        app(["translate", str(model), str(lines), "-o", str(tmp_path / "out.txt")], standalone_mode=False)
+    assert {way[-1] for way in calls.ways} == {"NativeSlots.step", "NativeWeights._encode"}
+    for way in calls.ways:
+        assert len(way) <= 9, way
