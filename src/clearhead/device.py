@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import os
 import sys
+from functools import cache
 
 import torch
 
@@ -64,6 +65,7 @@ def can_multiply_bf16() -> bool:
     return torch.cpu._is_amx_tile_supported() or torch.cpu._is_avx512_bf16_supported()
 
 
+@cache
 def keep_freed_memory() -> None:
     """Let the C library keep freed memory for the next step instead of giving it back to the system and asking anew.
 

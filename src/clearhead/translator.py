@@ -151,7 +151,7 @@ class Translator:
         tokenizer = self.bundle.tokenizer
         parts = self.split_sources(lines, config.target_lang, name=name, first=first)
         filled = [index for index, (_, text) in enumerate(parts) if text.strip()]
-        spelled = tokenizer.encode_parts(parts)
+        spelled = tokenizer.encode_parts(parts)  # of blank lines too, so that a message counts as the caller does
         sources = [spelled[index] for index in filled]
         limit = config.max_input_tokens
         cut = [ids if len(ids) <= limit else [*ids[: limit - 1], tokenizer.eos_id] for ids in sources]

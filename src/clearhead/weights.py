@@ -72,7 +72,7 @@ def load_weights(model: nn.Module, path: str | Path) -> dict[str, str]:
         ModelError: Listing every tensor that is missing, unknown, of another shape, or not in float32.
     """
     own = model_tensors(model)
-    require_fit(own, read_headers(path), origin=str(path))
+    require_fit(own, read_headers(path), origin=str(path))  # also where it was read before: it may be another by now
     with _opened(path) as file:
         for name, there in _present_names(file).items():
             own[name].copy_(file.get_tensor(there))

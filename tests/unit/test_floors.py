@@ -39,10 +39,8 @@ FLOORS = {
     "evaluation": 6,
     "inspection": 6,
     "training": 7,
-    "serving": 7,
     "paper": 8,
     "cli": 9,
-    "__main__": 10,
 }
 """Folder or file of the package to floor; a new one must be given its floor here."""
 

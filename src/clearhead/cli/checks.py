@@ -37,7 +37,9 @@ def refuse_overwriting(output: str | None, inputs: Iterable[str]) -> None:
     Raises:
         DataError: If it is, by whatever name, or if its directory is not there.
     """
-    if output is None or output == "-":
+    from clearhead.corpora import is_standard_output
+
+    if output is None or is_standard_output(output):
         return
     if not os.path.isdir(os.path.dirname(output) or "."):
         raise DataError(f"cannot write {output}: there is no directory {os.path.dirname(output)}")
@@ -57,18 +59,18 @@ def warn_of_truncation(
         name: File the lines come from.
         first: Number of the first line in it.
     """
-    config, positions = translator.decode_config({}), translator.bundle.model.config.max_length
-    limit = config.max_input_tokens
-    source_limit = "model.max_positions" if limit == positions else "decode.max_input_tokens"
-    output_limit = f"decode.extra_length ({config.extra_length:,})"
-    if positions is not None:
-        output_limit += f" or model.max_positions ({positions:,})"
+    positions = translator.bundle.model.config.max_length
     found = list(enumerate(translations, start=first))
     if cut := [number for number, translation in found if translation.source_truncated]:
+        limit = translator.decode_config({}).max_input_tokens
+        source_limit = "model.max_positions" if limit == positions else "decode.max_input_tokens"
         notice(
             f"{name}, {_lines(cut)}: longer than {limit:,} tokens ({source_limit}); only the beginning is translated"
         )
     if cut := [number for number, translation in found if translation.output_truncated]:
+        output_limit = f"decode.extra_length ({translator.bundle.decode.extra_length:,})"
+        if positions is not None:
+            output_limit += f" or model.max_positions ({positions:,})"
         notice(
             f"{name}, {_lines(cut)}: the translation was ended by the length limit, {output_limit}, not by the model"
         )

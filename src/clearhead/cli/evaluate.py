@@ -47,14 +47,14 @@ def evaluate(
     """Print BLEU, chrF (with their sacreBLEU signatures), exact match and speed on a test set."""
     refuse_missing([source, reference])
     refuse_overwriting(output, [source, reference])
-    if output == "-":
-        raise ConfigError("--output - would mix the translations with the metrics; name a file")
 
-    from clearhead.corpora import display_name, open_output, read_parallel
+    from clearhead.corpora import display_name, is_standard_output, open_output, read_parallel
     from clearhead.evaluation import compare as compare_outputs
     from clearhead.evaluation import evaluate as evaluate_translator
     from clearhead.translator import Translator
 
+    if output is not None and is_standard_output(output):
+        raise ConfigError(f"--output {output} would mix the translations with the metrics; name a file")
     pairs = list(read_parallel([source], [reference]))
     sources, references = [pair.source for pair in pairs], [pair.target for pair in pairs]
     settings = {

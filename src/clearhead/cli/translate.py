@@ -166,7 +166,9 @@ def _refuse_idle_options(sample: bool, idle: Iterable[str]) -> None:
 
 def _bar(output: str | None) -> AbstractContextManager[Callable[[int], None] | None]:
     """Return a progress bar, unless the translations themselves appear on the terminal."""
-    if output in (None, "-") and sys.stdout.isatty():
+    from clearhead.corpora import is_standard_output
+
+    if is_standard_output(output) and sys.stdout.isatty():
         return nullcontext()
     return progress("translating")
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Any, Self
+from typing import Annotated, Any
 
 from pydantic import Field, NonNegativeFloat, PositiveFloat, PositiveInt
 
@@ -43,14 +43,13 @@ class DecodeConfig(Settings):
     target_lang: str | None = None
     """Language tag put before every source line that brings none of its own; none if not set."""
 
-    def with_changes(self, changes: Mapping[str, Any]) -> Self:
+    def with_changes(self, changes: Mapping[str, Any]) -> DecodeConfig:
         """Return a copy with some settings changed.
 
         Raises:
             ConfigError: If a setting is unknown or impossible.
         """
-        checked = _Alone.from_dict({"decode": {**self.model_dump(), **changes}}, origin="decoding").decode
-        return self.model_copy(update=checked.model_dump())
+        return _Alone.from_dict({"decode": {**self.model_dump(), **changes}}, origin="decoding").decode
 
 
 class _Alone(Settings):

@@ -19,15 +19,12 @@ import zstandard
 from clearhead.errors import DataError
 from clearhead.files import is_leftover, new_file
 
-__all__ = ["COMPRESSIONS", "display_name", "open_output", "read_lines"]
+__all__ = ["COMPRESSIONS", "display_name", "is_standard_output", "open_output", "read_lines"]
 
 COMPRESSIONS = (".gz", ".xz", ".zst")
 """Extensions that are decompressed when read and compressed when written."""
 
 CHUNK_BYTES = 16 * 1024
-
-# The link leads to what the shell opened, and `>> file` would be replaced instead of continued.
-_STANDARD_OUTPUT = (None, "-", "/dev/stdout")
 
 # How a file that is not UTF-8 text begins, and what to do about it; UTF-32 first, for UTF-16's mark is a prefix of its.
 FOREIGN_STARTS = {
@@ -73,6 +70,12 @@ def read_lines(path: str) -> Iterator[str]:
         raise DataError(f"cannot read {name}: {error.strerror or error}") from None
 
 
+def is_standard_output(path: str | None) -> bool:
+    """Tell whether an output path means standard output: `None`, `-` or `/dev/stdout`."""
+    # The link leads to what the shell opened, and `>> file` would be replaced instead of continued.
+    return path in (None, "-", "/dev/stdout")
+
+
 @contextmanager
 def open_output(path: str | None) -> Iterator[TextIO]:
     r"""Open a UTF-8 text file for writing; it appears under its name only once it is complete.
@@ -86,9 +89,9 @@ def open_output(path: str | None) -> Iterator[TextIO]:
         DataError: If the file cannot be written, the disk is full, or the text holds half of a surrogate pair.
         BrokenPipeError: As it comes, if whoever reads standard output went away.
     """
-    name = "standard output" if path in _STANDARD_OUTPUT else str(path)
+    name = "standard output" if is_standard_output(path) else str(path)
     try:
-        if path is None or path in _STANDARD_OUTPUT:
+        if path is None or is_standard_output(path):
             with _standard_output() as text:
                 yield text
         else:

@@ -28,7 +28,7 @@ HELPER_NAME = "clearhead helper"
 
 
 class Call:
-    """A search that is running."""
+    """A search or a scoring that is running."""
 
     def __init__(self, helpers: _Helpers) -> None:
         self.helpers = helpers

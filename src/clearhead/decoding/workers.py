@@ -86,11 +86,11 @@ class SentenceQueue:
             longest = tokens = 0
             while self._waiting:
                 longest = max(longest, len(self._waiting[0].source))
-                is_worth_more = taken and len(taken) < plenty and tokens < ENCODED_TOKENS
+                tokens += len(self._waiting[0].source)
+                is_worth_more = taken and len(taken) < plenty and tokens <= ENCODED_TOKENS
                 if len(taken) >= room(longest) and not is_worth_more:
                     break
                 taken.append(self._waiting.popleft())
-                tokens += len(taken[-1].source)
             return taken
 
 

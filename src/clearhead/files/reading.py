@@ -80,26 +80,24 @@ def parse_json(text: str) -> Any:
     raise ValueError(f"it is nested deeper than {MOST_JSON_DEPTH} levels")
 
 
-def read_json(path: str | Path, error: type[ClearheadError], *, advice: str = "") -> dict[str, Any]:
+def read_json(path: str | Path, error: type[ClearheadError]) -> dict[str, Any]:
     """Read a JSON object from a regular file.
 
     Args:
         path: The file.
         error: What is raised.
-        advice: What the user can do, for the message.
 
     Raises:
         ClearheadError: As `error`, naming the file, if it cannot be read, is too large or too deep, or is no object.
     """
-    advice = advice and f"; {advice}"
     try:
         value = parse_json(read_text(path))
     except OSError as problem:
-        raise error(f"cannot read {path}: {problem.strerror}{advice}") from None
+        raise error(f"cannot read {path}: {problem.strerror}") from None
     except ValueError as problem:
-        raise error(f"{path} is damaged: {problem}{advice}") from None
+        raise error(f"{path} is damaged: {problem}") from None
     if not isinstance(value, dict):
-        raise error(f"{path} is damaged: it must hold a JSON object{advice}")
+        raise error(f"{path} is damaged: it must hold a JSON object")
     return value
 
 

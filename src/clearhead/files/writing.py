@@ -89,7 +89,7 @@ def new_directory(path: str | Path) -> Iterator[Path]:
     try:
         temporary.mkdir(parents=True)
         yield temporary
-        for file in temporary.iterdir():
+        for file in temporary.iterdir():  # whoever wrote it: what has been flushed before is not written again
             _flush(file)
         _flush(temporary)
         _put(temporary, final)

@@ -38,6 +38,7 @@ def library() -> ctypes.CDLL | None:
     return core
 
 
+@cache
 def _load() -> tuple[ctypes.CDLL | None, str | None]:
     """Return the compiled core if it can be used, and what is wrong with it if it is there and cannot."""
     path = _path()

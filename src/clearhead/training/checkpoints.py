@@ -151,14 +151,14 @@ class Checkpoints:
         Raises:
             CheckpointError: If it cannot be written, or could not be read again; older checkpoints are untouched.
         """
-        final = self.path(state.step)
+        final, values = self.path(state.step), state.to_dict()
         try:
-            TrainingState.from_dict(state.to_dict())
+            TrainingState.from_dict(values)
             with new_directory(final) as temporary:
                 metadata = {"format": "pt", "step": str(state.step)}
                 write_weights(temporary / "model.safetensors", model, metadata)
                 write_weights(temporary / "optimizer.safetensors", optimizer, metadata)
-                write_json(temporary / "state.json", state.to_dict())
+                write_json(temporary / "state.json", values)
                 written = list(temporary.iterdir())
                 manifest = {file.name: {"bytes": file.stat().st_size, "sha256": file_sha256(file)} for file in written}
                 write_json(temporary / "manifest.json", manifest)

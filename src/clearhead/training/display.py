@@ -38,7 +38,7 @@ class Display:
                 print(text, file=sys.stderr, flush=True)
 
     def stage(self, name: str, count: int) -> None:
-        """Show a stage of the preparation and how many items it has done."""
+        """Show what is being done, beside the steps of training, and how many items it has done."""
         if self._bar and self._task is not None:
             self._bar.update(self._task, description=f"{name} {count:,}" if count else name, total=None)
         elif name != self._stage:

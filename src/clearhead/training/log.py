@@ -102,14 +102,12 @@ class MetricsLog:
         self._file = path.open("a", encoding="utf-8")
         self._board = SummaryWriter(str(run / "tensorboard"), purge_step=step + 1 if step else None)
 
-    def write(self, split: str, step: int, **values: float | None) -> None:
-        """Add one record; values that are None are left out."""
-        record = {"split": split, "step": step, **{name: v for name, v in values.items() if v is not None}}
-        self._file.write(json.dumps(record) + "\n")
+    def write(self, split: str, step: int, **values: float) -> None:
+        """Add one record."""
+        self._file.write(json.dumps({"split": split, "step": step, **values}) + "\n")
         self._file.flush()
         for name, value in values.items():
-            if value is not None:
-                self._board.add_scalar(f"{split}/{name}", value, step)
+            self._board.add_scalar(f"{split}/{name}", value, step)
 
     def __enter__(self) -> Self:
         return self

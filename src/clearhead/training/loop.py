@@ -228,11 +228,12 @@ class Loop:
     def _save(self, best: Validation | None) -> None:
         """Write a checkpoint, and publish the model if its validation is the best so far."""
         self._tick()
-        self.checkpoints.save(self.state, model_tensors(self.model), optimizer_state(self.model, self.optimizer))
+        weights = model_tensors(self.model)
+        self.checkpoints.save(self.state, weights, optimizer_state(self.model, self.optimizer))
         self._last_save = time.monotonic()
         self._prune()
         if best:
-            self._published = self._publish(model_tensors(self.model), best, f"step {self.state.step}")
+            self._published = self._publish(weights, best, f"step {self.state.step}")
 
     def _prune(self) -> None:
         keep = max(self.config.train.keep_checkpoints, self.config.train.average_last)

@@ -25,7 +25,7 @@ from clearhead.translator import Translator
 from clearhead.version import __version__
 from clearhead.weights import average_weights, load_tensors
 
-__all__ = ["average_run", "publish", "translatable_rows"]
+__all__ = ["average_run", "publish", "translatable"]
 
 _GOLDEN_SENTENCES = 8
 
@@ -76,21 +76,25 @@ def publish(
         },
     }
     translator = Translator(Bundle(model.eval(), data.tokenizer, config.decode, info), directory)
-    rows = translatable_rows(data, config.decode.target_lang, 8 * _GOLDEN_SENTENCES)
-    golden = make_golden(translator, [data.valid.source(row) for row in rows], _GOLDEN_SENTENCES)
+    found = translatable(data, config.decode.target_lang, 8 * _GOLDEN_SENTENCES)
+    golden = make_golden(translator, [source for _, source in found], _GOLDEN_SENTENCES)
     save_bundle(directory, translator.bundle, golden=golden, card=_card(directory.name, translator.bundle))
     return translator
 
 
-def translatable_rows(data: Prepared, target_lang: str | None, count: int) -> list[int]:
-    """Return the first validation pairs, `count` at most, that the model translates as they stand.
+def translatable(data: Prepared, target_lang: str | None, count: int) -> list[tuple[int, str]]:
+    """Return row and source of the first validation pairs, `count` at most, that the model translates as they stand.
 
     With language tags, a source that brings none can be learned from, but asks for no language. An unknown tag is not
     kept by cleaning, but may be in data that an older clearhead prepared.
     """
     languages = data.tokenizer.language_tags
-    tags = ((row, split_tag(data.valid.source(row), languages)[0]) for row in range(len(data.valid)))
-    return list(islice((row for row, tag in tags if not languages or (tag or target_lang) in languages), count))
+
+    def has_language(source: str) -> bool:
+        return not languages or (split_tag(source, languages)[0] or target_lang) in languages
+
+    sources = enumerate(map(data.valid.source, range(len(data.valid))))
+    return list(islice((found for found in sources if has_language(found[1])), count))
 
 
 def average_run(

@@ -28,7 +28,7 @@ from clearhead.training.checkpoints import Checkpoints, disk_trouble
 from clearhead.training.display import Display
 from clearhead.training.log import MetricsLog, read_metrics
 from clearhead.training.loop import Loop
-from clearhead.training.publish import translatable_rows
+from clearhead.training.publish import translatable
 from clearhead.training.report import write_report
 from clearhead.training.run_directory import is_finished, lock, move_aside
 from clearhead.training.settings import check_resumable, complete, draft, over_saved, resolved
@@ -162,7 +162,9 @@ def _settle(
             (run / "report.html").unlink(missing_ok=True)  # a finished run is published anew with its new settings
             for line in changes:
                 display.say(f"changed since the run was started: {line}")
-    write_text(path, config.to_toml())
+    settled = config.to_toml()
+    if saved is None or path.read_text(encoding="utf-8") != settled:
+        write_text(path, settled)
     return config, data, order
 
 
@@ -189,9 +191,9 @@ def _announce(loop: Loop, device: torch.device) -> None:
 
 def _report(loop: Loop, translator: Translator, bleu: float, ended_by: str) -> None:
     data, state = loop.data, loop.state
-    samples = translatable_rows(data, loop.config.decode.target_lang, _SAMPLES)
+    samples = translatable(data, loop.config.decode.target_lang, _SAMPLES)
     loop.display.stage("translating samples", 0)
-    translations = translator.translate([data.valid.source(row) for row in samples])
+    translations = translator.translate([source for _, source in samples])
     minutes = state.elapsed / 60
     write_report(
         loop.run / "report.html",
@@ -203,7 +205,7 @@ def _report(loop: Loop, translator: Translator, bleu: float, ended_by: str) -> N
             "ended by": ended_by,
         },
         metrics=read_metrics(loop.run / "metrics.jsonl"),
-        samples=[(t, data.valid.target(row)) for t, row in zip(translations, samples, strict=True)],
+        samples=[(t, data.valid.target(row)) for t, (row, _) in zip(translations, samples, strict=True)],
         data_lines=_data_lines(data.report),
     )
     loop.display.say(

@@ -46,7 +46,7 @@ def validate(model: Transformer, pairs: PairStore, tokenizer: Tokenizer, config:
         model: The model.
         pairs: Validation pairs.
         tokenizer: The model's tokenizer.
-        config: `train.validate_sentences` and `decode.extra_length` count.
+        config: `train.micro_batch_tokens`, `train.validate_sentences` and `decode.extra_length` count.
     """
     was_training = model.training
     model.eval()

@@ -16,6 +16,7 @@ from clearhead.decoding.pytorch.engine import PyTorchEngine
 from clearhead.decoding.scoring import token_log_probs
 from clearhead.decoding.step import pad_batch
 from clearhead.errors import ConfigError, DeviceError
+from clearhead.kernels import library as library_module
 from clearhead.kernels.library import can_multiply, has_amx, library
 from clearhead.kernels.panels import uninitialized
 from clearhead.model import Transformer
@@ -545,8 +546,8 @@ def without_core(monkeypatch):
     """Return a function that makes the processor another one until the test ends."""
 
     def forget():
-        library.cache_clear()
-        has_amx.cache_clear()
+        for function in (library, library_module._load, has_amx):
+            function.cache_clear()
 
     with monkeypatch.context() as patch:
 

@@ -35,11 +35,11 @@ def test_half_a_character_is_refused(text):
     ids=["empty", "bytes", "number", "digits"],
 )
 @pytest.mark.parametrize("error", [CheckpointError, DataError])
-def test_the_error_is_the_one_asked_for_and_names_the_file_and_the_way_out(tmp_path, content, reason, error):
+def test_the_error_is_the_one_asked_for_and_names_the_file(tmp_path, content, reason, error):
     path = tmp_path / "x.json"
     path.write_bytes(content)
-    with pytest.raises(error, match=rf"^{path} is damaged: .*{reason}.*; copy it again$"):
-        read_json(path, error, advice="copy it again")
+    with pytest.raises(error, match=rf"^{path} is damaged: .*{reason}"):
+        read_json(path, error)
 
 
 def test_a_file_that_cannot_be_read_is_named(tmp_path):

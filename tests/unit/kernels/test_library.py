@@ -51,11 +51,12 @@ def inference():
 @pytest.fixture
 def forget_the_library():
     """Let a test look for the core anew, and the next one too."""
-    library.cache_clear()
-    has_amx.cache_clear()
+    functions = (library, library_module._load, has_amx)
+    for function in functions:
+        function.cache_clear()
     yield
-    library.cache_clear()
-    has_amx.cache_clear()
+    for function in functions:
+        function.cache_clear()
 
 
 def multiply(rows, weight, bias, precision, on_amx=None, team=None):
@@ -405,6 +406,7 @@ def put_core(monkeypatch, forget_the_library, tmp_path):
         monkeypatch.setattr(library_module, "_path", lambda: path)
         monkeypatch.setattr(torch.backends.cpu, "get_cpu_capability", lambda: "AVX512")
         library.cache_clear()
+        library_module._load.cache_clear()
 
     return put
 

@@ -17,7 +17,7 @@ from clearhead.training.step import StepResult
 def write(run, *records, step=0, validated_step=0):
     with MetricsLog(run, step=step, validated_step=validated_step) as log:
         for split, number in records:
-            log.write(split, number, loss=number / 3, bleu=None)
+            log.write(split, number, loss=number / 3)
 
 
 def steps(run):

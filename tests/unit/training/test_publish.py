@@ -15,7 +15,7 @@ from clearhead.data.prepare import open_prepared
 from clearhead.data.store import PairStore
 from clearhead.errors import CheckpointError, ModelError
 from clearhead.evaluation.golden import check_golden
-from clearhead.training.publish import average_run, translatable_rows
+from clearhead.training.publish import average_run, translatable
 from clearhead.training.run import train_from_values
 from clearhead.training.settings import merge
 from clearhead.translator import Translator
@@ -110,8 +110,8 @@ def test_validation_lines_with_an_unknown_tag_do_not_stop_a_run(settings, monkey
     assert "2xx" not in page
     data = open_prepared(run / "data")
     assert source(data.valid, 1) in page
-    assert translatable_rows(data, "en", 3) == [1, 2, 4]
-    assert translatable_rows(data, None, 3) == []  # no line says into which language
+    assert [row for row, _ in translatable(data, "en", 3)] == [1, 2, 4]
+    assert translatable(data, None, 3) == []  # no line says into which language
 
 
 def test_an_average_does_not_replace_a_model_that_a_writer_put_aside(copied_run, tmp_path):

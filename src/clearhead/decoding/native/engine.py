@@ -33,7 +33,7 @@ class NativeEngine(Engine):
     """What more tokens need would not stay in the cache."""
 
     def __init__(self, model: Transformer, precision: DecodePrecision = "fp32") -> None:
-        assert self.supports(model, precision)
+        assert self.supports(model, precision)  # the core would not find out, and write where it must not
         core = library()
         assert core is not None
         super().__init__(model, precision)

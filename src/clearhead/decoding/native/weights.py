@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from ctypes import pointer
+from itertools import accumulate, groupby
 
 import numpy as np
 import torch
@@ -67,14 +68,11 @@ class NativeWeights:
         Raises:
             IndexError: If an id is not in the source vocabulary.
         """
-        memories: list[Tensor] = []
-        group: list[Sequence[int]] = []
-        for source in sources:
-            if group and sum(map(len, group)) + len(source) > ENCODED_ROWS:
-                memories += self._encode(group, team)
-                group = []
-            group.append(source)
-        return memories + self._encode(group, team) if group else memories
+        before = [0, *accumulate(map(len, sources))]
+        num_groups = -(-before[-1] // ENCODED_ROWS)
+        # Alike in size: one of few rows would take nearly as long as a full one.
+        groups = groupby(range(len(sources)), lambda number: before[number] * num_groups // before[-1])
+        return [memory for _, group in groups for memory in self._encode([sources[number] for number in group], team)]
 
     def _encode(self, sources: Sequence[Sequence[int]], team: Struct | None) -> list[Tensor]:
         lengths = [len(source) for source in sources]

@@ -86,8 +86,9 @@ class PackedModel:
         is_token = source != self.config.pad_id
         mask = torch.where(is_token, 0.0, float("-inf"))[:, None, None, :]
         x = self.model.source_embedding(source).flatten(0, 1)
+        positions = torch.arange(source.size(1), device=self.device).repeat(len(source))
         for layer in self._encoder_layers:
-            x = layer(x, mask)
+            x = layer(x, mask, positions)
         keys_and_values = self._memory_projection(self.model.encoder.final_norm(x))
         return keys_and_values.view(*source.shape, len(self._layers), -1).permute(2, 0, 1, 3)
 
@@ -177,9 +178,10 @@ class _PackedEncoderLayer:
         self.self_attn = _PackedAttention(layer.self_attn, precision)
         self.feed_forward = _PackedFeedForward(layer.feed_forward, precision)
 
-    def __call__(self, x: Float[Tensor, "BS D"], mask: Float[Tensor, "B 1 1 S"]) -> Float[Tensor, "BS D"]:
+    def __call__(
+        self, x: Float[Tensor, "BS D"], mask: Float[Tensor, "B 1 1 S"], positions: Int[Tensor, " BS"]
+    ) -> Float[Tensor, "BS D"]:
         residual, shape = self.layer.self_attn_residual, (mask.size(0), mask.size(-1))
-        positions = torch.arange(shape[1], device=x.device).repeat(shape[0])
         q, kv = self.self_attn.queries_and_keys(_before(residual, x), positions, shape[1])
         attended = self.self_attn.attend(q.unflatten(0, shape), kv.unflatten(0, shape), mask)
         x = _after(residual, x, self.self_attn.out(attended.flatten(0, 1)))
