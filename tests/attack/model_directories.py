@@ -63,6 +63,8 @@ def attack(model: str, other: str, work: str, way: str, seed: float, reference: 
             signing.sign(directory)
         before = tree_digest(Path(work))
         outcome, words = _used(directory, None if is_signed and way != "unchanged" else reference)
+        if way == "unchanged" and outcome is Outcome.refused:  # then nothing crafted is looked into either
+            outcome = Outcome.wrong
         if changed := differing(before, tree_digest(Path(work))):
             outcome, words = Outcome.wrong, f"reading changed {', '.join(changed)}"
         return {"outcome": outcome, "detail": f"{detail}: {words}"}

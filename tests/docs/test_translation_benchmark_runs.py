@@ -118,6 +118,7 @@ def test_ratios_are_those_of_the_windows(runs):
             assert row["output_tokens_per_second"] == pytest.approx(statistics.median(row["windows"]))
             a_sentence = row["output_tokens"] / run_["sentences"]
             assert row["output_tokens_per_second"] == pytest.approx(a_sentence * row["sentences_per_second"])
+            assert row["ratios"].keys() == {"ctranslate2", "huggingface"} & run_["engines"].keys()
             for reference, ratios in row["ratios"].items():
                 theirs = run_["engines"][reference]["windows"]
                 assert ratios == pytest.approx([own / other for own, other in zip(row["windows"], theirs, strict=True)])

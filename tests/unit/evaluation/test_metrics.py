@@ -63,15 +63,19 @@ def test_counts_that_do_not_pair_up_are_refused_with_both_numbers(metric):
         metric([], [])
 
 
-def test_an_evaluation_is_the_metrics_of_the_translations(translator, sentences):
+def test_an_evaluation_is_the_metrics_of_the_translations(translator, sentences, monkeypatch):
     done: list[int] = []
-    references = translator.translate([sentences[0]])[0].text, *sentences[1:]
+    # Of an untrained model most pieces are no words; here each is one.
+    monkeypatch.setattr(Tokenizer, "decode_batch", lambda _, batch: [" ".join(map(str, ids)) for ids in batch])
+    own = [translation.text for translation in translator.translate(sentences)]
+    references = [own[0], *(f"{text} a few other words" for text in own[1:])]
     evaluation, translations = evaluate(translator, sentences, references, on_progress=done.append)
 
     hypotheses = [translation.text for translation in translations]
     assert [translation.source for translation in translations] == sentences
     assert sum(done) == len(sentences)
     assert evaluation.exact_match == 20.0
+    assert evaluation.bleu > 0.0
     assert evaluation.bleu == round(sacrebleu.corpus_bleu(hypotheses, [references]).score, 2)
     assert evaluation.chrf == round(sacrebleu.corpus_chrf(hypotheses, [references]).score, 2)
     assert evaluation.bleu_signature == bleu(hypotheses, references).signature

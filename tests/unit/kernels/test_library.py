@@ -420,6 +420,24 @@ def assert_refused(reason):
     assert describe() == str(said[0].message)
 
 
+@pytest.mark.skipif(torch.backends.cpu.get_cpu_capability() != "AVX512", reason="needs a processor with AVX-512")
+def test_the_core_that_was_built_is_found():
+    built = list(Path(library_module.__file__).parent.glob("_core*"))
+    assert (library() is not None) == bool(built)
+
+
+@pytest.mark.parametrize("amx", [True, False])
+@pytest.mark.parametrize("bf16", [True, False])
+@pytest.mark.parametrize("vnni", [True, False])
+def test_each_precision_has_its_instructions(monkeypatch, amx, bf16, vnni):
+    monkeypatch.setattr(library_module, "library", lambda: object())
+    monkeypatch.setattr(library_module, "has_amx", lambda: amx)
+    monkeypatch.setattr(torch.cpu, "_is_avx512_bf16_supported", lambda: bf16)
+    monkeypatch.setattr(torch.cpu, "_is_vnni_supported", lambda: vnni)
+    found = [can_multiply(precision) for precision in ("fp32", "bf16", "bf16x3", "int8")]
+    assert found == [True, amx or bf16, amx or bf16, amx or vnni]
+
+
 @needs_core
 @pytest.mark.parametrize("share", [0.0, 0.0001, 0.001, 0.1, 0.5, 0.9, 0.999, 0.99999])
 def test_a_core_that_was_cut_short_is_not_loaded(put_core, share):

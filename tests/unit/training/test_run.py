@@ -26,6 +26,7 @@ from clearhead.training.checkpoints import Checkpoints, TrainingState
 from clearhead.training.log import read_metrics
 from clearhead.training.run import train_from_values
 from clearhead.training.settings import merge
+from clearhead.training.validation import Validation
 from clearhead.translator import Translator
 from clearhead.weights import model_tensors, read_weights
 
@@ -100,20 +101,24 @@ def test_text_of_the_corpus_cannot_run_in_the_report(settings, tmp_path):
     assert {"<script>a()</script>", "<img src='http://x'>"} <= set(page.texts)
 
 
-def test_the_published_model_is_the_best_by_validation(finished_run):
-    data, bundle = open_prepared(finished_run / "data"), load_bundle(finished_run)
-    weights = bundle.info["weights"]
-    paths = sorted((finished_run / "checkpoints").iterdir())
-    parts = [read_weights(path / "model.safetensors")[0] for path in paths]
-    if weights.startswith("average"):
-        assert weights == "average of " + ", ".join(path.name for path in paths)
-        expected = {name: torch.stack([p[name].double() for p in parts]).mean(0).float() for name in parts[0]}
-    else:
-        assert weights == "step 40"  # the loss still falls at the end of so short a run
-        expected = parts[-1]
+@pytest.mark.parametrize(
+    ("bleu", "chosen", "averaged"),
+    [
+        (101.0, "average of step-00000020, step-00000030, step-00000040", [20, 30, 40]),
+        (-1.0, "step 40", [40]),  # the loss still falls at the end of so short a run
+    ],
+)
+def test_the_average_is_published_if_validation_prefers_it(settings, monkeypatch, bleu, chosen, averaged):
+    measured = Validation(0.5, bleu, "signature")
+    monkeypatch.setattr("clearhead.training.loop.validate_weights", lambda *_: measured)
+    run = train_from_values(settings()).run
+    paths = [run / "checkpoints" / f"step-{step:08d}" / "model.safetensors" for step in averaged]
+    parts = [read_weights(path)[0] for path in paths]
+    expected = {name: torch.stack([p[name].double() for p in parts]).mean(0).float() for name in parts[0]}
+    bundle = load_bundle(run)
+    assert bundle.info["weights"] == chosen
     torch.testing.assert_close(model_tensors(bundle.model), expected, rtol=0, atol=1e-7)
-    assert bundle.info["metrics"]["valid_nll"] <= round(read_metrics(finished_run / "metrics.jsonl")[-1]["nll"], 4)
-    assert len(data.valid) == 11
+    assert (bundle.info["metrics"]["bleu_signature"] == "signature") == (len(averaged) > 1)
 
 
 def test_without_validation_text_some_is_held_out_and_that_is_said(settings, capsys):

@@ -48,14 +48,15 @@ def test_noam_with_a_rate_peaks_at_it():
     assert max(rates(config, 101)) == pytest.approx(learning_rate(17, config, d_model=128, progress=0.2)) == 2e-3
 
 
-@pytest.mark.parametrize("schedule", ["linear", "cosine"])
-def test_decaying_schedules_end_at_zero(schedule):
+@pytest.mark.parametrize(("schedule", "after_a_quarter"), [("linear", 0.75e-3), ("cosine", 0.853553e-3)])
+def test_decaying_schedules_end_at_zero(schedule, after_a_quarter):
     config = TrainConfig(learning_rate=1e-3, warmup_steps=5, schedule=schedule, max_steps=101)
 
     def at(progress):
         return learning_rate(90, config, d_model=128, progress=progress)
 
     assert at(0.0) == pytest.approx(1e-3)
+    assert at(0.25) == pytest.approx(after_a_quarter)
     assert at(0.5) == pytest.approx(0.5e-3)
     assert at(1.0) == pytest.approx(0.0, abs=1e-18)
 

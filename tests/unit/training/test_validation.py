@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
+import sacrebleu
 import torch
 
 from clearhead.bundle import load_bundle
 from clearhead.config import Config
 from clearhead.data.prepare import open_prepared
+from clearhead.data.store import PairStore
 from clearhead.evaluation.metrics import bleu
+from clearhead.model.transformer import Transformer
+from clearhead.tokenizer import Tokenizer
 from clearhead.training.validation import Validation, is_better, validate
 from clearhead.translator import Translator
 
@@ -36,14 +42,25 @@ def test_likelihood_is_the_mean_over_all_target_tokens(parts):
 
 
 @pytest.mark.parametrize("count", [3, 999])
-def test_bleu_is_that_of_greedy_translations_of_the_first_pairs(parts, count):
+def test_bleu_is_that_of_greedy_translations_of_the_first_pairs(parts, count, monkeypatch):
     bundle, data, config = parts
+    model = Transformer(bundle.model.config).eval()  # untrained: it writes all sorts of tokens, each a word here
+    monkeypatch.setattr(Tokenizer, "decode_batch", lambda _, batch: [" ".join(map(str, ids)) for ids in batch])
+    sources = [data.valid.source(row) for row in range(len(data.valid))]
+    translator = Translator(replace(bundle, model=model))
+    greedy, wide = ([t.text for t in translator.translate(sources, beam_size=size)] for size in (1, 4))
+    references = [" ".join(["other"] * row + text.split()[row:]) for row, text in enumerate(greedy)]
+    monkeypatch.setattr(PairStore, "target", lambda _, row: references[row])
     config = config.model_copy(update={"train": config.train.model_copy(update={"validate_sentences": count})})
-    rows = range(min(count, len(data.valid)))
-    translations = Translator(bundle).translate([data.valid.source(row) for row in rows], beam_size=1)
-    expected = bleu([t.text for t in translations], [data.valid.target(row) for row in rows])
-    found = validate(bundle.model, data.valid, data.tokenizer, config)
-    assert (found.bleu, found.bleu_signature) == (expected.score, expected.signature)
+
+    def expected(texts, number):
+        return sacrebleu.corpus_bleu(texts[:number], [references[:number]]).score
+
+    scores = [expected(greedy, 3), expected(greedy, 999), expected(wide, 3), expected(wide, 999)]
+    assert len({*scores, 0.0, 100.0}) == 6
+    found = validate(model, data.valid, data.tokenizer, config)
+    assert found.bleu == pytest.approx(expected(greedy, count))
+    assert found.bleu_signature == bleu(greedy, references).signature
 
 
 @pytest.mark.parametrize("mode", [True, False])
