@@ -13,8 +13,11 @@ import torch
 import transformers
 from huggingface_models import KINDS, as_ours, logits, our_logits, random_state
 from torch.nn import functional
+from transformers.activations import ACT2FN
 
 from clearhead.interop.huggingface import FAMILIES, export_state, import_state
+from clearhead.interop.their_config import ACTIVATIONS
+from clearhead.model import feed_forward
 from clearhead.weights import model_tensors, read_weights, write_weights
 
 SOURCE_LENGTHS, TARGET_LENGTHS = (11, 5, 2), (4, 7, 1)
@@ -51,6 +54,13 @@ def test_logits_are_equal(kind, batch, record_property):
     record_property("largest difference", (actual - expected).abs().max().item())
     assert expected.std() > 0.3
     torch.testing.assert_close(actual, expected, rtol=0.0, atol=1e-5)
+
+
+@pytest.mark.parametrize("name", ACTIVATIONS)
+def test_activations_are_equal(name):
+    x = torch.linspace(-5.0, 5.0, 101, dtype=torch.float64)
+    ours = feed_forward.ACTIVATIONS[ACTIVATIONS[name]]
+    torch.testing.assert_close(ours(x), ACT2FN[name](x), rtol=0.0, atol=1e-12)
 
 
 @every_kind
