@@ -233,10 +233,9 @@ class Tokenizer:
         parts = [split_tag(line, self.language_tags) for line in lines]
         for number, (tag, _) in enumerate(parts, start=first):
             if tag is not None and tag not in self.language_tags:
-                known = ", ".join(map(language_tag, self.language_tags))
                 raise DataError(
                     f"{name}{', ' if name else ''}line {number}: unknown language tag {language_tag(tag)}; the model's "
-                    f"tags are {known}"
+                    f"tags are {', '.join(map(language_tag, self.language_tags))}"
                 )
         return [(tag or target_lang, text) for tag, text in parts]
 

@@ -290,12 +290,10 @@ class Translator:
     def split_sources(
         self, lines: Sequence[str], target_lang: str | None, *, name: str = "", first: int = 1
     ) -> list[tuple[str | None, str]]:
-        """Split every source line into the language it is translated into, None for a model of one, and its text.
-
-        Args and errors are those of `Tokenizer.split_sources`, and a line that is not blank must have a language:
+        """Split source lines as `Tokenizer.split_sources` does, and make sure that each has a language to go into.
 
         Raises:
-            ConfigError: Naming the first line without one, and the languages there are.
+            ConfigError: Naming the first line, not blank, without one, and the languages there are.
         """
         tokenizer = self.bundle.tokenizer
         parts = tokenizer.split_sources(lines, target_lang, name=name, first=first)

@@ -41,6 +41,7 @@ FLOORS = {
     "training": 7,
     "paper": 8,
     "cli": 9,
+    "__main__": 10,
 }
 """Folder or file of the package to floor; a new one must be given its floor here."""
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from clearhead.cli.console import notice
 from clearhead.errors import DataError
+from clearhead.files import is_standard_output
 
 if TYPE_CHECKING:
     from clearhead.translator import Translation, Translator
@@ -37,8 +38,6 @@ def refuse_overwriting(output: str | None, inputs: Iterable[str]) -> None:
     Raises:
         DataError: If it is, by whatever name, or if its directory is not there.
     """
-    from clearhead.corpora import is_standard_output
-
     if output is None or is_standard_output(output):
         return
     if not os.path.isdir(os.path.dirname(output) or "."):

@@ -12,6 +12,7 @@ from clearhead.cli.checks import refuse_missing, refuse_overwriting, warn_of_tru
 from clearhead.cli.console import progress
 from clearhead.cli.options import BatchTokens, Beam, Device, Model, Precision, Shortlist, SourceFile, TargetLang
 from clearhead.errors import ConfigError
+from clearhead.files import is_standard_output
 
 if TYPE_CHECKING:
     from clearhead.evaluation import Evaluation
@@ -47,14 +48,14 @@ def evaluate(
     """Print BLEU, chrF (with their sacreBLEU signatures), exact match and speed on a test set."""
     refuse_missing([source, reference])
     refuse_overwriting(output, [source, reference])
+    if output is not None and is_standard_output(output):
+        raise ConfigError(f"--output {output} would mix the translations with the metrics; name a file")
 
-    from clearhead.corpora import display_name, is_standard_output, open_output, read_parallel
+    from clearhead.corpora import display_name, open_output, read_parallel
     from clearhead.evaluation import compare as compare_outputs
     from clearhead.evaluation import evaluate as evaluate_translator
     from clearhead.translator import Translator
 
-    if output is not None and is_standard_output(output):
-        raise ConfigError(f"--output {output} would mix the translations with the metrics; name a file")
     pairs = list(read_parallel([source], [reference]))
     sources, references = [pair.source for pair in pairs], [pair.target for pair in pairs]
     settings = {

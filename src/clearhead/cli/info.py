@@ -106,9 +106,9 @@ def _engine_facts(bundle: Bundle) -> dict[str, str]:
     from clearhead.kernels.library import describe
 
     device = resolve_device()
-    if device.type != "cpu":
-        return {"engine": "PyTorch", "device": str(device), "because": "the compiled core computes on the CPU alone"}
-    obstacle = NativeEngine.obstacle(bundle.model, bundle.decode.precision)
+    obstacle: str | None = "the compiled core computes on the CPU alone"
+    if device.type == "cpu":
+        obstacle = NativeEngine.obstacle(bundle.model, bundle.decode.precision)
     engine = "PyTorch" if obstacle else "compiled core"
     return {"engine": engine, "device": str(device), "because": obstacle or describe()}
 

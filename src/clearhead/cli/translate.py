@@ -16,6 +16,7 @@ from clearhead.cli.checks import refuse_missing, refuse_overwriting, warn_of_tru
 from clearhead.cli.console import progress
 from clearhead.cli.options import BatchTokens, Beam, Device, Model, Precision, Shortlist, TargetLang
 from clearhead.errors import ConfigError
+from clearhead.files import is_standard_output
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -166,8 +167,6 @@ def _refuse_idle_options(sample: bool, idle: Iterable[str]) -> None:
 
 def _bar(output: str | None) -> AbstractContextManager[Callable[[int], None] | None]:
     """Return a progress bar, unless the translations themselves appear on the terminal."""
-    from clearhead.corpora import is_standard_output
-
     if is_standard_output(output) and sys.stdout.isatty():
         return nullcontext()
     return progress("translating")

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from clearhead.corpora.pair import SentencePair
 from clearhead.corpora.parallel_lines import read_parallel
-from clearhead.corpora.text_files import COMPRESSIONS, display_name, is_standard_output, open_output, read_lines
+from clearhead.corpora.text_files import COMPRESSIONS, display_name, open_output, read_lines
 from clearhead.corpora.tsv import read_tsv, write_tsv
 from clearhead.errors import DataError
 
@@ -15,7 +15,6 @@ __all__ = [
     "READERS",
     "SentencePair",
     "display_name",
-    "is_standard_output",
     "open_output",
     "read_lines",
     "read_pairs",

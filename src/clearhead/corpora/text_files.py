@@ -17,9 +17,9 @@ from typing import IO, Any, TextIO
 import zstandard
 
 from clearhead.errors import DataError
-from clearhead.files import is_leftover, new_file
+from clearhead.files import is_leftover, is_standard_output, new_file
 
-__all__ = ["COMPRESSIONS", "display_name", "is_standard_output", "open_output", "read_lines"]
+__all__ = ["COMPRESSIONS", "display_name", "open_output", "read_lines"]
 
 COMPRESSIONS = (".gz", ".xz", ".zst")
 """Extensions that are decompressed when read and compressed when written."""
@@ -68,12 +68,6 @@ def read_lines(path: str) -> Iterator[str]:
         raise DataError(f"{name} cannot be decompressed, it is damaged or has the wrong extension: {error}") from None
     except OSError as error:
         raise DataError(f"cannot read {name}: {error.strerror or error}") from None
-
-
-def is_standard_output(path: str | None) -> bool:
-    """Tell whether an output path means standard output: `None`, `-` or `/dev/stdout`."""
-    # The link leads to what the shell opened, and `>> file` would be replaced instead of continued.
-    return path in (None, "-", "/dev/stdout")
 
 
 @contextmanager

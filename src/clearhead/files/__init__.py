@@ -12,6 +12,7 @@ from clearhead.files.reading import (
 )
 from clearhead.files.writing import (
     is_leftover,
+    is_standard_output,
     is_utf8,
     new_directory,
     new_file,
@@ -25,6 +26,7 @@ __all__ = [
     "MOST_JSON_BYTES",
     "file_sha256",
     "is_leftover",
+    "is_standard_output",
     "is_utf8",
     "json_sha256",
     "new_directory",

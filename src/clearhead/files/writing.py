@@ -23,6 +23,7 @@ from typing import Any
 
 __all__ = [
     "is_leftover",
+    "is_standard_output",
     "is_utf8",
     "new_directory",
     "new_file",
@@ -35,6 +36,12 @@ __all__ = [
 _LEFTOVER = re.compile(r"\.(?P<name>.+)\.[0-9a-f]{16}\.(?P<kind>partial|old)")
 _LONGEST_START = 255 - len("..0123456789abcdef.partial")  # most file systems take names of 255 bytes
 _CANNOT_EXCHANGE = {errno.ENOSYS, errno.EINVAL, errno.ENOTSUP}
+
+
+def is_standard_output(path: str | None) -> bool:
+    """Tell whether an output path means standard output: `None`, `-` or `/dev/stdout`."""
+    # The link leads to what the shell opened, and `>> file` would be replaced instead of continued.
+    return path in (None, "-", "/dev/stdout")
 
 
 @contextmanager

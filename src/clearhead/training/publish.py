@@ -88,13 +88,13 @@ def translatable(data: Prepared, target_lang: str | None, count: int) -> list[tu
     With language tags, a source that brings none can be learned from, but asks for no language. An unknown tag is not
     kept by cleaning, but may be in data that an older clearhead prepared.
     """
-    languages = data.tokenizer.language_tags
-
-    def has_language(source: str) -> bool:
-        return not languages or (split_tag(source, languages)[0] or target_lang) in languages
-
-    sources = enumerate(map(data.valid.source, range(len(data.valid))))
-    return list(islice((found for found in sources if has_language(found[1])), count))
+    languages, sources = data.tokenizer.language_tags, map(data.valid.source, range(len(data.valid)))
+    found = (
+        (row, source)
+        for row, source in enumerate(sources)
+        if not languages or (split_tag(source, languages)[0] or target_lang) in languages
+    )
+    return list(islice(found, count))
 
 
 def average_run(

@@ -88,7 +88,7 @@ def test_without_a_model_the_installation_is_told(run_command):
 
 
 def test_a_missing_core_is_told_with_and_without_a_model(run_command, make_model_dir, monkeypatch):
-    monkeypatch.setattr("clearhead.kernels.library._path", lambda: None)
+    monkeypatch.setattr("clearhead.kernels.library._load", lambda: (None, None))
     monkeypatch.setattr("clearhead.decoding.native.engine.library", lambda: None)
     installation = json.loads(run_command(info, "--json").stdout)["installation"]
     assert "compiled core is not in use" in installation["compiled_core"]

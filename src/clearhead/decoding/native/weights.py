@@ -72,7 +72,10 @@ class NativeWeights:
         num_groups = -(-before[-1] // ENCODED_ROWS)
         # Alike in size: one of few rows would take nearly as long as a full one.
         groups = groupby(range(len(sources)), lambda number: before[number] * num_groups // before[-1])
-        return [memory for _, group in groups for memory in self._encode([sources[number] for number in group], team)]
+        memories: list[Tensor] = []
+        for _, group in groups:
+            memories += self._encode([sources[number] for number in group], team)
+        return memories
 
     def _encode(self, sources: Sequence[Sequence[int]], team: Struct | None) -> list[Tensor]:
         lengths = [len(source) for source in sources]
