@@ -186,7 +186,7 @@ class Checkpoints:
             if trouble := self.trouble(path):
                 self.notice(f"checkpoint {path.name} is damaged ({trouble}); trying the one before it")
                 continue
-            return path, _read_state(path)
+            return path, _read_state(path)  # anew: what was verified is not kept, for a run changes it
         if paths:
             raise CheckpointError(
                 f"all {len(paths)} checkpoints in {self.directory} are damaged; restore one from a backup, "

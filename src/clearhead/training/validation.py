@@ -81,7 +81,7 @@ def _nll(model: Transformer, pairs: PairStore, config: Config) -> float:
         is_token = target != model.config.pad_id
         states = model.states(batch.target_in.to(device), *model.encode(batch.source.to(device)))[is_token]
         for part, truth in zip(states.split(1_024), target[is_token].split(1_024), strict=True):
-            total += label_smoothed_cross_entropy(model.output_proj(part), truth, 0.0)[1].item()
+            total += label_smoothed_cross_entropy(model.output_proj(part), truth, 0.0)[1].item()  # as in training
         tokens += batch.num_target_tokens
     return total / tokens
 

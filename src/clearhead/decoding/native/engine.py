@@ -116,7 +116,7 @@ class NativeEngine(Engine):
         rows, longest = sum(lengths), max(map(len, [*sources, *targets]))
         wanted = np.concatenate(targets)
         vocab_size, bos_id = self.model.config.vocab_size, self.model.config.bos_id
-        if not 0 <= wanted.min() <= wanted.max() < vocab_size:
+        if not 0 <= wanted.min() <= wanted.max() < vocab_size:  # whoever asks: the core takes them as addresses
             raise IndexError(f"a target id is not in the vocabulary of {vocab_size}")
         slot, first = np.repeat([np.arange(len(lengths)), np.cumsum([0, *lengths[:-1]])], lengths, axis=1)
         position = np.arange(rows) - first

@@ -83,7 +83,7 @@ class NativeWeights:
         first, length = np.repeat([np.cumsum([0, *lengths[:-1]]), lengths], lengths, axis=1).astype(np.int32)
         ids = np.concatenate(sources)
         embedding, stack = self.model.source_embedding, self.encoder
-        if not 0 <= ids.min() <= ids.max() < len(embedding.weight):
+        if not 0 <= ids.min() <= ids.max() < len(embedding.weight):  # whoever asks: the core takes them as addresses
             raise IndexError(f"a source id is not in the vocabulary of {len(embedding.weight)}")
         memory = uninitialized([-(-rows // PANEL) * PANEL, self.memory_width])
         struct = STRUCTS["Sources"](num_rows=rows, longest=longest).point(
