@@ -124,7 +124,7 @@ def choose_batches(store: PairStore, batch_tokens: int, number: int) -> list[Bat
 def padding_share(batches: Sequence[Batch]) -> float:
     """Return the share of the cells of both sides that hold no token."""
     cells = sum(batch.source.numel() + batch.target_out.numel() for batch in batches)
-    tokens = sum(batch.num_source_tokens + batch.num_target_tokens for batch in batches)
+    tokens = sum(int((side != PAD_ID).sum()) for batch in batches for side in (batch.source, batch.target_out))
     return 1.0 - tokens / cells
 
 
@@ -174,6 +174,6 @@ def count_flops(config: ModelConfig, batches: Sequence[Batch]) -> Flops:
         encoder=config.num_encoder_layers * (4 * d_model**2 + feed_forward),
         decoder=config.num_decoder_layers * (8 * d_model**2 + feed_forward),
         output=config.vocab_size * d_model,
-        ratio=sum(batch.num_source_tokens for batch in batches) / targets,
+        ratio=sum(int((batch.source != PAD_ID).sum()) for batch in batches) / targets,
         attention=12 * d_model * pairs / targets,
     )

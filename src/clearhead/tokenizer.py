@@ -253,7 +253,7 @@ class Tokenizer:
         return self.encode_parts(self.split_sources(require_texts(texts, "texts"), target_lang))
 
     def encode_parts(self, parts: Sequence[tuple[str | None, str]]) -> list[list[int]]:
-        """Spell source lines that `split_sources` has split; the rest is as for `encode_sources`."""
+        """Spell source lines that `split_sources` has split, or cleaning; see `encode_sources`."""
         spelled = self.encode_batch([text for _, text in parts])
         tags = [self.language_tags.get(language or "") for language, _ in parts]
         return [[*([] if tag is None else [tag]), *ids, self.eos_id] for tag, ids in zip(tags, spelled, strict=True)]

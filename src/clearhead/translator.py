@@ -212,8 +212,8 @@ class Translator:
         for number, ids in enumerate(map(max, zip(map(len, source_ids), map(len, target_ids), strict=True)), start=1):
             if ids > config.max_input_tokens:
                 raise DataError(
-                    f"pair {number} has {ids:,} tokens on one side; scoring takes at most {config.max_input_tokens:,} "
-                    f"(decode.max_input_tokens)"
+                    f"{name}{', ' if name else ''}pair {number} has {ids:,} tokens on one side; scoring takes at most "
+                    f"{config.max_input_tokens:,} (decode.max_input_tokens)"
                 )
         rows = [row for row, (_, text) in enumerate(parts) if text.strip() or targets[row]]
         if on_progress is not None and len(rows) < len(parts):
@@ -302,8 +302,8 @@ class Translator:
             if language is None and text.strip():
                 raise ConfigError(
                     f"{name}{', ' if name else ''}line {number}: into which language? This model translates into "
-                    f"{', '.join(languages)}; say --target-lang {languages[0]} (in Python target_lang="
-                    f"{languages[0]!r}), or start the line with its tag, {language_tag(languages[0])}"
+                    f"{', '.join(languages)}; start the line with its tag, {language_tag(languages[0])}, or say "
+                    f"--target-lang {languages[0]} (in Python target_lang={languages[0]!r})"
                 )
         return parts
 

@@ -180,7 +180,7 @@ def test_a_line_with_an_unknown_tag_is_named_with_the_tags_there_are(tagged, lin
 
 
 def test_a_line_without_a_language_is_named_with_the_languages_there_are(tagged):
-    message = r"^in.txt, line 13: into which language\? This model translates into de, fr; say --target-lang de "
+    message = r"^in.txt, line 13: into which language\? This model translates into de, fr; start the line with .*<2de>"
     with pytest.raises(ConfigError, match=message):
         tagged.translate(["", "<2fr> Ein Hund.", "Ein Hund."], name="in.txt", first=11)
     with pytest.raises(ConfigError, match=r"^line 1: into which language\?"):

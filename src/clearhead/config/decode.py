@@ -41,7 +41,7 @@ class DecodeConfig(Settings):
     max_input_tokens: Annotated[PositiveInt, Field(le=100_000)] = 1_024
     """Longer source lines are cut here and flagged as truncated (`source_truncated`)."""
     target_lang: str | None = None
-    """Language tag put before every source line that brings none of its own; none if not set."""
+    """Language tag put before every source line that brings none of its own; if not set, such lines are refused."""
 
     def with_changes(self, changes: Mapping[str, Any]) -> DecodeConfig:
         """Return a copy with some settings changed.

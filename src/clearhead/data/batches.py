@@ -32,8 +32,6 @@ class Batch:
     """What the decoder reads: the start token, then the target without its end token ("shifted right", figure 1)."""
     target_out: Int64[Tensor, "B T"]
     """What the decoder must say: the target, then the end token."""
-    num_source_tokens: int
-    """Source tokens without padding."""
     num_target_tokens: int
     """Target tokens without padding."""
     rows: tuple[int, ...]
@@ -148,7 +146,6 @@ def collate(store: PairStore, rows: Sequence[int] | NDArray[np.int64], *, pad_id
         source=_padded(sources, pad_id),
         target_in=_padded(shifted, pad_id),
         target_out=_padded(targets, pad_id),
-        num_source_tokens=sum(map(len, sources)),
         num_target_tokens=sum(map(len, targets)),
         rows=chosen,
     )

@@ -6,6 +6,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from clearhead.errors import ConfigError
 from clearhead.translator import Translator
 
 __all__ = ["check_golden", "make_golden"]
@@ -20,7 +21,7 @@ def make_golden(translator: Translator, sources: Sequence[str], count: int = 8) 
 
     Args:
         translator: The model as it is now.
-        sources: Where the sentences come from; blank and repeated ones are passed over.
+        sources: Where the sentences come from; blank and repeated ones are passed over, but not a tag alone.
         count: Sentences wanted; fewer if there are not as many.
 
     Returns:
@@ -49,7 +50,10 @@ def check_golden(translator: Translator, golden: Sequence[Mapping[str, Any]]) ->
         if not _is_golden(sentence)
     ]
     sound = {number: sentence for number, sentence in enumerate(golden, start=1) if _is_golden(sentence)}
-    translations = translator.translate([sentence["source"] for sentence in sound.values()])
+    try:
+        translations = translator.translate([sentence["source"] for sentence in sound.values()], name="golden.jsonl")
+    except ConfigError as error:  # a sentence that names no language
+        return [*problems, str(error)]
     for (number, sentence), now in zip(sound.items(), translations, strict=True):
         where = f"golden sentence {number} ({sentence['source']!r})"
         tolerance = ABSOLUTE_TOLERANCE + RELATIVE_TOLERANCE * abs(sentence["score"])

@@ -151,12 +151,12 @@ class Loop:
         weights, validation = None, self._best if step == best.step else None
         if validation is None:
             weights = self.checkpoints.tensors(path, "model.safetensors")
-            validation = self._validation_of(weights)
+            validation = validate_weights(weights, self.data.valid, self.data.tokenizer, self.config, self.device)
         paths = self.checkpoints.last(self.config.train.average_last, multiple_of=self.config.train.checkpoint_every)
         if len(paths) > 1:
             self.display.stage("averaging checkpoints", 0)
             average = average_weights(path / "model.safetensors" for path in paths)
-            averaged = self._validation_of(average)
+            averaged = validate_weights(average, self.data.valid, self.data.tokenizer, self.config, self.device)
             if is_better(averaged.bleu, averaged.nll, validation.bleu, validation.nll):
                 weights, validation = average, averaged
                 chosen = "average of " + ", ".join(path.name for path in paths)
@@ -210,9 +210,6 @@ class Loop:
         if is_new_best:
             self.state.best, self._best = Best(step, validation.bleu, validation.nll), validation
         return validation if is_new_best else None
-
-    def _validation_of(self, weights: dict[str, Tensor]) -> Validation:
-        return validate_weights(weights, self.data.valid, self.data.tokenizer, self.config, self.device)
 
     def _publish(self, weights: dict[str, Tensor], validation: Validation, chosen: str) -> Translator:
         return publish(

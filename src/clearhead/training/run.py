@@ -192,6 +192,8 @@ def _announce(loop: Loop, device: torch.device) -> None:
 def _report(loop: Loop, translator: Translator, bleu: float, ended_by: str) -> None:
     data, state = loop.data, loop.state
     samples = translatable(data, loop.config.decode.target_lang, _SAMPLES)
+    if not samples:
+        loop.display.say("no validation line names a language, so there are no samples and no golden sentences")
     loop.display.stage("translating samples", 0)
     translations = translator.translate([source for _, source in samples])
     minutes = state.elapsed / 60

@@ -89,3 +89,11 @@ def test_a_damaged_golden_sentence_is_named_and_the_others_still_checked(transla
     problems = check_golden(translator, [golden[0], broken, golden[2]])
     assert [problem[:17] for problem in problems] == ["golden sentence 2", "golden sentence 3"]
     assert "damaged" in problems[0]
+
+
+def test_a_golden_sentence_that_names_no_language_is_named(make_bundle, sentences):
+    tagged = Translator(make_bundle(language_tags=("de",)))
+    golden = make_golden(tagged, [f"<2de> {sentences[0]}", f"<2de> {sentences[1]}"])
+    golden[1]["source"] = sentences[1]
+    (problem,) = check_golden(tagged, golden)
+    assert problem.startswith("golden.jsonl, line 2: into which language?")

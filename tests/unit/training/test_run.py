@@ -141,6 +141,9 @@ def test_a_finished_run_says_so_and_changes_nothing(finished_run, tmp_path, caps
     after = contents(run)
     after.pop("config.toml")  # it names the directory, which is another one here
     assert after == before
+    written = (run / "config.toml").stat()
+    assert train_from_values(values).was_finished
+    assert (run / "config.toml").stat() == written
 
 
 def test_a_longer_run_goes_on_from_the_end(settings, capsys):

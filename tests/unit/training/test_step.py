@@ -128,7 +128,6 @@ def test_padding_changes_nothing(store):
         wider(batch.source, 5),
         wider(batch.target_in, 3),
         wider(batch.target_out, 3),
-        batch.num_source_tokens,
         batch.num_target_tokens,
         batch.rows,
     )

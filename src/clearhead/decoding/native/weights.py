@@ -26,7 +26,7 @@ from clearhead.model.transformer import Transformer
 __all__ = ["NativeWeights"]
 
 ENCODED_ROWS = 512
-"""Source tokens encoded at once: what they need stays in the cache."""
+"""Source tokens encoded at once, and up to a sentence more: what they need stays in the cache."""
 
 
 class NativeWeights:
@@ -70,7 +70,7 @@ class NativeWeights:
         """
         before = [0, *accumulate(map(len, sources))]
         num_groups = -(-before[-1] // ENCODED_ROWS)
-        # Alike in size: one of few rows would take nearly as long as a full one.
+        # As alike in size as whole sentences allow: a few rows take nearly as long as many.
         groups = groupby(range(len(sources)), lambda number: before[number] * num_groups // before[-1])
         memories: list[Tensor] = []
         for _, group in groups:
