@@ -168,7 +168,7 @@ class Translator:
                 source=lines[index],
                 text=best[0].text,
                 score=best[0].score,
-                tokens=tuple(tokenizer.pieces(group[0].tokens[:-1])),
+                tokens=tuple(tokenizer.pieces(group[0].tokens[:-1])),  # unasked: it is 2 % of the time at most
                 alternatives=tuple(best) if num_best > 1 else (),
                 source_truncated=len(ids) > limit,
                 output_truncated=group[0].was_ended,

@@ -131,7 +131,7 @@ def draft(values: Mapping[str, Any]) -> Config:
     Raises:
         ConfigError: If they are impossible.
     """
-    _refuse_misshapen(values)
+    _refuse_misshapen(values)  # `over_file` has asked for a command alone, before it looked into the sections
     _refuse_other_than_utf8(values)
     _refuse_what_the_tokenizer_decides(values)
     problems = []
