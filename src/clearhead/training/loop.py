@@ -223,7 +223,7 @@ class Loop:
         )
 
     def _save(self, best: Validation | None) -> None:
-        """Write a checkpoint, and publish the model if its validation is the best so far."""
+        """Write a checkpoint, and publish the model if it is the best so far: a run that is killed leaves one, too."""
         self._tick()
         weights = model_tensors(self.model)
         self.checkpoints.save(self.state, weights, optimizer_state(self.model, self.optimizer))

@@ -54,7 +54,7 @@ def publish(
     Returns:
         The model, ready to translate, on the CPU.
     """
-    model = Transformer(config.model)
+    model = Transformer(config.model)  # weights drawn for nothing, as in `load_bundle`
     load_tensors(model, weights, origin=chosen)
     info = {
         "preset": config.preset,

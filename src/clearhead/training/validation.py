@@ -60,7 +60,7 @@ def validate_weights(
     weights: Mapping[str, Tensor], pairs: PairStore, tokenizer: Tokenizer, config: Config, device: torch.device
 ) -> Validation:
     """Measure weights in a model made for it: what is published is another one, on the CPU."""
-    model = Transformer(config.model)
+    model = Transformer(config.model)  # weights drawn for nothing, as in `load_bundle`
     load_tensors(model, weights, origin="the weights")
     return validate(model.to(device), pairs, tokenizer, config)
 

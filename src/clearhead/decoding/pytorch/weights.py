@@ -27,7 +27,7 @@ from clearhead.model.decoder import DecoderLayer
 from clearhead.model.embeddings import Embedding
 from clearhead.model.encoder import EncoderLayer
 from clearhead.model.feed_forward import FeedForward
-from clearhead.model.other_positions import RotaryPositions, rotary_positions
+from clearhead.model.other_positions import rotary_positions
 from clearhead.model.residual import Residual
 from clearhead.model.transformer import Transformer
 
@@ -153,13 +153,12 @@ class _PackedAttention:
         q, kv = self.project(x).split([self.widths[0], sum(self.widths[1:])], dim=-1)
         if self.rotary is not None:
             k, v = kv.split(self.widths[1:], dim=-1)
-            q, k = (self._turn(part, positions, longest) for part in (q, k))
+            cos, sin = (part[positions] for part in self.rotary.cos_and_sin(longest))
+            q, k = (self._turn(part, cos, sin) for part in (q, k))
             kv = torch.cat([k, v], dim=-1)
         return q, kv
 
-    def _turn(self, x: Tensor, positions: Tensor, longest: int) -> Tensor:
-        assert isinstance(self.rotary, RotaryPositions)
-        cos, sin = (part[positions] for part in self.rotary.cos_and_sin(longest))
+    def _turn(self, x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
         heads = x.view(1, len(x), self.num_heads, -1).transpose(1, 2)  # (1, H, R, K)
         return rotary_positions(heads, cos, sin).transpose(1, 2).flatten(2)[0]
 
