@@ -77,7 +77,7 @@ class Bundle:
     model_sha256: str | None = None
     """Of the model.safetensors it was read from; None for a model that was not."""
     golden: Sequence[Any] = ()
-    """The golden sentences it was read with; none for a model that was not."""
+    """The golden sentences, read with the rest, for another model may stand there later; none for one not read."""
     format_version: int = FORMAT_VERSION
     """Of the directory it was read from."""
     clearhead_version: str = __version__

@@ -205,10 +205,9 @@ class Translator:
         if len(sources) != len(targets):
             raise DataError(f"{len(sources)} source lines but {len(targets)} target lines; they must pair up")
         config = self.decode_config(settings)
-        tokenizer = self.bundle.tokenizer
         parts = self.split_sources(sources, config.target_lang, name=name)
-        source_ids = tokenizer.encode_parts(parts)
-        target_ids = tokenizer.encode_targets(targets)
+        source_ids = self.bundle.tokenizer.encode_parts(parts)
+        target_ids = self.bundle.tokenizer.encode_targets(targets)
         for number, ids in enumerate(map(max, zip(map(len, source_ids), map(len, target_ids), strict=True)), start=1):
             if ids > config.max_input_tokens:
                 raise DataError(
@@ -295,9 +294,8 @@ class Translator:
         Raises:
             ConfigError: Naming the first line, not blank, without one, and the languages there are.
         """
-        tokenizer = self.bundle.tokenizer
-        parts = tokenizer.split_sources(lines, target_lang, name=name, first=first)
-        languages = list(tokenizer.language_tags)
+        parts = self.bundle.tokenizer.split_sources(lines, target_lang, name=name, first=first)
+        languages = list(self.bundle.tokenizer.language_tags)
         for number, (language, text) in enumerate(parts if languages else [], start=first):
             if language is None and text.strip():
                 raise ConfigError(

@@ -147,8 +147,6 @@ def _samples(
     """Yield the index of each sentence with its samples, most probable first."""
     for indices in length_batches([len(ids) for ids in sources], batch_tokens):
         batch, limits = [sources[index] for index in indices], [max_lengths[index] for index in indices]
-        draws = [
-            sample(model, batch, max_lengths=limits, sampling=sampling, number=number) for number in range(num_best)
-        ]
-        for index, samples in zip(indices, map(list, zip(*draws, strict=True)), strict=True):
-            yield index, sorted(samples, key=lambda hypothesis: -hypothesis.rank_score)
+        samples = sample(model, batch, max_lengths=limits, sampling=sampling, count=num_best)
+        for index, drawn in zip(indices, samples, strict=True):
+            yield index, sorted(drawn, key=lambda hypothesis: -hypothesis.rank_score)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable
+from dataclasses import replace
 
 import torch
 from jaxtyping import Float, Int
@@ -32,32 +33,38 @@ def greedy_search(model: Transformer, sources: list[list[int]], *, max_lengths: 
         sources: Source ids of each sentence, ended by `eos_id`.
         max_lengths: Most target tokens of each sentence, the end token included.
     """
-    return _one_by_one(model, sources, max_lengths, lambda log_probs, _: log_probs.argmax(dim=-1))
+    batch = DecodingBatch.encode(model, sources)
+    return _one_by_one(model, batch, max_lengths, lambda log_probs, _: log_probs.argmax(dim=-1))
 
 
 def sample(
-    model: Transformer, sources: list[list[int]], *, max_lengths: list[int], sampling: Sampling, number: int = 0
-) -> list[Hypothesis]:
-    """Draw a translation of each source.
+    model: Transformer, sources: list[list[int]], *, max_lengths: list[int], sampling: Sampling, count: int = 1
+) -> list[list[Hypothesis]]:
+    """Draw `count` translations of each source, in order; how many there are changes none of them.
 
     Args:
         model: In evaluation mode.
         sources: Source ids of each sentence, ended by `eos_id`.
         max_lengths: Most target tokens of each sentence, the end token included.
         sampling: How tokens are drawn.
-        number: Which sample of the same sources this is, from 0.
+        count: Translations of each source.
     """
-    generators = [torch.Generator().manual_seed(_seed(sampling.seed, number, ids)) for ids in sources]
+    encoded = DecodingBatch.encode(model, sources)
 
-    def pick(log_probs: Float[Tensor, "R V"], rows: list[int]) -> Int[Tensor, " R"]:
-        probs = likely_tokens(log_probs, sampling).softmax(dim=-1)
-        # One uniform number a row, from the row's own generator: neighbours cannot change the draw.
-        uniform = torch.cat([torch.rand(1, generator=generators[row]) for row in rows]).to(probs.device)
-        cumulative = probs.double().cumsum(dim=-1)
-        threshold = uniform.double() * cumulative[:, -1]
-        return torch.searchsorted(cumulative, threshold[:, None], right=True)[:, 0]
+    def draw(number: int) -> list[Hypothesis]:
+        generators = [torch.Generator().manual_seed(_seed(sampling.seed, number, ids)) for ids in sources]
 
-    return _one_by_one(model, sources, max_lengths, pick)
+        def pick(log_probs: Float[Tensor, "R V"], rows: list[int]) -> Int[Tensor, " R"]:
+            probs = likely_tokens(log_probs, sampling).softmax(dim=-1)
+            # One uniform number a row, from the row's own generator: neighbours cannot change the draw.
+            uniform = torch.cat([torch.rand(1, generator=generators[row]) for row in rows]).to(probs.device)
+            cumulative = probs.double().cumsum(dim=-1)
+            threshold = uniform.double() * cumulative[:, -1]
+            return torch.searchsorted(cumulative, threshold[:, None], right=True)[:, 0]
+
+        return _one_by_one(model, replace(encoded), max_lengths, pick)
+
+    return list(map(list, zip(*map(draw, range(count)), strict=True)))
 
 
 def likely_tokens(log_probs: Float[Tensor, "R V"], sampling: Sampling) -> Float[Tensor, "R V"]:
@@ -78,13 +85,12 @@ def likely_tokens(log_probs: Float[Tensor, "R V"], sampling: Sampling) -> Float[
     return scaled
 
 
-def _one_by_one(model: Transformer, sources: list[list[int]], max_lengths: list[int], pick: Pick) -> list[Hypothesis]:
+def _one_by_one(model: Transformer, batch: DecodingBatch, max_lengths: list[int], pick: Pick) -> list[Hypothesis]:
     device = model.device
-    tokens: list[list[int]] = [[] for _ in sources]
-    log_prob = [0.0 for _ in sources]
-    batch = DecodingBatch.encode(model, sources)
-    rows = list(range(len(sources)))  # index in `sources` of each open row
-    newest = torch.full((len(sources),), model.config.bos_id, device=device)
+    tokens: list[list[int]] = [[] for _ in max_lengths]
+    log_prob = [0.0 for _ in max_lengths]
+    rows = list(range(len(max_lengths)))  # which sentence each open row belongs to
+    newest = torch.full((len(max_lengths),), model.config.bos_id, device=device)
 
     for length in range(1, max(max_lengths) + 1):
         is_last = torch.tensor([max_lengths[row] == length for row in rows], device=device)

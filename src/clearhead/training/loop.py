@@ -59,7 +59,7 @@ class Loop:
     def __post_init__(self) -> None:
         config = self.config
         torch.manual_seed(config.train.seed)
-        self.model = Transformer(config.model).to(self.device)
+        self.model = Transformer(config.model).to(self.device)  # a resumed run draws its weights for nothing
         self.optimizer = build_optimizer(self.model, config.train)
         self.stepper = Stepper(self.model, self.optimizer, config.train)
         self.state = TrainingState(
@@ -149,7 +149,7 @@ class Loop:
             step = self.state.step
         path, chosen = self.checkpoints.path(step), f"step {step}"
         weights, validation = None, self._best if step == best.step else None
-        if validation is None:
+        if validation is None:  # measured elsewhere, or not at all: here, as the average is, or they would not compare
             weights = self.checkpoints.tensors(path, "model.safetensors")
             validation = validate_weights(weights, self.data.valid, self.data.tokenizer, self.config, self.device)
         paths = self.checkpoints.last(self.config.train.average_last, multiple_of=self.config.train.checkpoint_every)

@@ -85,8 +85,7 @@ def publish(
 def translatable(data: Prepared, target_lang: str | None, count: int) -> list[tuple[int, str]]:
     """Return row and source of the first validation pairs, `count` at most, that the model translates as they stand.
 
-    With language tags, a source that brings none can be learned from, but asks for no language. An unknown tag is not
-    kept by cleaning, but may be in data that an older clearhead prepared.
+    A source without a tag can be learned from, but asks for no language; an unknown tag an older clearhead has kept.
     """
     languages, sources = data.tokenizer.language_tags, map(data.valid.source, range(len(data.valid)))
     found = (

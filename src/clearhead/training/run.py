@@ -163,7 +163,7 @@ def _settle(
             for line in changes:
                 display.say(f"changed since the run was started: {line}")
     settled = config.to_toml()
-    if saved is None or path.read_text(encoding="utf-8") != settled:
+    if saved is None or path.read_text(encoding="utf-8") != settled:  # of a finished run nothing is written anew
         write_text(path, settled)
     return config, data, order
 

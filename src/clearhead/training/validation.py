@@ -72,8 +72,7 @@ def is_better(bleu: float, nll: float, than_bleu: float, than_nll: float) -> boo
 
 def _nll(model: Transformer, pairs: PairStore, config: Config) -> float:
     device = model.device
-    total = 0.0
-    tokens = 0
+    total, tokens = 0.0, 0
     for batch in valid_batches(
         pairs, config.train.micro_batch_tokens, pad_id=model.config.pad_id, bos_id=model.config.bos_id
     ):

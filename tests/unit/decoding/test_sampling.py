@@ -21,8 +21,9 @@ def inference():
 
 
 def draw(model, sources, *, number=0, limit=13, **settings):
-    found = sample(model, sources, max_lengths=[limit] * len(sources), sampling=Sampling(**settings), number=number)
-    return [hypothesis.tokens for hypothesis in found]
+    limits = [limit] * len(sources)
+    found = sample(model, sources, max_lengths=limits, sampling=Sampling(**settings), count=number + 1)
+    return [samples[number].tokens for samples in found]
 
 
 def test_equal_seeds_give_equal_samples_whatever_else_is_in_the_batch(make_model, make_sources):
@@ -39,10 +40,20 @@ def test_another_seed_and_another_draw_give_other_samples(make_model, make_sourc
         assert all(a != b for a, b in zip(samples[first], samples[second], strict=True))
 
 
+def test_the_sources_are_encoded_once_and_more_samples_change_none(make_model, make_sources, monkeypatch):
+    model, sources = make_model(), make_sources((7, 2, 11, 3, 5))
+    expected = [draw(model, sources, number=number) for number in range(3)]
+    encoded, encode = [], model.encode
+    monkeypatch.setattr(model, "encode", lambda ids: encoded.append(ids) or encode(ids))
+    found = sample(model, sources, max_lengths=[13] * 5, sampling=Sampling(), count=3)
+    assert [[samples[number].tokens for samples in found] for number in range(3)] == expected
+    assert len(encoded) == 1
+
+
 def test_the_score_of_a_sample_is_the_models_own(make_model, make_sources):
     model, sources = make_model(), make_sources((7, 2, 11, 3, 5))
     sampling = Sampling(temperature=2.0, top_k=7, top_p=0.9)
-    found = sample(model, sources, max_lengths=[11] * 5, sampling=sampling)
+    found = [samples[0] for samples in sample(model, sources, max_lengths=[11] * 5, sampling=sampling)]
     scores = token_log_probs(model, sources, [list(h.tokens) for h in found]).sum(dim=-1).tolist()
     assert [hypothesis.log_prob for hypothesis in found] == pytest.approx(scores, abs=1e-4)
 
@@ -50,7 +61,7 @@ def test_the_score_of_a_sample_is_the_models_own(make_model, make_sources):
 def test_samples_end_once_and_within_their_limit(make_model, make_sources):
     limits = [1, 3, 11, 2]
     found = sample(make_model(), make_sources((5, 3, 2, 7)), max_lengths=limits, sampling=Sampling(temperature=9.0))
-    for limit, hypothesis in zip(limits, found, strict=True):
+    for limit, (hypothesis,) in zip(limits, found, strict=True):
         assert len(hypothesis.tokens) <= limit
         assert hypothesis.tokens.index(2) == len(hypothesis.tokens) - 1
         assert not {0, 1} & set(hypothesis.tokens)

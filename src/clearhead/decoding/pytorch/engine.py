@@ -60,7 +60,7 @@ class PyTorchEngine(Engine):
     ) -> PyTorchSlots:
         """Return the slots of the worker; see `engine.Engine`. PyTorch's own threads need no team."""
         del team
-        listed = None if shortlist is None else ListedTokens(self.packed, shortlist)
+        listed = None if shortlist is None else ListedTokens(self.packed, shortlist)  # it knows the search's sentences
         return PyTorchSlots(self.packed, beam_size, max_slots, listed)
 
     def score(self, sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]]) -> list[float]:
