@@ -151,7 +151,7 @@ class Tokenizer:
         )
         backend.decoder = decoders.Sequence([decoders.ByteLevel(), decoders.Strip(" ", 1, 0)])
         backend.train_from_iterator(texts, trainer)
-        return cls(backend.to_str(pretty=True))
+        return cls(backend.to_str(pretty=True))  # a tokenizer is what its file says, a trained one as well
 
     @classmethod
     def load(cls, path: str | Path) -> Self:

@@ -10,15 +10,7 @@ from typing import Any, Self
 
 from clearhead.bundle import SHORTLIST_FILE, Bundle, load_bundle, model_directory
 from clearhead.config import DecodeConfig, DecodePrecision
-from clearhead.decoding import (
-    Engine,
-    Sampling,
-    SearchOptions,
-    Shortlist,
-    decode,
-    make_engine,
-    score,
-)
+from clearhead.decoding import Engine, Sampling, SearchOptions, Shortlist, decode, make_engine, score
 from clearhead.device import resolve_device
 from clearhead.errors import ConfigError, DataError, ModelError
 from clearhead.language_tags import language_tag
@@ -146,8 +138,9 @@ class Translator:
         if not isinstance(sampling, Sampling | None):
             raise ConfigError(f"sampling must be a clearhead.decoding.Sampling, not {type(sampling).__name__}")
         config = self.decode_config(settings)
-        shortlist = self.learned_shortlist() if config.shortlist else None
-        options = SearchOptions(config, num_best=num_best, sampling=sampling, shortlist=shortlist)
+        options = SearchOptions(config, num_best=num_best, sampling=sampling)  # refused before a file is read
+        if config.shortlist:
+            options = replace(options, shortlist=self.learned_shortlist())
         tokenizer = self.bundle.tokenizer
         parts = self.split_sources(lines, config.target_lang, name=name, first=first)
         filled = [index for index, (_, text) in enumerate(parts) if text.strip()]
@@ -157,7 +150,7 @@ class Translator:
         cut = [ids if len(ids) <= limit else [*ids[: limit - 1], tokenizer.eos_id] for ids in sources]
         engine = None if sampling else self._engine_for(config.precision)  # it draws no samples
         found = self._search(engine or self.bundle.model, cut, options, one_line, on_progress)
-        is_own = engine is not None and engine.finds_scores and not shortlist
+        is_own = engine is not None and engine.finds_scores and not config.shortlist
         every = [one for group in found for one in group]
         self._spell(every, config.batch_tokens, score_all=scores and not is_own, score_respelled=scores)
 
@@ -254,6 +247,7 @@ class Translator:
         most, num_best = options.config.beam_size, options.num_best
         short = [row for row, group in enumerate(groups) if len(found[row]) < len(group) == num_best < most]
         if short:
+            # Rare: as wide at once, every line would keep beams in flight that can no longer win.
             wider = self._search(model, [sources[row] for row in short], replace(options, num_best=most), one_line)
             for row, group in zip(short, wider, strict=True):
                 found[row] = group[:num_best]
@@ -264,12 +258,7 @@ class Translator:
 
         About one search in a hundred spells a word in other pieces than the tokenizer would (`b` + `ra` for `bra`). Its
         text is what leaves us, so the text's own spelling is scored: what `score` says of it is what is reported.
-
-        Args:
-            found: What the search found.
-            batch_tokens: How many tokens are scored at once.
-            score_all: Score everything, because the search's log-probabilities are not the model's own.
-            score_respelled: Score what is spelled otherwise than it was found.
+        `score_all` is for searches whose log-probabilities are not the model's own.
         """
         longest = self.bundle.model.config.max_length or math.inf
         wanted = []

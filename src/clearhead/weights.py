@@ -57,8 +57,7 @@ def read_headers(path: str | Path) -> dict[str, TensorHeader]:
         ModelError: If the file is missing, is no regular file or is not a safetensors file.
     """
     with _opened(path) as file:
-        slices = {name: file.get_slice(there) for name, there in _present_names(file).items()}
-        return {name: TensorHeader(tuple(part.get_shape()), part.get_dtype()) for name, part in slices.items()}
+        return _headers(file)
 
 
 def load_weights(model: nn.Module, path: str | Path) -> dict[str, str]:
@@ -72,8 +71,8 @@ def load_weights(model: nn.Module, path: str | Path) -> dict[str, str]:
         ModelError: Listing every tensor that is missing, unknown, of another shape, or not in float32.
     """
     own = model_tensors(model)
-    require_fit(own, read_headers(path), origin=str(path))  # also where it was read before: it may be another by now
     with _opened(path) as file:
+        require_fit(own, _headers(file), origin=str(path))  # also where it was read before: it may be another by now
         for name, there in _present_names(file).items():
             own[name].copy_(file.get_tensor(there))
         return file.metadata() or {}
@@ -116,11 +115,7 @@ def require_fit(own: Mapping[str, Tensor], headers: Mapping[str, TensorHeader], 
             for name in own.keys() & headers.keys()
             if tuple(own[name].shape) != headers[name].shape
         ),
-        *(
-            f"type      {name}  file {tensor.dtype}, model F32"
-            for name, tensor in headers.items()
-            if tensor.dtype != "F32"
-        ),
+        *(f"type      {name}  file {part.dtype}, model F32" for name, part in headers.items() if part.dtype != "F32"),
     ]
     raise_problems(problems, f"{origin} does not fit this model")
 
@@ -197,6 +192,11 @@ def _opened(path: str | Path) -> Iterator[Any]:
         raise ModelError(f"cannot read the weights {path}: {error.strerror or error}") from None
     except (SafetensorError, RuntimeError) as error:  # PyTorch's own word for a file that became shorter
         raise ModelError(f"cannot read the weights {path}: {error}") from None
+
+
+def _headers(file: Any) -> dict[str, TensorHeader]:
+    slices = {name: file.get_slice(there) for name, there in _present_names(file).items()}
+    return {name: TensorHeader(tuple(part.get_shape()), part.get_dtype()) for name, part in slices.items()}
 
 
 def _present_names(file: Any) -> dict[str, str]:

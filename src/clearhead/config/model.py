@@ -105,6 +105,11 @@ class ModelConfig(Settings):
         return self.d_v or self.d_model // self.num_heads
 
     @property
+    def is_encoder_decoder(self) -> bool:
+        """Whether it has both sides, as translation needs them."""
+        return self.num_encoder_layers > 0 and self.num_decoder_layers > 0
+
+    @property
     def source_vocabulary(self) -> int:
         """Rows of the source embedding."""
         return self.source_vocab_size or self.vocab_size

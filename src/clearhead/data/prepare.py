@@ -212,7 +212,7 @@ def _excluded_keys(config: Config, lines: dict[str, int], on_progress: Progress)
 
 def _counting_lines(pairs: Iterable[SentencePair], lines: dict[str, int]) -> Iterator[SentencePair]:
     for pair in pairs:
-        path, _, number = pair.origin.rpartition(":")
+        path, _, number = pair.origin.rpartition(":")  # written for people; 0.13 s per million to read it back
         lines[path] = int(number)
         yield pair
 

@@ -1,12 +1,12 @@
 """From source ids to target ids: greedy and beam search, sampling, scoring, and the engines that do it fast."""
 
+from clearhead.config import Sampling
 from clearhead.decoding.calls import decode, make_engine, score
 from clearhead.decoding.engine import Engine
 from clearhead.decoding.hypothesis import Hypothesis, length_penalty
 from clearhead.decoding.native.engine import NativeEngine
 from clearhead.decoding.pytorch.engine import PyTorchEngine
 from clearhead.decoding.rules import length_limits
-from clearhead.decoding.sampling import Sampling
 from clearhead.decoding.search import SearchOptions
 from clearhead.decoding.shortlist import Shortlist, learn_shortlist
 

@@ -96,14 +96,14 @@ def score(
 
     Raises:
         IndexError: If an id is not in its vocabulary.
-        ValueError: If sources and targets do not pair up, or one has no ids.
+        ValueError: If sources and targets do not pair up, or one has no ids or holds padding.
     """
     if isinstance(model, Engine) and model.precision != "fp32":
         model = model.model
     engine = make_engine(model) if isinstance(model, Transformer) else model
     config = engine.model.config
-    check_ids(sources, config.source_vocabulary, "source")
-    check_ids(targets, config.vocab_size, "target")
+    check_ids(sources, config.source_vocabulary, config.pad_id, "source")
+    check_ids(targets, config.vocab_size, config.pad_id, "target")
     results = [0.0] * len(sources)
     lengths = [max(len(source), len(target)) for source, target in zip(sources, targets, strict=True)]
     batches = list(length_batches(lengths, min(batch_tokens, engine.most_scored)))

@@ -41,18 +41,20 @@ def length_limits(model: ModelConfig, config: DecodeConfig, sources: Sequence[Se
     return [int(min(len(ids) + config.extra_length, room)) for ids in sources]
 
 
-def check_ids(sentences: Sequence[Sequence[int]], vocab_size: int, side: str) -> None:
-    """See that every sentence has ids, and that all of them are in the vocabulary.
+def check_ids(sentences: Sequence[Sequence[int]], vocab_size: int, pad_id: int, side: str) -> None:
+    """See that every sentence has ids, that all of them are in the vocabulary, and that none is padding.
 
     Raises:
-        IndexError: If an id is not.
-        ValueError: If a sentence has none.
+        IndexError: If an id is not in the vocabulary.
+        ValueError: If a sentence has no ids, or holds padding, which attention would overlook.
     """
     for number, ids in enumerate(sentences):
         if not ids:
             raise ValueError(f"sentence {number} has no {side} ids, not even the end token")
         if not 0 <= min(ids) <= max(ids) < vocab_size:
             raise IndexError(f"sentence {number} has a {side} id that is not in the vocabulary of {vocab_size}")
+        if pad_id in ids:
+            raise ValueError(f"sentence {number} has {side} ids that are padding ({pad_id}); leave them out")
 
 
 def candidates_of_row(beam_size: int) -> int:

@@ -18,7 +18,7 @@ from clearhead.decoding.hypothesis import Hypothesis
 from clearhead.decoding.step import DecodingBatch, next_log_probs
 from clearhead.model.transformer import Transformer
 
-__all__ = ["Sampling", "greedy_search", "likely_tokens", "sample"]
+__all__ = ["greedy_search", "likely_tokens", "sample"]
 
 
 Pick = Callable[[Float[Tensor, "R V"], list[int]], Int[Tensor, " R"]]

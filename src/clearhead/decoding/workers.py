@@ -110,7 +110,7 @@ def search(
         ModelError: If the model's probabilities are not numbers, or the shortlist does not fit the model.
     """
     model = engine.model.config
-    check_ids(sources, model.source_vocabulary, "source")
+    check_ids(sources, model.source_vocabulary, model.pad_id, "source")
     waiting = SentenceQueue()
     # Longest first: what needs the most memory comes at once, not after an hour.
     order = sorted(range(len(sources)), key=lambda number: (len(sources[number]), number), reverse=True)

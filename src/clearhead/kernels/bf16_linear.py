@@ -8,7 +8,7 @@ PyTorch can keep the results in float32 (`torch.backends.mkldnn.matmul.fp32_prec
 whole process: float32 products of other threads would be rounded too. Rounded results raise the error of a gradient
 little (docs/performance.md): rounding the inputs already costs as much.
 
-Shapes: N rows, K inputs, M outputs.
+Shapes: N rows, C of them in whole blocks, K inputs, M outputs.
 """
 
 from __future__ import annotations
@@ -70,7 +70,8 @@ class _RoundedLinear(torch.autograd.Function):
     def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
         ctx.save_for_backward(x, weight)
         ctx.has_bias = bias is not None
-        result = _product(x.flatten(0, -2), weight.t())
+        rows = x.flatten(0, -2)
+        result = _product(rows, _rounded(rows), weight.t())  # rounded again for the gradient: to keep it costs memory
         if bias is not None:
             result += bias
         return result.view(*x.shape[:-1], -1)
@@ -79,20 +80,26 @@ class _RoundedLinear(torch.autograd.Function):
     def backward(ctx: Any, *grad_outputs: Any) -> tuple[Tensor, Tensor, Tensor | None]:
         x, weight = ctx.saved_tensors
         rows, grad_rows = x.flatten(0, -2), grad_outputs[0].flatten(0, -2)
-        grad_x = _product(grad_rows, weight).view(x.shape)
-        cut = len(rows) - len(rows) % ROUNDED_ROWS
-        grad_weight = bf16_product(grad_rows[:cut].t(), rows[:cut]).float()
+        rounded = _rounded(grad_rows)
+        grad_x, cut = _product(grad_rows, rounded, weight).view(x.shape), len(rounded)
+        grad_weight = bf16_product(rounded.t(), rows[:cut]).float()
         if cut < len(rows):
             grad_weight.addmm_(grad_rows[cut:].t(), rows[cut:])
         return grad_x, grad_weight, grad_rows.sum(dim=0) if ctx.has_bias else None
 
 
-def _product(rows: Float[Tensor, "N K"], matrix: Float[Tensor, "K M"]) -> Float[Tensor, "N M"]:
-    cut = len(rows) - len(rows) % ROUNDED_ROWS
+def _rounded(rows: Float[Tensor, "N K"]) -> BFloat16[Tensor, "C K"]:
+    return rows[: len(rows) - len(rows) % ROUNDED_ROWS].bfloat16()
+
+
+def _product(
+    rows: Float[Tensor, "N K"], rounded: BFloat16[Tensor, "C K"], matrix: Float[Tensor, "K M"]
+) -> Float[Tensor, "N M"]:
+    cut = len(rounded)
     if cut == 0:
         return rows @ matrix
     result = rows.new_empty(len(rows), matrix.size(1))
-    result[:cut] = bf16_product(rows[:cut], matrix)
+    result[:cut] = bf16_product(rounded, matrix)
     if cut < len(rows):
         torch.mm(rows[cut:], matrix, out=result[cut:])
     return result

@@ -12,7 +12,8 @@ __all__ = ["draw_initial_weights"]
 def draw_initial_weights(model: nn.Module, *, d_model: int) -> None:
     """Draw Xavier-uniform matrices and normal embeddings; biases are 0 and norms change nothing.
 
-    Xavier-uniform is uniform unit scaling over fan-average there; embeddings have deviation d_model ** -0.5.
+    Xavier-uniform is uniform unit scaling over fan-average there; embeddings have deviation d_model ** -0.5. What
+    PyTorch drew when it made the layers is lost: not to draw it would take layers of our own.
     """
     tied = {id(module.weight) for module in model.modules() if isinstance(module, Embedding)}
     for module in model.modules():

@@ -38,7 +38,7 @@ class Window:
     seconds: Amount = 0.0
 
     def add(self, result: StepResult, seconds: float) -> None:
-        """Count one step, which took so many seconds."""
+        """Count one step, which took so many seconds; its means, as a person reads them, weigh as many tokens."""
         self.loss += result.loss * result.target_tokens
         self.nll += result.nll * result.target_tokens
         self.grad_norm = result.grad_norm

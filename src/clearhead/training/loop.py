@@ -24,7 +24,7 @@ from clearhead.training.publish import publish
 from clearhead.training.schedule import learning_rate
 from clearhead.training.step import Stepper
 from clearhead.training.stop import StopSignals
-from clearhead.training.validation import Validation, is_better, validate, validate_weights
+from clearhead.training.validation import Validation, is_better, perplexity, validate, validate_weights
 from clearhead.translator import Translator
 from clearhead.weights import average_weights, load_weights, model_tensors
 
@@ -155,7 +155,7 @@ class Loop:
         paths = self.checkpoints.last(self.config.train.average_last, multiple_of=self.config.train.checkpoint_every)
         if len(paths) > 1:
             self.display.stage("averaging checkpoints", 0)
-            average = average_weights(path / "model.safetensors" for path in paths)
+            average = average_weights(path / "model.safetensors" for path in paths)  # one in memory at a time
             averaged = validate_weights(average, self.data.valid, self.data.tokenizer, self.config, self.device)
             if is_better(averaged.bleu, averaged.nll, validation.bleu, validation.nll):
                 weights, validation = average, averaged
@@ -192,14 +192,8 @@ class Loop:
         validation = validate(self.model, self.data.valid, self.data.tokenizer, self.config)
         step, best = self.state.step, self.state.best
         self._tick()
-        log.write(
-            "valid",
-            step,
-            nll=validation.nll,
-            ppl=validation.ppl,
-            bleu=validation.bleu,
-            elapsed=round(self.state.elapsed, 3),
-        )
+        elapsed = round(self.state.elapsed, 3)
+        log.write("valid", step, nll=validation.nll, ppl=validation.ppl, bleu=validation.bleu, elapsed=elapsed)
         is_new_best = best is None or is_better(validation.bleu, validation.nll, best.bleu, best.nll)
         self.display.say(
             f"step {step:,}  {self.state.elapsed / 60:.1f} min  validation BLEU {validation.bleu:.2f}  "
@@ -212,15 +206,7 @@ class Loop:
         return validation if is_new_best else None
 
     def _publish(self, weights: dict[str, Tensor], validation: Validation, chosen: str) -> Translator:
-        return publish(
-            self.run / "model",
-            weights,
-            config=self.config,
-            data=self.data,
-            state=self.state,
-            validation=validation,
-            chosen=chosen,
-        )
+        return publish(self.run / "model", weights, self.config, self.data, self.state, validation, chosen)
 
     def _save(self, best: Validation | None) -> None:
         """Write a checkpoint, and publish the model if it is the best so far: a run that is killed leaves one, too."""
@@ -246,7 +232,7 @@ class Loop:
             self.state.step,
             loss=loss,
             nll=nll,
-            ppl=Validation(nll, 0.0, "").ppl,
+            ppl=perplexity(nll),
             lr=rate,
             grad_norm=window.grad_norm,
             tokens_per_second=round(speed, 1),

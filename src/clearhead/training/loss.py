@@ -89,8 +89,9 @@ class _ChunkedCrossEntropy(torch.autograd.Function):
             total = exponentials.sum(dim=-1, keepdim=True)  # (n, 1)
             log_normalisers[part] = (highest + total.log())[:, 0]
             if is_rounded:
-                grad_states[part] = bf16_product(exponentials, rounded_weight) / total
-                grad_weight += bf16_product(exponentials.t(), states[part] / total)
+                rounded = exponentials.bfloat16()
+                grad_states[part] = bf16_product(rounded, rounded_weight) / total
+                grad_weight += bf16_product(rounded.t(), states[part] / total)
             else:
                 torch.mm(exponentials, weight, out=grad_states[part]).div_(total)
                 grad_weight.addmm_(exponentials.t(), states[part] / total)

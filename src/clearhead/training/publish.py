@@ -33,7 +33,6 @@ _GOLDEN_SENTENCES = 8
 def publish(
     directory: Path,
     weights: Mapping[str, Tensor],
-    *,
     config: Config,
     data: Prepared,
     state: TrainingState,
@@ -142,7 +141,7 @@ def average_run(
     chosen = "average of " + ", ".join(path.name for path in paths)
     # A run that is being trained publishes into its own directory.
     with lock(run) if output.is_relative_to(run) else nullcontext():
-        publish(output, weights, config=config, data=data, state=newest[1], validation=validation, chosen=chosen)
+        publish(output, weights, config, data, newest[1], validation, chosen)
     for directory, quality in earlier.items():
         if quality is not None:
             notice(f"{directory}{' until now' if directory == output else ''}: {quality}")

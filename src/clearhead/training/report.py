@@ -103,27 +103,27 @@ def _chart(title: str, curves: Mapping[str, Curve]) -> str:
     heights = _ticks(0.0 if 0 < low < high / 2 else low, high, 5)
     low, spread = heights[0], heights[-1] - heights[0]
 
-    def place(x: float, y: float) -> str:
-        across = _LEFT + (_WIDTH - _LEFT - _RIGHT) * x / steps[-1]
-        down = _TOP + (_HEIGHT - _TOP - _BOTTOM) * (1.0 - (y - low) / spread)
-        return f"{across:.1f},{down:.1f}"
+    def across(x: float) -> float:
+        return _LEFT + (_WIDTH - _LEFT - _RIGHT) * x / steps[-1]
+
+    def down(y: float) -> float:
+        return _TOP + (_HEIGHT - _TOP - _BOTTOM) * (1.0 - (y - low) / spread)
 
     grid = ""
     for value in heights:
-        y = place(0, value).split(",")[1]
-        grid += f'<line x1="{_LEFT}" x2="{_WIDTH - _RIGHT}" y1="{y}" y2="{y}" stroke="var(--line)"/>'
-        grid += f'<text x="{_LEFT - 6}" y="{float(y) + 4:.1f}" text-anchor="end">{_number(value)}</text>'
+        y = down(value)
+        grid += f'<line x1="{_LEFT}" x2="{_WIDTH - _RIGHT}" y1="{y:.1f}" y2="{y:.1f}" stroke="var(--line)"/>'
+        grid += f'<text x="{_LEFT - 6}" y="{y + 4:.1f}" text-anchor="end">{_number(value)}</text>'
     for step in steps:
-        x = place(step, low).split(",")[0]
-        grid += f'<text x="{x}" y="{_HEIGHT - 18}" text-anchor="middle">{_number(step)}</text>'
+        grid += f'<text x="{across(step):.1f}" y="{_HEIGHT - 18}" text-anchor="middle">{_number(step)}</text>'
     grid += f'<text x="{(_LEFT + _WIDTH - _RIGHT) / 2}" y="{_HEIGHT - 4}" text-anchor="middle">step</text>'
     lines, legend = "", ""
     for colour, (name, curve) in zip(("var(--a)", "var(--b)"), curves.items(), strict=False):
-        path = " ".join(place(x, y) for x, y in curve)
+        path = " ".join(f"{across(x):.1f},{down(y):.1f}" for x, y in curve)
         lines += f'<polyline fill="none" stroke="{colour}" stroke-width="2" points="{path}"/>'
         if len(curve) == 1:
-            x, y = place(*curve[0]).split(",")
-            lines += f'<circle cx="{x}" cy="{y}" r="3" fill="{colour}"/>'
+            [(x, y)] = curve
+            lines += f'<circle cx="{across(x):.1f}" cy="{down(y):.1f}" r="3" fill="{colour}"/>'
         legend += f'<span><i style="background:{colour}"></i>{escape(name)}</span>'
     return (
         f"<figure><figcaption>{escape(title)}</figcaption>"

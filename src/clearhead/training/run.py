@@ -119,11 +119,7 @@ def _settle(
 ) -> tuple[Config, Prepared, BatchOrder]:
     """Prepare the data of a new run, or check that an old one may go on; return the complete settings, data, batches.
 
-    Args:
-        values: Nested settings as the user gave them; the corpus decides what the draft could not.
-        early: Their draft.
-        run: Run directory.
-        display: What a person sees.
+    The corpus decides what `early`, the draft of the user's `values`, could not.
     """
     path = run / "config.toml"
     saved = Config.load(path) if path.exists() else None  # perhaps again, now that nobody else may write it
@@ -195,7 +191,7 @@ def _report(loop: Loop, translator: Translator, bleu: float, ended_by: str) -> N
     if not samples:
         loop.display.say("no validation line names a language, so there are no samples and no golden sentences")
     loop.display.stage("translating samples", 0)
-    translations = translator.translate([source for _, source in samples])
+    translations = translator.translate([source for _, source in samples])  # a few are golden sentences too
     minutes = state.elapsed / 60
     write_report(
         loop.run / "report.html",

@@ -5,7 +5,6 @@ Settings are laid over each other: a preset's, those of a file or of an earlier 
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -101,7 +100,7 @@ def over_saved(values: Mapping[str, Any], *, fresh: bool) -> Mapping[str, Any]:
     """
     out, data, preset = values["out"], values.get("data", {}), values.get("preset")
     names_files = isinstance(data, Mapping) and any(data.get(name) for name in ("source", "target", "pairs"))
-    if names_files or not isinstance(out, str) or not (path := Path(os.path.abspath(out)) / "config.toml").is_file():
+    if names_files or not isinstance(out, str) or not (path := Path(out, "config.toml")).is_file():
         return values
     saved = Config.load(path)
     settings = saved.model_dump(exclude={"model": _OF_THE_TOKENIZER})
@@ -261,7 +260,7 @@ def _refuse_what_training_cannot_have(config: Config) -> None:
             "decode.shortlist cannot be set for training: a model has none before `clearhead optimize` made it; "
             "leave it out, and ask for it with `clearhead translate --shortlist`"
         )
-    if not (model.num_encoder_layers and model.num_decoder_layers):
+    if not model.is_encoder_decoder:
         raise ConfigError(
             f"training on pairs of text needs an encoder and a decoder; model.num_encoder_layers is "
             f"{model.num_encoder_layers} and model.num_decoder_layers {model.num_decoder_layers} (a model of one side "

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 import torch
 from torch import Tensor
+from torch.nn import functional
 
 from clearhead.config import Config, DecodeConfig
 from clearhead.data.batches import valid_batches
@@ -16,10 +17,9 @@ from clearhead.decoding import SearchOptions, decode
 from clearhead.evaluation.metrics import bleu
 from clearhead.model.transformer import Transformer
 from clearhead.tokenizer import Tokenizer
-from clearhead.training.loss import label_smoothed_cross_entropy
 from clearhead.weights import load_tensors
 
-__all__ = ["Validation", "is_better", "validate", "validate_weights"]
+__all__ = ["Validation", "is_better", "perplexity", "validate", "validate_weights"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +35,12 @@ class Validation:
     @property
     def ppl(self) -> float:
         """Perplexity per subword token; not comparable between tokenizers."""
-        return math.exp(min(self.nll, 700.0))
+        return perplexity(self.nll)
+
+
+def perplexity(nll: float) -> float:
+    """Return e to the negative log-likelihood per token, and a finite number however bad that is."""
+    return math.exp(min(nll, 700.0))
 
 
 @torch.inference_mode()
@@ -80,7 +85,7 @@ def _nll(model: Transformer, pairs: PairStore, config: Config) -> float:
         is_token = target != model.config.pad_id
         states = model.states(batch.target_in.to(device), *model.encode(batch.source.to(device)))[is_token]
         for part, truth in zip(states.split(1_024), target[is_token].split(1_024), strict=True):
-            total += label_smoothed_cross_entropy(model.output_proj(part), truth, 0.0)[1].item()  # as in training
+            total += functional.cross_entropy(model.output_proj(part), truth, reduction="sum").item()
         tokens += batch.num_target_tokens
     return total / tokens
 

@@ -90,6 +90,8 @@ def test_ids_that_no_vocabulary_holds_are_refused_whatever_scores(make_model, en
         score(scoring, [[5, 2], [29, 2]], [[5, 2], [5, 2]], batch_tokens=100)
     with pytest.raises(IndexError, match="sentence 0 has a target id that is not in the vocabulary of 37"):
         score(scoring, [[5, 2]], [[37, 2]], batch_tokens=100)
+    with pytest.raises(ValueError, match=r"sentence 0 has target ids that are padding \(0\)"):
+        score(scoring, [[5, 2]], [[5, 0, 2]], batch_tokens=100)
     with pytest.raises(ValueError, match="sentence 0 has no target ids"):
         score(scoring, [[5, 2]], [[]], batch_tokens=100)
     with pytest.raises(ValueError, match="shorter"):

@@ -553,6 +553,11 @@ def test_a_source_id_outside_the_vocabulary_is_refused_in_every_form(make_ending
         list(search(form(make_ending_model()), [[5, 2], [5, token, 2]], [7, 7], SearchOptions(DecodeConfig())))
 
 
+def test_padding_inside_a_source_is_refused_in_every_form(make_ending_model, form):
+    with pytest.raises(ValueError, match=r"sentence 1 has source ids that are padding \(0\); leave them out"):
+        list(search(form(make_ending_model()), [[5, 2], [5, 0, 6, 2]], [7, 7], SearchOptions(DecodeConfig())))
+
+
 def test_a_sentence_without_ids_is_refused_in_every_form(make_ending_model, form):
     with pytest.raises(ValueError, match="sentence 1 has no source ids"):
         list(search(form(make_ending_model()), [[5, 2], []], [7, 7], SearchOptions(DecodeConfig())))

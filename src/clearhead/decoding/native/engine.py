@@ -52,7 +52,7 @@ class NativeEngine(Engine):
     def obstacle(model: Transformer, precision: DecodePrecision) -> str | None:
         """Say why the core cannot translate with a model, or return None if it can."""
         config = model.config
-        if not (config.num_encoder_layers and config.num_decoder_layers):
+        if not config.is_encoder_decoder:
             return "a model without encoder or decoder does not translate"
         if library() is None:
             return describe()
@@ -110,13 +110,14 @@ class NativeEngine(Engine):
             ValueError: If sources and targets do not pair up, or one has no ids.
         """
         assert self.precision == "fp32"
+        # Whoever asks, and `calls.score` has asked: the core takes lengths and ids as addresses.
         if len(sources) != len(targets) or not all(map(len, [*sources, *targets])):
             raise ValueError("every target needs a source, and each of them its end token at least")
         lengths = [len(target) for target in targets]
         rows, longest = sum(lengths), max(map(len, [*sources, *targets]))
         wanted = np.concatenate(targets)
         vocab_size, bos_id = self.model.config.vocab_size, self.model.config.bos_id
-        if not 0 <= wanted.min() <= wanted.max() < vocab_size:  # whoever asks: the core takes them as addresses
+        if not 0 <= wanted.min() <= wanted.max() < vocab_size:
             raise IndexError(f"a target id is not in the vocabulary of {vocab_size}")
         slot, first = np.repeat([np.arange(len(lengths)), np.cumsum([0, *lengths[:-1]])], lengths, axis=1)
         position = np.arange(rows) - first

@@ -122,13 +122,13 @@ class NativeWeights:
     def _stack(
         self, layers: Sequence[EncoderLayer | DecoderLayer], final_norm: nn.Module | None, output: Struct
     ) -> Struct:
-        config, attention = self.model.config, layers[0].self_attn
+        config = self.model.config
         structs = [self._layer(layer) for layer in layers]
         stack = STRUCTS["Stack"](
             d_model=config.d_model,
             num_heads=config.num_heads,
-            d_k=attention.q_proj.out_features // config.num_heads,
-            d_v=attention.v_proj.out_features // config.num_heads,
+            d_k=config.key_dim,
+            d_v=config.value_dim,
             d_ff=config.d_ff,
             num_layers=len(layers),
             is_pre=config.norm == "pre",

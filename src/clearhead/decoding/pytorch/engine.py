@@ -32,7 +32,7 @@ class PyTorchEngine(Engine):
     """
 
     def __init__(self, model: Transformer, precision: DecodePrecision = "fp32") -> None:
-        if not (model.config.num_encoder_layers and model.config.num_decoder_layers):
+        if not model.config.is_encoder_decoder:
             raise ValueError("only a model with an encoder and a decoder translates")
         super().__init__(model, precision)
         # Made when first needed, and not by the decorator of functools: in Python 3.11 it locks all engines of the

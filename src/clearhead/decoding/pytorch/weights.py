@@ -36,6 +36,9 @@ __all__ = ["BLOCK", "PackedModel"]
 BLOCK = 32
 """Tokens among which the best is sought at once; see `candidates.best_tokens`."""
 
+Turns = tuple[Float[Tensor, "R half"], Float[Tensor, "R half"]] | None
+"""Cosines and sines of rotary positions."""
+
 
 class PackedModel:
     """The weights of an encoder-decoder `Transformer`, ready to decode.
@@ -87,8 +90,9 @@ class PackedModel:
         mask = torch.where(is_token, 0.0, float("-inf"))[:, None, None, :]
         x = self.model.source_embedding(source).flatten(0, 1)
         positions = torch.arange(source.size(1), device=self.device).repeat(len(source))
+        turns = _turns(self._encoder_layers[0].self_attn, positions, source.size(1))
         for layer in self._encoder_layers:
-            x = layer(x, mask, positions)
+            x = layer(x, mask, turns)
         keys_and_values = self._memory_projection(self.model.encoder.final_norm(x))
         return keys_and_values.view(*source.shape, len(self._layers), -1).permute(2, 0, 1, 3)
 
@@ -101,8 +105,9 @@ class PackedModel:
             rows: Where each row stands.
         """
         x = _embedded(self.model.target_embedding, newest, rows.positions, rows.longest)
+        turns = _turns(self._layers[0].self_attn, rows.positions, rows.longest)
         for layer, past, memory in zip(self._layers, cache.past, cache.memory, strict=True):
-            x = layer(x, past, memory, rows)
+            x = layer(x, past, memory, rows, turns)
         return self.model.decoder.final_norm(x)
 
     def log_probs(self, hidden_states: Float[Tensor, "R D"]) -> Float[Tensor, "R V"]:
@@ -115,6 +120,14 @@ class PackedModel:
         return log_probs
 
 
+def _turns(attention: _PackedAttention, positions: Int[Tensor, " R"], longest: int) -> Turns:
+    """Return by how much rows turn at their positions, in every layer alike; None without rotary positions."""
+    if attention.rotary is None:
+        return None
+    cos, sin = attention.rotary.cos_and_sin(longest)
+    return cos[positions], sin[positions]
+
+
 def _joined(projections: Sequence[nn.Linear], precision: DecodePrecision) -> Product:
     """Return the product of the same rows with several projections."""
     return make_product([p.weight for p in projections], [p.bias for p in projections], precision)
@@ -123,6 +136,7 @@ def _joined(projections: Sequence[nn.Linear], precision: DecodePrecision) -> Pro
 class _PackedFeedForward:
     def __init__(self, module: FeedForward, precision: DecodePrecision) -> None:
         self.up = _joined([module.up_proj], precision)
+        # A product of its own, for the activation wants it in one piece.
         self.gate = None if module.gate_proj is None else _joined([module.gate_proj], precision)
         self.down = _joined([module.down_proj], precision)
         self.activation = module.activation
@@ -148,14 +162,13 @@ class _PackedAttention:
         self.project = _joined(projections[:1] if is_cross else projections, precision)
         self.out = _joined([module.out_proj], precision)
 
-    def queries_and_keys(self, x: Tensor, positions: Tensor, longest: int) -> tuple[Tensor, Tensor]:
+    def queries_and_keys(self, x: Tensor, turns: Turns) -> tuple[Tensor, Tensor]:
         """Return the queries of R rows, and keys and values side by side, as they stand at their positions."""
         q, kv = self.project(x).split([self.widths[0], sum(self.widths[1:])], dim=-1)
-        if self.rotary is not None:
+        if turns is not None:
             k, v = kv.split(self.widths[1:], dim=-1)
-            cos, sin = (part[positions] for part in self.rotary.cos_and_sin(longest))
-            q, k = (self._turn(part, cos, sin) for part in (q, k))
-            kv = torch.cat([k, v], dim=-1)
+            kv = torch.cat([self._turn(k, *turns), v], dim=-1)
+            q = self._turn(q, *turns)
         return q, kv
 
     def _turn(self, x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
@@ -177,11 +190,9 @@ class _PackedEncoderLayer:
         self.self_attn = _PackedAttention(layer.self_attn, precision)
         self.feed_forward = _PackedFeedForward(layer.feed_forward, precision)
 
-    def __call__(
-        self, x: Float[Tensor, "BS D"], mask: Float[Tensor, "B 1 1 S"], positions: Int[Tensor, " BS"]
-    ) -> Float[Tensor, "BS D"]:
+    def __call__(self, x: Float[Tensor, "BS D"], mask: Float[Tensor, "B 1 1 S"], turns: Turns) -> Float[Tensor, "BS D"]:
         residual, shape = self.layer.self_attn_residual, (mask.size(0), mask.size(-1))
-        q, kv = self.self_attn.queries_and_keys(_before(residual, x), positions, shape[1])
+        q, kv = self.self_attn.queries_and_keys(_before(residual, x), turns)
         attended = self.self_attn.attend(q.unflatten(0, shape), kv.unflatten(0, shape), mask)
         x = _after(residual, x, self.self_attn.out(attended.flatten(0, 1)))
         return self.layer.feed_forward_residual.add_and_norm(x, self.feed_forward)
@@ -197,11 +208,10 @@ class _PackedDecoderLayer:
         self.cross_attn_residual = layer.cross_attn_residual
         self.feed_forward = _PackedFeedForward(layer.feed_forward, precision)
 
-    def __call__(
-        self, x: Float[Tensor, "R D"], past: Float[Tensor, "M P W"], memory: Float[Tensor, "M S W"], rows: Rows
-    ) -> Float[Tensor, "R D"]:
+    def __call__(self, x: Tensor, past: Tensor, memory: Tensor, rows: Rows, turns: Turns) -> Float[Tensor, "R D"]:
+        """Take rows of (R, D) through the layer; `past` is (slots, places, W) and takes theirs in, `memory` alike."""
         residual = self.layer.self_attn_residual
-        q, kv = self.self_attn.queries_and_keys(_before(residual, x), rows.positions, rows.longest)
+        q, kv = self.self_attn.queries_and_keys(_before(residual, x), turns)
         past.flatten(0, 1).index_copy_(0, rows.places, kv)
         attended = self.self_attn.attend(rows.spread(q), rows.past(past), rows.past_mask)
         x = _after(residual, x, self.self_attn.out(rows.gather(attended)))

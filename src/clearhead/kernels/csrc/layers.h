@@ -162,7 +162,7 @@ static void run_layers(const Stack *stack, const Tokens *t, const int32_t *token
         const float *x = before(stack, &layer->ff_norm, rows, s); /* equation 2 (section 3.3) */
         product(&layer->up, x, rows, s->hidden, s);
         if (layer->gate.panels) {
-            product(&layer->gate, x, rows, s->gate, s);
+            product(&layer->gate, x, rows, s->gate, s); /* of its own: `hidden` has its rows side by side */
             activate(s->gate, rows * stack->d_ff, stack->activation);
             for (int64_t i = 0; i < rows * stack->d_ff; i++) s->hidden[i] *= s->gate[i];
         } else {
