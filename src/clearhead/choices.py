@@ -11,6 +11,7 @@ from typing import Literal
 __all__ = [
     "Activation",
     "DecodePrecision",
+    "MetricName",
     "NormKind",
     "NormOrder",
     "Optimizer",
@@ -18,6 +19,7 @@ __all__ = [
     "PositionKind",
     "Schedule",
     "SinusoidLayout",
+    "Tokenization",
     "TokenizerKind",
     "TrainPrecision",
     "Tying",
@@ -38,3 +40,6 @@ TrainPrecision = Literal["auto", "fp32", "bf16"]
 
 PenaltyForm = Literal["gnmt", "power"]
 DecodePrecision = Literal["fp32", "bf16x3", "bf16", "int8"]
+
+MetricName = Literal["bleu", "chrf", "chrf++"]
+Tokenization = Literal["13a", "intl", "char", "zh", "ja-mecab", "ko-mecab", "flores101", "flores200", "none"]

@@ -10,7 +10,7 @@ from typing import Any, Self
 
 from clearhead.bundle import SHORTLIST_FILE, Bundle, load_bundle, model_directory
 from clearhead.config import DecodeConfig, DecodePrecision
-from clearhead.decoding import Engine, Sampling, SearchOptions, Shortlist, decode, make_engine, score
+from clearhead.decoding import Engine, Sampling, SearchOptions, Shortlist, cut_sources, decode, make_engine, score
 from clearhead.device import resolve_device
 from clearhead.errors import ConfigError, DataError, ModelError
 from clearhead.language_tags import language_tag
@@ -146,16 +146,15 @@ class Translator:
         filled = [index for index, (_, text) in enumerate(parts) if text.strip()]
         spelled = tokenizer.encode_parts(parts)  # of blank lines too, so that a message counts as the caller does
         sources = [spelled[index] for index in filled]
-        limit = config.max_input_tokens
-        cut = [ids if len(ids) <= limit else [*ids[: limit - 1], tokenizer.eos_id] for ids in sources]
+        cut = cut_sources(self.bundle.model.config, config, sources)
         engine = None if sampling else self._engine_for(config.precision)  # it draws no samples
         found = self._search(engine or self.bundle.model, cut, options, one_line, on_progress)
         is_own = engine is not None and engine.finds_scores and not config.shortlist
-        every = [one for group in found for one in group]
+        every = [one for group in found for one in group]  # spelled though nobody may ask: 1 % of the time
         self._spell(every, config.batch_tokens, score_all=scores and not is_own, score_respelled=scores)
 
         results = [Translation(line, "", 0.0 if scores else None, ()) for line in lines]
-        for index, ids, group in zip(filled, sources, found, strict=True):
+        for index, ids, read, group in zip(filled, sources, cut, found, strict=True):
             best = [Alternative(one.text, one.log_prob if scores else None) for one in group]
             results[index] = Translation(
                 source=lines[index],
@@ -163,7 +162,7 @@ class Translator:
                 score=best[0].score,
                 tokens=tuple(tokenizer.pieces(group[0].tokens[:-1])),  # unasked: it is 2 % of the time at most
                 alternatives=tuple(best) if num_best > 1 else (),
-                source_truncated=len(ids) > limit,
+                source_truncated=len(ids) > len(read),
                 output_truncated=group[0].was_ended,
             )
         return results

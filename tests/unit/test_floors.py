@@ -21,6 +21,7 @@ FLOORS = {
     "cpus": 0,
     "version": 0,
     "choices": 0,
+    "scripts": 0,
     "language_tags": 0,
     "config": 1,
     "files": 1,
@@ -60,7 +61,7 @@ OWNERS = {
 }
 """Third-party library to the rooms that may import it."""
 
-WITHOUT_TORCH = ("errors", "cpus", "version", "choices", "language_tags", "config", "files", "presets")
+WITHOUT_TORCH = ("errors", "cpus", "version", "choices", "scripts", "language_tags", "config", "files", "presets")
 
 
 def module_name(path: Path) -> str:

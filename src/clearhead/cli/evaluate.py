@@ -1,16 +1,19 @@
-"""`clearhead evaluate`: translate a test set and compare with its references."""
+"""`clearhead evaluate`: translate a test set, or take translations made elsewhere, and compare with the references."""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
+from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from clearhead.choices import MetricName, Tokenization
 from clearhead.cli.checks import refuse_missing, refuse_overwriting, warn_of_truncation
 from clearhead.cli.console import progress
-from clearhead.cli.options import BatchTokens, Beam, Device, Model, Precision, Shortlist, SourceFile, TargetLang
+from clearhead.cli.options import BatchTokens, Beam, Device, Precision, Shortlist, TargetLang
 from clearhead.errors import ConfigError
 from clearhead.files import is_standard_output
 
@@ -19,13 +22,48 @@ if TYPE_CHECKING:
 
 __all__ = ["evaluate"]
 
+TITLES: Mapping[MetricName, str] = {"bleu": "BLEU", "chrf": "chrF", "chrf++": "chrF++"}
+
+
+class Measure(StrEnum):
+    """`MetricName`, of which typer takes no lists."""
+
+    bleu = "bleu"
+    chrf = "chrf"
+    chrf_with_words = "chrf++"
+
 
 def evaluate(
-    model: Model,
-    source: SourceFile,
+    model: Annotated[
+        Path | None,
+        typer.Argument(metavar="MODEL", help="Model directory, or run directory (its model); not with --hypothesis."),
+    ] = None,
+    source: Annotated[
+        str | None, typer.Option("--source", metavar="FILE", help="Source text, one segment a line.")
+    ] = None,
     reference: Annotated[
-        str, typer.Option("--reference", metavar="FILE", help="Its true translations, line by line beside the source.")
-    ],
+        str | None,
+        typer.Option("--reference", metavar="FILE", help="Its true translations, line by line beside the source."),
+    ] = None,
+    pairs: Annotated[
+        str | None, typer.Option("--pairs", metavar="FILE", help="Source and reference in one file, such as .tsv.")
+    ] = None,
+    hypothesis: Annotated[
+        str | None, typer.Option("--hypothesis", metavar="FILE", help="Judge these translations, whoever made them.")
+    ] = None,
+    metric: Annotated[
+        list[Measure] | None,
+        typer.Option("--metric", help="What to measure; give it once for each.", show_default="bleu and chrf"),
+    ] = None,
+    tokenize: Annotated[
+        Tokenization | None,
+        typer.Option(
+            "--tokenize",
+            help="How BLEU cuts text into words; sacreBLEU explains each.",
+            show_default="what suits the references' script",
+        ),
+    ] = None,
+    lowercase: Annotated[bool, typer.Option("--lowercase", help="Let case count for nothing in the metrics.")] = False,
     beam: Beam = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
     compare: Annotated[
@@ -46,37 +84,54 @@ def evaluate(
     device: Device = "auto",
 ) -> None:
     """Print BLEU, chrF (with their sacreBLEU signatures), exact match and speed on a test set."""
-    refuse_missing([source, reference])
-    refuse_overwriting(output, [source, reference])
-    if output is not None and is_standard_output(output):
-        raise ConfigError(f"--output {output} would mix the translations with the metrics; name a file")
-
-    from clearhead.corpora import display_name, open_output, read_parallel
-    from clearhead.evaluation import compare as compare_outputs
-    from clearhead.evaluation import evaluate as evaluate_translator
-    from clearhead.translator import Translator
-
-    pairs = list(read_parallel([source], [reference]))
-    sources, references = [pair.source for pair in pairs], [pair.target for pair in pairs]
-    settings = {
+    settings: dict[str, Any] = {
         "beam_size": beam,
         "target_lang": target_lang,
         "batch_tokens": batch_tokens,
         "precision": precision,
         "shortlist": shortlist or None,
     }
+    _refuse_misnamed(model, source, reference, pairs, hypothesis)
+    if hypothesis is not None:
+        of_a_model = {"source": source, "compare": compare, "output": output, **settings}
+        if idle := [name for name, value in of_a_model.items() if value is not None]:
+            flags = ", ".join("--" + name.removesuffix("_size").replace("_", "-") for name in idle)
+            raise ConfigError(f"{flags}: no meaning with --hypothesis, whose translations are there already")
+    files = [path for path in (source, reference, pairs, hypothesis) if path is not None]
+    refuse_missing(files)
+    refuse_overwriting(output, files)
+    if output is not None and is_standard_output(output):
+        raise ConfigError(f"--output {output} would mix the translations with the metrics; name a file")
 
-    def judge(path: Path) -> tuple[Evaluation, list[str]]:
+    from clearhead.corpora import display_name, open_output, read_lines
+    from clearhead.evaluation import DEFAULT_METRICS, judge
+    from clearhead.evaluation import compare as compare_outputs
+    from clearhead.evaluation import evaluate as evaluate_translator
+    from clearhead.translator import Translator
+
+    measured: dict[str, Any] = {
+        "metrics": tuple(dict.fromkeys(map(str, metric or DEFAULT_METRICS))),
+        "tokenize": tokenize,
+        "lowercase": lowercase,
+    }
+    sources, references = _read(source or hypothesis, reference, pairs)
+    name = display_name(source or pairs or "")
+
+    def judged(path: Path) -> tuple[Evaluation, list[str]]:
         translator = Translator.load(path, device=device)
-        name = display_name(source)
         with progress(f"translating with {path}", total=sum(bool(line.strip()) for line in sources)) as advance:
             evaluation, translations = evaluate_translator(
-                translator, sources, references, name=name, on_progress=advance, **settings
+                translator, sources, references, **measured, name=name, on_progress=advance, **settings
             )
         warn_of_truncation(translations, translator, name=name)
         return evaluation, [translation.text for translation in translations]
 
-    evaluation, translations = judge(model)
+    translations: list[str] = []
+    if model is None:
+        made_elsewhere = list(read_lines(hypothesis or "")) if pairs else sources
+        evaluation = judge(made_elsewhere, references, **measured)
+    else:
+        evaluation, translations = judged(model)
     if output is not None:
         with open_output(output) as out:
             # A line end that the model wrote would set all later lines beside the wrong source.
@@ -84,22 +139,42 @@ def evaluate(
     result: dict[str, Any] = evaluation.to_dict()
     lines = _table(evaluation)
     if compare is not None:
-        baseline, baseline_translations = judge(compare)
-        comparison = compare_outputs(references, baseline_translations, translations)
+        baseline, baseline_translations = judged(compare)
+        comparison = compare_outputs(references, baseline_translations, translations, **measured)
         result["comparison"] = {"baseline": str(compare), "system": str(model), **comparison.to_dict()}
         lines += ["", f"{compare}:", *_table(baseline), "", f"from {compare} to {model}:", *comparison.lines()]
     typer.echo(json.dumps(result, ensure_ascii=False) if as_json else "\n".join(lines))
 
 
+def _refuse_misnamed(
+    model: Path | None, source: str | None, reference: str | None, pairs: str | None, hypothesis: str | None
+) -> None:
+    """Make sure that translations and references are named, each once."""
+    if (model is None) == (hypothesis is None):
+        raise ConfigError(
+            "name a MODEL to evaluate, or translations made elsewhere with --hypothesis FILE; one of both"
+        )
+    if pairs is not None and (source or reference):
+        raise ConfigError("--pairs holds both sides; leave out --source and --reference")
+    if pairs is None and not (reference and (source or hypothesis)):
+        sides = "--source FILE --reference FILE" if model else "--reference FILE"
+        raise ConfigError(f"name the test set: {sides}, or --pairs FILE")
+
+
+def _read(first: str | None, reference: str | None, pairs: str | None) -> tuple[list[str], list[str]]:
+    """Return two sides that pair up: sources, or translations made elsewhere, and references."""
+    from clearhead.corpora import read_pairs, read_parallel
+
+    found = list(read_pairs([pairs]) if pairs else read_parallel([first or ""], [reference or ""]))
+    return [pair.source for pair in found], [pair.target for pair in found]
+
+
 def _table(evaluation: Evaluation) -> list[str]:
-    rows = [
-        ("metric", "value", "signature"),
-        ("BLEU", f"{evaluation.bleu:.2f}", evaluation.bleu_signature),
-        ("chrF", f"{evaluation.chrf:.2f}", evaluation.chrf_signature),
-        ("exact match, %", f"{evaluation.exact_match:.2f}", ""),
-        ("sentences", f"{evaluation.sentences:,}", ""),
-        ("sentences/s", f"{evaluation.sentences_per_second:,.2f}", ""),
-        ("output tokens/s", f"{evaluation.output_tokens_per_second:,.2f}", ""),
-    ]
+    values = evaluation.to_dict()
+    rows = [("metric", "value", "signature")]
+    rows += [(TITLES[name], f"{values[name]:.2f}", metric.signature) for name, metric in evaluation.metrics.items()]
+    rows += [("exact match, %", f"{values['exact_match']:.2f}", ""), ("sentences", f"{values['sentences']:,}", "")]
+    speeds = {"sentences/s": "sentences_per_second", "output tokens/s": "output_tokens_per_second"}
+    rows += [(title, f"{values[name]:,.2f}", "") for title, name in speeds.items() if name in values]
     first, second = (max(len(row[column]) for row in rows) for column in (0, 1))
     return [f"{name:<{first}}  {value:>{second}}  {signature}".rstrip() for name, value, signature in rows]

@@ -60,9 +60,9 @@ class TrainConfig(Settings):
     compile: bool = False
     """Compile the model with torch.compile; the first steps take minutes, the later ones less time."""
     validate_every: Steps = 500
-    """Optimiser steps between validations (loss of all pairs, BLEU of greedy translations)."""
+    """Optimiser steps between validations (loss of all pairs, BLEU and chrF of greedy translations)."""
     validate_sentences: Items = 1_000
-    """Validation pairs translated for BLEU, from the start of the set."""
+    """Validation pairs translated for BLEU and chrF, from the start of the set."""
     checkpoint_every: Steps = 500
     """Optimiser steps between checkpoints."""
     checkpoint_minutes: Minutes = 10.0
@@ -72,7 +72,7 @@ class TrainConfig(Settings):
     average_last: Items = 5
     """Checkpoints averaged at the end (paper section 6.1: 5 for base, 20 for big); used if validation prefers it."""
     patience: Steps = 10
-    """Validations without a better one after which training ends."""
+    """Validations in a row that better neither chrF nor likelihood, after which training ends."""
     seed: Seed = 1
     """Seed of initialisation, batch order and dropout."""
 

@@ -6,7 +6,7 @@ from clearhead.decoding.engine import Engine
 from clearhead.decoding.hypothesis import Hypothesis, length_penalty
 from clearhead.decoding.native.engine import NativeEngine
 from clearhead.decoding.pytorch.engine import PyTorchEngine
-from clearhead.decoding.rules import length_limits
+from clearhead.decoding.rules import cut_sources, length_limits
 from clearhead.decoding.search import SearchOptions
 from clearhead.decoding.shortlist import Shortlist, learn_shortlist
 
@@ -18,6 +18,7 @@ __all__ = [
     "Sampling",
     "SearchOptions",
     "Shortlist",
+    "cut_sources",
     "decode",
     "learn_shortlist",
     "length_limits",

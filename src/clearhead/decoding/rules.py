@@ -17,6 +17,7 @@ __all__ = [
     "candidates_of_row",
     "candidates_of_sentence",
     "check_ids",
+    "cut_sources",
     "length_limits",
     "never_written",
     "rank_penalty",
@@ -27,6 +28,18 @@ __all__ = [
 def never_written(config: ModelConfig) -> list[int]:
     """Return the tokens that no output holds: padding, and the start token unless it is also the end token."""
     return sorted({config.pad_id, config.bos_id} - {config.eos_id})
+
+
+def cut_sources(model: ModelConfig, config: DecodeConfig, sources: Sequence[list[int]]) -> list[list[int]]:
+    """Return sources of which no more is read than `max_input_tokens`, and than the model has positions for.
+
+    Args:
+        model: Whose positions may have an end.
+        config: Of which `max_input_tokens` counts.
+        sources: Source ids of each sentence, ended by `eos_id`; those that are cut end with it too.
+    """
+    limit = int(min(config.max_input_tokens, model.max_length or math.inf))
+    return [ids if len(ids) <= limit else [*ids[: limit - 1], model.eos_id] for ids in sources]
 
 
 def length_limits(model: ModelConfig, config: DecodeConfig, sources: Sequence[Sequence[int]]) -> list[int]:

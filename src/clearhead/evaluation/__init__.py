@@ -2,9 +2,10 @@
 
 from clearhead.evaluation.comparison import Comparison, MetricComparison, compare
 from clearhead.evaluation.golden import check_golden, make_golden
-from clearhead.evaluation.metrics import Evaluation, Metric, bleu, chrf, evaluate, exact_match
+from clearhead.evaluation.metrics import DEFAULT_METRICS, Evaluation, Metric, bleu, chrf, evaluate, exact_match, judge
 
 __all__ = [
+    "DEFAULT_METRICS",
     "Comparison",
     "Evaluation",
     "Metric",
@@ -15,5 +16,6 @@ __all__ = [
     "compare",
     "evaluate",
     "exact_match",
+    "judge",
     "make_golden",
 ]

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from sacrebleu.metrics.bleu import BLEU
-from sacrebleu.metrics.chrf import CHRF
 from sacrebleu.significance import PairedTest, Result
 
+from clearhead.choices import MetricName, Tokenization
 from clearhead.errors import DataError
+from clearhead.evaluation.metrics import DEFAULT_METRICS, make_metrics
 
 __all__ = ["Comparison", "MetricComparison", "compare"]
 
@@ -48,19 +48,28 @@ class Comparison:
     """Two systems on the same test set."""
 
     sentences: int
-    bleu: MetricComparison
-    chrf: MetricComparison
+    metrics: Mapping[MetricName, MetricComparison]
+    """By each metric that was asked for."""
 
     def lines(self) -> list[str]:
         """Return the comparison as text, two lines a metric and their signatures."""
-        return [line for metric in (self.bleu, self.chrf) for line in _describe(metric)]
+        return [line for metric in self.metrics.values() for line in _describe(metric)]
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the fields as plain JSON values."""
-        return json.loads(json.dumps(asdict(self)))
+        """Return plain JSON values."""
+        found = {name: asdict(metric) for name, metric in self.metrics.items()}
+        return {"sentences": self.sentences, **json.loads(json.dumps(found))}
 
 
-def compare(references: Sequence[str], baseline_outputs: Sequence[str], system_outputs: Sequence[str]) -> Comparison:
+def compare(
+    references: Sequence[str],
+    baseline_outputs: Sequence[str],
+    system_outputs: Sequence[str],
+    *,
+    metrics: Sequence[MetricName] = DEFAULT_METRICS,
+    tokenize: Tokenization | None = None,
+    lowercase: bool = False,
+) -> Comparison:
     """Compare two systems' translations of one test set.
 
     The same sentences are drawn for both systems, with replacement, 1,000 times. The draws are the same in every call
@@ -70,8 +79,12 @@ def compare(references: Sequence[str], baseline_outputs: Sequence[str], system_o
         references: One reference for each sentence.
         baseline_outputs: Translations by the system compared against.
         system_outputs: Translations by the system in question.
+        metrics: By what to compare; these three as in `metrics.judge`.
+        tokenize: How BLEU cuts text into words.
+        lowercase: Whether case counts for nothing.
 
     Raises:
+        ConfigError: If a metric needs what is not installed.
         DataError: If there are no lines, or the three do not have equally many.
     """
     counts = (len(references), len(baseline_outputs), len(system_outputs))
@@ -82,16 +95,20 @@ def compare(references: Sequence[str], baseline_outputs: Sequence[str], system_o
         )
     if not references:
         raise DataError("there is nothing to compare: the test set holds no lines")
+    made = make_metrics(metrics, references, tokenize=tokenize, lowercase=lowercase)
     test = PairedTest(
         [("baseline", list(baseline_outputs)), ("system", list(system_outputs))],
-        metrics={"BLEU": BLEU(), "chrF2": CHRF()},
+        metrics={str(name): metric for name, metric in made.items()},
         references=[list(references)],
         test_type="bs",
         n_samples=NUM_SAMPLES,
     )
     signatures, results = test()
-    bleu, chrf = (_metric_comparison(name, results[name], str(signatures[name])) for name in ("BLEU", "chrF2"))
-    return Comparison(len(references), bleu, chrf)
+    found = {  # sacreBLEU has names of its own, in the order given
+        name: _metric_comparison(title, results[title], str(signatures[title]))
+        for name, title in zip(made, signatures, strict=True)
+    }
+    return Comparison(len(references), found)
 
 
 def _metric_comparison(name: str, results: list[Any], signature: str) -> MetricComparison:

@@ -2,18 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from time import perf_counter
 from typing import Any
 
 from sacrebleu.metrics.bleu import BLEU
 from sacrebleu.metrics.chrf import CHRF
 
+from clearhead.choices import MetricName, Tokenization
 from clearhead.errors import DataError
+from clearhead.evaluation.tokenization import choose_tokenization, require_tokenization
 from clearhead.translator import Translation, Translator
 
-__all__ = ["Evaluation", "Metric", "bleu", "chrf", "evaluate", "exact_match"]
+__all__ = [
+    "DEFAULT_METRICS",
+    "Evaluation",
+    "Metric",
+    "bleu",
+    "chrf",
+    "evaluate",
+    "exact_match",
+    "judge",
+    "make_metrics",
+]
+
+DEFAULT_METRICS: tuple[MetricName, ...] = ("bleu", "chrf")
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,22 +43,39 @@ class Metric:
 
 @dataclass(frozen=True, slots=True)
 class Evaluation:
-    """How well and how fast a translator did on a test set; scores are rounded to two digits."""
+    """How good translations are, and how fast they were made."""
 
-    bleu: float
-    bleu_signature: str
-    chrf: float
-    chrf_signature: str
+    metrics: Mapping[MetricName, Metric]
+    """Each that was asked for."""
     exact_match: float
     """Percent of sentences translated letter for letter as the reference has it."""
     sentences: int
-    sentences_per_second: float
-    output_tokens_per_second: float
-    """Pieces of the translations, end tokens left out, per second of wall-clock time."""
+    sentences_per_second: float | None = None
+    """None for translations that were made elsewhere."""
+    output_tokens_per_second: float | None = None
+    """Pieces of the translations, end tokens left out, per second of wall-clock time; None likewise."""
+
+    @property
+    def bleu(self) -> float:
+        """The score of `metrics["bleu"]`."""
+        return self.metrics["bleu"].score
+
+    @property
+    def chrf(self) -> float:
+        """The score of `metrics["chrf"]`."""
+        return self.metrics["chrf"].score
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the fields as plain JSON values."""
-        return asdict(self)
+        """Return plain JSON values: numbers rounded to two digits, and the signature of each metric."""
+        values: dict[str, Any] = {}
+        for name, metric in self.metrics.items():
+            values |= {name: round(metric.score, 2), f"{name}_signature": metric.signature}
+        values |= {"exact_match": round(self.exact_match, 2), "sentences": self.sentences}
+        speeds = {
+            "sentences_per_second": self.sentences_per_second,
+            "output_tokens_per_second": self.output_tokens_per_second,
+        }
+        return values | {name: round(speed, 2) for name, speed in speeds.items() if speed is not None}
 
 
 def evaluate(
@@ -52,6 +83,9 @@ def evaluate(
     sources: Sequence[str],
     references: Sequence[str],
     *,
+    metrics: Sequence[MetricName] = DEFAULT_METRICS,
+    tokenize: Tokenization | None = None,
+    lowercase: bool = False,
     name: str = "",
     on_progress: Callable[[int], None] | None = None,
     **decode_settings: Any,
@@ -62,36 +96,81 @@ def evaluate(
         translator: What is evaluated.
         sources: Source lines.
         references: One reference for each source line.
+        metrics: What to measure; these three as in `judge`.
+        tokenize: How BLEU cuts text into words.
+        lowercase: Whether case counts for nothing.
         name: File the sources come from, for messages.
         on_progress: Called with the number of lines finished, batch by batch.
         **decode_settings: Fields of `DecodeConfig` other than the model's own, such as `beam_size=1`.
 
     Raises:
-        ConfigError: If a setting is unknown or impossible, or the model has language tags and a line is given none.
+        ConfigError: If a setting is unknown or impossible, a metric needs what is not installed, or the model has
+            language tags and a line is given none.
         DataError: If there are no lines, or not as many references as sources.
     """
     _require_pairs("source lines", len(sources), len(references))
+    make_metrics(metrics, references, tokenize=tokenize, lowercase=lowercase)  # refused before an hour of translating
     start = perf_counter()
     translations = translator.translate(sources, scores=False, name=name, on_progress=on_progress, **decode_settings)
     seconds = perf_counter() - start
-
     hypotheses = [translation.text for translation in translations]
-    by_words, by_characters = bleu(hypotheses, references), chrf(hypotheses, references)
-    evaluation = Evaluation(
-        bleu=round(by_words.score, 2),
-        bleu_signature=by_words.signature,
-        chrf=round(by_characters.score, 2),
-        chrf_signature=by_characters.signature,
-        exact_match=round(exact_match(hypotheses, references), 2),
-        sentences=len(hypotheses),
-        sentences_per_second=round(len(hypotheses) / seconds, 2),
-        output_tokens_per_second=round(sum(len(translation.tokens) for translation in translations) / seconds, 2),
+    evaluation = replace(
+        judge(hypotheses, references, metrics=metrics, tokenize=tokenize, lowercase=lowercase),
+        sentences_per_second=len(hypotheses) / seconds,
+        output_tokens_per_second=sum(len(translation.tokens) for translation in translations) / seconds,
     )
     return evaluation, translations
 
 
+def judge(
+    hypotheses: Sequence[str],
+    references: Sequence[str],
+    *,
+    metrics: Sequence[MetricName] = DEFAULT_METRICS,
+    tokenize: Tokenization | None = None,
+    lowercase: bool = False,
+) -> Evaluation:
+    """Compare translations, whoever made them, with their references.
+
+    Args:
+        hypotheses: Translations.
+        references: One reference for each.
+        metrics: What to measure.
+        tokenize: How BLEU cuts text into words; None is what suits the references' script, see `choose_tokenization`.
+        lowercase: Whether case counts for nothing; exact match is letter for letter all the same.
+
+    Raises:
+        ConfigError: If a metric needs what is not installed.
+        DataError: If there are no lines, or not as many references as hypotheses.
+    """
+    exact = exact_match(hypotheses, references)
+    made = make_metrics(metrics, references, tokenize=tokenize, lowercase=lowercase)
+    return Evaluation(
+        {name: _measure(metric, hypotheses, references) for name, metric in made.items()}, exact, len(hypotheses)
+    )
+
+
+def make_metrics(
+    names: Sequence[MetricName], references: Sequence[str], *, tokenize: Tokenization | None, lowercase: bool
+) -> dict[MetricName, BLEU | CHRF]:
+    """Return sacreBLEU's metrics by name; the references choose BLEU's tokenization where none is asked for.
+
+    Raises:
+        ConfigError: If one needs what is not installed.
+    """
+    made: dict[MetricName, BLEU | CHRF] = {}
+    for name in names:
+        if name == "bleu":
+            if tokenize is not None:
+                require_tokenization(tokenize)
+            made[name] = BLEU(lowercase=lowercase, tokenize=tokenize or choose_tokenization(references))
+        else:
+            made[name] = CHRF(lowercase=lowercase, word_order=2 if name == "chrf++" else 0)
+    return made
+
+
 def bleu(hypotheses: Sequence[str], references: Sequence[str]) -> Metric:
-    """Return corpus BLEU (Papineni et al. 2002) with sacreBLEU's defaults.
+    """Return corpus BLEU (Papineni et al. 2002), over words as the references' script has them.
 
     Raises:
         DataError: If there are no lines, or not as many references as hypotheses.
@@ -99,7 +178,7 @@ def bleu(hypotheses: Sequence[str], references: Sequence[str]) -> Metric:
     >>> bleu(["the cat sat on the mat"], ["the cat sat on the mat"]).score
     100.0
     """
-    return _measure(BLEU(), hypotheses, references)
+    return judge(hypotheses, references, metrics=["bleu"]).metrics["bleu"]
 
 
 def chrf(hypotheses: Sequence[str], references: Sequence[str]) -> Metric:
@@ -108,7 +187,7 @@ def chrf(hypotheses: Sequence[str], references: Sequence[str]) -> Metric:
     Raises:
         DataError: If there are no lines, or not as many references as hypotheses.
     """
-    return _measure(CHRF(), hypotheses, references)
+    return judge(hypotheses, references, metrics=["chrf"]).metrics["chrf"]
 
 
 def exact_match(hypotheses: Sequence[str], references: Sequence[str]) -> float:
@@ -126,7 +205,6 @@ def exact_match(hypotheses: Sequence[str], references: Sequence[str]) -> float:
 
 
 def _measure(metric: BLEU | CHRF, hypotheses: Sequence[str], references: Sequence[str]) -> Metric:
-    _require_pairs("translations", len(hypotheses), len(references))
     result = metric.corpus_score(hypotheses, [references])
     # Rounding noise lifts a perfect score above 100.
     return Metric(result.name, min(float(result.score), 100.0), str(metric.get_signature()))

@@ -32,8 +32,8 @@ from clearhead.weights import read_weights, write_weights
 
 __all__ = ["CHECKPOINT_FORMAT", "Best", "Checkpoints", "TrainingState", "disk_trouble"]
 
-CHECKPOINT_FORMAT = 2
-"""Raised when an older clearhead could misread a checkpoint; format 1 bore no number."""
+CHECKPOINT_FORMAT = 3
+"""Raised when an older clearhead could misread a checkpoint; format 1 bore no number, 2 knew no chrF."""
 
 _NAME = re.compile(r"step-\d{8,}")
 
@@ -49,6 +49,8 @@ class Best:
     step: Count
     bleu: Amount
     nll: Amount
+    chrf: Amount | None
+    """None where an earlier clearhead measured."""
 
 
 @dataclass
@@ -62,8 +64,10 @@ class TrainingState:
     target_tokens: Count = 0
     """Target tokens trained on so far."""
     best: Best | None = None
+    least_nll: Amount | None = None
+    """Least negative log-likelihood of any validation, which need not be that of the best."""
     stale_validations: Count = 0
-    """Validations since the best one."""
+    """Validations in a row that bettered neither."""
     validated_step: Count = 0
     """Step of the last validation."""
     device: str = ""
@@ -105,6 +109,9 @@ class TrainingState:
             if version == 1:
                 fields.setdefault("precision", "")
             best, window = fields["best"], fields["window"]
+            if version < 3:
+                best = fields["best"] = best and {**best, "chrf": None}
+                fields["least_nll"] = best and best["nll"]
             for part, kind in ((fields, cls), (window, Window), *(((best, Best),) if best is not None else ())):
                 if part.keys() != kind.__dataclass_fields__.keys():
                     raise TypeError(f"its fields must be {', '.join(kind.__dataclass_fields__)}")

@@ -67,7 +67,7 @@ class Loop:
         )
         self._last_save = time.monotonic()
         self._best: Validation | None = None  # of `state.best`, if this process measured it
-        self._published: Translator | None = None  # `state.best`, if this process published it
+        self._published: Translator | None = None  # the last step, if it is `state.best`
 
     def resume(self, path: Path, state: TrainingState) -> None:
         """Go on from a checkpoint."""
@@ -116,6 +116,7 @@ class Loop:
             with self._explained():
                 result = self.stepper.step(batches, number=self.state.step + 1, rate=rate)
             self.state.step += 1
+            self._published = None  # a model of an earlier step is published anew, or not at all
             self.state.target_tokens += result.target_tokens
             self._tick()
             self.state.window.add(result, time.monotonic() - before)
@@ -157,11 +158,11 @@ class Loop:
             self.display.stage("averaging checkpoints", 0)
             average = average_weights(path / "model.safetensors" for path in paths)  # one in memory at a time
             averaged = validate_weights(average, self.data.valid, self.data.tokenizer, self.config, self.device)
-            if is_better(averaged.bleu, averaged.nll, validation.bleu, validation.nll):
+            if is_better(averaged, validation):
                 weights, validation = average, averaged
                 chosen = "average of " + ", ".join(path.name for path in paths)
-        if weights is None and step == self.state.step and self._published is not None:
-            return validation, self._published  # the steps and minutes it names are still the run's
+        if weights is None and self._published is not None:  # of the last step: what it names is still the run's
+            return validation, self._published
         best_weights = weights or self.checkpoints.tensors(path, "model.safetensors")
         return validation, self._publish(best_weights, validation, chosen)
 
@@ -193,16 +194,21 @@ class Loop:
         step, best = self.state.step, self.state.best
         self._tick()
         elapsed = round(self.state.elapsed, 3)
-        log.write("valid", step, nll=validation.nll, ppl=validation.ppl, bleu=validation.bleu, elapsed=elapsed)
-        is_new_best = best is None or is_better(validation.bleu, validation.nll, best.bleu, best.nll)
+        scores = {"nll": validation.nll, "ppl": validation.ppl, "bleu": validation.bleu, "chrf": validation.chrf}
+        log.write("valid", step, **scores, elapsed=elapsed)
+        is_new_best = best is None or is_better(validation, best)
         self.display.say(
-            f"step {step:,}  {self.state.elapsed / 60:.1f} min  validation BLEU {validation.bleu:.2f}  "
+            f"step {step:,}  {self.state.elapsed / 60:.1f} min  validation {validation.scores}, "
             f"perplexity {validation.ppl:.2f}{'  best so far' if is_new_best else ''}"
         )
         self.state.validated_step = step
-        self.state.stale_validations = 0 if is_new_best else self.state.stale_validations + 1
+        is_likeliest = self.state.least_nll is None or validation.nll < self.state.least_nll
+        if is_likeliest:
+            self.state.least_nll = validation.nll
+        self.state.stale_validations = 0 if is_new_best or is_likeliest else self.state.stale_validations + 1
         if is_new_best:
-            self.state.best, self._best = Best(step, validation.bleu, validation.nll), validation
+            self._best = validation
+            self.state.best = Best(step, validation.bleu, validation.nll, validation.chrf)
         return validation if is_new_best else None
 
     def _publish(self, weights: dict[str, Tensor], validation: Validation, chosen: str) -> Translator:

@@ -70,6 +70,8 @@ def publish(
         "metrics": {
             "valid_bleu": round(validation.bleu, 2),
             "bleu_signature": validation.bleu_signature,
+            "valid_chrf": round(validation.chrf, 2),
+            "chrf_signature": validation.chrf_signature,
             "valid_nll": round(validation.nll, 4),
             "valid_ppl": round(validation.ppl, 3),
         },
@@ -145,7 +147,7 @@ def average_run(
     for directory, quality in earlier.items():
         if quality is not None:
             notice(f"{directory}{' until now' if directory == output else ''}: {quality}")
-    notice(f"{output}: {chosen}, validation BLEU {validation.bleu:.2f}")
+    notice(f"{output}: {chosen}, validation {validation.scores}")
     return paths
 
 
@@ -155,7 +157,10 @@ def _quality(directory: Path) -> str | None:
         return None
     try:
         info = load_bundle(directory).info
-        return f"{info['weights']}, validation BLEU {info['metrics']['valid_bleu']:.2f}"
+        metrics = info["metrics"]
+        scores = {"BLEU": metrics["valid_bleu"], "chrF": metrics.get("valid_chrf")}  # earlier models have no chrF
+        words = [f"{name} {score:.2f}" for name, score in scores.items() if score is not None]
+        return f"{info['weights']}, validation {', '.join(words)}"
     except ModelError as error:
         return f"it cannot be read: {error}"
     except (KeyError, TypeError, ValueError):
@@ -188,6 +193,7 @@ A Transformer trained by clearhead {__version__}.
 | training | {training["steps"]:,} steps, {training["target_tokens"]:,} target tokens, {training["minutes"]} minutes |
 | training pairs | {info["data"]["train"]["kept"]:,} |
 | validation BLEU (greedy) | {metrics["valid_bleu"]} `{metrics["bleu_signature"]}` |
+| validation chrF (greedy) | {metrics["valid_chrf"]} `{metrics["chrf_signature"]}` |
 | validation perplexity per piece | {metrics["valid_ppl"]} |
 
 ## Training data

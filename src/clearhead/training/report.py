@@ -62,7 +62,7 @@ def write_report(
     valid = [record for record in metrics if record.get("split") == "valid"]
     charts = [
         _chart("Loss per target token (nats)", {"training": _curve(train, "nll"), "validation": _curve(valid, "nll")}),
-        _chart("Validation BLEU (greedy)", {"BLEU": _curve(valid, "bleu")}),
+        _chart("Validation, greedy translations", {"BLEU": _curve(valid, "bleu"), "chrF": _curve(valid, "chrf")}),
         _chart("Learning rate", {"learning rate": _curve(train, "lr")}),
         _chart("Target tokens per second", {"speed": _curve(train, "tokens_per_second")}),
     ]

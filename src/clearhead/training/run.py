@@ -34,6 +34,7 @@ from clearhead.training.run_directory import is_finished, lock, move_aside
 from clearhead.training.settings import check_resumable, complete, draft, over_saved, resolved
 from clearhead.training.step import uses_bf16
 from clearhead.training.stop import StopSignals
+from clearhead.training.validation import Validation
 from clearhead.translator import Translator
 
 __all__ = ["TrainResult", "train", "train_from_values"]
@@ -108,8 +109,8 @@ def train_from_values(values: Mapping[str, Any], *, fresh: bool = False) -> Trai
             with MetricsLog(run, step=loop.state.step, validated_step=loop.state.validated_step) as log:
                 ended_by = loop.train(log)
                 validation, translator = loop.publish_best()
-            _report(loop, translator, validation.bleu, ended_by)
-            return TrainResult(run, loop.state.step, ended_by, validation.bleu, False)
+            _report(loop, translator, validation, ended_by)
+            return TrainResult(run, loop.state.step, ended_by, round(validation.bleu, 2), False)
     except OSError as error:
         raise CheckpointError(f"cannot write to the run {run}: {disk_trouble(error)}") from None
 
@@ -185,7 +186,7 @@ def _announce(loop: Loop, device: torch.device) -> None:
         loop.display.say(f"resuming after step {loop.state.step:,}")
 
 
-def _report(loop: Loop, translator: Translator, bleu: float, ended_by: str) -> None:
+def _report(loop: Loop, translator: Translator, validation: Validation, ended_by: str) -> None:
     data, state = loop.data, loop.state
     samples = translatable(data, loop.config.decode.target_lang, _SAMPLES)
     if not samples:
@@ -197,7 +198,7 @@ def _report(loop: Loop, translator: Translator, bleu: float, ended_by: str) -> N
         loop.run / "report.html",
         config=loop.config,
         summary={
-            "validation BLEU (greedy)": f"{bleu:.2f}",
+            "validation (greedy)": f"{validation.scores}, perplexity {validation.ppl:.2f} a piece",
             "model": f"{loop.config.preset}: {translator.bundle.info['weights']}",
             "training": f"{state.step:,} steps, {state.target_tokens:,} target tokens, {minutes:.1f} minutes",
             "ended by": ended_by,
@@ -207,7 +208,7 @@ def _report(loop: Loop, translator: Translator, bleu: float, ended_by: str) -> N
         data_lines=_data_lines(data.report),
     )
     loop.display.say(
-        f"finished by {ended_by} after {state.step:,} steps, {minutes:.1f} minutes: validation BLEU {bleu:.2f}"
+        f"finished by {ended_by} after {state.step:,} steps, {minutes:.1f} minutes: validation {validation.scores}"
     )
 
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Protocol
 
 import torch
 from torch import Tensor
@@ -13,8 +15,9 @@ from torch.nn import functional
 from clearhead.config import Config, DecodeConfig
 from clearhead.data.batches import valid_batches
 from clearhead.data.store import PairStore
-from clearhead.decoding import SearchOptions, decode
-from clearhead.evaluation.metrics import bleu
+from clearhead.decoding import SearchOptions, cut_sources, decode
+from clearhead.evaluation.metrics import judge
+from clearhead.language_tags import split_tag
 from clearhead.model.transformer import Transformer
 from clearhead.tokenizer import Tokenizer
 from clearhead.weights import load_tensors
@@ -29,18 +32,44 @@ class Validation:
     nll: float
     """Negative log-likelihood per target token, without smoothing, in nats."""
     bleu: float
-    """sacreBLEU of greedy translations."""
+    """Of greedy translations; this and the next are in percent."""
     bleu_signature: str
+    chrf: float
+    """Of the same."""
+    chrf_signature: str
 
     @property
     def ppl(self) -> float:
         """Perplexity per subword token; not comparable between tokenizers."""
         return perplexity(self.nll)
 
+    @property
+    def scores(self) -> str:
+        """The metrics in words, such as `BLEU 31.42, chrF 52.10`; of BLEU also its tokenization if it is not `13a`."""
+        found = re.search(r"\btok:([^|]+)", self.bleu_signature)
+        bleu = f"BLEU ({found[1]})" if found and found[1] != "13a" else "BLEU"
+        return f"{bleu} {self.bleu:.2f}, chrF {self.chrf:.2f}"
+
 
 def perplexity(nll: float) -> float:
     """Return e to the negative log-likelihood per token, and a finite number however bad that is."""
     return math.exp(min(nll, 700.0))
+
+
+class Quality(Protocol):
+    """What ranks weights: a `Validation`, or what a checkpoint says of one."""
+
+    @property
+    def nll(self) -> float:
+        """Negative log-likelihood per target token, in nats."""
+
+    @property
+    def bleu(self) -> float:
+        """Of greedy translations."""
+
+    @property
+    def chrf(self) -> float | None:
+        """Of the same; None where an earlier clearhead measured."""
 
 
 @torch.inference_mode()
@@ -51,12 +80,14 @@ def validate(model: Transformer, pairs: PairStore, tokenizer: Tokenizer, config:
         model: The model.
         pairs: Validation pairs.
         tokenizer: The model's tokenizer.
-        config: `train.micro_batch_tokens`, `train.validate_sentences` and `decode.extra_length` count.
+        config: `train.micro_batch_tokens`, `train.validate_sentences`, and of `decode` the limits and the language.
     """
     was_training = model.training
     model.eval()
     try:
-        return Validation(_nll(model, pairs, config), *_bleu(model, pairs, tokenizer, config))
+        found = judge(*_translated(model, pairs, tokenizer, config)).metrics
+        bleu, chrf = found["bleu"], found["chrf"]
+        return Validation(_nll(model, pairs, config), bleu.score, bleu.signature, chrf.score, chrf.signature)
     finally:
         model.train(was_training)
 
@@ -70,9 +101,16 @@ def validate_weights(
     return validate(model.to(device), pairs, tokenizer, config)
 
 
-def is_better(bleu: float, nll: float, than_bleu: float, than_nll: float) -> bool:
-    """Rank by BLEU; equal BLEU, as in the first steps when it is 0, by likelihood."""
-    return (bleu, -nll) > (than_bleu, -than_nll)
+def is_better(now: Quality, best: Quality) -> bool:
+    """Rank by chrF, and equals by likelihood.
+
+    chrF counts characters, so that it moves from the first words on and in every script, where BLEU stays at 0 until
+    whole phrases are right; and other than likelihood it does not fall while a model only grows too sure of itself
+    (docs/recipes.md). An earlier clearhead knew BLEU alone, so beside its best that is what ranks.
+    """
+    if best.chrf is None or now.chrf is None:
+        return (now.bleu, -now.nll) > (best.bleu, -best.nll)
+    return (now.chrf, -now.nll) > (best.chrf, -best.nll)
 
 
 def _nll(model: Transformer, pairs: PairStore, config: Config) -> float:
@@ -90,10 +128,15 @@ def _nll(model: Transformer, pairs: PairStore, config: Config) -> float:
     return total / tokens
 
 
-def _bleu(model: Transformer, pairs: PairStore, tokenizer: Tokenizer, config: Config) -> tuple[float, str]:
+def _translated(
+    model: Transformer, pairs: PairStore, tokenizer: Tokenizer, config: Config
+) -> tuple[list[str], list[str]]:
+    """Return greedy translations of what the published model would read, and their references."""
     rows = range(min(len(pairs), config.train.validate_sentences))
+    languages, asked = tokenizer.language_tags, config.decode.target_lang
+    parts = [split_tag(pairs.source(row), languages) for row in rows]
+    sources = tokenizer.encode_parts([(language or asked, text) for language, text in parts])
     options = SearchOptions(DecodeConfig(beam_size=1, extra_length=config.decode.extra_length))
-    found = decode(model, [pairs.source_ids(row).tolist() for row in rows], options)
+    found = decode(model, cut_sources(model.config, config.decode, sources), options)
     texts = tokenizer.decode_batch([hypotheses[0].tokens for hypotheses in found])
-    metric = bleu(texts, [pairs.target(row) for row in rows])
-    return metric.score, metric.signature
+    return texts, [pairs.target(row) for row in rows]

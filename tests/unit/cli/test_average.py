@@ -31,7 +31,7 @@ def test_the_last_checkpoints_become_a_model(run, tmp_path, capsys):
     assert lines[1].startswith(
         f"clearhead: {output}: average of step-00000002, step-00000003, step-00000004, validation"
     )
-    assert all(re.search(r"validation BLEU \d+\.\d\d$", line) for line in lines[:2])
+    assert all(re.search(r"validation BLEU \d+\.\d\d, chrF \d+\.\d\d$", line) for line in lines[:2])
     assert lines[2:] == [f"clearhead: averaged step-00000002, step-00000003, step-00000004 into {output}"]
     assert load_bundle(output).info["weights"] == "average of step-00000002, step-00000003, step-00000004"
     assert clearhead("verify", output) == 0

@@ -23,10 +23,10 @@ KEYS = [
 
 @pytest.fixture
 def test_set(make_model_dir, write_lines, sentences):
-    """Return a model and a test set on which it is right in half of all sentences."""
+    """Return a model and a test set on which it is right in half of all sentences without a tab."""
     model = make_model_dir()
     texts = [translation.text for translation in Translator.load(model).translate(sentences)]
-    references = [text if index % 2 else "nothing like it" for index, text in enumerate(texts)]
+    references = [text if index % 2 and "\t" not in text else "nothing like it" for index, text in enumerate(texts)]
     assert not any("\n" in text or "\r" in text or "\0" in text for text in references)
     files = ["--source", write_lines("source", *sentences), "--reference", write_lines("reference", *references)]
     return model, files, texts, references
@@ -38,7 +38,7 @@ def test_json_is_one_object_with_exactly_the_promised_keys(run_command, test_set
     assert list(found) == KEYS
     assert found["bleu"] == pytest.approx(sacrebleu.corpus_bleu(texts, [references]).score, abs=0.005)
     assert found["chrf"] == pytest.approx(sacrebleu.corpus_chrf(texts, [references]).score, abs=0.005)
-    assert found["exact_match"] == 50.0
+    assert found["exact_match"] == 37.5
     assert found["sentences"] == len(texts)
     assert found["sentences_per_second"] > 0
     assert found["bleu_signature"].startswith("nrefs:1|case:mixed")
@@ -51,7 +51,7 @@ def test_the_table_says_the_same_as_json(run_command, test_set):
     assert lines[0].split() == ["metric", "value", "signature"]
     assert lines[1].split() == ["BLEU", f"{found['bleu']:.2f}", found["bleu_signature"]]
     assert lines[2].split() == ["chrF", f"{found['chrf']:.2f}", found["chrf_signature"]]
-    assert lines[3].split() == ["exact", "match,", "%", "50.00"]
+    assert lines[3].split() == ["exact", "match,", "%", "37.50"]
     assert len(lines) == 7
 
 
@@ -128,7 +128,58 @@ def test_mistakes_are_named(run_command, make_model_dir, write_lines, tmp_path):
         run_command(evaluate, model, "--source", two, "--reference", two, "--beam", 0)
     with pytest.raises(ModelError, match="nowhere: there is no such directory"):
         run_command(evaluate, model, "--source", two, "--reference", two, "--compare", tmp_path / "nowhere")
-    assert run_command(evaluate, model, "--source", two).exit_code == 2
+    for arguments, named in (
+        ([model, "--source", two], "name the test set: --source FILE --reference FILE, or --pairs FILE"),
+        ([model], "name the test set: --source FILE --reference FILE"),
+        (["--hypothesis", two], "name the test set: --reference FILE, or --pairs FILE"),
+        ([model, "--pairs", two, "--source", two], "--pairs holds both sides; leave out --source and --reference"),
+        (["--source", two, "--reference", two], "name a MODEL to evaluate, or translations made elsewhere"),
+        ([model, "--hypothesis", two, "--reference", two], "one of both"),
+        (["--hypothesis", two, "--reference", two, "--beam", 3], "--beam: no meaning with --hypothesis"),
+        (["--hypothesis", two, "--reference", two, "--source", two, "-o", tmp_path / "x"], "--source, --output: no"),
+    ):
+        with pytest.raises(ConfigError, match=named):
+            run_command(evaluate, *arguments)
+
+
+def test_pairs_in_one_file_are_a_test_set_too(run_command, test_set, write_lines, tmp_path):
+    model, files, _, references = test_set
+    sources = (tmp_path / files[1]).read_text(encoding="utf-8").splitlines()
+    tsv = tmp_path / "test.tsv"
+    tsv.write_text("".join(f"{a}\t{b}\n" for a, b in zip(sources, references, strict=True)), encoding="utf-8")
+    found, expected = (
+        json.loads(run_command(evaluate, model, *where, "--json").stdout) for where in (["--pairs", tsv], files)
+    )
+    assert {name: found[name] for name in KEYS[:6]} == {name: expected[name] for name in KEYS[:6]}
+
+
+def test_translations_made_elsewhere_are_judged_alike(run_command, test_set, write_lines, tmp_path):
+    model, files, texts, references = test_set
+    hypotheses = write_lines("hypotheses", *texts)
+    expected = json.loads(run_command(evaluate, model, *files, "--json").stdout)
+    result = run_command(evaluate, "--hypothesis", hypotheses, *files[2:], "--json")
+    assert json.loads(result.stdout) == {name: expected[name] for name in KEYS[:6]}
+    assert "sentences/s" not in run_command(evaluate, "--hypothesis", hypotheses, *files[2:]).stdout
+    tsv = tmp_path / "test.tsv"
+    tsv.write_text("".join(f"x\t{b}\n" for b in references), encoding="utf-8")
+    beside_pairs = run_command(evaluate, "--hypothesis", hypotheses, "--pairs", tsv, "--json")
+    assert beside_pairs.stdout == result.stdout
+    with pytest.raises(DataError, match="1 translations but"):
+        run_command(evaluate, "--hypothesis", write_lines("one", "x"), "--pairs", tsv)
+
+
+def test_metrics_and_their_form_can_be_chosen(run_command, write_lines):
+    files = ["--hypothesis", write_lines("a", "DAS HAUS"), "--reference", write_lines("b", "das haus")]
+    chosen = ["--metric", "chrf++", "--metric", "bleu", "--metric", "bleu", "--lowercase", "--tokenize", "char"]
+    found = json.loads(run_command(evaluate, *files, *chosen, "--json").stdout)
+    assert list(found) == ["chrf++", "chrf++_signature", "bleu", "bleu_signature", "exact_match", "sentences"]
+    assert (found["chrf++"], found["bleu"], found["exact_match"]) == (100.0, 100.0, 0.0)
+    assert "case:lc" in found["bleu_signature"]
+    assert "tok:char" in found["bleu_signature"]
+    lines = run_command(evaluate, *files, *chosen).stdout.splitlines()
+    assert [line.split()[0] for line in lines] == ["metric", "chrF++", "BLEU", "exact", "sentences"]
+    assert json.loads(run_command(evaluate, *files, "--json").stdout)["chrf"] < 100.0
+    assert run_command(evaluate, *files, "--metric", "ter").exit_code == 2
 
 
 def test_a_model_with_languages_must_be_told_which(run_command, make_model_dir, write_lines):

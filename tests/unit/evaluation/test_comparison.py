@@ -35,7 +35,7 @@ def references() -> list[str]:
 def test_identical_systems_do_not_differ(references):
     outputs = damaged(references, every=5)
     comparison = compare(references, outputs, outputs)
-    for metric in (comparison.bleu, comparison.chrf):
+    for metric in comparison.metrics.values():
         assert metric.baseline == metric.system
         assert metric.baseline_interval == metric.system_interval
         assert metric.difference == 0.0
@@ -46,8 +46,7 @@ def test_identical_systems_do_not_differ(references):
 def test_a_clearly_better_system_is_significant_and_the_difference_has_its_sign(references):
     worse, better = damaged(references, every=3), damaged(references, every=7)
     up, down = compare(references, worse, better), compare(references, better, worse)
-    for name in ("bleu", "chrf"):
-        forth, back = getattr(up, name), getattr(down, name)
+    for forth, back in zip(up.metrics.values(), down.metrics.values(), strict=True):
         assert forth.difference > 5
         assert forth.p_value < 0.01
         assert forth.significant
@@ -59,10 +58,10 @@ def test_scores_are_sacrebleus_and_lie_within_their_intervals(references):
     worse, better = damaged(references, every=3), damaged(references, every=7)
     comparison = compare(references, worse, better)
     assert comparison.sentences == 83
-    assert comparison.bleu.baseline == round(sacrebleu.corpus_bleu(worse, [references]).score, 2)
-    assert comparison.bleu.system == round(sacrebleu.corpus_bleu(better, [references]).score, 2)
-    assert comparison.chrf.system == round(sacrebleu.corpus_chrf(better, [references]).score, 2)
-    for metric in (comparison.bleu, comparison.chrf):
+    assert comparison.metrics["bleu"].baseline == round(sacrebleu.corpus_bleu(worse, [references]).score, 2)
+    assert comparison.metrics["bleu"].system == round(sacrebleu.corpus_bleu(better, [references]).score, 2)
+    assert comparison.metrics["chrf"].system == round(sacrebleu.corpus_chrf(better, [references]).score, 2)
+    for metric in comparison.metrics.values():
         for score, (low, high) in (
             (metric.baseline, metric.baseline_interval),
             (metric.system, metric.system_interval),
@@ -78,8 +77,8 @@ def test_a_difference_that_chance_explains_is_not_significant(references):
         better = one if index % 2 else other
         better[index] = references[index]
     comparison = compare(references, one, other)
-    assert comparison.bleu.difference != 0
-    assert comparison.bleu.p_value > 0.05
+    assert comparison.metrics["bleu"].difference != 0
+    assert comparison.metrics["bleu"].p_value > 0.05
     assert "chance" in "\n".join(comparison.lines())
 
 
@@ -91,13 +90,13 @@ def test_the_draws_are_the_same_in_every_call(references):
 def test_the_lines_show_both_scores_the_difference_and_the_signature(references):
     comparison = compare(references, damaged(references, every=3), damaged(references, every=7))
     text = "\n".join(comparison.lines())
-    for metric in (comparison.bleu, comparison.chrf):
+    for metric in comparison.metrics.values():
         assert f"{metric.baseline:.2f}" in text
         assert f"{metric.system:.2f}" in text
         assert f"difference +{metric.difference:.2f}, p = {metric.p_value:.4f}, significant" in text
         assert metric.signature in text
-    assert "bs:1000" in comparison.bleu.signature
-    assert "seed:12345" in comparison.bleu.signature
+    assert "bs:1000" in comparison.metrics["bleu"].signature
+    assert "seed:12345" in comparison.metrics["bleu"].signature
 
 
 def test_a_comparison_is_plain_json(references):
@@ -112,3 +111,13 @@ def test_outputs_that_do_not_pair_up_are_refused_with_all_numbers():
         compare(["a", "b", "c"], ["a", "b"], ["a", "b", "c"])
     with pytest.raises(DataError, match="no lines"):
         compare([], [], [])
+
+
+def test_what_is_compared_and_how_can_be_chosen(references):
+    upper = [line.upper() for line in references]
+    comparison = compare(references, upper, references, metrics=["bleu", "chrf++"], tokenize="char", lowercase=True)
+    assert list(comparison.metrics) == ["bleu", "chrf++"]
+    assert {metric.baseline for metric in comparison.metrics.values()} == {100.0}
+    assert "case:lc" in comparison.metrics["bleu"].signature
+    assert "tok:char" in comparison.metrics["bleu"].signature
+    assert "nw:2" in comparison.metrics["chrf++"].signature

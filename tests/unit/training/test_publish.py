@@ -44,11 +44,19 @@ def test_the_model_says_how_it_was_made(finished_run):
     assert info["preset"] == "tiny"
     assert info["training"]["steps"] == 40
     assert info["settings"] == Config.load(finished_run / "config.toml").model_dump(mode="json")
-    assert set(info["metrics"]) == {"valid_bleu", "bleu_signature", "valid_nll", "valid_ppl"}
+    assert set(info["metrics"]) == {
+        "valid_bleu",
+        "bleu_signature",
+        "valid_chrf",
+        "chrf_signature",
+        "valid_nll",
+        "valid_ppl",
+    }
     assert info["metrics"]["bleu_signature"].startswith("nrefs:1|")
     card = (finished_run / "model" / "README.md").read_text(encoding="utf-8")
     assert report["files"][0]["sha256"] in card
     assert info["metrics"]["bleu_signature"] in card
+    assert info["metrics"]["chrf_signature"] in card
     assert str(finished_run.parent) not in card
 
 

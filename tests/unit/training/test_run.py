@@ -71,7 +71,7 @@ def test_every_record_has_its_numbers(finished_run):
     assert [record["step"] for record in valid] == [14, 28, 40]
     names = {"split", "step", "loss", "nll", "ppl", "lr", "grad_norm", "tokens_per_second", "elapsed"}
     assert all(set(record) == names for record in train)
-    assert all(set(record) == {"split", "step", "nll", "ppl", "bleu", "elapsed"} for record in valid)
+    assert all(set(record) == {"split", "step", "nll", "ppl", "bleu", "chrf", "elapsed"} for record in valid)
     assert valid[-1]["nll"] < valid[0]["nll"] < 5.7  # ln 300
     assert train[0]["lr"] == pytest.approx(3e-3 * (1 - 24 / 40))
 
@@ -102,14 +102,14 @@ def test_text_of_the_corpus_cannot_run_in_the_report(settings, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("bleu", "chosen", "averaged"),
+    ("chrf", "chosen", "averaged"),
     [
         (101.0, "average of step-00000020, step-00000030, step-00000040", [20, 30, 40]),
         (-1.0, "step 40", [40]),  # the loss still falls at the end of so short a run
     ],
 )
-def test_the_average_is_published_if_validation_prefers_it(settings, monkeypatch, bleu, chosen, averaged):
-    measured = Validation(0.5, bleu, "signature")
+def test_the_average_is_published_if_validation_prefers_it(settings, monkeypatch, chrf, chosen, averaged):
+    measured = Validation(0.5, 0.0, "signature", chrf, "signature")
     monkeypatch.setattr("clearhead.training.loop.validate_weights", lambda *_: measured)
     run = train_from_values(settings()).run
     paths = [run / "checkpoints" / f"step-{step:08d}" / "model.safetensors" for step in averaged]
@@ -391,11 +391,34 @@ def test_the_best_is_kept_and_training_ends_when_it_stays_the_best(settings):
     result = train_from_values(values)
     assert result.ended_by == "patience"
     records = read_metrics(result.run / "metrics.jsonl")
-    valid = [(r["bleu"], -r["nll"], r["step"]) for r in records if r["split"] == "valid"]
-    best = max(valid)[2]
-    assert best == result.step - 3
+    valid = [record for record in records if record["split"] == "valid"]
+    best = max((record["chrf"], -record["nll"], record["step"]) for record in valid)[2]
+    likeliest = min((record["nll"], record["step"]) for record in valid)[1]
+    assert max(best, likeliest) == result.step - 3
     assert (result.run / "checkpoints" / f"step-{best:08d}").is_dir()
     assert train_from_values(values).was_finished
+
+
+@pytest.mark.parametrize(
+    ("measured", "end", "best"),
+    [
+        # chrF and negative log-likelihood of each validation
+        ([(30, 3.0), (20, 2.9), (20, 2.8), (20, 2.7), (20, 2.7), (20, 2.7), (20, 2.6)], 6, 1),
+        ([(10, 3.0), (10, 3.1), (20, 3.2), (20, 3.2), (30, 3.2), (20, 3.0), (20, 3.0)], 7, 5),
+    ],
+)
+def test_patience_ends_when_neither_chrf_nor_likelihood_gets_better(settings, monkeypatch, measured, end, best):
+    found = iter(measured)
+
+    def validate(*_):
+        chrf, nll = next(found)
+        return Validation(nll, 0.0, "", float(chrf), "")
+
+    monkeypatch.setattr("clearhead.training.loop.validate", validate)
+    values = settings(train={"validate_every": 1, "patience": 2, "max_steps": 99, "average_last": 1})
+    result = train_from_values(values)
+    assert (result.ended_by, result.step) == ("patience", end)
+    assert load_bundle(result.run).info["weights"] == f"step {best}"
 
 
 def test_a_run_of_minutes_ends_with_a_model(settings, monkeypatch):

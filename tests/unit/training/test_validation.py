@@ -11,11 +11,14 @@ import torch
 from clearhead.bundle import load_bundle
 from clearhead.config import Config
 from clearhead.data.prepare import open_prepared
-from clearhead.data.store import PairStore
-from clearhead.evaluation.metrics import bleu
+from clearhead.data.store import PairStore, StoreWriter
+from clearhead.decoding import decode
+from clearhead.evaluation.metrics import bleu, chrf
+from clearhead.language_tags import split_tag
 from clearhead.model.transformer import Transformer
 from clearhead.tokenizer import Tokenizer
-from clearhead.training.validation import Validation, is_better, validate
+from clearhead.training.checkpoints import Best
+from clearhead.training.validation import Validation, is_better, perplexity, validate
 from clearhead.translator import Translator
 
 
@@ -61,6 +64,28 @@ def test_bleu_is_that_of_greedy_translations_of_the_first_pairs(parts, count, mo
     found = validate(model, data.valid, data.tokenizer, config)
     assert found.bleu == pytest.approx(expected(greedy, count))
     assert found.bleu_signature == bleu(greedy, references).signature
+    assert found.chrf == pytest.approx(sacrebleu.corpus_chrf(greedy[:count], [references[:count]]).score)
+    assert found.chrf_signature == chrf(greedy, references).signature
+
+
+def test_what_is_translated_is_what_the_published_model_reads(make_model_dir, tmp_path, monkeypatch):
+    limits = {"target_lang": "fr", "max_input_tokens": 9}
+    bundle = load_bundle(make_model_dir(language_tags=("de", "fr"), decode=limits))
+    lines = ["Ein Hund rennt.", "<2de> Two dogs.", "Zwei Männer sitzen auf einer Bank. " * 3]
+    tokenizer = bundle.tokenizer
+    with StoreWriter(tmp_path / "valid.arrow") as store:
+        for line in lines:  # as training keeps them: only a line's own tag, and nothing is cut
+            parts = [split_tag(line, tokenizer.language_tags)]
+            store.append(line, "x", *tokenizer.encode_parts(parts), *tokenizer.encode_targets(["x"]))
+    read = []
+    monkeypatch.setattr(
+        "clearhead.training.validation.decode", lambda _, ids, *rest: read.append(ids) or decode(_, ids, *rest)
+    )
+    config = Config.from_dict({"out": "run", "decode": limits}, origin="test")
+    validate(bundle.model, PairStore.open(tmp_path / "valid.arrow"), tokenizer, config)
+    expected = tokenizer.encode_sources(lines, "fr")
+    assert max(map(len, expected)) > 9
+    assert read == [[ids if len(ids) <= 9 else [*ids[:8], tokenizer.eos_id] for ids in expected]]
 
 
 @pytest.mark.parametrize("mode", [True, False])
@@ -73,19 +98,37 @@ def test_the_model_is_in_the_mode_it_was_in(parts, mode):
 
 
 def test_perplexity_is_finite_whatever_the_loss():
-    assert Validation(2.0, 0.0, "").ppl == pytest.approx(7.389, abs=1e-3)
-    assert Validation(1e6, 0.0, "").ppl < float("inf")
+    assert perplexity(2.0) == pytest.approx(7.389, abs=1e-3)
+    assert perplexity(1e6) < float("inf")
 
 
 @pytest.mark.parametrize(
     ("new", "old", "better"),
     [
-        ((20.0, 3.0), (19.0, 2.0), True),
-        ((19.0, 2.0), (20.0, 3.0), False),
-        ((0.0, 2.0), (0.0, 3.0), True),
-        ((0.0, 3.0), (0.0, 2.0), False),
-        ((7.0, 2.0), (7.0, 2.0), False),
+        # chrF, BLEU, negative log-likelihood
+        ((41.0, 0.0, 3.0), (40.0, 5.0, 2.0), True),
+        ((40.0, 5.0, 2.0), (41.0, 0.0, 3.0), False),
+        ((40.0, 0.0, 2.0), (40.0, 0.0, 3.0), True),
+        ((40.0, 5.0, 3.0), (40.0, 0.0, 2.0), False),
+        ((40.0, 5.0, 2.0), (40.0, 5.0, 2.0), False),
+        ((40.0, 5.0, 3.0), (None, 4.0, 2.0), True),  # an earlier clearhead measured BLEU alone
+        ((99.0, 4.0, 3.0), (None, 4.0, 2.0), False),
     ],
 )
-def test_bleu_ranks_and_likelihood_breaks_ties(new, old, better):
-    assert is_better(*new, *old) is better
+def test_chrf_ranks_and_likelihood_breaks_ties(new, old, better):
+    def best(chrf, bleu, nll):
+        return Best(10, bleu, nll, chrf)
+
+    assert is_better(best(*new), best(*old)) is better
+    assert is_better(Validation(new[2], new[1], "", new[0], ""), best(*old)) is better
+
+
+@pytest.mark.parametrize(
+    ("signature", "words"),
+    [
+        ("nrefs:1|case:mixed|eff:no|tok:13a|smooth:exp|version:2.6.0", "BLEU 31.42, chrF 52.10"),
+        ("nrefs:1|case:mixed|eff:no|tok:char|smooth:exp|version:2.6.0", "BLEU (char) 31.42, chrF 52.10"),
+    ],
+)
+def test_an_unusual_tokenization_is_named_beside_the_score(signature, words):
+    assert Validation(2.0, 31.42, signature, 52.1, "").scores == words

@@ -1,0 +1,42 @@
+"""Which script a text is written in, told by the names that Unicode gives its letters."""
+
+from __future__ import annotations
+
+import unicodedata
+from collections import Counter
+from collections.abc import Iterable
+
+__all__ = ["count_scripts", "script_of"]
+
+_WIDTHS = {"FULLWIDTH", "HALFWIDTH"}
+_SCRIPTS = {"CJK": "HAN", "KATAKANA-HIRAGANA": "KATAKANA", "IDEOGRAPHIC": "HAN"}
+"""Names whose first word is not the script's."""
+
+
+def script_of(letter: str) -> str | None:
+    """Return the script of a letter as Unicode's names have it, such as `LATIN`; None for what is no letter.
+
+    >>> script_of("ß"), script_of("語"), script_of("カ"), script_of("ﾊ"), script_of("7")
+    ('LATIN', 'HAN', 'KATAKANA', 'KATAKANA', None)
+    """
+    if unicodedata.category(letter)[0] != "L":
+        return None
+    words = unicodedata.name(letter, "UNNAMED").split()
+    first = words[1] if words[0] in _WIDTHS else words[0]
+    return _SCRIPTS.get(first, first)
+
+
+def count_scripts(texts: Iterable[str]) -> Counter[str]:
+    """Return how many letters of each script the texts have.
+
+    >>> count_scripts(["Пётр I."])
+    Counter({'CYRILLIC': 4, 'LATIN': 1})
+    """
+    characters: Counter[str] = Counter()
+    for text in texts:
+        characters.update(text)
+    scripts: Counter[str] = Counter()
+    for character, count in characters.items():
+        if script := script_of(character):
+            scripts[script] += count
+    return scripts
