@@ -35,7 +35,7 @@ class TrainConfig(Settings):
     set."""
     optimizer: Optimizer = "adam"
     """Adam as in section 5.3; with decoupled weight decay; or Muon for the matrices inside layers (Jordan et al. 2024)
-    and Adam for the rest."""
+    and Adam for the rest. Muon's own products are in bfloat16 where the device has them, unless `precision` is fp32."""
     adam_betas: tuple[Probability, Probability] = (0.9, 0.98)
     """Decay of the two moment estimates (paper section 5.3)."""
     adam_eps: SmallNumber = 1e-9
@@ -54,9 +54,9 @@ class TrainConfig(Settings):
     clip_norm: NonNegativeRate = 1.0
     """Largest norm of the gradient of one step; 0 leaves it as it is."""
     precision: TrainPrecision = "auto"
-    """Precision of matrix products; `auto` is bf16 where the hardware has it (GPUs; CPUs with AMX), fp32 elsewhere. All
-    else stays fp32 on a CPU; on a GPU it is what torch.autocast makes of it. On a CPU that multiplies no bfloat16
-    (neither AMX nor AVX-512 BF16), bf16 computes in fp32."""
+    """Precision of the model's matrix products; `auto` is bf16 where the hardware has it (GPUs; CPUs with AMX), fp32
+    elsewhere. All else stays fp32 on a CPU; on a GPU it is what torch.autocast makes of it. On a CPU that multiplies no
+    bfloat16 (neither AMX nor AVX-512 BF16), bf16 computes in fp32."""
     compile: bool = False
     """Compile the model with torch.compile; the first steps take minutes, the later ones less time."""
     validate_every: Steps = 500

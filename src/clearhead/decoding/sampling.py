@@ -62,6 +62,7 @@ def sample(
             threshold = uniform.double() * cumulative[:, -1]
             return torch.searchsorted(cumulative, threshold[:, None], right=True)[:, 0]
 
+        # Keys and values of the memory are made in every draw, 3 % of it: one way to begin a decoding.
         return _one_by_one(model, replace(encoded), max_lengths, pick)
 
     return list(map(list, zip(*map(draw, range(count)), strict=True)))

@@ -109,6 +109,7 @@ class Loop:
         self.model.train()
         while (ended_by := self.state.ended_by(train)) is None:
             before = time.monotonic()
+            self._published = None  # a model of an earlier step is published anew, or not at all
             rate = learning_rate(
                 self.state.step + 1, train, d_model=self.config.model.d_model, progress=self._progress()
             )
@@ -116,7 +117,6 @@ class Loop:
             with self._explained():
                 result = self.stepper.step(batches, number=self.state.step + 1, rate=rate)
             self.state.step += 1
-            self._published = None  # a model of an earlier step is published anew, or not at all
             self.state.target_tokens += result.target_tokens
             self._tick()
             self.state.window.add(result, time.monotonic() - before)

@@ -11,7 +11,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.optim.adam import adam
 
-from clearhead.device import has_fast_bf16
+from clearhead.device import can_multiply_bf16, has_fast_bf16
 
 __all__ = ["Muon", "orthogonalised"]
 
@@ -34,6 +34,7 @@ class Muon(torch.optim.Optimizer):
         betas: Of Adam.
         eps: Of Adam.
         weight_decay: Decoupled decay of the matrices, per unit of learning rate.
+        rounded: Iterate in bfloat16 where the device can: a direction needs no more digits.
     """
 
     def __init__(
@@ -44,7 +45,9 @@ class Muon(torch.optim.Optimizer):
         betas: tuple[float, float],
         eps: float,
         weight_decay: float,
+        rounded: bool = True,
     ) -> None:
+        self.rounded = rounded
         groups = [{"params": list(matrices), "is_matrix": True}, {"params": list(others), "is_matrix": False}]
         super().__init__(groups, {"lr": 0.0, "betas": betas, "eps": eps, "weight_decay": weight_decay})
 
@@ -77,7 +80,7 @@ class Muon(torch.optim.Optimizer):
             # Nesterov: look one step of momentum ahead.
             ahead = torch.stack(torch._foreach_add(gradients, momenta, alpha=_MOMENTUM))  # (count, rows, columns)
             size = _ADAM_SIZE * max(shape) ** 0.5
-            updates = orthogonalised(ahead).unbind()
+            updates = orthogonalised(ahead, rounded=self.rounded).unbind()
             torch._foreach_mul_(parameters, 1.0 - group["lr"] * group["weight_decay"])
             torch._foreach_add_(parameters, updates, alpha=-group["lr"] * size)
 
@@ -107,13 +110,20 @@ class Muon(torch.optim.Optimizer):
         )
 
 
-def orthogonalised(matrices: Float[Tensor, "count rows columns"]) -> Float[Tensor, "count rows columns"]:
-    """Return the matrices with their singular values brought near 1 (0.7 to 1.2), by Newton-Schulz iterations."""
+def orthogonalised(
+    matrices: Float[Tensor, "count rows columns"], *, rounded: bool = True
+) -> Float[Tensor, "count rows columns"]:
+    """Return the matrices with their singular values brought near 1 (0.7 to 1.2), by Newton-Schulz iterations.
+
+    Args:
+        matrices: Each is brought there by itself.
+        rounded: Iterate in bfloat16 where the device can.
+    """
     is_tall = matrices.size(-2) > matrices.size(-1)
     x = matrices.transpose(-2, -1) if is_tall else matrices
     x = (x / (x.norm(dim=(-2, -1), keepdim=True) + 1e-7)).contiguous()
-    if has_fast_bf16(x.device):
-        x = x.bfloat16()
+    if rounded and (can_multiply_bf16() if x.device.type == "cpu" else has_fast_bf16(x.device)):
+        x = x.bfloat16()  # 2.5 times as fast on a CPU with AVX-512 BF16: these shapes come at every step
     a, b, c = _COEFFICIENTS
     for _ in range(_ITERATIONS):
         gram = x @ x.transpose(-2, -1)

@@ -23,7 +23,9 @@ def build_optimizer(model: nn.Module, config: TrainConfig) -> torch.optim.Optimi
         hidden = [p for name, p in model.named_parameters() if p.dim() > 1 and name.startswith(("encoder", "decoder"))]
         is_hidden = {id(parameter) for parameter in hidden}
         others = [parameter for parameter in model.parameters() if id(parameter) not in is_hidden]
-        return Muon(hidden, others, betas=config.adam_betas, eps=config.adam_eps, weight_decay=config.weight_decay)
+        betas, eps, decay = config.adam_betas, config.adam_eps, config.weight_decay
+        rounded = config.precision != "fp32"
+        return Muon(hidden, others, betas=betas, eps=eps, weight_decay=decay, rounded=rounded)
     matrices = [parameter for parameter in model.parameters() if parameter.dim() > 1]
     vectors = [parameter for parameter in model.parameters() if parameter.dim() <= 1]
     groups = [

@@ -28,6 +28,7 @@ from clearhead.training.checkpoints import Checkpoints, disk_trouble
 from clearhead.training.display import Display
 from clearhead.training.log import MetricsLog, read_metrics
 from clearhead.training.loop import Loop
+from clearhead.training.plan import make_plan, planned_before
 from clearhead.training.publish import translatable
 from clearhead.training.report import write_report
 from clearhead.training.run_directory import is_finished, lock, move_aside
@@ -35,6 +36,7 @@ from clearhead.training.settings import check_resumable, complete, draft, over_s
 from clearhead.training.step import uses_bf16
 from clearhead.training.stop import StopSignals
 from clearhead.training.validation import Validation
+from clearhead.training.verdict import verdict
 from clearhead.translator import Translator
 
 __all__ = ["TrainResult", "train", "train_from_values"]
@@ -92,7 +94,7 @@ def train_from_values(values: Mapping[str, Any], *, fresh: bool = False) -> Trai
         if fresh and run.exists():
             Display().say(f"moved the earlier run to {move_aside(run)}")
         with lock(run), StopSignals() as stop, Display() as display:
-            config, data, order = _settle(values, early, run, display)
+            config, data, order = _settle(values, early, run, device, display, start)
             checkpoints = Checkpoints(run / "checkpoints", display.say)
             newest = checkpoints.newest()
             if newest:
@@ -116,7 +118,7 @@ def train_from_values(values: Mapping[str, Any], *, fresh: bool = False) -> Trai
 
 
 def _settle(
-    values: Mapping[str, Any], early: Config, run: Path, display: Display
+    values: Mapping[str, Any], early: Config, run: Path, device: torch.device, display: Display, start: float
 ) -> tuple[Config, Prepared, BatchOrder]:
     """Prepare the data of a new run, or check that an old one may go on; return the complete settings, data, batches.
 
@@ -133,6 +135,9 @@ def _settle(
         )
         for line in _data_lines(data.report):
             display.say("  " + line)
+        display.say(
+            f"the first pair, from source to target: {data.train.source(0)!r:.200} -> {data.train.target(0)!r:.200}"
+        )
     else:
         data = open_prepared(run / "data")
         if missing := missing_inputs(saved):
@@ -143,15 +148,22 @@ def _settle(
                 + "\n  ".join(changed)
                 + "\nrestore the files, or use another --out, or --fresh to start over"
             )
-    preset = values.get("preset") or (saved and saved.preset) or choose_preset(len(data.train))
-    config = complete(values, preset, data.tokenizer.model_settings)
+    if saved is None:
+        display.stage("timing a few steps", 0)
+        plan = make_plan(values, data, device, spent=time.monotonic() - start)
+        config, order = plan.config, plan.order
+        for line in plan.lines():
+            display.say(line)
+    else:
+        preset = values.get("preset") or saved.preset or choose_preset(len(data.train))
+        config = complete(values, preset, data.tokenizer.model_settings, planned_before(saved))
+        lengths = data.train.source_lengths, data.train.target_lengths
+        order = BatchOrder(*lengths, batch_tokens=config.train.batch_tokens, seed=config.train.seed)
     rows = values.get("model", {}).get("vocab_size", config.model.vocab_size)
     if rows != config.model.vocab_size:
         display.say(
             f"model.vocab_size is {config.model.vocab_size:,}, the pieces of this tokenizer, not {rows!r:.50} as set"
         )
-    lengths = data.train.source_lengths, data.train.target_lengths
-    order = BatchOrder(*lengths, batch_tokens=config.train.batch_tokens, seed=config.train.seed)
     config = resolved(config, batches_per_epoch=order.batches_per_epoch)
     if saved is not None:
         saved = resolved(saved, batches_per_epoch=order.batches_per_epoch)  # older runs left open what was chosen
@@ -193,7 +205,16 @@ def _report(loop: Loop, translator: Translator, validation: Validation, ended_by
         loop.display.say("no validation line names a language, so there are no samples and no golden sentences")
     loop.display.stage("translating samples", 0)
     translations = translator.translate([source for _, source in samples])  # a few are golden sentences too
-    minutes = state.elapsed / 60
+    minutes, records = state.elapsed / 60, read_metrics(loop.run / "metrics.jsonl")
+    judgement = verdict(
+        loop.run,
+        loop.config.train,
+        state,
+        records,
+        num_pairs=len(data.train),
+        epochs=state.step / loop.order.batches_per_epoch,
+        bleu=validation.bleu,
+    )
     write_report(
         loop.run / "report.html",
         config=loop.config,
@@ -202,14 +223,17 @@ def _report(loop: Loop, translator: Translator, validation: Validation, ended_by
             "model": f"{loop.config.preset}: {translator.bundle.info['weights']}",
             "training": f"{state.step:,} steps, {state.target_tokens:,} target tokens, {minutes:.1f} minutes",
             "ended by": ended_by,
+            "verdict": "; ".join(judgement) or "too short to tell",
         },
-        metrics=read_metrics(loop.run / "metrics.jsonl"),
+        metrics=records,
         samples=[(t, data.valid.target(row)) for t, (row, _) in zip(translations, samples, strict=True)],
         data_lines=_data_lines(data.report),
     )
     loop.display.say(
         f"finished by {ended_by} after {state.step:,} steps, {minutes:.1f} minutes: validation {validation.scores}"
     )
+    for line in judgement:
+        loop.display.say(line)
 
 
 def _data_lines(report: Mapping[str, Any]) -> list[str]:

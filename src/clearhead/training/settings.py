@@ -18,10 +18,23 @@ from clearhead.files import is_utf8
 from clearhead.presets import AUTOMATIC_PRESETS, PRESETS, recipe
 from clearhead.training.schedule import noam_rate, peak_rate
 
-__all__ = ["check_resumable", "complete", "draft", "merge", "over_file", "over_saved", "parse_override", "resolved"]
+__all__ = [
+    "DEFAULT_EPOCHS",
+    "MOST_STEPS",
+    "check_resumable",
+    "complete",
+    "draft",
+    "merge",
+    "over_file",
+    "over_saved",
+    "parse_override",
+    "resolved",
+]
 
-_DEFAULT_EPOCHS = 30
-_MOST_STEPS = 100_000  # the paper's base model (section 5.2)
+DEFAULT_EPOCHS = 30
+"""Passes over the corpus where neither steps nor minutes are given."""
+MOST_STEPS = 100_000
+"""Most steps of those; the paper's base model made as many (section 5.2)."""
 
 _OF_THE_TOKENIZER = {"vocab_size", "pad_id", "bos_id", "eos_id"}
 _VOCAB_SIZE_UNKNOWN = 1_000  # stands in until the tokenizer is trained
@@ -144,20 +157,23 @@ def draft(values: Mapping[str, Any]) -> Config:
     raise problems[0]
 
 
-def complete(values: Mapping[str, Any], preset: str, model: Mapping[str, int]) -> Config:
+def complete(
+    values: Mapping[str, Any], preset: str, model: Mapping[str, int], planned: Mapping[str, Any] | None = None
+) -> Config:
     """Lay the user's settings over the preset's; what the corpus decides is left open, see `resolved`.
 
     Args:
         values: Nested settings as the user gave them.
         preset: Name of the preset underneath.
         model: What the tokenizer decides of the model, its `model_settings`.
+        planned: Nested settings between the two, see `plan`.
     """
-    settings = merge(recipe(preset), values, {"preset": preset, "model": model})
+    settings = merge(recipe(preset), planned or {}, values, {"preset": preset, "model": model})
     train = settings["train"]
     if train.get("max_steps") is not None or train.get("max_minutes") is not None:
         return Config.from_dict(settings, origin="settings")
     # Some schedules demand an end, and this run will get one.
-    config = Config.from_dict(merge(settings, {"train": {"max_steps": _MOST_STEPS}}), origin="settings")
+    config = Config.from_dict(merge(settings, {"train": {"max_steps": MOST_STEPS}}), origin="settings")
     return config.model_copy(update={"train": config.train.model_copy(update={"max_steps": None})})
 
 
@@ -174,7 +190,7 @@ def resolved(config: Config, *, batches_per_epoch: int) -> Config:
     tokenizer, train, model = config.tokenizer, config.train, config.model
     chosen: dict[str, Any] = {"learning_rate": peak_rate(train, d_model=model.d_model)}
     if train.max_steps is None and train.max_minutes is None:
-        chosen["max_steps"] = min(_MOST_STEPS, _DEFAULT_EPOCHS * batches_per_epoch)
+        chosen["max_steps"] = min(MOST_STEPS, DEFAULT_EPOCHS * batches_per_epoch)
     return config.model_copy(
         update={
             "tokenizer": tokenizer.model_copy(update={"vocab_size": tokenizer.vocab_size or model.vocab_size}),

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from clearhead.config import Config, DecodeConfig
+from clearhead.config import Config
 from clearhead.data.batches import valid_batches
 from clearhead.data.store import PairStore
 from clearhead.decoding import SearchOptions, cut_sources, decode
@@ -80,7 +80,7 @@ def validate(model: Transformer, pairs: PairStore, tokenizer: Tokenizer, config:
         model: The model.
         pairs: Validation pairs.
         tokenizer: The model's tokenizer.
-        config: `train.micro_batch_tokens`, `train.validate_sentences`, and of `decode` the limits and the language.
+        config: `train.micro_batch_tokens`, `train.validate_sentences`, and `decode` but for beam size and precision.
     """
     was_training = model.training
     model.eval()
@@ -136,7 +136,7 @@ def _translated(
     languages, asked = tokenizer.language_tags, config.decode.target_lang
     parts = [split_tag(pairs.source(row), languages) for row in rows]
     sources = tokenizer.encode_parts([(language or asked, text) for language, text in parts])
-    options = SearchOptions(DecodeConfig(beam_size=1, extra_length=config.decode.extra_length))
-    found = decode(model, cut_sources(model.config, config.decode, sources), options)
+    greedy = config.decode.model_copy(update={"beam_size": 1, "precision": "fp32"})
+    found = decode(model, cut_sources(model.config, greedy, sources), SearchOptions(greedy))
     texts = tokenizer.decode_batch([hypotheses[0].tokens for hypotheses in found])
     return texts, [pairs.target(row) for row in rows]

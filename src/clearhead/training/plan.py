@@ -1,0 +1,165 @@
+"""What suits the corpus, the machine and the time given, where the user left it open.
+
+The evidence is in docs/recipes.md. The presets of the paper are left as the paper has them.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from clearhead.config import Config
+from clearhead.data.batches import BatchOrder, collate, split
+from clearhead.data.prepare import Prepared
+from clearhead.model.transformer import Transformer
+from clearhead.presets import AUTOMATIC_PRESETS, TABLE3, choose_preset
+from clearhead.training.optimizer import build_optimizer
+from clearhead.training.settings import DEFAULT_EPOCHS, MOST_STEPS, complete
+from clearhead.training.step import Stepper
+
+__all__ = ["Plan", "make_plan", "planned_before"]
+
+_PLANNED = {
+    "model": ("dropout",),
+    "train": ("optimizer", "learning_rate", "warmup_steps", "validate_every", "checkpoint_every"),
+}
+"""Settings that a plan chooses."""
+
+_ENOUGH_TOKENS = {"small": 25_000_000, "paper-base": 500_000_000}
+"""Target tokens that a preset must see in training to be ahead of the smaller ones."""
+
+_RATES = {"muon": 12e-3, "adam": 3e-3, "adamw": 3e-3}
+"""Peak rates at width 128; they fall with the square root of the width."""
+
+_DROPOUT = ((8, 0.0), (16, 0.1), (40, 0.2))
+"""Dropout of runs of fewer passes over the corpus than so many: a model that sees every pair a few times needs none."""
+_MOST_DROPOUT = 0.3
+
+_WARMUP_SHARE, _MOST_WARMUP = 20, 400
+_VALIDATIONS, _LEAST_STEPS_BETWEEN = 8, 50
+_SHARE_OF_TRAINING = 0.95  # of the time; the rest goes to validations and checkpoints
+
+_TIMED_TOKENS = 2_048
+_TIMED_STEPS = 10
+_TIMED_SECONDS = 1.5
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What a run is expected to be."""
+
+    config: Config
+    """Its settings; what `settings.resolved` adds is still open."""
+    order: BatchOrder
+    """Which pairs each step sees."""
+    steps: int
+    """Optimiser steps that are expected."""
+    epochs: float
+    """Passes over the corpus in these."""
+    seconds: float | None
+    """Until the end; None if the machine could not be timed."""
+
+    def lines(self) -> list[str]:
+        """Return the plan as lines to print."""
+        model, train = self.config.model, self.config.train
+        lines = [
+            f"plan: {self.config.preset}, {model.num_encoder_layers}+{model.num_decoder_layers} layers of width "
+            f"{model.d_model}, dropout {model.dropout:g}; {train.optimizer}, {train.batch_tokens:,} target tokens a "
+            f"step, warm-up of {train.warmup_steps:,} steps",
+            f"plan: about {self.steps:,} steps, {self.epochs:.1f} passes over the corpus, validated every "
+            f"{train.validate_every:,}",
+        ]
+        if self.seconds is not None:
+            end = time.localtime(time.time() + self.seconds)
+            lines[1] += time.strftime("; done by about %H:%M" if self.seconds < 43_200 else "; done by about %c", end)
+        return lines
+
+
+def make_plan(values: Mapping[str, Any], data: Prepared, device: torch.device, *, spent: float) -> Plan:
+    """Choose what the user left open, and say what is to be expected.
+
+    Without minutes the choice depends on the corpus and the settings alone, so that the same command gives the same
+    weights; with minutes also on how fast a few steps are made here.
+
+    Args:
+        values: Nested settings as the user gave them; they are never overruled.
+        data: Prepared pairs.
+        device: Where to train.
+        spent: Seconds of the user's minutes that are over.
+    """
+    largest = choose_preset(len(data.train))
+    names = list(AUTOMATIC_PRESETS)
+    candidates = [values["preset"]] if values.get("preset") else names[: names.index(largest) + 1]
+    for preset in reversed(candidates):
+        plan = _plan(values, preset, data, device, spent)
+        if plan.steps * plan.config.train.batch_tokens >= _ENOUGH_TOKENS.get(preset, 0):
+            break
+    return plan
+
+
+def planned_before(saved: Config) -> dict[str, dict[str, Any]]:
+    """Return what a plan chose, or an earlier clearhead took, for a run that goes on."""
+    return {
+        section: {name: getattr(getattr(saved, section), name) for name in names} for section, names in _PLANNED.items()
+    }
+
+
+def _plan(values: Mapping[str, Any], preset: str, data: Prepared, device: torch.device, spent: float) -> Plan:
+    def completed(chosen: Mapping[str, Any]) -> Config:
+        return complete(values, preset, data.tokenizer.model_settings, chosen)
+
+    is_of_the_paper = preset in TABLE3
+    config = completed({} if is_of_the_paper else {"train": {"optimizer": "muon"}})
+    train, width = config.train, config.model.d_model
+    lengths = data.train.source_lengths, data.train.target_lengths
+    order = BatchOrder(*lengths, batch_tokens=train.batch_tokens, seed=train.seed)
+    seconds_per_step = _seconds_per_step(config, order, data, device)
+    steps = train.max_steps
+    if train.max_minutes is not None and seconds_per_step is not None:
+        left = max(0.0, 60 * train.max_minutes - spent) * _SHARE_OF_TRAINING
+        steps = min(steps or MOST_STEPS, max(1, int(left / seconds_per_step)))
+    steps = steps or min(MOST_STEPS, DEFAULT_EPOCHS * order.batches_per_epoch)
+    epochs = steps / order.batches_per_epoch
+    if not is_of_the_paper:
+        often = max(_LEAST_STEPS_BETWEEN, steps // _VALIDATIONS)
+        chosen = {
+            "model": {"dropout": next((rate for below, rate in _DROPOUT if epochs < below), _MOST_DROPOUT)},
+            "train": {
+                "optimizer": train.optimizer,
+                "learning_rate": float(f"{_RATES[train.optimizer] * (128 / width) ** 0.5:.2g}"),
+                "warmup_steps": max(1, min(_MOST_WARMUP, steps // _WARMUP_SHARE)),
+                "validate_every": min(train.validate_every, often),
+                "checkpoint_every": min(train.checkpoint_every, often),
+            },
+        }
+        config = completed(chosen)
+    seconds = None if seconds_per_step is None else steps * seconds_per_step / _SHARE_OF_TRAINING
+    return Plan(config, order, steps, epochs, seconds)
+
+
+def _seconds_per_step(config: Config, order: BatchOrder, data: Prepared, device: torch.device) -> float | None:
+    """Time a few steps, or parts of them, of a model that is thrown away: what it learns would depend on the clock."""
+    train, lengths = config.train.model_copy(update={"compile": False}), data.train.target_lengths
+    most_tokens = min(train.micro_batch_tokens, _TIMED_TOKENS)
+    try:
+        model = Transformer(config.model).to(device)
+        stepper = Stepper(model, build_optimizer(model, train), train)
+        share, start = 0.0, 0.0
+        for number in range(_TIMED_STEPS + 1):
+            rows = order.rows(number)
+            part = split(rows, lengths, most_tokens)[0]
+            batch = collate(data.train, part, pad_id=config.model.pad_id, bos_id=config.model.bos_id)
+            stepper.step([batch], number=number + 1, rate=0.0)
+            if number == 0:  # the first one also asks for memory
+                start = time.monotonic()
+                continue
+            share += batch.num_target_tokens / int(lengths[rows].sum())
+            if time.monotonic() - start > _TIMED_SECONDS:
+                break
+        return (time.monotonic() - start) / share
+    except torch.OutOfMemoryError:  # the training will say what can be done
+        return None

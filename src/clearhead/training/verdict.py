@@ -1,0 +1,85 @@
+"""What a run came to, in words: whether to go on, and with what."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from clearhead.config import TrainConfig
+from clearhead.training.checkpoints import TrainingState
+
+__all__ = ["verdict"]
+
+_RISE = 0.03
+"""Nats a token by which the validation loss must rise to speak of over-fitting; less is chance."""
+_GAIN = 0.01
+"""Share of its chrF that a model must still win in the last quarter of a run to speak of improving."""
+_USELESS_BLEU = 5.0
+_FEW_PAIRS = 20_000
+_FEW_EPOCHS = 3.0
+
+
+def verdict(
+    run: Path,
+    train: TrainConfig,
+    state: TrainingState,
+    records: Sequence[Mapping[str, Any]],
+    *,
+    num_pairs: int,
+    epochs: float,
+    bleu: float,
+) -> list[str]:
+    """Return sentences for the user, the most important first.
+
+    Args:
+        run: Run directory, for the command that goes on.
+        train: The run's settings.
+        state: How far it came.
+        records: Of `metrics.jsonl`.
+        num_pairs: Training pairs.
+        epochs: Passes over them.
+        bleu: Of the published model.
+    """
+    valid = [record for record in records if record.get("split") == "valid" and "chrf" in record]
+    losses = [record["nll"] for record in records if record.get("split") == "train"]
+    go_on = f"go on with: clearhead train --out {run} {_longer(train)}"
+    sentences = []
+    if state.step <= train.warmup_steps:
+        sentences.append(
+            f"still in warm-up: {state.step:,} of {train.warmup_steps:,} steps of it were made, and the model knows "
+            f"little yet; {go_on}"
+        )
+    elif len(valid) > 1:
+        sentences.append(_course(train, valid, losses, go_on))
+    if bleu < _USELESS_BLEU:
+        why = "the two sides may be misaligned: see that each line of one is the translation of that line of the other"
+        if epochs < _FEW_EPOCHS:
+            why = f"too little time: the text was passed {epochs:.1f} times; {go_on}"
+        elif num_pairs < _FEW_PAIRS:
+            why = f"too little data: {num_pairs:,} pairs, and new sentences take tens of thousands; or {why}"
+        sentences.append(f"BLEU is below {_USELESS_BLEU:g}, so the translations are of no use; {why}")
+    return sentences
+
+
+def _course(train: TrainConfig, valid: Sequence[Mapping[str, Any]], losses: Sequence[float], go_on: str) -> str:
+    likeliest = min(valid, key=lambda record: record["nll"])
+    if valid[-1]["nll"] > likeliest["nll"] + _RISE:
+        learned = f" while that of training fell to {losses[-1]:.2f}" if losses else ""
+        return (
+            f"over-fitted: after step {likeliest['step']:,} the validation loss rose from {likeliest['nll']:.2f} to "
+            f"{valid[-1]['nll']:.2f}{learned}; more text or dropout (--set model.dropout) helps, more time does not"
+        )
+    before = [record for record in valid if record["step"] <= 0.75 * valid[-1]["step"]] or valid[:1]
+    best_before = max(record["chrf"] for record in before)
+    if valid[-1]["chrf"] > best_before * (1 + _GAIN):
+        return (
+            f"still improving: chrF rose from {best_before:.1f} to {valid[-1]['chrf']:.1f} in the last quarter; {go_on}"
+        )
+    return "converged: the last quarter made it no better; a larger model or more text would"
+
+
+def _longer(train: TrainConfig) -> str:
+    if train.max_minutes is not None:
+        return f"--max-minutes {2 * train.max_minutes:g}"
+    return f"--max-steps {2 * (train.max_steps or 0)}"

@@ -1,0 +1,185 @@
+"""What is chosen before the first step, and that nothing a user set is overruled."""
+
+from __future__ import annotations
+
+import re
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import torch
+
+from clearhead.config import Config
+from clearhead.training import plan as plan_module
+from clearhead.training.plan import make_plan, planned_before
+from clearhead.training.run import train_from_values
+from clearhead.training.settings import complete, merge
+from clearhead.weights import read_weights
+
+CPU = torch.device("cpu")
+
+
+@pytest.fixture
+def planned(monkeypatch):
+    """Return a function that plans for a corpus of pairs of ten tokens, on a machine of a given speed."""
+
+    def plan(values, *, pairs=29_000, seconds_per_token=1e-4, spent=0.0):
+        def seconds_per_step(config, *_):
+            return seconds_per_token * config.train.batch_tokens * (config.model.d_model / 128) ** 2
+
+        monkeypatch.setattr(plan_module, "_seconds_per_step", seconds_per_step)
+        lengths = np.full(pairs, 10, dtype=np.int32)
+        store = SimpleNamespace(source_lengths=lengths, target_lengths=lengths)
+        data = SimpleNamespace(train=SizedStore(store), tokenizer=SimpleNamespace(model_settings={"vocab_size": 1_000}))
+        return make_plan({"out": "run", **values}, data, CPU, spent=spent)
+
+    return plan
+
+
+class SizedStore(SimpleNamespace):
+    def __init__(self, store):
+        super().__init__(**vars(store))
+
+    def __len__(self):
+        return len(self.target_lengths)
+
+
+@pytest.mark.parametrize("values", [{"train": {"max_steps": 700}}, {}, {"train": {"max_steps": 50_000}}])
+@pytest.mark.parametrize("pairs", [2_000, 29_000, 300_000])
+def test_without_minutes_the_plan_does_not_depend_on_the_clock(planned, values, pairs):
+    slow, fast = (planned(values, pairs=pairs, seconds_per_token=seconds, spent=seconds) for seconds in (1.0, 1e-9))
+    assert slow.config == fast.config
+    assert slow.steps == fast.steps
+    assert slow.seconds > fast.seconds
+
+
+def test_minutes_are_steps_by_the_speed_of_the_machine(planned):
+    values = {"train": {"max_minutes": 5}}
+    slow, fast = planned(values, seconds_per_token=4e-4), planned(values, seconds_per_token=1e-4)
+    assert fast.steps == pytest.approx(0.95 * 300 / (1_024 * 1e-4), abs=1)
+    assert fast.steps == pytest.approx(4 * slow.steps, abs=4)
+    assert planned(values, spent=150.0).steps == pytest.approx(fast.steps / 2, abs=1)
+    assert planned(values, spent=301.0).steps == 1
+    assert planned({"train": {"max_minutes": 5, "max_steps": 77}}).steps == 77
+
+
+@pytest.mark.parametrize("minutes", [0.1, 1, 5, 20, 300])
+def test_warm_up_is_short_and_validations_are_several(planned, minutes):
+    plan = planned({"train": {"max_minutes": minutes}})
+    train = plan.config.train
+    assert 1 <= train.warmup_steps <= max(1, plan.steps / 10)
+    assert train.validate_every == train.checkpoint_every <= 500
+    assert plan.steps / train.validate_every >= 8 or train.validate_every == 50
+
+
+def test_dropout_grows_with_the_passes_over_the_corpus(planned):
+    rates = [planned({"train": {"max_minutes": minutes}}) for minutes in (2, 8, 20, 60, 600)]
+    dropout = [plan.config.model.dropout for plan in rates]
+    assert dropout == sorted(dropout)
+    assert dropout[0] == 0.0
+    assert dropout[-1] == 0.3
+    assert len(set(dropout)) >= 4
+
+
+@pytest.mark.parametrize(
+    ("values", "pairs", "preset"),
+    [
+        ({"train": {"max_minutes": 8}}, 238_000, "tiny"),
+        ({"train": {"max_minutes": 600}}, 238_000, "small"),
+        ({"train": {"max_minutes": 600}}, 29_000, "tiny"),
+        ({"train": {"max_minutes": 8}}, 2_000_000, "tiny"),
+        ({"train": {"max_minutes": 600}}, 2_000_000, "small"),
+        ({"train": {"max_minutes": 60_000}}, 2_000_000, "paper-base"),
+        ({"train": {"max_steps": 1_000}}, 238_000, "tiny"),
+        ({"train": {"max_steps": 20_000}}, 238_000, "small"),
+        ({}, 238_000, "small"),
+        ({"train": {"max_minutes": 8}, "preset": "small"}, 238_000, "small"),
+    ],
+)
+def test_a_model_is_as_large_as_corpus_and_time_allow(planned, values, pairs, preset):
+    assert planned(values, pairs=pairs).config.preset == preset
+
+
+def test_the_peak_rate_suits_optimiser_and_width(planned):
+    def rate(**values):
+        return planned({"train": {"max_steps": 700}, **values}).config.train.learning_rate
+
+    assert rate() == 0.012
+    assert rate(model={"d_model": 512}) == 0.006
+    assert rate(train={"max_steps": 700, "optimizer": "adam"}) == 0.003
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"model": {"dropout": 0.37}},
+        {"train": {"optimizer": "adamw"}},
+        {"train": {"learning_rate": 0.123}},
+        {"train": {"warmup_steps": 613}},
+        {"train": {"validate_every": 17}},
+        {"train": {"checkpoint_every": 19}},
+        {"train": {"batch_tokens": 333}},
+        {"train": {"schedule": "cosine"}},
+    ],
+)
+def test_what_the_user_set_stays(planned, given):
+    config = planned(merge({"train": {"max_minutes": 3}}, given)).config.model_dump()
+    for section, values in given.items():
+        for name, value in values.items():
+            assert config[section][name] == value
+    if "validate_every" in given.get("train", {}):
+        assert config["train"]["checkpoint_every"] > 17  # one of the two says nothing of the other
+
+
+@pytest.mark.parametrize("preset", ["paper-base", "table3-b-dk-16", "paper-big"])
+def test_presets_of_the_paper_are_left_as_they_are(planned, preset):
+    values = {"preset": preset, "train": {"max_minutes": 3}}
+    assert planned(values).config == complete({"out": "run", **values}, preset, {"vocab_size": 1_000})
+
+
+def test_the_plan_is_said_in_two_lines(planned):
+    first, second = planned({"train": {"max_minutes": 5}}).lines()
+    assert re.fullmatch(
+        r"plan: tiny, 4\+4 layers of width 128, dropout 0\.1; muon, 1,024 target tokens a step, warm-up of \d+ steps",
+        first,
+    )
+    assert re.fullmatch(
+        r"plan: about 2,783 steps, 9\.8 passes over the corpus, validated every 347; done by about \d\d:\d\d", second
+    )
+
+
+def test_too_little_memory_to_time_a_step_stops_nothing(settings, monkeypatch, capsys):
+    def step(*_):
+        raise torch.OutOfMemoryError
+
+    monkeypatch.setattr(plan_module, "Stepper", step)
+    assert train_from_values(settings(train={"max_steps": 1})).step == 1
+    assert re.search(r"plan: about 1 steps, .*validated every 14\n", capsys.readouterr().err)
+
+
+def test_a_run_that_goes_on_keeps_its_plan(settings, monkeypatch):
+    values = settings(train={"max_steps": 12, "validate_every": 4})
+    for name in ("learning_rate", "warmup_steps"):
+        values["train"].pop(name, None)
+    run = train_from_values(values).run
+    before = Config.load(run / "config.toml")
+    assert planned_before(before)["train"]["optimizer"] == "muon"
+    monkeypatch.setattr("clearhead.training.run.make_plan", lambda *_, **__: pytest.fail("planned again"))
+    longer = merge(values, {"train": {"max_steps": 400}})
+    monkeypatch.setattr("clearhead.training.loop.Loop.train", lambda *_: pytest.fail("that is enough"))
+    with pytest.raises(pytest.fail.Exception, match="enough"):
+        train_from_values(longer)
+    after = Config.load(run / "config.toml")
+    assert after.train.max_steps == 400
+    assert planned_before(after) == planned_before(before)
+
+
+def test_timing_leaves_no_trace_in_the_weights(settings, tmp_path, monkeypatch):
+    timed = train_from_values(settings(out=str(tmp_path / "timed"), train={"max_steps": 3})).run
+    monkeypatch.setattr(plan_module, "_seconds_per_step", lambda *_: 1e-3)
+    untimed = train_from_values(settings(out=str(tmp_path / "untimed"), train={"max_steps": 3})).run
+    one, other = (read_weights(run / "model/model.safetensors")[0] for run in (timed, untimed))
+    assert all(torch.equal(one[name], other[name]) for name in one)
+    assert (timed / "config.toml").read_text().replace("untimed", "timed") == (
+        untimed / "config.toml"
+    ).read_text().replace("untimed", "timed")

@@ -1,0 +1,93 @@
+"""What is said of a run at its end."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+from tiny_runs import ENGLISH, GERMAN
+
+from clearhead.config import TrainConfig
+from clearhead.training.checkpoints import TrainingState
+from clearhead.training.run import train_from_values
+from clearhead.training.verdict import verdict
+
+
+def records(*valid, train=(2.0,)):
+    """Return records of validations, (chrF, negative log-likelihood) every ten steps, and of the training."""
+    return [
+        *({"split": "train", "step": 10, "nll": nll} for nll in train),
+        *(
+            {"split": "valid", "step": 10 * number, "chrf": chrf, "nll": nll}
+            for number, (chrf, nll) in enumerate(valid, start=1)
+        ),
+    ]
+
+
+def said(found, *, step=80, warmup=4, pairs=50_000, epochs=5.0, bleu=30.0, **train):
+    settings = TrainConfig(warmup_steps=warmup, **(train or {"max_minutes": 8}))
+    state = TrainingState(step=step)
+    return verdict(Path("runs/x"), settings, state, found, num_pairs=pairs, epochs=epochs, bleu=bleu)
+
+
+RISING = [(10, 4.0), (20, 3.5), (30, 3.0), (40, 2.8), (50, 2.7), (60, 2.6), (65, 2.5), (70, 2.4)]
+FLAT = [(40, 2.8), (50, 2.7), (60, 2.6), (65, 2.5), (70, 2.4), (70, 2.4), (70.3, 2.4), (70.2, 2.4)]
+FALLING = [(40, 2.8), (50, 2.7), (60, 2.6), (61, 2.64)]
+
+
+def test_a_run_that_ended_in_warm_up_says_so_and_how_to_go_on():
+    (line,) = said(records((1, 8.0), (2, 7.0)), step=490, warmup=1_000)
+    assert line.startswith("still in warm-up: 490 of 1,000 steps")
+    assert line.endswith("go on with: clearhead train --out runs/x --max-minutes 16")
+
+
+def test_a_model_that_still_gets_better_should_go_on():
+    (line,) = said(records(*RISING))
+    assert line == (
+        "still improving: chrF rose from 60.0 to 70.0 in the last quarter; "
+        "go on with: clearhead train --out runs/x --max-minutes 16"
+    )
+    assert said(records(*RISING), max_steps=80)[0].endswith("--max-steps 160")
+
+
+def test_a_model_that_no_longer_gets_better_has_converged():
+    (line,) = said(records(*FLAT))
+    assert line.startswith("converged: ")
+
+
+def test_over_fitting_is_seen_by_the_loss_though_the_metric_may_rise():
+    (line,) = said(records(*FALLING, train=(2.0, 0.91)))
+    assert line.startswith(
+        "over-fitted: after step 30 the validation loss rose from 2.60 to 2.64 while that of training fell to 0.91"
+    )
+
+
+@pytest.mark.parametrize(
+    ("pairs", "epochs", "words"),
+    [
+        (300_000, 0.4, "too little time: the text was passed 0.4 times; go on with: clearhead train"),
+        (9_000, 30.0, "too little data: 9,000 pairs, .* or the two sides may be misaligned"),
+        (300_000, 30.0, "the two sides may be misaligned: see that each line"),
+    ],
+)
+def test_a_useless_model_is_never_passed_over_in_silence(pairs, epochs, words):
+    *_, line = said(records(*FLAT), pairs=pairs, epochs=epochs, bleu=4.99)
+    assert re.fullmatch(f"BLEU is below 5, so the translations are of no use; {words}.*", line)
+    assert said([], pairs=pairs, epochs=epochs, bleu=4.99) == [line]
+    assert len(said(records(*FLAT), pairs=pairs, epochs=epochs, bleu=5.0)) == 1
+
+
+def test_of_a_single_validation_nothing_is_said_of_its_course():
+    assert said(records((50, 2.0))) == []
+
+
+def test_the_verdict_and_the_first_pair_are_on_the_screen_and_in_the_report(settings, capsys):
+    run = train_from_values(settings(train={"warmup_steps": 300, "max_steps": 5})).run
+    err = capsys.readouterr().err
+    line = next(line for line in err.splitlines() if line.startswith("still in warm-up: 5 of 300 steps"))
+    assert f"clearhead train --out {run} --max-steps 10" in line
+    assert "still in warm-up: 5 of 300 steps" in (run / "report.html").read_text(encoding="utf-8")
+    pair = re.search(r"^the first pair, from source to target: '(.*)' -> '(.*)'$", err, re.MULTILINE)
+    assert pair
+    assert [GERMAN.index(word) for word in pair[1].split()] == [ENGLISH.index(word) for word in pair[2].split()]
