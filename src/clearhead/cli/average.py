@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from clearhead.cli.console import notice, progress
+from clearhead.cli.options import Threads
 
 __all__ = ["average"]
 
@@ -23,6 +24,7 @@ def average(
     ] = None,
     force: Annotated[bool, typer.Option("--force", help="Replace a model that stands at the output.")] = False,
     device: Annotated[str, typer.Option(help="Where to validate the result: auto, cpu, cuda or cuda:N.")] = "auto",
+    threads: Threads = None,
 ) -> None:
     """Average the last checkpoints of a run into a model, and say how good it is beside the run's own."""
     from clearhead.training.publish import average_run

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from clearhead.cli.console import notice, progress
+from clearhead.cli.options import Threads
 
 if TYPE_CHECKING:
     from clearhead.corpora import SentencePair
@@ -24,6 +25,7 @@ _SHOWN = 12
 def demo(
     out: Annotated[Path, typer.Option(help="Run directory.")] = Path("runs/demo"),
     minutes: Annotated[float, typer.Option(min=0.1, max=10_000_000, help="Minutes of training.")] = 2.5,
+    threads: Threads = None,
 ) -> None:
     """Build a corpus of dates, amounts and lists in twelve languages, train on it, and translate."""
     from clearhead.corpora.cldr import LOCALES, generate

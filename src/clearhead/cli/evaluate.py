@@ -13,7 +13,7 @@ import typer
 from clearhead.choices import MetricName, Tokenization
 from clearhead.cli.checks import refuse_missing, refuse_overwriting, warn_of_truncation
 from clearhead.cli.console import progress
-from clearhead.cli.options import BatchTokens, Beam, Device, Precision, Shortlist, TargetLang
+from clearhead.cli.options import BatchTokens, Beam, Device, Precision, Shortlist, TargetLang, Threads
 from clearhead.errors import ConfigError
 from clearhead.files import is_standard_output
 
@@ -82,6 +82,7 @@ def evaluate(
     precision: Precision = None,
     shortlist: Shortlist = False,
     device: Device = "auto",
+    threads: Threads = None,
 ) -> None:
     """Print BLEU, chrF (with their sacreBLEU signatures), exact match and speed on a test set."""
     settings: dict[str, Any] = {

@@ -8,7 +8,7 @@ import typer
 
 from clearhead.cli.checks import refuse_missing
 from clearhead.cli.console import progress
-from clearhead.cli.options import BatchTokens, Device, Model, SourceFile, TargetFile, TargetLang
+from clearhead.cli.options import BatchTokens, Device, Model, SourceFile, TargetFile, TargetLang, Threads
 from clearhead.errors import DataError
 
 if TYPE_CHECKING:
@@ -46,6 +46,7 @@ def optimize(
     target_lang: TargetLang = None,
     batch_tokens: BatchTokens = None,
     device: Device = "auto",
+    threads: Threads = None,
 ) -> None:
     """Learn from parallel text, best the training data, which tokens may translate which, for --shortlist.
 

@@ -9,7 +9,27 @@ import typer
 
 from clearhead.choices import DecodePrecision
 
-__all__ = ["BatchTokens", "Beam", "Device", "Model", "Precision", "Shortlist", "SourceFile", "TargetFile", "TargetLang"]
+__all__ = [
+    "BatchTokens",
+    "Beam",
+    "Device",
+    "Model",
+    "Precision",
+    "Shortlist",
+    "SourceFile",
+    "TargetFile",
+    "TargetLang",
+    "Threads",
+]
+
+
+def _use_threads(count: int | None) -> int | None:
+    if count is not None:
+        from clearhead.device import set_num_threads
+
+        set_num_threads(count)
+    return count
+
 
 Model = Annotated[Path, typer.Argument(metavar="MODEL", help="Model directory, or run directory (its model).")]
 SourceFile = Annotated[str, typer.Option("--source", metavar="FILE", help="Source text, one segment a line.")]
@@ -50,3 +70,17 @@ Shortlist = Annotated[
         "translations differ.",
     ),
 ]
+Threads = Annotated[
+    int | None,
+    typer.Option(
+        "--threads",
+        metavar="N",
+        min=1,
+        max=1_024,
+        help="CPU threads.",
+        show_default="all cores",
+        callback=_use_threads,
+        expose_value=False,
+    ),
+]
+"""Takes effect by itself."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from clearhead.cli.checks import refuse_missing
 from clearhead.cli.console import progress
-from clearhead.cli.options import BatchTokens, Device, Model, SourceFile, TargetFile, TargetLang
+from clearhead.cli.options import BatchTokens, Device, Model, SourceFile, TargetFile, TargetLang, Threads
 
 __all__ = ["score"]
 
@@ -16,6 +16,7 @@ def score(
     target_lang: TargetLang = None,
     batch_tokens: BatchTokens = None,
     device: Device = "auto",
+    threads: Threads = None,
 ) -> None:
     """Print the model's own log-probability of each translation given its source, in nats, one a line.
 

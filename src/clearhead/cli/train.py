@@ -7,13 +7,21 @@ from typing import Annotated, Any
 
 import typer
 
+from clearhead.cli.options import Threads
+from clearhead.errors import ConfigError
+
 __all__ = ["train"]
 
 Files = list[str] | None
 
 
 def train(
-    config: Annotated[Path | None, typer.Argument(help="Settings in TOML; every option is also a key there.")] = None,
+    config: Annotated[
+        Path | None,
+        typer.Argument(
+            metavar="CONFIG|RUN", help="Settings in TOML, where every option is also a key; or a run to go on with."
+        ),
+    ] = None,
     source: Annotated[Files, typer.Option(help="Source text, one segment a line; several files may follow.")] = None,
     target: Annotated[Files, typer.Option(help="Its translation, line by line.")] = None,
     pairs: Annotated[Files, typer.Option(help="Files with both sides, such as .tsv.")] = None,
@@ -35,6 +43,7 @@ def train(
         float | None, typer.Option(help="Stop after this many minutes, preparation included.")
     ] = None,
     device: Annotated[str | None, typer.Option(help="auto, cpu, cuda or cuda:N.")] = None,
+    threads: Threads = None,
     fresh: Annotated[
         bool,
         typer.Option(
@@ -45,6 +54,13 @@ def train(
     ] = False,
 ) -> None:
     """Train a model from pairs of text; the same command again resumes where it stopped."""
+    if config is not None and config.is_dir():
+        if out is not None:
+            raise ConfigError(f"{config} is a directory, so it is the run to go on with; leave out --out {out}")
+        if not (config / "config.toml").is_file():
+            raise ConfigError(f"{config} is not a run: it holds no config.toml; name a new run with --out")
+        out, config = str(config), None
+
     from clearhead.config import read_toml
     from clearhead.training.settings import merge, over_file, parse_override
 

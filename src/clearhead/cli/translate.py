@@ -14,7 +14,7 @@ import typer
 
 from clearhead.cli.checks import refuse_missing, refuse_overwriting, warn_of_truncation
 from clearhead.cli.console import progress
-from clearhead.cli.options import BatchTokens, Beam, Device, Model, Precision, Shortlist, TargetLang
+from clearhead.cli.options import BatchTokens, Beam, Device, Model, Precision, Shortlist, TargetLang, Threads
 from clearhead.errors import ConfigError
 from clearhead.files import is_standard_output
 
@@ -103,10 +103,7 @@ def translate(
     precision: Precision = None,
     shortlist: Shortlist = False,
     device: Device = "auto",
-    threads: Annotated[
-        int | None,
-        typer.Option("--threads", metavar="N", min=1, max=1_024, help="CPU threads.", show_default="all cores"),
-    ] = None,
+    threads: Threads = None,
 ) -> None:
     """Translate text: one line in is one line out, in order."""
     paths = files or ["-"]
@@ -118,11 +115,8 @@ def translate(
 
     from clearhead.corpora import display_name, open_output
     from clearhead.decoding import Sampling
-    from clearhead.device import set_num_threads
     from clearhead.translator import Translator
 
-    if threads is not None:
-        set_num_threads(threads)
     settings: dict[str, Any] = {
         "num_best": nbest,
         "scores": output_format is OutputFormat.jsonl or nbest > 1,

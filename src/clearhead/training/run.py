@@ -24,7 +24,7 @@ from clearhead.device import resolve_device
 from clearhead.errors import CheckpointError, ConfigError, ModelError
 from clearhead.files import write_text
 from clearhead.presets import choose_preset
-from clearhead.training.checkpoints import Checkpoints, disk_trouble
+from clearhead.training.checkpoints import Checkpoints, TrainingState, disk_trouble
 from clearhead.training.display import Display
 from clearhead.training.log import MetricsLog, read_metrics
 from clearhead.training.loop import Loop
@@ -94,9 +94,10 @@ def train_from_values(values: Mapping[str, Any], *, fresh: bool = False) -> Trai
         if fresh and run.exists():
             Display().say(f"moved the earlier run to {move_aside(run)}")
         with lock(run), StopSignals() as stop, Display() as display:
-            config, data, order = _settle(values, early, run, device, display, start)
             checkpoints = Checkpoints(run / "checkpoints", display.say)
             newest = checkpoints.newest()
+            made = newest[1] if newest else TrainingState()
+            config, data, order = _settle(values, early, run, made, device, display, start)
             if newest:
                 weights = newest[0] / "model.safetensors"
                 require_fitting_weights(config.model, weights, origin=str(run / "config.toml"))
@@ -118,7 +119,13 @@ def train_from_values(values: Mapping[str, Any], *, fresh: bool = False) -> Trai
 
 
 def _settle(
-    values: Mapping[str, Any], early: Config, run: Path, device: torch.device, display: Display, start: float
+    values: Mapping[str, Any],
+    early: Config,
+    run: Path,
+    made: TrainingState,
+    device: torch.device,
+    display: Display,
+    start: float,
 ) -> tuple[Config, Prepared, BatchOrder]:
     """Prepare the data of a new run, or check that an old one may go on; return the complete settings, data, batches.
 
@@ -167,7 +174,7 @@ def _settle(
     config = resolved(config, batches_per_epoch=order.batches_per_epoch)
     if saved is not None:
         saved = resolved(saved, batches_per_epoch=order.batches_per_epoch)  # older runs left open what was chosen
-        if changes := check_resumable(saved, config):
+        if changes := check_resumable(saved, config, made):
             (run / "report.html").unlink(missing_ok=True)  # a finished run is published anew with its new settings
             for line in changes:
                 display.say(f"changed since the run was started: {line}")

@@ -5,17 +5,19 @@ Settings are laid over each other: a preset's, those of a file or of an earlier 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from pydantic import BaseModel
 
-from clearhead.config import Config, ModelConfig, parse_toml
+from clearhead.config import Config, ModelConfig, TrainConfig, parse_toml
 from clearhead.data.inputs import ROLES
 from clearhead.errors import CheckpointError, ConfigError
 from clearhead.files import is_utf8
 from clearhead.presets import AUTOMATIC_PRESETS, PRESETS, recipe
+from clearhead.training.checkpoints import TrainingState
 from clearhead.training.schedule import noam_rate, peak_rate
 
 __all__ = [
@@ -199,15 +201,22 @@ def resolved(config: Config, *, batches_per_epoch: int) -> Config:
     )
 
 
-def check_resumable(saved: Config, now: Config) -> list[str]:
+def check_resumable(saved: Config, now: Config, made: TrainingState) -> list[str]:
     """Compare a run's saved settings with those it is asked to go on with.
+
+    Args:
+        saved: What it was last trained with.
+        now: What is asked for.
+        made: How far it came.
 
     Returns:
         The changes that are allowed, for saying so.
 
     Raises:
-        CheckpointError: Listing the changes that would silently make it another run.
+        CheckpointError: Listing the changes that would silently make it another run; or if it has made more steps or
+            minutes than are asked for, so that it would silently end.
     """
+    _refuse_less_than_made(saved.train, now.train, made)
     old, new = _flat(saved.model_dump(mode="json")), _flat(now.model_dump(mode="json"))
     changed = {
         name: (old.get(name), new.get(name)) for name in old.keys() | new.keys() if old.get(name) != new.get(name)
@@ -221,6 +230,19 @@ def check_resumable(saved: Config, now: Config) -> list[str]:
             + "\nuse the settings it was started with, another --out, or --fresh to start over"
         )
     return [line for name, line in lines.items() if name != "out"]
+
+
+def _refuse_less_than_made(saved: TrainConfig, now: TrainConfig, made: TrainingState) -> None:
+    counts = {
+        "steps": (saved.max_steps, now.max_steps, made.step),
+        "minutes": (saved.max_minutes, now.max_minutes, made.elapsed / 60),
+    }
+    for unit, (before, asked, done) in counts.items():
+        if asked is not None and asked != before and asked < done:
+            raise CheckpointError(
+                f"this run has made {done:,.4g} {unit}, and --max-{unit} {asked:g} counts them too; "
+                f"--max-{unit} {math.ceil(done + asked)} makes so many more, --max-steps {made.step} ends the run here"
+            )
 
 
 def _refuse_misshapen(values: Mapping[str, Any]) -> None:

@@ -157,6 +157,23 @@ def test_impossible_numbers_of_threads_are_refused(threads, rule, capsys):
     assert rule in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        *(["train"], ["translate"], ["score"], ["evaluate"], ["optimize"], ["average"], ["verify"]),
+        ["demo", "--minutes", "0"],
+    ],
+    ids=lambda arguments: arguments[0],
+)
+def test_every_command_that_computes_takes_the_number_of_threads(arguments, monkeypatch):
+    asked = []
+    monkeypatch.setattr("clearhead.device.set_num_threads", asked.append)
+    with pytest.raises(SystemExit) as caught:  # for want of a model or run
+        run([arguments[0], "--threads", "3", *arguments[1:]])
+    assert caught.value.code in (1, 2)
+    assert asked == [3]
+
+
 @pytest.mark.parametrize("command", ["info", "verify", "translate"])
 def test_a_name_that_is_too_long_is_one_line(command, capsys):
     with pytest.raises(SystemExit) as ended:

@@ -35,6 +35,23 @@ def test_one_command_trains_and_says_where_the_model_is(tmp_path, pairs, capsys)
     assert "this run is finished (max_steps)" in capsys.readouterr().err
 
 
+def test_a_run_goes_on_by_its_name_alone(tmp_path, pairs, capsys):
+    run = tmp_path / "run"
+    assert clearhead("train", "--pairs", pairs, "--out", run, *QUICK) == 0
+    capsys.readouterr()
+    assert clearhead("train", run) == 0
+    assert "this run is finished (max_steps)" in capsys.readouterr().err
+    assert clearhead("train", run, "--max-steps", 6) == 0
+    assert "resuming after step 4" in capsys.readouterr().err
+    assert clearhead("train", run, "--max-steps", 3) == 1
+    assert "this run has made 6 steps, and --max-steps 3 counts them too" in capsys.readouterr().err
+    assert resolved(run).train.max_steps == 6
+    assert clearhead("train", run, "--out", tmp_path / "other") == 1
+    assert "it is the run to go on with; leave out --out" in capsys.readouterr().err
+    assert clearhead("train", tmp_path) == 1
+    assert f"{tmp_path} is not a run: it holds no config.toml" in capsys.readouterr().err
+
+
 def test_an_option_takes_several_files(tmp_path):
     first, second = write_tsv(tmp_path / "a.tsv", numbers()[:107]), write_tsv(tmp_path / "b.tsv", numbers()[107:])
     runs = [tmp_path / "spread", tmp_path / "repeated"]

@@ -7,6 +7,7 @@ import pytest
 from clearhead.config import Config
 from clearhead.errors import CheckpointError, ConfigError
 from clearhead.presets import PRESETS, RECIPES
+from clearhead.training.checkpoints import TrainingState
 from clearhead.training.schedule import learning_rate
 from clearhead.training.settings import check_resumable, complete, draft, merge, parse_override, resolved
 
@@ -111,14 +112,14 @@ BASE = {"data": {"pairs": ["a.tsv"]}, "train": {"max_steps": 40}, "out": "run"}
 )
 def test_a_change_that_makes_it_another_run_is_refused_and_shown(change, difference):
     with pytest.raises(CheckpointError, match=difference) as caught:
-        check_resumable(completed(BASE), completed(merge(BASE, change)))
+        check_resumable(completed(BASE), completed(merge(BASE, change)), TrainingState())
     assert "--fresh" in str(caught.value)
 
 
 def test_every_refused_change_is_listed():
     changed = merge(BASE, {"train": {"seed": 7, "max_steps": 60}, "tokenizer": {"kind": "unigram"}})
     with pytest.raises(CheckpointError) as caught:
-        check_resumable(completed(BASE), completed(changed))
+        check_resumable(completed(BASE), completed(changed), TrainingState())
     lines = str(caught.value).splitlines()
     assert [line.split(":")[0].strip() for line in lines[1:-1]] == ["tokenizer.kind", "train.seed"]
 
@@ -131,7 +132,7 @@ def test_changes_that_only_lengthen_or_observe_are_allowed_and_named():
         "train": {"max_steps": 60, "max_minutes": 5.0, "patience": 3, "validate_every": 7, "keep_checkpoints": 2},
         "decode": {"beam_size": 7},
     }
-    lines = check_resumable(completed(BASE), completed(merge(BASE, change)))
+    lines = check_resumable(completed(BASE), completed(merge(BASE, change)), TrainingState())
     assert lines == [
         "data.pairs: ['a.tsv'] -> ['moved/a.tsv']",
         "decode.beam_size: 4 -> 7",
@@ -181,7 +182,7 @@ def test_a_resolved_peak_rate_gives_every_step_the_same_rate(schedule):
 def test_the_same_settings_after_a_round_trip_through_toml_are_no_change(tmp_path):
     config = completed(BASE)
     (tmp_path / "config.toml").write_text(config.to_toml(), encoding="utf-8")
-    assert check_resumable(Config.load(tmp_path / "config.toml"), config) == []
+    assert check_resumable(Config.load(tmp_path / "config.toml"), config, TrainingState()) == []
 
 
 @pytest.mark.parametrize("ids", [{"pad_id": 5}, {"bos_id": 0}, {"eos_id": 7}, {"eos_id": "x"}])
@@ -273,3 +274,24 @@ def test_a_key_of_more_than_two_names_is_refused(text):
 @pytest.mark.parametrize("value", ["[" * 100_000, "1" * 5_000], ids=["deep", "long"])
 def test_a_value_that_is_no_toml_is_text(value):
     assert parse_override(f"train.seed={value}") == {"train": {"seed": value}}
+
+
+@pytest.mark.parametrize(
+    ("asked", "advice"),
+    [
+        (
+            {"max_steps": 99},
+            "has made 120 steps, and --max-steps 99 counts them too; --max-steps 219 makes so many more",
+        ),
+        ({"max_minutes": 4.0}, r"has made 20\.25 minutes, and --max-minutes 4 counts them too; --max-minutes 25 makes"),
+    ],
+)
+def test_a_run_is_not_ended_by_asking_for_less_than_it_has_made(asked, advice):
+    made = TrainingState(step=120, elapsed=60 * 20.25)
+    saved = completed(merge(BASE, {"train": {"max_steps": 500, "max_minutes": 30.0}}))
+    now = saved.model_copy(update={"train": saved.train.model_copy(update=asked)})
+    with pytest.raises(CheckpointError, match=f"{advice}.*--max-steps 120 ends the run here"):
+        check_resumable(saved, now, made)
+    assert check_resumable(now, now, made) == []  # it was stopped just before its own end
+    ends = saved.model_copy(update={"train": saved.train.model_copy(update={"max_steps": 120})})
+    assert check_resumable(saved, ends, made) == ["train.max_steps: 500 -> 120"]
