@@ -14,7 +14,7 @@ from clearhead.version import __version__ as __version__
 
 if TYPE_CHECKING:
     from clearhead import presets
-    from clearhead.config import Config, ModelConfig
+    from clearhead.config import Config, ModelConfig, Sampling
     from clearhead.errors import ClearheadError
     from clearhead.inspection.explain import Explanation, explain
     from clearhead.model.attention import MultiHeadAttention, scaled_dot_product_attention
@@ -30,6 +30,7 @@ _HOMES = {
     "Explanation": "clearhead.inspection.explain",
     "ModelConfig": "clearhead.config",
     "MultiHeadAttention": "clearhead.model.attention",
+    "Sampling": "clearhead.config",
     "Tokenizer": "clearhead.tokenizer",
     "Transformer": "clearhead.model.transformer",
     "Translation": "clearhead.translator",
@@ -45,6 +46,7 @@ __all__ = [
     "Explanation",
     "ModelConfig",
     "MultiHeadAttention",
+    "Sampling",
     "Tokenizer",
     "Transformer",
     "Translation",

@@ -6,10 +6,10 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Self, Unpack
 
 from clearhead.bundle import SHORTLIST_FILE, Bundle, load_bundle, model_directory
-from clearhead.config import DecodeConfig, DecodePrecision
+from clearhead.config import DecodeChanges, DecodeConfig, DecodePrecision
 from clearhead.decoding import Engine, Sampling, SearchOptions, Shortlist, cut_sources, decode, make_engine, score
 from clearhead.device import resolve_device
 from clearhead.errors import ConfigError, DataError, ModelError
@@ -110,7 +110,7 @@ class Translator:
         name: str = "",
         first: int = 1,
         on_progress: Callable[[int], None] | None = None,
-        **settings: Any,
+        **settings: Unpack[DecodeChanges],
     ) -> list[Translation]:
         """Translate lines; one line in is one translation out, in order, whatever else is among them.
 
@@ -174,7 +174,7 @@ class Translator:
         *,
         name: str = "",
         on_progress: Callable[[int], None] | None = None,
-        **settings: Any,
+        **settings: Unpack[DecodeChanges],
     ) -> list[float]:
         """Return the model's own log-probability of each target given its source, in nats.
 

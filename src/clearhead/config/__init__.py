@@ -16,7 +16,7 @@ import tomli_w
 from pydantic import model_validator
 
 from clearhead.choices import DecodePrecision
-from clearhead.config.decode import MOST_SAMPLES, DecodeConfig, Sampling
+from clearhead.config.decode import MOST_SAMPLES, DecodeChanges, DecodeConfig, Sampling
 from clearhead.config.model import ModelConfig
 from clearhead.config.settings import Settings
 from clearhead.config.text import DataConfig, TokenizerConfig
@@ -28,6 +28,7 @@ __all__ = [
     "MOST_STEPS",
     "Config",
     "DataConfig",
+    "DecodeChanges",
     "DecodeConfig",
     "DecodePrecision",
     "ModelConfig",

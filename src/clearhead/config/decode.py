@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Any
+from typing import Annotated, Any, TypedDict
 
 from pydantic import Field, NonNegativeFloat, PositiveFloat, PositiveInt
 
 from clearhead.choices import DecodePrecision, PenaltyForm
 from clearhead.config.settings import Seed, Settings, Tokens
 
-__all__ = ["MOST_SAMPLES", "DecodeConfig", "Sampling"]
+__all__ = ["MOST_SAMPLES", "DecodeChanges", "DecodeConfig", "Sampling"]
 
 MOST_SAMPLES = 10_000
 """Most translations of one line that can be asked for."""
@@ -50,6 +50,20 @@ class DecodeConfig(Settings):
             ConfigError: If a setting is unknown or impossible.
         """
         return _Alone.from_dict({"decode": {**self.model_dump(), **changes}}, origin="decoding").decode
+
+
+class DecodeChanges(TypedDict, total=False):
+    """Fields of `DecodeConfig` other than the model's own, as keyword arguments; one that is None stays the model's."""
+
+    beam_size: int | None
+    length_penalty: float | None
+    length_penalty_form: PenaltyForm | None
+    extra_length: int | None
+    batch_tokens: int | None
+    precision: DecodePrecision | None
+    shortlist: bool | None
+    max_input_tokens: int | None
+    target_lang: str | None
 
 
 class _Alone(Settings):

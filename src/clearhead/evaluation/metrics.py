@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from time import perf_counter
-from typing import Any
+from typing import Any, Unpack
 
 from sacrebleu.metrics.bleu import BLEU
 from sacrebleu.metrics.chrf import CHRF
 
 from clearhead.choices import MetricName, Tokenization
+from clearhead.config import DecodeChanges
 from clearhead.errors import DataError
 from clearhead.evaluation.tokenization import choose_tokenization, require_tokenization
 from clearhead.translator import Translation, Translator
@@ -88,7 +89,7 @@ def evaluate(
     lowercase: bool = False,
     name: str = "",
     on_progress: Callable[[int], None] | None = None,
-    **decode_settings: Any,
+    **decode_settings: Unpack[DecodeChanges],
 ) -> tuple[Evaluation, list[Translation]]:
     """Translate a test set and compare with its references; the clock runs while translating, and nothing is scored.
 

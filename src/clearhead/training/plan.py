@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -25,7 +25,7 @@ __all__ = ["Plan", "make_plan", "planned_before"]
 
 _PLANNED = {
     "model": ("dropout",),
-    "train": ("optimizer", "learning_rate", "warmup_steps", "validate_every", "checkpoint_every"),
+    "train": ("optimizer", "learning_rate", "weight_decay", "warmup_steps", "validate_every", "checkpoint_every"),
 }
 """Settings that a plan chooses."""
 
@@ -34,6 +34,8 @@ _ENOUGH_TOKENS = {"small": 25_000_000, "paper-base": 500_000_000}
 
 _RATES = {"muon": 12e-3, "adam": 3e-3, "adamw": 3e-3}
 """Peak rates at width 128; they fall with the square root of the width."""
+
+_MUON_DECAY = 0.3
 
 _DROPOUT = ((8, 0.0), (16, 0.1), (40, 0.2))
 """Dropout of runs of fewer passes over the corpus than so many: a model that sees every pair a few times needs none."""
@@ -60,8 +62,13 @@ class Plan:
     """Optimiser steps that are expected."""
     epochs: float
     """Passes over the corpus in these."""
-    seconds: float | None
-    """Until the end; None if the machine could not be timed."""
+    seconds_per_step: float | None
+    """On this machine; None if there was too little memory to time it."""
+
+    @property
+    def seconds(self) -> float | None:
+        """Expected until the end."""
+        return None if self.seconds_per_step is None else self.steps * self.seconds_per_step / _SHARE_OF_TRAINING
 
     def lines(self) -> list[str]:
         """Return the plan as lines to print."""
@@ -98,6 +105,8 @@ def make_plan(values: Mapping[str, Any], data: Prepared, device: torch.device, *
         plan = _plan(values, preset, data, device, spent)
         if plan.steps * plan.config.train.batch_tokens >= _ENOUGH_TOKENS.get(preset, 0):
             break
+    if plan.seconds_per_step is None:  # where it chose nothing, only what was chosen is timed
+        plan = replace(plan, seconds_per_step=_seconds_per_step(plan.config, plan.order, data, device))
     return plan
 
 
@@ -117,8 +126,9 @@ def _plan(values: Mapping[str, Any], preset: str, data: Prepared, device: torch.
     train, width = config.train, config.model.d_model
     lengths = data.train.source_lengths, data.train.target_lengths
     order = BatchOrder(*lengths, batch_tokens=train.batch_tokens, seed=train.seed)
-    seconds_per_step = _seconds_per_step(config, order, data, device)
-    steps = train.max_steps
+    steps, seconds_per_step = train.max_steps, None
+    if train.max_minutes is not None:
+        seconds_per_step = _seconds_per_step(config, order, data, device)
     if train.max_minutes is not None and seconds_per_step is not None:
         left = max(0.0, 60 * train.max_minutes - spent) * _SHARE_OF_TRAINING
         steps = min(steps or MOST_STEPS, max(1, int(left / seconds_per_step)))
@@ -131,14 +141,14 @@ def _plan(values: Mapping[str, Any], preset: str, data: Prepared, device: torch.
             "train": {
                 "optimizer": train.optimizer,
                 "learning_rate": float(f"{_RATES[train.optimizer] * (128 / width) ** 0.5:.2g}"),
+                "weight_decay": _MUON_DECAY if train.optimizer == "muon" else train.weight_decay,
                 "warmup_steps": max(1, min(_MOST_WARMUP, steps // _WARMUP_SHARE)),
                 "validate_every": min(train.validate_every, often),
                 "checkpoint_every": min(train.checkpoint_every, often),
             },
         }
         config = completed(chosen)
-    seconds = None if seconds_per_step is None else steps * seconds_per_step / _SHARE_OF_TRAINING
-    return Plan(config, order, steps, epochs, seconds)
+    return Plan(config, order, steps, epochs, seconds_per_step)
 
 
 def _seconds_per_step(config: Config, order: BatchOrder, data: Prepared, device: torch.device) -> float | None:

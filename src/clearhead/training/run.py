@@ -221,6 +221,7 @@ def _report(loop: Loop, translator: Translator, validation: Validation, ended_by
         num_pairs=len(data.train),
         epochs=state.step / loop.order.batches_per_epoch,
         bleu=validation.bleu,
+        ended_by=ended_by,
     )
     write_report(
         loop.run / "report.html",

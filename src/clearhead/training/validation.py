@@ -131,7 +131,11 @@ def _nll(model: Transformer, pairs: PairStore, config: Config) -> float:
 def _translated(
     model: Transformer, pairs: PairStore, tokenizer: Tokenizer, config: Config
 ) -> tuple[list[str], list[str]]:
-    """Return greedy translations of what the published model would read, and their references."""
+    """Return greedy translations of what the published model would read, and their references.
+
+    A line that names no language, though there are tags, is read as it was learned from; the published model asks for a
+    language first.
+    """
     rows = range(min(len(pairs), config.train.validate_sentences))
     languages, asked = tokenizer.language_tags, config.decode.target_lang
     parts = [split_tag(pairs.source(row), languages) for row in rows]

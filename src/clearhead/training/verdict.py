@@ -29,6 +29,7 @@ def verdict(
     num_pairs: int,
     epochs: float,
     bleu: float,
+    ended_by: str,
 ) -> list[str]:
     """Return sentences for the user, the most important first.
 
@@ -40,10 +41,11 @@ def verdict(
         num_pairs: Training pairs.
         epochs: Passes over them.
         bleu: Of the published model.
+        ended_by: As of `TrainingState.ended_by`.
     """
     valid = [record for record in records if record.get("split") == "valid" and "chrf" in record]
     losses = [record["nll"] for record in records if record.get("split") == "train"]
-    go_on = f"go on with: clearhead train --out {run} {_longer(train)}"
+    go_on = f"go on with: clearhead train --out {run} {_longer(train, ended_by)}"
     sentences = []
     if state.step <= train.warmup_steps:
         sentences.append(
@@ -79,7 +81,10 @@ def _course(train: TrainConfig, valid: Sequence[Mapping[str, Any]], losses: Sequ
     return "converged: the last quarter made it no better; a larger model or more text would"
 
 
-def _longer(train: TrainConfig) -> str:
-    if train.max_minutes is not None:
-        return f"--max-minutes {2 * train.max_minutes:g}"
-    return f"--max-steps {2 * (train.max_steps or 0)}"
+def _longer(train: TrainConfig, ended_by: str) -> str:
+    match ended_by:
+        case "max_steps":
+            return f"--max-steps {2 * (train.max_steps or 0)}"
+        case "max_minutes":
+            return f"--max-minutes {2 * (train.max_minutes or 0):g}"
+    return f"--set train.patience={2 * train.patience}"

@@ -25,6 +25,7 @@ def planned(monkeypatch):
 
     def plan(values, *, pairs=29_000, seconds_per_token=1e-4, spent=0.0):
         def seconds_per_step(config, *_):
+            plan.timed.append(config.preset)
             return seconds_per_token * config.train.batch_tokens * (config.model.d_model / 128) ** 2
 
         monkeypatch.setattr(plan_module, "_seconds_per_step", seconds_per_step)
@@ -33,6 +34,7 @@ def planned(monkeypatch):
         data = SimpleNamespace(train=SizedStore(store), tokenizer=SimpleNamespace(model_settings={"vocab_size": 1_000}))
         return make_plan({"out": "run", **values}, data, CPU, spent=spent)
 
+    plan.timed = []
     return plan
 
 
@@ -51,6 +53,15 @@ def test_without_minutes_the_plan_does_not_depend_on_the_clock(planned, values, 
     assert slow.config == fast.config
     assert slow.steps == fast.steps
     assert slow.seconds > fast.seconds
+
+
+@pytest.mark.parametrize(
+    ("train", "presets"),
+    [({"max_steps": 100}, ["tiny"]), ({"max_minutes": 1}, ["small", "tiny"]), ({"max_minutes": 900}, ["small"])],
+)
+def test_only_what_the_choice_needs_is_timed(planned, train, presets):
+    planned({"train": train}, pairs=150_000)
+    assert planned.timed == presets
 
 
 def test_minutes_are_steps_by_the_speed_of_the_machine(planned):
@@ -109,6 +120,11 @@ def test_the_peak_rate_suits_optimiser_and_width(planned):
     assert rate(train={"max_steps": 700, "optimizer": "adam"}) == 0.003
 
 
+@pytest.mark.parametrize(("optimizer", "decay"), [("muon", 0.3), ("adamw", 0.0), ("adam", 0.0)])
+def test_muon_alone_gets_weight_decay(planned, optimizer, decay):
+    assert planned({"train": {"optimizer": optimizer}}).config.train.weight_decay == decay
+
+
 @pytest.mark.parametrize(
     "given",
     [
@@ -116,6 +132,7 @@ def test_the_peak_rate_suits_optimiser_and_width(planned):
         {"train": {"optimizer": "adamw"}},
         {"train": {"learning_rate": 0.123}},
         {"train": {"warmup_steps": 613}},
+        {"train": {"weight_decay": 0.017}},
         {"train": {"validate_every": 17}},
         {"train": {"checkpoint_every": 19}},
         {"train": {"batch_tokens": 333}},

@@ -25,10 +25,10 @@ def records(*valid, train=(2.0,)):
     ]
 
 
-def said(found, *, step=80, warmup=4, pairs=50_000, epochs=5.0, bleu=30.0, **train):
+def said(found, *, step=80, warmup=4, pairs=50_000, epochs=5.0, bleu=30.0, ended_by="max_minutes", **train):
     settings = TrainConfig(warmup_steps=warmup, **(train or {"max_minutes": 8}))
     state = TrainingState(step=step)
-    return verdict(Path("runs/x"), settings, state, found, num_pairs=pairs, epochs=epochs, bleu=bleu)
+    return verdict(Path("runs/x"), settings, state, found, num_pairs=pairs, epochs=epochs, bleu=bleu, ended_by=ended_by)
 
 
 RISING = [(10, 4.0), (20, 3.5), (30, 3.0), (40, 2.8), (50, 2.7), (60, 2.6), (65, 2.5), (70, 2.4)]
@@ -48,7 +48,10 @@ def test_a_model_that_still_gets_better_should_go_on():
         "still improving: chrF rose from 60.0 to 70.0 in the last quarter; "
         "go on with: clearhead train --out runs/x --max-minutes 16"
     )
-    assert said(records(*RISING), max_steps=80)[0].endswith("--max-steps 160")
+    limits = {"max_steps": 80, "max_minutes": 60, "patience": 3}
+    assert said(records(*RISING), **limits, ended_by="max_steps")[0].endswith("--max-steps 160")
+    assert said(records(*RISING), **limits, ended_by="max_minutes")[0].endswith("--max-minutes 120")
+    assert said(records(*RISING), **limits, ended_by="patience")[0].endswith("--set train.patience=6")
 
 
 def test_a_model_that_no_longer_gets_better_has_converged():

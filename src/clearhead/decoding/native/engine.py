@@ -130,7 +130,9 @@ class NativeEngine(Engine):
             "wanted": wanted,
         }
         totals = np.empty(len(lengths), dtype=np.float32)
-        memories = self.weights.encode(sources)
+        memories = self.weights.encode(
+            sources
+        )  # anew, also after a search: kept for all lines they take too much memory
         slots = [STRUCTS["Slot"](source_length=len(memory)).point(memory=memory) for memory in memories]
         stack = self.weights.decoder
         struct = STRUCTS["Targets"](
