@@ -41,7 +41,7 @@ _DROPOUT = ((8, 0.0), (16, 0.1), (40, 0.2))
 """Dropout of runs of fewer passes over the corpus than so many: a model that sees every pair a few times needs none."""
 _MOST_DROPOUT = 0.3
 
-_WARMUP_SHARE, _MOST_WARMUP = 20, 400
+_WARMUP_SHARE, _MOST_WARMUP = 10, 400
 _VALIDATIONS, _LEAST_STEPS_BETWEEN = 8, 50
 _SHARE_OF_TRAINING = 0.95  # of the time; the rest goes to validations and checkpoints
 
