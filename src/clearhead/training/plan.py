@@ -12,9 +12,11 @@ from typing import Any
 
 import torch
 
+from clearhead.config import MOST_STEPS as MOST_STEPS_SET
 from clearhead.config import Config
 from clearhead.data.batches import BatchOrder, collate, split
 from clearhead.data.prepare import Prepared
+from clearhead.errors import ConfigError
 from clearhead.model.transformer import Transformer
 from clearhead.presets import AUTOMATIC_PRESETS, TABLE3, choose_preset
 from clearhead.training.optimizer import build_optimizer
@@ -97,14 +99,24 @@ def make_plan(values: Mapping[str, Any], data: Prepared, device: torch.device, *
         data: Prepared pairs.
         device: Where to train.
         spent: Seconds of the user's minutes that are over.
+
+    Raises:
+        ConfigError: If the settings fit no preset.
     """
     largest = choose_preset(len(data.train))
     names = list(AUTOMATIC_PRESETS)
     candidates = [values["preset"]] if values.get("preset") else names[: names.index(largest) + 1]
+    plan, problem = None, None
     for preset in reversed(candidates):
-        plan = _plan(values, preset, data, device, spent)
+        try:
+            plan = _plan(values, preset, data, device, spent)
+        except ConfigError as error:  # the user's settings need not fit every preset
+            problem = error
+            continue
         if plan.steps * plan.config.train.batch_tokens >= _ENOUGH_TOKENS.get(preset, 0):
             break
+    if plan is None:
+        raise problem or ConfigError("there is no preset to choose from")
     if plan.seconds_per_step is None:  # where it chose nothing, only what was chosen is timed
         plan = replace(plan, seconds_per_step=_seconds_per_step(plan.config, plan.order, data, device))
     return plan
@@ -131,7 +143,7 @@ def _plan(values: Mapping[str, Any], preset: str, data: Prepared, device: torch.
         seconds_per_step = _seconds_per_step(config, order, data, device)
     if train.max_minutes is not None and seconds_per_step is not None:
         left = max(0.0, 60 * train.max_minutes - spent) * _SHARE_OF_TRAINING
-        steps = min(steps or MOST_STEPS, max(1, int(left / seconds_per_step)))
+        steps = min(steps or MOST_STEPS_SET, max(1, int(left / seconds_per_step)))
     steps = steps or min(MOST_STEPS, DEFAULT_EPOCHS * order.batches_per_epoch)
     epochs = steps / order.batches_per_epoch
     if not is_of_the_paper:

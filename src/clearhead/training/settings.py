@@ -128,6 +128,9 @@ def over_saved(values: Mapping[str, Any], *, fresh: bool) -> Mapping[str, Any]:
         warmup = saved.train.warmup_steps
         if saved.train.learning_rate == noam_rate(warmup, d_model=saved.model.d_model, warmup_steps=warmup):
             settings["train"]["learning_rate"] = None
+    limits, asked = ("max_steps", "max_minutes"), values.get("train", {})
+    if isinstance(asked, Mapping) and any(asked.get(limit) is not None for limit in limits):
+        settings["train"].update(dict.fromkeys(limits))  # a new limit stands in for both
     return merge(settings, values)
 
 

@@ -64,12 +64,8 @@ class Quality(Protocol):
         """Negative log-likelihood per target token, in nats."""
 
     @property
-    def bleu(self) -> float:
-        """Of greedy translations."""
-
-    @property
     def chrf(self) -> float | None:
-        """Of the same; None where an earlier clearhead measured."""
+        """Of greedy translations; None where an earlier clearhead measured."""
 
 
 @torch.inference_mode()
@@ -106,10 +102,10 @@ def is_better(now: Quality, best: Quality) -> bool:
 
     chrF counts characters, so that it moves from the first words on and in every script, where BLEU stays at 0 until
     whole phrases are right; and other than likelihood it does not fall while a model only grows too sure of itself
-    (docs/recipes.md). An earlier clearhead knew BLEU alone, so beside its best that is what ranks.
+    (docs/recipes.md). An earlier clearhead knew no chrF, and BLEU by other words, so beside its best likelihood ranks.
     """
     if best.chrf is None or now.chrf is None:
-        return (now.bleu, -now.nll) > (best.bleu, -best.nll)
+        return now.nll < best.nll
     return (now.chrf, -now.nll) > (best.chrf, -best.nll)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -45,7 +46,7 @@ def verdict(
     """
     valid = [record for record in records if record.get("split") == "valid" and "chrf" in record]
     losses = [record["nll"] for record in records if record.get("split") == "train"]
-    go_on = f"go on with: clearhead train --out {run} {_longer(train, ended_by)}"
+    go_on = f"go on with: clearhead train {shlex.quote(str(run))} {_longer(train, state, ended_by)}"
     sentences = []
     if state.step <= train.warmup_steps:
         sentences.append(
@@ -66,25 +67,31 @@ def verdict(
 
 def _course(train: TrainConfig, valid: Sequence[Mapping[str, Any]], losses: Sequence[float], go_on: str) -> str:
     likeliest = min(valid, key=lambda record: record["nll"])
-    if valid[-1]["nll"] > likeliest["nll"] + _RISE:
+    last = valid[-1]
+    before = [record for record in valid if record["step"] <= 0.75 * last["step"]] or valid[:1]
+    best_before = max(record["chrf"] for record in before)
+    if last["chrf"] > best_before * (1 + _GAIN):
+        return f"still improving: chrF rose from {best_before:.1f} to {last['chrf']:.1f} in the last quarter; {go_on}"
+    if last["nll"] > likeliest["nll"] + _RISE:
         learned = f" while that of training fell to {losses[-1]:.2f}" if losses else ""
         return (
             f"over-fitted: after step {likeliest['step']:,} the validation loss rose from {likeliest['nll']:.2f} to "
-            f"{valid[-1]['nll']:.2f}{learned}; more text or dropout (--set model.dropout) helps, more time does not"
+            f"{last['nll']:.2f}{learned}; more text helps, or dropout (--fresh --set model.dropout=..), "
+            f"but not more time"
         )
-    before = [record for record in valid if record["step"] <= 0.75 * valid[-1]["step"]] or valid[:1]
-    best_before = max(record["chrf"] for record in before)
-    if valid[-1]["chrf"] > best_before * (1 + _GAIN):
+    least_before = min(record["nll"] for record in before)
+    if last["nll"] < least_before - _RISE:
         return (
-            f"still improving: chrF rose from {best_before:.1f} to {valid[-1]['chrf']:.1f} in the last quarter; {go_on}"
+            f"still improving: the validation loss fell from {least_before:.2f} to {last['nll']:.2f} in the last "
+            f"quarter; {go_on}"
         )
     return "converged: the last quarter made it no better; a larger model or more text would"
 
 
-def _longer(train: TrainConfig, ended_by: str) -> str:
+def _longer(train: TrainConfig, state: TrainingState, ended_by: str) -> str:
     match ended_by:
         case "max_steps":
             return f"--max-steps {2 * (train.max_steps or 0)}"
         case "max_minutes":
-            return f"--max-minutes {2 * (train.max_minutes or 0):g}"
+            return f"--max-minutes {2 * max(train.max_minutes or 0.0, state.elapsed / 60):.3g}"
     return f"--set train.patience={2 * train.patience}"

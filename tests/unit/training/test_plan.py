@@ -10,6 +10,7 @@ import pytest
 import torch
 
 from clearhead.config import Config
+from clearhead.errors import ConfigError
 from clearhead.training import plan as plan_module
 from clearhead.training.plan import make_plan, planned_before
 from clearhead.training.run import train_from_values
@@ -109,6 +110,17 @@ def test_dropout_grows_with_the_passes_over_the_corpus(planned):
 )
 def test_a_model_is_as_large_as_corpus_and_time_allow(planned, values, pairs, preset):
     assert planned(values, pairs=pairs).config.preset == preset
+
+
+def test_hundreds_of_thousands_of_steps_can_be_expected(planned):
+    assert planned({"train": {"max_minutes": 100_000}}).steps > 1_000_000
+
+
+def test_settings_that_fit_one_preset_alone_choose_it(planned):
+    values = {"model": {"num_heads": 256}, "train": {"max_steps": 10}}  # tiny is 128 wide
+    assert planned(values, pairs=150_000).config.preset == "small"
+    with pytest.raises(ConfigError, match="num_heads"):
+        planned(values, pairs=1_000)
 
 
 def test_the_peak_rate_suits_optimiser_and_width(planned):

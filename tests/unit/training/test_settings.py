@@ -9,7 +9,7 @@ from clearhead.errors import CheckpointError, ConfigError
 from clearhead.presets import PRESETS, RECIPES
 from clearhead.training.checkpoints import TrainingState
 from clearhead.training.schedule import learning_rate
-from clearhead.training.settings import check_resumable, complete, draft, merge, parse_override, resolved
+from clearhead.training.settings import check_resumable, complete, draft, merge, over_saved, parse_override, resolved
 
 TOKENIZER = {"vocab_size": 997, "pad_id": 0, "bos_id": 1, "eos_id": 2}
 
@@ -295,3 +295,19 @@ def test_a_run_is_not_ended_by_asking_for_less_than_it_has_made(asked, advice):
     assert check_resumable(now, now, made) == []  # it was stopped just before its own end
     ends = saved.model_copy(update={"train": saved.train.model_copy(update={"max_steps": 120})})
     assert check_resumable(saved, ends, made) == ["train.max_steps: 500 -> 120"]
+
+
+@pytest.mark.parametrize(
+    ("asked", "limits"),
+    [
+        ({"max_minutes": 5.0}, (None, 5.0)),
+        ({"max_steps": 700}, (700, None)),
+        ({"max_steps": 700, "max_minutes": 5.0}, (700, 5.0)),
+        ({"patience": 3}, (500, 30.0)),
+    ],
+)
+def test_a_new_limit_stands_in_for_both_of_a_run(tmp_path, asked, limits):
+    saved = completed(merge(BASE, {"train": {"max_steps": 500, "max_minutes": 30.0}}))
+    (tmp_path / "config.toml").write_text(saved.to_toml(), encoding="utf-8")
+    train = over_saved({"out": str(tmp_path), "train": asked}, fresh=False)["train"]
+    assert (train["max_steps"], train["max_minutes"]) == limits

@@ -33,20 +33,20 @@ def said(found, *, step=80, warmup=4, pairs=50_000, epochs=5.0, bleu=30.0, ended
 
 RISING = [(10, 4.0), (20, 3.5), (30, 3.0), (40, 2.8), (50, 2.7), (60, 2.6), (65, 2.5), (70, 2.4)]
 FLAT = [(40, 2.8), (50, 2.7), (60, 2.6), (65, 2.5), (70, 2.4), (70, 2.4), (70.3, 2.4), (70.2, 2.4)]
-FALLING = [(40, 2.8), (50, 2.7), (60, 2.6), (61, 2.64)]
+FALLING = [(40, 2.8), (50, 2.7), (60, 2.6), (60.5, 2.64)]
 
 
 def test_a_run_that_ended_in_warm_up_says_so_and_how_to_go_on():
     (line,) = said(records((1, 8.0), (2, 7.0)), step=490, warmup=1_000)
     assert line.startswith("still in warm-up: 490 of 1,000 steps")
-    assert line.endswith("go on with: clearhead train --out runs/x --max-minutes 16")
+    assert line.endswith("go on with: clearhead train runs/x --max-minutes 16")
 
 
 def test_a_model_that_still_gets_better_should_go_on():
     (line,) = said(records(*RISING))
     assert line == (
         "still improving: chrF rose from 60.0 to 70.0 in the last quarter; "
-        "go on with: clearhead train --out runs/x --max-minutes 16"
+        "go on with: clearhead train runs/x --max-minutes 16"
     )
     limits = {"max_steps": 80, "max_minutes": 60, "patience": 3}
     assert said(records(*RISING), **limits, ended_by="max_steps")[0].endswith("--max-steps 160")
@@ -59,7 +59,26 @@ def test_a_model_that_no_longer_gets_better_has_converged():
     assert line.startswith("converged: ")
 
 
-def test_over_fitting_is_seen_by_the_loss_though_the_metric_may_rise():
+def test_a_rising_loss_is_no_over_fitting_while_the_translations_get_better():
+    (line,) = said(records((30, 2.6), (40, 2.5), (45, 2.5), (55, 2.54)))
+    assert line.startswith("still improving: chrF rose from 45.0 to 55.0")
+
+
+def test_a_falling_loss_is_no_convergence_though_the_translations_are_still_empty():
+    (line,) = said(records((0, 6.5), (0, 5.5), (0, 4.5), (0, 3.6)))
+    assert line.startswith("still improving: the validation loss fell from 4.50 to 3.60")
+
+
+def test_a_limit_that_preparation_alone_went_beyond_is_not_advised_again():
+    state = TrainingState(step=1, elapsed=600.0)
+    settings = TrainConfig(warmup_steps=9, max_minutes=0.5)
+    (line,) = verdict(
+        Path("my runs/x"), settings, state, [], num_pairs=50_000, epochs=5.0, bleu=30.0, ended_by="max_minutes"
+    )
+    assert line.endswith("go on with: clearhead train 'my runs/x' --max-minutes 20")
+
+
+def test_over_fitting_is_seen_by_the_loss():
     (line,) = said(records(*FALLING, train=(2.0, 0.91)))
     assert line.startswith(
         "over-fitted: after step 30 the validation loss rose from 2.60 to 2.64 while that of training fell to 0.91"
@@ -89,7 +108,7 @@ def test_the_verdict_and_the_first_pair_are_on_the_screen_and_in_the_report(sett
     run = train_from_values(settings(train={"warmup_steps": 300, "max_steps": 5})).run
     err = capsys.readouterr().err
     line = next(line for line in err.splitlines() if line.startswith("still in warm-up: 5 of 300 steps"))
-    assert f"clearhead train --out {run} --max-steps 10" in line
+    assert f"clearhead train {run} --max-steps 10" in line
     assert "still in warm-up: 5 of 300 steps" in (run / "report.html").read_text(encoding="utf-8")
     pair = re.search(r"^the first pair, from source to target: '(.*)' -> '(.*)'$", err, re.MULTILINE)
     assert pair
