@@ -42,6 +42,14 @@ def train(
     max_minutes: Annotated[
         float | None, typer.Option(help="Stop after this many minutes, preparation included.")
     ] = None,
+    golden: Annotated[
+        str | None,
+        typer.Option(
+            metavar="none|FILE",
+            help="Sentences, one a line, whose translations the model directory keeps for `clearhead verify`.",
+            show_default="words of the vocabulary",
+        ),
+    ] = None,
     device: Annotated[str | None, typer.Option(help="auto, cpu, cuda or cuda:N.")] = None,
     threads: Threads = None,
     fresh: Annotated[
@@ -67,6 +75,7 @@ def train(
     flags = {
         "out": out,
         "preset": preset,
+        "golden": golden,
         "device": device,
         "data": {
             "source": source,

@@ -26,6 +26,7 @@ from clearhead.errors import ConfigError
 __all__ = [
     "MOST_SAMPLES",
     "MOST_STEPS",
+    "NO_GOLDEN",
     "Config",
     "DataConfig",
     "DecodeChanges",
@@ -39,6 +40,8 @@ __all__ = [
     "read_toml",
 ]
 
+NO_GOLDEN = "none"
+
 MOST_TOML_CHARACTERS = 8 * 2**20
 """Longest configuration that is read."""
 
@@ -50,6 +53,10 @@ class Config(Settings):
     """Named starting point for the other sections, such as `paper-base`; chosen from the corpus size if not set."""
     out: str | None = None
     """Run directory; running again with the same one resumes."""
+    golden: str | None = None
+    """Sentences that are kept in the model directory with their translations, so that `clearhead verify` can tell
+    whether it still translates as it did: a file with one a line, or `none`. If not set they are made of words of the
+    vocabulary, and no sentence of yours is there."""
     device: str = "auto"
     """`auto` (the first GPU, else the CPU), `cpu`, `cuda` or `cuda:1`."""
     data: DataConfig = DataConfig()

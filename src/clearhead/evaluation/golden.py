@@ -1,39 +1,76 @@
-"""Golden sentences: what a model translated when it was made, and whether it still does."""
+"""Golden sentences: what a model translated when it was made, and whether it still does.
+
+A model directory is made to be copied, so unless sentences are given for it, those in it are nobody's: they are made of
+words of the vocabulary, which the directory holds anyway.
+"""
 
 from __future__ import annotations
 
+import math
 import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from clearhead.errors import ConfigError
-from clearhead.translator import Translator
+from clearhead.language_tags import language_tag
+from clearhead.tokenizer import Tokenizer
+from clearhead.translator import Translation, Translator
 
-__all__ = ["check_golden", "make_golden"]
+__all__ = ["check_golden", "make_golden", "vocabulary_sources"]
 
 ABSOLUTE_TOLERANCE = 1e-3
 RELATIVE_TOLERANCE = 1e-4
 """Scores are sums of float32 numbers; another processor adds them in another order."""
 
+NUM_GOLDEN = 8
+"""Sentences of a model for which none were given."""
+_CANDIDATES = 48
+_WORDS = 4
 
-def make_golden(translator: Translator, sources: Sequence[str], count: int = 8) -> list[dict[str, Any]]:
-    """Translate a few sentences, spread evenly over the given ones, with the model's own decode settings.
+
+def make_golden(translator: Translator, sources: Sequence[str] | None = None) -> list[dict[str, Any]]:
+    """Translate a few sentences with the model's own decode settings.
 
     Args:
         translator: The model as it is now.
-        sources: Where the sentences come from; blank and repeated ones are passed over, but not a tag alone.
-        count: Sentences wanted; fewer if there are not as many.
+        sources: The sentences; blank and repeated ones are passed over, but not a tag alone. Without any given, of
+            many that `vocabulary_sources` makes the `NUM_GOLDEN` whose translations are surest: where two are as good,
+            another processor may choose the other.
 
     Returns:
         Objects with `source`, `text` and `score`, ready for `save_bundle`.
     """
-    distinct = list(dict.fromkeys(source for source in sources if source.strip()))
-    number = min(count, len(distinct))
-    chosen = [distinct[index * len(distinct) // number] for index in range(number)]
-    return [
-        {"source": translation.source, "text": translation.text, "score": translation.score}
-        for translation in translator.translate(chosen)
-    ]
+    if sources is not None:
+        chosen = translator.translate(list(dict.fromkeys(source for source in sources if source.strip())))
+    else:
+        bundle = translator.bundle
+        made = vocabulary_sources(bundle.tokenizer, _CANDIDATES, is_tagged=bundle.decode.target_lang is None)
+        chosen = sorted(translator.translate(made), key=_doubt)[:NUM_GOLDEN]
+    return [{"source": one.source, "text": one.text, "score": one.score} for one in chosen]
+
+
+def vocabulary_sources(tokenizer: Tokenizer, count: int, *, is_tagged: bool) -> list[str]:
+    """Return sources of a few words each that stand in the vocabulary, spread evenly over it.
+
+    Args:
+        tokenizer: The vocabulary.
+        count: Sources wanted.
+        is_tagged: Begin each with the tag of a language, if the vocabulary has any; the languages take turns.
+    """
+    pieces = tokenizer.pieces(range(tokenizer.vocab_size))
+    words = [piece for piece in pieces if piece.startswith(" ") and piece.strip().isalpha()]
+    if len(words) < count:  # a language without spaces, or few words
+        words = [piece for piece in pieces if piece.strip().isalnum()]
+    words = words[:: max(1, len(words) // (count * _WORDS))]
+    tags = [language_tag(language) + " " for language in tokenizer.language_tags] if is_tagged else []
+    texts = ["".join(words[number::count][:_WORDS]).strip() for number in range(min(count, len(words)))]
+    return [(tags[number % len(tags)] if tags else "") + text for number, text in enumerate(texts)]
+
+
+def _doubt(translation: Translation) -> float:
+    """Return how unsure the model was of a translation, a token; without bound if it did not end it itself."""
+    assert translation.score is not None
+    return math.inf if translation.output_truncated else -translation.score / (len(translation.tokens) + 1)
 
 
 def check_golden(translator: Translator, golden: Sequence[Mapping[str, Any]]) -> list[str]:

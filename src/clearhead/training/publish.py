@@ -2,32 +2,36 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from contextlib import nullcontext
 from itertools import islice
 from pathlib import Path
+from typing import Any
 
 from torch import Tensor
 
 from clearhead.bundle import Bundle, load_bundle, refuse_foreign, require_fitting_weights, save_bundle
-from clearhead.config import Config
+from clearhead.config import NO_GOLDEN, Config
+from clearhead.corpora import read_lines
+from clearhead.data.inputs import ROLES
 from clearhead.data.prepare import Prepared, open_prepared
 from clearhead.device import resolve_device
-from clearhead.errors import CheckpointError, ModelError
+from clearhead.errors import CheckpointError, DataError, ModelError
 from clearhead.evaluation.golden import make_golden
 from clearhead.files import standing
 from clearhead.language_tags import split_tag
 from clearhead.model.transformer import Transformer
+from clearhead.tokenizer import Tokenizer
+from clearhead.training.card import model_card
 from clearhead.training.checkpoints import Checkpoints, TrainingState
 from clearhead.training.run_directory import lock
 from clearhead.training.validation import Validation, validate_weights
 from clearhead.translator import Translator
-from clearhead.version import __version__
 from clearhead.weights import average_weights, load_tensors
 
-__all__ = ["average_run", "publish", "translatable"]
+__all__ = ["average_run", "golden_sources", "publish", "translatable"]
 
-_GOLDEN_SENTENCES = 8
+_MOST_GOLDEN = 100
 
 
 def publish(
@@ -55,10 +59,12 @@ def publish(
     """
     model = Transformer(config.model)  # weights drawn for nothing, as in `load_bundle`
     load_tensors(model, weights, origin=chosen)
+    named = (path for role in ROLES for path in getattr(config.data, role))
+    paths = {config.out, config.golden, *(file["path"] for file in data.report["files"]), *named}
     info = {
         "preset": config.preset,
         "weights": chosen,
-        "data": dict(data.report),
+        "data": _without_directories(data.report, paths),
         "training": {
             "steps": state.step,
             "minutes": round(state.elapsed / 60, 2),
@@ -66,7 +72,7 @@ def publish(
             "device": state.device,
             "precision": state.precision,
         },
-        "settings": config.model_dump(mode="json"),
+        "settings": _without_directories(config.model_dump(mode="json"), paths),
         "metrics": {
             "valid_bleu": round(validation.bleu, 2),
             "bleu_signature": validation.bleu_signature,
@@ -77,10 +83,47 @@ def publish(
         },
     }
     translator = Translator(Bundle(model.eval(), data.tokenizer, config.decode, info), directory)
-    found = translatable(data, config.decode.target_lang, 8 * _GOLDEN_SENTENCES)
-    golden = make_golden(translator, [source for _, source in found], _GOLDEN_SENTENCES)
-    save_bundle(directory, translator.bundle, golden=golden, card=_card(directory.name, translator.bundle))
+    golden = make_golden(translator, golden_sources(config.golden, data.tokenizer, config.decode.target_lang))
+    save_bundle(directory, translator.bundle, golden=golden, card=model_card(directory.name, translator.bundle))
     return translator
+
+
+def golden_sources(golden: str | None, tokenizer: Tokenizer, target_lang: str | None) -> list[str] | None:
+    """Return the sentences that the setting `golden` asks for; None if they are to be made of the vocabulary.
+
+    Raises:
+        DataError: If the file cannot be read, holds no sentence or too many, or one that cannot be translated.
+    """
+    if golden is None or golden == NO_GOLDEN:
+        return None if golden is None else []
+    sources = list(islice(read_lines(golden), _MOST_GOLDEN + 1))
+    if not any(map(str.strip, sources)) or len(sources) > _MOST_GOLDEN:
+        raise DataError(f"--golden {golden}: give a file of 1 to {_MOST_GOLDEN} sentences, one a line, or none")
+    parts = tokenizer.split_sources(sources, target_lang, name=golden)
+    for number, (language, text) in enumerate(parts if tokenizer.language_tags else [], start=1):
+        if language is None and text.strip():
+            raise DataError(
+                f"{golden}, line {number}: into which language? start it with a tag, or set decode.target_lang"
+            )
+    return sources
+
+
+def _without_directories(value: Any, paths: Collection[str | None]) -> Any:
+    """Return plain values in which each of the paths, also before a line's number, is the name of its file.
+
+    A model directory is made to be copied, and where the text lay is nobody's business.
+    """
+    match value:
+        case Mapping():
+            return {name: _without_directories(inner, paths) for name, inner in value.items()}
+        case list() | tuple():
+            return [_without_directories(inner, paths) for inner in value]
+        case str():
+            path, line = value.rpartition(":")[::2]
+            if value in paths:
+                return Path(value).name
+            return f"{Path(path).name}:{line}" if path in paths and line.isdigit() else value
+    return value
 
 
 def translatable(data: Prepared, target_lang: str | None, count: int) -> list[tuple[int, str]]:
@@ -165,43 +208,3 @@ def _quality(directory: Path) -> str | None:
         return f"it cannot be read: {error}"
     except (KeyError, TypeError, ValueError):
         return "its quality is not known"
-
-
-def _card(name: str, bundle: Bundle) -> str:
-    info = bundle.info
-    shape = bundle.model.config
-    files = "\n".join(
-        f"| {Path(file['path']).name} | {file['lines']} | {file['sha256'] or 'not known (standard input)'} |"
-        for file in info["data"]["files"]
-    )
-    metrics, training = info["metrics"], info["training"]
-    return f"""# {name}
-
-A Transformer trained by clearhead {__version__}.
-
-    clearhead translate {name} < input.txt > output.txt
-
-| | |
-| --- | --- |
-| shape | {shape.num_encoder_layers}+{shape.num_decoder_layers} layers, d_model {shape.d_model}, d_ff {shape.d_ff}, \
-{shape.num_heads} heads, {shape.norm}-norm |
-| parameters | {bundle.model.num_parameters():,} |
-| vocabulary | {bundle.tokenizer.vocab_size:,} {info["data"]["tokenizer"]["kind"]} pieces |
-| languages asked for by tag | {", ".join(bundle.tokenizer.language_tags) or "none"} |
-| preset | {info["preset"]} |
-| weights | {info["weights"]} |
-| training | {training["steps"]:,} steps, {training["target_tokens"]:,} target tokens, {training["minutes"]} minutes |
-| training pairs | {info["data"]["train"]["kept"]:,} |
-| validation BLEU (greedy) | {metrics["valid_bleu"]} `{metrics["bleu_signature"]}` |
-| validation chrF (greedy) | {metrics["valid_chrf"]} `{metrics["chrf_signature"]}` |
-| validation perplexity per piece | {metrics["valid_ppl"]} |
-
-## Training data
-
-| file | lines | SHA-256 |
-| --- | --- | --- |
-{files}
-
-The full settings stand in `config.json`. `clearhead verify {name}` checks that the files are whole and that the model
-still gives the translations in `golden.jsonl`.
-"""

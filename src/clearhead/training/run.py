@@ -29,7 +29,7 @@ from clearhead.training.display import Display
 from clearhead.training.log import MetricsLog, read_metrics
 from clearhead.training.loop import Loop
 from clearhead.training.plan import make_plan, planned_before
-from clearhead.training.publish import translatable
+from clearhead.training.publish import golden_sources, translatable
 from clearhead.training.report import write_report
 from clearhead.training.run_directory import is_finished, lock, move_aside
 from clearhead.training.settings import check_resumable, complete, draft, over_saved, resolved
@@ -104,6 +104,9 @@ def train_from_values(values: Mapping[str, Any], *, fresh: bool = False) -> Trai
                 if is_finished(run) and (ended_by := newest[1].ended_by(config.train)):
                     display.say(f"this run is finished ({ended_by}); its model is {run / 'model'}")
                     return TrainResult(run, newest[1].step, ended_by, _published_bleu(run), True)
+            golden_sources(
+                config.golden, data.tokenizer, config.decode.target_lang
+            )  # what cannot be used is refused now
             loop = Loop(config, data, order, run, device, checkpoints, display, stop, start)
             if newest:
                 loop.resume(*newest)
@@ -209,9 +212,9 @@ def _report(loop: Loop, translator: Translator, validation: Validation, ended_by
     data, state = loop.data, loop.state
     samples = translatable(data, loop.config.decode.target_lang, _SAMPLES)
     if not samples:
-        loop.display.say("no validation line names a language, so there are no samples and no golden sentences")
+        loop.display.say("no validation line names a language, so there are no samples")
     loop.display.stage("translating samples", 0)
-    translations = translator.translate([source for _, source in samples])  # a few are golden sentences too
+    translations = translator.translate([source for _, source in samples])
     minutes, records = state.elapsed / 60, read_metrics(loop.run / "metrics.jsonl")
     judgement = verdict(
         loop.run,

@@ -42,7 +42,7 @@ _OF_THE_TOKENIZER = {"vocab_size", "pad_id", "bos_id", "eos_id"}
 _VOCAB_SIZE_UNKNOWN = 1_000  # stands in until the tokenizer is trained
 
 _MAY_CHANGE = {
-    *("out", "device"),
+    *("out", "golden", "device"),
     *(f"data.{role}" for role in ROLES),  # where the text lies; what it says is compared by content
     *("train.max_steps", "train.max_minutes", "train.patience", "train.micro_batch_tokens", "train.compile"),
     *("train.validate_every", "train.validate_sentences", "train.checkpoint_every", "train.checkpoint_minutes"),

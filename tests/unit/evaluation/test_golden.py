@@ -9,11 +9,13 @@ import torch
 
 from clearhead.bundle import load_bundle, read_golden, save_bundle
 from clearhead.evaluation import check_golden, make_golden
+from clearhead.evaluation.golden import vocabulary_sources
+from clearhead.tokenizer import Tokenizer
 from clearhead.translator import Translator
 
 
 def test_golden_sentences_are_the_models_own_translations(translator, sentences):
-    golden = make_golden(translator, sentences, count=3)
+    golden = make_golden(translator, sentences[:3])
     assert len(golden) == 3
     for sentence, translation in zip(
         golden, translator.translate([sentence["source"] for sentence in golden]), strict=True
@@ -28,10 +30,36 @@ def test_blank_and_repeated_sentences_are_passed_over(translator, sentences):
     assert [sentence["source"] for sentence in make_golden(translator, sources)] == sentences[:3]
 
 
-def test_golden_sentences_are_spread_over_the_whole_list(translator, sentences):
-    sources = [f"{sentence} {number}" for number in range(7) for sentence in sentences]
-    picked = [sources.index(sentence["source"]) for sentence in make_golden(translator, sources)]
-    assert picked == [0, 4, 8, 13, 17, 21, 26, 30]
+def test_sources_of_the_vocabulary_are_words_that_stand_in_it():
+    text = [f"{a}{b}{c} {b}{a}{c}" for a in ("ka", "lo") for b in ("mi", "ne", "tu") for c in ("sun", "rot", "fel")]
+    tokenizer = Tokenizer.train(text * 3, vocab_size=400)
+    words = {piece.strip() for piece in tokenizer.pieces(range(tokenizer.vocab_size)) if piece.startswith(" ")}
+    sources = vocabulary_sources(tokenizer, 6, is_tagged=True)
+    assert len(sources) == 6
+    assert all(len(source.split()) == 4 and words.issuperset(source.split()) for source in sources)
+
+
+def test_without_sentences_the_surest_translations_of_words_are_kept(translator):
+    golden = make_golden(translator)
+    assert len(golden) == 8
+    made = vocabulary_sources(translator.bundle.tokenizer, 48, is_tagged=True)
+    ended = [one for one in translator.translate(made) if not one.output_truncated]
+    a_token = {one.source: one.score / (len(one.tokens) + 1) for one in ended}
+    surest = sorted(a_token, key=a_token.__getitem__, reverse=True)[:8]
+    assert {one["source"] for one in golden}.issuperset(surest)
+    assert check_golden(translator, golden) == []
+
+
+def test_a_model_with_tags_is_asked_for_each_of_its_languages(make_bundle):
+    tokenizer = make_bundle(language_tags=("de", "fr")).tokenizer
+    tagged = vocabulary_sources(tokenizer, 4, is_tagged=True)
+    assert [source[:6] for source in tagged] == ["<2de> ", "<2fr> "] * (len(tagged) // 2)
+    assert vocabulary_sources(tokenizer, 4, is_tagged=False) == [source[6:] for source in tagged]
+
+
+def test_a_vocabulary_without_words_makes_sources_too():
+    tokenizer = Tokenizer.train(["あいうえお" * 9], vocab_size=270)
+    assert all(vocabulary_sources(tokenizer, 5, is_tagged=True))
 
 
 def test_no_sentences_give_no_golden_ones(translator):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from pathlib import Path
 
@@ -13,9 +14,10 @@ from clearhead.bundle import load_bundle, read_golden
 from clearhead.config import Config
 from clearhead.data.prepare import open_prepared
 from clearhead.data.store import PairStore
-from clearhead.errors import CheckpointError, ModelError
+from clearhead.errors import CheckpointError, DataError, ModelError
 from clearhead.evaluation.golden import check_golden
-from clearhead.training.publish import average_run, translatable
+from clearhead.tokenizer import Tokenizer
+from clearhead.training.publish import average_run, golden_sources, translatable
 from clearhead.training.run import train_from_values
 from clearhead.training.settings import merge
 from clearhead.translator import Translator
@@ -40,10 +42,12 @@ def test_the_model_of_a_run_gives_its_golden_translations(finished_run):
 def test_the_model_says_how_it_was_made(finished_run):
     info = load_bundle(finished_run).info
     report = json.loads((finished_run / "data" / "report.json").read_text(encoding="utf-8"))
-    assert info["data"] == report
+    directory = f"{finished_run.parent}/"
+    assert dict(info["data"]) == json.loads(json.dumps(report).replace(directory, ""))
     assert info["preset"] == "tiny"
     assert info["training"]["steps"] == 40
-    assert info["settings"] == Config.load(finished_run / "config.toml").model_dump(mode="json")
+    settings = json.dumps(Config.load(finished_run / "config.toml").model_dump(mode="json"))
+    assert info["settings"] == json.loads(settings.replace(directory, ""))
     assert set(info["metrics"]) == {
         "valid_bleu",
         "bleu_signature",
@@ -57,7 +61,50 @@ def test_the_model_says_how_it_was_made(finished_run):
     assert report["files"][0]["sha256"] in card
     assert info["metrics"]["bleu_signature"] in card
     assert info["metrics"]["chrf_signature"] in card
-    assert str(finished_run.parent) not in card
+    assert "| golden sentences | words of its vocabulary |" in card
+
+
+def test_a_model_holds_no_path_and_no_sentence_of_its_user(finished_run):
+    data = open_prepared(finished_run / "data")
+    sentences = {
+        text
+        for store in (data.train, data.valid)
+        for row in range(len(store))
+        for text in (store.source(row), store.target(row))
+    }
+    for path in (finished_run / "model").iterdir():
+        text = path.read_bytes().decode("utf-8", errors="replace")
+        assert str(finished_run.parent) not in text, path
+        assert not any(sentence in text for sentence in sentences), path
+
+
+def test_golden_sentences_may_be_given_and_are_named_in_the_card(settings, tmp_path):
+    (tmp_path / "golden.txt").write_text("two five\nnine\n", encoding="utf-8")
+    asked = merge(settings(), {"golden": str(tmp_path / "golden.txt"), "train": {"max_steps": 2}})
+    run = train_from_values(asked).run
+    assert [one["source"] for one in read_golden(run / "model")] == ["two five", "nine"]
+    assert "| golden sentences | sentences of golden.txt |" in (run / "model" / "README.md").read_text(encoding="utf-8")
+    train_from_values(merge(asked, {"golden": "none", "train": {"max_steps": 3}}))
+    assert read_golden(run / "model") == []
+    assert "| golden sentences | none |" in (run / "model" / "README.md").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (None, "golden.txt: there is no such file"),
+        ("\n \n", "give a file of 1 to 100 sentences"),
+        ("one\n" * 101, "give a file of 1 to 100 sentences"),
+        ("<2de> one\ntwo\n", "golden.txt, line 2: into which language"),
+        ("<2fr> one\n", "golden.txt, line 1: unknown language tag <2fr>"),
+    ],
+)
+def test_golden_sentences_that_cannot_be_used_are_refused(sentences, tmp_path, text, message):
+    path = tmp_path / "golden.txt"
+    if text is not None:
+        path.write_text(text, encoding="utf-8")
+    with pytest.raises(DataError, match=re.escape(message)):
+        golden_sources(str(path), Tokenizer.train(sentences, vocab_size=300, language_tags=("de",)), None)
 
 
 @pytest.mark.parametrize("last", [2, None])

@@ -1,0 +1,60 @@
+"""The card of a model directory, its README.md: what the model is, what it was made of, and how good it is."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from clearhead.bundle import Bundle
+from clearhead.config import NO_GOLDEN
+from clearhead.version import __version__
+
+__all__ = ["model_card"]
+
+
+def model_card(name: str, bundle: Bundle) -> str:
+    """Return the card of a model that was trained here, in Markdown.
+
+    Args:
+        name: What its directory is called.
+        bundle: The model; `info` says how it was made.
+    """
+    info = bundle.info
+    shape = bundle.model.config
+    files = "\n".join(
+        f"| {Path(file['path']).name} | {file['lines']} | {file['sha256'] or 'not known (standard input)'} |"
+        for file in info["data"]["files"]
+    )
+    metrics, training = info["metrics"], info["training"]
+    given = info["settings"]["golden"]
+    golden = "words of its vocabulary" if given is None else "none" if given == NO_GOLDEN else f"sentences of {given}"
+    return f"""# {name}
+
+A Transformer trained by clearhead {__version__}.
+
+    clearhead translate {name} < input.txt > output.txt
+
+| | |
+| --- | --- |
+| shape | {shape.num_encoder_layers}+{shape.num_decoder_layers} layers, d_model {shape.d_model}, d_ff {shape.d_ff}, \
+{shape.num_heads} heads, {shape.norm}-norm |
+| parameters | {bundle.model.num_parameters():,} |
+| vocabulary | {bundle.tokenizer.vocab_size:,} {info["data"]["tokenizer"]["kind"]} pieces |
+| languages asked for by tag | {", ".join(bundle.tokenizer.language_tags) or "none"} |
+| preset | {info["preset"]} |
+| weights | {info["weights"]} |
+| training | {training["steps"]:,} steps, {training["target_tokens"]:,} target tokens, {training["minutes"]} minutes |
+| training pairs | {info["data"]["train"]["kept"]:,} |
+| validation BLEU (greedy) | {metrics["valid_bleu"]} `{metrics["bleu_signature"]}` |
+| validation chrF (greedy) | {metrics["valid_chrf"]} `{metrics["chrf_signature"]}` |
+| validation perplexity per piece | {metrics["valid_ppl"]} |
+| golden sentences | {golden} |
+
+## Training data
+
+| file | lines | SHA-256 |
+| --- | --- | --- |
+{files}
+
+The full settings stand in `config.json`. `clearhead verify {name}` checks that the files are whole and that the model
+still gives the translations in `golden.jsonl`.
+"""
