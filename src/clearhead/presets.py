@@ -140,7 +140,7 @@ RECIPES: Mapping[str, Mapping[str, Any]] = {
 }
 """Settings of `[train]` that go with a preset, where they differ from the defaults. What a run does beyond the paper,
 such as `patience` and the cleaning of text, they leave as it is. Encoders alone have none: they cannot be trained on
-pairs of text."""
+pairs of text. Those of the paper learn from text as it is (`data.augment`)."""
 
 
 AUTOMATIC_PRESETS = {"tiny": 100_000, "small": 1_000_000, "paper-base": math.inf}
@@ -167,4 +167,5 @@ def recipe(name: str) -> dict[str, Any]:
         )
     model = PRESETS[name]().model_dump()
     del model["vocab_size"]  # the tokenizer decides
-    return {"preset": name, "model": model, "train": dict(RECIPES[name])}
+    settings = {"preset": name, "model": model, "train": dict(RECIPES[name])}
+    return {**settings, "data": {"augment": False}} if name in TABLE3 else settings

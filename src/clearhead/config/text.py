@@ -42,6 +42,9 @@ class DataConfig(Settings):
     20 characters count as 20, so that short segments are not judged."""
     drop_duplicates: bool = True
     """Drop pairs that stand in the corpus already, letter for letter."""
+    augment: bool = True
+    """Add altered copies of a few training sentences: several joined, in upper case, without their end mark, with stray
+    spaces or another number, as users' text comes. The presets of the paper have it off."""
 
 
 class TokenizerConfig(Settings):

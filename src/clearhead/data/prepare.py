@@ -8,7 +8,7 @@ Text waits between the steps in files of JSON lines, so that memory holds some 1
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from itertools import islice
 from pathlib import Path
@@ -16,6 +16,7 @@ from typing import Any, TypeVar
 
 from clearhead.config import Config, DataConfig, TokenizerConfig
 from clearhead.corpora import SentencePair, display_name, read_lines
+from clearhead.data.augment import KINDS, altered
 from clearhead.data.clean import CleaningReport, clean, key_digest
 from clearhead.data.hold_out import choose_rows, side_keys, without
 from clearhead.data.inputs import ROLES, Inputs, open_inputs
@@ -144,9 +145,14 @@ def _build(config: Config, inputs: Inputs, partial: Path, on_progress: Progress)
     tokenizer = _learned_tokenizer(train, config.tokenizer, on_progress)
     max_length = config.data.max_length
     pairs = _progress(train, "tokenising", on_progress)
-    tokens = _write_store(partial / "train.arrow", pairs, tokenizer, max_length=max_length, report=train.report)
+    added = dict.fromkeys(KINDS if config.data.augment else (), 0)
+    with StoreWriter(partial / "train.arrow") as store:
+        tokens = _fill(store, pairs, tokenizer, max_length=max_length, report=train.report)
+        if added:
+            _add_altered(store, train, tokenizer, config, added, on_progress)
     pairs = _progress(valid, "tokenising validation text", on_progress)
-    _write_store(partial / "valid.arrow", pairs, tokenizer, max_length=max_length, report=valid.report)
+    with StoreWriter(partial / "valid.arrow") as store:
+        _fill(store, pairs, tokenizer, max_length=max_length, report=valid.report)
     for what, text in (("training", train), ("validation", valid)):
         text.report.check()
         _refuse_empty(what, config.data, text.report)
@@ -159,6 +165,7 @@ def _build(config: Config, inputs: Inputs, partial: Path, on_progress: Progress)
         "files": [asdict(replace(file, lines=lines.get(file.path, 0))) for file in inputs.files],
         "tokenizer": {"kind": config.tokenizer.kind, "vocab_size": tokenizer.vocab_size, "sha256": tokenizer.sha256},
         "tokens": tokens,
+        **({"augmented": added} if added else {}),
     }
     report["checksums"] = {name: file_sha256(partial / name) for name in STORES} | {"report.json": json_sha256(report)}
     write_json(partial / "report.json", report)
@@ -248,23 +255,48 @@ def _learned_tokenizer(train: StagedPairs, config: TokenizerConfig, on_progress:
     return tokenizer
 
 
-def _write_store(
-    path: Path, pairs: Iterator[SentencePair], tokenizer: Tokenizer, *, max_length: int, report: CleaningReport
+def _fill(
+    store: StoreWriter, pairs: Iterator[SentencePair], tokenizer: Tokenizer, *, max_length: int, report: CleaningReport
 ) -> dict[str, int]:
     """Tokenise pairs into a store, drop the too long ones, and return the tokens of each side."""
     tokens = {"source": 0, "target": 0}
-    with StoreWriter(path) as store:
-        while some := list(islice(pairs, PROGRESS_EVERY)):
-            sources = tokenizer.encode_parts([(pair.language, pair.text) for pair in some])
-            targets = tokenizer.encode_targets([pair.target for pair in some])
-            for pair, source_ids, target_ids in zip(some, sources, targets, strict=True):
-                if max(len(source_ids), len(target_ids)) > max_length:
-                    report.drop_kept("too_many_tokens", pair.origin)
-                    continue
-                store.append(pair.source, pair.target, source_ids, target_ids)
-                tokens["source"] += len(source_ids)
-                tokens["target"] += len(target_ids)
+    while some := list(islice(pairs, PROGRESS_EVERY)):
+        for pair, source_ids, target_ids in _spelled(some, tokenizer):
+            if max(len(source_ids), len(target_ids)) > max_length:
+                report.drop_kept("too_many_tokens", pair.origin)
+                continue
+            store.append(pair.source, pair.target, source_ids, target_ids)
+            tokens["source"] += len(source_ids)
+            tokens["target"] += len(target_ids)
     return tokens
+
+
+def _add_altered(
+    store: StoreWriter,
+    train: StagedPairs,
+    tokenizer: Tokenizer,
+    config: Config,
+    added: dict[str, int],
+    on_progress: Progress,
+) -> None:
+    """Append altered copies that are not too long, and count them by kind."""
+    data = config.data
+    pairs = _progress(train, "adding altered copies", on_progress)
+    copies = altered(pairs, seed=config.train.seed, max_characters=data.max_characters)
+    while some := list(islice(copies, PROGRESS_EVERY)):
+        spelled = _spelled([pair for _, pair in some], tokenizer)
+        for (kind, _), (pair, source_ids, target_ids) in zip(some, spelled, strict=True):
+            if max(len(source_ids), len(target_ids)) <= data.max_length:
+                store.append(pair.source, pair.target, source_ids, target_ids)
+                added[kind] += 1
+
+
+def _spelled(
+    pairs: Sequence[SentencePair], tokenizer: Tokenizer
+) -> Iterator[tuple[SentencePair, list[int], list[int]]]:
+    sources = tokenizer.encode_parts([(pair.language, pair.text) for pair in pairs])
+    targets = tokenizer.encode_targets([pair.target for pair in pairs])
+    return zip(pairs, sources, targets, strict=True)
 
 
 def _refuse_empty(what: str, data: DataConfig, report: CleaningReport) -> None:

@@ -26,10 +26,11 @@ from clearhead.training.step import Stepper
 __all__ = ["Plan", "make_plan", "planned_before"]
 
 _PLANNED = {
+    "data": ("augment",),
     "model": ("dropout",),
     "train": ("optimizer", "learning_rate", "weight_decay", "warmup_steps", "validate_every", "checkpoint_every"),
 }
-"""Settings that a plan chooses."""
+"""Settings that a plan chooses, or finds chosen."""
 
 _ENOUGH_TOKENS = {"small": 25_000_000, "paper-base": 500_000_000}
 """Target tokens that a preset must see in training to be ahead of the smaller ones."""
@@ -131,7 +132,8 @@ def planned_before(saved: Config) -> dict[str, dict[str, Any]]:
 
 def _plan(values: Mapping[str, Any], preset: str, data: Prepared, device: torch.device, spent: float) -> Plan:
     def completed(chosen: Mapping[str, Any]) -> Config:
-        return complete(values, preset, data.tokenizer.model_settings, chosen)
+        found = {"data": {"augment": "augmented" in data.report}}  # decided before there was a preset
+        return complete(values, preset, data.tokenizer.model_settings, {**found, **chosen})
 
     is_of_the_paper = preset in TABLE3
     config = completed({} if is_of_the_paper else {"train": {"optimizer": "muon"}})

@@ -140,9 +140,8 @@ def _settle(
         started = time.monotonic()
         data = prepare(early, run / "data", on_progress=display.stage)
         seconds = time.monotonic() - started
-        display.say(
-            f"prepared {len(data.train):,} training and {len(data.valid):,} validation pairs in {seconds:.0f} s"
-        )
+        kept = data.report["train"]["kept"]
+        display.say(f"prepared {kept:,} training and {len(data.valid):,} validation pairs in {seconds:.0f} s")
         for line in _data_lines(data.report):
             display.say("  " + line)
         display.say(
@@ -221,7 +220,7 @@ def _report(loop: Loop, translator: Translator, validation: Validation, ended_by
         loop.config.train,
         state,
         records,
-        num_pairs=len(data.train),
+        num_pairs=data.report["train"]["kept"],
         epochs=state.step / loop.order.batches_per_epoch,
         bleu=validation.bleu,
         ended_by=ended_by,
@@ -252,4 +251,7 @@ def _data_lines(report: Mapping[str, Any]) -> list[str]:
     for part, title in (("train", "training text"), ("valid", "validation text")):
         if report[part]["read"]:
             lines += [title, *CleaningReport(**report[part]).lines()]
+            if part == "train" and (added := report.get("augmented")):
+                kinds = ", ".join(f"{count:,} {kind}" for kind, count in added.items())
+                lines.append(f"{sum(added.values()):>12,} altered copies added: {kinds}")
     return lines

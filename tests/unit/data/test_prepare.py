@@ -197,11 +197,29 @@ def test_captions_are_all_accounted_for(tmp_path, data_dir):
     report = prepared.report
     assert_counts_add_up(report)
     assert report["train"]["read"] == 997
-    assert len(prepared.train) + len(prepared.valid) == 997 - sum(report["train"]["dropped"].values())
+    assert report["train"]["kept"] + len(prepared.valid) == 997 - sum(report["train"]["dropped"].values())
+    assert len(prepared.train) - report["train"]["kept"] == sum(report["augmented"].values()) > 40
     assert report["train"]["dropped"]["too_many_characters"] > 0
     assert [file["lines"] for file in report["files"]] == [997, 997]
     assert ("reading and cleaning", 997) in stages
     assert {stage for stage, _ in stages} >= {"learning the vocabulary", "tokenising", "holding out validation pairs"}
+
+
+def test_altered_copies_stand_behind_the_pairs_as_they_are_and_are_counted(tmp_path):
+    texts = [(f"{source}.", f"{target}.") for source, target in sentences(900)]
+    named = {"pairs": [write_tsv(tmp_path / "p.tsv", texts)], "valid_size": 50, "max_length": 50}
+    plain = prepare(config_of(**named, augment=False), tmp_path / "plain" / "data")
+    augmented = prepare(config_of(**named), tmp_path / "augmented" / "data")
+    kept = texts_of(plain.train)
+    assert texts_of(augmented.train)[: len(kept)] == kept
+    copies = texts_of(augmented.train)[len(kept) :]
+    assert len(copies) == sum(augmented.report["augmented"].values())
+    assert min(augmented.report["augmented"].values()) > 0
+    assert set(copies).isdisjoint(kept)
+    assert max(augmented.train.source_lengths) <= 50  # of joined ones some were too long
+    assert "augmented" not in plain.report
+    assert augmented.tokenizer.sha256 == plain.tokenizer.sha256
+    assert texts_of(augmented.valid) == texts_of(plain.valid)
 
 
 def test_prepared_data_replaces_what_stood_there(tmp_path):

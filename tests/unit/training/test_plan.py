@@ -32,7 +32,8 @@ def planned(monkeypatch):
         monkeypatch.setattr(plan_module, "_seconds_per_step", seconds_per_step)
         lengths = np.full(pairs, 10, dtype=np.int32)
         store = SimpleNamespace(source_lengths=lengths, target_lengths=lengths)
-        data = SimpleNamespace(train=SizedStore(store), tokenizer=SimpleNamespace(model_settings={"vocab_size": 1_000}))
+        tokenizer = SimpleNamespace(model_settings={"vocab_size": 1_000})
+        data = SimpleNamespace(train=SizedStore(store), tokenizer=tokenizer, report={})
         return make_plan({"out": "run", **values}, data, CPU, spent=spent)
 
     plan.timed = []

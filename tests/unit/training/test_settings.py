@@ -312,3 +312,11 @@ def test_a_new_limit_stands_in_for_both_of_a_run(tmp_path, asked, limits):
     (tmp_path / "config.toml").write_text(saved.to_toml(), encoding="utf-8")
     train = over_saved({"out": str(tmp_path), "train": asked}, fresh=False)["train"]
     assert (train["max_steps"], train["max_minutes"]) == limits
+
+
+def test_the_presets_of_the_paper_learn_from_text_as_it_is():
+    assert not draft({"preset": "paper-base"}).data.augment
+    assert not draft({"preset": "table3-b-dk-16"}).data.augment
+    assert draft({"preset": "paper-big", "data": {"augment": True}}).data.augment
+    assert draft({"preset": "tiny"}).data.augment
+    assert draft({}).data.augment

@@ -1,0 +1,123 @@
+"""Altered copies of training pairs: a model translates well what looks like its training text, users' text may not.
+
+Only sentences are altered, pairs whose sides both end as sentences do: of dates, words or code nobody knows what an
+alteration would mean. The shares are so small that clean text is translated as well as without; the figures are in
+docs/recipes.md.
+"""
+
+from __future__ import annotations
+
+import random
+import re
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
+
+from clearhead.corpora import SentencePair
+
+__all__ = ["KINDS", "altered"]
+
+Alteration = Callable[[SentencePair, random.Random], SentencePair | None]
+"""Returns an altered pair; None for a pair that it does not suit."""
+
+_END = ".!?…。！？｡؟۔।॥։።"
+_CLOSING = "\"'”’»«›‹“‘„」』）)]"
+_IS_SENTENCE = re.compile(rf"[{re.escape(_END)}][{re.escape(_CLOSING)}]*$")
+_END_MARKS = re.compile(rf"[{re.escape(_END)}]+$")
+_WITHOUT_SPACES = "。！？｡"
+"""Ends of sentences that no space follows."""
+_NUMBER = re.compile(r"(?<!\w)[0-9](?:[0-9.,:/-]*[0-9])?(?!\w)")
+_CODE = re.compile(r"[%{}<>&$\\_@#=|]|://")
+"""Signs of text that case matters in: placeholders, markup, addresses."""
+
+_MOST_JOINED = 6
+
+
+def altered(pairs: Iterable[SentencePair], *, seed: int, max_characters: int) -> Iterator[tuple[str, SentencePair]]:
+    """Stream altered copies of some of the pairs, each with the name of what was done, one of `KINDS`.
+
+    Args:
+        pairs: Cleaned training pairs, in the order of their files.
+        seed: Decides which are altered, and how.
+        max_characters: No joined text gets longer.
+    """
+    choose = random.Random(seed)
+    joined: list[SentencePair] = []
+    wanted = 0
+    for pair in pairs:
+        if not (_IS_SENTENCE.search(pair.text) and _IS_SENTENCE.search(pair.target)):
+            continue
+        if joined and pair.language != joined[0].language:
+            joined = []
+        if not joined and choose.random() < _SHARE_JOINED:
+            wanted = choose.randint(2, _MOST_JOINED)
+            joined = [pair]
+        elif joined:
+            joined.append(pair)
+            if len(joined) == wanted:
+                together = _together(joined)
+                joined = []
+                if max(len(together.text), len(together.target)) <= max_characters:
+                    yield "joined", together
+        for kind, (share, alter) in _ALTERATIONS.items():
+            if choose.random() < share and (copy := alter(pair, choose)) is not None:
+                yield kind, copy
+
+
+def _together(pairs: list[SentencePair]) -> SentencePair:
+    return _with_text(pairs[0], _paragraph([pair.text for pair in pairs]), _paragraph([pair.target for pair in pairs]))
+
+
+def _paragraph(sentences: list[str]) -> str:
+    """Join sentences as their script does."""
+    sentences = [sentence.strip() for sentence in sentences]
+    spaced = (sentence + ("" if sentence[-1] in _WITHOUT_SPACES else " ") for sentence in sentences[:-1])
+    return "".join(spaced) + sentences[-1]
+
+
+def _upper_case(pair: SentencePair, choose: random.Random) -> SentencePair | None:
+    text = pair.text.upper()
+    if text == pair.text or _CODE.search(pair.text) or _CODE.search(pair.target):
+        return None
+    return _with_text(pair, text, pair.target.upper())
+
+
+def _without_end(pair: SentencePair, choose: random.Random) -> SentencePair | None:
+    text, target = _END_MARKS.sub("", pair.text), _END_MARKS.sub("", pair.target)
+    if not text.strip() or not target.strip() or text == pair.text or target == pair.target:
+        return None
+    return _with_text(pair, text, target)
+
+
+def _stray_spaces(pair: SentencePair, choose: random.Random) -> SentencePair | None:
+    """Put some more spaces into the source alone: what they become is a translation without them."""
+    words = pair.text.split(" ")
+    place = choose.randrange(len(words) + 1)
+    return _with_text(pair, " ".join([*words[:place], *[""] * choose.randint(1, 3), *words[place:]]), pair.target)
+
+
+def _other_number(pair: SentencePair, choose: random.Random) -> SentencePair | None:
+    """Put another number of as many digits where both sides have the same one, once."""
+    numbers = _NUMBER.findall(pair.text)
+    if len(numbers) != 1 or _NUMBER.findall(pair.target) != numbers or not numbers[0].isdecimal():
+        return None
+    digits = len(numbers[0])
+    if numbers == ["1"]:  # the words around it are in the singular
+        return None
+    other = str(choose.randrange(10 ** (digits - 1) if digits > 1 else 2, 10**digits))
+    return _with_text(pair, _NUMBER.sub(other, pair.text), _NUMBER.sub(other, pair.target))
+
+
+def _with_text(pair: SentencePair, text: str, target: str) -> SentencePair:
+    return replace(pair, source=pair.source[: pair.text_at] + text, target=target)
+
+
+_SHARE_JOINED = 1 / 32
+_ALTERATIONS: dict[str, tuple[float, Alteration]] = {
+    "upper case": (1 / 64, _upper_case),
+    "without its end mark": (1 / 32, _without_end),
+    "stray spaces": (1 / 64, _stray_spaces),
+    "another number": (1 / 8, _other_number),
+}
+
+KINDS = ("joined", *_ALTERATIONS)
+"""What is done to pairs."""
