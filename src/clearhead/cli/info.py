@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from clearhead.cli.console import notice
+from clearhead.cli.summary import plain, summary
 from clearhead.errors import CheckpointError
 from clearhead.version import __version__
 
@@ -32,7 +33,8 @@ def info(
         Path | None,
         typer.Argument(metavar="MODEL|RUN", help="Model directory or run directory; this installation if not named."),
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+    everything: Annotated[bool, typer.Option("--all", help="Show every fact and setting.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print everything as one JSON object.")] = False,
 ) -> None:
     """Show shape, vocabulary, data, training and quality of a model and what translates it here, or how far a run is.
 
@@ -41,10 +43,12 @@ def info(
     facts = _installation_facts() if path is None else _facts(path)
     if as_json:
         typer.echo(json.dumps(facts, ensure_ascii=False, indent=2))
-    elif sys.stdout.isatty():
-        _print_table(list(_rows(facts)))
+        return
+    rows = _rows(facts) if everything else ((0, name, value) for name, value in summary(facts))
+    if sys.stdout.isatty():
+        _print_table(list(rows), is_nested=everything)
     else:
-        typer.echo("\n".join(f"{'  ' * depth}{name}: {value}".rstrip() for depth, name, value in _rows(facts)))
+        typer.echo("\n".join(f"{'  ' * depth}{name}: {value}".rstrip() for depth, name, value in rows))
 
 
 def _installation_facts() -> dict[str, Any]:
@@ -160,30 +164,12 @@ def _rows(values: Mapping[str, Any], depth: int = 0) -> Iterator[Row]:
                     yield depth + 1, str(number), ""
                     yield from _rows(item, depth + 2)
                 else:
-                    yield depth + 1, str(number), _shown(item)
+                    yield depth + 1, str(number), plain(item)
         else:
-            yield depth, name, _shown(value)
+            yield depth, name, plain(value)
 
 
-def _shown(value: Any) -> str:
-    match value:
-        case None:
-            return "-"
-        case bool():
-            return "yes" if value else "no"
-        case int():
-            return f"{value:,}"
-        case float():
-            return f"{value:g}" if abs(value) < 1 else f"{value:,.6g}" if abs(value) < 1e6 else f"{value:,.0f}"
-        case Mapping():
-            return ", ".join(f"{name} {_shown(inner)}" for name, inner in value.items()) or "-"
-        case list() | tuple():
-            return ", ".join(map(_shown, value)) or "none"
-        case _:
-            return " ".join(str(value).split("\n"))
-
-
-def _print_table(rows: list[Row]) -> None:
+def _print_table(rows: list[Row], *, is_nested: bool) -> None:
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text
@@ -192,7 +178,7 @@ def _print_table(rows: list[Row]) -> None:
     table.add_column(no_wrap=True)
     table.add_column(overflow="fold")
     for depth, name, value in rows:
-        if depth == 0:
+        if is_nested and depth == 0:
             table.add_row("", "")
-        table.add_row(Text("  " * depth + name, style="bold" if not value else ""), Text(value))
+        table.add_row(Text("  " * depth + name, style="bold" if not (is_nested and value) else ""), Text(value))
     Console().print(table)

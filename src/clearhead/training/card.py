@@ -42,7 +42,8 @@ A Transformer trained by clearhead {__version__}.
 | languages asked for by tag | {", ".join(bundle.tokenizer.language_tags) or "none"} |
 | preset | {info["preset"]} |
 | weights | {info["weights"]} |
-| training | {training["steps"]:,} steps, {training["target_tokens"]:,} target tokens, {training["minutes"]} minutes |
+| trained | {training["date"]}, {training["steps"]:,} steps, {training["target_tokens"]:,} target tokens, \
+{training["minutes"]} minutes |
 | training pairs | {info["data"]["train"]["kept"]:,} |
 | validation BLEU (greedy) | {metrics["valid_bleu"]} `{metrics["bleu_signature"]}` |
 | validation chrF (greedy) | {metrics["valid_chrf"]} `{metrics["chrf_signature"]}` |

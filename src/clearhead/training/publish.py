@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Collection, Mapping
 from contextlib import nullcontext
 from itertools import islice
@@ -66,6 +67,7 @@ def publish(
         "weights": chosen,
         "data": _without_directories(data.report, paths),
         "training": {
+            "date": time.strftime("%Y-%m-%d"),
             "steps": state.step,
             "minutes": round(state.elapsed / 60, 2),
             "target_tokens": state.target_tokens,

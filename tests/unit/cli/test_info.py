@@ -84,7 +84,7 @@ def test_without_a_model_the_installation_is_told(run_command):
     assert core.startswith("clearhead's compiled core is ")
     assert ("not in use" in core) == (library() is None)
     assert found == {}
-    assert f"  compiled_core: {core}\n" in run_command(info).stdout
+    assert f"\ncompiled_core: {core}\n" in run_command(info).stdout
 
 
 def test_a_missing_core_is_told_with_and_without_a_model(run_command, make_model_dir, monkeypatch):
@@ -120,7 +120,7 @@ def test_the_kind_of_tokenizer_is_told(run_command, make_model_dir, kind):
 
 
 def test_text_shows_every_fact_where_it_belongs(run_command, make_model_dir):
-    lines = run_command(info, make_model_dir(info=MADE)).stdout.splitlines()
+    lines = run_command(info, make_model_dir(info=MADE), "--all").stdout.splitlines()
     made = lines[lines.index("made:") :]
     assert made == [
         "made:",
@@ -149,9 +149,32 @@ def test_text_shows_every_fact_where_it_belongs(run_command, make_model_dir):
     ]
 
 
+def test_what_matters_fits_a_screen(run_command, run_dir, make_model_dir, make_bundle):
+    made = {
+        **MADE,
+        "weights": "step 4000",
+        "data": {**MADE["data"], "roles": {"source": ["train.de"], "target": ["train.en"], "pairs": []}},
+        "training": {"steps": 4_000, "minutes": 12.5, "date": "2017-06-12", "device": "cpu"},
+    }
+    directory = make_model_dir("run/model", info=made, language_tags=("de", "fr"), decode={"target_lang": "de"})
+    model = load_bundle(directory)
+    size = model.model.num_parameters()
+    assert run_command(info, run_dir).stdout.splitlines() == [
+        f"model: {directory}, {size:,} parameters, 2+1 layers, d_model 22, 11 heads, preset tiny",
+        f"vocabulary: {model.tokenizer.vocab_size} pieces, bpe, translates into de, fr",
+        "data: 28,751 training pairs, source train.de, target train.en",
+        "quality: validation BLEU 31.52",
+        f"made: 2017-06-12, step 4000, 4,000 steps, 12.5 minutes, on cpu, clearhead {__version__}",
+        "translates: by PyTorch, on cpu, beam 4, into de unless told otherwise",
+        f"run: {run_dir}, unfinished: run its `clearhead train` command again to resume, "
+        "newest checkpoint step-00000200",
+    ]
+
+
 @pytest.mark.parametrize(
     "odd",
     [
+        {"data": [], "training": 3, "metrics": {"valid_bleu": {}}, "weights": ["a"], "preset": None},
         {"a": [{"b": [1, {"c": 2}]}, 3, [4, [5]]], "": {"": {}}},
         {"[bold]": "[/red] [link=x]", "lines": "one\ntwo", "deep": {"x": [[], {}]}},
         {"big": 10**30, "huge": 1e300, "tiny": -1e-300, "long": 1234567.25},
@@ -160,7 +183,8 @@ def test_text_shows_every_fact_where_it_belongs(run_command, make_model_dir):
 def test_whatever_stands_in_a_model_can_be_shown(run_command, make_model_dir, odd):
     model = make_model_dir(info=odd)
     assert json.loads(run_command(info, model, "--json").stdout)["made"] == odd
-    text = run_command(info, model).stdout
+    assert "model: " in run_command(info, model).stdout
+    text = run_command(info, model, "--all").stdout
     assert "lines" not in odd or "  lines: one two\n" in text
     assert all(line.strip() for line in text.splitlines())
 
@@ -168,11 +192,19 @@ def test_whatever_stands_in_a_model_can_be_shown(run_command, make_model_dir, od
 def test_a_terminal_gets_a_table_with_the_same_words(make_model_dir, monkeypatch, capsys):
     model = make_model_dir(info={"[bold]": "[/red]", **MADE})
     monkeypatch.setattr("sys.stdout.isatty", lambda: True)
-    info(model, as_json=False)
+    info(model, everything=True, as_json=False)
     shown = capsys.readouterr().out
     for words in ("parameters", "[bold]", "[/red]", "valid_bleu", "31.52", "28,751", "train.de"):
         assert words in shown
     assert "made:" not in shown
+
+
+def test_a_terminal_gets_what_matters_as_a_table(make_model_dir, monkeypatch, capsys):
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True)
+    info(make_model_dir(info=MADE), everything=False, as_json=False)
+    shown = capsys.readouterr().out
+    assert "BLEU 31.52" in shown
+    assert "d_ff" not in shown
 
 
 def test_a_run_without_a_model_says_how_far_it_is(run_command, run_dir):
@@ -186,7 +218,7 @@ def test_a_run_without_a_model_says_how_far_it_is(run_command, run_dir):
     assert run["training_state"]["step"] == 200
     assert [record["step"] for record in run["last_records"]] == [100, 150, 200]
     assert run["config"]["train"]["max_steps"] == 300
-    text = run_command(info, run_dir).stdout
+    text = run_command(info, run_dir, "--all").stdout
     assert "  newest_checkpoint: step-00000200\n" in text
     assert "    3: split train, step 200, loss 7\n" in text
 

@@ -1,0 +1,106 @@
+"""What matters of a model or a run, in lines that fit a screen: `clearhead info` without `--all`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+__all__ = ["plain", "summary"]
+
+
+def summary(facts: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """Yield names and values, in words, of what `clearhead info` knows.
+
+    Args:
+        facts: Nested values. What a model says of its making may be anything, or missing; that is passed over.
+    """
+    model, made, run = ("model",), ("made",), ("run",)
+    depths = [_at(facts, *model, f"num_{side}_layers") for side in ("encoder", "decoder")]
+    lines: dict[str, list[str | None]] = {
+        "model": [
+            _said(facts, "{}", *model, "directory"),
+            _said(facts, "{} parameters", *model, "parameters"),
+            f"{plain(depths[0])}+{plain(depths[1])} layers" if None not in depths else None,
+            _said(facts, "d_model {}", *model, "d_model"),
+            _said(facts, "{} heads", *model, "num_heads"),
+            _said(facts, "preset {}", *made, "preset"),
+        ],
+        "vocabulary": [
+            _said(facts, "{} pieces", "tokenizer", "vocab_size"),
+            _said(facts, "{}", "tokenizer", "kind"),
+            _said(facts, "translates into {}", "tokenizer", "language_tags"),
+        ],
+        "data": [
+            _said(facts, "{} training pairs", *made, "data", "train", "kept"),
+            *(f"{role} {plain(files)}" for role in ("source", "target", "pairs") if (files := _files(facts, role))),
+        ],
+        "quality": [
+            _said(facts, "validation BLEU {}", *made, "metrics", "valid_bleu"),
+            _said(facts, "chrF {}", *made, "metrics", "valid_chrf"),
+            _said(facts, "perplexity a piece {}", *made, "metrics", "valid_ppl"),
+        ],
+        "made": [
+            _said(facts, "{}", *made, "training", "date"),
+            _said(facts, "{}", *made, "weights"),
+            _said(facts, "{} steps", *made, "training", "steps"),
+            _said(facts, "{} minutes", *made, "training", "minutes"),
+            _said(facts, "on {}", *made, "training", "device"),
+            _said(facts, "clearhead {}", *model, "clearhead_version"),
+        ],
+        "translates": [
+            _said(facts, "by {}", "translated_by", "engine"),
+            _said(facts, "on {}", "translated_by", "device"),
+            _said(facts, "beam {}", "decode", "beam_size"),
+            _said(facts, "into {} unless told otherwise", "decode", "target_lang"),
+        ],
+        "run": [
+            _said(facts, "{}", *run, "directory"),
+            _said(facts, "{}", *run, "state"),
+            _said(facts, "newest checkpoint {}", *run, "newest_checkpoint"),
+        ],
+        **{name: [plain(value)] for name, value in facts.get("installation", {}).items()},
+    }
+    for name, phrases in lines.items():
+        if found := [phrase for phrase in phrases if phrase is not None]:
+            yield name, ", ".join(found)
+
+
+def plain(value: Any) -> str:
+    """Return a value on one line, as people write it."""
+    match value:
+        case None:
+            return "-"
+        case bool():
+            return "yes" if value else "no"
+        case int():
+            return f"{value:,}"
+        case float():
+            return f"{value:g}" if abs(value) < 1 else f"{value:,.6g}" if abs(value) < 1e6 else f"{value:,.0f}"
+        case Mapping():
+            return ", ".join(f"{name} {plain(inner)}" for name, inner in value.items()) or "-"
+        case list() | tuple():
+            return ", ".join(map(plain, value)) or "none"
+        case _:
+            return " ".join(str(value).split("\n"))
+
+
+def _at(values: Any, *names: str) -> Any:
+    """Return what stands in nested values, None if there is no such place."""
+    for name in names:
+        if not isinstance(values, Mapping):
+            return None
+        values = values.get(name)
+    return values
+
+
+def _said(facts: Mapping[str, Any], phrase: str, *names: str) -> str | None:
+    """Return a phrase about a value that is there and says something."""
+    value = _at(facts, *names)
+    if value is None or isinstance(value, Mapping) or value in ("", [], ()):
+        return None
+    return phrase.format(plain(value))
+
+
+def _files(facts: Mapping[str, Any], role: str) -> Sequence[Any]:
+    files = _at(facts, "made", "data", "roles", role)
+    return files if isinstance(files, list | tuple) else ()
