@@ -26,6 +26,7 @@ __all__ = [
     "exact_match",
     "judge",
     "make_metrics",
+    "sentence_chrf",
 ]
 
 DEFAULT_METRICS: tuple[MetricName, ...] = ("bleu", "chrf")
@@ -203,6 +204,13 @@ def exact_match(hypotheses: Sequence[str], references: Sequence[str]) -> float:
     _require_pairs("translations", len(hypotheses), len(references))
     equal = sum(hypothesis == reference for hypothesis, reference in zip(hypotheses, references, strict=True))
     return 100.0 * equal / len(hypotheses)
+
+
+def sentence_chrf(hypotheses: Sequence[str], references: Sequence[str]) -> list[float]:
+    """Return the chrF of each sentence by itself, in percent, to find those that stand out."""
+    metric = CHRF()
+    pairs = zip(hypotheses, references, strict=True)
+    return [metric.sentence_score(hypothesis, [reference]).score for hypothesis, reference in pairs]
 
 
 def _measure(metric: BLEU | CHRF, hypotheses: Sequence[str], references: Sequence[str]) -> Metric:

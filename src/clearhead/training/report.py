@@ -1,22 +1,27 @@
-"""`report.html`: learning curves and sample translations of a run, in one file that needs nothing else."""
+"""`report.html`: what a run came to, in one file that needs nothing else."""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from html import escape
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+from jaxtyping import Int
+
 from clearhead.config import Config
 from clearhead.files import write_text
+from clearhead.inspection.explain import Explanation
+from clearhead.training.charts import Curve, attention_grid, bar_chart, line_chart
 from clearhead.translator import Translation
 
-__all__ = ["write_report"]
+__all__ = ["Judged", "write_report"]
 
-_WIDTH, _HEIGHT = 460, 240
-_LEFT, _RIGHT, _TOP, _BOTTOM = 52, 24, 14, 38
-
+_NUM_SAMPLES = 20
+_NUM_WORST = 10
+_MOST_BARS = 8
 _STYLE = """
 :root { color-scheme: light dark; --ink: #1c1e21; --soft: #667; --line: #d8dbe0; --paper: #fff;
   --a: #2563eb; --b: #d97706; }
@@ -24,19 +29,32 @@ _STYLE = """
   :root { --ink: #e8eaed; --soft: #9aa0aa; --line: #3a3f47; --paper: #16181c; --a: #7aa7ff; --b: #f5b04c; } }
 body { font: 16px/1.5 system-ui, sans-serif; color: var(--ink); background: var(--paper); margin: 2rem auto;
   max-width: 62rem; padding: 0 1rem; }
-h1 { font-size: 1.5rem; } h2 { font-size: 1.15rem; margin-top: 2rem; }
-.charts { display: flex; flex-wrap: wrap; gap: 1rem; }
-figure { margin: 0; flex: 1 1 22rem; } figcaption { font-weight: 600; }
+h1 { font-size: 1.5rem; overflow-wrap: anywhere; } h2 { font-size: 1.15rem; margin-top: 2rem; }
+.charts { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(100%, 26rem), 1fr)); gap: 1.5rem; }
+figure { margin: 0; min-width: 0; } figcaption { font-weight: 600; }
 svg { width: 100%; height: auto; } svg text { font-size: 11px; fill: var(--soft); }
 .legend span { margin-right: 1rem; font-size: .85rem; } .legend i { display: inline-block; width: 1.2em; height: .2em;
   vertical-align: middle; margin-right: .4em; }
 table { border-collapse: collapse; width: 100%; } td, th { text-align: left; vertical-align: top; padding: .35rem .6rem;
   border-bottom: 1px solid var(--line); overflow-wrap: anywhere; } th { color: var(--soft); font-weight: 600; }
+table.texts th { white-space: nowrap; }
 td.number { text-align: right; font-variant-numeric: tabular-nums; white-space: nowrap; }
-.scroll, pre { overflow-x: auto; }
+pre { overflow-x: auto; }
+@media (max-width: 40rem) {
+  th, td, td.number { display: block; border: 0; padding: .1rem 0; text-align: left; } table.texts th { display: none; }
+  tr { display: block; border-bottom: 1px solid var(--line); padding: .5rem 0; }
+  td[title]::before { content: attr(title) ": "; color: var(--soft); } }
 """
 
-Curve = Sequence[tuple[float, float]]
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """A translation of a validation sentence, beside what it should be."""
+
+    translation: Translation
+    reference: str
+    chrf: float
+    """Of the sentence, in percent."""
 
 
 def write_report(
@@ -45,7 +63,9 @@ def write_report(
     config: Config,
     summary: Mapping[str, str],
     metrics: Sequence[Mapping[str, Any]],
-    samples: Sequence[tuple[Translation, str]],
+    judged: Sequence[Judged],
+    lengths: Mapping[str, Int[np.ndarray, " pairs"]],
+    explanations: Iterable[Explanation],
     data_lines: Sequence[str],
 ) -> None:
     """Write the report, whole or not at all.
@@ -55,34 +75,39 @@ def write_report(
         config: Complete settings.
         summary: What to say first: names and values.
         metrics: Records of `metrics.jsonl`.
-        samples: Translations of validation sentences, each with its reference.
+        judged: Translations of validation sentences.
+        lengths: Tokens of every training source, and of every target.
+        explanations: Of a few sentences, to show where the attention went.
         data_lines: What became of the corpus, line by line.
     """
     train = [record for record in metrics if record.get("split") == "train"]
     valid = [record for record in metrics if record.get("split") == "valid"]
     charts = [
-        _chart("Loss per target token (nats)", {"training": _curve(train, "nll"), "validation": _curve(valid, "nll")}),
-        _chart("Validation, greedy translations", {"BLEU": _curve(valid, "bleu"), "chrF": _curve(valid, "chrf")}),
-        _chart("Learning rate", {"learning rate": _curve(train, "lr")}),
-        _chart("Target tokens per second", {"speed": _curve(train, "tokens_per_second")}),
+        line_chart(
+            "Loss per target token (nats)", {"training": _curve(train, "nll"), "validation": _curve(valid, "nll")}
+        ),
+        line_chart("Validation, greedy translations", {"BLEU": _curve(valid, "bleu"), "chrF": _curve(valid, "chrf")}),
+        line_chart("Learning rate", {"learning rate": _curve(train, "lr")}),
+        line_chart("Target tokens per second", {"speed": _curve(train, "tokens_per_second")}),
     ]
-    sample_rows = "".join(
-        f"<tr><td>{escape(t.source)}</td><td>{escape(t.text)}</td><td>{escape(reference)}</td>"
-        f'<td class="number">{t.score:.2f}</td></tr>'
-        for t, reference in samples
-    )
+    about_lengths = [
+        bar_chart("chrF of validation sentences by length", "characters of the source", _by_length(judged)),
+        bar_chart("Training pairs, in percent", "tokens", _histogram(lengths)),
+    ]
     summary_rows = "".join(
         f"<tr><th>{escape(name)}</th><td>{escape(value)}</td></tr>" for name, value in summary.items()
     )
+    worst = sorted(judged, key=lambda one: one.chrf)[:_NUM_WORST]
     page = f"""<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">
 <title>clearhead: {escape(path.parent.name)}</title><style>{_STYLE}</style></head><body>
 <h1>{escape(path.parent.name)}</h1>
 <table>{summary_rows}</table>
 <h2>Learning curves</h2><div class="charts">{"".join(charts)}</div>
-<h2>Sample translations of validation sentences</h2>
-<div class="scroll"><table><tr><th>source</th><th>translation</th><th>reference</th><th>log-probability</th></tr>
-{sample_rows}</table></div>
+<h2>Lengths</h2><div class="charts">{"".join(about_lengths)}</div>
+<h2>Sample translations of validation sentences</h2>{_table(judged[:_NUM_SAMPLES])}
+<h2>The worst of {len(judged):,} by chrF</h2>{_table(worst)}
+<h2>Where attention went</h2><div class="charts">{"".join(map(_attention, explanations))}</div>
 <h2>Data</h2><pre>{escape(chr(10).join(data_lines))}</pre>
 <details><summary>Settings</summary><pre>{escape(config.to_toml())}</pre></details>
 </body></html>
@@ -90,56 +115,55 @@ def write_report(
     write_text(path, page)
 
 
+def _table(judged: Iterable[Judged]) -> str:
+    titles = ("source", "translation", "reference", "log-probability", "chrF")
+    rows = ""
+    for one in judged:
+        texts = (one.translation.source, one.translation.text, one.reference)
+        cells = [f'<td title="{title}">{escape(text)}</td>' for title, text in zip(titles, texts, strict=False)]
+        numbers = (f"{one.translation.score:.2f}", f"{one.chrf:.1f}")
+        cells += [
+            f'<td class="number" title="{title}">{value}</td>' for title, value in zip(titles[3:], numbers, strict=True)
+        ]
+        rows += f"<tr>{''.join(cells)}</tr>"
+    heads = "".join(f"<th>{title}</th>" for title in titles)
+    return f'<table class="texts"><tr>{heads}</tr>{rows}</table>'
+
+
+def _attention(explanation: Explanation) -> str:
+    """Return the cross-attention of the last decoder layer as a figure, the mean of its heads."""
+    grid = attention_grid(explanation.target_tokens, explanation.source_tokens, explanation.cross[-1].mean(axis=0))
+    text = "cross-attention of the last layer, mean of its heads; clearhead.explain shows each head"
+    return f"<figure><figcaption>{escape(explanation.translation)}</figcaption>{grid}<div>{text}</div></figure>"
+
+
 def _curve(records: Sequence[Mapping[str, Any]], name: str) -> Curve:
     return [(record["step"], record[name]) for record in records if name in record]
 
 
-def _chart(title: str, curves: Mapping[str, Curve]) -> str:
-    points = [point for curve in curves.values() for point in curve]
-    if not points:
-        return ""
-    steps = _ticks(0.0, max(x for x, _ in points) or 1.0, 4)
-    low, high = min(y for _, y in points), max(y for _, y in points)
-    heights = _ticks(0.0 if 0 < low < high / 2 else low, high, 5)
-    low, spread = heights[0], heights[-1] - heights[0]
-
-    def across(x: float) -> float:
-        return _LEFT + (_WIDTH - _LEFT - _RIGHT) * x / steps[-1]
-
-    def down(y: float) -> float:
-        return _TOP + (_HEIGHT - _TOP - _BOTTOM) * (1.0 - (y - low) / spread)
-
-    grid = ""
-    for value in heights:
-        y = down(value)
-        grid += f'<line x1="{_LEFT}" x2="{_WIDTH - _RIGHT}" y1="{y:.1f}" y2="{y:.1f}" stroke="var(--line)"/>'
-        grid += f'<text x="{_LEFT - 6}" y="{y + 4:.1f}" text-anchor="end">{_number(value)}</text>'
-    for step in steps:
-        grid += f'<text x="{across(step):.1f}" y="{_HEIGHT - 18}" text-anchor="middle">{_number(step)}</text>'
-    grid += f'<text x="{(_LEFT + _WIDTH - _RIGHT) / 2}" y="{_HEIGHT - 4}" text-anchor="middle">step</text>'
-    lines, legend = "", ""
-    for colour, (name, curve) in zip(("var(--a)", "var(--b)"), curves.items(), strict=False):
-        path = " ".join(f"{across(x):.1f},{down(y):.1f}" for x, y in curve)
-        lines += f'<polyline fill="none" stroke="{colour}" stroke-width="2" points="{path}"/>'
-        if len(curve) == 1:
-            [(x, y)] = curve
-            lines += f'<circle cx="{across(x):.1f}" cy="{down(y):.1f}" r="3" fill="{colour}"/>'
-        legend += f'<span><i style="background:{colour}"></i>{escape(name)}</span>'
-    return (
-        f"<figure><figcaption>{escape(title)}</figcaption>"
-        f'<svg viewBox="0 0 {_WIDTH} {_HEIGHT}" role="img" aria-label="{escape(title)}">{grid}{lines}</svg>'
-        f'<div class="legend">{legend}</div></figure>'
-    )
+def _by_length(judged: Sequence[Judged]) -> dict[str, dict[str, float]]:
+    """Return the mean chrF of sentences in groups of about equal number, the shortest first."""
+    sizes = np.array([len(one.translation.source) for one in judged])
+    if not judged:
+        return {}
+    ends = np.unique(np.quantile(sizes, np.arange(1, 6) / 5, method="higher"))
+    bars, longer_than = {}, 0
+    for end in ends:
+        group = [one.chrf for one, size in zip(judged, sizes, strict=True) if longer_than < size <= end]
+        if group:
+            bars[f"{longer_than + 1}-{end}"] = {"mean chrF": float(np.mean(group))}
+        longer_than = end
+    return bars
 
 
-def _ticks(low: float, high: float, about: int) -> list[float]:
-    """Return round numbers, evenly spaced, from at most `low` to at least `high`."""
-    rough = (high - low) / about or abs(high) / about or 1.0
-    size = 10.0 ** math.floor(math.log10(rough))
-    step = next(size * factor for factor in (1, 2, 2.5, 5, 10) if size * factor >= rough * 0.999)
-    first, last = math.floor(low / step), math.ceil(high / step - 1e-9)
-    return [step * number for number in range(first, max(last, first + 1) + 1)]
-
-
-def _number(value: float) -> str:
-    return f"{value:,.0f}" if abs(value) >= 1_000 else f"{value:.4g}"
+def _histogram(lengths: Mapping[str, Int[np.ndarray, " pairs"]]) -> dict[str, dict[str, float]]:
+    """Return which share of the pairs has sides of which lengths; what is longer than nearly all is one group."""
+    longest = max(int(np.quantile(sizes, 0.99)) for sizes in lengths.values())
+    step = max(1, -(-longest // (_MOST_BARS - 1)))
+    bars = {}
+    for start in range(1, step * _MOST_BARS + 1, step):
+        is_last = start + step > step * (_MOST_BARS - 1) + 1
+        label = f"{start}+" if is_last else f"{start}-{start + step - 1}" if step > 1 else str(start)
+        end = np.inf if is_last else start + step
+        bars[label] = {side: 100 * float(np.mean((sizes >= start) & (sizes < end))) for side, sizes in lengths.items()}
+    return bars

@@ -17,7 +17,6 @@ import torch
 from clearhead.bundle import load_bundle, require_fitting_weights
 from clearhead.config import Config, read_toml
 from clearhead.data.batches import BatchOrder
-from clearhead.data.clean import CleaningReport
 from clearhead.data.inputs import changed_inputs, missing_inputs
 from clearhead.data.prepare import Prepared, open_prepared, prepare
 from clearhead.device import resolve_device
@@ -26,22 +25,17 @@ from clearhead.files import write_text
 from clearhead.presets import choose_preset
 from clearhead.training.checkpoints import Checkpoints, TrainingState, disk_trouble
 from clearhead.training.display import Display
-from clearhead.training.log import MetricsLog, read_metrics
+from clearhead.training.ending import data_lines, report_end
+from clearhead.training.log import MetricsLog
 from clearhead.training.loop import Loop
 from clearhead.training.plan import make_plan, planned_before
-from clearhead.training.publish import golden_sources, translatable
-from clearhead.training.report import write_report
+from clearhead.training.publish import golden_sources
 from clearhead.training.run_directory import is_finished, lock, move_aside
 from clearhead.training.settings import check_resumable, complete, draft, over_saved, resolved
 from clearhead.training.step import uses_bf16
 from clearhead.training.stop import StopSignals
-from clearhead.training.validation import Validation
-from clearhead.training.verdict import verdict
-from clearhead.translator import Translator
 
 __all__ = ["TrainResult", "train", "train_from_values"]
-
-_SAMPLES = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +109,7 @@ def train_from_values(values: Mapping[str, Any], *, fresh: bool = False) -> Trai
             with MetricsLog(run, step=loop.state.step, validated_step=loop.state.validated_step) as log:
                 ended_by = loop.train(log)
                 validation, translator = loop.publish_best()
-            _report(loop, translator, validation, ended_by)
+            report_end(loop, translator, validation, ended_by)
             return TrainResult(run, loop.state.step, ended_by, round(validation.bleu, 2), False)
     except OSError as error:
         raise CheckpointError(f"cannot write to the run {run}: {disk_trouble(error)}") from None
@@ -142,7 +136,7 @@ def _settle(
         seconds = time.monotonic() - started
         kept = data.report["train"]["kept"]
         display.say(f"prepared {kept:,} training and {len(data.valid):,} validation pairs in {seconds:.0f} s")
-        for line in _data_lines(data.report):
+        for line in data_lines(data.report):
             display.say("  " + line)
         display.say(
             f"the first pair, from source to target: {data.train.source(0)!r:.200} -> {data.train.target(0)!r:.200}"
@@ -205,53 +199,3 @@ def _announce(loop: Loop, device: torch.device) -> None:
     )
     if loop.state.step:
         loop.display.say(f"resuming after step {loop.state.step:,}")
-
-
-def _report(loop: Loop, translator: Translator, validation: Validation, ended_by: str) -> None:
-    data, state = loop.data, loop.state
-    samples = translatable(data, loop.config.decode.target_lang, _SAMPLES)
-    if not samples:
-        loop.display.say("no validation line names a language, so there are no samples")
-    loop.display.stage("translating samples", 0)
-    translations = translator.translate([source for _, source in samples])
-    minutes, records = state.elapsed / 60, read_metrics(loop.run / "metrics.jsonl")
-    judgement = verdict(
-        loop.run,
-        loop.config.train,
-        state,
-        records,
-        num_pairs=data.report["train"]["kept"],
-        epochs=state.step / loop.order.batches_per_epoch,
-        bleu=validation.bleu,
-        ended_by=ended_by,
-    )
-    write_report(
-        loop.run / "report.html",
-        config=loop.config,
-        summary={
-            "validation (greedy)": f"{validation.scores}, perplexity {validation.ppl:.2f} a piece",
-            "model": f"{loop.config.preset}: {translator.bundle.info['weights']}",
-            "training": f"{state.step:,} steps, {state.target_tokens:,} target tokens, {minutes:.1f} minutes",
-            "ended by": ended_by,
-            "verdict": "; ".join(judgement) or "too short to tell",
-        },
-        metrics=records,
-        samples=[(t, data.valid.target(row)) for t, (row, _) in zip(translations, samples, strict=True)],
-        data_lines=_data_lines(data.report),
-    )
-    loop.display.say(
-        f"finished by {ended_by} after {state.step:,} steps, {minutes:.1f} minutes: validation {validation.scores}"
-    )
-    for line in judgement:
-        loop.display.say(line)
-
-
-def _data_lines(report: Mapping[str, Any]) -> list[str]:
-    lines = []
-    for part, title in (("train", "training text"), ("valid", "validation text")):
-        if report[part]["read"]:
-            lines += [title, *CleaningReport(**report[part]).lines()]
-            if part == "train" and (added := report.get("augmented")):
-                kinds = ", ".join(f"{count:,} {kind}" for kind, count in added.items())
-                lines.append(f"{sum(added.values()):>12,} altered copies added: {kinds}")
-    return lines

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import os
 
+import numpy as np
 import pytest
 from report_page import Page
 
 from clearhead.config import Config
-from clearhead.training.report import write_report
+from clearhead.inspection.explain import Explanation
+from clearhead.training import report
+from clearhead.training.report import Judged, write_report
 from clearhead.translator import Translation
 
 EVIL = "<script>alert(\"x\")</script> & 'quoted'"
@@ -16,7 +19,16 @@ TRAIN = {"split": "train", "step": 25, "nll": 3.5, "lr": 1e-3, "tokens_per_secon
 VALID = {"split": "valid", "step": 30, "nll": 3.25, "bleu": 12.5}
 
 
-def page_of(tmp_path, metrics=(TRAIN, VALID), text="ein Satz", name="run") -> Page:
+def judged(text: str, chrf: float = 50.0) -> Judged:
+    return Judged(Translation(text, text, -1.234, (text,)), text, chrf)
+
+
+def explanation(text: str) -> Explanation:
+    weights = np.full((2, 3, 2, 2), 0.5, dtype=np.float32)
+    return Explanation(text, text, -1.0, [text, "</s>"], [text, "</s>"], weights, weights, weights, [])
+
+
+def page_of(tmp_path, metrics=(TRAIN, VALID), text="ein Satz", name="run", samples=None) -> Page:
     (tmp_path / name).mkdir()
     path = tmp_path / name / "report.html"
     write_report(
@@ -24,7 +36,9 @@ def page_of(tmp_path, metrics=(TRAIN, VALID), text="ein Satz", name="run") -> Pa
         config=Config(preset=text, out=text),
         summary={text: text},
         metrics=list(metrics),
-        samples=[(Translation(text, text, -1.234, (text,)), text)],
+        judged=[judged(text)] if samples is None else samples,
+        lengths={"source": np.array([3, 5, 40]), "target": np.array([2, 2, 9])},
+        explanations=[explanation(text)],
         data_lines=[text, text],
     )
     assert os.listdir(tmp_path / name) == ["report.html"]
@@ -58,9 +72,8 @@ def test_samples_stand_beside_their_references(tmp_path):
 @pytest.mark.parametrize("metrics", [[], [TRAIN], [VALID], [TRAIN, VALID, {"split": "valid", "step": 60, "nll": 3.25}]])
 def test_a_run_of_any_length_has_a_report(tmp_path, metrics):
     page = page_of(tmp_path, metrics)
-    assert page.elements.count("svg") == len(
-        {name for record in metrics for name in record if name in ("nll", "bleu", "lr", "tokens_per_second")}
-    )
+    curves = {name for record in metrics for name in record if name in ("nll", "bleu", "lr", "tokens_per_second")}
+    assert page.elements.count("svg") == len(curves) + 3  # two of lengths, one of attention
 
 
 def test_curves_stay_within_their_axes(tmp_path):
@@ -75,3 +88,47 @@ def test_curves_stay_within_their_axes(tmp_path):
     assert len(points) == 2 * 39
     assert all(52 <= x <= 448 and 14 <= y <= 206 for x, y in points)
     assert len({x for x, _ in points}) == 39
+
+
+def test_the_worst_sentences_stand_apart(tmp_path):
+    samples = [judged(f"Satz {number}", chrf=100.0 - number) for number in range(60)]
+    texts = page_of(tmp_path, samples=samples).texts
+    worst = texts[texts.index("The worst of 60 by chrF") :]
+    found = [text for text in worst[: worst.index("Where attention went")] if text.startswith("Satz")]
+    assert found == [f"Satz {number}" for number in range(59, 49, -1) for _ in range(3)]
+    assert "41.0" in worst
+
+
+def test_without_samples_there_is_still_a_report(tmp_path):
+    assert "The worst of 0 by chrF" in page_of(tmp_path, samples=[]).texts
+
+
+def test_quality_by_length_is_of_groups_of_equal_number():
+    samples = [judged("x" * number, chrf=float(number)) for number in range(1, 11)]
+    bars = report._by_length(samples)
+    assert {label: bar["mean chrF"] for label, bar in bars.items()} == {
+        "1-3": 2.0,
+        "4-5": 4.5,
+        "6-7": 6.5,
+        "8-9": 8.5,
+        "10-10": 10.0,
+    }
+
+
+def test_the_histogram_counts_every_pair_once():
+    lengths = {"source": np.arange(1, 201), "target": np.full(200, 7)}
+    bars = report._histogram(lengths)
+    assert sum(bar["source"] for bar in bars.values()) == pytest.approx(100)
+    assert [label for label, bar in bars.items() if bar["target"]] == ["1-29"]
+    assert list(bars)[-1] == "204+"
+    assert report._histogram({"source": np.array([1])}) == {
+        **{str(number): {"source": 100.0 * (number == 1)} for number in range(1, 8)},
+        "8+": {"source": 0.0},
+    }
+
+
+def test_a_curve_that_hardly_moves_looks_so(tmp_path):
+    page_of(tmp_path, [{"split": "valid", "step": step, "nll": 2.0 + step / 1e6} for step in (10, 20, 30)])
+    page = (tmp_path / "run" / "report.html").read_text(encoding="utf-8")
+    heights = [float(point.split(",")[1]) for point in page.split('points="')[2].split('"')[0].split()]
+    assert max(heights) - min(heights) < 1

@@ -88,9 +88,10 @@ def test_the_saved_settings_are_complete_and_come_back(finished_run):
 def test_the_report_is_whole_and_loads_nothing(finished_run):
     page = Page((finished_run / "report.html").read_text(encoding="utf-8"))
     assert page.loads == []
-    assert page.elements.count("svg") == 4
+    assert page.elements.count("svg") == 9  # four of curves, two of lengths, three of attention
     valid = open_prepared(finished_run / "data").valid
-    assert {valid.source(row) for row in range(len(valid))} <= set(page.texts)
+    assert {valid.source(row) for row in range(5)} <= set(page.texts)  # train.validate_sentences
+    assert "Latin -> Latin (numbers.tsv)" in page.texts
 
 
 def test_text_of_the_corpus_cannot_run_in_the_report(settings, tmp_path):

@@ -1,0 +1,128 @@
+"""Charts of the report as SVG text: curves, bars, and where a sentence's attention went."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from html import escape
+
+import numpy as np
+from jaxtyping import Float
+
+__all__ = ["Curve", "attention_grid", "bar_chart", "line_chart"]
+
+Curve = Sequence[tuple[float, float]]
+
+_WIDTH, _HEIGHT = 460, 240
+_LEFT, _RIGHT, _TOP, _BOTTOM = 52, 24, 14, 38
+_COLOURS = ("var(--a)", "var(--b)")
+
+
+def line_chart(title: str, curves: Mapping[str, Curve]) -> str:
+    """Return curves over the steps of a run, one or two; nothing if there is no point.
+
+    Heights begin at zero: a curve that hardly moves looks so.
+    """
+    points = [point for curve in curves.values() for point in curve]
+    if not points:
+        return ""
+    steps = _ticks(max(x for x, _ in points) or 1.0, 4)
+    heights = _ticks(max(y for _, y in points), 5)
+
+    def across(x: float) -> float:
+        return _LEFT + (_WIDTH - _LEFT - _RIGHT) * x / steps[-1]
+
+    drawn = "".join(_label(across(step), _number(step)) for step in steps)
+    for colour, curve in zip(_COLOURS, curves.values(), strict=False):
+        places = [(across(x), _down(y, heights[-1])) for x, y in curve]
+        path = " ".join(f"{x:.1f},{y:.1f}" for x, y in places)
+        drawn += f'<polyline fill="none" stroke="{colour}" stroke-width="2" points="{path}"/>'
+        if len(places) == 1:
+            drawn += f'<circle cx="{places[0][0]:.1f}" cy="{places[0][1]:.1f}" r="3" fill="{colour}"/>'
+    return _figure(title, "step", heights, drawn, list(curves))
+
+
+def bar_chart(title: str, below: str, bars: Mapping[str, Mapping[str, float]]) -> str:
+    """Return groups of bars side by side; nothing if there is none.
+
+    Args:
+        title: What the bars measure.
+        below: What the groups are.
+        bars: Label of a group to name and height of its bars; every group has the same names, one or two.
+    """
+    if not bars:
+        return ""
+    names = list(next(iter(bars.values())))
+    heights = _ticks(max(height for group in bars.values() for height in group.values()), 5)
+    room = (_WIDTH - _LEFT - _RIGHT) / len(bars)
+    width = 0.8 * room / len(names)
+    drawn = ""
+    for number, (label, group) in enumerate(bars.items()):
+        left = _LEFT + room * (number + 0.1)
+        for place, (colour, height) in enumerate(zip(_COLOURS, group.values(), strict=False)):
+            y = _down(height, heights[-1])
+            drawn += (
+                f'<rect x="{left + place * width:.1f}" y="{y:.1f}" width="{width:.1f}" '
+                f'height="{_HEIGHT - _BOTTOM - y:.1f}" fill="{colour}"/>'
+            )
+        drawn += _label(left + 0.4 * room, label)
+    return _figure(title, below, heights, drawn, names)
+
+
+def attention_grid(rows: Sequence[str], columns: Sequence[str], weights: Float[np.ndarray, "T S"]) -> str:
+    """Return weights as squares, darker for more: a row for each target token, a column for each source token."""
+    size, left = 18, 10 + 8 * max(map(len, rows))
+    top = 10 + 8 * max(map(len, columns))
+    width, height = left + size * len(columns) + 4, top + size * len(rows) + 4
+    drawn = ""
+    for column, token in enumerate(columns):
+        x = left + size * (column + 0.7)
+        drawn += f'<text x="{x:.0f}" y="{top - 4}" transform="rotate(-90 {x:.0f} {top - 4})">{escape(token)}</text>'
+    for row, token in enumerate(rows):
+        drawn += f'<text x="{left - 4}" y="{top + size * (row + 0.7):.0f}" text-anchor="end">{escape(token)}</text>'
+        for column in range(len(columns)):
+            weight = float(weights[row, column])
+            drawn += (
+                f'<rect x="{left + size * column}" y="{top + size * row}" width="{size - 1}" height="{size - 1}" '
+                f'fill="var(--a)" fill-opacity="{weight:.2f}"/>'
+            )
+    return f'<svg viewBox="0 0 {width} {height}" style="max-width: {width}px" role="img">{drawn}</svg>'
+
+
+def _figure(title: str, below: str, heights: Sequence[float], drawn: str, names: Sequence[str]) -> str:
+    grid = ""
+    for value in heights:
+        y = _down(value, heights[-1])
+        grid += f'<line x1="{_LEFT}" x2="{_WIDTH - _RIGHT}" y1="{y:.1f}" y2="{y:.1f}" stroke="var(--line)"/>'
+        grid += f'<text x="{_LEFT - 6}" y="{y + 4:.1f}" text-anchor="end">{_number(value)}</text>'
+    middle = (_LEFT + _WIDTH - _RIGHT) / 2
+    grid += f'<text x="{middle}" y="{_HEIGHT - 4}" text-anchor="middle">{escape(below)}</text>'
+    legend = "".join(
+        f'<span><i style="background:{colour}"></i>{escape(name)}</span>'
+        for colour, name in zip(_COLOURS, names, strict=False)
+    )
+    return (
+        f"<figure><figcaption>{escape(title)}</figcaption>"
+        f'<svg viewBox="0 0 {_WIDTH} {_HEIGHT}" role="img" aria-label="{escape(title)}">{grid}{drawn}</svg>'
+        f'<div class="legend">{legend}</div></figure>'
+    )
+
+
+def _down(y: float, highest: float) -> float:
+    return _TOP + (_HEIGHT - _TOP - _BOTTOM) * (1.0 - y / highest)
+
+
+def _label(x: float, text: str) -> str:
+    return f'<text x="{x:.1f}" y="{_HEIGHT - 20}" text-anchor="middle">{escape(text)}</text>'
+
+
+def _ticks(high: float, about: int) -> list[float]:
+    """Return round numbers, evenly spaced, from zero to at least `high`."""
+    rough = high / about or 1.0
+    size = 10.0 ** math.floor(math.log10(rough))
+    step = next(size * factor for factor in (1, 2, 2.5, 5, 10) if size * factor >= rough * 0.999)
+    return [step * number for number in range(max(math.ceil(high / step - 1e-9), 1) + 1)]
+
+
+def _number(value: float) -> str:
+    return f"{value:,.0f}" if abs(value) >= 1_000 else f"{value:.4g}"

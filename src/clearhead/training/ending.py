@@ -1,0 +1,122 @@
+"""What is said and written when a run ends: the verdict, and all that the report shows."""
+
+from __future__ import annotations
+
+import platform
+import time
+from collections.abc import Mapping, Sequence
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from clearhead.data.clean import CleaningReport
+from clearhead.data.prepare import Prepared
+from clearhead.device import num_threads
+from clearhead.evaluation.metrics import sentence_chrf
+from clearhead.inspection.explain import explain
+from clearhead.scripts import count_scripts
+from clearhead.training.log import read_metrics
+from clearhead.training.loop import Loop
+from clearhead.training.publish import translatable
+from clearhead.training.report import Judged, write_report
+from clearhead.training.validation import Validation
+from clearhead.training.verdict import verdict
+from clearhead.translator import Translation, Translator
+from clearhead.version import __version__
+
+__all__ = ["data_lines", "report_end"]
+
+_NUM_EXAMPLES = 3
+_LONGEST_EXAMPLE = 20
+"""Tokens of a translation, and a quarter of the characters of its source, whose attention a small picture can show."""
+_LINES_OF_A_SCRIPT = 200
+
+
+def report_end(loop: Loop, translator: Translator, validation: Validation, ended_by: str) -> None:
+    """Write `report.html`, and say how the run ended and what to do about it.
+
+    Args:
+        loop: The run.
+        translator: The model that was published.
+        validation: How good it is.
+        ended_by: As of `TrainingState.ended_by`.
+    """
+    data, state, config = loop.data, loop.state, loop.config
+    found = translatable(data, config.decode.target_lang, config.train.validate_sentences)
+    if not found:
+        loop.display.say("no validation line names a language, so there are no samples")
+    loop.display.stage("translating samples", 0)
+    translations = translator.translate([source for _, source in found])
+    references = [data.valid.target(row) for row, _ in found]
+    qualities = sentence_chrf([one.text for one in translations], references)
+    minutes, records = state.elapsed / 60, read_metrics(loop.run / "metrics.jsonl")
+    judgement = verdict(
+        loop.run,
+        config.train,
+        state,
+        records,
+        num_pairs=data.report["train"]["kept"],
+        epochs=state.step / loop.order.batches_per_epoch,
+        bleu=validation.bleu,
+        ended_by=ended_by,
+    )
+    write_report(
+        loop.run / "report.html",
+        config=config,
+        summary={
+            "direction": _direction(data),
+            "verdict": "; ".join(judgement) or "too short to tell",
+            "validation (greedy)": f"{validation.scores}, perplexity {validation.ppl:.2f} a piece",
+            "model": f"{config.preset}: {translator.bundle.info['weights']}",
+            "training": f"{state.step:,} steps, {state.target_tokens:,} target tokens, {minutes:.1f} minutes",
+            "ended by": ended_by,
+            "made": f"{time.strftime('%Y-%m-%d')} on {loop.device} ({platform.machine()}, threads: {num_threads()}), "
+            f"clearhead {__version__}, PyTorch {torch.__version__}",
+        },
+        metrics=records,
+        judged=[Judged(*one) for one in zip(translations, references, qualities, strict=True)],
+        lengths={"source": data.train.source_lengths, "target": data.train.target_lengths},
+        explanations=[explain(translator, one.source, one.text) for one in _examples(translations)],
+        data_lines=data_lines(data.report),
+    )
+    loop.display.say(
+        f"finished by {ended_by} after {state.step:,} steps, {minutes:.1f} minutes: validation {validation.scores}"
+    )
+    for line in judgement:
+        loop.display.say(line)
+
+
+def _examples(translations: Sequence[Translation]) -> list[Translation]:
+    """Return the first translations that a small picture can show."""
+    short = (
+        one for one in translations if one.text and 4 <= len(one.tokens) <= _LONGEST_EXAMPLE >= len(one.source) // 4
+    )
+    return list(islice(short, _NUM_EXAMPLES))
+
+
+def _direction(data: Prepared) -> str:
+    """Return in words what is translated into what: scripts, and the languages that tags ask for."""
+    rows = range(min(len(data.valid), _LINES_OF_A_SCRIPT))
+    sides = [[side(row) for row in rows] for side in (data.valid.source, data.valid.target)]
+    scripts = [
+        max(counts, key=counts.__getitem__) if (counts := count_scripts(texts)) else "no letters" for texts in sides
+    ]
+    roles = data.report["roles"]
+    names = [Path(path).name for role in ("source", "target", "pairs") for path in roles.get(role, ())]
+    languages = ", ".join(data.tokenizer.language_tags)
+    into = f"; languages asked for by tag: {languages}" if languages else ""
+    return f"{' -> '.join(scripts)} ({', '.join(names)}){into}"
+
+
+def data_lines(report: Mapping[str, Any]) -> list[str]:
+    """Return where the pairs went that were read, as lines to print; `report` is that of `prepare`."""
+    lines = []
+    for part, title in (("train", "training text"), ("valid", "validation text")):
+        if report[part]["read"]:
+            lines += [title, *CleaningReport(**report[part]).lines()]
+            if part == "train" and (added := report.get("augmented")):
+                kinds = ", ".join(f"{count:,} {kind}" for kind, count in added.items())
+                lines.append(f"{sum(added.values()):>12,} altered copies added: {kinds}")
+    return lines
