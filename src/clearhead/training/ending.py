@@ -100,9 +100,7 @@ def _direction(data: Prepared) -> str:
     """Return in words what is translated into what: scripts, and the languages that tags ask for."""
     rows = range(min(len(data.valid), _LINES_OF_A_SCRIPT))
     sides = [[side(row) for row in rows] for side in (data.valid.source, data.valid.target)]
-    scripts = [
-        max(counts, key=counts.__getitem__) if (counts := count_scripts(texts)) else "no letters" for texts in sides
-    ]
+    scripts = [next((name.title() for name, _ in count_scripts(texts).most_common(1)), "no letters") for texts in sides]
     roles = data.report["roles"]
     names = [Path(path).name for role in ("source", "target", "pairs") for path in roles.get(role, ())]
     languages = ", ".join(data.tokenizer.language_tags)
