@@ -24,6 +24,7 @@ from clearhead.cli.info import info
 from clearhead.cli.optimize import optimize
 from clearhead.cli.paper import paper
 from clearhead.cli.score import score
+from clearhead.cli.synthesize import backtranslate, distill
 from clearhead.cli.train import train
 from clearhead.cli.translate import translate
 from clearhead.cli.verify import verify
@@ -76,7 +77,10 @@ def ending_quietly(command: Callable[..., None]) -> Callable[..., None]:
     return run_command
 
 
-for command in (demo, train, translate, score, evaluate, optimize, average, info, verify, paper):
+for command in (
+    *(demo, train, translate, score, evaluate, backtranslate, distill),
+    *(optimize, average, info, verify, paper),
+):
     app.command()(ending_quietly(command))
 
 

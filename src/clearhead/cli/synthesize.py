@@ -1,0 +1,106 @@
+"""`clearhead backtranslate` and `clearhead distill`: training pairs of text in one language."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from clearhead.cli.checks import refuse_missing, refuse_overwriting
+from clearhead.cli.console import notice, progress
+from clearhead.cli.options import BatchTokens, Beam, Device, Precision, TargetLang, Threads
+from clearhead.errors import ConfigError
+
+if TYPE_CHECKING:
+    from clearhead.corpora import SentencePair
+    from clearhead.training.synthetic import MachineSide
+
+__all__ = ["backtranslate", "distill"]
+
+Output = Annotated[
+    str, typer.Option("--output", "-o", metavar="FILE.tsv", help="Where the pairs go, source and target.")
+]
+Tag = Annotated[
+    str | None,
+    typer.Option("--tag", metavar="L", help="Head each source with the tag <2L>, for a model with language tags."),
+]
+
+
+def backtranslate(
+    model: Annotated[
+        Path, typer.Argument(metavar="MODEL", help="Model that translates from your target language into the source's.")
+    ],
+    files: Annotated[
+        list[str], typer.Argument(metavar="FILE", help="Text in the target language, one segment a line; - is stdin.")
+    ],
+    output: Output,
+    sample: Annotated[
+        bool, typer.Option("--sample", help="Draw translations at random; for much text better than searching.")
+    ] = False,
+    seed: Annotated[int, typer.Option("--seed", help="Equal seeds give equal samples.")] = 1,
+    tag: Tag = None,
+    beam: Beam = None,
+    target_lang: TargetLang = None,
+    batch_tokens: BatchTokens = None,
+    precision: Precision = None,
+    device: Device = "auto",
+    threads: Threads = None,
+) -> None:
+    """Make training pairs of target text alone: MODEL writes their source side (back-translation)."""
+    from clearhead.decoding import Sampling
+
+    settings = {"beam_size": beam, "target_lang": target_lang, "batch_tokens": batch_tokens, "precision": precision}
+    sampling = Sampling(seed=seed) if sample else None
+    _write(model, files, output, "source", device, {**settings, "sampling": sampling, "tag": tag})
+
+
+def distill(
+    model: Annotated[Path, typer.Argument(metavar="TEACHER", help="Model whose translations are to be learned.")],
+    files: Annotated[list[str], typer.Argument(metavar="FILE", help="Source text, one segment a line; - is stdin.")],
+    output: Output,
+    tag: Tag = None,
+    beam: Beam = None,
+    target_lang: TargetLang = None,
+    batch_tokens: BatchTokens = None,
+    precision: Precision = None,
+    device: Device = "auto",
+    threads: Threads = None,
+) -> None:
+    """Make training pairs for a smaller model: TEACHER writes their target side (distillation)."""
+    settings = {"beam_size": beam, "target_lang": target_lang, "batch_tokens": batch_tokens, "precision": precision}
+    _write(model, files, output, "target", device, {**settings, "tag": tag})
+
+
+def _write(
+    model: Path, files: list[str], output: str, machine_side: MachineSide, device: str, settings: dict[str, Any]
+) -> None:
+    if ".tsv" not in Path(output).suffixes[-2:]:
+        raise ConfigError(f"--output {output}: pairs are written as .tsv, which may be compressed, such as .tsv.gz")
+    refuse_missing(files)
+    refuse_overwriting(output, files)
+
+    from clearhead.corpora import display_name, read_lines, write_tsv
+    from clearhead.training.synthetic import SyntheticReport, synthesize
+    from clearhead.translator import Translator
+
+    translator = Translator.load(model, device=device)
+    report = SyntheticReport()
+
+    def pairs() -> Iterator[SentencePair]:
+        with progress("translating") as advance:
+            for path in files:
+                yield from synthesize(
+                    translator,
+                    read_lines(path),
+                    machine_side=machine_side,
+                    report=report,
+                    name=display_name(path),
+                    on_progress=advance,
+                    **settings,
+                )
+
+    write_tsv(output, pairs())
+    for line in report.lines():
+        notice(line)

@@ -1,0 +1,45 @@
+from __future__ import annotations
+
+import pytest
+
+from clearhead.cli.synthesize import backtranslate, distill
+from clearhead.corpora import read_tsv
+from clearhead.errors import ConfigError, DataError
+from clearhead.translator import Translator
+
+
+@pytest.fixture
+def model(make_model_dir):
+    return make_model_dir(decode={"beam_size": 2, "extra_length": 30})
+
+
+def test_a_model_writes_one_side_of_the_pairs(run_command, model, write_lines, sentences, tmp_path):
+    text = [write_lines("a.txt", *sentences[:3]), write_lines("b.txt", *sentences[3:])]
+    done = run_command(backtranslate, model, *text, "-o", tmp_path / "back.tsv")
+    run_command(distill, model, *text, "-o", tmp_path / "distilled.tsv.gz")
+    assert f"{len(sentences)} lines read" in done.stderr
+    back = [(pair.source, pair.target) for pair in read_tsv(str(tmp_path / "back.tsv"))]
+    taught = [(pair.source, pair.target) for pair in read_tsv(str(tmp_path / "distilled.tsv.gz"))]
+    assert back == [(target, source) for source, target in taught]
+    translations = {one.source: one for one in Translator.load(model).translate(list(sentences))}
+    assert set(taught) <= {(line, one.text) for line, one in translations.items()}
+    assert len(taught) == sum(bool(one.text.strip()) and not one.truncated for one in translations.values())
+
+
+def test_samples_differ_by_seed(run_command, model, write_lines, sentences, tmp_path):
+    text = write_lines("a.txt", *sentences)
+    for seed in (1, 2):
+        run_command(backtranslate, model, text, "-o", tmp_path / f"{seed}.tsv", "--sample", "--seed", seed)
+    assert (tmp_path / "1.tsv").read_bytes() != (tmp_path / "2.tsv").read_bytes()
+
+
+@pytest.mark.parametrize(
+    ("output", "error", "message"),
+    [("pairs.txt", ConfigError, "pairs are written as .tsv"), ("no/pairs.tsv", DataError, "there is no directory")],
+)
+def test_mistakes_are_named_before_anything_is_read(run_command, model, write_lines, tmp_path, output, error, message):
+    with pytest.raises(error, match=message):
+        run_command(distill, model, write_lines("a.txt", "Ein Hund."), "-o", tmp_path / output)
+    with pytest.raises(DataError, match="there is no such file"):
+        run_command(distill, model, tmp_path / "none.txt", "-o", tmp_path / "out.tsv")
+    assert not (tmp_path / "out.tsv").exists()
