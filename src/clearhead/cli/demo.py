@@ -73,13 +73,13 @@ def demo(
 
 def _write_once(path: Path, pairs: list[SentencePair]) -> None:
     """Write a part of the corpus; what an earlier demo wrote is left, what somebody else did is refused."""
-    from clearhead.corpora import read_tsv, write_tsv
+    from clearhead.corpora import read_pairs, write_tsv
     from clearhead.errors import DataError
 
     if not path.exists():
         path.parent.mkdir(exist_ok=True)
         write_tsv(str(path), pairs)
-    elif not path.is_file() or _sides(read_tsv(str(path))) != _sides(pairs):
+    elif not path.is_file() or _sides(read_pairs([str(path)])) != _sides(pairs):
         raise DataError(f"{path} is there and is not this demo's corpus; name a new directory with --out")
 
 

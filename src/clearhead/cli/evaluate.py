@@ -13,8 +13,19 @@ import typer
 from clearhead.choices import MetricName, Tokenization
 from clearhead.cli.checks import refuse_missing, refuse_overwriting, warn_of_truncation
 from clearhead.cli.console import progress
-from clearhead.cli.options import BatchTokens, Beam, Device, Precision, Shortlist, TargetLang, Threads
-from clearhead.errors import ConfigError
+from clearhead.cli.options import (
+    BatchTokens,
+    Beam,
+    Columns,
+    Device,
+    Precision,
+    Shortlist,
+    Swap,
+    TargetLang,
+    Threads,
+)
+from clearhead.cli.pairs import read_given
+from clearhead.errors import ConfigError, DataError
 from clearhead.files import is_standard_output
 
 if TYPE_CHECKING:
@@ -46,8 +57,16 @@ def evaluate(
         typer.Option("--reference", metavar="FILE", help="Its true translations, line by line beside the source."),
     ] = None,
     pairs: Annotated[
-        str | None, typer.Option("--pairs", metavar="FILE", help="Source and reference in one file, such as .tsv.")
+        str | None,
+        typer.Option(
+            "--pairs",
+            metavar="FILE",
+            help="Source and reference in one file: .tsv, .csv, or .txt of Tatoeba and Anki. "
+            "A row that is no pair is an error.",
+        ),
     ] = None,
+    columns: Columns = None,
+    swap: Swap = False,
     hypothesis: Annotated[
         str | None, typer.Option("--hypothesis", metavar="FILE", help="Judge these translations, whoever made them.")
     ] = None,
@@ -95,16 +114,20 @@ def evaluate(
     _refuse_misnamed(model, source, reference, pairs, hypothesis)
     if hypothesis is not None:
         of_a_model = {"source": source, "compare": compare, "output": output, **settings}
+        if pairs is None and swap:
+            of_a_model["swap"] = True
         if idle := [name for name, value in of_a_model.items() if value is not None]:
             flags = ", ".join("--" + name.removesuffix("_size").replace("_", "-") for name in idle)
             raise ConfigError(f"{flags}: no meaning with --hypothesis, whose translations are there already")
     files = [path for path in (source, reference, pairs, hypothesis) if path is not None]
     refuse_missing(files)
+    if files.count("-") > 1:
+        raise DataError("standard input (-) is named more than once, but it can be read only once")
     refuse_overwriting(output, files)
     if output is not None and is_standard_output(output):
         raise ConfigError(f"--output {output} would mix the translations with the metrics; name a file")
 
-    from clearhead.corpora import display_name, open_output, read_lines
+    from clearhead.corpora import open_output, read_lines
     from clearhead.evaluation import DEFAULT_METRICS, judge
     from clearhead.evaluation import compare as compare_outputs
     from clearhead.evaluation import evaluate as evaluate_translator
@@ -115,16 +138,16 @@ def evaluate(
         "tokenize": tokenize,
         "lowercase": lowercase,
     }
-    sources, references = _read(source or hypothesis, reference, pairs)
-    name = display_name(source or pairs or "")
+    given = read_given(source or hypothesis, reference, pairs, columns=columns, swap=swap)
+    sources, references = given.sources, given.targets
 
     def judged(path: Path) -> tuple[Evaluation, list[str]]:
         translator = Translator.load(path, device=device)
         with progress(f"translating with {path}", total=sum(bool(line.strip()) for line in sources)) as advance:
             evaluation, translations = evaluate_translator(
-                translator, sources, references, **measured, name=name, on_progress=advance, **settings
+                translator, sources, references, **measured, name=given.name, on_progress=advance, **settings
             )
-        warn_of_truncation(translations, translator, name=name)
+        warn_of_truncation(translations, translator, name=given.name)
         return evaluation, [translation.text for translation in translations]
 
     translations: list[str] = []
@@ -160,14 +183,6 @@ def _refuse_misnamed(
     if pairs is None and not (reference and (source or hypothesis)):
         sides = "--source FILE --reference FILE" if model else "--reference FILE"
         raise ConfigError(f"name the test set: {sides}, or --pairs FILE")
-
-
-def _read(first: str | None, reference: str | None, pairs: str | None) -> tuple[list[str], list[str]]:
-    """Return two sides that pair up: sources, or translations made elsewhere, and references."""
-    from clearhead.corpora import read_pairs, read_parallel
-
-    found = list(read_pairs([pairs]) if pairs else read_parallel([first or ""], [reference or ""]))
-    return [pair.source for pair in found], [pair.target for pair in found]
 
 
 def _table(evaluation: Evaluation) -> list[str]:

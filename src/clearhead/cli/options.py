@@ -12,11 +12,13 @@ from clearhead.choices import DecodePrecision
 __all__ = [
     "BatchTokens",
     "Beam",
+    "Columns",
     "Device",
     "Model",
     "Precision",
     "Shortlist",
     "SourceFile",
+    "Swap",
     "TargetFile",
     "TargetLang",
     "Threads",
@@ -35,6 +37,18 @@ Model = Annotated[Path, typer.Argument(metavar="MODEL", help="Model directory, o
 SourceFile = Annotated[str, typer.Option("--source", metavar="FILE", help="Source text, one segment a line.")]
 TargetFile = Annotated[
     str, typer.Option("--target", metavar="FILE", help="Its translations, line by line beside the source.")
+]
+Columns = Annotated[
+    str | None,
+    typer.Option(
+        "--columns",
+        metavar="A,B",
+        help="Columns of source and target in files of pairs: numbers counted from 1, or names from a header line.",
+        show_default="what the file itself says, else the first two",
+    ),
+]
+Swap = Annotated[
+    bool, typer.Option("--swap", help="The other direction: what would be the source is the target, and vice versa.")
 ]
 Beam = Annotated[
     int | None, typer.Option("--beam", metavar="K", help="Beam size; 1 is greedy search.", show_default="the model's")

@@ -2,17 +2,38 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
+import typer
+
 from clearhead.cli.checks import refuse_missing
 from clearhead.cli.console import progress
-from clearhead.cli.options import BatchTokens, Device, Model, SourceFile, TargetFile, TargetLang, Threads
+from clearhead.cli.options import BatchTokens, Columns, Device, Model, Swap, TargetLang, Threads
+from clearhead.cli.pairs import read_given
+from clearhead.errors import ConfigError
 
 __all__ = ["score"]
 
 
 def score(
     model: Model,
-    source: SourceFile,
-    target: TargetFile,
+    source: Annotated[
+        str | None, typer.Option("--source", metavar="FILE", help="Source text, one segment a line.")
+    ] = None,
+    target: Annotated[
+        str | None,
+        typer.Option("--target", metavar="FILE", help="Its translations, line by line beside the source."),
+    ] = None,
+    pairs: Annotated[
+        str | None,
+        typer.Option(
+            "--pairs",
+            metavar="FILE",
+            help="Both sides in one file: .tsv, .csv, or .txt of Tatoeba and Anki. A row that is no pair is an error.",
+        ),
+    ] = None,
+    columns: Columns = None,
+    swap: Swap = False,
     target_lang: TargetLang = None,
     batch_tokens: BatchTokens = None,
     device: Device = "auto",
@@ -23,18 +44,22 @@ def score(
     It is the sum over the tokens of the translation and its end; an empty translation scores its end alone, and that of
     a blank line is certain (0).
     """
-    refuse_missing([source, target])
+    if pairs is not None and (source or target):
+        raise ConfigError("--pairs holds both sides; leave out --source and --target")
+    if pairs is None and not (source and target):
+        raise ConfigError("name the pairs: --source FILE --target FILE, or --pairs FILE")
+    refuse_missing([path for path in (source, target, pairs) if path is not None])
 
-    from clearhead.corpora import display_name, open_output, read_parallel
+    from clearhead.corpora import open_output
     from clearhead.translator import Translator
 
-    pairs = list(read_parallel([source], [target]))
+    given = read_given(source, target, pairs, columns=columns, swap=swap)
     translator = Translator.load(model, device=device)
-    with progress("scoring", total=len(pairs)) as advance:
+    with progress("scoring", total=len(given.pairs)) as advance:
         scores = translator.score(
-            [pair.source for pair in pairs],
-            [pair.target for pair in pairs],
-            name=display_name(source),
+            given.sources,
+            given.targets,
+            name=given.name,
             on_progress=advance,
             target_lang=target_lang,
             batch_tokens=batch_tokens,

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from clearhead.cli.options import Threads
+from clearhead.cli.options import Columns, Swap, Threads
 from clearhead.errors import ConfigError
 
 __all__ = ["train"]
@@ -24,7 +24,11 @@ def train(
     ] = None,
     source: Annotated[Files, typer.Option(help="Source text, one segment a line; several files may follow.")] = None,
     target: Annotated[Files, typer.Option(help="Its translation, line by line.")] = None,
-    pairs: Annotated[Files, typer.Option(help="Files with both sides, such as .tsv.")] = None,
+    pairs: Annotated[
+        Files, typer.Option(help="Files with both sides: .tsv, .csv, or .txt of Tatoeba and Anki.")
+    ] = None,
+    columns: Columns = None,
+    swap: Swap = False,
     valid_source: Annotated[
         Files, typer.Option(help="Validation source text; without it some pairs are held out.")
     ] = None,
@@ -81,6 +85,8 @@ def train(
             "source": source,
             "target": target,
             "pairs": pairs,
+            "columns": columns,
+            "swap": swap or None,
             "valid_source": valid_source,
             "valid_target": valid_target,
             "valid_pairs": valid_pairs,

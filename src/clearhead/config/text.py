@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import csv
 import re
-from typing import Self
+from typing import Any, Self
 
-from pydantic import model_validator
+from pydantic import field_validator, model_validator
 
 from clearhead.choices import TokenizerKind
 from clearhead.config.settings import Items, Pieces, Rate, Settings, Tokens
@@ -22,7 +23,12 @@ class DataConfig(Settings):
     target: tuple[str, ...] = ()
     """Files with the translations, line by line beside `source`."""
     pairs: tuple[str, ...] = ()
-    """Files that hold both sides, such as tab-separated `.tsv`."""
+    """Files that hold both sides: `.tsv`, `.csv`, or the `.txt` of Tatoeba and Anki."""
+    columns: tuple[int | str, int | str] | None = None
+    """Columns of `pairs` and `valid_pairs` that hold source and target: numbers counted from 1, or names from a header
+    line, such as `[2, 1]` or `["english", "german"]`; told by each file if not set (docs/formats.md)."""
+    swap: bool = False
+    """The other direction: source and target change places, in the training text and the validation text alike."""
     valid_source: tuple[str, ...] = ()
     """Validation source files; without any, `valid_size` pairs are held out of the training text."""
     valid_target: tuple[str, ...] = ()
@@ -30,7 +36,8 @@ class DataConfig(Settings):
     valid_pairs: tuple[str, ...] = ()
     """Validation files that hold both sides."""
     exclude: tuple[str, ...] = ()
-    """Text files, one segment a line (test sets, say): training pairs with a side in them are dropped as leakage."""
+    """Files, one segment a line or of pairs (test sets, say): training pairs with a side in them are dropped as
+    leakage."""
     valid_size: Items = 1_000
     """Pairs held out for validation when none are given; at most a tenth of the corpus."""
     max_characters: Items = 3_000
@@ -45,6 +52,25 @@ class DataConfig(Settings):
     augment: bool = True
     """Add altered copies of a few training sentences: several joined, in upper case, without their end mark, with stray
     spaces or another number, as users' text comes. The presets of the paper have it off."""
+
+    @field_validator("columns", mode="before")
+    @classmethod
+    def _two_columns(cls, value: Any) -> Any:
+        """Read `A,B` as it is typed, where digits are a number and quotation marks hold a name with a comma."""
+        if isinstance(value, str):
+            names = [name.strip() for name in next(csv.reader([value], skipinitialspace=True), [])]
+            value = [int(name) if name.isdecimal() else name for name in names]
+        if value is None or (
+            isinstance(value, list | tuple)
+            and len(value) == 2
+            and value[0] != value[1]
+            and all((type(column) is int and column > 0) or (isinstance(column, str) and column) for column in value)
+        ):
+            return value
+        raise ValueError(
+            f"columns {value!r:.200}: name two different ones, source and target, by their numbers, counted from 1, or "
+            f"their names in the header, such as 2,1 or english,german"
+        )
 
 
 class TokenizerConfig(Settings):

@@ -1,10 +1,11 @@
-"""The one thing every corpus reader yields: a source segment, its translation, and where they stood."""
+"""What every corpus reader yields: a source segment, its translation, and where they stood; and a file full of them."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 
-__all__ = ["SentencePair"]
+__all__ = ["PairFile", "SentencePair"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,13 +17,42 @@ class SentencePair:
     target: str
     """Its translation; may be blank as well."""
     origin: str
-    """`file:line` of the source side, lines counted from 1."""
+    """`file:line` of where it begins, lines counted from 1; of two files, of the first one."""
     language: str | None = None
     """What a language tag at the head of the source names; cleaning looks for one."""
     text_at: int = 0
     """Where the source's text begins, behind that tag."""
+    defect: str | None = None
+    """Why this row of its file is no pair; it has no text then, and is counted."""
 
     @property
     def text(self) -> str:
         """The source without its language tag."""
         return self.source[self.text_at :]
+
+    @property
+    def line(self) -> int:
+        """Number of the line in the file it comes from."""
+        return int(self.origin.rpartition(":")[2])
+
+    def swapped(self) -> SentencePair:
+        """Return the pair in the other direction."""
+        return replace(self, source=self.target, target=self.source)
+
+
+@dataclass(frozen=True)
+class PairFile:
+    """A file that holds both sides, as its reader understands it."""
+
+    path: str
+    """As it was named."""
+    format: str
+    """What it was taken for, in words."""
+    sides: tuple[str, str]
+    """Where in it source and target stand, in words."""
+    pairs: Iterator[SentencePair]
+    """Its pairs, one for every row, also for those with a defect; to be streamed once."""
+
+    def swapped(self) -> PairFile:
+        """Return the file read in the other direction."""
+        return replace(self, sides=self.sides[::-1], pairs=(pair.swapped() for pair in self.pairs))

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
 from clearhead.corpora.pair import SentencePair
-from clearhead.corpora.text_files import display_name, read_lines
+from clearhead.corpora.text_files import display_name, read_lines, some_names
 from clearhead.errors import DataError
 
 __all__ = ["drift_line", "read_parallel"]
@@ -22,12 +22,20 @@ LEAST_GAIN = 2.0
 CLEAR_GAIN = 4.0
 
 
-def read_parallel(sources: Sequence[str], targets: Sequence[str]) -> Iterator[SentencePair]:
+def read_parallel(
+    sources: Sequence[str],
+    targets: Sequence[str],
+    *,
+    swap: bool = False,
+    notice: Callable[[str], None] | None = None,
+) -> Iterator[SentencePair]:
     """Stream the pairs of line-aligned files, file by file, one line of each in memory at a time.
 
     Args:
         sources: Source files, as `read_lines` takes them.
         targets: Their translations, in the same order.
+        swap: Read them in the other direction.
+        notice: Told so.
 
     Raises:
         DataError: At once, if there are not as many targets as sources or standard input is named twice; and while
@@ -41,7 +49,12 @@ def read_parallel(sources: Sequence[str], targets: Sequence[str]) -> Iterator[Se
         )
     if [*sources, *targets].count("-") > 1:
         raise DataError("standard input (-) is named more than once, but it can be read only once")
-    return (pair for source, target in zip(sources, targets, strict=True) for pair in _read_two(source, target))
+    pairs = (pair for source, target in zip(sources, targets, strict=True) for pair in _read_two(source, target))
+    if not (swap and sources):
+        return pairs
+    if notice is not None:
+        notice(f"line by line, swapped: from {some_names(targets)} to {some_names(sources)}")
+    return (pair.swapped() for pair in pairs)
 
 
 def _read_two(source: str, target: str) -> Iterator[SentencePair]:

@@ -9,7 +9,7 @@ import os
 import stat
 import sys
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import IO, Any, TextIO
@@ -19,12 +19,13 @@ import zstandard
 from clearhead.errors import DataError
 from clearhead.files import is_leftover, is_standard_output, new_file
 
-__all__ = ["COMPRESSIONS", "display_name", "open_output", "read_lines"]
+__all__ = ["COMPRESSIONS", "display_name", "open_output", "read_lines", "some_names"]
 
 COMPRESSIONS = (".gz", ".xz", ".zst")
 """Extensions that are decompressed when read and compressed when written."""
 
 CHUNK_BYTES = 16 * 1024
+SHOWN_NAMES = 3
 
 # How a file that is not UTF-8 text begins, and what to do about it; UTF-32 first, for UTF-16's mark is a prefix of its.
 FOREIGN_STARTS = {
@@ -112,6 +113,12 @@ def _belongs_to(written: Path, name: str) -> bool:
 def display_name(path: str) -> str:
     """Return how messages call an input file: `-` is "standard input"."""
     return "standard input" if path == "-" else path
+
+
+def some_names(paths: Sequence[str]) -> str:
+    """Return how messages call several input files: the first few, and how many more there are."""
+    more = len(paths) - SHOWN_NAMES
+    return ", ".join(map(display_name, paths[:SHOWN_NAMES])) + (f" and {more:,} more" if more > 0 else "")
 
 
 @contextmanager

@@ -1,38 +1,39 @@
-"""Tab-separated pairs: source, tab, target; further columns, such as the attribution in Anki's files, are ignored."""
+"""Tab-separated pairs, as Tatoeba and manythings.org/anki write them."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Sequence
 
-from clearhead.corpora.pair import SentencePair
-from clearhead.corpora.text_files import display_name, open_output, read_lines
+from clearhead.corpora.columns import Columns
+from clearhead.corpora.pair import PairFile, SentencePair
+from clearhead.corpora.rows import TableFormat
+from clearhead.corpora.tables import open_table
+from clearhead.corpora.text_files import open_output
 from clearhead.errors import DataError
 
-__all__ = ["read_tsv", "write_tsv"]
+__all__ = ["open_tsv", "write_tsv"]
+
+TAB_SEPARATED = TableFormat("tab-separated", "\t", is_quoted=False)
 
 
-def read_tsv(path: str) -> Iterator[SentencePair]:
-    """Stream the first two columns; a quotation mark is text like any other, for there are no quoting rules.
+def open_tsv(path: str, columns: Columns | None = None) -> PairFile:
+    """Open a table where a quotation mark is text like any other, for there are no quoting rules.
 
     A blank line gives an empty pair, so that cleaning counts it.
 
     Args:
         path: `-` is standard input; `.gz`, `.xz` and `.zst` are decompressed.
+        columns: Source and target; None leaves it to the file, see `choose_columns`.
 
     Raises:
-        DataError: If a line has text but no tab, or the file cannot be read as text.
+        ConfigError: If the columns that are asked for are not there, or the header leaves open which to take.
+        DataError: If no row has a tab, or the file cannot be read as text; streaming raises the latter too.
     """
-    for number, line in enumerate(read_lines(path), start=1):
-        columns = line.split("\t", 2)
-        if len(columns) >= 2:
-            yield SentencePair(columns[0], columns[1], f"{path}:{number}")
-        elif not line.strip():
-            yield SentencePair("", "", f"{path}:{number}")
-        else:
-            raise DataError(
-                f"{display_name(path)}, line {number}: there is no tab; a line must be source, tab, target "
-                f"(the line begins {line[:40]!r})"
-            )
+    return open_table(path, columns, _recognised)
+
+
+def _recognised(head: Sequence[str], columns: Columns | None) -> TableFormat:
+    return TAB_SEPARATED
 
 
 def write_tsv(path: str | None, pairs: Iterable[SentencePair]) -> int:

@@ -18,6 +18,7 @@ from clearhead.language_tags import split_tag
 __all__ = ["REASONS", "CleaningReport", "clean", "key_digest", "normalized_key"]
 
 REASONS = {
+    "malformed": "the row of its file is no pair",
     "empty": "a side is blank",
     "unknown_tag": "the source starts with a language tag that tokenizer.language_tags does not name",
     "too_many_characters": "a side is longer than data.max_characters",
@@ -124,6 +125,8 @@ def clean(
 def _reason_to_drop(
     pair: SentencePair, config: DataConfig, *, forbidden: set[bytes], seen: set[bytes], language_tags: Sequence[str]
 ) -> str | None:
+    if pair.defect is not None:
+        return "malformed"
     source = pair.text
     if not source.strip() or not pair.target.strip():
         return "empty"

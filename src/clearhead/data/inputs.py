@@ -4,19 +4,22 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from typing import Any, NamedTuple
 
 from clearhead.config import Config, DataConfig
-from clearhead.corpora import SentencePair, read_pairs, read_parallel
+from clearhead.corpora import Columns, SentencePair, holds_pairs, read_lines, read_pairs, read_parallel
 from clearhead.errors import ConfigError, DataError
 
 __all__ = ["InputFile", "Inputs", "changed_inputs", "missing_inputs", "open_inputs"]
 
 ROLES = ("source", "target", "pairs", "valid_source", "valid_target", "valid_pairs", "exclude")
 """Settings of `[data]` that name files."""
+
+MOST_MALFORMED = 0.01
+"""Share of the rows of a file of pairs that may be none; they are counted and skipped, and more are an error."""
 
 
 @dataclass(frozen=True)
@@ -30,7 +33,7 @@ class InputFile:
     sha256: str | None
     """Hash of the file as it lies on disk, compressed or not; `None` where there is no size."""
     lines: int | None = None
-    """Lines of text; `None` until it has been read."""
+    """Lines of text, up to where the last segment begins; `None` until it has been read."""
 
 
 class Inputs(NamedTuple):
@@ -39,15 +42,21 @@ class Inputs(NamedTuple):
     pairs: Iterator[SentencePair]
     valid_pairs: Iterator[SentencePair] | None
     """`None` if no file is named and some must be held out."""
+    excluded: list[tuple[str, Iterator[tuple[int, str]]]]
+    """Every file of text that must not be trained on, with its segments and the lines they stand on."""
     files: list[InputFile]
     """Size and hash of every file, each path once."""
 
 
-def open_inputs(config: Config) -> Inputs:
+def open_inputs(config: Config, *, notice: Callable[[str], None] | None = None) -> Inputs:
     """Open every file the configuration names, line-aligned ones first, and tell at once what is wrong with them.
 
+    Args:
+        config: Names the files, and says which columns of them to read, and in which direction.
+        notice: Told what files of pairs were taken for.
+
     Raises:
-        ConfigError: If no training text is named.
+        ConfigError: If no training text is named, or files of pairs do not have the columns asked for.
         DataError: If sources and targets differ in number, a format is not known, files are missing (all of them are
             named) or cannot be read, or standard input is named twice. Streaming the pairs raises what the readers say.
     """
@@ -57,15 +66,32 @@ def open_inputs(config: Config) -> Inputs:
             "there is no training text: set data.source and data.target (--source F --target F), "
             "or data.pairs (--pairs F.tsv)"
         )
-    pairs = chain(read_parallel(data.source, data.target), read_pairs(data.pairs))
-    valid_pairs = chain(read_parallel(data.valid_source, data.valid_target), read_pairs(data.valid_pairs))
+    lines = read_parallel(data.source, data.target, swap=data.swap, notice=notice)
+    valid_lines = read_parallel(data.valid_source, data.valid_target, swap=data.swap)
     if missing := missing_inputs(config):
         raise DataError(f"there is no such file: {', '.join(missing)}")
     if (times := _paths(data).count("-")) > 1:
         raise DataError(f"standard input (-) is named {times} times, but it can be read only once")
+    if data.columns is not None and not (data.pairs or data.valid_pairs or any(map(holds_pairs, data.exclude))):
+        raise ConfigError(
+            f"columns {data.columns[0]},{data.columns[1]}: no file of pairs is named that could have them; leave "
+            f"data.columns (--columns) out, or name one with --pairs"
+        )
+    choice: dict[str, Any] = {"columns": data.columns, "notice": notice}
+    pairs = read_pairs(data.pairs, **choice, swap=data.swap, tolerated=MOST_MALFORMED)
+    valid_pairs = read_pairs(data.valid_pairs, **choice, swap=data.swap, tolerated=MOST_MALFORMED)
+    excluded = [(path, _segments(path, **choice)) for path in data.exclude]
     is_given = data.valid_source or data.valid_target or data.valid_pairs
     files = [_identified(path) for path in dict.fromkeys(_paths(data))]
-    return Inputs(pairs, valid_pairs if is_given else None, files)
+    return Inputs(chain(lines, pairs), chain(valid_lines, valid_pairs) if is_given else None, excluded, files)
+
+
+def _segments(path: str, columns: Columns | None, notice: Callable[[str], None] | None) -> Iterator[tuple[int, str]]:
+    """Return what stands in a file of text to exclude, with the line of each segment; of pairs, both sides."""
+    if not holds_pairs(path):
+        return enumerate(read_lines(path), start=1)
+    pairs = read_pairs([path], columns, notice=notice)
+    return ((pair.line, text) for pair in pairs for text in (pair.source, pair.target))
 
 
 def missing_inputs(config: Config) -> list[str]:

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from clearhead.config import Config, DataConfig, TokenizerConfig
-from clearhead.corpora import SentencePair, display_name, read_lines
+from clearhead.corpora import SentencePair, display_name
 from clearhead.data.augment import KINDS, altered
 from clearhead.data.clean import CleaningReport, clean, key_digest
 from clearhead.data.hold_out import choose_rows, side_keys, without
@@ -54,7 +54,13 @@ class Prepared:
     """Contents of `report.json`: where every pair that was read went, and what the input files were."""
 
 
-def prepare(config: Config, directory: Path, *, on_progress: Progress | None = None) -> Prepared:
+def prepare(
+    config: Config,
+    directory: Path,
+    *,
+    on_progress: Progress | None = None,
+    notice: Callable[[str], None] | None = None,
+) -> Prepared:
     """Read, clean and tokenise the corpus; write `directory` and, beside it, `tokenizer.json`.
 
     A run that is killed or fails leaves nothing that could be taken for prepared data. Prepared data that is already
@@ -64,16 +70,26 @@ def prepare(config: Config, directory: Path, *, on_progress: Progress | None = N
         config: Which files, and how to clean and tokenise them.
         directory: `data/` of a run directory.
         on_progress: Called about every thousand items.
+        notice: Told what each file of pairs was taken for: its format, the columns, the direction.
 
     Raises:
-        ConfigError: If no text is named, or the vocabulary asked for is too small or more than the corpus yields.
-        DataError: If a file cannot be used, no pair is left, the corpus is too small, or the disk is full.
+        ConfigError: If no text is named, files do not have the columns asked for, or the vocabulary asked for is too
+            small or more than the corpus yields.
+        DataError: If a file cannot be used, too many of its rows are no pairs, no pair is left, the corpus is too
+            small, or the disk is full.
     """
     # Mistakes that can be found at once are reported before anything is created.
-    inputs = open_inputs(config)
+    read_as: list[str] = []
+
+    def tell(line: str) -> None:
+        read_as.append(line)
+        if notice is not None:
+            notice(line)
+
+    inputs = open_inputs(config, notice=tell)
     try:
         with new_directory(directory) as temporary:
-            tokenizer, report = _build(config, inputs, temporary, on_progress or (lambda stage, count: None))
+            tokenizer, report = _build(config, inputs, read_as, temporary, on_progress or (lambda stage, count: None))
             # The old data goes first: killed between these lines, a run finds none, never data of another tokenizer.
             if directory.exists():
                 shutil.rmtree(directory)
@@ -138,7 +154,9 @@ def _verify(directory: Path, report: Mapping[str, Any]) -> None:
         raise DataError(f"the prepared data {names} is damaged (not what its checksum says); {FRESH}")
 
 
-def _build(config: Config, inputs: Inputs, partial: Path, on_progress: Progress) -> tuple[Tokenizer, dict[str, Any]]:
+def _build(
+    config: Config, inputs: Inputs, read_as: Sequence[str], partial: Path, on_progress: Progress
+) -> tuple[Tokenizer, dict[str, Any]]:
     """Fill the directory of prepared data, and return the vocabulary it is written in and its report."""
     train, valid = StagedPairs(partial / "train.jsonl"), StagedPairs(partial / "valid.jsonl")
     lines = _read_corpus(config, inputs, train, valid, on_progress)
@@ -162,6 +180,7 @@ def _build(config: Config, inputs: Inputs, partial: Path, on_progress: Progress)
         "valid": valid.report.to_dict(),
         "valid_held_out": train.report.held_out > 0,
         "roles": {role: list(getattr(config.data, role)) for role in ROLES},
+        "read_as": list(read_as),
         "files": [asdict(replace(file, lines=lines.get(file.path, 0))) for file in inputs.files],
         "tokenizer": {"kind": config.tokenizer.kind, "vocab_size": tokenizer.vocab_size, "sha256": tokenizer.sha256},
         "tokens": tokens,
@@ -178,7 +197,7 @@ def _read_corpus(
     """Read, clean and divide all text; return the lines of every file."""
     data, tags = config.data, config.tokenizer.language_tags
     lines: dict[str, int] = {}
-    forbidden = _excluded_keys(config, lines, on_progress)
+    forbidden = _excluded_keys(inputs, tags, lines, on_progress)
     if inputs.valid_pairs is not None:
         pairs = _progress(_counting_lines(inputs.valid_pairs, lines), "reading validation text", on_progress)
         valid.write(clean(pairs, data, forbidden=set(), report=valid.report, language_tags=tags))
@@ -206,12 +225,12 @@ def _read_corpus(
     return lines
 
 
-def _excluded_keys(config: Config, lines: dict[str, int], on_progress: Progress) -> set[bytes]:
+def _excluded_keys(inputs: Inputs, tags: Sequence[str], lines: dict[str, int], on_progress: Progress) -> set[bytes]:
     keys = set()
-    for path in config.data.exclude:
-        for number, line in enumerate(_progress(read_lines(path), f"reading {path}", on_progress), start=1):
+    for path, segments in inputs.excluded:
+        for number, segment in _progress(segments, f"reading {path}", on_progress):
             lines[path] = number
-            _, text = split_tag(line, config.tokenizer.language_tags)
+            _, text = split_tag(segment, tags)
             if text.strip():
                 keys.add(key_digest(text))
     return keys

@@ -132,7 +132,7 @@ def _settle(
     saved = Config.load(path) if path.exists() else None  # perhaps again, now that nobody else may write it
     if saved is None:
         started = time.monotonic()
-        data = prepare(early, run / "data", on_progress=display.stage)
+        data = prepare(early, run / "data", on_progress=display.stage, notice=display.say)
         seconds = time.monotonic() - started
         kept = data.report["train"]["kept"]
         display.say(f"prepared {kept:,} training and {len(data.valid):,} validation pairs in {seconds:.0f} s")

@@ -10,15 +10,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from clearhead.corpora.pair import SentencePair
-from clearhead.corpora.tsv import read_tsv, write_tsv
+from clearhead.corpora import SentencePair, read_pairs, write_tsv
 from clearhead.errors import DataError
 
 
 def test_columns_after_the_second_are_ignored(tmp_path):
     path = tmp_path / "p.tsv"
     path.write_text('a b\t"c\tCC-BY\tmore\n\n\t\nx\t\n', encoding="utf-8")
-    assert list(read_tsv(str(path))) == [
+    assert list(read_pairs([str(path)])) == [
         SentencePair("a b", '"c', f"{path}:1"),
         SentencePair("", "", f"{path}:2"),
         SentencePair("", "", f"{path}:3"),
@@ -28,23 +27,32 @@ def test_columns_after_the_second_are_ignored(tmp_path):
 
 def test_anki_file_with_attributions_is_read(data_dir):
     path = data_dir("formats") / "anki-swe-eng.3col.tsv"
-    pairs = list(read_tsv(str(path)))
+    pairs = list(read_pairs([str(path)]))
     assert len(pairs) == len(path.read_bytes().splitlines())
     assert pairs[0] == SentencePair("When did you do that?", "När gjorde du det?", f"{path}:1")
     assert not any("CC-BY" in pair.target for pair in pairs)
+
+
+def test_tatoeba_export_with_numbers_before_the_sentences_is_read(tmp_path):
+    path = tmp_path / "Sentence pairs in English-German.tsv"
+    path.write_text("\ufeff1276\tLet's try.\t77\tVersuchen wir's!\n1280\t4711\t98\t4711\n", encoding="utf-8")
+    assert [(pair.source, pair.target) for pair in read_pairs([str(path)])] == [
+        ("Let's try.", "Versuchen wir's!"),
+        ("4711", "4711"),
+    ]
 
 
 def test_line_without_a_tab_is_refused_by_file_and_line(tmp_path):
     path = tmp_path / "p.tsv"
     path.write_text("a\tb\nno tab here\n")
     with pytest.raises(DataError, match=r"p\.tsv, line 2: there is no tab.*'no tab here'"):
-        list(read_tsv(str(path)))
+        list(read_pairs([str(path)]))
 
 
 def test_line_without_a_tab_on_standard_input_is_named_so(monkeypatch):
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"word")))
     with pytest.raises(DataError, match="standard input, line 1"):
-        list(read_tsv("-"))
+        list(read_pairs(["-"]))
 
 
 @pytest.mark.parametrize("sign", ["\t", "\n", "\r"])
@@ -72,4 +80,4 @@ def test_pairs_come_back_as_they_were(tmp_path_factory, texts, extension):
     path = str(tmp_path_factory.mktemp("tsv") / f"p.{extension}")
     pairs = [SentencePair(*both, f"{path}:{line}") for line, both in enumerate(texts, start=1)]
     assert write_tsv(path, pairs) == len(pairs)
-    assert list(read_tsv(path)) == pairs
+    assert list(read_pairs([path])) == pairs

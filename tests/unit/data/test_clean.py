@@ -68,11 +68,24 @@ def test_only_the_very_same_pair_is_a_duplicate():
 
 
 def test_first_reason_in_order_is_the_one_that_counts():
-    assert list(REASONS)[:4] == ["empty", "unknown_tag", "too_many_characters", "length_ratio"]
+    assert list(REASONS)[:5] == ["malformed", "empty", "unknown_tag", "too_many_characters", "length_ratio"]
     texts = [("", LONG * 30), ("<2xx>" + LONG * 30, "a"), (LONG * 30, "a"), (LONG, "a"), (LONG, LONG), (LONG, LONG)]
     _, dropped, _ = cleaned(texts, forbidden=[LONG], tags=("de",))
     others = {"too_many_characters": 1, "length_ratio": 1, "leakage": 1, "duplicate": 1}
     assert dropped == {"empty": 1, "unknown_tag": 1, **others}
+
+
+def test_a_row_that_is_no_pair_is_counted_by_itself():
+    pairs = [
+        SentencePair("", "", "f:1", defect="there is no tab"),
+        SentencePair("", "", "f:2"),
+        SentencePair("a", "b", "f:3"),
+    ]
+    report = CleaningReport()
+    assert [pair.origin for pair in clean(pairs, DataConfig(), forbidden=set(), report=report)] == ["f:3"]
+    report.check()
+    assert (report.dropped["malformed"], report.dropped["empty"], report.read) == (1, 1, 3)
+    assert "           1 dropped: malformed, the row of its file is no pair (f:1)" in report.lines()
 
 
 def test_language_tag_is_not_text():

@@ -1,0 +1,63 @@
+"""The pairs that `score` and `evaluate` are given: two files, line by line, or one that holds both sides."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from clearhead.cli.console import notice
+from clearhead.errors import ConfigError
+
+if TYPE_CHECKING:
+    from clearhead.corpora import SentencePair
+
+__all__ = ["GivenPairs", "read_given"]
+
+
+@dataclass(frozen=True)
+class GivenPairs:
+    """Pairs to score or to evaluate on, all of those in the file."""
+
+    pairs: list[SentencePair]
+    name: str
+    """What messages name beside the number of a line."""
+
+    @property
+    def sources(self) -> list[str]:
+        """Their first sides."""
+        return [pair.source for pair in self.pairs]
+
+    @property
+    def targets(self) -> list[str]:
+        """Their second sides."""
+        return [pair.target for pair in self.pairs]
+
+
+def read_given(
+    source: str | None, target: str | None, pairs: str | None, *, columns: str | None, swap: bool
+) -> GivenPairs:
+    """Read every pair, and say on stderr what a file of pairs was taken for.
+
+    Args:
+        source: File with one source a line; None if `pairs` is given.
+        target: File with its translations.
+        pairs: File with both sides.
+        columns: Which of its columns hold them, as typed.
+        swap: Read the other direction.
+
+    Raises:
+        ConfigError: If the columns are not two, or not in the file, or there is no file with columns.
+        DataError: If a file cannot be read, or a row is no pair: one that was left out would shift all later results.
+    """
+    from clearhead.config import DataConfig
+    from clearhead.corpora import display_name, read_pairs, read_parallel
+
+    wanted = DataConfig.from_dict({"columns": columns}, origin="--columns").columns
+    if pairs is None:
+        if wanted is not None:
+            raise ConfigError(f"--columns {columns}: only a file of pairs has columns; name it with --pairs")
+        found = list(read_parallel([source or ""], [target or ""], swap=swap, notice=notice))
+        return GivenPairs(found, display_name((target if swap else source) or ""))
+    found = list(read_pairs([pairs], wanted, swap=swap, notice=notice))
+    is_line_by_line = all(pair.line == number for number, pair in enumerate(found, start=1))
+    return GivenPairs(found, display_name(pairs) if is_line_by_line else f"the pairs of {display_name(pairs)}")

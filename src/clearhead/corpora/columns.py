@@ -1,0 +1,165 @@
+"""Which columns of a table hold a sentence and its translation: asked for by number or name, or told by its header."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Sequence
+from functools import cache
+from typing import NamedTuple
+
+from clearhead.errors import ConfigError, nearest_name
+
+__all__ = ["Columns", "TwoColumns", "choose_columns", "is_header"]
+
+Columns = tuple[int | str, int | str]
+"""Source and target: a number counts from 1, a name stands in the header."""
+
+SIDES = {
+    *("source", "src", "target", "tgt", "trg", "original", "translation", "translated", "reference", "ref"),
+    *("input", "output", "text", "sentence", "segment", "phrase", "front", "back", "question", "answer"),
+}
+FILLERS = {"text", "sentence", "segment", "language", "lang", "column"}
+"""Words that say nothing where another one does, as in `text_de`."""
+LABEL = re.compile(r"[^\W_]+([ _-][^\W_]+){0,2}")
+"""Up to three words without punctuation; nothing longer is a name."""
+TAG = re.compile(r"([a-z]{2,3})([-_]([A-Z][a-z]{3}|[A-Z]{2}|[0-9]{3}))+")
+"""A language with script or region, such as `zh-Hant` or `pt_BR`."""
+
+
+class TwoColumns(NamedTuple):
+    """Where source and target stand."""
+
+    source: int
+    """Column, counted from 0."""
+    target: int
+    has_header: bool
+    """Whether the first row names the columns."""
+    names: Sequence[str]
+    """Names of all columns; empty if nothing names them."""
+
+    def sides(self) -> tuple[str, str]:
+        """Return where source and target stand, in words."""
+        first, second = (
+            f"column {index + 1}" + (f" ({self.names[index].strip()})" if self.names[index : index + 1] else "")
+            for index in (self.source, self.target)
+        )
+        return first, second
+
+
+def choose_columns(
+    path: str,
+    rows: Sequence[Sequence[str]],
+    wanted: Columns | None,
+    *,
+    names: Sequence[str] = (),
+    others: frozenset[int] = frozenset(),
+) -> TwoColumns:
+    """Decide which columns to read.
+
+    What is asked for is taken. Else, if the header names two sides, these are; without a header the first two columns,
+    but the second and fourth where the first and third of four hold numbers, as in the exports of Tatoeba.
+
+    Args:
+        path: File, for messages.
+        rows: The first rows, not empty.
+        wanted: What is asked for.
+        names: Names of the columns, if they stand elsewhere than in the first row.
+        others: Columns, counted from 0, that hold no text.
+
+    Raises:
+        ConfigError: If a column that is asked for is not there, or the header names more sides than two.
+    """
+    has_header = not names and (any(isinstance(column, str) for column in wanted or ()) or is_header(rows[0]))
+    names = [name.strip() for name in (rows[0] if has_header else names)]
+    if wanted is not None:
+        width = max(len(names), *map(len, rows))
+        source, target = (_index(path, column, names, width) for column in wanted)
+        if source == target:
+            raise ConfigError(f"columns {wanted[0]},{wanted[1]}: in {path} they are the same one; name two")
+        return TwoColumns(source, target, has_header, names)
+    numbers = _columns_of_numbers(rows[1:] if has_header else rows)
+    # Of more than two, for `id` is the code of Indonesian too, and a text may be a number.
+    ignored = others | (numbers if len(names) > 2 else frozenset())
+    sides = [index for index, name in enumerate(names) if _meaning(name) is not None and index not in ignored]
+    if len(sides) == 2:
+        return TwoColumns(sides[0], sides[1], has_header, names)
+    if has_header:
+        raise ConfigError(
+            f"{path} has {len(names)} columns: {_listed(names)}; say which two hold source and target, "
+            f"for example --columns {names[-2]},{names[-1]}"
+        )
+    if numbers >= {0, 2} and Counter(map(len, rows)).most_common(1)[0][0] == 4:
+        return TwoColumns(1, 3, has_header, names)
+    source, target, *_ = (index for index in range(len(others) + 2) if index not in others)
+    return TwoColumns(source, target, has_header, names)
+
+
+def is_header(row: Sequence[str]) -> bool:
+    """Tell whether a row names columns: two of its cells are names of different languages or sides, and nothing else.
+
+    >>> is_header(["id", "en", "Deutsch"]), is_header(["source text", "target_text"])
+    (True, True)
+    >>> is_header(["English is easy", "Englisch"]), is_header(["English", "Englisch"])
+    (False, False)
+    """
+    return len({_meaning(cell) for cell in row} - {None}) >= 2
+
+
+def _index(path: str, column: int | str, names: Sequence[str], width: int) -> int:
+    if isinstance(column, int):
+        if column <= width:
+            return column - 1
+        there = f"{width} columns" + (f": {_listed(names)}" if names else "")
+        raise ConfigError(f"column {column} is asked for, but {path} has {there}")
+    match [index for index, name in enumerate(names) if name == column]:
+        case [index]:
+            return index
+        case []:
+            raise ConfigError(
+                f"{path} has no column {column!r}; it has {_listed(names)} (columns may also be given by number, "
+                f"from 1){nearest_name(column, names)}"
+            )
+        case several:
+            numbers = ", ".join(str(index + 1) for index in several)
+            raise ConfigError(f"{path} has several columns {column!r}, number {numbers}; give the number")
+
+
+def _columns_of_numbers(rows: Sequence[Sequence[str]]) -> set[int]:
+    """Return the columns that hold nothing but whole numbers, in those rows that are as wide as most."""
+    width = max(Counter(map(len, rows)).most_common(1), default=(0, 0))[0]
+    return {index for index in range(width) if all(row[index].isdecimal() for row in rows if len(row) == width)}
+
+
+def _meaning(cell: str) -> str | None:
+    """Return what a cell names if that is a language or a side, the same for two names of one language."""
+    cell = cell.strip()
+    if not LABEL.fullmatch(cell):
+        return None
+    if tag := TAG.fullmatch(cell):
+        return cell.replace("_", "-") if tag[1] in _languages() else None
+    if language := _languages().get(cell.casefold()):
+        return language
+    words = [_languages().get(word, word) for word in re.split(r"[ _-]", cell.casefold())]
+    known = {*_languages().values(), *SIDES, *FILLERS}
+    if not all(word in known or word.rstrip("0123456789") in SIDES for word in words):
+        return None
+    return " ".join([word for word in words if word not in FILLERS] or words)
+
+
+@cache
+def _languages() -> dict[str, str]:
+    """Return the language code that each code and name stands for; names in the languages of the built-in corpus."""
+    # Only here, for most files have no row that could be a header, and this takes a quarter of a second.
+    from babel import Locale
+    from babel.core import get_global
+
+    from clearhead.corpora.cldr import LOCALES
+
+    found = {name.casefold(): code for locale in LOCALES for code, name in Locale.parse(locale).languages.items()}
+    aliases = {alias: code for alias, code in get_global("language_aliases").items() if alias.isalpha()}
+    return found | aliases | {code: code for code in Locale.parse("en").languages}
+
+
+def _listed(names: Sequence[str]) -> str:
+    return ", ".join(f"{name[:40]!r}" for name in names[:20]) + (f" and {len(names) - 20} more" if names[20:] else "")

@@ -1,0 +1,48 @@
+"""Comma-separated pairs (RFC 4180), and the same with semicolons or tabs, as spreadsheets write them."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+
+from clearhead.corpora.columns import Columns, is_header
+from clearhead.corpora.pair import PairFile
+from clearhead.corpora.rows import SEPARATOR_NAMES, TableFormat
+from clearhead.corpora.tables import open_table
+
+__all__ = ["open_csv"]
+
+SEPARATORS = (",", ";", "\t")
+
+
+def open_csv(path: str, columns: Columns | None = None) -> PairFile:
+    """Open a table with quotation marks where they are needed; a row with more columns than the others is no pair.
+
+    Args:
+        path: `-` is standard input; `.gz`, `.xz` and `.zst` are decompressed.
+        columns: Source and target; None leaves it to the file, see `choose_columns`.
+
+    Raises:
+        ConfigError: If the columns that are asked for are not there, or the header leaves open which to take.
+        DataError: If no row has a second column, or the file cannot be read as text; streaming raises the latter too.
+    """
+    return open_table(path, columns, _recognised)
+
+
+def _recognised(head: Sequence[str], columns: Columns | None) -> TableFormat:
+    """Return the format with the separator that makes the first row a header, and then as many rows as can be alike.
+
+    Among equals it is the one with fewer columns: a comma in both texts of a row makes four of two.
+    """
+    wanted = {column for column in columns or () if isinstance(column, str)}
+
+    def fitness(written: TableFormat) -> tuple[int, bool, int, int]:
+        rows = [row.cells for row in written.rows(iter(head)) if row.cells is not None and not row.is_blank]
+        widths = Counter(len(row) for row in rows if len(row) > 1)
+        if not widths:
+            return 0, False, 0, 0
+        width, count = max(widths.items(), key=lambda item: (item[1], -item[0]))
+        return len(wanted & {cell.strip() for cell in rows[0]}), is_header(rows[0]), count, -width
+
+    formats = [TableFormat(f"{SEPARATOR_NAMES[sign]}-separated", sign, True, True) for sign in SEPARATORS]
+    return max(formats, key=fitness)

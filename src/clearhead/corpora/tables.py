@@ -1,0 +1,117 @@
+"""Tables of pairs: the head of a file says how it is written and which columns to read, then its rows are streamed."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from itertools import chain, islice
+
+from clearhead.corpora.anki import anki_format, text_of_html
+from clearhead.corpora.columns import Columns, TwoColumns, choose_columns
+from clearhead.corpora.pair import PairFile, SentencePair
+from clearhead.corpora.rows import SEPARATOR_NAMES, Row, TableFormat
+from clearhead.corpora.text_files import display_name, read_lines
+from clearhead.errors import DataError
+
+__all__ = ["open_table"]
+
+HEAD_LINES = 200
+HEAD_CHARACTERS = 1_000_000
+"""The head of a file is so many lines, or fewer that hold so many characters."""
+SHOWN_CHARACTERS = 40
+
+
+def open_table(
+    path: str, columns: Columns | None, recognise: Callable[[Sequence[str], Columns | None], TableFormat]
+) -> PairFile:
+    """Look at the head of a table and return its pairs, one row in memory at a time.
+
+    Args:
+        path: `-` is standard input; `.gz`, `.xz` and `.zst` are decompressed.
+        columns: Source and target; None leaves it to the file.
+        recognise: Returns how a table is written, from its first lines and what is asked for, if Anki did not write it.
+
+    Raises:
+        ConfigError: If the columns that are asked for are not there, or the header leaves open which to take.
+        DataError: If no row has a second column, or the file cannot be read as text; streaming raises the latter too.
+    """
+    lines: Iterator[str] = read_lines(path)
+    head = _head(lines)
+    written = anki_format(head) or recognise(head, columns)
+    filled = [row for row in written.rows(iter(head)) if not row.is_blank]
+    rows = [row.cells for row in filled if row.cells is not None]
+    if any(len(row) > 1 for row in rows):
+        chosen = choose_columns(path, rows, columns, names=written.names, others=written.other_columns)
+    elif filled:
+        raise DataError(_no_columns(path, head, filled[0], written))
+    else:
+        chosen = TwoColumns(0, 1, has_header=False, names=())
+    # From the start, and closed until its turn comes; but a pipe can be read only once.
+    lines = read_lines(path) if os.path.isfile(path) else chain(head, lines)
+    width = len(chosen.names) or max(Counter(map(len, rows)).most_common(1), default=(0, 0))[0]
+    words = f"{written.name}, {width} columns" + (" with a header" if chosen.has_header else "") if width else "empty"
+    return PairFile(path, words, chosen.sides(), _pairs(path, lines, written, chosen, width))
+
+
+def _head(lines: Iterator[str]) -> list[str]:
+    head: list[str] = []
+    room = HEAD_CHARACTERS
+    for line in islice(lines, HEAD_LINES):
+        head.append(line)
+        room -= len(line)
+        if room < 0:
+            break
+    return head
+
+
+def _no_columns(path: str, head: Sequence[str], first: Row, written: TableFormat) -> str:
+    separator = _separator(written)
+    return (
+        f"{display_name(path)}, line {first.line}: {first.problem or f'there is no {separator}'} (the line begins "
+        f"{head[first.line - 1][:SHOWN_CHARACTERS]!r}), and none of the first {len(head)} lines has two columns; a row "
+        f"of pairs is source, {separator}, target; two line-aligned files are given as source and target instead"
+    )
+
+
+def _pairs(
+    path: str, lines: Iterator[str], written: TableFormat, chosen: TwoColumns, width: int
+) -> Iterator[SentencePair]:
+    needed = max(chosen.source, chosen.target) + 1
+    is_header_due = chosen.has_header
+    for row in written.rows(lines):
+        if is_header_due and row.cells is not None and not row.is_blank:
+            is_header_due = False
+            continue
+        origin, cells = f"{path}:{row.line}", row.cells
+        defect = _defect(row, written, needed, width)
+        if defect is not None:
+            yield SentencePair("", "", origin, defect=defect)
+        elif cells is None or len(cells) < needed:  # a blank row
+            yield SentencePair("", "", origin)
+        elif written.is_html:
+            yield SentencePair(text_of_html(cells[chosen.source]), text_of_html(cells[chosen.target]), origin)
+        else:
+            yield SentencePair(cells[chosen.source], cells[chosen.target], origin)
+
+
+def _defect(row: Row, written: TableFormat, needed: int, width: int) -> str | None:
+    """Return why a row is no pair, if it is none; a blank row is one, of two blank sides."""
+    if row.cells is None:
+        return row.problem
+    count = len(row.cells)
+    if row.is_blank or (needed <= count and not (written.has_fixed_width and count > width)):
+        return None
+    begins = f"(the row begins {row.cells[0][:SHOWN_CHARACTERS]!r})"
+    if count > width:
+        return (
+            f"it has {count} columns and the others {width}; a text with a {_separator(written)} in it must stand in "
+            f"quotation marks {begins}"
+        )
+    if count == 1:
+        return f"there is no {_separator(written)} {begins}"
+    return f"it has {count} columns, and number {needed} is to be read {begins}"
+
+
+def _separator(written: TableFormat) -> str:
+    return SEPARATOR_NAMES.get(written.separator, repr(written.separator))

@@ -1,0 +1,94 @@
+"""The README's way from a file to a judged model: its commands as they stand there, on small files of every format."""
+
+from __future__ import annotations
+
+import csv
+import io
+import os
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+from clearhead.cli.main import run
+from clearhead.data.prepare import open_prepared
+
+README = (Path(__file__).parents[2] / "README.md").read_text(encoding="utf-8")
+SECTION = README.partition("## Your own text\n")[2].partition("\n## ")[0]
+BLOCKS = re.findall(r"^```\n(.*?)^```", SECTION, re.MULTILINE | re.DOTALL)
+
+UNITS = ("null", "zero"), ("eins", "one"), ("zwei", "two"), ("drei", "three"), ("vier", "four"), ("fünf", "five")
+NUMBERS = [(f"{a[0]}, {b[0]} {c[0]}", f"{a[1]}, {b[1]} {c[1]}") for a in UNITS for b in UNITS for c in UNITS]
+"""German and English: a comma in each, so that a `.csv` needs its quotation marks."""
+QUICK = shlex.split(
+    "--preset tiny --device cpu --max-steps 4 --set model.d_model=16 model.d_ff=23 model.num_heads=2 "
+    "model.num_encoder_layers=1 model.num_decoder_layers=1 tokenizer.vocab_size=290 train.batch_tokens=128 "
+    "train.validate_every=4 train.validate_sentences=5 decode.beam_size=2 decode.extra_length=3"
+)
+"""Added to `clearhead train`, so that it learns a little in a second."""
+GERMAN_TO_ENGLISH = {pair: pair for pair in NUMBERS}
+TEST_PAIRS = {"deu.txt": 4, "corpus.csv": 5, "train.de": 5}
+
+
+@pytest.fixture
+def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Write every file that the commands name into a directory, and go there."""
+    monkeypatch.chdir(tmp_path)
+    credit = "CC-BY 2.0 (France) Attribution: tatoeba.org #1 (CK) & #2 (me)"
+    (tmp_path / "deu.txt").write_text("".join(f"{en}\t{de}\t{credit}\n" for de, en in NUMBERS), encoding="utf-8")
+    for name, pairs in (("corpus.csv", NUMBERS), ("test.csv", NUMBERS[:5])):
+        with (tmp_path / name).open("w", encoding="utf-8", newline="") as file:
+            csv.writer(file).writerows([("id", "german", "english"), *((n, *pair) for n, pair in enumerate(pairs))])
+    for name, pairs in (("train", NUMBERS[20:]), ("val", NUMBERS[5:20]), ("test", NUMBERS[:5])):
+        for side, language in enumerate(("de", "en")):
+            (tmp_path / f"{name}.{language}").write_text("".join(pair[side] + "\n" for pair in pairs), encoding="utf-8")
+    (tmp_path / "input.txt").write_text("eins, drei fünf\n\none, three five\n", encoding="utf-8")
+    return tmp_path
+
+
+def execute(command: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Run a line of the README: `clearhead` in this process, anything else in a shell."""
+    words = shlex.split(command)
+    if words[0] != "clearhead":
+        subprocess.run(command, shell=True, check=True)
+        return
+    with monkeypatch.context() as patch:
+        if "<" in words:
+            patch.setattr(sys, "stdin", io.TextIOWrapper(open(words.pop(words.index("<") + 1), "rb")))  # noqa: SIM115
+            words.remove("<")
+        if ">" in words:
+            patch.setattr(sys, "stdout", open(words.pop(words.index(">") + 1), "w", encoding="utf-8"))  # noqa: SIM115
+            words.remove(">")
+        with pytest.raises(SystemExit) as ended:
+            run([*words[1:], *(QUICK if words[1] == "train" else [])])
+        for stream in {sys.stdin, sys.stdout} & ({sys.stdout} if ">" in command else set()):
+            stream.close()
+    assert not ended.value.code
+
+
+def test_the_section_has_a_block_for_each_kind_of_file():
+    assert [block.count("clearhead ") for block in BLOCKS] == [3, 3, 3]
+    assert [name for block in BLOCKS for name in TEST_PAIRS if name in block] == list(TEST_PAIRS)
+
+
+@pytest.mark.skipif(os.name != "posix", reason="the commands are those of a POSIX shell")
+@pytest.mark.parametrize(("block", "corpus"), zip(BLOCKS, TEST_PAIRS, strict=True), ids=TEST_PAIRS)
+def test_the_commands_lead_from_the_file_to_a_judged_model(block, corpus, files, monkeypatch, capsys):
+    torch.set_num_threads(1)
+    for command in block.splitlines():
+        execute(command, monkeypatch)
+    [model] = (files / "runs").iterdir()
+    data = open_prepared(model / "data")
+    learned = {(data.train.source(row), data.train.target(row)) for row in range(len(data.train))}
+    side = 1 if model.name == "de-en" else -1
+    assert learned < {pair[::side] for pair in NUMBERS}
+    test = NUMBERS[49::50] if corpus == "deu.txt" else NUMBERS[:5]
+    assert learned.isdisjoint({pair[::side] for pair in test})
+    assert len((files / "output.txt").read_text(encoding="utf-8").splitlines()) == 3
+    table = capsys.readouterr().out
+    assert re.search(r"^BLEU +\d+\.\d\d  nrefs:1", table, re.MULTILINE)
+    assert re.search(rf"^sentences +{TEST_PAIRS[corpus]}$", table, re.MULTILINE)

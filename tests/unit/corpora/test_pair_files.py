@@ -1,0 +1,170 @@
+"""Files of pairs: choosing the reader, saying what each was taken for, and rows that are no pairs."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import lzma
+import os
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+
+from clearhead.corpora import holds_pairs, read_pairs
+from clearhead.errors import ConfigError, DataError
+
+CSV = 'id,english,german\n1,"Hi, you","Hallo, du"\n2,no,nein\n'
+
+
+def written(path: Path, text: str) -> str:
+    path.write_text(text, encoding="utf-8", newline="")
+    return str(path)
+
+
+def texts(pairs) -> list[tuple[str, str]]:
+    return [(pair.source, pair.target) for pair in pairs]
+
+
+def test_format_is_told_by_the_extension_under_any_compression(tmp_path, monkeypatch):
+    (tmp_path / "a.b.TSV").write_bytes(b"1\t2\n")
+    (tmp_path / "c.tsv.gz").write_bytes(gzip.compress(b"3\t4\n"))
+    (tmp_path / "d.csv.xz").write_bytes(lzma.compress(b'"5",6\n'))
+    (tmp_path / "e.txt").write_bytes(b"7\t8\tCC-BY\n")
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"9\t10\n")))
+    names = [str(tmp_path / name) for name in ("a.b.TSV", "c.tsv.gz", "d.csv.xz", "e.txt")]
+    assert texts(read_pairs([*names, "-"])) == [("1", "2"), ("3", "4"), ("5", "6"), ("7", "8"), ("9", "10")]
+
+
+def test_every_unknown_format_is_named_before_anything_is_read():
+    with pytest.raises(
+        DataError, match=r"of a\.docx, b, c\.gz; .* \.csv, \.tsv, \.txt, each also with \.gz, \.xz, \.zst"
+    ):
+        read_pairs(["a.docx", "fine.tsv", "b", "c.gz"])
+
+
+def test_what_files_were_taken_for_is_told_at_once_and_in_a_line_for_those_that_agree(tmp_path):
+    same = [written(tmp_path / f"{n}.tsv", "a\tb\tc\n") for n in range(5)]
+    told: list[str] = []
+    read_pairs([*same, written(tmp_path / "d.csv", CSV)], notice=told.append)
+    assert told == [
+        f"{same[0]}, {same[1]}, {same[2]} and 2 more: tab-separated, 3 columns; from column 1 to column 2",
+        f"{tmp_path / 'd.csv'}: comma-separated, 3 columns with a header; from column 2 (english) to column 3 (german)",
+    ]
+
+
+def test_the_other_direction_is_read_and_told(tmp_path):
+    told: list[str] = []
+    path = written(tmp_path / "d.csv", CSV)
+    assert texts(read_pairs([path], swap=True, notice=told.append)) == [("Hallo, du", "Hi, you"), ("nein", "no")]
+    assert told[0].endswith("from column 3 (german) to column 2 (english)")
+    assert texts(read_pairs([path], ("german", 1), swap=True)) == [("1", "Hallo, du"), ("2", "nein")]
+
+
+def test_columns_count_for_every_file_and_what_one_lacks_is_told_at_once(tmp_path):
+    first = written(tmp_path / "a.csv", CSV)
+    second = written(tmp_path / "b.tsv", "german\tenglish\nja\tyes\n")
+    third = written(tmp_path / "c.tsv", "x\ty\n")
+    assert texts(read_pairs([first, second], ("german", "english")))[-1] == ("ja", "yes")
+    with pytest.raises(ConfigError, match=r"c\.tsv has no column 'german'; it has 'x', 'y' \("):
+        read_pairs([first, second, third], ("german", "english"))
+    with pytest.raises(ConfigError, match=r"column 3 is asked for, but .*b\.tsv has 2 columns: 'german', 'english'"):
+        read_pairs([first, second], (1, 3))
+
+
+def test_a_file_named_twice_is_read_twice(tmp_path):
+    path = written(tmp_path / "a.tsv", "a\tb\n")
+    assert texts(read_pairs([path, path])) == [("a", "b")] * 2
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs named pipes")
+def test_a_pipe_is_read_once_and_whole_and_told_of_when_its_turn_comes(tmp_path):
+    os.mkfifo(tmp_path / "p.csv")
+    told: list[str] = []
+    pairs = read_pairs([str(tmp_path / "p.csv")], notice=told.append)
+    assert told == []
+    rows = "".join(f'{n},"text, {n}",Text {n}\n' for n in range(997))
+    writer = threading.Thread(target=(tmp_path / "p.csv").write_text, args=(f"id,en,de\n{rows}",))
+    writer.start()
+    assert texts(pairs) == [(f"text, {n}", f"Text {n}") for n in range(997)]
+    writer.join()
+    assert [line.partition(": ")[2] for line in told] == [
+        "comma-separated, 3 columns with a header; from column 2 (en) to column 3 (de)"
+    ]
+
+
+def test_a_row_that_is_no_pair_is_an_error_unless_some_are_tolerated(tmp_path):
+    rows = [f"{n}\tx\n" for n in range(100)]
+    rows[16] = "no tab here\n"
+    path = written(tmp_path / "p.tsv", "".join(rows))
+    with pytest.raises(DataError, match=r"p\.tsv, line 17: there is no tab \(the row begins 'no tab here'\)"):
+        list(read_pairs([path]))
+    found = list(read_pairs([path], tolerated=0.01))
+    assert len(found) == 100
+    assert [(pair.origin, pair.source, pair.target) for pair in found if pair.defect] == [(f"{path}:17", "", "")]
+
+
+def test_more_than_tolerated_is_an_error_that_shows_the_first_and_counts_all(tmp_path):
+    rows = [f"{n}\tx\n" for n in range(400)]
+    rows[3] = rows[50] = rows[99] = rows[300] = rows[398] = "broken\n"
+    path = written(tmp_path / "p.tsv", "".join(rows))
+    with pytest.raises(DataError) as caught:
+        list(read_pairs([path], tolerated=0.01))
+    message = str(caught.value)
+    assert "p.tsv was taken for: tab-separated, 2 columns; but 5 of 400 rows are no pairs, and at most 1 %" in message
+    assert [line for line in (4, 51, 100, 301) if f"line {line}: there is no tab" in message] == [4, 51, 100]
+    rows[398] = "mended\tx\n"
+    written(tmp_path / "p.tsv", "".join(rows))
+    assert len(list(read_pairs([path], tolerated=0.01))) == 400
+
+
+def test_each_file_has_its_own_share(tmp_path):
+    good = written(tmp_path / "a.tsv", "a\tb\n" * 1_000)
+    bad = written(tmp_path / "b.tsv", "a\tb\n" * 10 + "broken\n")
+    with pytest.raises(DataError, match=r"b\.tsv was taken for: .* 1 of 11 rows"):
+        list(read_pairs([good, bad], tolerated=0.01))
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "message"),
+    [
+        (
+            "t.txt",
+            "\njust text\nmore\n",
+            r"t\.txt, line 2: there is no tab \(the line begins 'just text'\), and none of the first 3 lines has two",
+        ),
+        ("t.csv", "just text\nmore\n", r"t\.csv, line 1: there is no comma "),
+    ],
+)
+def test_a_file_without_columns_is_refused_at_once(tmp_path, name, text, message):
+    with pytest.raises(DataError, match=message):
+        read_pairs([written(tmp_path / name, text)], tolerated=0.5)
+
+
+def test_blank_lines_are_empty_pairs_and_an_empty_file_has_none(tmp_path):
+    assert texts(read_pairs([written(tmp_path / "a.tsv", "\n \n\t\n")])) == [("", ""), ("", ""), ("", "")]
+    assert texts(read_pairs([written(tmp_path / "a.csv", "\n,\n")])) == [("", ""), ("", "")]
+    assert texts(read_pairs([written(tmp_path / "b.csv", "")])) == []
+
+
+def test_a_table_is_told_from_text(tmp_path):
+    names = {"a.tsv": "", "b.csv": "x", "c.csv.gz": "", "d.txt": "a\tb\n", "e.txt": "a\nb\tc\n", "f.de": "a\tb\n"}
+    for name, text in names.items():
+        written(tmp_path / name, text)
+    found = {name for name in names if holds_pairs(str(tmp_path / name))}
+    assert found == {"a.tsv", "b.csv", "c.csv.gz", "d.txt"}
+    assert not holds_pairs("-")
+
+
+def test_memory_does_not_grow_with_the_file(tmp_path):
+    import tracemalloc
+
+    peaks = []
+    for rows in (3_000, 30_000):
+        path = written(tmp_path / "long.csv", f'"{"x" * 200}\n{"y" * 200}","z, z"\n' * rows)
+        tracemalloc.start()
+        assert sum(1 for _ in read_pairs([path])) == rows
+        peaks.append(tracemalloc.get_traced_memory()[1])
+        tracemalloc.stop()
+    assert peaks[1] < 1.5 * peaks[0]
