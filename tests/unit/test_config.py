@@ -328,3 +328,29 @@ def test_a_configuration_may_come_through_a_pipe(tmp_path):
     os.close(write)
     assert Config.load(f"/dev/fd/{read}").train.seed == 7
     os.close(read)
+
+
+@pytest.mark.parametrize(
+    ("given", "columns"),
+    [
+        ("2,1", (2, 1)),
+        ("english, german", ("english", "german")),
+        ('3, "sentence, in German"', (3, "sentence, in German")),
+        ([2, 1], (2, 1)),
+        (["2", "1"], ("2", "1")),  # names: in TOML a number has no quotation marks
+        (["en", 2], ("en", 2)),
+        (None, None),
+    ],
+)
+def test_columns_are_numbers_or_names(given, columns):
+    config = Config.from_dict({"data": {"columns": given}})
+    assert config.data.columns == columns
+    assert Config.from_dict(tomllib.loads(config.to_toml())).data.columns == columns
+
+
+@pytest.mark.parametrize(
+    "given", ["1,1", "1", "1,2,3", "", ",", "0,1", "a,", [1], [1, -2], [1, 2.5], [True, 2], 7, {}, [1, 10**9]]
+)
+def test_columns_that_are_not_two_are_refused(given):
+    with pytest.raises(ConfigError, match=r"columns .*: name two different ones, source and target, .* such as 2,1"):
+        Config.from_dict({"data": {"columns": given}})

@@ -14,6 +14,9 @@ from clearhead.language_tags import LANGUAGE
 
 __all__ = ["DataConfig", "TokenizerConfig"]
 
+MOST_COLUMNS = 10_000
+"""Largest number of a column."""
+
 
 class DataConfig(Settings):
     """`[data]`: the parallel text and what is kept of it."""
@@ -57,6 +60,7 @@ class DataConfig(Settings):
     @classmethod
     def _two_columns(cls, value: Any) -> Any:
         """Read `A,B` as it is typed, where digits are a number and quotation marks hold a name with a comma."""
+        typed = value
         if isinstance(value, str):
             names = [name.strip() for name in next(csv.reader([value], skipinitialspace=True), [])]
             value = [int(name) if name.isdecimal() else name for name in names]
@@ -64,11 +68,12 @@ class DataConfig(Settings):
             isinstance(value, list | tuple)
             and len(value) == 2
             and value[0] != value[1]
-            and all((type(column) is int and column > 0) or (isinstance(column, str) and column) for column in value)
+            and all(isinstance(column, str) or type(column) is int for column in value)
+            and all(column and (isinstance(column, str) or 0 < column <= MOST_COLUMNS) for column in value)
         ):
             return value
         raise ValueError(
-            f"columns {value!r:.200}: name two different ones, source and target, by their numbers, counted from 1, or "
+            f"columns {typed!r:.200}: name two different ones, source and target, by their numbers, counted from 1, or "
             f"their names in the header, such as 2,1 or english,german"
         )
 

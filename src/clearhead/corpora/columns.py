@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from functools import cache
 from typing import NamedTuple
 
-from clearhead.errors import ConfigError, nearest_name
+from clearhead.errors import ConfigError
 
 __all__ = ["Columns", "TwoColumns", "choose_columns", "is_header"]
 
@@ -118,7 +118,7 @@ def _index(path: str, column: int | str, names: Sequence[str], width: int) -> in
         case []:
             raise ConfigError(
                 f"{path} has no column {column!r}; it has {_listed(names)} (columns may also be given by number, "
-                f"from 1){nearest_name(column, names)}"
+                f"from 1)"
             )
         case several:
             numbers = ", ".join(str(index + 1) for index in several)

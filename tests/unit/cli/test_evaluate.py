@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import csv
 import json
 
 import pytest
@@ -137,6 +138,8 @@ def test_mistakes_are_named(run_command, make_model_dir, write_lines, tmp_path):
         ([model, "--hypothesis", two, "--reference", two], "one of both"),
         (["--hypothesis", two, "--reference", two, "--beam", 3], "--beam: no meaning with --hypothesis"),
         (["--hypothesis", two, "--reference", two, "--source", two, "-o", tmp_path / "x"], "--source, --output: no"),
+        (["--hypothesis", two, "--reference", two, "--swap"], "--swap: no meaning with --hypothesis"),
+        ([model, "--source", two, "--reference", two, "--columns", "1,2"], "--columns 1,2: only a file of pairs has"),
     ):
         with pytest.raises(ConfigError, match=named):
             run_command(evaluate, *arguments)
@@ -151,6 +154,34 @@ def test_pairs_in_one_file_are_a_test_set_too(run_command, test_set, write_lines
         json.loads(run_command(evaluate, model, *where, "--json").stdout) for where in (["--pairs", tsv], files)
     )
     assert {name: found[name] for name in KEYS[:6]} == {name: expected[name] for name in KEYS[:6]}
+
+
+def test_columns_and_direction_of_a_test_set_can_be_chosen(run_command, test_set, tmp_path):
+    model, files, _, references = test_set
+    sources = files[1].read_text(encoding="utf-8").splitlines()
+    table = tmp_path / "test.csv"
+    with table.open("w", encoding="utf-8", newline="") as file:
+        rows = zip(references, range(len(sources)), sources, strict=True)
+        csv.writer(file, delimiter=";").writerows([("hers", "id", "his"), *rows])
+    expected = json.loads(run_command(evaluate, model, *files, "--json").stdout)
+    swapped = ["--source", files[3], "--reference", files[1], "--swap"]
+    for given in (
+        ["--pairs", table, "--columns", "his,hers"],
+        ["--pairs", table, "--columns", "1,3", "--swap"],
+        swapped,
+    ):
+        if "1,3" in given:
+            table.write_text(table.read_text(encoding="utf-8").partition("\n")[2], encoding="utf-8")  # without header
+        result = run_command(evaluate, model, *given, "--json")
+        found = json.loads(result.stdout)
+        assert {name: found[name] for name in KEYS[:6]} == {name: expected[name] for name in KEYS[:6]}
+    assert f"line by line, swapped: from {files[1]} to {files[3]}" in result.stderr
+
+
+def test_a_row_that_is_no_pair_is_never_left_out(run_command, make_model_dir, write_lines):
+    pairs = write_lines("p.tsv", *(f"{n}\tx" for n in range(400)), "torn")
+    with pytest.raises(DataError, match=r"p\.tsv, line 401: there is no tab \(the row begins 'torn'\)"):
+        run_command(evaluate, make_model_dir(), "--pairs", pairs)
 
 
 def test_translations_made_elsewhere_are_judged_alike(run_command, test_set, write_lines, tmp_path):

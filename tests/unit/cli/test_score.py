@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import csv
 import re
 
 import pytest
@@ -52,7 +53,11 @@ def test_the_language_matters_and_must_be_told(run_command, make_model_dir, writ
 
 def test_both_files_are_required(run_command, make_model_dir, write_lines, tmp_path):
     model, source = make_model_dir(), write_lines("a", "x")
-    assert run_command(score, model, "--source", source).exit_code == 2
+    for given in ([], ["--source", source], ["--target", source]):
+        with pytest.raises(ConfigError, match="name the pairs: --source FILE --target FILE, or --pairs FILE"):
+            run_command(score, model, *given)
+    with pytest.raises(ConfigError, match="--pairs holds both sides; leave out --source and --target"):
+        run_command(score, model, "--pairs", source, "--source", source)
     with pytest.raises(DataError, match="nowhere: there is no such file"):
         run_command(score, model, "--source", source, "--target", tmp_path / "nowhere")
 
@@ -75,3 +80,56 @@ def test_an_unknown_tag_is_named(run_command, make_model_dir, write_lines):
     files = ["--source", write_lines("a", "<2de> x", "<2xx> y"), "--target", write_lines("b", "x", "y")]
     with pytest.raises(DataError, match=r"a, line 2: unknown language tag <2xx>; the model's tags are <2de>, <2fr>"):
         run_command(score, make_model_dir(language_tags=("de", "fr")), *files)
+
+
+@pytest.fixture
+def tables(tmp_path, write_lines, sentences):
+    """Return a comma-separated file of pairs with a header and an id, and the same as two files."""
+    texts = [text.replace("\t", " ").replace("\0", "") for text in sentences]
+    with (tmp_path / "p.csv").open("w", encoding="utf-8", newline="") as file:
+        rows = ([n, source, target] for n, (source, target) in enumerate(zip(texts, texts[::-1], strict=True)))
+        csv.writer(file).writerows([("id", "de", "en"), *rows])
+    return tmp_path / "p.csv", write_lines("a", *texts), write_lines("b", *texts[::-1])
+
+
+def test_pairs_in_one_file_score_as_in_two(run_command, make_model_dir, tables):
+    model, (pairs, source, target) = make_model_dir(), tables
+    expected = run_command(score, model, "--source", source, "--target", target)
+    assert expected.stderr == ""
+    found = run_command(score, model, "--pairs", pairs)
+    assert found.stdout == expected.stdout
+    assert found.stderr == (
+        f"clearhead: {pairs}: comma-separated, 3 columns with a header; from column 2 (de) to column 3 (en)\n"
+    )
+    assert run_command(score, model, "--pairs", pairs, "--columns", "en,de", "--swap").stdout == expected.stdout
+
+
+def test_the_other_direction_is_scored(run_command, make_model_dir, tables):
+    model, (pairs, source, target) = make_model_dir(), tables
+    expected = run_command(score, model, "--source", target, "--target", source).stdout
+    swapped = run_command(score, model, "--source", source, "--target", target, "--swap")
+    assert swapped.stdout == expected
+    assert f"line by line, swapped: from {target} to {source}" in swapped.stderr
+    assert run_command(score, model, "--pairs", pairs, "--columns", "3,2").stdout == expected
+
+
+def test_a_row_that_is_no_pair_is_never_left_out(run_command, make_model_dir, write_lines):
+    pairs = write_lines("p.tsv", *(f"{n}\tx" for n in range(400)), "torn")
+    with pytest.raises(DataError, match=r"p\.tsv, line 401: there is no tab \(the row begins 'torn'\)"):
+        run_command(score, make_model_dir(), "--pairs", pairs)
+
+
+def test_columns_need_a_file_of_pairs(run_command, make_model_dir, write_lines):
+    files = ["--source", write_lines("a", "x"), "--target", write_lines("b", "y")]
+    with pytest.raises(ConfigError, match="--columns 1,2: only a file of pairs has columns; name it with --pairs"):
+        run_command(score, make_model_dir(), *files, "--columns", "1,2")
+    with pytest.raises(ConfigError, match="--columns: columns '2,2': name two different ones"):
+        run_command(score, make_model_dir(), "--pairs", write_lines("p.tsv", "x\ty"), "--columns", "2,2")
+
+
+def test_a_pair_that_stands_on_no_line_of_its_own_number_is_named_by_its_place(
+    run_command, make_model_dir, write_lines
+):
+    pairs = write_lines("p.csv", "de,en", "<2de> x,y", "<2xx> x,y")
+    with pytest.raises(DataError, match=r"the pairs of \S*p\.csv, line 2: unknown language tag <2xx>"):
+        run_command(score, make_model_dir(language_tags=("de", "fr")), "--pairs", pairs)

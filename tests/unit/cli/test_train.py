@@ -78,6 +78,62 @@ def test_line_aligned_files_and_validation_files_are_read(tmp_path):
     assert data.report["valid_held_out"] is False
 
 
+def test_columns_and_direction_are_kept_and_rows_that_are_no_pairs_are_counted(tmp_path, capsys):
+    rows = [f'{n},"{target}","{source}, ja"\n' for n, (source, target) in enumerate(numbers())]
+    rows[100] = "100,torn\n"
+    (tmp_path / "train.csv").write_text("id,english,german\n" + "".join(rows[:203]), encoding="utf-8")
+    (tmp_path / "valid.tsv").write_text(
+        "german\tenglish\n" + "".join(f"{source}\t{target}\n" for source, target in numbers()[203:]), encoding="utf-8"
+    )
+    run, files = tmp_path / "run", [f"--{part}={tmp_path / name}" for part, name in FILES_OF_PAIRS]
+    arguments = ["train", *files, "--out", run, *QUICK]
+    assert clearhead(*arguments, "--columns", "english,german", "--swap") == 0
+    lines = capsys.readouterr().err.splitlines()
+    told = [
+        f"{tmp_path / 'train.csv'}: comma-separated, 3 columns with a header; "
+        f"from column 3 (german) to column 2 (english)",
+        f"{tmp_path / 'valid.tsv'}: tab-separated, 2 columns with a header; "
+        f"from column 1 (german) to column 2 (english)",
+    ]
+    assert lines[:2] == told
+    assert any("the first pair, from source to target: 'null null null, ja' -> 'zero zero zero'" in s for s in lines)
+    assert any(
+        s.endswith(f"1 dropped: malformed, the row of its file is no pair ({tmp_path}/train.csv:102)") for s in lines
+    )
+    data, report = open_prepared(run / "data"), open_prepared(run / "data").report
+    assert (data.valid.source(0), data.valid.target(0)) == numbers()[203]
+    assert report["read_as"] == told
+    assert report["train"]["dropped"]["malformed"] == 1
+    assert report["train"]["read"] == 203 == report["train"]["kept"] + sum(report["train"]["dropped"].values())
+    assert (resolved(run).data.columns, resolved(run).data.swap) == (("english", "german"), True)
+
+    assert clearhead(*arguments, "--columns", "english,german") == 1
+    assert "data.swap: True -> False" in capsys.readouterr().err
+    assert clearhead("train", run, "--columns", "2,3") == 1
+    assert "data.columns: ['english', 'german'] -> [2, 3]" in capsys.readouterr().err
+    assert clearhead("train", run, "--max-steps", 5) == 0
+    assert clearhead("train", "--out", run, "--fresh", "--max-steps", 2) == 0
+    assert open_prepared(run / "data").report["read_as"] == told
+
+
+FILES_OF_PAIRS = (("pairs", "train.csv"), ("valid-pairs", "valid.tsv"))
+
+
+def test_line_aligned_files_are_swapped_too(tmp_path, capsys):
+    files = []
+    for side, (flag, language) in enumerate((("source", "de"), ("target", "en"))):
+        path = tmp_path / f"train.{language}"
+        path.write_text("".join(pair[side] + "\n" for pair in numbers()), encoding="utf-8")
+        files += [f"--{flag}", path]
+    run = tmp_path / "run"
+    assert clearhead("train", *files, "--swap", "--out", run, *QUICK) == 0
+    told = f"line by line, swapped: from {tmp_path / 'train.en'} to {tmp_path / 'train.de'}"
+    assert capsys.readouterr().err.startswith(told + "\n")
+    data = open_prepared(run / "data")
+    assert (data.train.source(0), data.train.target(0)) in {(target, source) for source, target in numbers()}
+    assert [file["lines"] for file in data.report["files"]] == [216, 216]
+
+
 def test_flags_win_over_settings_and_settings_over_the_file(tmp_path, pairs):
     run = tmp_path / "run"
     (tmp_path / "c.toml").write_text(
@@ -165,6 +221,7 @@ def of_config(content: bytes) -> Bad:
 
 LINES = b"".join(b"eins %d\n" % n for n in range(211))
 TSV = "".join(f"{source}\t{target}\n" for source, target in numbers()).encode()
+CSV = "".join(f"{n},{source},{target}\n" for n, (source, target) in enumerate(numbers())).encode()
 WORDS = b"".join(b"%s\t%s\n" % (bytes([97 + n]) * 1_000_003, b"y" * 1_000_003) for n in range(12))
 
 MISTAKES: dict[str, tuple[Bad, str]] = {
@@ -190,7 +247,34 @@ MISTAKES: dict[str, tuple[Bad, str]] = {
     ),
     "nul": (of_pairs(TSV + b"ei\0ns\tone\n"), r"bad\.tsv, line 217: byte 3 is NUL"),
     "utf-16": (of_files("eins\n".encode("utf-16"), b"one\n"), r"bad\.de looks like UTF-16; convert: iconv"),
-    "no tab": (of_pairs(TSV + b"eins one\n"), r"bad\.tsv, line 217"),
+    "rows without a tab": (
+        of_pairs(TSV + b"eins one\n" * 3),
+        r"bad\.tsv was taken for: tab-separated, 2 columns; but 3 of 219 rows are no pairs, and at most 1 % may be "
+        r"skipped: line 217: there is no tab \(the row begins 'eins one'\); line 218: .*; mend or remove",
+    ),
+    "no tab anywhere": (
+        lambda d: ["--pairs", text("bad.txt", LINES)(d)],
+        r"bad\.txt, line 1: there is no tab \(the line begins 'eins 0'\), and none of the first 200 lines has two",
+    ),
+    "no such column": (
+        lambda d: ["--pairs", text("bad.csv", b"id,de,en\n" + CSV)(d), "--columns", "de,english"],
+        r"bad\.csv has no column 'english'; it has 'id', 'de', 'en' \(columns may also be given by number, from 1\)",
+    ),
+    "no such number": (
+        of_settings("--columns", "1,4"),
+        r"column 4 is asked for, but \S*numbers\.tsv has 2 columns",
+    ),
+    "one column twice": (of_settings("--columns", "1,1"), r"columns '1,1': name two different ones, source and target"),
+    "one column": (of_settings("--columns", "en"), r"columns 'en': name two different ones"),
+    "column 0": (of_settings("--set", "data.columns=[0, 1]"), r"columns \[0, 1\]: name two .* counted from 1"),
+    "a header that leaves it open": (
+        lambda d: ["--pairs", text("bad.csv", b"de,en,fr\nja,yes,oui\n")(d)],
+        r"bad\.csv has 3 columns: 'de', 'en', 'fr'; say which two hold source and target, for example --columns en,fr",
+    ),
+    "columns of lines": (
+        lambda d: [*of_files(LINES, LINES)(d), "--columns", "1,2"],
+        r"columns 1,2: no file of pairs is named that could have them; leave data\.columns \(--columns\) out",
+    ),
     "unknown format": (
         lambda d: ["--pairs", text("bad.docx", TSV)(d)],
         r"bad\.docx.*\.tsv",

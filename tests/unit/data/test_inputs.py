@@ -66,6 +66,20 @@ def test_file_named_twice_is_identified_once(config, tmp_path):
     assert len(open_inputs(twice).files) == 3
 
 
+def test_columns_need_a_file_that_could_have_them(config, tmp_path):
+    lines = config_of(tmp_path, source=["de"], target=["en"])
+    with pytest.raises(ConfigError, match=r"columns 2,1: no file of pairs is named .* name one with --pairs"):
+        open_inputs(Config.from_dict({"data": {**lines.data.model_dump(), "columns": [2, 1]}}))
+    for data in (lines.data.model_dump() | {"exclude": (str(tmp_path / "p.tsv"),)}, config.data.model_dump()):
+        open_inputs(Config.from_dict({"data": {**data, "columns": [2, 1]}}))
+
+
+def test_what_is_wrong_with_the_columns_is_told_before_anything_is_read(config):
+    other = Config.from_dict({"data": {**config.data.model_dump(exclude={"pairs"}), "columns": ["german", "english"]}})
+    with pytest.raises(ConfigError, match=r"v\.tsv has no column 'german'; it has 'drei', 'three'"):
+        open_inputs(other)
+
+
 def test_all_missing_files_are_named(config, tmp_path):
     (tmp_path / "en").unlink()
     (tmp_path / "x").unlink()

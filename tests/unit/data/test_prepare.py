@@ -128,6 +128,78 @@ def test_given_validation_and_excluded_text_is_kept_out_of_training(tmp_path):
     assert [file["lines"] for file in report["files"]] == [97, 4, 3]
 
 
+def test_both_sides_of_a_test_set_in_one_file_are_kept_out_of_training(tmp_path):
+    texts = sentences(97)
+    (tmp_path / "test.csv").write_text(f'en,de\n"{texts[3][1].upper()}!",neu\nnew,{texts[5][0]}\n', encoding="utf-8")
+    (tmp_path / "test.txt").write_text(f"{texts[7][0]}\tnew\tCC-BY\n", encoding="utf-8")
+    told: list[str] = []
+    config = config_of(
+        pairs=[write_tsv(tmp_path / "p.tsv", texts)],
+        valid_pairs=[write_tsv(tmp_path / "v.tsv", [("ein Satz", "nie")])],
+        exclude=[str(tmp_path / "test.csv"), str(tmp_path / "test.txt")],
+    )
+    prepared = prepare(config, tmp_path / "data", notice=told.append)
+    assert texts_of(prepared.train) == [pair for n, pair in enumerate(texts) if n not in (3, 5, 7)]
+    assert [line.split(": ")[0] for line in told] == [
+        str(tmp_path / name) for name in ("p.tsv", "v.tsv", "test.csv", "test.txt")
+    ]
+    assert prepared.report["read_as"] == told
+    assert [file["lines"] for file in prepared.report["files"]] == [97, 1, 3, 1]
+    (tmp_path / "test.txt").write_text("a\tb\ntorn\n")
+    with pytest.raises(DataError, match=r"test\.txt, line 2: there is no tab"):  # or its text would be trained on
+        prepare(config, tmp_path / "data")
+
+
+def test_rows_that_are_no_pairs_are_counted_up_to_one_in_a_hundred_of_a_file(tmp_path):
+    lines = [f"{source}\t{target}\n" for source, target in sentences(400)]
+    for row in (7, 107, 207, 307):
+        lines[row] = "torn\n"
+    path = tmp_path / "p.tsv"
+    path.write_text("".join(lines), encoding="utf-8")
+    valid = write_tsv(tmp_path / "v.tsv", sentences(200, seed=2))
+    prepared = prepare(config_of(pairs=[str(path)], valid_pairs=[valid]), tmp_path / "data")
+    assert_counts_add_up(prepared.report)
+    assert prepared.report["train"]["dropped"]["malformed"] == 4
+    assert prepared.report["train"]["read"] == 400
+    assert prepared.report["train"]["examples"]["malformed"] == [f"{path}:{line}" for line in (8, 108, 208)]
+    path.write_text("".join(lines) + "torn\n", encoding="utf-8")
+    with pytest.raises(DataError, match=r"5 of 401 rows are no pairs, and at most 1 % may be skipped"):
+        prepare(config_of(pairs=[str(path)]), tmp_path / "other" / "data")
+    with pytest.raises(DataError, match=r"5 of 401 rows are no pairs"):
+        prepare(config_of(pairs=[valid], valid_pairs=[str(path)]), tmp_path / "other" / "data")
+
+
+def test_the_other_direction_is_prepared_of_every_file(tmp_path):
+    texts, valid = sentences(97), sentences(11, seed=5)
+    for name, side in (("de", 0), ("en", 1)):
+        (tmp_path / name).write_text("".join(f"{pair[side]}\n" for pair in texts[:50]), encoding="utf-8")
+    config = config_of(
+        source=[str(tmp_path / "de")],
+        target=[str(tmp_path / "en")],
+        pairs=[write_tsv(tmp_path / "p.tsv", texts[50:])],
+        valid_pairs=[write_tsv(tmp_path / "v.tsv", valid)],
+        swap=True,
+    )
+    prepared = prepare(config, tmp_path / "data")
+    assert texts_of(prepared.train) == [pair[::-1] for pair in texts]
+    assert texts_of(prepared.valid) == [pair[::-1] for pair in valid]
+    assert [file["lines"] for file in prepared.report["files"]] == [50, 50, 47, 11]
+
+
+def test_files_of_different_formats_are_one_corpus(tmp_path):
+    texts = sentences(90)
+    tsv = write_tsv(tmp_path / "a.tsv", texts[:30])
+    semicolons = tmp_path / "b.csv"
+    semicolons.write_text("".join(f'"{a}";"{b}"\n' for a, b in texts[30:60]), encoding="utf-8")
+    anki = tmp_path / "c.txt.gz"
+    lines = "".join(f"<b>{a}</b>\t{b}\ttag\n" for a, b in texts[60:])
+    anki.write_bytes(gzip.compress(f"#separator:tab\n#html:true\n#tags column:3\n{lines}".encode()))
+    config = config_of(pairs=[tsv, str(semicolons), str(anki)], valid_size=9)
+    prepared = prepare(config, tmp_path / "data")
+    assert sorted(texts_of(prepared.train) + texts_of(prepared.valid)) == sorted(texts)
+    assert [file["lines"] for file in prepared.report["files"]] == [30, 30, 33]
+
+
 def test_same_seed_gives_the_same_files_and_another_seed_another_validation(tmp_path):
     path = write_tsv(tmp_path / "p.tsv", sentences(211))
     runs = {}

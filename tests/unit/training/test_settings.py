@@ -148,6 +148,7 @@ def test_changes_that_only_lengthen_or_observe_are_allowed_and_named():
 UNSET_MEANS_NONE = {
     "out",  # named by every run
     "golden",  # made of the vocabulary
+    "data.columns",
     "model.source_vocab_size",
     "model.d_k",
     "model.d_v",
