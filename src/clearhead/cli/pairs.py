@@ -50,7 +50,7 @@ def read_given(
         DataError: If a file cannot be read, or a row is no pair: one that was left out would shift all later results.
     """
     from clearhead.config import DataConfig
-    from clearhead.corpora import display_name, read_pairs, read_parallel
+    from clearhead.corpora import described, display_name, read_pairs, read_parallel
 
     wanted = DataConfig.from_dict({"columns": columns}, origin="--columns").columns
     if pairs is None:
@@ -58,6 +58,6 @@ def read_given(
             raise ConfigError(f"--columns {columns}: only a file of pairs has columns; name it with --pairs")
         found = list(read_parallel([source or ""], [target or ""], swap=swap, notice=notice))
         return GivenPairs(found, display_name((target if swap else source) or ""))
-    found = list(read_pairs([pairs], wanted, swap=swap, notice=notice))
+    found = list(read_pairs([pairs], wanted, swap=swap, on_open=lambda files: notice(*described(files))))
     is_line_by_line = all(pair.line == number for number, pair in enumerate(found, start=1))
     return GivenPairs(found, display_name(pairs) if is_line_by_line else f"the pairs of {display_name(pairs)}")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from clearhead.corpora.columns import Columns
 from clearhead.corpora.pair import PairFile, SentencePair
-from clearhead.corpora.pair_files import READERS, holds_pairs, read_pairs
+from clearhead.corpora.pair_files import READERS, described, holds_pairs, read_pairs
 from clearhead.corpora.parallel_lines import read_parallel
 from clearhead.corpora.text_files import display_name, open_output, read_lines
 from clearhead.corpora.tsv import write_tsv
@@ -14,6 +14,7 @@ __all__ = [
     "Columns",
     "PairFile",
     "SentencePair",
+    "described",
     "display_name",
     "holds_pairs",
     "open_output",

@@ -53,6 +53,11 @@ class PairFile:
     pairs: Iterator[SentencePair]
     """Its pairs, one for every row, also for those with a defect; to be streamed once."""
 
+    @property
+    def read_as(self) -> str:
+        """What it was taken for, and in which direction it is read, in words."""
+        return f"{self.format}; from {self.sides[0]} to {self.sides[1]}"
+
     def swapped(self) -> PairFile:
         """Return the file read in the other direction."""
         return replace(self, sides=self.sides[::-1], pairs=(pair.swapped() for pair in self.pairs))

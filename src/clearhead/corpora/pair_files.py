@@ -14,7 +14,7 @@ from clearhead.corpora.text_files import COMPRESSIONS, display_name, read_lines,
 from clearhead.corpora.tsv import open_tsv
 from clearhead.errors import DataError
 
-__all__ = ["READERS", "holds_pairs", "read_pairs"]
+__all__ = ["READERS", "described", "holds_pairs", "read_pairs"]
 
 READERS: dict[str, Callable[[str, Columns | None], PairFile]] = {".csv": open_csv, ".tsv": open_tsv, ".txt": open_tsv}
 """Extension to reader, of formats that hold both sides in one file."""
@@ -29,7 +29,7 @@ def read_pairs(
     *,
     swap: bool = False,
     tolerated: float = 0.0,
-    notice: Callable[[str], None] | None = None,
+    on_open: Callable[[Sequence[PairFile]], None] | None = None,
 ) -> Iterator[SentencePair]:
     """Stream the pairs of files that hold both sides, file after file.
 
@@ -40,7 +40,7 @@ def read_pairs(
         swap: Read them in the other direction.
         tolerated: Share of a file's rows that may have a defect. Each of them is a pair with its `defect`; more are an
             error at the end of the file. With 0 the first one is an error.
-        notice: Told what the files were taken for, those that agree in one line: at once, but of what can be read only
+        on_open: Called with files that it is known of what they were taken for: at once, but with what can be read only
             once, such as a pipe, when its turn comes.
 
     Raises:
@@ -60,9 +60,8 @@ def read_pairs(
         return file.swapped() if swap else file
 
     def tell(files: Sequence[PairFile]) -> None:
-        for line in _lines(files):
-            if notice is not None:
-                notice(line)
+        if on_open is not None:
+            on_open(files)
 
     def stream() -> Iterator[SentencePair]:
         for place, path in enumerate(paths):
@@ -77,22 +76,20 @@ def read_pairs(
     return stream()
 
 
+def described(files: Sequence[PairFile]) -> list[str]:
+    """Return what files were taken for, a line for those that agree."""
+    alike: dict[str, list[str]] = {}
+    for file in files:
+        alike.setdefault(file.read_as, []).append(file.path)
+    return [f"{some_names(paths)}: {words}" for words, paths in alike.items()]
+
+
 def holds_pairs(path: str) -> bool:
     """Tell whether a file holds both sides, not one segment a line; `.txt` does if there is a tab in its first line."""
     extension = _extension(path)
     if path == "-" or extension not in READERS or not os.path.isfile(path):
         return False
     return extension != ".txt" or any("\t" in line for line in islice(read_lines(path), 1))
-
-
-def _lines(files: Sequence[PairFile]) -> list[str]:
-    """Return what the files were taken for, a line for those that agree."""
-    alike: dict[tuple[str, tuple[str, str]], list[str]] = {}
-    for file in files:
-        alike.setdefault((file.format, file.sides), []).append(file.path)
-    return [
-        f"{some_names(paths)}: {words}; from {source} to {target}" for (words, (source, target)), paths in alike.items()
-    ]
 
 
 def _with_few_defects(file: PairFile, tolerated: float) -> Iterator[SentencePair]:

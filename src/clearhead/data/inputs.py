@@ -10,7 +10,16 @@ from itertools import chain
 from typing import Any, NamedTuple
 
 from clearhead.config import Config, DataConfig
-from clearhead.corpora import Columns, SentencePair, holds_pairs, read_lines, read_pairs, read_parallel
+from clearhead.corpora import (
+    Columns,
+    PairFile,
+    SentencePair,
+    described,
+    holds_pairs,
+    read_lines,
+    read_pairs,
+    read_parallel,
+)
 from clearhead.errors import ConfigError, DataError
 
 __all__ = ["InputFile", "Inputs", "changed_inputs", "missing_inputs", "open_inputs"]
@@ -34,6 +43,8 @@ class InputFile:
     """Hash of the file as it lies on disk, compressed or not; `None` where there is no size."""
     lines: int | None = None
     """Lines of text, up to where the last segment begins; `None` until it has been read."""
+    read_as: str | None = None
+    """What a file of pairs was taken for; `None` until it has been opened, and for other files."""
 
 
 class Inputs(NamedTuple):
@@ -46,6 +57,8 @@ class Inputs(NamedTuple):
     """Every file of text that must not be trained on, with its segments and the lines they stand on."""
     files: list[InputFile]
     """Size and hash of every file, each path once."""
+    read_as: dict[str, str]
+    """What files of pairs were taken for; of what can be read only once, from when its turn comes."""
 
 
 def open_inputs(config: Config, *, notice: Callable[[str], None] | None = None) -> Inputs:
@@ -53,7 +66,7 @@ def open_inputs(config: Config, *, notice: Callable[[str], None] | None = None) 
 
     Args:
         config: Names the files, and says which columns of them to read, and in which direction.
-        notice: Told what files of pairs were taken for.
+        notice: Told what files of pairs were taken for, when `Inputs.read_as` gets them.
 
     Raises:
         ConfigError: If no training text is named, or files of pairs do not have the columns asked for.
@@ -66,6 +79,14 @@ def open_inputs(config: Config, *, notice: Callable[[str], None] | None = None) 
             "there is no training text: set data.source and data.target (--source F --target F), "
             "or data.pairs (--pairs F.tsv)"
         )
+    read_as: dict[str, str] = {}
+
+    def tell(files: Sequence[PairFile]) -> None:
+        read_as.update({file.path: file.read_as for file in files})
+        if notice is not None:
+            for line in described(files):
+                notice(line)
+
     lines = read_parallel(data.source, data.target, swap=data.swap, notice=notice)
     valid_lines = read_parallel(data.valid_source, data.valid_target, swap=data.swap)
     if missing := missing_inputs(config):
@@ -77,20 +98,22 @@ def open_inputs(config: Config, *, notice: Callable[[str], None] | None = None) 
             f"columns {data.columns[0]},{data.columns[1]}: no file of pairs is named that could have them; leave "
             f"data.columns (--columns) out, or name one with --pairs"
         )
-    choice: dict[str, Any] = {"columns": data.columns, "notice": notice}
+    choice: dict[str, Any] = {"columns": data.columns, "on_open": tell}
     pairs = read_pairs(data.pairs, **choice, swap=data.swap, tolerated=MOST_MALFORMED)
     valid_pairs = read_pairs(data.valid_pairs, **choice, swap=data.swap, tolerated=MOST_MALFORMED)
     excluded = [(path, _segments(path, **choice)) for path in data.exclude]
     is_given = data.valid_source or data.valid_target or data.valid_pairs
     files = [_identified(path) for path in dict.fromkeys(_paths(data))]
-    return Inputs(chain(lines, pairs), chain(valid_lines, valid_pairs) if is_given else None, excluded, files)
+    return Inputs(chain(lines, pairs), chain(valid_lines, valid_pairs) if is_given else None, excluded, files, read_as)
 
 
-def _segments(path: str, columns: Columns | None, notice: Callable[[str], None] | None) -> Iterator[tuple[int, str]]:
+def _segments(
+    path: str, columns: Columns | None, on_open: Callable[[Sequence[PairFile]], None]
+) -> Iterator[tuple[int, str]]:
     """Return what stands in a file of text to exclude, with the line of each segment; of pairs, both sides."""
     if not holds_pairs(path):
         return enumerate(read_lines(path), start=1)
-    pairs = read_pairs([path], columns, notice=notice)
+    pairs = read_pairs([path], columns, on_open=on_open)
     return ((pair.line, text) for pair in pairs for text in (pair.source, pair.target))
 
 

@@ -79,17 +79,10 @@ def prepare(
             small, or the disk is full.
     """
     # Mistakes that can be found at once are reported before anything is created.
-    read_as: list[str] = []
-
-    def tell(line: str) -> None:
-        read_as.append(line)
-        if notice is not None:
-            notice(line)
-
-    inputs = open_inputs(config, notice=tell)
+    inputs = open_inputs(config, notice=notice)
     try:
         with new_directory(directory) as temporary:
-            tokenizer, report = _build(config, inputs, read_as, temporary, on_progress or (lambda stage, count: None))
+            tokenizer, report = _build(config, inputs, temporary, on_progress or (lambda stage, count: None))
             # The old data goes first: killed between these lines, a run finds none, never data of another tokenizer.
             if directory.exists():
                 shutil.rmtree(directory)
@@ -154,9 +147,7 @@ def _verify(directory: Path, report: Mapping[str, Any]) -> None:
         raise DataError(f"the prepared data {names} is damaged (not what its checksum says); {FRESH}")
 
 
-def _build(
-    config: Config, inputs: Inputs, read_as: Sequence[str], partial: Path, on_progress: Progress
-) -> tuple[Tokenizer, dict[str, Any]]:
+def _build(config: Config, inputs: Inputs, partial: Path, on_progress: Progress) -> tuple[Tokenizer, dict[str, Any]]:
     """Fill the directory of prepared data, and return the vocabulary it is written in and its report."""
     train, valid = StagedPairs(partial / "train.jsonl"), StagedPairs(partial / "valid.jsonl")
     lines = _read_corpus(config, inputs, train, valid, on_progress)
@@ -180,8 +171,10 @@ def _build(
         "valid": valid.report.to_dict(),
         "valid_held_out": train.report.held_out > 0,
         "roles": {role: list(getattr(config.data, role)) for role in ROLES},
-        "read_as": list(read_as),
-        "files": [asdict(replace(file, lines=lines.get(file.path, 0))) for file in inputs.files],
+        "files": [
+            asdict(replace(file, lines=lines.get(file.path, 0), read_as=inputs.read_as.get(file.path)))
+            for file in inputs.files
+        ],
         "tokenizer": {"kind": config.tokenizer.kind, "vocab_size": tokenizer.vocab_size, "sha256": tokenizer.sha256},
         "tokens": tokens,
         **({"augmented": added} if added else {}),

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from clearhead.bundle import Bundle
 from clearhead.config import NO_GOLDEN
@@ -21,7 +23,8 @@ def model_card(name: str, bundle: Bundle) -> str:
     info = bundle.info
     shape = bundle.model.config
     files = "\n".join(
-        f"| {Path(file['path']).name} | {file['lines']} | {file['sha256'] or 'not known (standard input)'} |"
+        f"| {Path(file['path']).name} | {file['lines']} | {_read_as(file)} "
+        f"| {file['sha256'] or 'not known (standard input)'} |"
         for file in info["data"]["files"]
     )
     metrics, training = info["metrics"], info["training"]
@@ -52,10 +55,15 @@ A Transformer trained by clearhead {__version__}.
 
 ## Training data
 
-| file | lines | SHA-256 |
-| --- | --- | --- |
+| file | lines | read as | SHA-256 |
+| --- | --- | --- | --- |
 {files}
 
 The full settings stand in `config.json`. `clearhead verify {name}` checks that the files are whole and that the model
 still gives the translations in `golden.jsonl`.
 """
+
+
+def _read_as(file: Mapping[str, Any]) -> str:
+    words = file.get("read_as", "not known")  # an earlier clearhead did not say
+    return "one segment a line" if words is None else str(words).replace("|", r"\|")

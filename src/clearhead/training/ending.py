@@ -11,6 +11,7 @@ from typing import Any
 
 import torch
 
+from clearhead.corpora import display_name
 from clearhead.data.clean import CleaningReport
 from clearhead.data.prepare import Prepared
 from clearhead.device import num_threads
@@ -66,7 +67,7 @@ def report_end(loop: Loop, translator: Translator, validation: Validation, ended
         loop.run / "report.html",
         config=config,
         summary={
-            "direction": _direction(data),
+            "direction": _direction(data, swap=config.data.swap),
             "verdict": "; ".join(judgement) or "too short to tell",
             "validation (greedy)": f"{validation.scores}, perplexity {validation.ppl:.2f} a piece",
             "model": f"{config.preset}: {translator.bundle.info['weights']}",
@@ -79,7 +80,7 @@ def report_end(loop: Loop, translator: Translator, validation: Validation, ended
         judged=[Judged(*one) for one in zip(translations, references, qualities, strict=True)],
         lengths={"source": data.train.source_lengths, "target": data.train.target_lengths},
         explanations=[explain(translator, one.source, one.text) for one in _examples(translations)],
-        data_lines=data_lines(data.report),
+        data_lines=[*_reading_lines(data.report), *data_lines(data.report)],
     )
     loop.display.say(
         f"finished by {ended_by} after {state.step:,} steps, {minutes:.1f} minutes: validation {validation.scores}"
@@ -96,16 +97,22 @@ def _examples(translations: Sequence[Translation]) -> list[Translation]:
     return list(islice(short, _NUM_EXAMPLES))
 
 
-def _direction(data: Prepared) -> str:
+def _direction(data: Prepared, *, swap: bool) -> str:
     """Return in words what is translated into what: scripts, and the languages that tags ask for."""
     rows = range(min(len(data.valid), _LINES_OF_A_SCRIPT))
     sides = [[side(row) for row in rows] for side in (data.valid.source, data.valid.target)]
     scripts = [next((name.title() for name, _ in count_scripts(texts).most_common(1)), "no letters") for texts in sides]
     roles = data.report["roles"]
-    names = [Path(path).name for role in ("source", "target", "pairs") for path in roles.get(role, ())]
+    sides_of_roles = ("target", "source") if swap else ("source", "target")
+    names = [Path(path).name for role in (*sides_of_roles, "pairs") for path in roles.get(role, ())]
     languages = ", ".join(data.tokenizer.language_tags)
     into = f"; languages asked for by tag: {languages}" if languages else ""
     return f"{' -> '.join(scripts)} ({', '.join(names)}){into}"
+
+
+def _reading_lines(report: Mapping[str, Any]) -> list[str]:
+    known = {file["path"]: file.get("read_as") for file in report["files"]}  # an earlier clearhead did not say
+    return [f"{display_name(path)}: {words}" for path, words in known.items() if words]
 
 
 def data_lines(report: Mapping[str, Any]) -> list[str]:

@@ -102,7 +102,10 @@ def test_columns_and_direction_are_kept_and_rows_that_are_no_pairs_are_counted(t
     )
     data, report = open_prepared(run / "data"), open_prepared(run / "data").report
     assert (data.valid.source(0), data.valid.target(0)) == numbers()[203]
-    assert report["read_as"] == told
+    assert [f"{file['path']}: {file['read_as']}" for file in report["files"]] == told
+    page, card = ((run / name).read_text(encoding="utf-8") for name in ("report.html", "model/README.md"))
+    assert told[0] in page
+    assert "| train.csv | 204 | comma-separated, 3 columns with a header; from column 3 (german) to" in card
     assert report["train"]["dropped"]["malformed"] == 1
     assert report["train"]["read"] == 203 == report["train"]["kept"] + sum(report["train"]["dropped"].values())
     assert (resolved(run).data.columns, resolved(run).data.swap) == (("english", "german"), True)
@@ -113,7 +116,7 @@ def test_columns_and_direction_are_kept_and_rows_that_are_no_pairs_are_counted(t
     assert "data.columns: ['english', 'german'] -> [2, 3]" in capsys.readouterr().err
     assert clearhead("train", run, "--max-steps", 5) == 0
     assert clearhead("train", "--out", run, "--fresh", "--max-steps", 2) == 0
-    assert open_prepared(run / "data").report["read_as"] == told
+    assert [file["read_as"] for file in open_prepared(run / "data").report["files"]] == [s.split(": ")[1] for s in told]
 
 
 FILES_OF_PAIRS = (("pairs", "train.csv"), ("valid-pairs", "valid.tsv"))

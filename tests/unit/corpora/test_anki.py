@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from clearhead.corpora import SentencePair, read_pairs
+from clearhead.corpora import SentencePair, described, read_pairs
 from clearhead.corpora.anki import anki_format, text_of_html
 
 NOTES = (
@@ -25,7 +25,7 @@ def written(path: Path, text: str) -> str:
 @pytest.mark.parametrize("name", ["notes.txt", "notes.tsv", "notes.csv"])
 def test_notes_are_read_without_what_anki_adds(tmp_path, name):
     path, told = written(tmp_path / name, NOTES), []
-    assert list(read_pairs([path], notice=told.append)) == [
+    assert list(read_pairs([path], on_open=lambda files: told.extend(described(files)))) == [
         SentencePair('He said "hi". Then he left.', 'Er sagte "hallo". Dann ging er.', f"{path}:7"),
         SentencePair("Yes Sir", "Ja, mein Herr", f"{path}:9"),
     ]

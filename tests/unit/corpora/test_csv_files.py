@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from clearhead.corpora import SentencePair, read_pairs
+from clearhead.corpora import SentencePair, described, read_pairs
 from clearhead.errors import ConfigError
 
 
@@ -51,7 +51,7 @@ def test_a_last_line_without_an_end_and_a_byte_order_mark_are_read(tmp_path):
 )
 def test_the_separator_is_the_one_that_makes_rows_alike(tmp_path, text, separator):
     told: list[str] = []
-    read_pairs([written(tmp_path / "p.csv", text)], notice=told.append)
+    read_pairs([written(tmp_path / "p.csv", text)], on_open=lambda files: told.extend(described(files)))
     assert f"p.csv: {separator}-separated" in told[0]
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from clearhead.corpora import holds_pairs, read_pairs
+from clearhead.corpora import described, holds_pairs, read_pairs
 from clearhead.errors import ConfigError, DataError
 
 CSV = 'id,english,german\n1,"Hi, you","Hallo, du"\n2,no,nein\n'
@@ -47,7 +47,7 @@ def test_every_unknown_format_is_named_before_anything_is_read():
 def test_what_files_were_taken_for_is_told_at_once_and_in_a_line_for_those_that_agree(tmp_path):
     same = [written(tmp_path / f"{n}.tsv", "a\tb\tc\n") for n in range(5)]
     told: list[str] = []
-    read_pairs([*same, written(tmp_path / "d.csv", CSV)], notice=told.append)
+    read_pairs([*same, written(tmp_path / "d.csv", CSV)], on_open=lambda files: told.extend(described(files)))
     assert told == [
         f"{same[0]}, {same[1]}, {same[2]} and 2 more: tab-separated, 3 columns; from column 1 to column 2",
         f"{tmp_path / 'd.csv'}: comma-separated, 3 columns with a header; from column 2 (english) to column 3 (german)",
@@ -57,7 +57,10 @@ def test_what_files_were_taken_for_is_told_at_once_and_in_a_line_for_those_that_
 def test_the_other_direction_is_read_and_told(tmp_path):
     told: list[str] = []
     path = written(tmp_path / "d.csv", CSV)
-    assert texts(read_pairs([path], swap=True, notice=told.append)) == [("Hallo, du", "Hi, you"), ("nein", "no")]
+    assert texts(read_pairs([path], swap=True, on_open=lambda files: told.extend(described(files)))) == [
+        ("Hallo, du", "Hi, you"),
+        ("nein", "no"),
+    ]
     assert told[0].endswith("from column 3 (german) to column 2 (english)")
     assert texts(read_pairs([path], ("german", 1), swap=True)) == [("1", "Hallo, du"), ("2", "nein")]
 
@@ -82,7 +85,7 @@ def test_a_file_named_twice_is_read_twice(tmp_path):
 def test_a_pipe_is_read_once_and_whole_and_told_of_when_its_turn_comes(tmp_path):
     os.mkfifo(tmp_path / "p.csv")
     told: list[str] = []
-    pairs = read_pairs([str(tmp_path / "p.csv")], notice=told.append)
+    pairs = read_pairs([str(tmp_path / "p.csv")], on_open=lambda files: told.extend(described(files)))
     assert told == []
     rows = "".join(f'{n},"text, {n}",Text {n}\n' for n in range(997))
     writer = threading.Thread(target=(tmp_path / "p.csv").write_text, args=(f"id,en,de\n{rows}",))

@@ -96,6 +96,7 @@ def test_ids_are_the_tokens_of_the_text_and_the_files_identify_themselves(tmp_pa
             "bytes": path.stat().st_size,
             "sha256": hashlib.sha256(path.read_bytes()).hexdigest(),
             "lines": 101,
+            "read_as": "tab-separated, 2 columns; from column 1 to column 2",
         }
     ]
     assert report["tokenizer"] == {"kind": "bpe", "vocab_size": tokenizer.vocab_size, "sha256": tokenizer.sha256}
@@ -143,7 +144,7 @@ def test_both_sides_of_a_test_set_in_one_file_are_kept_out_of_training(tmp_path)
     assert [line.split(": ")[0] for line in told] == [
         str(tmp_path / name) for name in ("p.tsv", "v.tsv", "test.csv", "test.txt")
     ]
-    assert prepared.report["read_as"] == told
+    assert [f"{file['path']}: {file['read_as']}" for file in prepared.report["files"]] == told
     assert [file["lines"] for file in prepared.report["files"]] == [97, 1, 3, 1]
     (tmp_path / "test.txt").write_text("a\tb\ntorn\n")
     with pytest.raises(DataError, match=r"test\.txt, line 2: there is no tab"):  # or its text would be trained on
@@ -216,7 +217,15 @@ def test_standard_input_is_read_once_and_counted(tmp_path, monkeypatch):
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(content)))
     prepared = prepare(config_of(pairs=["-"]), tmp_path / "data")
     assert len(prepared.train) + len(prepared.valid) == 83
-    assert prepared.report["files"] == [{"path": "-", "bytes": None, "sha256": None, "lines": 83}]
+    assert prepared.report["files"] == [
+        {
+            "path": "-",
+            "bytes": None,
+            "sha256": None,
+            "lines": 83,
+            "read_as": "tab-separated, 2 columns; from column 1 to column 2",
+        }
+    ]
 
 
 def test_language_tags_become_one_token_and_are_not_learned_as_text(tmp_path):
