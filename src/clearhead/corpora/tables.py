@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from itertools import chain, islice
@@ -77,40 +78,35 @@ def _no_columns(path: str, head: Sequence[str], first: Row, written: TableFormat
 def _pairs(
     path: str, lines: Iterator[str], written: TableFormat, chosen: TwoColumns, width: int
 ) -> Iterator[SentencePair]:
-    needed = max(chosen.source, chosen.target) + 1
-    is_header_due = chosen.has_header
+    source, target, is_header_due, _ = chosen
+    least, most = max(source, target) + 1, width if written.has_fixed_width else sys.maxsize
     for row in written.rows(lines):
-        if is_header_due and row.cells is not None and not row.is_blank:
+        cells = row.cells
+        if is_header_due and cells is not None and not row.is_blank:
             is_header_due = False
-            continue
-        origin, cells = f"{path}:{row.line}", row.cells
-        defect = _defect(row, written, needed, width)
-        if defect is not None:
-            yield SentencePair("", "", origin, defect=defect)
-        elif cells is None or len(cells) < needed:  # a blank row
-            yield SentencePair("", "", origin)
-        elif written.is_html:
-            yield SentencePair(text_of_html(cells[chosen.source]), text_of_html(cells[chosen.target]), origin)
+        elif cells is not None and least <= len(cells) <= most:
+            texts = cells[source], cells[target]
+            if written.is_html:
+                texts = text_of_html(texts[0]), text_of_html(texts[1])
+            yield SentencePair(*texts, f"{path}:{row.line}")
         else:
-            yield SentencePair(cells[chosen.source], cells[chosen.target], origin)
+            defect = None if row.is_blank else _defect(row, written, least, width)
+            yield SentencePair("", "", f"{path}:{row.line}", defect=defect)
 
 
-def _defect(row: Row, written: TableFormat, needed: int, width: int) -> str | None:
-    """Return why a row is no pair, if it is none; a blank row is one, of two blank sides."""
+def _defect(row: Row, written: TableFormat, least: int, width: int) -> str:
+    """Return why a row that is not blank is no pair."""
     if row.cells is None:
         return row.problem
-    count = len(row.cells)
-    if row.is_blank or (needed <= count and not (written.has_fixed_width and count > width)):
-        return None
-    begins = f"(the row begins {row.cells[0][:SHOWN_CHARACTERS]!r})"
-    if count > width:
-        return (
-            f"it has {count} columns and the others {width}; a text with a {_separator(written)} in it must stand in "
-            f"quotation marks {begins}"
-        )
+    count, begins = len(row.cells), f"(the row begins {row.cells[0][:SHOWN_CHARACTERS]!r})"
     if count == 1:
         return f"there is no {_separator(written)} {begins}"
-    return f"it has {count} columns, and number {needed} is to be read {begins}"
+    if count < least:
+        return f"it has {count} columns, and number {least} is to be read {begins}"
+    return (
+        f"it has {count} columns and the others {width}; a text with a {_separator(written)} in it must stand in "
+        f"quotation marks {begins}"
+    )
 
 
 def _separator(written: TableFormat) -> str:
