@@ -112,7 +112,7 @@ def test_what_the_pages_for_contributors_name_is_there(name):
     ("there", "instead", "complaint"),
     [
         ("`src/clearhead/corpora/tsv.py`", "`src/clearhead/corpora/csv.py`", "no file src/clearhead/corpora/csv.py"),
-        ("`READERS` (", "`FORMATS` (", "src/clearhead/corpora/__init__.py does not define FORMATS"),
+        ("`READERS` (", "`FORMATS` (", "src/clearhead/corpora/pair_files.py does not define FORMATS"),
         ("`Slots`\n", "`Lanes`\n", "src/clearhead/decoding/engine.py does not define Lanes"),
         ("`WIDTHS` of", "`SIZES` of", "tests/unit/decoding/test_search.py does not define SIZES"),
         ("make lint ", "make check ", "make has no target check"),

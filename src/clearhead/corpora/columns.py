@@ -20,11 +20,11 @@ SIDES = {
     *("input", "output", "text", "sentence", "segment", "phrase", "front", "back", "question", "answer"),
 }
 FILLERS = {"text", "sentence", "segment", "language", "lang", "column"}
-"""Words that say nothing where another one does, as in `text_de`."""
+"""Words that say nothing where another one does, as in `text-de`."""
 LABEL = re.compile(r"[^\W_]+([ _-][^\W_]+){0,2}")
 """Up to three words without punctuation; nothing longer is a name."""
 TAG = re.compile(r"([a-z]{2,3})([-_]([A-Z][a-z]{3}|[A-Z]{2}|[0-9]{3}))+")
-"""A language with script or region, such as `zh-Hant` or `pt_BR`."""
+"""A language with script or region, such as `zh-Hant` or `pt-BR`."""
 
 
 class TwoColumns(NamedTuple):
