@@ -26,7 +26,11 @@ def average(
     device: Annotated[str, typer.Option(help="Where to validate the result: auto, cpu, cuda or cuda:N.")] = "auto",
     threads: Threads = None,
 ) -> None:
-    """Average the last checkpoints of a run into a model, and say how good it is beside the run's own."""
+    """Average the last checkpoints of a run into a model, and say how good it is beside the run's own.
+
+    It is validated on the text that the run is validated on; what the run has published is on record. A model that
+    stands at the output is replaced only with --force, and then beside the average too.
+    """
     from clearhead.training.publish import average_run
 
     with progress("averaging and validating"):

@@ -11,7 +11,7 @@ from typing import Any
 
 from torch import Tensor
 
-from clearhead.bundle import Bundle, load_bundle, refuse_foreign, require_fitting_weights, save_bundle
+from clearhead.bundle import Bundle, refuse_foreign, require_fitting_weights, save_bundle
 from clearhead.config import NO_GOLDEN, Config
 from clearhead.corpora import read_lines
 from clearhead.data.inputs import ROLES
@@ -19,12 +19,12 @@ from clearhead.data.prepare import Prepared, open_prepared
 from clearhead.device import resolve_device
 from clearhead.errors import CheckpointError, DataError, ModelError
 from clearhead.evaluation.golden import make_golden
-from clearhead.files import standing
 from clearhead.language_tags import split_tag
 from clearhead.model.transformer import Transformer
 from clearhead.tokenizer import Tokenizer
 from clearhead.training.card import model_card
 from clearhead.training.checkpoints import Checkpoints, TrainingState
+from clearhead.training.published import read_published
 from clearhead.training.run_directory import lock
 from clearhead.training.validation import Validation, validate_weights
 from clearhead.translator import Translator
@@ -145,7 +145,10 @@ def translatable(data: Prepared, target_lang: str | None, count: int) -> list[tu
 def average_run(
     run: Path, output: Path, *, last: int | None, device: str, force: bool, notice: Callable[[str], None]
 ) -> list[Path]:
-    """Average the last checkpoints of a run into a model directory (paper section 6.1).
+    """Average the last checkpoints of a run into a model directory (paper section 6.1), and say how good it is.
+
+    It is validated as the run's models are, and compared with what stands at `output` and what the run has published,
+    as their own records say; nothing is translated for that a second time.
 
     Args:
         run: Run directory.
@@ -167,10 +170,12 @@ def average_run(
         raise CheckpointError(f"{run} is not a run directory: it holds no config.toml")
     refuse_foreign(output)
     output, run = output.resolve(), run.resolve()  # one model has one name, also through links and `..`
-    earlier = {directory: _quality(directory) for directory in dict.fromkeys((run / "model", output))}
-    if earlier[output] is not None and not force:
+    found = {directory: read_published(directory) for directory in dict.fromkeys((run / "model", output))}
+    earlier = {directory: published for directory, published in found.items() if published is not None}
+    if output in earlier and not force:
         raise ModelError(
-            f"a model stands at {output} ({earlier[output]}); give -o another name, or --force to put the average there"
+            f"a model stands at {output} ({earlier[output].words}); give -o another name, or --force to put the "
+            f"average there"
         )
     config = Config.load(run / "config.toml")
     checkpoints = Checkpoints(run / "checkpoints", notice)
@@ -189,24 +194,8 @@ def average_run(
     # A run that is being trained publishes into its own directory.
     with lock(run) if output.is_relative_to(run) else nullcontext():
         publish(output, weights, config, data, newest[1], validation, chosen)
-    for directory, quality in earlier.items():
-        if quality is not None:
-            notice(f"{directory}{' until now' if directory == output else ''}: {quality}")
-    notice(f"{output}: {chosen}, validation {validation.scores}")
+    notice(f"{output}: {chosen}, validation {validation.scores}, perplexity {validation.ppl:.2f}")
+    for directory, published in earlier.items():
+        what = "what stood there" if directory == output else str(directory)
+        notice(f"{published.verdict(validation, data, config)} {what}: {published.words}")
     return paths
-
-
-def _quality(directory: Path) -> str | None:
-    """Return what a model's own record says of its weights and their quality; None if there is no model."""
-    if not (standing(directory) / "config.json").is_file():
-        return None
-    try:
-        info = load_bundle(directory).info
-        metrics = info["metrics"]
-        scores = {"BLEU": metrics["valid_bleu"], "chrF": metrics.get("valid_chrf")}  # earlier models have no chrF
-        words = [f"{name} {score:.2f}" for name, score in scores.items() if score is not None]
-        return f"{info['weights']}, validation {', '.join(words)}"
-    except ModelError as error:
-        return f"it cannot be read: {error}"
-    except (KeyError, TypeError, ValueError):
-        return "its quality is not known"

@@ -27,11 +27,14 @@ def test_the_last_checkpoints_become_a_model(run, tmp_path, capsys):
     out, err = capsys.readouterr()
     assert out == ""
     lines = err.splitlines()
-    assert lines[0].startswith(f"clearhead: {run / 'model'}: ")
-    assert lines[1].startswith(
+    assert lines[0].startswith(
         f"clearhead: {output}: average of step-00000002, step-00000003, step-00000004, validation"
     )
-    assert all(re.search(r"validation BLEU \d+\.\d\d, chrF \d+\.\d\d$", line) for line in lines[:2])
+    assert re.match(rf"clearhead: (better than|worse than|as good as) {run / 'model'}: ", lines[1])
+    scores = [re.search(r"validation BLEU \d+\.\d\d, chrF (\S+), perplexity (\d+\.\d\d)$", line) for line in lines[:2]]
+    (chrf, perplexity), (best_chrf, best_perplexity) = ([float(score) for score in found.groups()] for found in scores)
+    is_better = (chrf, -perplexity) > (best_chrf, -best_perplexity)
+    assert lines[1].startswith("clearhead: better than") == is_better
     assert lines[2:] == [f"clearhead: averaged step-00000002, step-00000003, step-00000004 into {output}"]
     assert load_bundle(output).info["weights"] == "average of step-00000002, step-00000003, step-00000004"
     assert clearhead("verify", output) == 0
@@ -54,7 +57,8 @@ def test_a_model_is_replaced_only_if_that_is_asked_for(run, tmp_path, capsys):
     assert load_bundle(output).info["weights"].count("step-") == 2
 
     assert clearhead(*average, "--last", 3, "--force") == 0
-    assert f"{output} until now: average of step-00000003, step-00000004, validation BLEU" in capsys.readouterr().err
+    err = capsys.readouterr().err
+    assert re.search(r"clearhead: \w+ than what stood there: average of step-00000003, step-00000004, validation", err)
     assert load_bundle(output).info["weights"].count("step-") == 3
     assert [path.name for path in tmp_path.iterdir()] == ["model"]
 
