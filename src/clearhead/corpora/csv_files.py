@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Sequence
 
@@ -13,6 +14,8 @@ from clearhead.corpora.tables import open_table
 __all__ = ["open_csv"]
 
 SEPARATORS = (",", ";", "\t")
+FIRST_LINE = re.compile(r"sep=([^\"\r])")
+"""What Excel reads, and some programs write for it, before the table."""
 
 
 def open_csv(path: str, columns: Columns | None = None) -> PairFile:
@@ -30,10 +33,14 @@ def open_csv(path: str, columns: Columns | None = None) -> PairFile:
 
 
 def _recognised(head: Sequence[str], columns: Columns | None) -> TableFormat:
-    """Return the format with the separator that makes the first row a header, and then as many rows as can be alike.
+    """Return the format with the separator that a first line names, or else the one that fits the first rows best.
 
-    Among equals it is the one with fewer columns: a comma in both texts of a row makes four of two.
+    It makes the first one a header, at best with the columns that are wanted, and as many as can be alike. Among equals
+    it is the one with fewer columns: a comma in both texts of a row makes four of two.
     """
+    if head and (said := FIRST_LINE.fullmatch(head[0])):
+        name = f"{SEPARATOR_NAMES.get(said[1], repr(said[1]))}-separated"
+        return TableFormat(name, said[1], is_quoted=True, has_fixed_width=True, num_preamble=1)
     wanted = {column for column in columns or () if isinstance(column, str)}
 
     def fitness(written: TableFormat) -> tuple[int, bool, int, int]:

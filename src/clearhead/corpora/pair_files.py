@@ -104,7 +104,7 @@ def _with_few_defects(file: PairFile, tolerated: float) -> Iterator[SentencePair
             if defects <= NUM_EXAMPLES:
                 examples.append(f"line {pair.line}: {pair.defect}")
         yield pair
-    if defects > tolerated * rows:
+    if rows and defects / rows > tolerated:
         raise DataError(
             f"{display_name(file.path)} was taken for: {file.format}; but {defects:,} of {rows:,} rows are no pairs, "
             f"and at most {tolerated * 100:g} % may be skipped: {'; '.join(examples)}; mend or remove such rows, or "

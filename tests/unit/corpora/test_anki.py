@@ -51,6 +51,8 @@ def test_columns_named_by_anki_are_names(tmp_path):
         ("Colon", ":"),
         (r"\t", "\t"),
         ("~", "~"),
+        ('"', "\t"),
+        ("\r", "\t"),
         ("", "\t"),
     ],
 )
@@ -74,6 +76,15 @@ def test_other_first_lines_are_text(first):
         ("wo<i>r</i>d<img src='a.png'>", "word"),
         ("<style>b { color: red }</style>text<script>1 < 2</script>!", "text!"),
         ("3 < 4", "3 < 4"),
+        (
+            "<!--[if gte mso 9]><xml>no</xml><![endif]-->a<![if !supportLists]>b<![endif]>c<!-- no <!-- no --> d",
+            "abc d",
+        ),
+        ("a<![", "a"),
+        ("x <a" * 30_000, "x <a" * 30_000),
+        ("<" + "a" * 120_000, "<" + "a" * 120_000),
+        ("<STYLE type='x'>b</style>c <o:p>d</o:p>", "c d"),
+        ("a<!-- never closed", "a"),
         ("", ""),
     ],
 )

@@ -47,6 +47,7 @@ def test_a_last_line_without_an_end_and_a_byte_order_mark_are_read(tmp_path):
         ("english;german\nHello, you, there;Hallo\n", "semicolon"),
         ("german,english\nHallo;Hello;x\n", "comma"),
         ("a,b\n", "comma"),
+        ("sep=|\na, b|c, d\ne, f|g, h\n", "pipe"),
     ],
 )
 def test_the_separator_is_the_one_that_makes_rows_alike(tmp_path, text, separator):
@@ -58,6 +59,18 @@ def test_the_separator_is_the_one_that_makes_rows_alike(tmp_path, text, separato
 def test_a_column_that_is_asked_for_tells_the_separator(tmp_path):
     text = "Satz;Sentence, in English\nja;yes\nnein;no, nope\n"
     assert read(tmp_path, text, ("Satz", "Sentence, in English")) == [("ja", "yes"), ("nein", "no, nope")]
+
+
+def test_a_line_for_excel_is_no_row(tmp_path):
+    path = written(tmp_path / "p.csv", "sep=;\nde;en\nja, doch;yes\n")
+    assert list(read_pairs([path])) == [SentencePair("ja, doch", "yes", f"{path}:3")]
+
+
+@pytest.mark.parametrize("first", ['sep="', "sep=\r;", "sep=", "sep=;;"])
+def test_a_line_that_only_looks_like_it_is_a_row(tmp_path, first):
+    path = written(tmp_path / "p.csv", f"{first}\nja,yes\nnein,no\n")
+    pairs = list(read_pairs([path], tolerated=0.5))
+    assert [bool(pair.defect) for pair in pairs] == [True, False, False]
 
 
 def test_space_before_a_quotation_mark_is_none_of_the_text(tmp_path):

@@ -11,6 +11,8 @@ import threading
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from clearhead.corpora import described, holds_pairs, read_pairs
 from clearhead.errors import ConfigError, DataError
@@ -158,6 +160,26 @@ def test_a_table_is_told_from_text(tmp_path):
     found = {name for name in names if holds_pairs(str(tmp_path / name))}
     assert found == {"a.tsv", "b.csv", "c.csv.gz", "d.txt"}
     assert not holds_pairs("-")
+
+
+strange = st.lists(
+    st.sampled_from(
+        ["a", "b c", '"', '""', ",", ";", "\t", "\n", "\n", "\r", "#separator:", "sep=", "#html:true\n", "en", "<b>"]
+    )
+)
+
+
+@given(strange.map("".join), st.sampled_from([".csv", ".tsv", ".txt"]))
+def test_whatever_stands_in_a_file_every_line_is_in_one_row_or_the_file_is_refused(tmp_path_factory, text, extension):
+    path = written(tmp_path_factory.mktemp("strange") / f"p{extension}", text)
+    try:
+        pairs = list(read_pairs([path], tolerated=1.0))
+    except (ConfigError, DataError):
+        return
+    lines = [pair.line for pair in pairs]
+    assert lines == sorted(set(lines))
+    if extension != ".csv" and not text.startswith("#"):
+        assert len(lines) == len(text.removesuffix("\n").split("\n")) if text else not lines
 
 
 def test_memory_does_not_grow_with_the_file(tmp_path):
