@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
 from pathlib import Path
 
+from clearhead.corpora.anki import anki_format
 from clearhead.corpora.columns import Columns
 from clearhead.corpora.csv_files import open_csv
 from clearhead.corpora.pair import PairFile, SentencePair
@@ -85,11 +86,14 @@ def described(files: Sequence[PairFile]) -> list[str]:
 
 
 def holds_pairs(path: str) -> bool:
-    """Tell whether a file holds both sides, not one segment a line; `.txt` does if there is a tab in its first line."""
+    """Tell whether a file holds both sides, not segments; `.txt` does if its first line has a tab or is Anki's."""
     extension = _extension(path)
     if path == "-" or extension not in READERS or not os.path.isfile(path):
         return False
-    return extension != ".txt" or any("\t" in line for line in islice(read_lines(path), 1))
+    if extension != ".txt":
+        return True
+    first = list(islice(read_lines(path), 1))
+    return any("\t" in line for line in first) or anki_format(first) is not None
 
 
 def _with_few_defects(file: PairFile, tolerated: float) -> Iterator[SentencePair]:

@@ -155,10 +155,11 @@ def test_blank_lines_are_empty_pairs_and_an_empty_file_has_none(tmp_path):
 
 def test_a_table_is_told_from_text(tmp_path):
     names = {"a.tsv": "", "b.csv": "x", "c.csv.gz": "", "d.txt": "a\tb\n", "e.txt": "a\nb\tc\n", "f.de": "a\tb\n"}
+    names["g.txt"] = "#separator:comma\na,b\n"
     for name, text in names.items():
         written(tmp_path / name, text)
     found = {name for name in names if holds_pairs(str(tmp_path / name))}
-    assert found == {"a.tsv", "b.csv", "c.csv.gz", "d.txt"}
+    assert found == {"a.tsv", "b.csv", "c.csv.gz", "d.txt", "g.txt"}
     assert not holds_pairs("-")
 
 
