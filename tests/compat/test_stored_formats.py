@@ -85,9 +85,9 @@ def test_a_model_translates_as_it_did_when_it_was_made(stored):
 
 
 def test_a_model_passes_verify_and_info_on_the_command_line(stored, capsys):
-    for command in ("verify", "info"):
+    for command, *options in (["verify"], ["info", "--all"]):
         with pytest.raises(SystemExit) as ended:
-            run_clearhead([command, str(stored / "run" / "model")])
+            run_clearhead([command, str(stored / "run" / "model"), *options])
         assert ended.value.code == 0, capsys.readouterr().err
     shown = capsys.readouterr().out
     assert "passed  golden sentences" in shown

@@ -11,6 +11,7 @@ from typing import Any
 
 import torch
 
+from clearhead.config import DataConfig
 from clearhead.corpora import display_name
 from clearhead.data.clean import CleaningReport
 from clearhead.data.prepare import Prepared
@@ -67,7 +68,7 @@ def report_end(loop: Loop, translator: Translator, validation: Validation, ended
         loop.run / "report.html",
         config=config,
         summary={
-            "direction": _direction(data, swap=config.data.swap),
+            "direction": _direction(data, config.data),
             "verdict": "; ".join(judgement) or "too short to tell",
             "validation (greedy)": f"{validation.scores}, perplexity {validation.ppl:.2f} a piece",
             "model": f"{config.preset}: {translator.bundle.info['weights']}",
@@ -97,14 +98,13 @@ def _examples(translations: Sequence[Translation]) -> list[Translation]:
     return list(islice(short, _NUM_EXAMPLES))
 
 
-def _direction(data: Prepared, *, swap: bool) -> str:
+def _direction(data: Prepared, files: DataConfig) -> str:
     """Return in words what is translated into what: scripts, and the languages that tags ask for."""
     rows = range(min(len(data.valid), _LINES_OF_A_SCRIPT))
     sides = [[side(row) for row in rows] for side in (data.valid.source, data.valid.target)]
     scripts = [next((name.title() for name, _ in count_scripts(texts).most_common(1)), "no letters") for texts in sides]
-    roles = data.report["roles"]
-    sides_of_roles = ("target", "source") if swap else ("source", "target")
-    names = [Path(path).name for role in (*sides_of_roles, "pairs") for path in roles.get(role, ())]
+    by_side = (files.target, files.source) if files.swap else (files.source, files.target)
+    names = [Path(path).name for paths in (*by_side, files.pairs) for path in paths]
     languages = ", ".join(data.tokenizer.language_tags)
     into = f"; languages asked for by tag: {languages}" if languages else ""
     return f"{' -> '.join(scripts)} ({', '.join(names)}){into}"
