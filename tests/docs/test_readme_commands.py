@@ -1,4 +1,4 @@
-"""The README's way from a file to a judged model: its commands as they stand there, on small files of every format."""
+"""The README's way from a file to a judged model, and docs/more-data.md: their commands, on small files."""
 
 from __future__ import annotations
 
@@ -17,7 +17,9 @@ import torch
 from clearhead.cli.main import run
 from clearhead.data.prepare import open_prepared
 
-README = (Path(__file__).parents[2] / "README.md").read_text(encoding="utf-8")
+ROOT = Path(__file__).parents[2]
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+MORE_DATA = (ROOT / "docs" / "more-data.md").read_text(encoding="utf-8")
 SECTION = README.partition("## Your own text\n")[2].partition("\n## ")[0]
 BLOCKS = re.findall(r"^```\n(.*?)^```", SECTION, re.MULTILINE | re.DOTALL)
 
@@ -50,8 +52,8 @@ def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def execute(command: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Run a line of the README: `clearhead` in this process, anything else in a shell."""
+def execute(command: str, monkeypatch: pytest.MonkeyPatch, *quick: str) -> None:
+    """Run a line of a page: `clearhead` in this process, anything else in a shell."""
     words = shlex.split(command)
     if words[0] != "clearhead":
         subprocess.run(command, shell=True, check=True)
@@ -64,8 +66,14 @@ def execute(command: str, monkeypatch: pytest.MonkeyPatch) -> None:
                 patch.setattr(sys, name, stream)
                 del words[place : place + 2]
         with pytest.raises(SystemExit) as ended:
-            run([*words[1:], *(QUICK if words[1] == "train" else [])])
+            run([*words[1:], *([*_quick(words), *quick] if words[1] == "train" else [])])
     assert not ended.value.code
+
+
+def _quick(words: list[str]) -> list[str]:
+    """Return the settings of a quick run, but for those that a command sets itself."""
+    own = {word.partition("=")[0] for word in words}
+    return [word for word in QUICK if word.partition("=")[0] not in own or "=" not in word]
 
 
 def test_the_section_has_a_block_for_each_kind_of_file():
@@ -90,3 +98,14 @@ def test_the_commands_lead_from_the_file_to_a_judged_model(block, corpus, files,
     table = capsys.readouterr().out
     assert re.search(r"^BLEU +\d+\.\d\d  nrefs:1", table, re.MULTILINE)
     assert re.search(rf"^sentences +{TEST_PAIRS[corpus]}$", table, re.MULTILINE)
+
+
+@pytest.mark.skipif(os.name != "posix", reason="the commands are those of a POSIX shell")
+@pytest.mark.parametrize("block", re.findall(r"^```\n(.*?)^```", MORE_DATA, re.MULTILINE | re.DOTALL))
+def test_models_learn_from_what_models_wrote(block, files, monkeypatch):
+    torch.set_num_threads(1)
+    (files / "mono.en").write_text("five, one zero\n", encoding="utf-8")
+    for command in block.splitlines():
+        execute(command, monkeypatch, "--max-steps", "150", "--set", "train.learning_rate=0.02")  # it ends sentences
+    for run_directory in (files / "runs").iterdir():
+        assert (run_directory / "model" / "config.json").is_file()

@@ -11,7 +11,7 @@ import typer
 from clearhead.cli.checks import refuse_missing, refuse_overwriting
 from clearhead.cli.console import notice, progress
 from clearhead.cli.options import BatchTokens, Beam, Device, Precision, TargetLang, Threads
-from clearhead.errors import ConfigError
+from clearhead.errors import ConfigError, DataError
 
 if TYPE_CHECKING:
     from clearhead.corpora import SentencePair
@@ -100,6 +100,8 @@ def _write(
                     on_progress=advance,
                     **settings,
                 )
+        if not report.kept:
+            raise DataError("no pair could be made; " + "; ".join(line.strip() for line in report.lines()))
 
     write_tsv(output, pairs())
     for line in report.lines():

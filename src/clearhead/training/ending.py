@@ -121,7 +121,8 @@ def data_lines(report: Mapping[str, Any]) -> list[str]:
     for part, title in (("train", "training text"), ("valid", "validation text")):
         if report[part]["read"]:
             lines += [title, *CleaningReport(**report[part]).lines()]
-            if part == "train" and (added := report.get("augmented")):
-                kinds = ", ".join(f"{count:,} {kind}" for kind, count in added.items())
+            added = report.get("augmented", {})
+            if part == "train" and any(added.values()):
+                kinds = ", ".join(f"{count:,} {kind}" for kind, count in added.items() if count)
                 lines.append(f"{sum(added.values()):>12,} altered copies added: {kinds}")
     return lines

@@ -3,14 +3,14 @@ from __future__ import annotations
 import pytest
 
 from clearhead.cli.synthesize import backtranslate, distill
-from clearhead.corpora import read_tsv
+from clearhead.corpora import read_pairs
 from clearhead.errors import ConfigError, DataError
 from clearhead.translator import Translator
 
 
 @pytest.fixture
 def model(make_model_dir):
-    return make_model_dir(decode={"beam_size": 2, "extra_length": 30})
+    return make_model_dir(seed=4, decode={"beam_size": 2, "extra_length": 60})
 
 
 def test_a_model_writes_one_side_of_the_pairs(run_command, model, write_lines, sentences, tmp_path):
@@ -18,8 +18,8 @@ def test_a_model_writes_one_side_of_the_pairs(run_command, model, write_lines, s
     done = run_command(backtranslate, model, *text, "-o", tmp_path / "back.tsv")
     run_command(distill, model, *text, "-o", tmp_path / "distilled.tsv.gz")
     assert f"{len(sentences)} lines read" in done.stderr
-    back = [(pair.source, pair.target) for pair in read_tsv(str(tmp_path / "back.tsv"))]
-    taught = [(pair.source, pair.target) for pair in read_tsv(str(tmp_path / "distilled.tsv.gz"))]
+    back = [(pair.source, pair.target) for pair in read_pairs([str(tmp_path / "back.tsv")])]
+    taught = [(pair.source, pair.target) for pair in read_pairs([str(tmp_path / "distilled.tsv.gz")])]
     assert back == [(target, source) for source, target in taught]
     translations = {one.source: one for one in Translator.load(model).translate(list(sentences))}
     assert set(taught) <= {(line, one.text) for line, one in translations.items()}
@@ -42,4 +42,6 @@ def test_mistakes_are_named_before_anything_is_read(run_command, model, write_li
         run_command(distill, model, write_lines("a.txt", "Ein Hund."), "-o", tmp_path / output)
     with pytest.raises(DataError, match="there is no such file"):
         run_command(distill, model, tmp_path / "none.txt", "-o", tmp_path / "out.tsv")
+    with pytest.raises(DataError, match=r"no pair could be made; 2 lines read; 0 kept; 2 dropped: blank"):
+        run_command(distill, model, write_lines("blank.txt", "", " "), "-o", tmp_path / "out.tsv")
     assert not (tmp_path / "out.tsv").exists()

@@ -12,7 +12,7 @@ from clearhead.translator import Translation, Translator
 
 @pytest.fixture
 def translator(make_bundle):
-    return Translator(make_bundle(decode={"beam_size": 2, "extra_length": 40}))
+    return Translator(make_bundle(seed=4, decode={"beam_size": 2, "extra_length": 60}))
 
 
 def pairs_of(translator, lines, machine_side="source", **options):
@@ -68,6 +68,7 @@ def test_lines_come_out_in_order_whatever_their_number(translator, monkeypatch):
 def test_a_model_translates_and_samples_by_its_seed(translator, sentences):
     found, _ = pairs_of(translator, sentences)
     translations = {one.source: one.text for one in translator.translate(list(sentences))}
+    assert len(found) == 5
     assert all(translations[target] == source for source, target in found)
     drawn = [pairs_of(translator, sentences, sampling=Sampling(seed=seed))[0] for seed in (1, 1, 2)]
     assert drawn[0] == drawn[1] != drawn[2]
