@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -101,6 +102,7 @@ class Tokenizer:
             raise ValueError(f"the ids of its {len(ids)} pieces are not 0 to {len(ids) - 1}")
         self._backend = backend
         self._special = frozenset(added)
+        self._ordered: list[tuple[str, int]] = []  # pieces with their ids, by name; made when first needed
         self.text = text
         self.vocab_size = len(ids)
         self.pad_id, self.bos_id, self.eos_id, self.unk_id = (special[token] for token in SPECIAL_TOKENS)
@@ -261,6 +263,23 @@ class Tokenizer:
     def encode_targets(self, texts: Sequence[str]) -> list[list[int]]:
         """Spell target lines: the pieces, the end token."""
         return [[*ids, self.eos_id] for ids in self.encode_batch(texts)]
+
+    def completions(self, ids: Sequence[int]) -> list[list[int]]:
+        """Return for each id of a spelled text the pieces that begin with all that is spelled from there on.
+
+        Such a piece stands for the rest of the text, and may go beyond it: after `ein H` it may be `Hund`.
+        """
+        if not self._ordered:
+            vocabulary = self._backend.get_vocab(with_added_tokens=True)
+            self._ordered = sorted(item for item in vocabulary.items() if item[1] not in self._special)
+        found, rest = [], ""
+        for token_id in reversed(ids):
+            rest = (self._backend.id_to_token(token_id) or "") + rest
+            first = at = bisect_left(self._ordered, rest, key=lambda item: item[0])
+            while at < len(self._ordered) and self._ordered[at][0].startswith(rest):
+                at += 1
+            found.append([piece_id for _, piece_id in self._ordered[first:at]])
+        return found[::-1]
 
     def decode(self, ids: Sequence[int]) -> str:
         """Return the text of ids; special tokens are left out.

@@ -10,7 +10,18 @@ from typing import Any, Self, Unpack
 
 from clearhead.bundle import SHORTLIST_FILE, Bundle, load_bundle, model_directory
 from clearhead.config import DecodeChanges, DecodeConfig, DecodePrecision
-from clearhead.decoding import Engine, Sampling, SearchOptions, Shortlist, cut_sources, decode, make_engine, score
+from clearhead.decoding import (
+    NO_PREFIX,
+    Engine,
+    Prefix,
+    Sampling,
+    SearchOptions,
+    Shortlist,
+    cut_sources,
+    decode,
+    make_engine,
+    score,
+)
 from clearhead.device import resolve_device
 from clearhead.errors import ConfigError, DataError, ModelError
 from clearhead.language_tags import language_tag
@@ -105,6 +116,7 @@ class Translator:
         *,
         num_best: int = 1,
         sampling: Sampling | None = None,
+        prefix: str | Sequence[str] = "",
         scores: bool = True,
         one_line: bool = False,
         name: str = "",
@@ -118,6 +130,8 @@ class Translator:
             lines: Source lines; blank ones give empty translations. A line may start with a language tag.
             num_best: Translations of each line, fewer where the search finds fewer texts.
             sampling: Draw translations at random instead of searching for the best.
+            prefix: What every translation begins with, to the letter, or one for each line; a word at its end may be
+                completed. Blank lines stay blank.
             scores: Score the translations. In float32 the compiled core finds the scores as it searches; otherwise
                 what was found is scored afterwards by the model itself.
             one_line: Make the ends of lines in translations spaces, as a file with one translation a line needs.
@@ -129,7 +143,7 @@ class Translator:
         Raises:
             ConfigError: If a setting is unknown or impossible, or the model has language tags and a line is given none.
             DataError: If `lines` is not a list of texts, or one starts with an unknown language tag or holds half of a
-                surrogate pair.
+                surrogate pair; if prefixes are not texts, not one for each line, or too long for the model.
             ModelError: If `shortlist` is set, and the model's is missing, damaged or another model's.
         """
         lines = require_texts(lines, "lines")
@@ -147,8 +161,10 @@ class Translator:
         spelled = tokenizer.encode_parts(parts)  # of blank lines too, so that a message counts as the caller does
         sources = [spelled[index] for index in filled]
         cut = cut_sources(self.bundle.model.config, config, sources)
+        given = self._prefixes(prefix, len(lines), one_line)
+        begun = [given[index] for index in filled]
         engine = None if sampling else self._engine_for(config.precision)  # it draws no samples
-        found = self._search(engine or self.bundle.model, cut, options, one_line, on_progress)
+        found = self._search(engine or self.bundle.model, cut, begun, options, one_line, on_progress)
         is_own = engine is not None and engine.finds_scores and not config.shortlist
         every = [one for group in found for one in group]  # spelled though nobody may ask: 1 % of the time
         self._spell(every, config.batch_tokens, score_all=scores and not is_own, score_respelled=scores)
@@ -223,6 +239,7 @@ class Translator:
         self,
         model: Transformer | Engine,
         sources: list[list[int]],
+        prefixes: list[Prefix],
         options: SearchOptions,
         one_line: bool,
         on_progress: Callable[[int], None] | None = None,
@@ -231,7 +248,7 @@ class Translator:
 
         Where that leaves fewer than were asked for, it looks further.
         """
-        groups = decode(model, sources, options, on_progress)
+        groups = decode(model, sources, options, on_progress, prefixes)
         texts = self.bundle.tokenizer.decode_batch([hypothesis.tokens for group in groups for hypothesis in group])
         if one_line:
             texts = [text.replace("\n", " ").replace("\r", " ") for text in texts]
@@ -247,10 +264,32 @@ class Translator:
         short = [row for row, group in enumerate(groups) if len(found[row]) < len(group) == num_best < most]
         if short:
             # Rare: as wide at once, every line would keep beams in flight that can no longer win.
-            wider = self._search(model, [sources[row] for row in short], replace(options, num_best=most), one_line)
+            again, begun = [sources[row] for row in short], [prefixes[row] for row in short]
+            wider = self._search(model, again, begun, replace(options, num_best=most), one_line)
             for row, group in zip(short, wider, strict=True):
                 found[row] = group[:num_best]
         return found
+
+    def _prefixes(self, given: str | Sequence[str], num_lines: int, one_line: bool) -> list[Prefix]:
+        """Return what the translation of each line must begin with.
+
+        Raises:
+            ConfigError: If one has a line end, and `one_line` allows none.
+            DataError: If they are not texts, not one for each line, or too long for the model.
+        """
+        if not given:
+            return [NO_PREFIX] * num_lines
+        texts = [given] if isinstance(given, str) else require_texts(given, "prefix")
+        if not isinstance(given, str) and len(texts) != num_lines:
+            raise DataError(f"{len(texts)} prefixes but {num_lines} lines; give one text, or one for each line")
+        if one_line and any("\n" in text or "\r" in text for text in texts):
+            raise ConfigError("a prefix has a line end, which a file with one translation a line cannot hold")
+        tokenizer, room = self.bundle.tokenizer, self.bundle.model.config.max_length or math.inf
+        spelled = tokenizer.encode_batch(texts)
+        if (longest := max(map(len, spelled))) >= room:
+            raise DataError(f"a prefix has {longest:,} tokens; this model writes at most {room:,}, the end included")
+        prefixes = [Prefix(tuple(ids), tuple(map(tuple, tokenizer.completions(ids)))) for ids in spelled]
+        return prefixes * num_lines if isinstance(given, str) else prefixes
 
     def _spell(self, found: Sequence[_Found], batch_tokens: int, *, score_all: bool, score_respelled: bool) -> None:
         """Give all that was found the tokens and the score of its text.

@@ -114,7 +114,7 @@ def test_what_the_pages_for_contributors_name_is_there(name):
         ("`src/clearhead/corpora/tsv.py`", "`src/clearhead/corpora/csv.py`", "no file src/clearhead/corpora/csv.py"),
         ("`READERS` (", "`FORMATS` (", "src/clearhead/corpora/pair_files.py does not define FORMATS"),
         ("`Slots`\n", "`Lanes`\n", "src/clearhead/decoding/engine.py does not define Lanes"),
-        ("`WIDTHS` of", "`SIZES` of", "tests/unit/decoding/test_search.py does not define SIZES"),
+        ("`WIDTHS` of", "`SIZES` of", "tests/unit/decoding/searches.py does not define SIZES"),
         ("make lint ", "make check ", "make has no target check"),
         ("make bench-translate", "make bench-decode", "make has no target bench-decode"),
         ("then `make docs`", "then `make pages`", "make has no target pages"),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import torch
 
 from clearhead.model import Transformer
@@ -12,7 +14,14 @@ Found = list[tuple[tuple[int, ...], float]]
 
 @torch.inference_mode()
 def plain_beam_search(
-    model: Transformer, source: list[int], *, max_length: int, beam_size: int, alpha: float, num_best: int
+    model: Transformer,
+    source: list[int],
+    *,
+    max_length: int,
+    beam_size: int,
+    alpha: float,
+    num_best: int,
+    may_be_written: Callable[[tuple[int, ...]], bool] = lambda tokens: True,
 ) -> Found:
     config = model.config
     open_beams: list[tuple[float, tuple[int, ...]]] = [(0.0, ())]
@@ -29,6 +38,7 @@ def plain_beam_search(
             (score + row[token], (*tokens, token))
             for (score, tokens), row in zip(open_beams, log_probs, strict=True)
             for token in allowed
+            if may_be_written((*tokens, token))
         ]
         ways.sort(reverse=True)
         for score, tokens in ways[:beam_size]:

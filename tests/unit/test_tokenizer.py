@@ -400,3 +400,20 @@ def test_parts_that_no_tokenizer_of_ours_has_are_refused(make_bundle, name, part
     values = {**json.loads(make_bundle().tokenizer.text), name: part}
     with pytest.raises(ValueError, match=message):
         Tokenizer(json.dumps(values))
+
+
+@settings(max_examples=50)
+@given(text=tricky)
+def test_completions_are_the_pieces_that_begin_with_all_the_rest(tokenizer, text):
+    named = json.loads(tokenizer.text)
+    special = {token["id"] for token in named["added_tokens"]}
+    names = named["model"]["vocab"]  # to ids or, of a unigram model, with scores
+    pairs = names.items() if isinstance(names, dict) else ((name, number) for number, (name, _) in enumerate(names))
+    by_id = {number: name for name, number in pairs if number not in special}
+    ids = tokenizer.encode(text)
+    expected = [
+        {number for number, name in by_id.items() if name.startswith("".join(by_id[i] for i in ids[place:]))}
+        for place in range(len(ids))
+    ]
+    assert [set(found) for found in tokenizer.completions(ids)] == expected
+    assert all(ids[-1] in found for found in tokenizer.completions(ids)[-1:])

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import random
+from pathlib import Path
 
 import pytest
 import torch
@@ -12,6 +13,8 @@ from clearhead.errors import ClearheadError, ConfigError, DataError, DeviceError
 from clearhead.inspection.explain import explain
 from clearhead.model import Transformer
 from clearhead.translator import Translator
+
+STORED_MODEL = Path(__file__).parents[1] / "compat" / "format-2" / "run"
 
 ODD_LINES = [
     "",
@@ -190,6 +193,69 @@ def test_a_line_without_a_language_is_named_with_the_languages_there_are(tagged)
 def test_what_looks_like_a_tag_within_a_line_or_to_a_model_without_tags_is_text(tagged, translator):
     assert tagged.translate(["<2de> Ein <2xx> Hund."])[0].text
     assert translator.translate(["<2xx> Ein Hund."])[0].text != translator.translate(["Ein Hund."])[0].text
+
+
+# Prefixes
+
+
+@pytest.mark.parametrize("kind", ["bpe", "unigram", "wordpiece"])
+@pytest.mark.parametrize("settings", [{}, {"beam_size": 1}, {"num_best": 3}, {"sampling": Sampling(temperature=2.0)}])
+def test_a_prefix_is_kept_to_the_letter_and_the_score_is_the_models_own(make_bundle, sentences, kind, settings):
+    translator = Translator(make_bundle(kind=kind))
+    prefixes = ["A small d", "", " ", "Żół", "12,5", "犬 ", "x  y\t", "</s> sits"]
+    for of_all in (True, False):
+        for prefix in prefixes if of_all else [prefixes]:
+            found = translator.translate([*sentences], prefix=prefix, **settings)
+            for translation, begin in zip(found, [prefix] * 8 if of_all else prefix, strict=True):
+                texts = {translation.text: translation.score}
+                texts |= {alternative.text: alternative.score for alternative in translation.alternatives}
+                assert all(text.startswith(begin) for text in texts)
+                own = translator.score([translation.source] * len(texts), list(texts))
+                assert list(texts.values()) == pytest.approx(own, abs=1e-4)
+
+
+def test_no_prefix_changes_no_bit(translator, sentences):
+    free = translator.translate(sentences, num_best=3)
+    assert translator.translate(sentences, num_best=3, prefix="") == free
+    assert translator.translate(sentences, num_best=3, prefix=[""] * len(sentences)) == free
+
+
+def test_what_greedy_search_wrote_is_found_again_from_its_beginnings_also_within_words():
+    translator = Translator.load(STORED_MODEL)  # a trained one: it writes words as its tokenizer spells them
+    tokenizer = translator.bundle.tokenizer
+    lines = ["sechs sieben acht", "drei Hunde", "vier zehn", "neun null fünf", "zwei und vier"]
+    within_pieces = 0
+    for found in translator.translate(lines, beam_size=1):
+        for cut in range(1, len(found.text)):
+            *whole, last = tokenizer.pieces(tokenizer.encode(found.text[:cut]))
+            same, following = found.tokens[: len(whole)], found.tokens[len(whole) :]
+            # Where the end of the beginning is spelled in other pieces, the model may go on otherwise.
+            if same == tuple(whole) and following and following[0].startswith(last):
+                (again,) = translator.translate([found.source], beam_size=1, prefix=found.text[:cut])
+                assert again.tokens == found.tokens
+                within_pieces += following[0] != last
+    assert within_pieces >= 5
+
+
+def test_a_first_word_that_the_model_would_not_write_is_kept(translator, sentences):
+    for found in translator.translate(sentences, prefix="犬 meadow "):
+        assert found.text.startswith("犬 meadow ")
+
+
+def test_a_blank_line_stays_blank(translator):
+    assert translator.translate(["", " "], prefix="A dog") == translator.translate(["", " "])
+
+
+def test_prefixes_that_cannot_be_are_refused(translator, make_bundle):
+    with pytest.raises(DataError, match="2 prefixes but 1 lines; give one text, or one for each line"):
+        translator.translate(["Ein Hund."], prefix=["A", "B"])
+    with pytest.raises(DataError, match="prefix must be a list of texts, not int"):
+        translator.translate(["Ein Hund."], prefix=3)
+    with pytest.raises(ConfigError, match="a prefix has a line end"):
+        translator.translate(["Ein Hund."], prefix="A\ndog", one_line=True)
+    few = Translator(make_bundle(positions="learned", max_positions=9))
+    with pytest.raises(DataError, match=r"a prefix has \d+ tokens; this model writes at most 9, the end included"):
+        few.translate(["Ein Hund."], prefix="A small dog runs across the meadow on May 3, 2018.")
 
 
 # Scoring

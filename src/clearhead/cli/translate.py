@@ -70,6 +70,15 @@ def translate(
             "than N where the search finds fewer texts.",
         ),
     ] = 1,
+    prefix: Annotated[
+        str,
+        typer.Option(
+            "--prefix",
+            metavar="TEXT",
+            help="Begin every translation with this text, to the letter; a word at its end may be completed.",
+            show_default=False,
+        ),
+    ] = "",
     sample: Annotated[bool, typer.Option("--sample", help="Draw translations at random.")] = False,
     temperature: Annotated[
         float | None,
@@ -122,6 +131,7 @@ def translate(
         "scores": output_format is OutputFormat.jsonl or nbest > 1,
         "one_line": output_format is OutputFormat.text,
         "sampling": Sampling(**drawn) if sample else None,
+        "prefix": prefix,
         "beam_size": beam,
         "length_penalty": length_penalty,
         "target_lang": target_lang,

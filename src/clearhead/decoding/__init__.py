@@ -8,12 +8,15 @@ from clearhead.decoding.native.engine import NativeEngine
 from clearhead.decoding.pytorch.engine import PyTorchEngine
 from clearhead.decoding.rules import cut_sources, length_limits
 from clearhead.decoding.search import SearchOptions
+from clearhead.decoding.sentence import NO_PREFIX, Prefix
 from clearhead.decoding.shortlist import Shortlist, learn_shortlist
 
 __all__ = [
+    "NO_PREFIX",
     "Engine",
     "Hypothesis",
     "NativeEngine",
+    "Prefix",
     "PyTorchEngine",
     "Sampling",
     "SearchOptions",

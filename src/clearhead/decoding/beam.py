@@ -5,12 +5,16 @@ Shapes: B sentences still open, K beams, R = B * K rows, V vocabulary.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import torch
 from torch import Tensor
 
 from clearhead.choices import PenaltyForm
+from clearhead.decoding.allowed import AllowedTokens
 from clearhead.decoding.hypothesis import Hypothesis, length_penalty
 from clearhead.decoding.rules import can_win, score_to_beat
+from clearhead.decoding.sentence import Prefix, sentences_of
 from clearhead.decoding.step import DecodingBatch, next_log_probs
 from clearhead.model.transformer import Transformer
 
@@ -26,6 +30,7 @@ def beam_search(
     alpha: float,
     form: PenaltyForm = "gnmt",
     num_best: int = 1,
+    prefixes: Sequence[Prefix] = (),
 ) -> list[list[Hypothesis]]:
     """Search for the translations with the best log-probability over length penalty.
 
@@ -40,15 +45,16 @@ def beam_search(
         alpha: Exponent of the length penalty, at least 0.
         form: Of the length penalty, see `length_penalty`.
         num_best: Hypotheses returned for each sentence, best first; at most `beam_size`.
+        prefixes: What the translation of each begins with; none is given for none.
     """
     assert 1 <= num_best <= beam_size, (num_best, beam_size)
     eos_id = model.config.eos_id
     device = model.device
     finished: list[list[Hypothesis]] = [[] for _ in sources]
     batch = DecodingBatch.encode(model, sources)
+    allowed, sentences = AllowedTokens(model.config), sentences_of(sources, max_lengths, prefixes)
 
     open_sentences = list(range(len(sources)))  # index in `sources` of each open sentence
-    limits = torch.tensor(max_lengths, device=device)  # (B,)
     newest = torch.full((len(sources) * beam_size,), model.config.bos_id, device=device)  # (R,)
     tokens = torch.empty((len(sources), beam_size, 0), dtype=torch.int64, device=device)  # (B, K, length)
     # All beams of a sentence start alike; only the first counts, or all K would stay the same hypothesis.
@@ -56,8 +62,12 @@ def beam_search(
     scores[:, 0] = 0.0
 
     for length in range(1, max(max_lengths) + 1):
-        is_last = (limits == length).repeat_interleave(beam_size)  # (R,)
-        log_probs = next_log_probs(model, batch, newest, is_last)  # (R, V)
+        masks = [
+            allowed.after(written, sentences[sentence])
+            for sentence, beams in zip(open_sentences, tokens.tolist(), strict=True)
+            for written in beams
+        ]
+        log_probs = next_log_probs(model, batch, newest, masks)  # (R, V)
         vocab_size = log_probs.size(-1)
         all_scores = (scores.view(-1, 1) + log_probs).view(len(open_sentences), -1)  # (B, K * V)
         # At most K of the best 2 K end, so K that go on are always among them.
@@ -93,7 +103,7 @@ def beam_search(
         if len(stay) < len(open_sentences):
             kept: Tensor | None = torch.tensor(stay, device=device)
             open_sentences = [open_sentences[row] for row in stay]
-            rows, ids, scores, tokens, limits = (x[kept] for x in (rows, ids, scores, tokens, limits))
+            rows, ids, scores, tokens = (x[kept] for x in (rows, ids, scores, tokens))
         else:
             kept = None
         batch.select(rows.flatten(), kept)

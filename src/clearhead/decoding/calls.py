@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 import torch
 
-from clearhead.config import DecodePrecision, Sampling
+from clearhead.config import DecodePrecision
 from clearhead.decoding.batching import advice_on_memory, length_batches
 from clearhead.decoding.engine import Engine
 from clearhead.decoding.hypothesis import Hypothesis
@@ -16,6 +16,7 @@ from clearhead.decoding.pytorch.engine import PyTorchEngine
 from clearhead.decoding.rules import check_ids, length_limits
 from clearhead.decoding.sampling import sample
 from clearhead.decoding.search import SearchOptions
+from clearhead.decoding.sentence import NO_PREFIX, Prefix
 from clearhead.decoding.team import helpers
 from clearhead.decoding.workers import search
 from clearhead.model.transformer import Transformer
@@ -44,6 +45,7 @@ def decode(
     sources: list[list[int]],
     options: SearchOptions,
     on_progress: Callable[[int], None] | None = None,
+    prefixes: Sequence[Prefix] = (),
 ) -> list[list[Hypothesis]]:
     """Translate source ids.
 
@@ -52,6 +54,7 @@ def decode(
         sources: Source ids of each sentence, ended by `eos_id`.
         options: What to search for.
         on_progress: Called with the number of sentences finished, whenever some are.
+        prefixes: What the translation of each sentence begins with; none is given for none.
 
     Returns:
         For each sentence, in the order given, its `num_best` hypotheses, best first; their log-probabilities are those
@@ -59,16 +62,17 @@ def decode(
 
     Raises:
         DeviceError: If the device cannot compute in the precision, or has too little memory.
+        ValueError: If a prefix leaves no position for the end token.
     """
     config = options.config
     plain, engine = (model, None) if isinstance(model, Transformer) else (model.model, model)
-    max_lengths = length_limits(plain.config, config, sources)
+    max_lengths = length_limits(plain.config, config, sources, prefixes)
     results: list[list[Hypothesis]] = [[] for _ in sources]
     with advice_on_memory(config.batch_tokens):
         found = (
-            search(engine or make_engine(plain, config.precision), sources, max_lengths, options)
+            search(engine or make_engine(plain, config.precision), sources, max_lengths, options, prefixes)
             if options.sampling is None
-            else _samples(plain, sources, max_lengths, config.batch_tokens, options.sampling, options.num_best)
+            else _samples(plain, sources, max_lengths, options, prefixes or [NO_PREFIX] * len(sources))
         )
         for index, hypotheses in found:
             results[index] = hypotheses
@@ -140,13 +144,19 @@ def _samples(
     model: Transformer,
     sources: list[list[int]],
     max_lengths: list[int],
-    batch_tokens: int,
-    sampling: Sampling,
-    num_best: int,
+    options: SearchOptions,
+    prefixes: Sequence[Prefix],
 ) -> Iterator[tuple[int, list[Hypothesis]]]:
     """Yield the index of each sentence with its samples, most probable first."""
-    for indices in length_batches([len(ids) for ids in sources], batch_tokens):
-        batch, limits = [sources[index] for index in indices], [max_lengths[index] for index in indices]
-        samples = sample(model, batch, max_lengths=limits, sampling=sampling, count=num_best)
+    assert options.sampling is not None
+    for indices in length_batches([len(ids) for ids in sources], options.config.batch_tokens):
+        samples = sample(
+            model,
+            [sources[index] for index in indices],
+            max_lengths=[max_lengths[index] for index in indices],
+            sampling=options.sampling,
+            count=options.num_best,
+            prefixes=[prefixes[index] for index in indices],
+        )
         for index, drawn in zip(indices, samples, strict=True):
             yield index, sorted(drawn, key=lambda hypothesis: -hypothesis.rank_score)

@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
 
 from clearhead.config import DecodePrecision
+from clearhead.decoding.allowed import Mask
+from clearhead.decoding.sentence import Sentence
 from clearhead.decoding.shortlist import Shortlist
 from clearhead.decoding.team import Team
 from clearhead.model.transformer import Transformer
@@ -32,15 +34,10 @@ class Beams:
     """Newest token of each."""
     parents: list[int]
     """The beam that each goes on from, at the step before."""
+    masks: list[Mask | None]
+    """What each may go on with; None is anything but padding and the start token."""
     length: int
     """Tokens written."""
-    max_length: int
-    """Most tokens that may be written, the end token included."""
-
-    @property
-    def is_last(self) -> bool:
-        """Whether the next token is the last that may be written, and so the end."""
-        return self.length + 1 == self.max_length
 
 
 @runtime_checkable  # so that tests can check annotations
@@ -50,7 +47,7 @@ class Slots(Protocol):
     source_lengths: list[int]
     """Source tokens of the sentence in each slot."""
 
-    def encode(self, sources: Sequence[Sequence[int]]) -> list[Any]:
+    def encode(self, sentences: Sequence[Sentence]) -> list[Any]:
         """Encode some sentences ahead of their entry, if the engine can."""
 
     def enter(self, encoded: Sequence[Any]) -> None:

@@ -1,7 +1,7 @@
 """What every search keeps to: which tokens may be written, how many, and which hypotheses can still win.
 
-The readable searches (`beam`, `sampling`) and the fast one (`search`, with the engines) take these rules from here; the
-compiled core says the first one again in `look_at` (kernels/csrc/choice.h).
+The readable searches (`beam`, `sampling`) and the fast one (`search`, with the engines) take these rules from here, and
+from `allowed`.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from collections.abc import Sequence
 
 from clearhead.config import DecodeConfig, ModelConfig
 from clearhead.decoding.hypothesis import Hypothesis, length_penalty
+from clearhead.decoding.sentence import Prefix
 
 __all__ = [
     "can_win",
@@ -42,16 +43,27 @@ def cut_sources(model: ModelConfig, config: DecodeConfig, sources: Sequence[list
     return [ids if len(ids) <= limit else [*ids[: limit - 1], model.eos_id] for ids in sources]
 
 
-def length_limits(model: ModelConfig, config: DecodeConfig, sources: Sequence[Sequence[int]]) -> list[int]:
+def length_limits(
+    model: ModelConfig, config: DecodeConfig, sources: Sequence[Sequence[int]], prefixes: Sequence[Prefix] = ()
+) -> list[int]:
     """Return the most target tokens of each sentence, the end token included; one that has so many was ended there.
 
     Args:
         model: Whose positions may have an end.
         config: Of which `extra_length` counts.
         sources: Source ids of each sentence, ended by `eos_id`.
+        prefixes: What the translation of each begins with, which may be longer than the source; none is given for none.
+
+    Raises:
+        ValueError: If a prefix leaves no position for the end token.
     """
     room = model.max_length or math.inf
-    return [int(min(len(ids) + config.extra_length, room)) for ids in sources]
+    lengths = list(map(len, sources))
+    if prefixes:
+        lengths = [max(length, len(prefix.tokens)) for length, prefix in zip(lengths, prefixes, strict=True)]
+        if any(len(prefix.tokens) >= room for prefix in prefixes):
+            raise ValueError(f"a prefix has as many tokens as the model has positions ({room}) or more")
+    return [int(min(length + config.extra_length, room)) for length in lengths]
 
 
 def check_ids(sentences: Sequence[Sequence[int]], vocab_size: int, pad_id: int, side: str) -> None:

@@ -6,7 +6,7 @@ Shapes: R rows, V vocabulary.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import torch
@@ -14,7 +14,9 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from clearhead.config import Sampling
+from clearhead.decoding.allowed import AllowedTokens
 from clearhead.decoding.hypothesis import Hypothesis
+from clearhead.decoding.sentence import Prefix, Sentence, sentences_of
 from clearhead.decoding.step import DecodingBatch, next_log_probs
 from clearhead.model.transformer import Transformer
 
@@ -25,20 +27,29 @@ Pick = Callable[[Float[Tensor, "R V"], list[int]], Int[Tensor, " R"]]
 """Choose each row's next token, given its log-probabilities and which source each row belongs to."""
 
 
-def greedy_search(model: Transformer, sources: list[list[int]], *, max_lengths: list[int]) -> list[Hypothesis]:
+def greedy_search(
+    model: Transformer, sources: list[list[int]], *, max_lengths: list[int], prefixes: Sequence[Prefix] = ()
+) -> list[Hypothesis]:
     """Take the most probable token at every step.
 
     Args:
         model: In evaluation mode.
         sources: Source ids of each sentence, ended by `eos_id`.
         max_lengths: Most target tokens of each sentence, the end token included.
+        prefixes: What the translation of each begins with; none is given for none.
     """
-    batch = DecodingBatch.encode(model, sources)
-    return _one_by_one(model, batch, max_lengths, lambda log_probs, _: log_probs.argmax(dim=-1))
+    batch, sentences = DecodingBatch.encode(model, sources), sentences_of(sources, max_lengths, prefixes)
+    return _one_by_one(model, batch, sentences, lambda log_probs, _: log_probs.argmax(dim=-1))
 
 
 def sample(
-    model: Transformer, sources: list[list[int]], *, max_lengths: list[int], sampling: Sampling, count: int = 1
+    model: Transformer,
+    sources: list[list[int]],
+    *,
+    max_lengths: list[int],
+    sampling: Sampling,
+    count: int = 1,
+    prefixes: Sequence[Prefix] = (),
 ) -> list[list[Hypothesis]]:
     """Draw `count` translations of each source, in order; how many there are changes none of them.
 
@@ -48,8 +59,9 @@ def sample(
         max_lengths: Most target tokens of each sentence, the end token included.
         sampling: How tokens are drawn.
         count: Translations of each source.
+        prefixes: What the translations of each begin with; none is given for none.
     """
-    encoded = DecodingBatch.encode(model, sources)
+    encoded, sentences = DecodingBatch.encode(model, sources), sentences_of(sources, max_lengths, prefixes)
 
     def draw(number: int) -> list[Hypothesis]:
         generators = [torch.Generator().manual_seed(_seed(sampling.seed, number, ids)) for ids in sources]
@@ -63,7 +75,7 @@ def sample(
             return torch.searchsorted(cumulative, threshold[:, None], right=True)[:, 0]
 
         # Keys and values of the memory are made in every draw, 3 % of it: one way to begin a decoding.
-        return _one_by_one(model, replace(encoded), max_lengths, pick)
+        return _one_by_one(model, replace(encoded), sentences, pick)
 
     return list(map(list, zip(*map(draw, range(count)), strict=True)))
 
@@ -86,30 +98,28 @@ def likely_tokens(log_probs: Float[Tensor, "R V"], sampling: Sampling) -> Float[
     return scaled
 
 
-def _one_by_one(model: Transformer, batch: DecodingBatch, max_lengths: list[int], pick: Pick) -> list[Hypothesis]:
-    device = model.device
-    tokens: list[list[int]] = [[] for _ in max_lengths]
-    log_prob = [0.0 for _ in max_lengths]
-    rows = list(range(len(max_lengths)))  # which sentence each open row belongs to
-    newest = torch.full((len(max_lengths),), model.config.bos_id, device=device)
+def _one_by_one(model: Transformer, batch: DecodingBatch, sentences: list[Sentence], pick: Pick) -> list[Hypothesis]:
+    allowed = AllowedTokens(model.config)
+    tokens: list[list[int]] = [[] for _ in sentences]
+    log_prob = [0.0 for _ in sentences]
+    rows = list(range(len(sentences)))  # which sentence each open row belongs to
+    newest = torch.full((len(sentences),), model.config.bos_id, device=model.device)
 
-    for length in range(1, max(max_lengths) + 1):
-        is_last = torch.tensor([max_lengths[row] == length for row in rows], device=device)
-        log_probs = next_log_probs(model, batch, newest, is_last)
+    while rows:
+        masks = [allowed.after(tokens[row], sentences[row]) for row in rows]
+        log_probs = next_log_probs(model, batch, newest, masks)
         newest = pick(log_probs, rows)
         gained = log_probs.gather(1, newest[:, None])[:, 0].tolist()
         for row, token, gain in zip(rows, newest.tolist(), gained, strict=True):
             tokens[row].append(token)
             log_prob[row] += gain
         stay = (newest != model.config.eos_id).nonzero()[:, 0]
-        if not len(stay):
-            break
         if len(stay) < len(rows):
             rows = [rows[index] for index in stay.tolist()]
             newest = newest[stay]
             batch.select(stay, stay)
-    found = zip(tokens, log_prob, max_lengths, strict=True)
-    return [Hypothesis(tuple(ids), total, total, len(ids) == most) for ids, total, most in found]
+    found = zip(tokens, log_prob, sentences, strict=True)
+    return [Hypothesis(tuple(ids), total, total, len(ids) == of.max_length) for ids, total, of in found]
 
 
 def _seed(seed: int, number: int, ids: list[int]) -> int:

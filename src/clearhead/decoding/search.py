@@ -6,21 +6,18 @@ is dropped, and with it what would come of it; whatever ranks below it cannot wi
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 from clearhead.config import MOST_SAMPLES, DecodeConfig, Sampling
+from clearhead.decoding.allowed import AllowedTokens
 from clearhead.decoding.engine import Beams, Candidates
 from clearhead.decoding.hypothesis import Hypothesis
 from clearhead.decoding.rules import can_win, rank_penalty, score_to_beat
+from clearhead.decoding.sentence import Sentence
 from clearhead.decoding.shortlist import Shortlist
 from clearhead.errors import ConfigError
 
-__all__ = ["SearchOptions", "SearchedSentence", "Sentence", "begin"]
-
-Prefix = tuple[Any, int] | None
-"""The tokens of a hypothesis, from the newest back: the prefix before it, and its token. Beginnings are shared."""
+__all__ = ["SearchOptions", "SearchedSentence", "begin"]
 
 
 @dataclass(frozen=True)
@@ -47,29 +44,20 @@ class SearchOptions:
             raise ConfigError("a shortlist has no meaning for samples, which are drawn from the whole vocabulary")
 
 
-@dataclass(frozen=True)
-class Sentence:
-    """A sentence to search for."""
-
-    number: int
-    source: Sequence[int]
-    """Source ids, ended by `eos_id`."""
-    max_length: int
-    """Most target tokens, the end token included."""
-
-
 @dataclass
 class SearchedSentence(Beams):
     """A sentence in flight."""
 
     sentence: Sentence
+    allowed: AllowedTokens
     longest_penalty: float
-    prefixes: list[Prefix] = field(default_factory=lambda: [None])
+    written: list[tuple[int, ...]] = field(default_factory=lambda: [()])
+    """The tokens of each open hypothesis."""
     finished: list[Hypothesis] = field(default_factory=list)
 
     def advance(self, candidates: Candidates, eos_id: int, options: SearchOptions) -> None:
         """Take the best candidates."""
-        config = options.config
+        config, most = options.config, self.sentence.max_length
         self.length += 1
         scores: list[float] = []
         parents: list[int] = []
@@ -82,30 +70,24 @@ class SearchedSentence(Beams):
                 parents.append(beam)
                 newest.append(token)
             elif rank < config.beam_size:
-                tokens = (*_tokens(self.prefixes[beam]), eos_id)
                 rank_score = score / rank_penalty(self.length, config)
-                self.finished.append(Hypothesis(tokens, score, rank_score, self.length == self.max_length))
-        open_ones = 0 if self.length == self.max_length else len(scores)
+                tokens = (*self.written[beam], eos_id)
+                self.finished.append(Hypothesis(tokens, score, rank_score, self.length == most))
+        open_ones = 0 if self.length == most else len(scores)
         if self.finished:  # else there is nothing to beat
             to_beat = score_to_beat(self.finished, options.num_best)
             open_ones = min(open_ones, sum(can_win(score, self.longest_penalty, to_beat) for score in scores))
-        self.prefixes = [(self.prefixes[beam], token) for beam, token in zip(parents[:open_ones], newest, strict=False)]
         self.scores, self.parents, self.newest = scores[:open_ones], parents[:open_ones], newest[:open_ones]
+        before = self.written
+        self.written = [(*before[beam], token) for beam, token in zip(self.parents, self.newest, strict=True)]
+        self.masks = [self.allowed.after(tokens, self.sentence) for tokens in self.written]
 
     def best(self, num_best: int) -> list[Hypothesis]:
         """Return the best hypotheses that have ended, best first."""
         return sorted(self.finished, key=lambda hypothesis: -hypothesis.rank_score)[:num_best]
 
 
-def begin(sentence: Sentence, bos_id: int, config: DecodeConfig) -> SearchedSentence:
+def begin(sentence: Sentence, bos_id: int, allowed: AllowedTokens, config: DecodeConfig) -> SearchedSentence:
     """Return a sentence whose translation is still empty."""
-    longest = sentence.max_length
-    return SearchedSentence([0.0], [bos_id], [0], 0, longest, sentence, rank_penalty(longest, config))
-
-
-def _tokens(prefix: Prefix) -> list[int]:
-    tokens = []
-    while prefix is not None:
-        prefix, token = prefix
-        tokens.append(token)
-    return tokens[::-1]
+    masks, longest_penalty = [allowed.after((), sentence)], rank_penalty(sentence.max_length, config)
+    return SearchedSentence([0.0], [bos_id], [0], masks, 0, sentence, allowed, longest_penalty)

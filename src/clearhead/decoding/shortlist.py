@@ -24,6 +24,7 @@ from torch import Tensor
 from clearhead.config import ModelConfig
 from clearhead.decoding.alignment import cross_attention_weights
 from clearhead.decoding.batching import advice_on_memory, length_batches
+from clearhead.decoding.sentence import Sentence
 from clearhead.decoding.step import pad_batch
 from clearhead.errors import ModelError
 from clearhead.model.transformer import Transformer
@@ -73,9 +74,14 @@ class Shortlist:
             raise ModelError(f"{name} does not fit the model: {fault}; {_ADVICE}")
 
     def own_tokens(self, source: Sequence[int]) -> Int[Tensor, " P"]:
-        """Return the tokens that a sentence may use beside the common ones, ascending."""
+        """Return the tokens that a source allows beside the common ones, ascending."""
         tokens = self.rows[list(source)].unique()
         return tokens[tokens != NONE].long()
+
+    def tokens_for(self, sentence: Sentence) -> Int[Tensor, " P"]:
+        """Return the tokens that a sentence may use: those of its source and of its prefix, ascending."""
+        own = self.own_tokens(sentence.source)
+        return torch.cat([own, own.new_tensor(sentence.prefix.tokens)]).unique() if sentence.prefix.tokens else own
 
     def coverage(self, sources: Sequence[list[int]], targets: Sequence[list[int]]) -> tuple[float, float]:
         """Return the share of target tokens that their sentences may use, and how many tokens a sentence may use.

@@ -5,12 +5,14 @@ Shapes: B sentences, R rows (B times the beams of a sentence), S source length, 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
+from clearhead.decoding.allowed import Mask
 from clearhead.decoding.rules import never_written
 from clearhead.model.cache import DecoderCache
 from clearhead.model.transformer import Transformer
@@ -48,21 +50,18 @@ def pad_batch(sequences: list[list[int]], pad_id: int) -> Int[Tensor, "B S"]:
 
 
 def next_log_probs(
-    model: Transformer, batch: DecodingBatch, newest: Int[Tensor, " R"], is_last: Bool[Tensor, " R"]
+    model: Transformer, batch: DecodingBatch, newest: Int[Tensor, " R"], masks: Sequence[Mask | None]
 ) -> Float[Tensor, "R V"]:
     """Feed each row its newest token and return the log-probabilities of the next.
 
-    Padding and the start token (unless it is also the end token) are impossible, and so is all but the end token where
-    `is_last`: a translation at its length limit ends there. What remains keeps the model's own probability, so that
-    scores compare with scoring.
+    Padding and the start token (unless it is also the end token) are impossible, and so is what a row's mask rules out.
+    What remains keeps the model's own probability, so that scores compare with scoring.
     """
-    config = model.config
     logits, batch.cache = model.decode(newest[:, None], batch.memory, batch.memory_mask, batch.cache)
     # bfloat16 has 8 significant bits; a sum over the vocabulary needs float32.
     log_probs = logits[:, 0].float().log_softmax(dim=-1)
-    log_probs[:, never_written(config)] = float("-inf")
-    if is_last.any():
-        end = log_probs[:, config.eos_id].clone()
-        log_probs[is_last] = float("-inf")
-        log_probs[:, config.eos_id] = end
+    log_probs[:, never_written(model.config)] = float("-inf")
+    for row, mask in enumerate(masks):
+        if mask is not None:
+            log_probs[row, ~torch.from_numpy(mask).to(log_probs.device)] = float("-inf")
     return log_probs

@@ -17,10 +17,12 @@ from typing import Any
 import torch
 
 from clearhead.config import DecodeConfig, ModelConfig
+from clearhead.decoding.allowed import AllowedTokens
 from clearhead.decoding.engine import Engine, Slots
 from clearhead.decoding.hypothesis import Hypothesis
 from clearhead.decoding.rules import check_ids
-from clearhead.decoding.search import SearchedSentence, SearchOptions, Sentence, begin
+from clearhead.decoding.search import SearchedSentence, SearchOptions, begin
+from clearhead.decoding.sentence import Prefix, Sentence, sentences_of
 from clearhead.decoding.team import helpers
 from clearhead.device import num_threads
 from clearhead.errors import ModelError
@@ -95,7 +97,11 @@ class SentenceQueue:
 
 
 def search(
-    engine: Engine, sources: Sequence[Sequence[int]], max_lengths: Sequence[int], options: SearchOptions
+    engine: Engine,
+    sources: Sequence[Sequence[int]],
+    max_lengths: Sequence[int],
+    options: SearchOptions,
+    prefixes: Sequence[Prefix] = (),
 ) -> Iterator[Found]:
     """Return the index of each sentence with its best hypotheses, best first, one by one as they are found.
 
@@ -104,6 +110,7 @@ def search(
         sources: Source ids of each sentence, ended by `eos_id`.
         max_lengths: Most target tokens of each sentence, the end token included.
         options: Without sampling.
+        prefixes: What the translation of each begins with; none is given for none.
 
     Raises:
         IndexError: If a source id is not in the vocabulary.
@@ -113,8 +120,8 @@ def search(
     check_ids(sources, model.source_vocabulary, model.pad_id, "source")
     waiting = SentenceQueue()
     # Longest first: what needs the most memory comes at once, not after an hour.
-    order = sorted(range(len(sources)), key=lambda number: (len(sources[number]), number), reverse=True)
-    waiting.add(Sentence(number, sources[number], max_lengths[number]) for number in order)
+    sentences = sentences_of(sources, max_lengths, prefixes)
+    waiting.add(sorted(sentences, key=lambda sentence: (len(sentence.source), sentence.number), reverse=True))
     waiting.close()
     max_slots = min(len(sources), _capacity(min(map(len, sources), default=1), options.config))
     return find(engine, waiting, options, engine.num_workers(len(sources)), max_slots)
@@ -149,17 +156,21 @@ class _Worker:
     num_workers: int
     max_slots: int
 
+    def __post_init__(self) -> None:
+        self._allowed = AllowedTokens(self.model)
+
     def work(self) -> Iterator[Found]:
         """Yield what this worker finds."""
         active: list[SearchedSentence] = []  # by slot
         ready: list[tuple[Sentence, Any]] = []  # that enter next, and what was made of their sources
         while not self.waiting.is_stopped:
             if taken := self._take(ready, wait=not (active or ready)):
-                ready += zip(taken, self.slots.encode([sentence.source for sentence in taken]), strict=True)
+                ready += zip(taken, self.slots.encode(taken), strict=True)
             if entering := ready[: self._fitting(ready)]:
                 del ready[: len(entering)]
                 self.slots.enter([encoded for _, encoded in entering])
-                active += (begin(sentence, self.model.bos_id, self.options.config) for sentence, _ in entering)
+                begun = (begin(s, self.model.bos_id, self._allowed, self.options.config) for s, _ in entering)
+                active += begun
             if not active:
                 if ready or not self.waiting.is_closed or not self.waiting.is_empty:
                     continue

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import re
-from ctypes import POINTER, c_double, c_float, c_int32, c_int64, c_void_p
+from ctypes import POINTER, c_double, c_float, c_int32, c_int64, c_uint8, c_void_p
 from pathlib import Path
 
 import numpy as np
@@ -13,7 +13,13 @@ from torch import Tensor
 __all__ = ["CONSTANTS", "STRUCTS", "Struct"]
 
 
-NUMBERS: dict[str, type] = {"int64_t": c_int64, "int32_t": c_int32, "float": c_float, "double": c_double}
+NUMBERS: dict[str, type] = {
+    "int64_t": c_int64,
+    "int32_t": c_int32,
+    "uint8_t": c_uint8,
+    "float": c_float,
+    "double": c_double,
+}
 ADDRESSES = {kind: type(f"{kind}_address", (c_void_p,), {}) for kind in NUMBERS}
 """A type of its own for the address of each, so that `Struct.point` can tell them apart."""
 DTYPES = {ADDRESSES[kind]: np.dtype(number) for kind, number in NUMBERS.items()}

@@ -30,6 +30,15 @@ def speaking(monkeypatch):
 # Lines in, lines out
 
 
+def test_every_line_begins_with_the_prefix(run_command, make_model_dir, write_lines):
+    model, source = make_model_dir(), write_lines("in.txt", *ODD_LINES)
+    lines = run_command(translate, model, source, "--prefix", "A small d").stdout.split("\n")
+    assert [line.startswith("A small d") for line in lines] == [bool(line.strip()) for line in (*ODD_LINES, "")]
+    assert run_command(translate, model, source, "--prefix", "").stdout == run_command(translate, model, source).stdout
+    with pytest.raises(ConfigError, match="a prefix has a line end"):
+        run_command(translate, model, source, "--prefix", "a\nb")
+
+
 def test_one_line_in_is_one_line_out_in_order(run_command, make_model_dir, write_lines):
     model, source = make_model_dir(), write_lines("in.txt", *ODD_LINES)
     result = run_command(translate, model, source)

@@ -1,10 +1,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 import torch
+from searches import WIDTHS
 
+from clearhead.decoding import Engine, NativeEngine, PyTorchEngine
+from clearhead.kernels.library import library
 from clearhead.model import Transformer
 
 
@@ -34,3 +38,35 @@ def make_sources() -> Callable[..., list[list[int]]]:
         return [[*torch.randint(3, vocab_size, (length - 1,)).tolist(), 2] for length in lengths]
 
     return make
+
+
+@pytest.fixture(params=WIDTHS)
+def form(request: pytest.FixtureRequest) -> type[Engine]:
+    """Return the class of a model that is ready to decode: in PyTorch, or for the compiled core."""
+    if request.param is NativeEngine and library() is None:
+        pytest.skip("needs the compiled core, and a processor with AVX-512")
+    return request.param
+
+
+@pytest.fixture
+def make_ending_model(make_sharp_model: Callable[..., Transformer], form: type[Engine]) -> Callable[..., Transformer]:
+    """Return a function like `make_sharp_model` whose models end some translations early and some at the limit."""
+
+    def make(norm: str = "pre", **settings: object) -> Transformer:
+        torch.manual_seed(3)
+        model = make_sharp_model(**{"norm": norm, "output_bias": True, **WIDTHS[form], **settings})
+        ends_anyway = norm == "post" and form is PyTorchEngine
+        with torch.no_grad():
+            model.output_proj.bias[model.config.eos_id] = 0.0 if ends_anyway else 2.0
+        torch.manual_seed(5)  # of the sources
+        return model
+
+    return make
+
+
+@pytest.fixture
+def plain_beam_search(monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[tuple[tuple[int, ...], float]]]:
+    monkeypatch.syspath_prepend(Path(__file__).parents[2] / "reference")
+    from plain_beam import plain_beam_search
+
+    return plain_beam_search

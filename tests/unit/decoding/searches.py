@@ -4,26 +4,33 @@ from __future__ import annotations
 
 import pytest
 
-from clearhead.decoding import PyTorchEngine, SearchOptions
+from clearhead.decoding import NativeEngine, PyTorchEngine, SearchOptions
 from clearhead.decoding.beam import beam_search
+from clearhead.decoding.native.slots import NativeSlots
+from clearhead.decoding.pytorch.engine import PyTorchSlots
 from clearhead.decoding.sampling import greedy_search
 from clearhead.decoding.workers import search
 from clearhead.model import Transformer
 
+SLOTS = {PyTorchEngine: PyTorchSlots, NativeEngine: NativeSlots}
+WIDTHS = {PyTorchEngine: {}, NativeEngine: {"d_model": 64, "num_heads": 2, "d_k": 16, "d_ff": 96}}
+"""Those that the compiled core has room for; PyTorch takes any."""
 
-def find(engine, sources, limits, config, num_best=1, shortlist=None):
+
+def find(engine, sources, limits, config, num_best=1, shortlist=None, prefixes=()):
     """Return the hypotheses of each sentence, in the order asked; of a model, those that PyTorch's engine finds."""
     engine = PyTorchEngine(engine) if isinstance(engine, Transformer) else engine
     options = SearchOptions(config, num_best=num_best, shortlist=shortlist)
-    found = sorted(search(engine, sources, limits, options))
+    found = sorted(search(engine, sources, limits, options, prefixes))
     assert [number for number, _ in found] == list(range(len(sources)))
     return [hypotheses for _, hypotheses in found]
 
 
-def find_plainly(model, sources, limits, config, num_best=1):
+def find_plainly(model, sources, limits, config, num_best=1, prefixes=()):
     """Return what the readable searches find."""
     if config.beam_size == 1:
-        return [[hypothesis] for hypothesis in greedy_search(model, sources, max_lengths=limits)]
+        found = greedy_search(model, sources, max_lengths=limits, prefixes=prefixes)
+        return [[hypothesis] for hypothesis in found]
     return beam_search(
         model,
         sources,
@@ -32,6 +39,7 @@ def find_plainly(model, sources, limits, config, num_best=1):
         alpha=config.length_penalty,
         form=config.length_penalty_form,
         num_best=num_best,
+        prefixes=prefixes,
     )
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from copy import deepcopy
-from pathlib import Path
 
 import pytest
 import torch
@@ -26,14 +25,6 @@ TOLERANCE = {"abs": 1e-4, "rel": 1e-5}
 def inference():
     with torch.inference_mode():
         yield
-
-
-@pytest.fixture
-def plain_beam_search(monkeypatch):
-    monkeypatch.syspath_prepend(Path(__file__).parents[2] / "reference")
-    from plain_beam import plain_beam_search
-
-    return plain_beam_search
 
 
 @pytest.fixture

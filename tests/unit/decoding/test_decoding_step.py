@@ -1,9 +1,13 @@
 from __future__ import annotations
 
+import numpy as np
 import pytest
 import torch
 
 from clearhead.decoding.step import DecodingBatch, next_log_probs, pad_batch
+
+ENDING = np.arange(37) == 2
+"""A mask under which nothing but the end may come."""
 
 
 def test_the_shorter_ones_are_padded_at_the_end():
@@ -17,10 +21,9 @@ def test_what_is_possible_keeps_the_probability_the_model_gives_it(make_model, m
     newest = torch.tensor([1, 1])
     logits, _ = model.decode(newest[:, None], batch.memory, batch.memory_mask)
     expected = logits[:, 0].log_softmax(dim=-1)
-    found = next_log_probs(model, batch, newest, torch.tensor([False, True]))
+    found = next_log_probs(model, batch, newest, [None, ENDING])
     torch.testing.assert_close(found[0, 2:], expected[0, 2:])
     assert found[:, [0, 1]].tolist() == [[float("-inf")] * 2] * 2
-    # The second row is at its limit: nothing but the end is possible.
     assert found[1, 2].item() == pytest.approx(expected[1, 2].item(), abs=1e-6)
     assert not found[1, 3:].isfinite().any()
 
@@ -29,9 +32,8 @@ def test_what_is_possible_keeps_the_probability_the_model_gives_it(make_model, m
 @torch.inference_mode()
 def test_the_end_stays_possible_where_it_is_also_the_start(make_model, make_sources, pad, start, possible):
     model = make_model(pad_id=pad, bos_id=start)
-    found = next_log_probs(
-        model, DecodingBatch.encode(model, make_sources((5, 3))), torch.tensor([start] * 2), torch.tensor([False, True])
-    )
+    batch = DecodingBatch.encode(model, make_sources((5, 3)))
+    found = next_log_probs(model, batch, torch.tensor([start] * 2), [None, ENDING])
     assert found[0].isfinite().tolist() == [*possible, *[True] * 34]
     assert found[1].isfinite().nonzero().flatten().tolist() == [2]
 
@@ -40,19 +42,18 @@ def test_the_end_stays_possible_where_it_is_also_the_start(make_model, make_sour
 def test_rows_may_be_dropped_and_reordered_between_steps(make_model, make_sources):
     model = make_model()
     sources = make_sources((5, 3, 7))
-    never = torch.tensor([False] * 6)
 
     def batch_of(*indices):
         return DecodingBatch.encode(model, [sources[index] for index in indices])
 
     batch = batch_of(0, 1, 2)
-    next_log_probs(model, batch, torch.tensor([1] * 6), never)
-    next_log_probs(model, batch, torch.tensor([5, 7, 11, 13, 17, 19]), never)
+    next_log_probs(model, batch, torch.tensor([1] * 6), [None] * 6)
+    next_log_probs(model, batch, torch.tensor([5, 7, 11, 13, 17, 19]), [None] * 6)
     # Keep sentences 2 and 0, in that order; both rows of sentence 2 go on from its second one.
     batch.select(torch.tensor([5, 5, 1, 0]), torch.tensor([2, 0]))
-    found = next_log_probs(model, batch, torch.tensor([23, 29, 31, 3]), never[:4])
+    found = next_log_probs(model, batch, torch.tensor([23, 29, 31, 3]), [None] * 4)
 
     fresh = batch_of(2, 2, 0, 0)
     for newest in ([1] * 4, [19, 19, 7, 5]):
-        next_log_probs(model, fresh, torch.tensor(newest), never[:4])
-    torch.testing.assert_close(found, next_log_probs(model, fresh, torch.tensor([23, 29, 31, 3]), never[:4]))
+        next_log_probs(model, fresh, torch.tensor(newest), [None] * 4)
+    torch.testing.assert_close(found, next_log_probs(model, fresh, torch.tensor([23, 29, 31, 3]), [None] * 4))

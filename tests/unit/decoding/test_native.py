@@ -14,6 +14,7 @@ from clearhead.decoding.engine import Beams
 from clearhead.decoding.native.engine import NativeEngine
 from clearhead.decoding.pytorch.engine import PyTorchEngine
 from clearhead.decoding.scoring import token_log_probs
+from clearhead.decoding.sentence import sentences_of
 from clearhead.decoding.step import pad_batch
 from clearhead.errors import ConfigError, DeviceError
 from clearhead.kernels import library as library_module
@@ -133,7 +134,7 @@ def test_beams_that_branch_end_and_swap_go_on_from_their_own_past(make_model, se
     model = make_model(**{**WIDTHS, **settings})
     sources = draw(model.config, (5, 11))
     slots = NativeEngine(model).slots(3, 9)
-    slots.enter(slots.encode(sources))
+    slots.enter(slots.encode(sentences_of(sources, [99, 99])))
     pasts = [[[]], [[]]]
     # Of each sentence, the beams that the next ones go on from.
     for length, parents in enumerate(
@@ -146,7 +147,7 @@ def test_beams_that_branch_end_and_swap_go_on_from_their_own_past(make_model, se
         ]
         scores = [torch.randn(len(chosen)).tolist() for chosen in parents]
         active = [
-            Beams(score, [past[-1] for past in beams], list(chosen), length, 99)
+            Beams(score, [past[-1] for past in beams], list(chosen), [None] * len(chosen), length)
             for score, beams, chosen in zip(scores, pasts, parents, strict=True)
         ]
         for source, so_far, beams, found in zip(sources, scores, pasts, slots.step(active), strict=True):
@@ -164,8 +165,9 @@ def test_beams_that_branch_end_and_swap_go_on_from_their_own_past(make_model, se
 def test_ways_come_best_first_and_what_is_not_possible_has_no_score(make_model):
     packed = NativeEngine(make_model(**WIDTHS, vocab_size=6))
     slots = packed.slots(4, 9)
-    slots.enter(slots.encode(draw(packed.model.config, (3, 5))))
-    first, last = map(list, slots.step([Beams([0.0], [1], [0], 0, 9), Beams([0.0], [1], [0], 0, 1)]))
+    slots.enter(slots.encode(sentences_of(draw(packed.model.config, (3, 5)), [9, 9])))
+    end_alone = np.arange(6) == END
+    first, last = map(list, slots.step([Beams([0.0], [1], [0], [mask], 0) for mask in (None, end_alone)]))
     scores = [score for score, _, _ in first]
     assert len(scores) == 8
     assert scores == sorted(scores, reverse=True)
@@ -664,12 +666,12 @@ def test_weights_may_lie_in_memory_in_any_order(make_sharp_model, name):
 def test_it_books_where_the_time_goes(make_model):
     packed = NativeEngine(make_model(**WIDTHS))
     slots = packed.slots(1, 9)
-    slots.enter(slots.encode(draw(packed.model.config, (7,))))
+    slots.enter(slots.encode(sentences_of(draw(packed.model.config, (7,)), [9])))
     slots.spent = np.zeros(5)
-    list(slots.step([Beams([0.0], [1], [0], 0, 9)]))
+    list(slots.step([Beams([0.0], [1], [0], [None], 0)]))
     once = slots.spent.copy()
     assert (once > 0.0).all()
-    list(slots.step([Beams([0.0], [5], [0], 1, 9)]))
+    list(slots.step([Beams([0.0], [5], [0], [None], 1)]))
     assert (slots.spent > once).all()
 
 

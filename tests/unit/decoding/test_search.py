@@ -5,11 +5,10 @@ import signal
 import threading
 import time
 from itertools import product
-from pathlib import Path
 
 import pytest
 import torch
-from searches import assert_same, find, find_plainly, tokens
+from searches import SLOTS, WIDTHS, assert_same, find, find_plainly, tokens
 from torch.nn import functional
 
 from clearhead.config import DecodeConfig
@@ -18,21 +17,15 @@ from clearhead.decoding import search as search_module
 from clearhead.decoding.native.engine import NativeEngine
 from clearhead.decoding.native.slots import NativeSlots
 from clearhead.decoding.pytorch.candidates import best_tokens
-from clearhead.decoding.pytorch.engine import PyTorchEngine, PyTorchSlots
 from clearhead.decoding.pytorch.weights import BLOCK
-from clearhead.decoding.search import Sentence
+from clearhead.decoding.sentence import Sentence
 from clearhead.decoding.team import HELPER_NAME, helpers
 from clearhead.decoding.workers import SentenceQueue, search
 from clearhead.decoding.workers import find as find_waiting
 from clearhead.errors import ConfigError, ModelError
-from clearhead.kernels.library import library
 
 LENGTHS = (7, 1, 13, 3, 5, 1, 29, 2, 11)
 LIMITS = [17, 11, 1, 13, 7, 3, 23, 2, 19]
-
-SLOTS = {PyTorchEngine: PyTorchSlots, NativeEngine: NativeSlots}
-WIDTHS = {PyTorchEngine: {}, NativeEngine: {"d_model": 64, "num_heads": 2, "d_k": 16, "d_ff": 96}}
-"""Those that the compiled core has room for; PyTorch takes any."""
 
 
 @pytest.fixture(autouse=True)
@@ -41,38 +34,7 @@ def inference():
         yield
 
 
-@pytest.fixture(params=SLOTS)
-def form(request):
-    """Return the class of a model that is ready to decode: in PyTorch, or for the compiled core."""
-    if request.param is NativeEngine and library() is None:
-        pytest.skip("needs the compiled core, and a processor with AVX-512")
-    return request.param
-
-
 for_the_core = pytest.mark.parametrize("form", [NativeEngine], indirect=True)
-
-
-@pytest.fixture
-def make_ending_model(make_sharp_model, form):
-    """Return a function like `make_sharp_model` whose models end some translations early and some at the limit."""
-
-    def make(norm="pre", **settings):
-        torch.manual_seed(3)
-        model = make_sharp_model(**{"norm": norm, "output_bias": True, **WIDTHS[form], **settings})
-        ends_anyway = norm == "post" and form is PyTorchEngine
-        model.output_proj.bias[model.config.eos_id] = 0.0 if ends_anyway else 2.0
-        torch.manual_seed(5)  # of the sources
-        return model
-
-    return make
-
-
-@pytest.fixture
-def plain_beam_search(monkeypatch):
-    monkeypatch.syspath_prepend(Path(__file__).parents[2] / "reference")
-    from plain_beam import plain_beam_search
-
-    return plain_beam_search
 
 
 @pytest.mark.parametrize("norm", ["pre", "post"])

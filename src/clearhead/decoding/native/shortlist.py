@@ -5,11 +5,10 @@ Products with a sentence's own tokens are in float32, whatever the precision of 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import torch
 
 from clearhead.decoding.native.weights import NativeWeights
+from clearhead.decoding.sentence import Sentence
 from clearhead.decoding.shortlist import Shortlist
 from clearhead.kernels.panels import make_product
 from clearhead.kernels.structs import STRUCTS, Struct
@@ -40,9 +39,9 @@ class ListedProducts:
         self.decoder.keep("layers", weights)
         self.decoder.output = make_product(self._weight, self._bias, weights.precision, rows=self.common)
 
-    def enter(self, slot: Struct, source: Sequence[int]) -> None:
+    def enter(self, slot: Struct, sentence: Sentence) -> None:
         """Give a sentence the product with its own tokens."""
-        own = self.shortlist.own_tokens(source).int()
+        own = self.shortlist.tokens_for(sentence).int()
         own = own[~torch.isin(own, self.common)]
         slot.own = make_product(self._weight, self._bias, "fp32", rows=own)
         slot.point(own_ids=own)

@@ -13,10 +13,12 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from clearhead.decoding.allowed import AllowedTokens
 from clearhead.decoding.engine import Beams, Candidates
 from clearhead.decoding.native.shortlist import ListedProducts
 from clearhead.decoding.native.weights import NativeWeights
 from clearhead.decoding.rules import candidates_of_row, candidates_of_sentence
+from clearhead.decoding.sentence import Sentence
 from clearhead.decoding.team import Team
 from clearhead.kernels.library import library
 from clearhead.kernels.panels import uninitialized
@@ -56,16 +58,19 @@ class NativeSlots:
         self._step = STRUCTS["Step"](
             beam_size=beam_size, count=candidates_of_row(beam_size), num_candidates=candidates_of_sentence(beam_size)
         )
+        self._anything = AllowedTokens(weights.model.config).anything
+        self._step.vocab_size = len(self._anything)
         self._scratch_size = 0
         self._scores = np.empty(0, dtype=np.float32)
 
-    def encode(self, sources: Sequence[Sequence[int]]) -> list[_Slot]:
+    def encode(self, sentences: Sequence[Sentence]) -> list[_Slot]:
         """Encode some sentences, and make the slots that they will have."""
+        sources = [sentence.source for sentence in sentences]
         memories = self._weights.encode(sources, None if self._team is None else self._team.wake())
         slots = [_Slot(memory, self._beam_size) for memory in memories]
         if self._listed is not None:
-            for slot, source in zip(slots, sources, strict=True):
-                self._listed.enter(slot.struct, source)
+            for slot, sentence in zip(slots, sentences, strict=True):
+                self._listed.enter(slot.struct, sentence)
         return slots
 
     def enter(self, encoded: Sequence[_Slot]) -> None:
@@ -85,15 +90,18 @@ class NativeSlots:
             slot.make_room(beams.length)
         longest = max(beams.length for beams in active) + 1
         self._give_positions(longest)
-        rows = [
-            (slot, beam, parent, beams.length, token, beams.is_last)
-            for slot, beams in enumerate(active)
-            for beam, (parent, token) in enumerate(zip(beams.parents, beams.newest, strict=True))
-        ]
+        masks = [self._anything]
+        rows = []
+        for number, beams in enumerate(active):
+            for beam, (parent, token, mask) in enumerate(zip(beams.parents, beams.newest, beams.masks, strict=True)):
+                if mask is not None:
+                    masks.append(mask)
+                rows.append((number, beam, parent, beams.length, token, 0 if mask is None else len(masks) - 1))
         step, num_rows, num_slots = self._step, len(rows), len(active)
         step.num_rows, step.num_slots, step.longest = num_rows, num_slots, max(longest, *self.source_lengths)
         self._make_room(num_rows)
         self._columns[:, :num_rows] = np.array(rows, dtype=np.int32).T
+        step.point(masks=(np.stack(masks) if len(masks) > 1 else self._anything).view(np.uint8))
         self._scores[:num_rows] = [score for beams in active for score in beams.scores]
         needed = self._core.scratch_size(self._decoder, num_rows, step.longest, step.count, True)
         if needed > self._scratch_size:
@@ -116,7 +124,7 @@ class NativeSlots:
         self._columns, self._scores = np.empty((6, room), dtype=np.int32), np.empty(room, dtype=np.float32)
         self._best = [np.empty((room, step.num_candidates), dtype=kind) for kind in (np.float32, np.int32, np.int32)]
         step.point(
-            **dict(zip(("slot", "beam", "parent", "position", "token", "is_last"), self._columns, strict=True)),
+            **dict(zip(("slot", "beam", "parent", "position", "token", "mask"), self._columns, strict=True)),
             score=self._scores,
             **dict(zip(("candidate_score", "candidate_beam", "candidate_token"), self._best, strict=True)),
         )

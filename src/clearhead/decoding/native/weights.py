@@ -100,13 +100,9 @@ class NativeWeights:
         return list(memory[:rows].split(lengths))
 
     def tokens(self, embedding: Embedding, longest: int) -> Struct:
-        """Return what the core needs to embed tokens at the first `longest` positions, and to choose new ones."""
-        config = self.model.config
+        """Return what the core needs to embed tokens at the first `longest` positions, and which may be written."""
         tokens = STRUCTS["Tokens"](
-            num_ids=config.vocab_size,
-            eos_id=config.eos_id,
-            pad_id=config.pad_id,
-            bos_id=config.bos_id,
+            num_ids=self.model.config.vocab_size,
             embedding_scale=embedding.scale,
             embedding_norm=norm_struct(embedding.norm),
         )

@@ -6,16 +6,18 @@ a shortlist always allows, P own tokens of a sentence, C candidates.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from clearhead.decoding.allowed import Mask
 from clearhead.decoding.engine import Candidates
 from clearhead.decoding.pytorch.slots import Rows, lazy_zeros, rounded
 from clearhead.decoding.pytorch.weights import BLOCK, PackedModel
 from clearhead.decoding.rules import candidates_of_sentence, never_written
+from clearhead.decoding.sentence import Sentence
 from clearhead.decoding.shortlist import Shortlist
 from clearhead.kernels.products import make_product
 
@@ -23,23 +25,25 @@ __all__ = ["ListedTokens", "best_candidates", "best_of_all", "best_tokens"]
 
 
 def best_of_all(
-    model: PackedModel, hidden_states: Float[Tensor, "R D"], is_last: Sequence[bool], count: int
+    model: PackedModel, hidden_states: Float[Tensor, "R D"], masks: Sequence[Mask | None], count: int
 ) -> tuple[Float[Tensor, "R C"], Int[Tensor, "R C"]]:
     """Return log-probabilities and ids of the best next tokens of each row, best first, from the whole vocabulary.
 
     Args:
         model: Its weights.
         hidden_states: The decoder's hidden states.
-        is_last: Whether a row is at its length limit, where only the end is possible.
+        masks: What may come after each row; None is anything.
         count: Tokens wanted, C; fewer if there are not as many.
     """
     log_probs = model.log_probs(hidden_states)
-    if any(is_last):
-        last, eos_id = torch.tensor(is_last, device=log_probs.device), model.config.eos_id
-        end = log_probs[last, eos_id]
-        log_probs[last] = float("-inf")
-        log_probs[last, eos_id] = end
+    for row, mask in _restricted(masks):
+        log_probs[row, : len(mask)][~torch.from_numpy(mask).to(log_probs.device)] = float("-inf")
     return best_tokens(log_probs, count)
+
+
+def _restricted(masks: Sequence[Mask | None]) -> Iterable[tuple[int, Mask]]:
+    """Return the rows that may not go on with anything, and with what they may."""
+    return [(row, mask) for row, mask in enumerate(masks) if mask is not None]
 
 
 def best_candidates(scores: Float[Tensor, "R C"], tokens: Int[Tensor, "R C"], rows: Rows) -> list[Candidates]:
@@ -102,9 +106,9 @@ class ListedTokens:
         self._weights = self.weight.new_zeros((0, 0, self.weight.size(1)))  # (N, P, D)
         self._biases = self.weight.new_zeros((0, 1, 0))  # (N, 1, P); minus infinity where there is no token
 
-    def enter(self, sources: Sequence[Sequence[int]]) -> None:
+    def enter(self, sentences: Sequence[Sentence]) -> None:
         """Give the next slots to sentences."""
-        owned = [self.shortlist.own_tokens(source).to(self.weight.device) for source in sources]
+        owned = [self.shortlist.tokens_for(sentence).to(self.weight.device) for sentence in sentences]
         owned = [tokens[~torch.isin(tokens, self._common)] for tokens in owned]  # none counts twice
         self._make_room(len(self._sizes) + len(owned), max(map(len, owned)))
         for slot, tokens in enumerate(owned, start=len(self._sizes)):
@@ -128,7 +132,7 @@ class ListedTokens:
         self._sizes.pop()
 
     def best(
-        self, hidden_states: Float[Tensor, "R D"], rows: Rows, is_last: Sequence[bool], count: int
+        self, hidden_states: Float[Tensor, "R D"], rows: Rows, masks: Sequence[Mask | None], count: int
     ) -> tuple[Float[Tensor, "R C"], Int[Tensor, "R C"]]:
         """Return log-probabilities and ids of the best next tokens of each row, best first; see `best_of_all`."""
         num_slots, width = rows.num_slots, max(self._sizes)
@@ -140,10 +144,11 @@ class ListedTokens:
         logits = torch.cat([self._common_logits(hidden_states), rows.gather(own)], dim=1)  # (R, A + P)
         log_probs = logits.log_softmax(dim=-1)
         log_probs[:, self._never] = float("-inf")
-        if any(is_last):
-            log_probs[torch.tensor(is_last, device=log_probs.device), 1:] = float("-inf")
+        ids = self._ids[rows.index // rows.beam_size, : log_probs.size(1)]  # (R, A + P)
+        for row, mask in _restricted(masks):
+            log_probs[row, ~torch.from_numpy(mask).to(log_probs.device)[ids[row]]] = float("-inf")
         values, places = log_probs.topk(min(count, log_probs.size(1)), dim=-1)
-        return values, self._ids[rows.index[:, None] // rows.beam_size, places]
+        return values, ids.gather(1, places)
 
     def _make_room(self, num_slots: int, width: int) -> None:
         """Make sure that there are so many slots, and room for so many own tokens in each."""

@@ -16,6 +16,7 @@ from clearhead.decoding.pytorch.candidates import ListedTokens, best_candidates,
 from clearhead.decoding.pytorch.weights import PackedModel
 from clearhead.decoding.rules import candidates_of_row
 from clearhead.decoding.scoring import token_log_probs
+from clearhead.decoding.sentence import Sentence
 from clearhead.decoding.shortlist import Shortlist
 from clearhead.decoding.step import pad_batch
 from clearhead.decoding.team import Team
@@ -87,17 +88,17 @@ class PyTorchSlots:
         self._listed = listed
         self.source_lengths = self._cache.source_lengths
 
-    def encode(self, sources: Sequence[Sequence[int]]) -> list[list[int]]:
+    def encode(self, sentences: Sequence[Sentence]) -> list[Sentence]:
         """Do nothing yet: those that enter are encoded together."""
-        return [list(source) for source in sources]
+        return list(sentences)
 
-    def enter(self, encoded: Sequence[list[int]]) -> None:
+    def enter(self, encoded: Sequence[Sentence]) -> None:
         """Give the next slots to sentences."""
-        batch = list(encoded)
+        batch = [list(sentence.source) for sentence in encoded]
         memory = self._packed.encode(pad_batch(batch, self._packed.config.pad_id))
         self._cache.enter(memory, list(map(len, batch)))
         if self._listed is not None:
-            self._listed.enter(batch)
+            self._listed.enter(encoded)
 
     def leave(self, slot: int) -> None:
         """Give up a slot; the last sentence moves there."""
@@ -112,13 +113,13 @@ class PyTorchSlots:
         parents = [slot * beam_size + parent for slot, beams in enumerate(active) for parent in beams.parents]
         newest = [token for beams in active for token in beams.newest]
         scores = [score for beams in active for score in beams.scores]
-        is_last = [beams.is_last for beams in active for _ in beams.scores]
+        masks = [mask for beams in active for mask in beams.masks]
 
         rows = self._cache.advance(index, parents)
         hidden_states = self._packed.hidden_states(torch.tensor(newest, device=device), self._cache, rows)
         count = candidates_of_row(beam_size)
         if self._listed is None:
-            gains, tokens = best_of_all(self._packed, hidden_states, is_last, count)
+            gains, tokens = best_of_all(self._packed, hidden_states, masks, count)
         else:
-            gains, tokens = self._listed.best(hidden_states, rows, is_last, count)
+            gains, tokens = self._listed.best(hidden_states, rows, masks, count)
         return best_candidates(gains + torch.tensor(scores, device=device)[:, None], tokens, rows)

@@ -25,7 +25,7 @@ typedef struct {
 
 /* Take in some more logits of a row. */
 static void look_at(
-    const float *logits, int64_t first, int64_t size, const Vocabulary *v, const Tokens *t, int64_t count, Choice *c
+    const float *logits, int64_t first, int64_t size, const Vocabulary *v, int64_t count, Choice *c
 ) {
     __m512 most = _mm512_set1_ps(-INFINITY), total = _mm512_setzero_ps();
     for (int64_t i = 0; i < size; i += WIDE)
@@ -40,12 +40,12 @@ static void look_at(
         __mmask16 mask = first_lanes(size - i);
         __m512 values = _mm512_loadu_ps(logits + i);
         total = _mm512_mask_add_ps(total, mask, total, exp512(_mm512_sub_ps(values, base)));
+        if (!c->may_come) continue;
         mask = _mm512_mask_cmp_ps_mask(mask, values, _mm512_set1_ps(c->best[count - 1]), _CMP_GT_OQ);
         for (; mask; mask &= mask - 1) {
             int64_t at = i + __builtin_ctz(mask);
             int32_t id = v->ids ? v->ids[first + at] : (int32_t)(first + at);
-            int may_come = id == t->eos_id || (!c->is_last && id != t->pad_id && id != t->bos_id);
-            if (may_come && logits[at] > c->best[count - 1]) insert(c->best, c->ids, count, logits[at], id);
+            if (c->may_come[id] && logits[at] > c->best[count - 1]) insert(c->best, c->ids, count, logits[at], id);
         }
     }
     c->sum += _mm512_reduce_add_ps(total);
@@ -61,7 +61,7 @@ static void begin_choices(Scratch *s, int64_t rows, int64_t count) {
 }
 
 /* Compute logits of some neighbouring rows, so many at once as stay in the cache, and take them in. */
-static void choose_among(const Vocabulary *v, const Tokens *t, int64_t row, int64_t rows, int64_t count, Scratch *s) {
+static void choose_among(const Vocabulary *v, int64_t row, int64_t rows, int64_t count, Scratch *s) {
     const float *x = s->x + row * v->product->inputs;
     prepare_rows(v->product, x, rows, s);
     for (int64_t first = 0; first < v->count; first += CHUNK) {
@@ -70,7 +70,7 @@ static void choose_among(const Vocabulary *v, const Tokens *t, int64_t row, int6
                         .last = (first + rounded(size, PANEL)) / PANEL, .y = s->logits, .stride = LOGITS}, s);
         spend(s, VOCABULARY);
         for (int64_t i = 0; i < rows; i++)
-            look_at(s->logits + i * LOGITS, first, size, v, t, count, s->choices + row + i);
+            look_at(s->logits + i * LOGITS, first, size, v, count, s->choices + row + i);
         spend(s, CHOICE);
     }
 }
@@ -79,13 +79,14 @@ static void choose_among(const Vocabulary *v, const Tokens *t, int64_t row, int6
 static void choose(const Stack *stack, const Tokens *t, const Step *step, Scratch *s) {
     int64_t count = step->count, rows = step->num_rows;
     begin_choices(s, rows, count);
-    for (int64_t row = 0; row < rows; row++) s->choices[row].is_last = step->is_last[row];
-    choose_among(&(Vocabulary){&stack->output, t->ids, t->num_ids}, t, 0, rows, count, s);
+    for (int64_t row = 0; row < rows; row++)
+        s->choices[row].may_come = step->masks + step->mask[row] * step->vocab_size;
+    choose_among(&(Vocabulary){&stack->output, t->ids, t->num_ids}, 0, rows, count, s);
     for (int64_t row = 0, next; row < rows; row = next) {
         for (next = row; next < rows && step->slot[next] == step->slot[row];) next++;
         const Slot *slot = step->slots + step->slot[row];
         if (slot->num_own)
-            choose_among(&(Vocabulary){&slot->own, slot->own_ids, slot->num_own}, t, row, next - row, count, s);
+            choose_among(&(Vocabulary){&slot->own, slot->own_ids, slot->num_own}, row, next - row, count, s);
     }
     for (int64_t row = 0; row < rows; row++) {
         Choice *c = s->choices + row;
@@ -98,7 +99,7 @@ static void choose(const Stack *stack, const Tokens *t, const Step *step, Scratc
 static void look_up(const Stack *stack, const Tokens *t, const Targets *targets, Scratch *s) {
     begin_choices(s, targets->num_rows, 1);
     for (int64_t row = 0; row < targets->num_rows; row++) s->choices[row].wanted = targets->wanted[row];
-    choose_among(&(Vocabulary){&stack->output, NULL, t->num_ids}, t, 0, targets->num_rows, 1, s);
+    choose_among(&(Vocabulary){&stack->output, NULL, t->num_ids}, 0, targets->num_rows, 1, s);
     for (int64_t row = 0; row < targets->num_rows; row++) {
         const Choice *c = s->choices + row;
         targets->log_probs[row] = c->logit - c->largest - logf(c->sum);

@@ -79,7 +79,6 @@ typedef struct {
     Norm embedding_norm;
     const int32_t *ids; /* of the tokens that may be written; NULL is the first num_ids, the whole vocabulary */
     int64_t num_ids;
-    int32_t eos_id, pad_id, bos_id;
     float embedding_scale;
 } Tokens;
 
@@ -133,8 +132,10 @@ typedef struct {
     int64_t longest;      /* positions of the longest source or past */
     int64_t count;        /* best tokens wanted of a row */
     int64_t num_candidates; /* best continuations wanted of a slot */
+    int64_t vocab_size;
     const Slot *slots;
-    const int32_t *slot, *beam, *parent, *position, *token, *is_last; /* of each row; rows of a slot are neighbours */
+    const int32_t *slot, *beam, *parent, *position, *token, *mask; /* of each row; rows of a slot are neighbours */
+    const uint8_t *masks; /* [mask][token]: whether it may come */
     const float *score;   /* log-probability of each row so far */
     float *candidate_score; /* [slot][candidate], best first; minus infinity where there is none */
     int32_t *candidate_beam, *candidate_token;
@@ -152,7 +153,7 @@ typedef struct Choice {
     int32_t *ids;       /* of the best */
     int32_t wanted;     /* a token whose logit is asked for */
     float logit;        /* which is this */
-    int is_last;        /* only the end may come */
+    const uint8_t *may_come; /* [token]; NULL where none is chosen */
 } Choice;
 
 /* Room for the rows of a call. */

@@ -1,0 +1,47 @@
+"""A sentence to translate, in tokens, and what its translation must begin with."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+__all__ = ["NO_PREFIX", "Prefix", "Sentence", "sentences_of"]
+
+
+@dataclass(frozen=True, slots=True)
+class Prefix:
+    """The text that a translation must begin with; see `allowed`."""
+
+    tokens: tuple[int, ...]
+    """As the tokenizer spells it."""
+    completions: tuple[tuple[int, ...], ...]
+    """For each of them, the tokens whose text begins with all of the prefix from there on."""
+
+
+NO_PREFIX = Prefix((), ())
+
+
+@dataclass(frozen=True)
+class Sentence:
+    """A sentence to search for."""
+
+    number: int
+    source: Sequence[int]
+    """Source ids, ended by `eos_id`."""
+    max_length: int
+    """Most target tokens, the end token included; more than the prefix has."""
+    prefix: Prefix = NO_PREFIX
+
+
+def sentences_of(
+    sources: Sequence[Sequence[int]], max_lengths: Sequence[int], prefixes: Sequence[Prefix] = ()
+) -> list[Sentence]:
+    """Return sentences numbered as they are given.
+
+    Args:
+        sources: Source ids of each, ended by `eos_id`.
+        max_lengths: Most target tokens of each.
+        prefixes: What the translation of each begins with; none is given for none.
+    """
+    given = zip(sources, max_lengths, prefixes or [NO_PREFIX] * len(sources), strict=True)
+    return [Sentence(number, *values) for number, values in enumerate(given)]

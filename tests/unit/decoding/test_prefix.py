@@ -1,0 +1,140 @@
+"""Translations that must begin with a given text, in every search."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from searches import assert_same, find, find_plainly, near, tokens
+
+from clearhead.config import DecodeConfig, ModelConfig
+from clearhead.decoding import NO_PREFIX, Prefix, Sampling, SearchOptions, Shortlist, decode, length_limits
+from clearhead.decoding.allowed import AllowedTokens
+from clearhead.decoding.sampling import sample
+from clearhead.decoding.scoring import token_log_probs
+from clearhead.decoding.sentence import Sentence
+
+LENGTHS = (7, 1, 13, 3, 5)
+LIMITS = [17, 11, 9, 13, 23]
+PIECES = ["", "", "", *(first + second for first in "abcdef" for second in ("", "a", "ab", "b", "cc"))]
+PIECES += ["abc", "abcd", "fcca", "ccc"]
+"""What each of 37 tokens reads as; the first three are special."""
+SPELLED = [(), (3,), (7, 9, 14), (5, 33, 27, 36), (28, 4)]
+"""A prefix for each sentence."""
+
+
+def prefix_of(tokens):
+    """Return a prefix with the completions that the pieces allow, worked out from their texts."""
+    rests = ["".join(PIECES[token] for token in tokens[place:]) for place in range(len(tokens))]
+    completions = [[token for token in range(3, 37) if PIECES[token].startswith(rest)] for rest in rests]
+    return Prefix(tuple(tokens), tuple(map(tuple, completions)))
+
+
+PREFIXES = [prefix_of(tokens) for tokens in SPELLED]
+
+
+def fits(written, spelled):
+    """Tell whether tokens are the beginning of a prefix, or go on from where one token stood for its rest."""
+    if written == spelled[: len(written)] or written[: len(spelled)] == spelled:
+        return True
+    for place in range(min(len(written), len(spelled))):
+        rest = "".join(PIECES[token] for token in spelled[place:])
+        if written[:place] == spelled[:place] and PIECES[written[place]].startswith(rest):
+            return True
+    return False
+
+
+@pytest.fixture(autouse=True)
+def inference():
+    with torch.inference_mode():
+        yield
+
+
+def allowed_after(written, prefix, max_length=99):
+    mask = AllowedTokens(ModelConfig(vocab_size=37)).after(written, Sentence(0, [5, 2], max_length, prefix))
+    return None if mask is None else set(mask.nonzero()[0].tolist())
+
+
+def test_a_prefix_comes_first_its_end_may_be_completed_and_then_comes_anything():
+    prefix = Prefix((5, 7, 9), ((), (11,), (9, 13, 17)))
+    assert allowed_after([], prefix) == {5}
+    assert allowed_after([5], prefix) == {7, 11}
+    assert allowed_after([5, 7], prefix) == {9, 13, 17}
+    assert allowed_after([5, 7, 13], prefix) is None
+    assert allowed_after([5, 11], prefix) is None
+    assert allowed_after([], NO_PREFIX) is None
+
+
+def test_at_the_length_limit_comes_the_end():
+    assert allowed_after([5, 7, 9], Prefix((5,), ((),)), max_length=4) == {2}
+    assert allowed_after([], NO_PREFIX, max_length=1) == {2}
+
+
+@pytest.mark.parametrize("beam_size", [2, 4])
+def test_a_search_finds_the_best_that_fits(make_ending_model, make_sources, form, plain_beam_search, beam_size):
+    model, sources = make_ending_model(), make_sources(LENGTHS)
+    settings = {"beam_size": beam_size, "alpha": 0.6, "num_best": 2}
+    config = DecodeConfig(beam_size=beam_size, batch_tokens=60)
+    found = find(form(model), sources, LIMITS, config, 2, prefixes=PREFIXES)
+    free = find(form(model), sources, LIMITS, config, 2)
+    same = [ours == theirs for ours, theirs in zip(tokens(found), tokens(free), strict=True)]
+    assert same[0]
+    assert not any(same[2:])
+    completed = 0
+    for source, limit, spelled, hypotheses in zip(sources, LIMITS, SPELLED, found, strict=True):
+        plain = plain_beam_search(
+            model, source, max_length=limit, **settings, may_be_written=lambda written, s=spelled: fits(written, s)
+        )
+        assert [h.tokens for h in hypotheses] == [written for written, _ in plain]
+        assert [h.rank_score for h in hypotheses] == near([score for _, score in plain])
+        completed += any(h.tokens[: len(spelled)] != spelled for h in hypotheses)
+    assert completed
+
+
+@pytest.mark.parametrize("beam_size", [1, 3])
+def test_every_form_finds_what_the_plain_form_finds(make_ending_model, make_sources, form, beam_size):
+    model, sources, config = make_ending_model(), make_sources(LENGTHS), DecodeConfig(beam_size=beam_size)
+    expected = find_plainly(model, sources, LIMITS, config, prefixes=PREFIXES)
+    assert_same(find(form(model), sources, LIMITS, config, prefixes=PREFIXES), expected)
+    assert all(fits(h.tokens, spelled) for (h,), spelled in zip(expected, SPELLED, strict=True))
+
+
+def test_the_beginning_of_a_translation_as_its_prefix_gives_the_translation(make_ending_model, make_sources, form):
+    model, sources, config = make_ending_model(), make_sources(LENGTHS), DecodeConfig(beam_size=1)
+    free = find(form(model), sources, LIMITS, config)
+    for length in range(1, 9):
+        prefixes = [Prefix(h.tokens[:-1][:length], ((),) * min(length, len(h.tokens) - 1)) for (h,) in free]
+        assert_same(find(form(model), sources, LIMITS, config, prefixes=prefixes), free)
+
+
+def test_samples_fit_and_keep_the_models_own_score(make_model, make_sources):
+    model, sources, sampling = make_model(), make_sources(LENGTHS), Sampling(temperature=2.0)
+    found = sample(model, sources, max_lengths=LIMITS, sampling=sampling, count=5, prefixes=PREFIXES)
+    for source, drawn, spelled in zip(sources, found, SPELLED, strict=True):
+        assert all(fits(h.tokens, spelled) for h in drawn)
+        scores = token_log_probs(model, [source] * 5, [list(h.tokens) for h in drawn]).sum(dim=-1).tolist()
+        assert [h.log_prob for h in drawn] == near(scores)
+    assert len({h.tokens for h in found[4]}) > 1
+
+
+def test_a_shortlist_has_room_for_the_prefix(make_ending_model, make_sources, form):
+    model, sources, config = make_ending_model(), make_sources(LENGTHS), DecodeConfig(beam_size=3)
+    nothing = torch.full((37, 1), -1, dtype=torch.int32)
+    shortlist = Shortlist(torch.tensor([2, 11, 12], dtype=torch.int32), nothing)
+    found = find(form(model), sources, LIMITS, config, shortlist=shortlist, prefixes=PREFIXES)
+    for (hypothesis,), spelled in zip(found, SPELLED, strict=True):
+        assert hypothesis.tokens[: len(spelled)] == spelled
+        assert set(hypothesis.tokens[len(spelled) :]) <= {2, 11, 12, *spelled}
+
+
+def test_a_prefix_longer_than_the_source_leaves_as_much_room_as_any(make_ending_model, form):
+    model, config = make_ending_model(), DecodeConfig(beam_size=2, extra_length=5)
+    spelled = tuple(range(3, 37))
+    assert length_limits(model.config, config, [[5, 2]] * 2, [NO_PREFIX, prefix_of(spelled)]) == [7, 39]
+    ((found,),) = decode(form(model), [[5, 2]], SearchOptions(config), prefixes=[prefix_of(spelled)])
+    assert found.tokens[:34] == spelled
+
+
+def test_a_prefix_that_fills_all_positions_is_refused(make_model):
+    model = make_model(positions="learned", max_positions=5)
+    with pytest.raises(ValueError, match="a prefix has as many tokens as the model has positions"):
+        decode(model, [[5, 2]], SearchOptions(DecodeConfig()), prefixes=[prefix_of((3,) * 5)])
