@@ -71,8 +71,8 @@ class Translation:
     source_truncated: bool = False
     """The source was longer than `decode.max_input_tokens`, and only its beginning is translated."""
     output_truncated: bool = False
-    """The translation was ended by the length limit (`decode.extra_length`, or the end of the model's positions), not
-    by the model."""
+    """The translation was ended by the length limit (`decode.extra_length`, or the end of the model's positions) or as
+    a repetition loop (`decode.end_loops`), not by the model."""
 
     @property
     def truncated(self) -> bool:

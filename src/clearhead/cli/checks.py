@@ -71,7 +71,8 @@ def warn_of_truncation(
         if positions is not None:
             output_limit += f" or model.max_positions ({positions:,})"
         notice(
-            f"{name}, {_lines(cut)}: the translation was ended by the length limit, {output_limit}, not by the model"
+            f"{name}, {_lines(cut)}: the translation was ended by the length limit, {output_limit}, or as a repetition "
+            f"loop (decode.end_loops), not by the model"
         )
 
 

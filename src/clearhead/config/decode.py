@@ -28,6 +28,10 @@ class DecodeConfig(Settings):
     extra_length: Annotated[PositiveInt, Field(le=10_000)] = 50
     """Target tokens allowed beyond the number of source tokens (paper section 6.1: 50); a translation that is ended
     there is flagged as truncated (`output_truncated`)."""
+    end_loops: bool = True
+    """End a translation that says the same again and again, in more than 20 tokens and more than three times as often
+    as anything stands in a row in the source, so four times at least; it is flagged as truncated
+    (`output_truncated`)."""
     batch_tokens: Tokens = 4_096
     """Source tokens translated at once, padding and beams included; with the compiled core by each thread."""
     precision: DecodePrecision = "fp32"
@@ -59,6 +63,7 @@ class DecodeChanges(TypedDict, total=False):
     length_penalty: float | None
     length_penalty_form: PenaltyForm | None
     extra_length: int | None
+    end_loops: bool | None
     batch_tokens: int | None
     precision: DecodePrecision | None
     shortlist: bool | None

@@ -1,8 +1,9 @@
 """Which tokens a hypothesis may go on with.
 
-Padding and the start token are never written, at the length limit there is only the end, and a given prefix comes
-first. Every search asks here, the plain ones and the fast one, and the engines take the answer as a mask. What is
-allowed keeps the model's own probability, so that scores compare with scoring.
+Padding and the start token are never written, a given prefix comes first, and there is only the end at the length
+limit and for a translation that has fallen into a repetition loop (`loops`). Every search asks here, the plain ones and
+the fast one, and the engines take the answer as a mask. What is allowed keeps the model's own probability, so that
+scores compare with scoring.
 
 A prefix is written in the tokenizer's own spelling. But its last word may be half a word, which the model knows in
 other pieces (`do` and `dog`). So at every place any token may come that begins with all of the prefix that is still
@@ -20,6 +21,7 @@ import numpy as np
 from jaxtyping import Bool
 
 from clearhead.config import ModelConfig
+from clearhead.decoding.loops import is_loop
 from clearhead.decoding.rules import never_written
 from clearhead.decoding.sentence import Prefix, Sentence
 
@@ -34,13 +36,16 @@ class AllowedTokens:
 
     Args:
         config: Of the model.
+        end_loops: Whether a repetition loop may only end.
     """
 
-    def __init__(self, config: ModelConfig) -> None:
+    def __init__(self, config: ModelConfig, *, end_loops: bool = True) -> None:
         self._vocab_size = config.vocab_size
+        self._end_loops = end_loops
         self.anything = self._all_but(never_written(config))
         """Every token that is ever written."""
         self.end = self._only([config.eos_id])
+        """The end alone; where it is the mask, not the model ended the translation."""
 
     def after(self, written: Sequence[int], sentence: Sentence) -> Mask | None:
         """Return what may come after the tokens written so far; None is anything.
@@ -53,7 +58,8 @@ class AllowedTokens:
             return self.end
         if len(written) < len(sentence.prefix.tokens):
             return self._rest_of_prefix(written, sentence.prefix)
-        return None
+        own = written[len(sentence.prefix.tokens) :]  # a prefix may repeat what it likes
+        return self.end if self._end_loops and is_loop(own, sentence.source) else None
 
     def _rest_of_prefix(self, written: Sequence[int], prefix: Prefix) -> Mask | None:
         place = len(written)

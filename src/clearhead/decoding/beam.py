@@ -31,6 +31,7 @@ def beam_search(
     form: PenaltyForm = "gnmt",
     num_best: int = 1,
     prefixes: Sequence[Prefix] = (),
+    end_loops: bool = True,
 ) -> list[list[Hypothesis]]:
     """Search for the translations with the best log-probability over length penalty.
 
@@ -46,13 +47,15 @@ def beam_search(
         form: Of the length penalty, see `length_penalty`.
         num_best: Hypotheses returned for each sentence, best first; at most `beam_size`.
         prefixes: What the translation of each begins with; none is given for none.
+        end_loops: Whether a hypothesis in a repetition loop may only end.
     """
     assert 1 <= num_best <= beam_size, (num_best, beam_size)
     eos_id = model.config.eos_id
     device = model.device
     finished: list[list[Hypothesis]] = [[] for _ in sources]
     batch = DecodingBatch.encode(model, sources)
-    allowed, sentences = AllowedTokens(model.config), sentences_of(sources, max_lengths, prefixes)
+    allowed = AllowedTokens(model.config, end_loops=end_loops)
+    sentences = sentences_of(sources, max_lengths, prefixes)
 
     open_sentences = list(range(len(sources)))  # index in `sources` of each open sentence
     newest = torch.full((len(sources) * beam_size,), model.config.bos_id, device=device)  # (R,)
@@ -79,7 +82,7 @@ def beam_search(
             log_prob = candidate_scores[row, rank].item()
             prefix = tokens[row, beams[row, rank]].tolist()
             rank_score, sentence = log_prob / length_penalty(length, alpha, form), open_sentences[row]
-            was_ended = length == max_lengths[sentence]
+            was_ended = masks[row * beam_size + beams[row, rank].item()] is allowed.end
             finished[sentence].append(Hypothesis((*prefix, eos_id), log_prob, rank_score, was_ended))
 
         scores, picked = candidate_scores.masked_fill(ends, float("-inf")).topk(beam_size, dim=-1)  # (B, K)

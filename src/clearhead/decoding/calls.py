@@ -157,6 +157,7 @@ def _samples(
             sampling=options.sampling,
             count=options.num_best,
             prefixes=[prefixes[index] for index in indices],
+            end_loops=options.config.end_loops,
         )
         for index, drawn in zip(indices, samples, strict=True):
             yield index, sorted(drawn, key=lambda hypothesis: -hypothesis.rank_score)

@@ -21,7 +21,7 @@ class Hypothesis:
     rank_score: float
     """What the search ranked by: `log_prob`, divided by the length penalty in beam search."""
     was_ended: bool = False
-    """It has as many tokens as it may, so the length limit ended it."""
+    """Not the model ended it but the length limit, which it has reached, or the rule for repetition loops."""
 
 
 def length_penalty(length: int, alpha: float, form: PenaltyForm = "gnmt") -> float:

@@ -28,7 +28,12 @@ Pick = Callable[[Float[Tensor, "R V"], list[int]], Int[Tensor, " R"]]
 
 
 def greedy_search(
-    model: Transformer, sources: list[list[int]], *, max_lengths: list[int], prefixes: Sequence[Prefix] = ()
+    model: Transformer,
+    sources: list[list[int]],
+    *,
+    max_lengths: list[int],
+    prefixes: Sequence[Prefix] = (),
+    end_loops: bool = True,
 ) -> list[Hypothesis]:
     """Take the most probable token at every step.
 
@@ -37,9 +42,11 @@ def greedy_search(
         sources: Source ids of each sentence, ended by `eos_id`.
         max_lengths: Most target tokens of each sentence, the end token included.
         prefixes: What the translation of each begins with; none is given for none.
+        end_loops: Whether a translation in a repetition loop may only end.
     """
     batch, sentences = DecodingBatch.encode(model, sources), sentences_of(sources, max_lengths, prefixes)
-    return _one_by_one(model, batch, sentences, lambda log_probs, _: log_probs.argmax(dim=-1))
+    allowed = AllowedTokens(model.config, end_loops=end_loops)
+    return _one_by_one(model, batch, sentences, allowed, lambda log_probs, _: log_probs.argmax(dim=-1))
 
 
 def sample(
@@ -50,6 +57,7 @@ def sample(
     sampling: Sampling,
     count: int = 1,
     prefixes: Sequence[Prefix] = (),
+    end_loops: bool = True,
 ) -> list[list[Hypothesis]]:
     """Draw `count` translations of each source, in order; how many there are changes none of them.
 
@@ -60,7 +68,9 @@ def sample(
         sampling: How tokens are drawn.
         count: Translations of each source.
         prefixes: What the translations of each begin with; none is given for none.
+        end_loops: Whether a translation in a repetition loop may only end.
     """
+    allowed = AllowedTokens(model.config, end_loops=end_loops)
     encoded, sentences = DecodingBatch.encode(model, sources), sentences_of(sources, max_lengths, prefixes)
 
     def draw(number: int) -> list[Hypothesis]:
@@ -75,7 +85,7 @@ def sample(
             return torch.searchsorted(cumulative, threshold[:, None], right=True)[:, 0]
 
         # Keys and values of the memory are made in every draw, 3 % of it: one way to begin a decoding.
-        return _one_by_one(model, replace(encoded), sentences, pick)
+        return _one_by_one(model, replace(encoded), sentences, allowed, pick)
 
     return list(map(list, zip(*map(draw, range(count)), strict=True)))
 
@@ -98,10 +108,12 @@ def likely_tokens(log_probs: Float[Tensor, "R V"], sampling: Sampling) -> Float[
     return scaled
 
 
-def _one_by_one(model: Transformer, batch: DecodingBatch, sentences: list[Sentence], pick: Pick) -> list[Hypothesis]:
-    allowed = AllowedTokens(model.config)
+def _one_by_one(
+    model: Transformer, batch: DecodingBatch, sentences: list[Sentence], allowed: AllowedTokens, pick: Pick
+) -> list[Hypothesis]:
     tokens: list[list[int]] = [[] for _ in sentences]
     log_prob = [0.0 for _ in sentences]
+    was_ended = [False for _ in sentences]
     rows = list(range(len(sentences)))  # which sentence each open row belongs to
     newest = torch.full((len(sentences),), model.config.bos_id, device=model.device)
 
@@ -110,16 +122,17 @@ def _one_by_one(model: Transformer, batch: DecodingBatch, sentences: list[Senten
         log_probs = next_log_probs(model, batch, newest, masks)
         newest = pick(log_probs, rows)
         gained = log_probs.gather(1, newest[:, None])[:, 0].tolist()
-        for row, token, gain in zip(rows, newest.tolist(), gained, strict=True):
+        for row, token, gain, mask in zip(rows, newest.tolist(), gained, masks, strict=True):
             tokens[row].append(token)
             log_prob[row] += gain
+            was_ended[row] = mask is allowed.end
         stay = (newest != model.config.eos_id).nonzero()[:, 0]
         if len(stay) < len(rows):
             rows = [rows[index] for index in stay.tolist()]
             newest = newest[stay]
             batch.select(stay, stay)
-    found = zip(tokens, log_prob, sentences, strict=True)
-    return [Hypothesis(tuple(ids), total, total, len(ids) == of.max_length) for ids, total, of in found]
+    found = zip(tokens, log_prob, was_ended, strict=True)
+    return [Hypothesis(tuple(ids), total, total, ended) for ids, total, ended in found]
 
 
 def _seed(seed: int, number: int, ids: list[int]) -> int:

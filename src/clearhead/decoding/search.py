@@ -72,7 +72,8 @@ class SearchedSentence(Beams):
             elif rank < config.beam_size:
                 rank_score = score / rank_penalty(self.length, config)
                 tokens = (*self.written[beam], eos_id)
-                self.finished.append(Hypothesis(tokens, score, rank_score, self.length == most))
+                was_ended = self.masks[beam] is self.allowed.end
+                self.finished.append(Hypothesis(tokens, score, rank_score, was_ended))
         open_ones = 0 if self.length == most else len(scores)
         if self.finished:  # else there is nothing to beat
             to_beat = score_to_beat(self.finished, options.num_best)

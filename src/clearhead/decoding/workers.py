@@ -157,7 +157,7 @@ class _Worker:
     max_slots: int
 
     def __post_init__(self) -> None:
-        self._allowed = AllowedTokens(self.model)
+        self._allowed = AllowedTokens(self.model, end_loops=self.options.config.end_loops)
 
     def work(self) -> Iterator[Found]:
         """Yield what this worker finds."""

@@ -101,7 +101,8 @@ def test_a_long_line_is_named(run_command, make_model_dir, write_lines):
     where = f"clearhead: {source}, line 2"
     assert result.stderr.splitlines() == [
         f"{where}: longer than 11 tokens (decode.max_input_tokens); only the beginning is translated",
-        f"{where}: the translation was ended by the length limit, decode.extra_length (1), not by the model",
+        f"{where}: the translation was ended by the length limit, decode.extra_length (1), or as a repetition loop "
+        "(decode.end_loops), not by the model",
     ]
 
 

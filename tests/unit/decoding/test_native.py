@@ -190,7 +190,7 @@ def test_long_translations_find_room_whatever_their_length(make_sharp_model, pos
 def test_positions_beyond_512_are_those_of_the_model(make_sharp_model, positions):
     model = make_sharp_model(**WIDTHS, positions=positions, output_bias=True, num_decoder_layers=1)
     model.output_proj.bias[END] = -60.0
-    sources, config = draw(model.config, (601, 3)), DecodeConfig(beam_size=1)
+    sources, config = draw(model.config, (601, 3)), DecodeConfig(beam_size=1, end_loops=False)
     found = find(NativeEngine(model), sources, [3, 521], config)
     assert [len(hypotheses[0].tokens) for hypotheses in found] == [3, 521]
     assert_same(found, find_plainly(model, sources, [3, 521], config))
