@@ -188,6 +188,17 @@ class Tokenizer:
         """The subword algorithm: `bpe`, `unigram` or `wordpiece`."""
         return type(self._backend.model).__name__.lower()
 
+    @property
+    def settings(self) -> dict[str, Any]:
+        """The settings of `[tokenizer]` that such a vocabulary is learned with."""
+        parts = (json.loads(self.text).get("pre_tokenizer") or {}).get("pretokenizers", ())
+        return {
+            "kind": self.kind,
+            "vocab_size": self.vocab_size,
+            "split_digits": any(part["type"] == "Digits" for part in parts),
+            "language_tags": tuple(self.language_tags),
+        }
+
     def encode(self, text: str) -> list[int]:
         """Spell a text in ids, without special tokens.
 

@@ -42,6 +42,7 @@ def summary(facts: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
         "made": [
             _said(facts, "{}", *made, "training", "date"),
             _said(facts, "{}", *made, "weights"),
+            _said(facts, "started from {}", *made, "started_from", "name"),
             _said(facts, "{} steps", *made, "training", "steps"),
             _said(facts, "{} minutes", *made, "training", "minutes"),
             _said(facts, "on {}", *made, "training", "device"),

@@ -38,6 +38,16 @@ def train(
     preset: Annotated[
         str | None, typer.Option(help="Such as tiny, small, paper-base, table3-b-dk-16; by the corpus size if not set.")
     ] = None,
+    from_model: Annotated[
+        str | None,
+        typer.Option(
+            "--from",
+            metavar="MODEL",
+            help="Start from this model's weights, with its shape and tokenizer, and go on learning from the text "
+            "named here; a model directory, or a run directory (its model).",
+            show_default="random weights",
+        ),
+    ] = None,
     settings: Annotated[
         Files,
         typer.Option("--set", metavar="SECTION.KEY=VALUE", help="Any other setting, e.g. train.batch_tokens=4096."),
@@ -79,6 +89,7 @@ def train(
     flags = {
         "out": out,
         "preset": preset,
+        "from_model": from_model,
         "golden": golden,
         "device": device,
         "data": {

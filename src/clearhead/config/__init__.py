@@ -53,6 +53,12 @@ class Config(Settings):
     """Named starting point for the other sections, such as `paper-base`; chosen from the corpus size if not set."""
     out: str | None = None
     """Run directory; running again with the same one resumes."""
+    from_model: str | None = None
+    """Model directory or run directory whose model training starts from instead of random weights (`--from`). Its
+    shape and its tokenizer are the run's."""
+    from_sha256: str | None = None
+    """SHA-256 of that model's weights, which is found when the run starts; where it is set, another model is
+    refused."""
     golden: str | None = None
     """Sentences that are kept in the model directory with their translations, so that `clearhead verify` can tell
     whether it still translates as it did: a file with one a line, or `none`. If not set they are made of words of the
@@ -64,6 +70,12 @@ class Config(Settings):
     model: ModelConfig = ModelConfig()
     train: TrainConfig = TrainConfig()
     decode: DecodeConfig = DecodeConfig()
+
+    @model_validator(mode="after")
+    def _weights_are_those_of_a_model(self) -> Self:
+        if self.from_sha256 is not None and self.from_model is None:
+            raise ValueError("from_sha256 says which weights stand at from_model, so from_model must be set as well")
+        return self
 
     @model_validator(mode="after")
     def _text_fits_the_positions(self) -> Self:

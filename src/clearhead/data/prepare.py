@@ -58,6 +58,7 @@ def prepare(
     config: Config,
     directory: Path,
     *,
+    tokenizer: Tokenizer | None = None,
     on_progress: Progress | None = None,
     notice: Callable[[str], None] | None = None,
 ) -> Prepared:
@@ -69,6 +70,7 @@ def prepare(
     Args:
         config: Which files, and how to clean and tokenise them.
         directory: `data/` of a run directory.
+        tokenizer: Spells the text; one is learned from the corpus if there is none.
         on_progress: Called about every thousand items.
         notice: Told what each file of pairs was taken for: its format, the columns, the direction.
 
@@ -82,7 +84,7 @@ def prepare(
     inputs = open_inputs(config, notice=notice)
     try:
         with new_directory(directory) as temporary:
-            tokenizer, report = _build(config, inputs, temporary, on_progress or (lambda stage, count: None))
+            tokenizer, report = _build(config, inputs, temporary, tokenizer, on_progress or (lambda stage, count: None))
             # The old data goes first: killed between these lines, a run finds none, never data of another tokenizer.
             if directory.exists():
                 shutil.rmtree(directory)
@@ -147,11 +149,13 @@ def _verify(directory: Path, report: Mapping[str, Any]) -> None:
         raise DataError(f"the prepared data {names} is damaged (not what its checksum says); {FRESH}")
 
 
-def _build(config: Config, inputs: Inputs, partial: Path, on_progress: Progress) -> tuple[Tokenizer, dict[str, Any]]:
+def _build(
+    config: Config, inputs: Inputs, partial: Path, tokenizer: Tokenizer | None, on_progress: Progress
+) -> tuple[Tokenizer, dict[str, Any]]:
     """Fill the directory of prepared data, and return the vocabulary it is written in and its report."""
     train, valid = StagedPairs(partial / "train.jsonl"), StagedPairs(partial / "valid.jsonl")
     lines = _read_corpus(config, inputs, train, valid, on_progress)
-    tokenizer = _learned_tokenizer(train, config.tokenizer, on_progress)
+    tokenizer = tokenizer or _learned_tokenizer(train, config.tokenizer, on_progress)
     max_length = config.data.max_length
     pairs = _progress(train, "tokenising", on_progress)
     added = dict.fromkeys(KINDS if config.data.augment else (), 0)

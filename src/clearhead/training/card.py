@@ -28,6 +28,8 @@ def model_card(name: str, bundle: Bundle) -> str:
         for file in info["data"]["files"]
     )
     metrics, training = info["metrics"], info["training"]
+    start = info.get("started_from")
+    start_row = f"| started from | {start['name']}, SHA-256 of its weights {start['sha256']} |\n" if start else ""
     given = info["settings"]["golden"]
     golden = "words of its vocabulary" if given is None else "none" if given == NO_GOLDEN else f"sentences of {given}"
     return f"""# {name}
@@ -45,7 +47,7 @@ A Transformer trained by clearhead {__version__}.
 | languages asked for by tag | {", ".join(bundle.tokenizer.language_tags) or "none"} |
 | preset | {info["preset"]} |
 | weights | {info["weights"]} |
-| trained | {training["date"]}, {training["steps"]:,} steps, {training["target_tokens"]:,} target tokens, \
+{start_row}| trained | {training["date"]}, {training["steps"]:,} steps, {training["target_tokens"]:,} target tokens, \
 {training["minutes"]} minutes |
 | training pairs | {info["data"]["train"]["kept"]:,} |
 | validation BLEU (greedy) | {metrics["valid_bleu"]} `{metrics["bleu_signature"]}` |

@@ -272,7 +272,9 @@ class Checkpoints:
 
 
 def _regular(paths: Sequence[Path], multiple_of: int) -> list[Path]:
-    return [path for path in paths if path == paths[-1] or int(path.name[5:]) % multiple_of == 0]
+    """Leave out what an interruption added, and what a run started from: that it has not learned."""
+    steps = {path: int(path.name[5:]) for path in paths}
+    return [path for path, step in steps.items() if path == paths[-1] or (step and step % multiple_of == 0)]
 
 
 def _read_state(path: Path) -> TrainingState:

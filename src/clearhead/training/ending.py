@@ -20,7 +20,7 @@ from clearhead.evaluation.metrics import sentence_chrf
 from clearhead.inspection.explain import explain
 from clearhead.scripts import count_scripts
 from clearhead.training.log import read_metrics
-from clearhead.training.loop import Loop
+from clearhead.training.loop import UNCHANGED, Loop
 from clearhead.training.publish import translatable
 from clearhead.training.report import Judged, write_report
 from clearhead.training.validation import Validation
@@ -61,7 +61,8 @@ def report_end(loop: Loop, translator: Translator, validation: Validation, ended
         records,
         num_pairs=data.report["train"]["kept"],
         epochs=state.step / loop.order.batches_per_epoch,
-        bleu=validation.bleu,
+        validation=validation,
+        is_unchanged=translator.bundle.info["weights"] == UNCHANGED,
         ended_by=ended_by,
     )
     write_report(
@@ -72,6 +73,7 @@ def report_end(loop: Loop, translator: Translator, validation: Validation, ended
             "verdict": "; ".join(judgement) or "too short to tell",
             "validation (greedy)": f"{validation.scores}, perplexity {validation.ppl:.2f} a piece",
             "model": f"{config.preset}: {translator.bundle.info['weights']}",
+            **({"started from": f"{config.from_model} (SHA-256 {config.from_sha256})"} if config.from_model else {}),
             "training": f"{state.step:,} steps, {state.target_tokens:,} target tokens, {minutes:.1f} minutes",
             "ended by": ended_by,
             "made": f"{time.strftime('%Y-%m-%d')} on {loop.device} ({platform.machine()}, threads: {num_threads()}), "

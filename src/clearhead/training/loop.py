@@ -11,6 +11,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
+from clearhead.bundle import Bundle
 from clearhead.config import Config
 from clearhead.data.batches import Batch, BatchOrder, collate, split
 from clearhead.data.prepare import Prepared
@@ -26,9 +27,12 @@ from clearhead.training.step import Stepper
 from clearhead.training.stop import StopSignals
 from clearhead.training.validation import Validation, is_better, perplexity, validate, validate_weights
 from clearhead.translator import Translator
-from clearhead.weights import average_weights, load_weights, model_tensors
+from clearhead.weights import average_weights, load_tensors, load_weights, model_tensors
 
-__all__ = ["Loop"]
+__all__ = ["UNCHANGED", "Loop"]
+
+UNCHANGED = "the model it started from"
+"""What a run says of its weights if nothing that it learned was better than those it began with."""
 
 _STEPS_BETWEEN_RECORDS = 25
 
@@ -69,10 +73,15 @@ class Loop:
         self._best: Validation | None = None  # of `state.best`, if this process measured it
         self._published: Translator | None = None  # the last step, if it is `state.best`
 
+    def start_from(self, bundle: Bundle) -> None:
+        """Take the weights of a trained model in the place of random ones."""
+        load_tensors(self.model, model_tensors(bundle.model), origin=str(self.config.from_model))
+
     def resume(self, path: Path, state: TrainingState) -> None:
         """Go on from a checkpoint."""
         load_weights(self.model, path / "model.safetensors")
-        load_optimizer_state(self.model, self.optimizer, self.checkpoints.tensors(path, "optimizer.safetensors"))
+        if state.step:  # before the first one an optimiser has no state
+            load_optimizer_state(self.model, self.optimizer, self.checkpoints.tensors(path, "optimizer.safetensors"))
         now = self.state
         if state.threads != now.threads:
             self.display.say(
@@ -107,6 +116,9 @@ class Loop:
         train = self.config.train
         self.stop.defer()
         self.model.train()
+        if self.config.from_model is not None and self.state.best is None:
+            # What a run of so much is better than takes part in the ranking, and the run no longer needs that model.
+            self._save(self._validate(log))
         while (ended_by := self.state.ended_by(train)) is None:
             before = time.monotonic()
             self._published = None  # a model of an earlier step is published anew, or not at all
@@ -148,7 +160,7 @@ class Loop:
         if trouble := self.checkpoints.trouble(self.checkpoints.path(step)):
             self.display.say(f"the best checkpoint, of step {step:,}, is damaged ({trouble}); using the last one")
             step = self.state.step
-        path, chosen = self.checkpoints.path(step), f"step {step}"
+        path, chosen = self.checkpoints.path(step), _named(step)
         weights, validation = None, self._best if step == best.step else None
         if validation is None:  # measured elsewhere, or not at all: here, as the average is, or they would not compare
             weights = self.checkpoints.tensors(path, "model.safetensors")
@@ -222,7 +234,7 @@ class Loop:
         self._last_save = time.monotonic()
         self._prune()
         if best:
-            self._published = self._publish(weights, best, f"step {self.state.step}")
+            self._published = self._publish(weights, best, _named(self.state.step))
 
     def _prune(self) -> None:
         keep = max(self.config.train.keep_checkpoints, self.config.train.average_last)
@@ -274,3 +286,8 @@ class Loop:
 
     def _tick(self) -> None:
         self.state.elapsed = time.monotonic() - self.start
+
+
+def _named(step: int) -> str:
+    """Return which weights those of a step are, in words."""
+    return f"step {step}" if step else UNCHANGED

@@ -38,6 +38,9 @@ _ENOUGH_TOKENS = {"small": 25_000_000, "paper-base": 500_000_000}
 _RATES = {"muon": 12e-3, "adam": 3e-3, "adamw": 3e-3}
 """Peak rates at width 128; they fall with the square root of the width."""
 
+_SHARE_OF_RATE = 0.25
+"""Of these, for a run that starts from a trained model: the full rate would undo what that has learned."""
+
 _MUON_DECAY = 0.3
 
 _DROPOUT = ((8, 0.0), (16, 0.1), (40, 0.2))
@@ -45,6 +48,8 @@ _DROPOUT = ((8, 0.0), (16, 0.1), (40, 0.2))
 _MOST_DROPOUT = 0.3
 
 _WARMUP_SHARE, _MOST_WARMUP = 10, 400
+_MOST_WARMUP_FROM = 100
+"""Of a run that starts from a trained model, whose optimiser alone begins anew."""
 _VALIDATIONS, _LEAST_STEPS_BETWEEN = 8, 50
 _SHARE_OF_TRAINING = 0.95  # of the time; the rest goes to validations and checkpoints
 
@@ -149,14 +154,15 @@ def _plan(values: Mapping[str, Any], preset: str, data: Prepared, device: torch.
     steps = steps or min(MOST_STEPS, DEFAULT_EPOCHS * order.batches_per_epoch)
     epochs = steps / order.batches_per_epoch
     if not is_of_the_paper:
+        share, most_warmup = (1.0, _MOST_WARMUP) if config.from_model is None else (_SHARE_OF_RATE, _MOST_WARMUP_FROM)
         often = max(_LEAST_STEPS_BETWEEN, steps // _VALIDATIONS)
         chosen = {
             "model": {"dropout": next((rate for below, rate in _DROPOUT if epochs < below), _MOST_DROPOUT)},
             "train": {
                 "optimizer": train.optimizer,
-                "learning_rate": float(f"{_RATES[train.optimizer] * (128 / width) ** 0.5:.2g}"),
+                "learning_rate": float(f"{share * _RATES[train.optimizer] * (128 / width) ** 0.5:.2g}"),
                 "weight_decay": _MUON_DECAY if train.optimizer == "muon" else train.weight_decay,
-                "warmup_steps": max(1, min(_MOST_WARMUP, steps // _WARMUP_SHARE)),
+                "warmup_steps": max(1, min(most_warmup, steps // _WARMUP_SHARE)),
                 "validate_every": min(train.validate_every, often),
                 "checkpoint_every": min(train.checkpoint_every, often),
             },

@@ -26,6 +26,7 @@ from clearhead.training.card import model_card
 from clearhead.training.checkpoints import Checkpoints, TrainingState
 from clearhead.training.published import read_published
 from clearhead.training.run_directory import lock
+from clearhead.training.start import model_name
 from clearhead.training.validation import Validation, validate_weights
 from clearhead.translator import Translator
 from clearhead.weights import average_weights, load_tensors
@@ -61,10 +62,13 @@ def publish(
     model = Transformer(config.model)  # weights drawn for nothing, as in `load_bundle`
     load_tensors(model, weights, origin=chosen)
     named = (path for role in ROLES for path in getattr(config.data, role))
+    start = config.from_model and model_name(config.from_model)
+    settings = config.model_copy(update={"from_model": start}).model_dump(mode="json")
     paths = {config.out, config.golden, *(file["path"] for file in data.report["files"]), *named}
     info = {
         "preset": config.preset,
         "weights": chosen,
+        **({"started_from": {"name": start, "sha256": config.from_sha256}} if start else {}),
         "data": _without_directories(data.report, paths),
         "training": {
             "date": time.strftime("%Y-%m-%d"),
@@ -74,7 +78,7 @@ def publish(
             "device": state.device,
             "precision": state.precision,
         },
-        "settings": _without_directories(config.model_dump(mode="json"), paths),
+        "settings": _without_directories(settings, paths),
         "metrics": {
             "valid_bleu": round(validation.bleu, 2),
             "bleu_signature": validation.bleu_signature,

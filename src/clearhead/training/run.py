@@ -14,7 +14,7 @@ from typing import Any
 
 import torch
 
-from clearhead.bundle import load_bundle, require_fitting_weights
+from clearhead.bundle import Bundle, load_bundle, require_fitting_weights
 from clearhead.config import Config, read_toml
 from clearhead.data.batches import BatchOrder
 from clearhead.data.inputs import changed_inputs, missing_inputs
@@ -32,6 +32,7 @@ from clearhead.training.plan import make_plan, planned_before
 from clearhead.training.publish import golden_sources
 from clearhead.training.run_directory import is_finished, lock, move_aside
 from clearhead.training.settings import check_resumable, complete, draft, over_saved, resolved
+from clearhead.training.start import over_start, starting_model, untagged
 from clearhead.training.step import uses_bf16
 from clearhead.training.stop import StopSignals
 
@@ -78,7 +79,7 @@ def train_from_values(values: Mapping[str, Any], *, fresh: bool = False) -> Trai
     start = time.monotonic()
     if not values.get("out"):
         raise ConfigError("name the run directory: --out RUN, or out = 'RUN' in the configuration")
-    values = over_saved(values, fresh=fresh)
+    values, start_model = over_start(over_saved(values, fresh=fresh), fresh=fresh)
     early = draft(values)
     run = Path(os.path.abspath(str(early.out)))  # a bare "." has no name, and moves when it is moved aside
     device = resolve_device(early.device)
@@ -91,7 +92,7 @@ def train_from_values(values: Mapping[str, Any], *, fresh: bool = False) -> Trai
             checkpoints = Checkpoints(run / "checkpoints", display.say)
             newest = checkpoints.newest()
             made = newest[1] if newest else TrainingState()
-            config, data, order = _settle(values, early, run, made, device, display, start)
+            config, data, order = _settle(values, early, run, made, device, display, start, start_model)
             if newest:
                 weights = newest[0] / "model.safetensors"
                 require_fitting_weights(config.model, weights, origin=str(run / "config.toml"))
@@ -104,9 +105,12 @@ def train_from_values(values: Mapping[str, Any], *, fresh: bool = False) -> Trai
             loop = Loop(config, data, order, run, device, checkpoints, display, stop, start)
             if newest:
                 loop.resume(*newest)
+            elif config.from_model is not None:
+                loop.start_from(starting_model(config, start_model))
             (run / "report.html").unlink(missing_ok=True)
             _announce(loop, device)
-            with MetricsLog(run, step=loop.state.step, validated_step=loop.state.validated_step) as log:
+            validated_step = loop.state.validated_step if loop.state.best else -1  # a run may be validated at step 0
+            with MetricsLog(run, step=loop.state.step, validated_step=validated_step) as log:
                 ended_by = loop.train(log)
                 validation, translator = loop.publish_best()
             report_end(loop, translator, validation, ended_by)
@@ -123,6 +127,7 @@ def _settle(
     device: torch.device,
     display: Display,
     start: float,
+    start_model: Bundle | None,
 ) -> tuple[Config, Prepared, BatchOrder]:
     """Prepare the data of a new run, or check that an old one may go on; return the complete settings, data, batches.
 
@@ -132,7 +137,8 @@ def _settle(
     saved = Config.load(path) if path.exists() else None  # perhaps again, now that nobody else may write it
     if saved is None:
         started = time.monotonic()
-        data = prepare(early, run / "data", on_progress=display.stage, notice=display.say)
+        tokenizer = None if early.from_model is None else starting_model(early, start_model).tokenizer
+        data = prepare(early, run / "data", tokenizer=tokenizer, on_progress=display.stage, notice=display.say)
         seconds = time.monotonic() - started
         kept = data.report["train"]["kept"]
         display.say(f"prepared {kept:,} training and {len(data.valid):,} validation pairs in {seconds:.0f} s")
@@ -141,6 +147,8 @@ def _settle(
         display.say(
             f"the first pair, from source to target: {data.train.source(0)!r:.200} -> {data.train.target(0)!r:.200}"
         )
+        if early.from_model is not None and (warning := untagged(data.train, data.tokenizer)):
+            display.say(warning)
     else:
         data = open_prepared(run / "data")
         if missing := missing_inputs(saved):
@@ -197,5 +205,7 @@ def _announce(loop: Loop, device: torch.device) -> None:
         f"d_model {model.d_model}, {loop.model.num_parameters():,} parameters, {model.vocab_size:,} pieces; "
         f"{loop.order.batches_per_epoch:,} steps an epoch, on {device}"
     )
+    if loop.config.from_model is not None and not loop.state.best:
+        loop.display.say(f"starting from the model of {loop.config.from_model}; it is validated before the first step")
     if loop.state.step:
         loop.display.say(f"resuming after step {loop.state.step:,}")

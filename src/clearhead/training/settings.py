@@ -23,6 +23,7 @@ from clearhead.training.schedule import noam_rate, peak_rate
 __all__ = [
     "DEFAULT_EPOCHS",
     "MOST_STEPS",
+    "OF_THE_TOKENIZER",
     "check_resumable",
     "complete",
     "draft",
@@ -30,6 +31,7 @@ __all__ = [
     "over_file",
     "over_saved",
     "parse_override",
+    "refuse_misshapen",
     "resolved",
 ]
 
@@ -38,7 +40,8 @@ DEFAULT_EPOCHS = 30
 MOST_STEPS = 100_000
 """Most steps of those; the paper's base model made as many (section 5.2)."""
 
-_OF_THE_TOKENIZER = {"vocab_size", "pad_id", "bos_id", "eos_id"}
+OF_THE_TOKENIZER = {"vocab_size", "pad_id", "bos_id", "eos_id"}
+"""Settings of `[model]` that the tokenizer decides."""
 _VOCAB_SIZE_UNKNOWN = 1_000  # stands in until the tokenizer is trained
 
 _MAY_CHANGE = {
@@ -97,8 +100,10 @@ def over_file(values: Mapping[str, Any], overrides: Mapping[str, Any]) -> Mappin
     Raises:
         ConfigError: If they ask for what the tokenizer decides; a file may hold it, for a run may have written it.
     """
+    if overrides.get("from_model"):
+        values = {name: value for name, value in values.items() if name != "from_sha256"}  # of the file's own model
     settings = merge(values, overrides)
-    _refuse_misshapen(settings)
+    refuse_misshapen(settings)
     _refuse_what_the_tokenizer_decides({**settings, "model": overrides.get("model", {})})
     return settings
 
@@ -107,7 +112,8 @@ def over_saved(values: Mapping[str, Any], *, fresh: bool) -> Mapping[str, Any]:
     """Lay the settings of `clearhead train --out RUN`, which names no files, over those that the run has.
 
     What the tokenizer decides of the model is left out, for it decides again. With `fresh` so is the peak rate that
-    `resolved` chose: a run that starts over with another width or warm-up gets the rate of those.
+    `resolved` chose: a run that starts over with another width or warm-up gets the rate of those; and it starts from
+    what stands at `from_model` by then.
 
     Raises:
         ConfigError: If the saved settings cannot be read, or with `fresh` another preset is asked for: the saved ones
@@ -118,7 +124,7 @@ def over_saved(values: Mapping[str, Any], *, fresh: bool) -> Mapping[str, Any]:
     if names_files or not isinstance(out, str) or not (path := Path(out, "config.toml")).is_file():
         return values
     saved = Config.load(path)
-    settings = saved.model_dump(exclude={"model": _OF_THE_TOKENIZER})
+    settings = saved.model_dump(exclude={"model": OF_THE_TOKENIZER})
     if fresh:
         if preset is not None and preset != saved.preset:
             raise ConfigError(
@@ -128,6 +134,7 @@ def over_saved(values: Mapping[str, Any], *, fresh: bool) -> Mapping[str, Any]:
         warmup = saved.train.warmup_steps
         if saved.train.learning_rate == noam_rate(warmup, d_model=saved.model.d_model, warmup_steps=warmup):
             settings["train"]["learning_rate"] = None
+        settings["from_sha256"] = None
     limits, asked = ("max_steps", "max_minutes"), values.get("train", {})
     if isinstance(asked, Mapping) and any(asked.get(limit) is not None for limit in limits):
         settings["train"].update(dict.fromkeys(limits))  # a new limit stands in for both
@@ -148,7 +155,7 @@ def draft(values: Mapping[str, Any]) -> Config:
     Raises:
         ConfigError: If they are impossible.
     """
-    _refuse_misshapen(values)  # `over_file` has asked for a command alone, before it looked into the sections
+    refuse_misshapen(values)  # `over_file` has asked for a command alone, before it looked into the sections
     _refuse_other_than_utf8(values)
     _refuse_what_the_tokenizer_decides(values)
     problems = []
@@ -225,7 +232,10 @@ def check_resumable(saved: Config, now: Config, made: TrainingState) -> list[str
         name: (old.get(name), new.get(name)) for name in old.keys() | new.keys() if old.get(name) != new.get(name)
     }
     lines = {name: f"{name}: {before!r} -> {after!r}" for name, (before, after) in sorted(changed.items())}
-    refused = [line for name, line in lines.items() if not (name in _MAY_CHANGE or name.startswith("decode."))]
+    may_change = {name for name in changed if name in _MAY_CHANGE or name.startswith("decode.")}
+    if all(changed.get("from_model", ())):  # it lies elsewhere now; which model it is `from_sha256` says
+        may_change.add("from_model")
+    refused = [line for name, line in lines.items() if name not in may_change]
     if refused:
         raise CheckpointError(
             "this run was started with other settings, and going on would silently make it another run:\n  "
@@ -233,6 +243,22 @@ def check_resumable(saved: Config, now: Config, made: TrainingState) -> list[str
             + "\nuse the settings it was started with, another --out, or --fresh to start over"
         )
     return [line for name, line in lines.items() if name != "out"]
+
+
+def refuse_misshapen(values: Mapping[str, Any]) -> None:
+    """Make sure that every section is one, and every name at the top level a text.
+
+    Raises:
+        ConfigError: If one is not.
+    """
+    for name, field in Config.model_fields.items():
+        value = values.get(name)
+        is_section = isinstance(field.default, BaseModel)
+        if is_section and name in values and not isinstance(value, Mapping):
+            hint = f"; did you mean preset = {value!r}?" if isinstance(value, str) and value in PRESETS else ""
+            raise ConfigError(f"{name} = {value!r:.200}: this is a section, set {name}.KEY = VALUE{hint}")
+        if not is_section and value is not None and not isinstance(value, str):
+            raise ConfigError(f"{name} = {value!r:.200}: must be text in quotes")
 
 
 def _refuse_less_than_made(saved: TrainConfig, now: TrainConfig, made: TrainingState) -> None:
@@ -246,17 +272,6 @@ def _refuse_less_than_made(saved: TrainConfig, now: TrainConfig, made: TrainingS
                 f"this run has made {done:,.4g} {unit}, and --max-{unit} {asked:g} counts them too; "
                 f"--max-{unit} {math.ceil(done + asked)} makes so many more, --max-steps {made.step} ends the run here"
             )
-
-
-def _refuse_misshapen(values: Mapping[str, Any]) -> None:
-    for name, field in Config.model_fields.items():
-        value = values.get(name)
-        is_section = isinstance(field.default, BaseModel)
-        if is_section and name in values and not isinstance(value, Mapping):
-            hint = f"; did you mean preset = {value!r}?" if isinstance(value, str) and value in PRESETS else ""
-            raise ConfigError(f"{name} = {value!r:.200}: this is a section, set {name}.KEY = VALUE{hint}")
-        if not is_section and value is not None and not isinstance(value, str):
-            raise ConfigError(f"{name} = {value!r:.200}: must be text in quotes")
 
 
 def _refuse_other_than_utf8(values: Mapping[str, Any]) -> None:

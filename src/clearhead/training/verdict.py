@@ -9,6 +9,7 @@ from typing import Any
 
 from clearhead.config import TrainConfig
 from clearhead.training.checkpoints import TrainingState
+from clearhead.training.validation import Validation
 
 __all__ = ["verdict"]
 
@@ -29,7 +30,8 @@ def verdict(
     *,
     num_pairs: int,
     epochs: float,
-    bleu: float,
+    validation: Validation,
+    is_unchanged: bool,
     ended_by: str,
 ) -> list[str]:
     """Return sentences for the user, the most important first.
@@ -41,21 +43,24 @@ def verdict(
         records: Of `metrics.jsonl`.
         num_pairs: Training pairs.
         epochs: Passes over them.
-        bleu: Of the published model.
+        validation: Of the published model.
+        is_unchanged: It is the one that the run started from, for nothing was better.
         ended_by: As of `TrainingState.ended_by`.
     """
     valid = [record for record in records if record.get("split") == "valid" and "chrf" in record]
     losses = [record["nll"] for record in records if record.get("split") == "train"]
     go_on = f"go on with: clearhead train {shlex.quote(str(run))} {_longer(train, state, ended_by)}"
     sentences = []
-    if state.step <= train.warmup_steps:
+    if valid and valid[0]["step"] == 0:
+        sentences.append(_beside_start(valid, validation, is_unchanged))
+    elif state.step <= train.warmup_steps:
         sentences.append(
             f"still in warm-up: {state.step:,} of {train.warmup_steps:,} steps of it were made, and the model knows "
             f"little yet; {go_on}"
         )
-    elif len(valid) > 1:
+    if len(valid) > 1 and state.step > train.warmup_steps and not is_unchanged:
         sentences.append(_course(train, valid, losses, go_on))
-    if bleu < _USELESS_BLEU:
+    if validation.bleu < _USELESS_BLEU:
         why = "the two sides may be misaligned: see that each line of one is the translation of that line of the other"
         if epochs < _FEW_EPOCHS:
             why = f"too little time: the text was passed {epochs:.1f} times; {go_on}"
@@ -63,6 +68,18 @@ def verdict(
             why = f"too little data: {num_pairs:,} pairs, and new sentences take tens of thousands; or {why}"
         sentences.append(f"BLEU is below {_USELESS_BLEU:g}, so the translations are of no use; {why}")
     return sentences
+
+
+def _beside_start(valid: Sequence[Mapping[str, Any]], validation: Validation, is_unchanged: bool) -> str:
+    """Compare with the model that the run started from, whose validation is the first."""
+    before = valid[0]["chrf"]
+    if not is_unchanged:
+        return f"the model it started from has chrF {before:.1f} on the validation text, this one {validation.chrf:.1f}"
+    found = max((record["chrf"] for record in valid[1:]), default=0.0)
+    return (
+        f"no better than the model it started from, which is published as it was: chrF {before:.1f}, and at most "
+        f"{found:.1f} after training; more text helps, or a lower rate (--fresh --set train.learning_rate=..)"
+    )
 
 
 def _course(train: TrainConfig, valid: Sequence[Mapping[str, Any]], losses: Sequence[float], go_on: str) -> str:

@@ -103,6 +103,7 @@ def train_arguments(values: Mapping[str, Any]) -> list[str]:
     """Write nested settings as the command line has them."""
     arguments = ["train", "--out", values["out"], "--preset", values["preset"], "--device", values["device"]]
     arguments += ["--pairs", *values["data"]["pairs"]]
+    arguments += ["--from", values["from_model"]] if "from_model" in values else []
     settings = [
         f"{section}.{key}={value!r}"
         for section in ("data", "tokenizer", "model", "train", "decode")

@@ -133,6 +133,17 @@ def test_the_peak_rate_suits_optimiser_and_width(planned):
     assert rate(train={"max_steps": 700, "optimizer": "adam"}) == 0.003
 
 
+@pytest.mark.parametrize("optimizer", ["muon", "adam"])
+def test_a_run_from_a_model_has_a_lower_rate_and_a_short_warm_up(planned, optimizer):
+    train = {"max_steps": 5_000, "optimizer": optimizer}
+    fresh, later = (planned({"train": train, "preset": "tiny", **values}) for values in ({}, {"from_model": "runs/x"}))
+    assert later.config.train.learning_rate < fresh.config.train.learning_rate / 2
+    assert (fresh.config.train.warmup_steps, later.config.train.warmup_steps) == (400, 100)
+    train = {**train, "learning_rate": 0.5, "warmup_steps": 300}
+    given = planned({"train": train, "preset": "tiny", "from_model": "runs/x"}).config.train
+    assert (given.learning_rate, given.warmup_steps) == (0.5, 300)
+
+
 @pytest.mark.parametrize(("optimizer", "decay"), [("muon", 0.3), ("adamw", 0.0), ("adam", 0.0)])
 def test_muon_alone_gets_weight_decay(planned, optimizer, decay):
     assert planned({"train": {"optimizer": optimizer}}).config.train.weight_decay == decay

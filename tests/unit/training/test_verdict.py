@@ -11,6 +11,7 @@ from tiny_runs import ENGLISH, GERMAN
 from clearhead.config import TrainConfig
 from clearhead.training.checkpoints import TrainingState
 from clearhead.training.run import train_from_values
+from clearhead.training.validation import Validation
 from clearhead.training.verdict import verdict
 
 
@@ -25,10 +26,31 @@ def records(*valid, train=(2.0,)):
     ]
 
 
-def said(found, *, step=80, warmup=4, pairs=50_000, epochs=5.0, bleu=30.0, ended_by="max_minutes", **train):
-    settings = TrainConfig(warmup_steps=warmup, **(train or {"max_minutes": 8}))
-    state = TrainingState(step=step)
-    return verdict(Path("runs/x"), settings, state, found, num_pairs=pairs, epochs=epochs, bleu=bleu, ended_by=ended_by)
+def said(
+    found,
+    *,
+    run="runs/x",
+    state=None,
+    warmup=4,
+    pairs=50_000,
+    epochs=5.0,
+    bleu=30.0,
+    chrf=50.0,
+    is_unchanged=False,
+    ended_by="max_minutes",
+    **train,
+):
+    return verdict(
+        Path(run),
+        TrainConfig(warmup_steps=warmup, **(train or {"max_minutes": 8})),
+        state or TrainingState(step=80),
+        found,
+        num_pairs=pairs,
+        epochs=epochs,
+        validation=Validation(2.0, bleu, "", chrf, ""),
+        is_unchanged=is_unchanged,
+        ended_by=ended_by,
+    )
 
 
 RISING = [(10, 4.0), (20, 3.5), (30, 3.0), (40, 2.8), (50, 2.7), (60, 2.6), (65, 2.5), (70, 2.4)]
@@ -37,7 +59,7 @@ FALLING = [(40, 2.8), (50, 2.7), (60, 2.6), (60.5, 2.64)]
 
 
 def test_a_run_that_ended_in_warm_up_says_so_and_how_to_go_on():
-    (line,) = said(records((1, 8.0), (2, 7.0)), step=490, warmup=1_000)
+    (line,) = said(records((1, 8.0), (2, 7.0)), state=TrainingState(step=490), warmup=1_000)
     assert line.startswith("still in warm-up: 490 of 1,000 steps")
     assert line.endswith("go on with: clearhead train runs/x --max-minutes 16")
 
@@ -71,10 +93,7 @@ def test_a_falling_loss_is_no_convergence_though_the_translations_are_still_empt
 
 def test_a_limit_that_preparation_alone_went_beyond_is_not_advised_again():
     state = TrainingState(step=1, elapsed=600.0)
-    settings = TrainConfig(warmup_steps=9, max_minutes=0.5)
-    (line,) = verdict(
-        Path("my runs/x"), settings, state, [], num_pairs=50_000, epochs=5.0, bleu=30.0, ended_by="max_minutes"
-    )
+    (line,) = said([], run="my runs/x", state=state, warmup=9, max_minutes=0.5)
     assert line.endswith("go on with: clearhead train 'my runs/x' --max-minutes 20")
 
 
@@ -98,6 +117,29 @@ def test_a_useless_model_is_never_passed_over_in_silence(pairs, epochs, words):
     assert re.fullmatch(f"BLEU is below 5, so the translations are of no use; {words}.*", line)
     assert said([], pairs=pairs, epochs=epochs, bleu=4.99) == [line]
     assert len(said(records(*FLAT), pairs=pairs, epochs=epochs, bleu=5.0)) == 1
+
+
+def from_a_model(*valid):
+    first, *others = valid
+    start = {"split": "valid", "step": 0, "chrf": first[0], "nll": first[1]}
+    return [start, *records(*others)]
+
+
+def test_a_run_from_a_model_is_compared_with_it():
+    first, second = said(from_a_model((40, 2.8), *RISING[4:]), chrf=70.04)
+    assert first == "the model it started from has chrF 40.0 on the validation text, this one 70.0"
+    assert second.startswith("still improving: chrF rose from 65.0 to 70.0 in the last quarter")
+
+
+def test_a_model_that_was_not_bettered_is_said_to_be_the_old_one():
+    (line,) = said(from_a_model((40, 2.8), (30, 2.9), (39.1, 2.9)), is_unchanged=True)
+    assert line.startswith("no better than the model it started from, which is published as it was: chrF 40.0, and at")
+    assert "at most 39.1 after training; more text helps, or a lower rate" in line
+
+
+def test_a_trained_model_knows_something_in_warm_up_already():
+    lines = said(from_a_model((40, 2.8), (45, 2.7)), state=TrainingState(step=3))
+    assert [line.partition(" has ")[0] for line in lines] == ["the model it started from"]
 
 
 def test_of_a_single_validation_nothing_is_said_of_its_course():
