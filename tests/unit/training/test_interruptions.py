@@ -112,12 +112,12 @@ def test_a_run_killed_before_any_of_its_file_operations_ends_with_the_same_bits(
 def test_a_killed_run_from_a_model_starts_from_the_same_weights(tmp_path, settings, finished_run):
     train = {"max_steps": 20, "validate_every": 10, "checkpoint_every": 5}
     runs = Runs(tmp_path, settings, from_model=str(finished_run), train=train)
-    at = iter([0.2, 0.4, 0.5, 0.6])  # shares of its life
+    at = iter([0.3, 0.5, 0.7])  # shares of its life
 
     def kill_once() -> int | None:
         return finish(runs.start("run", FileOperations().until(round(runs.file_operations * next(at, 2.0)))))
 
-    kill_and_finish(runs, 4, kill_once)
+    kill_and_finish(runs, 3, kill_once)
 
 
 @pytest.mark.slow
