@@ -200,6 +200,11 @@ def _announce(loop: Loop, device: torch.device) -> None:
     data, model = loop.data, loop.config.model
     if data.report["valid_held_out"]:
         loop.display.say(f"no validation set was given: {len(data.valid):,} pairs are held out of the training text")
+        if loop.config.from_model is not None:
+            loop.display.say(
+                "those that the model learned from before make it look better than it is, and new weights worse beside "
+                "it: name validation text that it has not seen"
+            )
     loop.display.say(
         f"preset {loop.config.preset}: {model.num_encoder_layers}+{model.num_decoder_layers} layers, "
         f"d_model {model.d_model}, {loop.model.num_parameters():,} parameters, {model.vocab_size:,} pieces; "

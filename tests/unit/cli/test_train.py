@@ -52,6 +52,26 @@ def test_a_run_goes_on_by_its_name_alone(tmp_path, pairs, capsys):
     assert f"{tmp_path} is not a run: it holds no config.toml" in capsys.readouterr().err
 
 
+def test_a_run_starts_from_the_model_of_another(tmp_path, pairs, capsys):
+    first, second, third = (tmp_path / name for name in ("first", "second", "third"))
+    assert clearhead("train", "--pairs", pairs, "--out", first, *QUICK) == 0
+    assert clearhead("train", "--from", first, "--pairs", pairs, "--out", second, *QUICK) == 0
+    said = capsys.readouterr().err
+    assert f"starting from the model of {first}" in said
+    assert "name validation text that it has not seen" in said
+    assert clearhead("train", second, "--max-steps", 5) == 0  # its settings name the model still
+    assert resolved(second).from_model == str(first)
+    assert clearhead("train", second / "config.toml", "--from", second / "model", "--out", third) == 0
+    assert resolved(third).from_sha256 != resolved(second).from_sha256
+    capsys.readouterr()
+    assert clearhead("info", third) == 0
+    assert "started from second" in capsys.readouterr().out
+    assert clearhead("train", "--from", first, "--pairs", pairs, "--out", tmp_path / "x", "--preset", "small") == 1
+    said = capsys.readouterr().err
+    assert f"a run from {first} has the shape and the tokenizer of that model" in said
+    assert "preset small has model.d_model = 256, and the model has 16" in said
+
+
 def test_an_option_takes_several_files(tmp_path):
     first, second = write_tsv(tmp_path / "a.tsv", numbers()[:107]), write_tsv(tmp_path / "b.tsv", numbers()[107:])
     runs = [tmp_path / "spread", tmp_path / "repeated"]

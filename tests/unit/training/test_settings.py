@@ -146,6 +146,8 @@ def test_changes_that_only_lengthen_or_observe_are_allowed_and_named():
 
 
 UNSET_MEANS_NONE = {
+    "from_model",
+    "from_sha256",
     "out",  # named by every run
     "golden",  # made of the vocabulary
     "data.columns",
