@@ -106,7 +106,7 @@ def test_models_learn_from_what_models_wrote(block, files, monkeypatch):
     torch.set_num_threads(1)
     (files / "mono.en").write_text("five, one zero\n", encoding="utf-8")
     for side, language in enumerate(("de", "en")):
-        for name, pairs in (("more", NUMBERS[20:]), ("mine", NUMBERS[60::2])):
+        for name, pairs in (("more", NUMBERS[20:]), ("mine", NUMBERS[60::2]), ("my-val", NUMBERS[1:9])):
             (files / f"{name}.{language}").write_text("".join(pair[side] + "\n" for pair in pairs), encoding="utf-8")
     for command in block.splitlines():
         execute(command, monkeypatch, "--max-steps", "150", "--set", "train.learning_rate=0.02")  # it ends sentences
