@@ -252,8 +252,8 @@ def test_a_translation_ended_by_the_length_limit_is_named(run_command, make_mode
     result = run_command(translate, make_model_dir(**settings), source, "--format", "jsonl")
     assert [json.loads(line)["output_truncated"] for line in result.stdout.splitlines()] == [True, False]
     message = (
-        rf"clearhead: .*in.txt, line 1: the translation was ended by the length limit, {limit}, or as a repetition loop "
-        rf"\(decode.end_loops\), not by the model\n"
+        rf"clearhead: .*in.txt, line 1: the translation was ended by the length limit, {limit}, or as a repetition "
+        rf"loop \(decode.end_loops\), not by the model\n"
     )
     assert re.fullmatch(message, result.stderr)
 
