@@ -5,6 +5,7 @@ from __future__ import annotations
 import unicodedata
 from collections import Counter
 from collections.abc import Iterable
+from functools import lru_cache
 
 __all__ = ["count_scripts", "script_of"]
 
@@ -13,6 +14,7 @@ _SCRIPTS = {"CJK": "HAN", "KATAKANA-HIRAGANA": "KATAKANA", "IDEOGRAPHIC": "HAN"}
 """Names whose first word is not the script's."""
 
 
+@lru_cache(maxsize=10_000)  # a text asks for few letters again and again
 def script_of(letter: str) -> str | None:
     """Return the script of a letter as Unicode's names have it, such as `LATIN`; None for what is no letter.
 

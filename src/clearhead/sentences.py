@@ -1,0 +1,131 @@
+"""Where the sentences of a line end, and how their translations become a line again.
+
+How sentences end, and which abbreviations do not end them, is told for each language by Wikimedia's `sentencex`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+import sentencex
+
+from clearhead.scripts import count_scripts, script_of
+
+__all__ = ["CutLine", "cut_line", "join_sentences", "split_sentences"]
+
+_UNSPACED = {"HAN", "HIRAGANA", "KATAKANA", "BOPOMOFO"}
+"""Scripts in which one sentence follows the other without a space."""
+
+_INITIAL = re.compile(r"(?<!\w)[^\W\d_]\.\s*\Z")
+_ORDINAL = re.compile(r"(?<!\w)\d{1,2}\.\s*\Z")
+_DASH = re.compile(r"\s*[-–—]")
+
+_LANGUAGES = {"CYRILLIC": "ru", "GREEK": "el"}
+"""Script to the language whose rules are taken where no language is known: abbreviations, and the Greek question mark.
+The rules for English, which are taken otherwise, know the marks that end sentences in all scripts."""
+
+
+@dataclass(frozen=True, slots=True)
+class CutLine:
+    """The sentences of a line, and what stands between them."""
+
+    sentences: tuple[str, ...]
+    """At least one; where there are several, none begins or ends with white space."""
+    gaps: tuple[str, ...]
+    """The white space between each sentence and the next; empty where there is none."""
+
+
+def split_sentences(text: str, language: str | None = None) -> list[str]:
+    """Split a text into its sentences, each with the white space that follows it; together they are the text.
+
+    Two sentences together do less harm than two halves, so none ends where that is unlikely: behind what has no
+    letters, such as the number of a list, or behind a single letter; within a word, as in `Node.js`; before a dash or,
+    in a text that has capitals, a small letter; nor behind a number of one or two digits, unless the language is known
+    to be English, for many languages write ordinals so.
+
+    Args:
+        text: Any text; one that holds half of a surrogate pair is one sentence.
+        language: Language of the text, such as `de` or `de-AT`; if None, what its script makes likely.
+
+    >>> split_sentences("Am 3. Mai kam Dr. Roth. Er blieb.", "de")
+    ['Am 3. Mai kam Dr. Roth. ', 'Er blieb.']
+    >>> split_sentences("1. Open it. 2. Close it. See the 3. Button.")
+    ['1. Open it. ', '2. Close it. ', 'See the 3. Button.']
+    """
+    rules = (language or _likely_language(text)).replace("_", "-").partition("-")[0].lower()
+    try:
+        found = sentencex.segment(rules, text)
+    except UnicodeEncodeError:
+        return [text]
+    sentences: list[str] = []
+    has_capitals = not text.islower()
+    is_english = language is not None and rules == "en"
+    start = at = 0
+    letter, ends = "", False  # the last letter of the sentence that begins at `start`, and whether it may end here
+    for piece in found:
+        first = _first_letter(piece)
+        is_apart = text[at - 1].isspace() or _is_unspaced(letter, first)
+        goes_on = piece.isspace() or _DASH.match(piece) or (has_capitals and first.islower())
+        if ends and letter and is_apart and not goes_on:
+            sentences.append(text[start:at])
+            start, letter = at, ""
+        at += len(piece)
+        letter = _first_letter(reversed(piece)) or letter
+        ends = not _INITIAL.search(piece) and (is_english or not _ORDINAL.search(piece))
+    if letter or not sentences:
+        return [*sentences, text[start:]]
+    return [*sentences[:-1], sentences[-1] + text[start:]]
+
+
+def cut_line(text: str, language: str | None = None) -> CutLine:
+    """Cut a line into its sentences and the white space between them; a line of one sentence stays as it is."""
+    pieces = split_sentences(text, language)
+    if len(pieces) == 1:
+        return CutLine((text,), ())
+    gaps = [
+        piece[len(piece.rstrip()) :] + after[: len(after) - len(after.lstrip())] for piece, after in pairwise(pieces)
+    ]
+    return CutLine(tuple(piece.strip() for piece in pieces), tuple(gaps))
+
+
+def join_sentences(texts: Sequence[str], gaps: Sequence[str]) -> str:
+    """Make a line of the translations of its sentences, with the white space that stood between these.
+
+    The spaces follow the script that is translated into: Chinese and Japanese sentences have none between them, also
+    where the source had; others get one where the source had none. Tabs and line ends stay in every script.
+
+    Args:
+        texts: A text for each sentence; blank ones are left out.
+        gaps: As of `CutLine`.
+
+    >>> join_sentences(["I am a dog.", "You are a cat."], [""])
+    'I am a dog. You are a cat.'
+    >>> join_sentences(["犬です。", "猫です。"], ["  "])
+    '犬です。猫です。'
+    """
+    line = texts[0]
+    for gap, text in zip(gaps, texts[1:], strict=True):
+        if not (line and text):
+            line += text
+            continue
+        is_unspaced = _is_unspaced(_first_letter(reversed(line)) or _first_letter(text))
+        line += (gap.replace(" ", "") if is_unspaced else gap or " ") + text
+    return line
+
+
+def _likely_language(text: str) -> str:
+    if text.isascii():
+        return "en"
+    scripts = count_scripts([text])
+    return _LANGUAGES.get(max(scripts, key=scripts.__getitem__, default=""), "en")
+
+
+def _first_letter(characters: Iterable[str]) -> str:
+    return next(filter(str.isalpha, characters), "")
+
+
+def _is_unspaced(*letters: str) -> bool:
+    return any(letter and script_of(letter) in _UNSPACED for letter in letters)
