@@ -15,6 +15,7 @@ import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -33,6 +34,7 @@ from clearhead.files import (
     write_json,
     write_text,
 )
+from clearhead.line_statistics import LineStatistics
 from clearhead.model.transformer import Transformer
 from clearhead.tokenizer import Tokenizer
 from clearhead.version import __version__
@@ -82,6 +84,17 @@ class Bundle:
     """Of the directory it was read from."""
     clearhead_version: str = __version__
     """What wrote that."""
+
+    @cached_property
+    def line_statistics(self) -> LineStatistics | None:
+        """What the training lines were like; None for an imported model, or one that an earlier clearhead made.
+
+        Raises:
+            ValueError: If what `info` says of them is damaged.
+        """
+        data = self.info.get("data")
+        values = data.get("line_statistics") if isinstance(data, Mapping) else None
+        return None if values is None else LineStatistics.from_dict(values)
 
 
 def save_bundle(
@@ -154,7 +167,7 @@ def _load(path: str | Path, device: torch.device | str, verify: bool) -> Bundle:
         )
     path_of_decode = directory / "generation_config.json"
     decode = _parse(DecodeConfig, read_json(path_of_decode, ModelError), path_of_decode)
-    return Bundle(
+    bundle = Bundle(
         model.to(device).eval(),
         tokenizer,
         decode,
@@ -164,6 +177,11 @@ def _load(path: str | Path, device: torch.device | str, verify: bool) -> Bundle:
         format_version=config["format_version"],
         clearhead_version=str(config.get("clearhead_version")),
     )
+    try:
+        bundle.line_statistics  # noqa: B018 - read here, where the file is known
+    except ValueError as error:
+        raise ModelError(f"{directory / 'config.json'} is damaged: info.data.line_statistics: {error}") from None
+    return bundle
 
 
 def _identity(path: str | Path) -> tuple[int, int] | None:

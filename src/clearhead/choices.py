@@ -19,6 +19,7 @@ __all__ = [
     "PositionKind",
     "Schedule",
     "SinusoidLayout",
+    "Split",
     "Tokenization",
     "TokenizerKind",
     "TrainPrecision",
@@ -39,6 +40,7 @@ Schedule = Literal["noam", "linear", "cosine", "constant"]
 TrainPrecision = Literal["auto", "fp32", "bf16"]
 
 PenaltyForm = Literal["gnmt", "power"]
+Split = Literal["auto", "always", "never"]
 DecodePrecision = Literal["fp32", "bf16x3", "bf16", "int8"]
 
 MetricName = Literal["bleu", "chrf", "chrf++"]

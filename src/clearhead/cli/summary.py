@@ -32,6 +32,7 @@ def summary(facts: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
         ],
         "data": [
             _said(facts, "{} training pairs", *made, "data", "train", "kept"),
+            _said(facts, "99.9 % of at most {} tokens", *made, "data", "line_statistics", "source_tokens", "p999"),
             *(f"{role} {plain(files)}" for role in ("source", "target", "pairs") if (files := _files(facts, role))),
         ],
         "quality": [

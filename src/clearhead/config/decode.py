@@ -7,7 +7,7 @@ from typing import Annotated, Any, TypedDict
 
 from pydantic import Field, NonNegativeFloat, PositiveFloat, PositiveInt
 
-from clearhead.choices import DecodePrecision, PenaltyForm
+from clearhead.choices import DecodePrecision, PenaltyForm, Split
 from clearhead.config.settings import Seed, Settings, Tokens
 
 __all__ = ["MOST_SAMPLES", "DecodeChanges", "DecodeConfig", "Sampling"]
@@ -43,7 +43,14 @@ class DecodeConfig(Settings):
     """Write a sentence only in tokens that the model's shortlist, made by `clearhead optimize`, allows its source:
     faster, and a few translations differ. Their scores are the model's own, over the whole vocabulary."""
     max_input_tokens: Annotated[PositiveInt, Field(le=100_000)] = 1_024
-    """Longer source lines are cut here and flagged as truncated (`source_truncated`)."""
+    """Longer source lines, or sentences of a line that is split, are cut here and flagged as truncated
+    (`source_truncated`)."""
+    split: Split = "auto"
+    """Whether a line of several sentences is translated sentence by sentence: `always`, `never`, or `auto`, if it has
+    more sentences or tokens than the lines that the model was trained on (docs/translation.md)."""
+    source_lang: Annotated[str, Field(pattern="^[a-z]{2}([-_][A-Za-z0-9]{2,8})*$")] | None = None
+    """Language of the source text, such as `de`: its rules, and abbreviations such as `z. B.`, say where sentences end.
+    If not set, training takes it from the names of the source files (`train.de.gz`); without it the script decides."""
     target_lang: str | None = None
     """Language tag put before every source line that brings none of its own; if not set, such lines are refused."""
 
@@ -68,6 +75,8 @@ class DecodeChanges(TypedDict, total=False):
     precision: DecodePrecision | None
     shortlist: bool | None
     max_input_tokens: int | None
+    split: Split | None
+    source_lang: str | None
     target_lang: str | None
 
 

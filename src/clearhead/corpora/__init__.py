@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from clearhead.corpora.columns import Columns
+from clearhead.corpora.language_names import language_in_name
 from clearhead.corpora.pair import PairFile, SentencePair
 from clearhead.corpora.pair_files import READERS, described, holds_pairs, read_pairs
 from clearhead.corpora.parallel_lines import read_parallel
@@ -17,6 +18,7 @@ __all__ = [
     "described",
     "display_name",
     "holds_pairs",
+    "language_in_name",
     "open_output",
     "read_lines",
     "read_pairs",

@@ -16,13 +16,14 @@ from clearhead.corpora import (
     SentencePair,
     described,
     holds_pairs,
+    language_in_name,
     read_lines,
     read_pairs,
     read_parallel,
 )
 from clearhead.errors import ConfigError, DataError
 
-__all__ = ["InputFile", "Inputs", "changed_inputs", "missing_inputs", "open_inputs"]
+__all__ = ["InputFile", "Inputs", "changed_inputs", "missing_inputs", "open_inputs", "source_language"]
 
 ROLES = ("source", "target", "pairs", "valid_source", "valid_target", "valid_pairs", "exclude")
 """Settings of `[data]` that name files."""
@@ -115,6 +116,15 @@ def _segments(
         return enumerate(read_lines(path), start=1)
     pairs = read_pairs([path], columns, on_open=on_open)
     return ((pair.line, text) for pair in pairs for text in (pair.source, pair.target))
+
+
+def source_language(config: Config) -> str | None:
+    """Return the language of the sources: `decode.source_lang`, else what the names of all their files end in."""
+    data = config.data
+    languages = {language_in_name(path) for path in (data.target if data.swap else data.source)}
+    if config.decode.source_lang is not None or len(languages) != 1 or data.pairs:
+        return config.decode.source_lang
+    return languages.pop()
 
 
 def missing_inputs(config: Config) -> list[str]:

@@ -19,12 +19,13 @@ from clearhead.corpora import SentencePair, display_name
 from clearhead.data.augment import KINDS, altered
 from clearhead.data.clean import CleaningReport, clean, key_digest
 from clearhead.data.hold_out import choose_rows, side_keys, without
-from clearhead.data.inputs import ROLES, Inputs, open_inputs
+from clearhead.data.inputs import ROLES, Inputs, open_inputs, source_language
 from clearhead.data.staged_text import StagedPairs
 from clearhead.data.store import PairStore, StoreWriter
 from clearhead.errors import ClearheadError, ConfigError, DataError
 from clearhead.files import file_sha256, json_sha256, new_directory, read_json, write_json
 from clearhead.language_tags import split_tag
+from clearhead.line_statistics import LineCounter
 from clearhead.tokenizer import Tokenizer
 
 __all__ = ["Prepared", "automatic_vocab_size", "open_prepared", "prepare"]
@@ -159,10 +160,11 @@ def _build(
     max_length = config.data.max_length
     pairs = _progress(train, "tokenising", on_progress)
     added = dict.fromkeys(KINDS if config.data.augment else (), 0)
+    counter = LineCounter(source_language(config))
     with StoreWriter(partial / "train.arrow") as store:
-        tokens = _fill(store, pairs, tokenizer, max_length=max_length, report=train.report)
+        tokens = _fill(store, pairs, tokenizer, max_length=max_length, report=train.report, counter=counter)
         if added:
-            _add_altered(store, train, tokenizer, config, added, on_progress)
+            _add_altered(store, train, tokenizer, config, added, counter, on_progress)
     pairs = _progress(valid, "tokenising validation text", on_progress)
     with StoreWriter(partial / "valid.arrow") as store:
         _fill(store, pairs, tokenizer, max_length=max_length, report=valid.report)
@@ -182,6 +184,7 @@ def _build(
         "tokenizer": {"kind": config.tokenizer.kind, "vocab_size": tokenizer.vocab_size, "sha256": tokenizer.sha256},
         "tokens": tokens,
         **({"augmented": added} if added else {}),
+        "line_statistics": counter.statistics().model_dump(mode="json"),
     }
     report["checksums"] = {name: file_sha256(partial / name) for name in STORES} | {"report.json": json_sha256(report)}
     write_json(partial / "report.json", report)
@@ -272,9 +275,15 @@ def _learned_tokenizer(train: StagedPairs, config: TokenizerConfig, on_progress:
 
 
 def _fill(
-    store: StoreWriter, pairs: Iterator[SentencePair], tokenizer: Tokenizer, *, max_length: int, report: CleaningReport
+    store: StoreWriter,
+    pairs: Iterator[SentencePair],
+    tokenizer: Tokenizer,
+    *,
+    max_length: int,
+    report: CleaningReport,
+    counter: LineCounter | None = None,
 ) -> dict[str, int]:
-    """Tokenise pairs into a store, drop the too long ones, and return the tokens of each side."""
+    """Tokenise pairs into a store, drop the too long ones, count the others, and return the tokens of each side."""
     tokens = {"source": 0, "target": 0}
     while some := list(islice(pairs, PROGRESS_EVERY)):
         for pair, source_ids, target_ids in _spelled(some, tokenizer):
@@ -282,6 +291,8 @@ def _fill(
                 report.drop_kept("too_many_tokens", pair.origin)
                 continue
             store.append(pair.source, pair.target, source_ids, target_ids)
+            if counter is not None:
+                counter.add(pair.text, pair.target, len(source_ids), len(target_ids))
             tokens["source"] += len(source_ids)
             tokens["target"] += len(target_ids)
     return tokens
@@ -293,6 +304,7 @@ def _add_altered(
     tokenizer: Tokenizer,
     config: Config,
     added: dict[str, int],
+    counter: LineCounter,
     on_progress: Progress,
 ) -> None:
     """Append altered copies that are not too long, and count them by kind."""
@@ -304,6 +316,7 @@ def _add_altered(
         for (kind, _), (pair, source_ids, target_ids) in zip(some, spelled, strict=True):
             if max(len(source_ids), len(target_ids)) <= data.max_length:
                 store.append(pair.source, pair.target, source_ids, target_ids)
+                counter.add_characters(pair.text, pair.target)
                 added[kind] += 1
 
 

@@ -30,6 +30,7 @@ def model_card(name: str, bundle: Bundle) -> str:
     metrics, training = info["metrics"], info["training"]
     start = info.get("started_from")
     start_row = f"| started from | {start['name']}, SHA-256 of its weights {start['sha256']} |\n" if start else ""
+    lines = bundle.line_statistics
     given = info["settings"]["golden"]
     golden = "words of its vocabulary" if given is None else "none" if given == NO_GOLDEN else f"sentences of {given}"
     return f"""# {name}
@@ -50,6 +51,7 @@ A Transformer trained by clearhead {__version__}.
 {start_row}| trained | {training["date"]}, {training["steps"]:,} steps, {training["target_tokens"]:,} target tokens, \
 {training["minutes"]} minutes |
 | training pairs | {info["data"]["train"]["kept"]:,} |
+| training lines | {"not known" if lines is None else lines} |
 | validation BLEU (greedy) | {metrics["valid_bleu"]} `{metrics["bleu_signature"]}` |
 | validation chrF (greedy) | {metrics["valid_chrf"]} `{metrics["chrf_signature"]}` |
 | validation perplexity per piece | {metrics["valid_ppl"]} |

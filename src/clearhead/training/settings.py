@@ -13,7 +13,7 @@ from typing import Any
 from pydantic import BaseModel
 
 from clearhead.config import Config, ModelConfig, TrainConfig, parse_toml
-from clearhead.data.inputs import ROLES
+from clearhead.data.inputs import ROLES, source_language
 from clearhead.errors import CheckpointError, ConfigError
 from clearhead.files import is_utf8
 from clearhead.presets import AUTOMATIC_PRESETS, PRESETS, recipe
@@ -192,6 +192,8 @@ def complete(
 def resolved(config: Config, *, batches_per_epoch: int) -> Config:
     """Return complete settings with what is chosen for those left open: vocabulary size, peak rate, number of steps.
 
+    So is the language of the sources, where the names of their files say it.
+
     `device` and `train.precision` stay `auto`, for a run may go on where another device is; what they were stands in
     every checkpoint.
 
@@ -203,8 +205,10 @@ def resolved(config: Config, *, batches_per_epoch: int) -> Config:
     chosen: dict[str, Any] = {"learning_rate": peak_rate(train, d_model=model.d_model)}
     if train.max_steps is None and train.max_minutes is None:
         chosen["max_steps"] = min(MOST_STEPS, DEFAULT_EPOCHS * batches_per_epoch)
+    decode = config.decode.model_copy(update={"source_lang": source_language(config)})
     return config.model_copy(
         update={
+            "decode": decode,
             "tokenizer": tokenizer.model_copy(update={"vocab_size": tokenizer.vocab_size or model.vocab_size}),
             "train": train.model_copy(update=chosen),
         }

@@ -19,6 +19,7 @@ from clearhead.corpora import read_lines
 from clearhead.data.clean import normalized_key
 from clearhead.data.prepare import open_prepared, prepare
 from clearhead.errors import ConfigError, DataError
+from clearhead.line_statistics import LineStatistics
 
 NOUNS = ["Hund", "Katze", "Haus", "Baum", "Kind", "Mann", "Frau", "Ball", "Auto", "Berg", "Fluss", "Stadt"]
 VERBS = ["sieht", "sucht", "findet", "malt", "zeigt", "kauft"]
@@ -39,8 +40,9 @@ def write_tsv(path: Path, texts) -> str:
     return str(path)
 
 
-def config_of(*, tokenizer=None, seed=1, **data) -> Config:
-    return Config.from_dict({"data": data, "tokenizer": tokenizer or {}, "train": {"seed": seed}})
+def config_of(*, tokenizer=None, decode=None, seed=1, **data) -> Config:
+    sections = {"data": data, "tokenizer": tokenizer or {}, "train": {"seed": seed}, "decode": decode or {}}
+    return Config.from_dict(sections)
 
 
 def texts_of(store) -> list[tuple[str, str]]:
@@ -301,6 +303,27 @@ def test_altered_copies_stand_behind_the_pairs_as_they_are_and_are_counted(tmp_p
     assert "augmented" not in plain.report
     assert augmented.tokenizer.sha256 == plain.tokenizer.sha256
     assert texts_of(augmented.valid) == texts_of(plain.valid)
+
+
+def test_the_report_says_what_the_training_lines_were_like(tmp_path):
+    texts = [(f"<2de> Am 3. Mai {source} da. Und {source} dort.", f"{target}.") for source, target in sentences(300)]
+    config = config_of(
+        pairs=[write_tsv(tmp_path / "p.tsv", texts)],
+        tokenizer={"language_tags": ["de"]},
+        decode={"source_lang": "de"},
+        max_length=40,
+    )
+    prepared = prepare(config, tmp_path / "data")
+    kept = prepared.report["train"]["kept"]
+    assert kept < len(prepared.train)  # altered copies are no lines of the corpus
+    statistics = LineStatistics.from_dict(prepared.report["line_statistics"])
+    assert statistics.sentences == (0, kept)  # the tag is no text, and after `3.` no sentence ends
+    assert statistics.source_tokens.max == max(prepared.train.source_lengths[:kept])
+    assert statistics.target_tokens.max == max(prepared.train.target_lengths[:kept])
+    source, target = statistics.known_characters()
+    stored = texts_of(prepared.train)  # the copies too
+    assert source == {character for text, _ in stored for character in text.removeprefix("<2de> ")}
+    assert target == {character for _, text in stored for character in text}
 
 
 def test_prepared_data_replaces_what_stood_there(tmp_path):

@@ -157,8 +157,27 @@ UNSET_MEANS_NONE = {
     "model.final_norm",
     "train.max_minutes",
     "decode.target_lang",
+    "decode.source_lang",
 }
 """Settings for which nothing is chosen when a run starts: their docstrings say what it means that they are not set."""
+
+
+@pytest.mark.parametrize(
+    ("data", "decode", "language"),
+    [
+        ({"source": ["a/train.de.gz", "more.de"], "target": ["x", "y"]}, {}, "de"),
+        ({"source": ["train.de"], "target": ["train.en"]}, {"source_lang": "nl"}, "nl"),
+        ({"source": ["train.de", "train.nl"], "target": ["x", "y"]}, {}, None),
+        ({"source": ["train.de"], "target": ["train.en"], "swap": True}, {}, "en"),
+        ({"source": ["train.txt"], "target": ["train.en"]}, {}, None),
+        ({"source": ["train.de"], "target": ["train.en"], "pairs": ["p.tsv"]}, {}, None),
+        ({"pairs": ["p.de.tsv"]}, {}, None),
+    ],
+)
+def test_the_language_of_the_sources_is_told_by_the_names_of_their_files(data, decode, language):
+    config = resolved(completed({"data": data, "decode": decode}), batches_per_epoch=7)
+    assert config.decode.source_lang == language
+    assert resolved(config, batches_per_epoch=7) == config
 
 
 def test_what_is_chosen_for_a_run_stands_in_its_settings():
