@@ -1,0 +1,296 @@
+"""Flags on translations that look wrong: each kind a function of the source, the translation and what was trained on.
+
+A flag is a reason to look, not a proof. Every kind is set so that it is rare on good translations (docs/translation.md
+has the figures).
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Self
+
+from clearhead.line_statistics import LineStatistics, is_copied, length_ratio
+from clearhead.scripts import script_of
+
+__all__ = [
+    "KINDS",
+    "Flag",
+    "Seen",
+    "find_flags",
+    "merge_flags",
+    "missing_numbers",
+    "missing_placeholders",
+    "repeated_unit",
+]
+
+KINDS = {
+    "longer_than_trained": "the source is longer than the model's training lines were, and was translated whole",
+    "too_short": "the translation is shorter than its source makes likely",
+    "too_long": "the translation is longer than its source makes likely",
+    "repetition": "the translation says the same again and again",
+    "copied": "the translation is mostly a copy of its source",
+    "unseen_script": "the source is in a script that no training source has",
+    "unseen_characters": "a character stands in no training text of its side",
+    "numbers": "a number of the source is not in the translation",
+    "placeholders": "a placeholder, tag or entity of the source is not in the translation",
+}
+"""Every kind of flag, in the order in which they are looked for, and what it means."""
+
+RATIO_MARGIN = 1.1
+"""A `length_ratio` is suspicious that lies so many times beyond those of 999 in 1,000 training pairs. Of the 10,000
+human translations of Tatoeba's test set two are flagged, and 25 would be without a margin. Of translations of captions
+that are cut to a third 92 in 100 are found, of those that stand there twice 74; with a margin of 1.2 79 and 44."""
+
+USUAL_COPIES = 0.01
+"""Where so many training pairs are copies, as in software's texts, copying is part of the work."""
+
+_LONGEST_UNIT = 60
+_REPEATED = re.compile(rf"(.)\1{{11,}}|(..)\2{{5,}}|(.{{3,{_LONGEST_UNIT}}}?)\3{{3,}}", re.DOTALL)
+"""Four units in a row or more, of twelve characters together: `ha ha ha` and `...` are language."""
+
+LARGEST_SPELLED = 31
+"""Up to here a number may become a word, an hour of the other clock or the name of a month; see `missing_numbers`."""
+
+_MOST_SHOWN = 5
+"""Finds of a kind that a flag names."""
+
+_DIGITS = re.compile(r"\d+")
+
+_PLACEHOLDER = re.compile(
+    r"""
+      %\(\w+\)[-#0+ ]*\d*(?:\.\d+)?[a-zA-Z]                  # %(name)s
+    | (?<!\d)%\d+\$[-#0+]*\d*(?:\.\d+)?[a-zA-Z@]             # %1$s
+    | (?<![\d%])%[-#0+]*\d*(?:\.\d+)?[sdifgux@](?![a-zA-Z])  # %s, %5.2f; not the share in 50%ig
+    | \$?\{[\w.:!%#-]{0,60}\}                               # {name}, {0}, {}, ${NAME}
+    | \{\{\s*[^{}\s]{1,60}\s*\}\}                           # {{ name }}
+    | \$[A-Z_][A-Z0-9_]{2,}                                  # $HOME; US$ and $CA are money
+    | </?[A-Za-z][A-Za-z0-9:.-]*(?:\s[^<>]*=[^<>]*)?\s*/?>          # <b>, </b>, <br/>, <a href="...">
+    | &(?:[A-Za-z]\w{1,30}|\#\d{1,7}|\#x[0-9A-Fa-f]{1,6});   # &amp; &#160;
+    """,
+    re.VERBOSE,
+)
+_TAG_NAME = re.compile(r"</?[^\s/>]+")
+
+
+@dataclass(frozen=True, slots=True)
+class Flag:
+    """A reason to look at a translation."""
+
+    kind: str
+    """One of `KINDS`."""
+    detail: str
+    """What was found, such as the numbers that are missing."""
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """What a model has seen in training, as far as it is known."""
+
+    statistics: LineStatistics | None
+    source_scripts: frozenset[str]
+    source_characters: frozenset[str] | None = None
+    target_characters: frozenset[str] | None = None
+
+    @classmethod
+    def of(cls, statistics: LineStatistics | None, vocabulary: Callable[[], Iterable[str]]) -> Self:
+        """Say what a model has seen.
+
+        Args:
+            statistics: Of its training lines; None for an imported model, or one that an earlier clearhead made.
+            vocabulary: Returns its pieces, which tell the scripts where there are no statistics.
+        """
+        if statistics is None:
+            return cls(None, _scripts(character for piece in vocabulary() for character in piece))
+        source, target = statistics.known_characters()
+        return cls(statistics, _scripts(source), source, target)
+
+
+def find_flags(source: str, text: str, *, tokens: int, sentences: int, seen: Seen) -> tuple[Flag, ...]:
+    """Return what is suspicious about a translation, each kind at most once, in the order of `KINDS`.
+
+    Args:
+        source: What was translated in one go: a line, or a sentence of one that was split; without a language tag.
+        text: Its translation.
+        tokens: Of the source, its language tag and the end token included.
+        sentences: Of the source.
+        seen: What the model was trained on.
+    """
+    found: dict[str, str | None] = {
+        **_length_flags(source, text, tokens, sentences, seen.statistics),
+        "repetition": _repetition(source, text),
+        "copied": _copy(source, text, seen.statistics),
+        **_character_flags(source, text, seen),
+        "numbers": ", ".join(missing_numbers(source, text)[:_MOST_SHOWN]),
+        "placeholders": " ".join(missing_placeholders(source, text)[:_MOST_SHOWN]),
+    }
+    return tuple(Flag(kind, detail) for kind in KINDS if (detail := found.get(kind)))
+
+
+def merge_flags(groups: Sequence[Sequence[Flag]]) -> tuple[Flag, ...]:
+    """Return the flags of a line from those of its sentences: each kind once, with all that was found."""
+    details: dict[str, list[str]] = {kind: [] for kind in KINDS}
+    for flag in (flag for group in groups for flag in group):
+        details[flag.kind].append(flag.detail)
+    return tuple(Flag(kind, "; ".join(dict.fromkeys(some))) for kind, some in details.items() if some)
+
+
+def repeated_unit(text: str) -> tuple[str, int]:
+    """Return the first unit that is said again and again, four times or more in a row, and how often.
+
+    It has 60 characters at most, and all of them together at least 12.
+
+    >>> repeated_unit("a man and a man and a man and a man and a man")
+    ('a man and ', 4)
+    >>> repeated_unit("ha ha ha ha!")
+    ('', 0)
+    """
+    match = _REPEATED.search(text) if _may_repeat(text) else None
+    if match is None:
+        return "", 0
+    unit = match[match.lastindex or 0]
+    return unit, len(match[0]) // len(unit)
+
+
+def missing_numbers(source: str, text: str) -> list[str]:
+    """Return the numbers of a source that its translation should have, and has not.
+
+    Only digits are compared, so that `1,250.5`, `1.250,5` and `1250.5` are one number, in whatever script they are
+    written. A number up to 31 is missing only if another one stands in the translation that the source has not: it may
+    have become a word, the name of a month or, 12 less, an hour of the afternoon.
+
+    >>> missing_numbers("1.250 Hunde am 3. Mai 2016", "1,250 dogs on May 3, 2018")
+    ['2016']
+    >>> missing_numbers("12 Hunde um 20 Uhr", "twelve dogs at 8 pm")
+    []
+    >>> missing_numbers("Zug 7", "train 9")
+    ['7']
+    """
+    read, written = _numbers(source), _numbers(text)
+    missing = _absent(read, written)
+    if any(map(_is_large, missing)):
+        return missing
+    added = _absent(written, read)
+    hours = {(a, b) for a in missing for b in added if not _is_large(b) and abs(int(a) - int(b)) == 12}
+    if not set(added).difference(hour for _, hour in hours):
+        return []
+    return [number for number in missing if number not in {hour for hour, _ in hours}]
+
+
+def missing_placeholders(source: str, text: str) -> list[str]:
+    """Return the placeholders, tags and entities of a source that its translation has not, or not as often.
+
+    Attributes of tags may be translated, and the spaces within braces do not count.
+
+    >>> missing_placeholders("%s hat <b>{count}</b> Dateien &amp; 100 % Zeit", "%s has {count} files & 100 % time")
+    ['<b>', '</b>', '&amp;']
+    """
+    if not any(mark in source for mark in "%{$<&"):
+        return []
+    return list((Counter(_placeholders(source)) - Counter(_placeholders(text))).elements())
+
+
+def _length_flags(
+    source: str, text: str, tokens: int, sentences: int, statistics: LineStatistics | None
+) -> Mapping[str, str | None]:
+    lengths = f"{len(text):,} characters for {len(source):,}"
+    if statistics is None:
+        return {} if text.strip() else {"too_short": lengths}
+    too_much = None
+    if not statistics.covers(sentences, tokens):
+        too_much = f"{tokens:,} tokens, {sentences} sentence{'s' * (sentences > 1)}; of the training lines {statistics}"
+    ratio = length_ratio(source, text)
+    return {
+        "longer_than_trained": too_much,
+        "too_short": lengths if ratio * RATIO_MARGIN < statistics.least_ratio or not text.strip() else None,
+        "too_long": lengths if ratio > statistics.most_ratio * RATIO_MARGIN else None,
+    }
+
+
+def _repetition(source: str, text: str) -> str | None:
+    unit, times = repeated_unit(text)
+    # What a source repeats its translation may repeat too: laughter, rows of dots, zeros.
+    if times <= 2 * repeated_unit(source)[1]:
+        return None
+    return f"{unit.strip() or unit!r} {times} times"
+
+
+def _may_repeat(text: str) -> bool:
+    """Tell whether a text has a unit twice in a row, looking at every fifth character: most have none.
+
+    What `_REPEATED` finds has six characters or more in a row at each of which that is so.
+    """
+    for at in range(0, len(text), 5):
+        start, end = text[at : at + 3], at + _LONGEST_UNIT + 3
+        again = text.find(start, at + 1, end)
+        while again >= 0:
+            if text.startswith(text[at:again], again):
+                return True
+            again = text.find(start, again + 1, end)
+    return False
+
+
+def _copy(source: str, text: str, statistics: LineStatistics | None) -> str | None:
+    if statistics is not None and statistics.copies >= USUAL_COPIES * statistics.lines:
+        return None
+    return "most of the source" if is_copied(source, text) else None
+
+
+def _character_flags(source: str, text: str, seen: Seen) -> Mapping[str, str | None]:
+    letters = set(source)
+    known = seen.source_characters
+    if known is not None:
+        letters -= known
+        if not letters and seen.target_characters is not None and set(text) <= seen.target_characters:  # almost always
+            return {}
+    scripts = _scripts(letters) - seen.source_scripts
+    odd = [] if known is None else sorted(letter for letter in letters if script_of(letter) not in scripts)
+    written = [] if seen.target_characters is None else sorted(set(text) - seen.target_characters - set(source))
+    details = [_shown(odd)] * bool(odd) + [f"in the translation {_shown(written)}"] * bool(written)
+    return {"unseen_script": ", ".join(sorted(scripts)), "unseen_characters": ", ".join(details)}
+
+
+def _scripts(characters: Iterable[str]) -> frozenset[str]:
+    return frozenset(script for character in characters if (script := script_of(character)))
+
+
+def _shown(characters: Sequence[str]) -> str:
+    """Name a few characters, each by its code point too: many cannot be seen."""
+    named = [
+        (f"{one} " if unicodedata.category(one)[0] in "LNPS" else "") + f"U+{ord(one):04X}"
+        for one in characters[:_MOST_SHOWN]
+    ]
+    more = len(characters) - len(named)
+    return ", ".join(named) + (f" and {more} more" if more > 0 else "")
+
+
+def _numbers(text: str) -> list[str]:
+    """Return the runs of digits of a text, in ASCII."""
+    runs = _DIGITS.findall(text)
+    if not text.isascii():
+        runs = ["".join(str(unicodedata.decimal(digit)) for digit in run) for run in runs]
+    return runs
+
+
+def _is_large(number: str) -> bool:
+    number = number.lstrip("0")
+    return len(number) > 2 or int(number or "0") > LARGEST_SPELLED
+
+
+def _absent(numbers: Sequence[str], others: Sequence[str]) -> list[str]:
+    """Return the numbers that the others have neither as such nor within their digits: separators part runs."""
+    digits = "".join(others)
+    return [number for number in dict.fromkeys(numbers) if (number.lstrip("0") or "0") not in digits]
+
+
+def _placeholders(text: str) -> Iterator[str]:
+    for match in _PLACEHOLDER.finditer(text):
+        found = match[0]
+        if found.startswith("<"):
+            name = _TAG_NAME.match(found)
+            yield f"{name[0] if name else found}>"
+        else:
+            yield found.replace(" ", "")

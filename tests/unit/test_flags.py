@@ -1,0 +1,223 @@
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from clearhead.flags import KINDS, Flag, Seen, find_flags, merge_flags, repeated_unit
+from clearhead.flags import missing_numbers as numbers
+from clearhead.flags import missing_placeholders as placeholders
+from clearhead.line_statistics import LineCounter
+
+PAIRS = [
+    ("Ein kleiner Hund rennt über die Wiese.", "A small dog runs across the meadow."),
+    ("Zwei Männer sitzen auf einer Bank.", "Two men are sitting on a bench."),
+    ("Am 3. Mai 2018 kostete es 12,50 €.", "On May 3, 2018 it cost €12.50."),
+    ("Sie rief: „Halt, Jack!“ Quer cvx.", "He laughed: 'Very quick, John Fox!'"),
+]
+
+
+def seen(pairs=PAIRS):
+    counter = LineCounter("de")
+    for source, target in pairs:
+        counter.add(source, target, len(source.split()) + 1, len(target.split()) + 1)
+    return Seen.of(counter.statistics(), list)
+
+
+def flags(source, text, *, tokens=5, sentences=1, seen=seen()):
+    return {flag.kind: flag.detail for flag in find_flags(source, text, tokens=tokens, sentences=sentences, seen=seen)}
+
+
+@pytest.mark.parametrize(("source", "target"), PAIRS)
+def test_good_translations_have_no_flags(source, target):
+    assert flags(source, target) == {}
+
+
+def test_each_kind_is_there_once_and_in_order():
+    found = find_flags("Привет, meine Liebe, 477 %s", "Привет, meine Liebe, " * 9, tokens=99, sentences=1, seen=seen())
+    kinds = [flag.kind for flag in found]
+    assert kinds == [kind for kind in KINDS if kind in kinds]
+    assert set(kinds) == set(KINDS) - {"too_short"}
+
+
+# Length
+
+
+def test_a_source_longer_than_trained_is_flagged_by_tokens_and_by_sentences():
+    trained = "of the training lines 99.9 % of at most 9 tokens, 25.0 % of several sentences"
+    assert flags("Ein Hund.", "A dog.", tokens=9) == {}
+    assert flags("Ein Hund.", "A dog.", tokens=10) == {"longer_than_trained": f"10 tokens, 1 sentence; {trained}"}
+    two = flags("Ein Hund. Er rennt.", "A dog. A man runs.", sentences=2)
+    assert two == {"longer_than_trained": f"5 tokens, 2 sentences; {trained}"}
+
+
+def test_lengths_are_judged_by_those_of_the_training_pairs():
+    source = PAIRS[0][0]
+    assert flags(source, "A dog.") == {"too_short": "6 characters for 38"}
+    assert flags(source, "A small dog runs across the meadow, and then it runs back again.")["too_long"]
+    twice_as_long = seen([("Hund " * 16, "dog " * 45)] * 3)
+    assert "too_short" in flags("Hund " * 16, "dog " * 20, seen=twice_as_long)
+    assert not {"too_short", "too_long"} & set(flags("Hund " * 16, "dog " * 45, seen=twice_as_long))
+
+
+@pytest.mark.parametrize("knowledge", [seen(), Seen.of(None, list)], ids=["known", "not known"])
+def test_an_empty_translation_is_too_short_for_any_source(knowledge):
+    assert flags("7", " ", seen=knowledge)["too_short"] == "1 characters for 1"
+
+
+# Repetition
+
+
+@pytest.mark.parametrize(
+    ("text", "unit", "times"),
+    [
+        ("a man and a man and a man and a man and a man", "a man and ", 4),
+        ("Dozzzzzzzzzzzzzing", "z", 13),
+        ("it is a bat bat bat bat bat", " bat", 5),
+        ("犬が走る犬が走る犬が走る犬が走る", "犬が走る", 4),
+        ("a dog runs across the meadow " * 4, "a dog runs across the meadow ", 4),
+    ],
+)
+def test_what_is_said_four_times_in_a_row_is_found(text, unit, times):
+    assert repeated_unit(text) == (unit, times)
+
+
+@pytest.mark.parametrize(
+    "text", ["", "a", "ha ha ha ha!", "No... well.........", "1,000,000,000", "bla bla bla", "a b " * 2]
+)
+def test_language_repeats_a_little(text):
+    assert repeated_unit(text) == ("", 0)
+
+
+def test_no_run_is_missed_whatever_stands_around_it():
+    choose = random.Random(1)
+    for _ in range(3_000):
+        unit = "".join(choose.choices("ab c", k=choose.randint(1, 20)))
+        before, after = ("".join(choose.choices("abc d", k=choose.randint(0, 30))) for _ in range(2))
+        text = before + unit * max(4, -(-12 // len(unit))) + after
+        found, times = repeated_unit(text)
+        assert times >= 4
+        assert len(found) * times >= 12
+        assert found * times in text
+
+
+def test_a_source_that_repeats_may_be_translated_so():
+    laughter = "ha " * 9
+    assert "repetition" not in flags(f"Er lacht: {laughter}", f"He laughs: {laughter}")
+    assert flags("Er lacht", f"He says: {laughter}")["repetition"] == "'ha' 9 times"
+    assert "repetition" in flags(f"Er lacht: {laughter}", "ha " * 40)
+
+
+# Copies
+
+
+def test_a_copy_is_flagged_unless_training_copied_too():
+    source = "Zwei Männer sitzen auf einer Bank."
+    assert flags(source, source) == {"copied": "most of the source"}
+    assert flags(source, source, seen=seen([(source, source), *PAIRS])) == {}  # more than one pair in a hundred
+    assert "copied" in flags(source, source, seen=Seen.of(None, lambda: ["Männer"]))
+
+
+# Characters
+
+
+def test_a_script_that_no_training_source_has_is_named():
+    assert flags("犬 и Hund", "A dog") == {"unseen_script": "CYRILLIC, HAN"}
+
+
+def test_single_characters_are_named_by_code_point():
+    assert flags("Ein Hund\u200b\u00a0…", "A dog runs") == {"unseen_characters": "U+00A0, U+200B, … U+2026"}
+    many = flags("Ein Hund ÀÁÂÃÅÆÇ", "A dog runs here")["unseen_characters"]
+    assert many == "À U+00C0, Á U+00C1, Â U+00C2, Ã U+00C3, Å U+00C5 and 2 more"
+
+
+def test_characters_of_a_translation_that_come_from_nowhere_are_named():
+    assert flags("Ein Hund", "A dög\ufffd") == {"unseen_characters": "in the translation ö U+00F6, � U+FFFD"}
+    assert flags("Ein Mü", "A Mü") == {}  # from the source
+
+
+def test_without_statistics_the_vocabulary_tells_the_scripts():
+    knowledge = Seen.of(None, lambda: [" Hu", "nd", "\ufffd", "ü"])
+    assert flags("犬 Hund é", "dog", seen=knowledge) == {"unseen_script": "HAN"}
+
+
+# Numbers
+
+
+@pytest.mark.parametrize(
+    ("source", "text"),
+    [
+        ("1.250,5 km", "1,250.5 km"),
+        ("1 250 km", "1250 km"),
+        ("1250 km", "1 250 km"),
+        ("3.10.2020", "October 3, 2020"),
+        ("12 Hunde", "a dozen dogs"),
+        ("20 Uhr", "8 pm"),
+        ("8 pm in room 5", "20 Uhr in Raum 5"),
+        ("um 20:15 Uhr", "at 8:15 pm"),
+        ("007", "7"),
+        ("٢٠١٦", "2016"),
+        ("no number", "2016"),
+        ("1" * 5_000, "1" * 5_000),
+    ],
+)
+def test_a_number_in_another_form_is_there(source, text):
+    assert numbers(source, text) == []
+
+
+@pytest.mark.parametrize(
+    ("source", "text", "missing"),
+    [
+        ("Im Jahr 2016", "In 2018", ["2016"]),
+        ("1.250 Hunde", "125 dogs", ["250"]),
+        ("45 Jahre", "years", ["45"]),
+        ("Zug 7", "train 9", ["7"]),
+        ("20 cm", "8 to 9 inches", []),
+        ("30 kg", "70 lbs", ["30"]),
+        ("1880 und 1990 und 1880", "then", ["1880", "1990"]),
+    ],
+)
+def test_a_number_that_is_gone_or_another_is_missing(source, text, missing):
+    assert numbers(source, text) == missing
+
+
+# Placeholders
+
+
+@pytest.mark.parametrize(
+    ("source", "missing"),
+    [
+        ("%s hat %d Dateien in %(folder)s und %1$s", ["%s", "%d", "%(folder)s", "%1$s"]),
+        ("%5.2f von %@", ["%5.2f", "%@"]),
+        ("{} {0} {name} {x:.2f} ${HOME} {{ user }}", ["{}", "{0}", "{name}", "{x:.2f}", "${HOME}", "{{user}}"]),
+        ("$HOME", ["$HOME"]),
+        ('<b>fett</b><br/> <a href="x">da</a>', ["<b>", "</b>", "<br>", "<a>", "</a>"]),
+        ("&amp; &#160; &#xA0;", ["&amp;", "&#160;", "&#xA0;"]),
+        ("50 % sind da, 50%ig, 100%", []),
+        ("5 $ und US$ 7, $A", []),
+        ("a < b und c > d, x & y", []),
+        ("{ein Satz} [x]", []),
+    ],
+)
+def test_placeholders_are_found_and_what_looks_like_them_is_not(source, missing):
+    assert placeholders(source, "") == missing
+    assert placeholders(source, source) == []
+
+
+def test_placeholders_may_move_and_attributes_change_but_none_is_lost():
+    assert placeholders('<a title="Hund">{x} %s</a> {{ y }}', '%s {{y}} <a title="dog">{x}</a>') == []
+    assert placeholders("{x} {x}", "{x}") == ["{x}"]
+
+
+# A line of several pieces
+
+
+def test_flags_of_pieces_are_those_of_the_line_each_kind_once():
+    groups = [
+        (Flag("numbers", "45"), Flag("placeholders", "%s")),
+        (),
+        (Flag("too_long", "a"), Flag("numbers", "7")),
+        (Flag("numbers", "45"),),
+    ]
+    assert merge_flags(groups) == (Flag("too_long", "a"), Flag("numbers", "45; 7"), Flag("placeholders", "%s"))
+    assert merge_flags([(), ()]) == ()
