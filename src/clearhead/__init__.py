@@ -21,7 +21,8 @@ if TYPE_CHECKING:
     from clearhead.model.transformer import Transformer
     from clearhead.tokenizer import Tokenizer
     from clearhead.training.run import train
-    from clearhead.translator import Translation, Translator
+    from clearhead.translation import Translation
+    from clearhead.translator import Translator
 
 # Imported on first use: `clearhead --help` must not wait for torch.
 _HOMES = {
@@ -33,7 +34,7 @@ _HOMES = {
     "Sampling": "clearhead.config",
     "Tokenizer": "clearhead.tokenizer",
     "Transformer": "clearhead.model.transformer",
-    "Translation": "clearhead.translator",
+    "Translation": "clearhead.translation",
     "Translator": "clearhead.translator",
     "explain": "clearhead.inspection.explain",
     "scaled_dot_product_attention": "clearhead.model.attention",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Self, Unpack
 
@@ -24,11 +25,15 @@ from clearhead.decoding import (
 )
 from clearhead.device import resolve_device
 from clearhead.errors import ConfigError, DataError, ModelError
+from clearhead.flags import Flag, Seen, find_flags
 from clearhead.language_tags import language_tag
+from clearhead.line_splitting import Piece, align_samples, cut_lines
 from clearhead.model.transformer import Transformer
+from clearhead.sentences import split_sentences
 from clearhead.tokenizer import require_texts
+from clearhead.translation import Alternative, Translation, join_translations, on_one_line
 
-__all__ = ["Alternative", "Translation", "Translator"]
+__all__ = ["Translator"]
 
 
 @dataclass(slots=True)
@@ -41,43 +46,6 @@ class _Found:
     log_prob: float
     was_ended: bool
     text: str
-
-
-@dataclass(frozen=True, slots=True)
-class Alternative:
-    """One of the n best translations of a line."""
-
-    text: str
-    score: float | None
-    """As of `Translation`."""
-
-
-@dataclass(frozen=True, slots=True)
-class Translation:
-    """The translation of one line."""
-
-    source: str
-    text: str
-    """The translation; empty for an empty line."""
-    score: float | None
-    """The model's own log-probability of the text given the source (of a source that was cut, the part translated), in
-    nats: what `Translator.score` says of them, whatever the precision, with a shortlist, and of samples too. 0 for a
-    blank line, None where no scores were asked for."""
-    tokens: tuple[str, ...]
-    """The pieces of the text, the end token left out."""
-    alternatives: tuple[Alternative, ...] = ()
-    """The n best, this one included, in the order the search ranked them, if more than one was asked for. No two have
-    the same text, so there are fewer where the search found fewer texts; of samples, each that was drawn is here."""
-    source_truncated: bool = False
-    """The source was longer than `decode.max_input_tokens`, and only its beginning is translated."""
-    output_truncated: bool = False
-    """The translation was ended by the length limit (`decode.extra_length`, or the end of the model's positions) or as
-    a repetition loop (`decode.end_loops`), not by the model."""
-
-    @property
-    def truncated(self) -> bool:
-        """Whether the source or the translation was cut."""
-        return self.source_truncated or self.output_truncated
 
 
 @dataclass
@@ -126,19 +94,23 @@ class Translator:
     ) -> list[Translation]:
         """Translate lines; one line in is one translation out, in order, whatever else is among them.
 
+        A line that is longer than the lines the model was trained on is translated sentence by sentence, unless
+        `split="never"`; its sentences, with their own scores, are in `Translation.sentences`.
+
         Args:
             lines: Source lines; blank ones give empty translations. A line may start with a language tag.
             num_best: Translations of each line, fewer where the search finds fewer texts.
             sampling: Draw translations at random instead of searching for the best.
             prefix: What every translation begins with, to the letter, or one for each line; a word at its end may be
-                completed. Blank lines stay blank.
+                completed. Blank lines stay blank. Of a line that is split the first sentence begins so; one whose
+                prefix has several sentences is not split.
             scores: Score the translations. In float32 the compiled core finds the scores as it searches; otherwise
                 what was found is scored afterwards by the model itself.
             one_line: Make the ends of lines in translations spaces, as a file with one translation a line needs.
             name: File the lines come from, for messages.
             first: Number of the first line in it.
             on_progress: Called with the number of lines finished, batch by batch.
-            **settings: Fields of `DecodeConfig` other than the model's own, such as `beam_size=1`.
+            **settings: Fields of `DecodeConfig` other than the model's own, such as `beam_size=1` or `split="always"`.
 
         Raises:
             ConfigError: If a setting is unknown or impossible, or the model has language tags and a line is given none.
@@ -157,31 +129,49 @@ class Translator:
             options = replace(options, shortlist=self.learned_shortlist())
         tokenizer = self.bundle.tokenizer
         parts = self.split_sources(lines, config.target_lang, name=name, first=first)
-        filled = [index for index, (_, text) in enumerate(parts) if text.strip()]
-        spelled = tokenizer.encode_parts(parts)  # of blank lines too, so that a message counts as the caller does
-        sources = [spelled[index] for index in filled]
-        cut = cut_sources(self.bundle.model.config, config, sources)
+        prefix = prefix if isinstance(prefix, str) else require_texts(prefix, "prefix")
         given = self._prefixes(prefix, len(lines), one_line)
-        begun = [given[index] for index in filled]
+        # Nobody knows which of a line's sentences a prefix of several sentences translates.
+        begun = [prefix] * len(lines) if isinstance(prefix, str) else prefix
+        whole = [bool(text) and len(split_sentences(text)) > 1 for text in begun]
+        cut_up = cut_lines(lines, parts, tokenizer, config, self.bundle.line_statistics, whole)
+        pieces = cut_up.pieces
+        filled = [index for index, piece in enumerate(pieces) if piece.text.strip()]
+        sources = [pieces[index].ids for index in filled]
+        cut = cut_sources(self.bundle.model.config, config, sources)
+        of_pieces = cut_up.first_of_lines(given, NO_PREFIX)
+        prefixes = [of_pieces[index] for index in filled]
         engine = None if sampling else self._engine_for(config.precision)  # it draws no samples
-        found = self._search(engine or self.bundle.model, cut, begun, options, one_line, on_progress)
+        done = cut_up.lines_done(on_progress)
+        found = self._search(engine or self.bundle.model, cut, prefixes, options, one_line, done)
         is_own = engine is not None and engine.finds_scores and not config.shortlist
         every = [one for group in found for one in group]  # spelled though nobody may ask: 1 % of the time
         self._spell(every, config.batch_tokens, score_all=scores and not is_own, score_respelled=scores)
 
-        results = [Translation(line, "", 0.0 if scores else None, ()) for line in lines]
-        for index, ids, read, group in zip(filled, sources, cut, found, strict=True):
+        groups = dict(zip(filled, found, strict=True))
+        if sampling is not None:
+            for indices in filter(lambda some: len(some) > 1, cut_up.of_lines(range(len(pieces)))):
+                aligned = align_samples([groups[index] for index in indices], _log_prob, sampling.seed)
+                groups.update(zip(indices, aligned, strict=True))
+
+        results = [Translation(piece.source, "", 0.0 if scores else None, ()) for piece in pieces]
+        for (index, group), ids, read in zip(groups.items(), sources, cut, strict=True):
             best = [Alternative(one.text, one.log_prob if scores else None) for one in group]
             results[index] = Translation(
-                source=lines[index],
+                source=pieces[index].source,
                 text=best[0].text,
                 score=best[0].score,
                 tokens=tuple(tokenizer.pieces(group[0].tokens[:-1])),  # unasked: it is 2 % of the time at most
                 alternatives=tuple(best) if num_best > 1 else (),
                 source_truncated=len(ids) > len(read),
                 output_truncated=group[0].was_ended,
+                warnings=self._flags(pieces[index], best[0].text),
             )
-        return results
+        how: Any = {"num_best": num_best, "are_samples": sampling is not None, "one_line": one_line}
+        return [
+            some[0] if len(some) == 1 else join_translations(line, some, gaps, **how)
+            for line, some, gaps in zip(lines, cut_up.of_lines(results), cut_up.gaps, strict=True)
+        ]
 
     def score(
         self,
@@ -193,6 +183,9 @@ class Translator:
         **settings: Unpack[DecodeChanges],
     ) -> list[float]:
         """Return the model's own log-probability of each target given its source, in nats.
+
+        A line is scored whole, of however many sentences. What `translate` reports of a line that it split is the sum
+        over its `sentences`, and equals what this says of each of them.
 
         It is computed in float32 by the compiled core, or in float64 by PyTorch where that does not run, over the whole
         vocabulary. A blank source is no work for the model: its empty translation is certain (0).
@@ -251,7 +244,7 @@ class Translator:
         groups = decode(model, sources, options, on_progress, prefixes)
         texts = self.bundle.tokenizer.decode_batch([hypothesis.tokens for group in groups for hypothesis in group])
         if one_line:
-            texts = [text.replace("\n", " ").replace("\r", " ") for text in texts]
+            texts = list(map(on_one_line, texts))
         remaining = iter(texts)
         found = [
             [_Found(ids, h.tokens, h.log_prob, h.was_ended, next(remaining)) for h in group]
@@ -351,6 +344,15 @@ class Translator:
             self._engines[precision] = engine = make_engine(self.bundle.model, precision)
         return engine
 
+    def _flags(self, piece: Piece, text: str) -> tuple[Flag, ...]:
+        tokens = len(piece.ids)
+        return find_flags(piece.text, text, tokens=tokens, sentences=piece.sentences, seen=self._seen)
+
+    @cached_property
+    def _seen(self) -> Seen:
+        tokenizer = self.bundle.tokenizer
+        return Seen.of(self.bundle.line_statistics, lambda: tokenizer.pieces(range(tokenizer.vocab_size)))
+
     def learned_shortlist(self) -> Shortlist:
         """Return what the model's sentences may be written in."""
         if self.shortlist is None:
@@ -370,3 +372,7 @@ def _distinct(group: list[_Found]) -> list[_Found]:
     for one in group:
         first.setdefault(one.text, one)
     return list(first.values())
+
+
+def _log_prob(found: _Found) -> float:
+    return found.log_prob

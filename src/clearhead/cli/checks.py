@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
@@ -11,9 +12,10 @@ from clearhead.errors import DataError
 from clearhead.files import is_standard_output
 
 if TYPE_CHECKING:
-    from clearhead.translator import Translation, Translator
+    from clearhead.translation import Translation
+    from clearhead.translator import Translator
 
-__all__ = ["refuse_missing", "refuse_overwriting", "warn_of_truncation"]
+__all__ = ["Flagged", "refuse_missing", "refuse_overwriting", "warn_of_truncation"]
 
 MOST_LINES_NAMED = 10
 """Lines that a notice names; how many more there are, it says."""
@@ -76,8 +78,38 @@ def warn_of_truncation(
         )
 
 
-def _lines(numbers: Sequence[int]) -> str:
-    """Return the first few line numbers, and how many more there are."""
+class Flagged:
+    """Counts the translations of a file that look wrong, until it says so on stderr."""
+
+    def __init__(self, name: str) -> None:
+        """Begin with the lines of a file."""
+        self._name = name
+        self._counts: Counter[str] = Counter()
+        self._first: defaultdict[str, list[int]] = defaultdict(list)
+
+    def add(self, translations: Iterable[Translation], *, first: int = 1) -> None:
+        """Count the translations of consecutive lines; `first` is the number of the first."""
+        for number, translation in enumerate(translations, start=first):
+            for flag in translation.warnings:
+                self._counts[flag.kind] += 1
+                if len(self._first[flag.kind]) < MOST_LINES_NAMED:
+                    self._first[flag.kind].append(number)
+
+    def tell(self) -> None:
+        """Say for each kind how many lines have it, which are the first, and what it means; and begin anew."""
+        from clearhead.flags import KINDS
+
+        for kind, meaning in KINDS.items():
+            if count := self._counts[kind]:
+                lines = _lines(self._first[kind], count)
+                notice(f"{self._name}: {count:,} with {kind} ({meaning}): {lines}")
+        self._counts.clear()
+        self._first.clear()
+
+
+def _lines(numbers: Sequence[int], count: int | None = None) -> str:
+    """Return the first few of some line numbers, `count` if not all are given, and how many more there are."""
+    count = len(numbers) if count is None else count
     named = ", ".join(map(str, numbers[:MOST_LINES_NAMED]))
-    more = len(numbers) - MOST_LINES_NAMED
-    return f"line{'s' if len(numbers) > 1 else ''} {named}" + (f" and {more:,} more" if more > 0 else "")
+    more = count - MOST_LINES_NAMED
+    return f"line{'s' if count > 1 else ''} {named}" + (f" and {more:,} more" if more > 0 else "")

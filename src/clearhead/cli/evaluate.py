@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from clearhead.choices import MetricName, Tokenization
-from clearhead.cli.checks import refuse_missing, refuse_overwriting, warn_of_truncation
+from clearhead.cli.checks import Flagged, refuse_missing, refuse_overwriting, warn_of_truncation
 from clearhead.cli.console import progress
 from clearhead.cli.options import (
     BatchTokens,
@@ -20,6 +20,8 @@ from clearhead.cli.options import (
     Device,
     Precision,
     Shortlist,
+    SourceLang,
+    Split,
     Swap,
     TargetLang,
     Threads,
@@ -96,6 +98,8 @@ def evaluate(
     output: Annotated[
         str | None, typer.Option("--output", "-o", metavar="FILE", help="Write MODEL's translations here as well.")
     ] = None,
+    split: Split = None,
+    source_lang: SourceLang = None,
     target_lang: TargetLang = None,
     batch_tokens: BatchTokens = None,
     precision: Precision = None,
@@ -106,6 +110,8 @@ def evaluate(
     """Print BLEU, chrF (with their sacreBLEU signatures), exact match and speed on a test set."""
     settings: dict[str, Any] = {
         "beam_size": beam,
+        "split": split,
+        "source_lang": source_lang,
         "target_lang": target_lang,
         "batch_tokens": batch_tokens,
         "precision": precision,
@@ -148,6 +154,9 @@ def evaluate(
                 translator, sources, references, **measured, name=given.name, on_progress=advance, **settings
             )
         warn_of_truncation(translations, translator, name=given.name)
+        flagged = Flagged(given.name)
+        flagged.add(translations)
+        flagged.tell()
         return evaluation, [translation.text for translation in translations]
 
     translations: list[str] = []

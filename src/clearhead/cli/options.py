@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from clearhead.choices import DecodePrecision
+from clearhead.choices import Split as SplitChoice
 
 __all__ = [
     "BatchTokens",
@@ -18,6 +19,8 @@ __all__ = [
     "Precision",
     "Shortlist",
     "SourceFile",
+    "SourceLang",
+    "Split",
     "Swap",
     "TargetFile",
     "TargetLang",
@@ -64,6 +67,24 @@ TargetLang = Annotated[
 BatchTokens = Annotated[
     int | None,
     typer.Option("--batch-tokens", metavar="N", help="Source tokens computed at once.", show_default="the model's"),
+]
+Split = Annotated[
+    SplitChoice | None,
+    typer.Option(
+        "--split",
+        help="Translate a line of several sentences sentence by sentence: always, never, or auto, if it is longer than "
+        "the lines the model was trained on.",
+        show_default="the model's, which is auto",
+    ),
+]
+SourceLang = Annotated[
+    str | None,
+    typer.Option(
+        "--source-lang",
+        metavar="L",
+        help="Language of the source text, such as de: its abbreviations and marks say where sentences end.",
+        show_default="the model's, or what the script makes likely",
+    ),
 ]
 Device = Annotated[str, typer.Option("--device", help="auto, cpu, cuda or cuda:N.")]
 Precision = Annotated[

@@ -12,16 +12,27 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from clearhead.cli.checks import refuse_missing, refuse_overwriting, warn_of_truncation
+from clearhead.cli.checks import Flagged, refuse_missing, refuse_overwriting, warn_of_truncation
 from clearhead.cli.console import progress
-from clearhead.cli.options import BatchTokens, Beam, Device, Model, Precision, Shortlist, TargetLang, Threads
+from clearhead.cli.options import (
+    BatchTokens,
+    Beam,
+    Device,
+    Model,
+    Precision,
+    Shortlist,
+    SourceLang,
+    Split,
+    TargetLang,
+    Threads,
+)
 from clearhead.errors import ConfigError
 from clearhead.files import is_standard_output
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from clearhead.translator import Translation
+    from clearhead.translation import Translation
 
 __all__ = ["OutputFormat", "translate"]
 
@@ -98,14 +109,16 @@ def translate(
     seed: Annotated[
         int | None, typer.Option("--seed", help="Equal seeds give equal samples.", show_default="1")
     ] = None,
+    split: Split = None,
+    source_lang: SourceLang = None,
     target_lang: TargetLang = None,
     output_format: Annotated[
         OutputFormat,
         typer.Option(
             "--format",
             help="text: one line a translation. jsonl: one JSON object a line, with source, text, score (what "
-            "`clearhead score` says of them), tokens, alternatives, truncated, source_truncated, "
-            "output_truncated.",
+            "`clearhead score` says of them), tokens, alternatives, truncated, source_truncated, output_truncated, "
+            "sentences (of a line that was split), warnings and warning_details.",
         ),
     ] = OutputFormat.text,
     batch_tokens: BatchTokens = None,
@@ -114,7 +127,11 @@ def translate(
     device: Device = "auto",
     threads: Threads = None,
 ) -> None:
-    """Translate text: one line in is one line out, in order."""
+    """Translate text: one line in is one line out, in order.
+
+    A line that is longer than the model was trained on is translated sentence by sentence. What looks wrong is counted
+    on stderr, and flagged in jsonl (docs/translation.md).
+    """
     paths = files or ["-"]
     drawn = _given(temperature=temperature, top_k=top_k, top_p=top_p, seed=seed)
     searched = _given(beam=beam, length_penalty=length_penalty, precision=precision, shortlist=shortlist or None)
@@ -134,6 +151,8 @@ def translate(
         "prefix": prefix,
         "beam_size": beam,
         "length_penalty": length_penalty,
+        "split": split,
+        "source_lang": source_lang,
         "target_lang": target_lang,
         "batch_tokens": batch_tokens,
         "precision": precision,
@@ -145,6 +164,7 @@ def translate(
     with open_output(output) as out, _bar(output) as advance:
         for path in paths:
             name = display_name(path)
+            flagged = Flagged(name)
             for first, lines in _chunks(path):
                 translations = translator.translate(lines, name=name, first=first, on_progress=advance, **settings)
                 warn_of_truncation(translations, translator, name=name, first=first)
@@ -152,6 +172,10 @@ def translate(
                     out.write(_written(translation, index, output_format, nbest))
                 out.flush()
                 count += len(translations)
+                flagged.add(translations, first=first)
+                if _is_typed(path):
+                    flagged.tell()
+            flagged.tell()
 
 
 def _given(**options: Any) -> dict[str, Any]:
@@ -181,12 +205,16 @@ def _chunks(path: str) -> Iterator[tuple[int, list[str]]]:
     from clearhead.corpora import read_lines
 
     # Whoever types a line wants to see its translation before typing the next.
-    size = 1 if path == "-" and sys.stdin.isatty() else CHUNK_LINES
+    size = 1 if _is_typed(path) else CHUNK_LINES
     lines = read_lines(path)
     first = 1
     while chunk := list(islice(lines, size)):
         yield first, chunk
         first += len(chunk)
+
+
+def _is_typed(path: str) -> bool:
+    return path == "-" and sys.stdin.isatty()
 
 
 def _written(translation: Translation, index: int, output_format: OutputFormat, num_best: int) -> str:
@@ -201,6 +229,12 @@ def _written(translation: Translation, index: int, output_format: OutputFormat, 
             "truncated": translation.truncated,
             "source_truncated": translation.source_truncated,
             "output_truncated": translation.output_truncated,
+            "sentences": [
+                {"source": one.source, "text": one.text, "score": float(_digits(one.score))}
+                for one in translation.sentences
+            ],
+            "warnings": [flag.kind for flag in translation.warnings],
+            "warning_details": {flag.kind: flag.detail for flag in translation.warnings},
         }
         return json.dumps(values, ensure_ascii=False) + "\n"
     if num_best == 1:

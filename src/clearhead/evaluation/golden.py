@@ -14,7 +14,8 @@ from typing import Any
 from clearhead.errors import ConfigError
 from clearhead.language_tags import language_tag
 from clearhead.tokenizer import Tokenizer
-from clearhead.translator import Translation, Translator
+from clearhead.translation import Translation
+from clearhead.translator import Translator
 
 __all__ = ["check_golden", "make_golden", "vocabulary_sources"]
 

@@ -14,7 +14,8 @@ from clearhead.choices import MetricName, Tokenization
 from clearhead.config import DecodeChanges
 from clearhead.errors import DataError
 from clearhead.evaluation.tokenization import choose_tokenization, require_tokenization
-from clearhead.translator import Translation, Translator
+from clearhead.translation import Translation
+from clearhead.translator import Translator
 
 __all__ = [
     "DEFAULT_METRICS",

@@ -25,7 +25,8 @@ from clearhead.training.publish import translatable
 from clearhead.training.report import Judged, write_report
 from clearhead.training.validation import Validation
 from clearhead.training.verdict import verdict
-from clearhead.translator import Translation, Translator
+from clearhead.translation import Translation
+from clearhead.translator import Translator
 from clearhead.version import __version__
 
 __all__ = ["data_lines", "report_end"]

@@ -15,7 +15,7 @@ from clearhead.config import Config
 from clearhead.files import write_text
 from clearhead.inspection.explain import Explanation
 from clearhead.training.charts import Curve, attention_grid, bar_chart, line_chart
-from clearhead.translator import Translation
+from clearhead.translation import Translation
 
 __all__ = ["Judged", "write_report"]
 

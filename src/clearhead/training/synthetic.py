@@ -17,7 +17,8 @@ from clearhead.corpora import SentencePair
 from clearhead.decoding import Sampling
 from clearhead.errors import ConfigError
 from clearhead.language_tags import LANGUAGE, language_tag
-from clearhead.translator import Translation, Translator
+from clearhead.translation import Translation
+from clearhead.translator import Translator
 
 __all__ = ["REASONS", "MachineSide", "SyntheticReport", "synthesize"]
 

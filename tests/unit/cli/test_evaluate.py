@@ -77,6 +77,18 @@ def test_a_model_compared_with_itself_is_no_better(run_command, test_set):
     assert (comparison["bleu"]["difference"], comparison["bleu"]["p_value"]) == (0.0, 1.0)
 
 
+def test_lines_are_split_and_flagged_as_in_translate(run_command, make_model_dir, write_lines):
+    model, line = make_model_dir(), "Ein Hund rennt. Zwei Männer sitzen 2018."
+    whole, split = (Translator.load(model).translate([line], split=mode)[0] for mode in ("never", "always"))
+    files = ["--source", write_lines("source", line), "--reference", write_lines("reference", split.text)]
+    assert json.loads(run_command(evaluate, model, *files, "--json").stdout)["exact_match"] == 0.0
+    result = run_command(evaluate, model, *files, "--json", "--split", "always", "--source-lang", "de")
+    assert json.loads(result.stdout)["exact_match"] == 100.0
+    assert whole.text != split.text
+    assert "numbers" in {flag.kind for flag in split.warnings}
+    assert f"{files[1]}: 1 with numbers (a number of the source is not in the translation): line 1" in result.stderr
+
+
 def test_the_translations_are_written_line_by_line(run_command, test_set, tmp_path):
     model, files, texts, _ = test_set
     result = run_command(evaluate, model, *files, "--output", tmp_path / "out.txt")

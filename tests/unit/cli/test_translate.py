@@ -142,12 +142,16 @@ def test_json_lines_hold_exactly_the_promised_keys(run_command, make_model_dir, 
     cut = ["truncated", "source_truncated", "output_truncated"]
     for line, translation in zip(lines, expected, strict=True):
         found = json.loads(line)
-        assert list(found) == ["source", "text", "score", "tokens", "alternatives", *cut]
+        looks = ["sentences", "warnings", "warning_details"]
+        assert list(found) == ["source", "text", "score", "tokens", "alternatives", *cut, *looks]
         assert (found["source"], found["text"]) == (translation.source, translation.text)
         assert found["score"] == round(translation.score, 6)
         assert found["tokens"] == list(translation.tokens)
         assert found["alternatives"] == []
         assert [found[name] for name in cut] == [getattr(translation, name) for name in cut]
+        assert found["sentences"] == []
+        assert found["warnings"] == list(found["warning_details"]) == [flag.kind for flag in translation.warnings]
+        assert found["warning_details"] == {flag.kind: flag.detail for flag in translation.warnings}
 
 
 @pytest.mark.parametrize("arguments", [[], ["--precision", "bf16"], ["--sample"], ["--beam", 1]])
@@ -252,16 +256,77 @@ def test_a_translation_ended_by_the_length_limit_is_named(run_command, make_mode
     result = run_command(translate, make_model_dir(**settings), source, "--format", "jsonl")
     assert [json.loads(line)["output_truncated"] for line in result.stdout.splitlines()] == [True, False]
     message = (
-        rf"clearhead: .*in.txt, line 1: the translation was ended by the length limit, {limit}, or as a repetition "
-        rf"loop \(decode.end_loops\), not by the model\n"
+        rf"clearhead: .*in.txt, line 1: the translation was ended by the length limit, {limit}, "
+        rf"or as a repetition loop \(decode.end_loops\), not by the model"
     )
-    assert re.fullmatch(message, result.stderr)
+    assert re.fullmatch(message, result.stderr.splitlines()[0])
 
 
 def test_a_line_beyond_the_last_position_is_named(run_command, make_model_dir, write_lines):
     model = make_model_dir(positions="learned", max_positions=9)
     result = run_command(translate, model, write_lines("in.txt", "Zwei Männer sitzen auf einer Bank."))
     assert "line 1: longer than 9 tokens (model.max_positions); only the beginning is translated" in result.stderr
+
+
+# Lines of several sentences, and flags
+
+
+def test_a_line_is_split_where_it_is_asked_for(run_command, make_model_dir, write_lines):
+    model, lines = make_model_dir(), ["Am 3. Mai rennt ein Hund. Zwei Männer sitzen.", "Ein Hund."]
+    source, translator = write_lines("in.txt", *lines), Translator.load(model)
+
+    def found(*arguments):
+        return run_command(translate, model, source, *arguments).stdout.split("\n")[:-1]
+
+    def expected(**settings):
+        return [translation.text for translation in translator.translate(lines, one_line=True, **settings)]
+
+    for language in ("en", "de"):
+        split = expected(split="always", source_lang=language)
+        assert found("--split", "always", "--source-lang", language) == split
+    assert found("--split", "never") == found() == expected(split="never")
+    assert len({str(found("--split", mode, "--source-lang", "en")) for mode in ("always", "never")}) == 2
+    assert len({str(found("--split", "always", "--source-lang", language)) for language in ("de", "en")}) == 2
+
+
+def test_json_lines_hold_the_sentences_of_a_split_line_as_score_knows_them(run_command, make_model_dir, write_lines):
+    model = make_model_dir(language_tags=("de", "fr"))
+    source = write_lines("in.txt", "<2fr> Ein Hund rennt. Zwei Männer sitzen.", "<2de> Ein Hund.")
+    arguments = ["--format", "jsonl", "--split", "always"]
+    found = [json.loads(line) for line in run_command(translate, model, source, *arguments).stdout.split("\n")[:-1]]
+    sentences = found[0]["sentences"]
+    assert [one["source"] for one in sentences] == ["<2fr> Ein Hund rennt.", "<2fr> Zwei Männer sitzen."]
+    assert found[0]["score"] == pytest.approx(sum(one["score"] for one in sentences), abs=2e-6)
+    assert found[1]["sentences"] == []
+    own = Translator.load(model).score([one["source"] for one in sentences], [one["text"] for one in sentences])
+    assert [f"{one['score']:.6f}" for one in sentences] == [f"{score:.6f}" for score in own]
+
+
+def test_what_looks_wrong_is_counted_by_kind_with_the_first_lines(
+    run_command, make_model_dir, write_lines, speaking, monkeypatch
+):
+    monkeypatch.setattr(translate_module, "CHUNK_LINES", 5)
+    speaking("two dogs")
+    paths = write_lines("a.txt", *["Zwei Hunde.", "2018 Hunde, %s."] * 12), write_lines("b.txt", "", "", "<b>Hund</b>")
+    result = run_command(translate, make_model_dir(), *paths, "--format", "jsonl")
+    lines = "lines 2, 4, 6, 8, 10, 12, 14, 16, 18, 20 and 2 more"
+    numbers = "a number of the source is not in the translation"
+    placeholders = "a placeholder, tag or entity of the source is not in the translation"
+    assert [line for line in result.stderr.splitlines() if "length limit" not in line] == [
+        f"clearhead: {paths[0]}: 12 with numbers ({numbers}): {lines}",
+        f"clearhead: {paths[0]}: 12 with placeholders ({placeholders}): {lines}",
+        f"clearhead: {paths[1]}: 1 with placeholders ({placeholders}): line 3",
+    ]
+    found = [json.loads(line) for line in result.stdout.splitlines()]
+    assert [line["warnings"] for line in found[:2]] == [[], ["numbers", "placeholders"]]
+    assert found[-1]["warning_details"] == {"placeholders": "<b> </b>"}
+
+
+def test_whoever_types_is_told_after_each_line(monkeypatch, make_model_dir, run_command, speaking):
+    monkeypatch.setattr(translate_module, "_is_typed", lambda path: True)
+    speaking("a dog")
+    stderr = run_command(translate, make_model_dir(), stdin="%s\nHund\n%d\n").stderr
+    assert re.findall(r": 1 with placeholders .*: (line \d)\n", stderr) == ["line 1", "line 3"]
 
 
 # Languages

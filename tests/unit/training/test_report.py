@@ -12,7 +12,7 @@ from clearhead.config import Config
 from clearhead.inspection.explain import Explanation
 from clearhead.training import report
 from clearhead.training.report import Judged, write_report
-from clearhead.translator import Translation
+from clearhead.translation import Translation
 
 EVIL = "<script>alert(\"x\")</script> & 'quoted'"
 TRAIN = {"split": "train", "step": 25, "nll": 3.5, "lr": 1e-3, "tokens_per_second": 4321.0}

@@ -7,7 +7,8 @@ import pytest
 from clearhead.decoding import Sampling
 from clearhead.errors import ConfigError
 from clearhead.training.synthetic import SyntheticReport, synthesize
-from clearhead.translator import Translation, Translator
+from clearhead.translation import Translation
+from clearhead.translator import Translator
 
 
 @pytest.fixture

@@ -1,0 +1,130 @@
+"""The translation of a line, made in one go or of its sentences."""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Sequence
+from dataclasses import dataclass
+from operator import itemgetter
+
+from clearhead.flags import Flag, merge_flags
+from clearhead.sentences import join_sentences
+
+__all__ = ["Alternative", "Translation", "best_combinations", "join_translations", "on_one_line"]
+
+
+@dataclass(frozen=True, slots=True)
+class Alternative:
+    """One of the n best translations of a line."""
+
+    text: str
+    score: float | None
+    """As of `Translation`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Translation:
+    """The translation of one line."""
+
+    source: str
+    text: str
+    """The translation; empty for an empty line."""
+    score: float | None
+    """The model's own log-probability of the text given the source (of a source that was cut, the part translated), in
+    nats: what `Translator.score` says of them, whatever the precision, with a shortlist, and of samples too. Of a line
+    that was split, the sum over its `sentences`, which is not what the model says of the line as a whole. 0 for a blank
+    line, None where no scores were asked for."""
+    tokens: tuple[str, ...]
+    """The pieces of the text, the end token left out; of a line that was split, those of its sentences in a row."""
+    alternatives: tuple[Alternative, ...] = ()
+    """The n best, this one included, in the order the search ranked them, if more than one was asked for. No two have
+    the same text, so there are fewer where the search found fewer texts; of samples, each that was drawn is here. Of a
+    line that was split they combine those of its sentences: first the best of each, then those in which one
+    has its second best, and so on by the sum of places, the more probable first."""
+    source_truncated: bool = False
+    """The source, or a sentence of it, was longer than `decode.max_input_tokens`, and only its beginning is
+    translated."""
+    output_truncated: bool = False
+    """The translation, or that of a sentence, was ended by the length limit (`decode.extra_length`, or the end of the
+    model's positions) or as a repetition loop (`decode.end_loops`), not by the model."""
+    sentences: tuple[Translation, ...] = ()
+    """The translations of its sentences if the line was split, in order, each with the line's language tag; none if it
+    was translated whole."""
+    warnings: tuple[Flag, ...] = ()
+    """What looks wrong with the translation, or with that of a sentence, each kind once; see `flags`."""
+
+    @property
+    def truncated(self) -> bool:
+        """Whether the source or the translation was cut."""
+        return self.source_truncated or self.output_truncated
+
+
+def join_translations(
+    source: str,
+    sentences: Sequence[Translation],
+    gaps: Sequence[str],
+    *,
+    num_best: int = 1,
+    are_samples: bool = False,
+    one_line: bool = False,
+) -> Translation:
+    """Make the translation of a line of those of its sentences.
+
+    Args:
+        source: The line.
+        sentences: Their translations, several.
+        gaps: The white space between their sources, as of `CutLine`.
+        num_best: Alternatives wanted, if there are that many.
+        are_samples: The alternatives of the sentences belong together by their places; none is better than another.
+        one_line: Make the ends of lines between sentences spaces.
+    """
+    if one_line:
+        gaps = list(map(on_one_line, gaps))
+    choices = [sentence.alternatives or (Alternative(sentence.text, sentence.score),) for sentence in sentences]
+    rows = list(zip(*choices, strict=True)) if are_samples else best_combinations(choices, num_best)
+    joined = [Alternative(join_sentences([one.text for one in row], gaps), _total(row)) for row in rows]
+    if not are_samples:
+        first: dict[str, Alternative] = {}
+        for one in joined:
+            first.setdefault(one.text, one)
+        joined = list(first.values())
+    return Translation(
+        source=source,
+        text=joined[0].text,
+        score=joined[0].score,
+        tokens=tuple(token for sentence in sentences for token in sentence.tokens),
+        alternatives=tuple(joined) if num_best > 1 else (),
+        source_truncated=any(sentence.source_truncated for sentence in sentences),
+        output_truncated=any(sentence.output_truncated for sentence in sentences),
+        sentences=tuple(sentences),
+        warnings=merge_flags([sentence.warnings for sentence in sentences]),
+    )
+
+
+def on_one_line(text: str) -> str:
+    """Return a text whose ends of lines are spaces."""
+    return text.replace("\n", " ").replace("\r", " ")
+
+
+def best_combinations(choices: Sequence[Sequence[Alternative]], count: int) -> list[tuple[Alternative, ...]]:
+    """Return the first combinations of one choice each, by the sum of their places, the more probable first.
+
+    Args:
+        choices: For each sentence of a line its translations, best first.
+        count: Combinations wanted; fewer if there are not as many.
+    """
+    best: list[tuple[int, float, tuple[Alternative, ...]]] = [(0, 0.0, ())]
+    for group in choices:
+        # Both sums grow by what a choice adds, so what is not among the best so far never will be.
+        longer = [
+            (places + place, cost - (one.score or 0.0), (*chosen, one))
+            for places, cost, chosen in best
+            for place, one in enumerate(group)
+        ]
+        best = heapq.nsmallest(count, longer, key=itemgetter(0, 1))
+    return [chosen for _, _, chosen in best]
+
+
+def _total(row: Sequence[Alternative]) -> float | None:
+    scores = [one.score for one in row if one.score is not None]
+    return sum(scores) if len(scores) == len(row) else None
