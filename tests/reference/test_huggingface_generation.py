@@ -119,8 +119,9 @@ def until_end(row, config):
 
 def our_search(models, *, limit=LIMIT, **settings):
     _, ours, sources = models
+    settings = {"form": "power", "end_loops": False, **settings}  # theirs goes on in a loop
     with torch.inference_mode():
-        return beam_search(ours, sources, max_lengths=[limit] * len(sources), form="power", **settings)
+        return beam_search(ours, sources, max_lengths=[limit] * len(sources), **settings)
 
 
 def assert_equal_where_ended(actual, expected):
@@ -137,7 +138,7 @@ def test_greedy_search_equals_theirs(models):
     _, ours, sources = models
     expected, _ = their_search(models, num_beams=1)
     with torch.inference_mode():
-        greedy = greedy_search(ours, sources, max_lengths=[LIMIT] * len(sources))
+        greedy = greedy_search(ours, sources, max_lengths=[LIMIT] * len(sources), end_loops=False)
     assert_equal_where_ended([hypothesis.tokens for hypothesis in greedy], expected)
     one_beam = our_search(models, beam_size=1, alpha=0.6)
     assert_equal_where_ended([best.tokens for (best,) in one_beam], expected)
