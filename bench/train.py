@@ -14,11 +14,13 @@ from __future__ import annotations
 
 import argparse
 import json
+import multiprocessing
 import platform
 import statistics
 import sys
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -50,7 +52,8 @@ def main() -> None:
         store = Path(directory) / "pairs.arrow"
         _notice("preparing the pairs")
         data = write_store(store, synthetic=options.synthetic)
-        cases = [_measure(name, store, options, device, missing) for name in options.cases]
+        with _busy(options.busy):
+            cases = [_measure(name, store, options, device, missing) for name in options.cases]
     result = {"machine": _machine(options, device), "data": data, "missing": missing, "cases": cases}
     if options.json:
         print(json.dumps(result))
@@ -78,6 +81,9 @@ def _parse_options() -> argparse.Namespace:
     parser.add_argument("--rounds", type=_at_least(3), default=3, help="measured windows of each candidate, in turn")
     parser.add_argument("--steps", type=_at_least(1), default=8, help="steps in a window, each on a batch of its own")
     parser.add_argument("--threads", type=_at_least(1), default=2, help="threads of PyTorch (default: 2)")
+    parser.add_argument(
+        "--busy", type=_at_least(0), default=0, help="CPUs that other programs keep busy meanwhile (default: 0)"
+    )
     parser.add_argument("--device", default="auto", help="auto, cpu, cuda or cuda:N")
     parser.add_argument("--synthetic", action="store_true", help="draw the pairs, even where Multi30k is at hand")
     parser.add_argument(
@@ -88,6 +94,24 @@ def _parse_options() -> argparse.Namespace:
     parser.add_argument("--profile", action="store_true", help="add a table of where a step's time goes")
     parser.add_argument("--json", action="store_true", help="print one JSON object instead of tables")
     return parser.parse_args()
+
+
+@contextmanager
+def _busy(count: int) -> Iterator[None]:
+    """Keep so many CPUs busy with something else."""
+    others = [multiprocessing.get_context("spawn").Process(target=_spin, daemon=True) for _ in range(count)]
+    for other in others:
+        other.start()
+    try:
+        yield
+    finally:
+        for other in others:
+            other.terminate()
+
+
+def _spin() -> None:
+    while True:
+        pass
 
 
 def _at_least(smallest: int) -> Callable[[str], int]:
@@ -105,7 +129,7 @@ def _machine(options: argparse.Namespace, device: torch.device) -> str:
     models = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
     name = torch.cuda.get_device_name(device) if device.type == "cuda" else next(iter(models), platform.processor())
     return (
-        f"{name}, {options.threads} threads, {options.precision}; "
+        f"{name}, {options.threads} threads, {options.precision}, {options.busy} CPUs busy; "
         f"torch {torch.__version__}, Python {platform.python_version()}"
     )
 

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import multiprocessing
+import os
 import resource
 import sys
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -13,6 +16,7 @@ from typing import Any
 
 import torch
 
+from clearhead.cpus import prepare_openmp
 from clearhead.data.store import PairStore
 from peers import Missing, build
 from profiling import profile_steps
@@ -48,7 +52,8 @@ class Worker:
         context = multiprocessing.get_context("spawn")
         self._pipe, theirs = context.Pipe()
         self._process = context.Process(target=_work, args=(job, theirs), daemon=True)
-        self._process.start()
+        with _environment(job.candidate):
+            self._process.start()
         theirs.close()
         self.facts: dict[str, Any] = self._answer()
         """`parameters` and `differences`, see `Candidate`."""
@@ -89,6 +94,19 @@ def now(device: torch.device) -> float:
     if device.type == "cuda":
         torch.cuda.synchronize(device)
     return time.perf_counter()
+
+
+@contextmanager
+def _environment(candidate: str) -> Iterator[None]:
+    """Let a process begin as `clearhead train` does, and those of others as they were called."""
+    before = dict(os.environ)
+    if candidate == "clearhead":
+        prepare_openmp()
+    try:
+        yield
+    finally:
+        os.environ.clear()
+        os.environ.update(before)
 
 
 def _work(job: Job, pipe: Connection) -> None:

@@ -6,7 +6,10 @@ import os
 from functools import cache
 from pathlib import Path
 
-__all__ = ["cpu_quota", "limit_openmp", "usable_cpus"]
+__all__ = ["cpu_quota", "prepare_openmp", "usable_cpus"]
+
+_SPINS = "2000"
+"""How often a thread looks again before it sleeps; GNU's own count is 300,000."""
 
 
 def usable_cpus() -> int:
@@ -18,13 +21,17 @@ def usable_cpus() -> int:
     return _bound() if quota is None else max(1, min(_bound(), int(quota)))
 
 
-def limit_openmp() -> None:
-    """Let OpenMP, if it is loaded later and nobody chose, start no more threads than a quota allows; PyTorch uses it.
+def prepare_openmp() -> None:
+    """Make OpenMP, with which PyTorch computes, heed quotas and other programs, if it is loaded later and nobody chose.
 
-    It looks at the CPUs that a process is bound to, and not at quotas.
+    By itself it starts a thread for each CPU that the process is bound to, whatever its quota. And its threads wait for
+    each other busily, GNU's for milliseconds: where another program needs one of the CPUs, they take their turns from
+    the very thread that they wait for (docs/performance.md).
     """
     if usable_cpus() < _bound():
         os.environ.setdefault("OMP_NUM_THREADS", str(usable_cpus()))
+    if "OMP_WAIT_POLICY" not in os.environ:
+        os.environ.setdefault("GOMP_SPINCOUNT", _SPINS)
 
 
 def _bound() -> int:

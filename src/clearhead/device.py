@@ -54,10 +54,10 @@ def resolve_device(name: str = "auto") -> torch.device:
 
 
 def has_fast_bf16(device: torch.device) -> bool:
-    """Tell whether the device multiplies matrices faster in bfloat16: GPUs since 2020, and CPUs with AMX."""
+    """Tell whether the device multiplies matrices faster in bfloat16: GPUs since 2020, CPUs that can at all."""
     if device.type == "cuda":
         return torch.cuda.is_bf16_supported(including_emulation=False)
-    return torch.cpu._is_amx_tile_supported()
+    return can_multiply_bf16()
 
 
 def can_multiply_bf16() -> bool:

@@ -5,7 +5,7 @@ import os
 import pytest
 
 from clearhead import cpus
-from clearhead.cpus import cpu_quota, limit_openmp, usable_cpus
+from clearhead.cpus import cpu_quota, prepare_openmp, usable_cpus
 
 
 @pytest.fixture
@@ -75,16 +75,34 @@ def test_whole_cpus_that_the_process_is_bound_to_and_may_pay_for_are_usable(monk
     assert usable_cpus() == usable
 
 
+@pytest.fixture
+def openmp(monkeypatch):
+    """Return a function that prepares OpenMP where a user set these variables alone, and returns what is set then."""
+
+    def prepared(**chosen):
+        names = ("OMP_NUM_THREADS", "OMP_WAIT_POLICY", "GOMP_SPINCOUNT")
+        for name in names:
+            monkeypatch.setenv(name, chosen.get(name, ""))  # whatever it is afterwards, it is as before when this ends
+            if name not in chosen:
+                monkeypatch.delenv(name)
+        prepare_openmp()
+        return {name: os.environ[name] for name in names if name in os.environ}
+
+    return prepared
+
+
 @pytest.mark.skipif(not hasattr(os, "sched_getaffinity"), reason="needs Linux")
 @pytest.mark.parametrize(
-    ("quota", "chosen", "expected"), [(None, None, None), (2.0, None, "2"), (2.0, "5", "5"), (8.0, None, None)]
+    ("quota", "chosen", "expected"),
+    [(None, {}, None), (2.0, {}, "2"), (2.0, {"OMP_NUM_THREADS": "5"}, "5"), (8.0, {}, None)],
 )
-def test_openmp_is_told_of_a_quota_unless_somebody_chose(monkeypatch, quota, chosen, expected):
+def test_openmp_is_told_of_a_quota_unless_somebody_chose(openmp, monkeypatch, quota, chosen, expected):
     monkeypatch.setattr(os, "sched_getaffinity", lambda process: set(range(8)))
     monkeypatch.setattr(cpus, "cpu_quota", lambda: quota)
-    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
-    if chosen is not None:
-        monkeypatch.setenv("OMP_NUM_THREADS", chosen)
-    limit_openmp()
-    assert os.environ.get("OMP_NUM_THREADS") == expected
-    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
+    assert openmp(**chosen).get("OMP_NUM_THREADS") == expected
+
+
+def test_waiting_threads_soon_leave_the_cpu_to_others_unless_somebody_chose(openmp):
+    assert 100 <= int(openmp()["GOMP_SPINCOUNT"]) <= 3_000
+    assert openmp(GOMP_SPINCOUNT="7")["GOMP_SPINCOUNT"] == "7"
+    assert "GOMP_SPINCOUNT" not in openmp(OMP_WAIT_POLICY="active")

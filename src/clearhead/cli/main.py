@@ -28,7 +28,7 @@ from clearhead.cli.synthesize import backtranslate, distill
 from clearhead.cli.train import train
 from clearhead.cli.translate import translate
 from clearhead.cli.verify import verify
-from clearhead.cpus import limit_openmp
+from clearhead.cpus import prepare_openmp
 from clearhead.errors import ClearheadError
 from clearhead.version import __version__
 
@@ -95,7 +95,7 @@ def options(version: bool = typer.Option(False, "--version", help="Print the ver
 def run(arguments: list[str] | None = None) -> None:
     """Run the command line and exit: 0 done, 1 the user's mistake, 2 usage, 130 interrupted, 143 terminated."""
     open_missing_streams()
-    limit_openmp()
+    prepare_openmp()
     show_warnings_as_notices()
     with _ending_on_sigterm():
         try:

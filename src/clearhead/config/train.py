@@ -54,9 +54,9 @@ class TrainConfig(Settings):
     clip_norm: NonNegativeRate = 1.0
     """Largest norm of the gradient of one step; 0 leaves it as it is."""
     precision: TrainPrecision = "auto"
-    """Precision of the model's matrix products; `auto` is bf16 where the hardware has it (GPUs; CPUs with AMX), fp32
-    elsewhere. All else stays fp32 on a CPU; on a GPU it is what torch.autocast makes of it. On a CPU that multiplies no
-    bfloat16 (neither AMX nor AVX-512 BF16), bf16 computes in fp32."""
+    """Precision of the model's matrix products; `auto` is bf16 where the hardware has it (GPUs; CPUs with AMX or
+    AVX-512 BF16), fp32 elsewhere. All else stays fp32 on a CPU; on a GPU it is what torch.autocast makes of it. A CPU
+    without these instructions computes in fp32 where bf16 is asked for."""
     compile: bool = False
     """Compile the model with torch.compile; the first steps take minutes, the later ones less time."""
     validate_every: Steps = 500

@@ -11,7 +11,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.optim.adam import adam
 
-from clearhead.device import can_multiply_bf16, has_fast_bf16
+from clearhead.device import has_fast_bf16
 
 __all__ = ["Muon", "orthogonalised"]
 
@@ -122,7 +122,7 @@ def orthogonalised(
     is_tall = matrices.size(-2) > matrices.size(-1)
     x = matrices.transpose(-2, -1) if is_tall else matrices
     x = (x / (x.norm(dim=(-2, -1), keepdim=True) + 1e-7)).contiguous()
-    if rounded and (can_multiply_bf16() if x.device.type == "cpu" else has_fast_bf16(x.device)):
+    if rounded and has_fast_bf16(x.device):
         x = x.bfloat16()  # 2.5 times as fast on a CPU with AVX-512 BF16: these shapes come at every step
     a, b, c = _COEFFICIENTS
     for _ in range(_ITERATIONS):

@@ -50,7 +50,7 @@ def test_iterations_are_rounded_where_the_processor_can_unless_fp32_is_asked_for
     add = torch.baddbmm
     monkeypatch.setattr(torch, "baddbmm", lambda x, *rest, **more: kinds.add(x.dtype) or add(x, *rest, **more))
     for can_round in (False, True):
-        monkeypatch.setattr("clearhead.training.muon.can_multiply_bf16", lambda can_round=can_round: can_round)
+        monkeypatch.setattr("clearhead.training.muon.has_fast_bf16", lambda device, can_round=can_round: can_round)
         kinds.clear()
         step(model, muon(model, precision=precision))
         assert kinds == {torch.bfloat16 if rounded and can_round else torch.float32}
