@@ -75,6 +75,9 @@ class TrainConfig(Settings):
     """Validations in a row that better neither chrF nor likelihood, after which training ends."""
     seed: Seed = 1
     """Seed of initialisation, batch order and dropout."""
+    planned: tuple[str, ...] = ()
+    """Settings that were chosen when the run began, such as `model.dropout`, not set by anybody: a run that goes on
+    keeps them, and one that starts over chooses anew."""
 
     @model_validator(mode="after")
     def _schedule_has_an_end(self) -> Self:

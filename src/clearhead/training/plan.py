@@ -20,7 +20,7 @@ from clearhead.errors import ConfigError
 from clearhead.model.transformer import Transformer
 from clearhead.presets import AUTOMATIC_PRESETS, TABLE3, choose_preset
 from clearhead.training.optimizer import build_optimizer
-from clearhead.training.settings import DEFAULT_EPOCHS, MOST_STEPS, complete
+from clearhead.training.settings import DEFAULT_EPOCHS, MOST_STEPS, complete, merge
 from clearhead.training.step import Stepper
 
 __all__ = ["Plan", "make_plan", "planned_before"]
@@ -130,9 +130,10 @@ def make_plan(values: Mapping[str, Any], data: Prepared, device: torch.device, *
 
 def planned_before(saved: Config) -> dict[str, dict[str, Any]]:
     """Return what a plan chose, or an earlier clearhead took, for a run that goes on."""
-    return {
+    before = {
         section: {name: getattr(getattr(saved, section), name) for name in names} for section, names in _PLANNED.items()
     }
+    return merge(before, {"train": {"planned": saved.train.planned}})
 
 
 def _plan(values: Mapping[str, Any], preset: str, data: Prepared, device: torch.device, spent: float) -> Plan:
@@ -165,10 +166,20 @@ def _plan(values: Mapping[str, Any], preset: str, data: Prepared, device: torch.
                 "warmup_steps": max(1, min(most_warmup, steps // _WARMUP_SHARE)),
                 "validate_every": min(train.validate_every, often),
                 "checkpoint_every": min(train.checkpoint_every, often),
+                "planned": _left_open(values),
             },
         }
         config = completed(chosen)
     return Plan(config, order, steps, epochs, seconds_per_step)
+
+
+def _left_open(values: Mapping[str, Any]) -> list[str]:
+    return [
+        f"{section}.{name}"
+        for section, names in _PLANNED.items()
+        for name in names
+        if name not in values.get(section, {})
+    ]
 
 
 def _seconds_per_step(config: Config, order: BatchOrder, data: Prepared, device: torch.device) -> float | None:

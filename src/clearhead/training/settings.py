@@ -6,7 +6,7 @@ Settings are laid over each other: a preset's, those of a file or of an earlier 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -111,9 +111,9 @@ def over_file(values: Mapping[str, Any], overrides: Mapping[str, Any]) -> Mappin
 def over_saved(values: Mapping[str, Any], *, fresh: bool) -> Mapping[str, Any]:
     """Lay the settings of `clearhead train --out RUN`, which names no files, over those that the run has.
 
-    What the tokenizer decides of the model is left out, for it decides again. With `fresh` so is the peak rate that
-    `resolved` chose: a run that starts over with another width or warm-up gets the rate of those; and it starts from
-    what stands at `from_model` by then.
+    What the tokenizer decides of the model is left out, for it decides again. With `fresh` so is what was planned, and
+    the peak rate that `resolved` chose: a run that starts over with other steps or another width gets what suits those;
+    and it starts from what stands at `from_model` by then.
 
     Raises:
         ConfigError: If the saved settings cannot be read, or with `fresh` another preset is asked for: the saved ones
@@ -134,6 +134,7 @@ def over_saved(values: Mapping[str, Any], *, fresh: bool) -> Mapping[str, Any]:
         warmup = saved.train.warmup_steps
         if saved.train.learning_rate == noam_rate(warmup, d_model=saved.model.d_model, warmup_steps=warmup):
             settings["train"]["learning_rate"] = None
+        settings = _without(settings, {"train.planned", *saved.train.planned})
         settings["from_sha256"] = None
     limits, asked = ("max_steps", "max_minutes"), values.get("train", {})
     if isinstance(asked, Mapping) and any(asked.get(limit) is not None for limit in limits):
@@ -333,6 +334,16 @@ def _refuse_what_training_cannot_have(config: Config) -> None:
         )
     if model.num_segments:
         raise ConfigError("training on pairs of text has no segments; model.num_segments must be 0")
+
+
+def _without(settings: Mapping[str, Any], names: Collection[str]) -> dict[str, Any]:
+    """Leave out settings named `section.key`."""
+    return {
+        section: {key: value for key, value in values.items() if f"{section}.{key}" not in names}
+        if isinstance(values, Mapping)
+        else values
+        for section, values in settings.items()
+    }
 
 
 def _flat(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:

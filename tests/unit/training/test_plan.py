@@ -215,6 +215,21 @@ def test_a_run_that_goes_on_keeps_its_plan(settings, monkeypatch):
     assert planned_before(after) == planned_before(before)
 
 
+def test_a_run_that_starts_over_is_planned_anew_but_for_what_was_set(settings):
+    values = settings(train={"max_steps": 12, "validate_every": 4}, model={"dropout": 0.25})
+    for name in ("learning_rate", "warmup_steps"):
+        values["train"].pop(name, None)
+    run = train_from_values(values).run
+    before = Config.load(run / "config.toml")
+    assert {"train.warmup_steps", "train.learning_rate"} <= set(before.train.planned)
+    assert not {"model.dropout", "train.validate_every"} & set(before.train.planned)
+    train_from_values({"out": str(run), "train": {"max_steps": 40}}, fresh=True)
+    after = Config.load(run / "config.toml")
+    assert (before.train.warmup_steps, after.train.warmup_steps) == (1, 4)
+    assert (after.model.dropout, after.train.validate_every) == (0.25, 4)
+    assert after.train.planned == before.train.planned
+
+
 def test_timing_leaves_no_trace_in_the_weights(settings, tmp_path, monkeypatch):
     timed = train_from_values(settings(out=str(tmp_path / "timed"), train={"max_steps": 3})).run
     monkeypatch.setattr(plan_module, "_seconds_per_step", lambda *_: 1e-3)
