@@ -13,6 +13,7 @@ from jaxtyping import Int
 
 from clearhead.config import Config
 from clearhead.files import write_text
+from clearhead.flags import KINDS
 from clearhead.inspection.explain import Explanation
 from clearhead.training.charts import Curve, attention_grid, bar_chart, line_chart
 from clearhead.translation import Translation
@@ -21,6 +22,7 @@ __all__ = ["Judged", "write_report"]
 
 _NUM_SAMPLES = 20
 _NUM_WORST = 10
+_NUM_DETAILS = 5
 _MOST_BARS = 8
 _STYLE = """
 :root { color-scheme: light dark; --ink: #1c1e21; --soft: #667; --line: #d8dbe0; --paper: #fff;
@@ -107,6 +109,7 @@ def write_report(
 <h2>Lengths</h2><div class="charts">{"".join(about_lengths)}</div>
 <h2>Sample translations of validation sentences</h2>{_table(judged[:_NUM_SAMPLES])}
 <h2>The worst of {len(judged):,} by chrF</h2>{_table(worst)}
+<h2>What looks wrong with the {len(judged):,}</h2>{_warnings(judged)}
 <h2>Where attention went</h2><div class="charts">{"".join(map(_attention, explanations))}</div>
 <h2>Data</h2><pre>{escape(chr(10).join(data_lines))}</pre>
 <details><summary>Settings</summary><pre>{escape(config.to_toml())}</pre></details>
@@ -128,6 +131,23 @@ def _table(judged: Iterable[Judged]) -> str:
         rows += f"<tr>{''.join(cells)}</tr>"
     heads = "".join(f"<th>{title}</th>" for title in titles)
     return f'<table class="texts"><tr>{heads}</tr>{rows}</table>'
+
+
+def _warnings(judged: Sequence[Judged]) -> str:
+    """Return how many translations have each flag, such as unknown characters, with what was found first."""
+    details: dict[str, list[str]] = {}
+    for one in judged:
+        for flag in one.translation.warnings:
+            details.setdefault(flag.kind, []).append(flag.detail)
+    rows = "".join(
+        f'<tr><td class="number">{len(details[kind]):,}</td><td>{escape(meaning)}</td>'
+        f"<td>{escape(', '.join(dict.fromkeys(details[kind][:_NUM_DETAILS])))}</td></tr>"
+        for kind, meaning in KINDS.items()
+        if kind in details
+    )
+    return (
+        f"<table><tr><th>lines</th><th>what</th><th>for example</th></tr>{rows}</table>" if rows else "<p>Nothing.</p>"
+    )
 
 
 def _attention(explanation: Explanation) -> str:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 
 import numpy as np
 import pytest
 from report_page import Page
 
 from clearhead.config import Config
+from clearhead.flags import KINDS, Flag
 from clearhead.inspection.explain import Explanation
 from clearhead.training import report
 from clearhead.training.report import Judged, write_report
@@ -97,6 +99,18 @@ def test_the_worst_sentences_stand_apart(tmp_path):
     found = [text for text in worst[: worst.index("Where attention went")] if text.startswith("Satz")]
     assert found == [f"Satz {number}" for number in range(59, 49, -1) for _ in range(3)]
     assert "41.0" in worst
+
+
+def test_what_looks_wrong_is_counted_with_examples(tmp_path):
+    flags = [(Flag("unseen_characters", "🙂"),), (Flag("unseen_characters", "<ß>"), Flag("numbers", "2016")), ()]
+    found = [replace(judged("Satz"), translation=replace(judged("Satz").translation, warnings=each)) for each in flags]
+    texts = page_of(tmp_path, samples=found).texts
+    table = texts[texts.index("What looks wrong with the 3") : texts.index("Where attention went") - 1]
+    assert table[table.index("2") :] == ["2", KINDS["unseen_characters"], "🙂, <ß>", "1", KINDS["numbers"], "2016"]
+
+
+def test_where_nothing_looks_wrong_the_report_says_so(tmp_path):
+    assert "Nothing." in page_of(tmp_path).texts
 
 
 def test_without_samples_there_is_still_a_report(tmp_path):
