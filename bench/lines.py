@@ -1,4 +1,4 @@
-"""Lines of several sentences, and flags: BLEU of joined lines, false alarms, and damage that is found.
+"""Lines as users write them, and flags: BLEU of joined and altered lines, false alarms, and damage that is found.
 
 python bench/lines.py MODEL --source test2016.de --reference test2016.en
 """
@@ -13,6 +13,7 @@ from pathlib import Path
 from clearhead.corpora import read_parallel
 from clearhead.device import set_num_threads
 from clearhead.evaluation import bleu
+from clearhead.evaluation.metrics import judge
 from clearhead.flags import Flag, Seen, find_flags
 from clearhead.sentences import split_sentences
 from clearhead.translator import Translator
@@ -36,6 +37,15 @@ DAMAGE: dict[str, tuple[str, Callable[[str, str], tuple[str, str]]]] = {
 """What is done to human translations or their sources, and the flag that should be there then."""
 
 
+ALTERED: dict[str, tuple[Callable[[str], str], Callable[[str], str]]] = {
+    "as it is": (str, str),
+    "in upper case": (str.upper, str.upper),
+    "without its end mark": (lambda source: source.rstrip(".!?"), lambda target: target.rstrip(".!?")),
+    "with stray spaces": (lambda source: "  " + source.replace(" ", "   ", 2), str),
+}
+"""What users do to a line, and what its translation should be then."""
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n\n")[0])
     parser.add_argument("model", type=Path, metavar="MODEL", help="a trained model or run")
@@ -51,6 +61,7 @@ def main() -> None:
     ]
     translator = Translator.load(options.model)
     _print_joined(translator, pairs, options.joined)
+    _print_altered(translator, pairs)
     _print_flags(translator, pairs)
 
 
@@ -69,6 +80,20 @@ def _print_joined(translator: Translator, pairs: Sequence[tuple[str, str]], numb
     _print_table(
         ["sentences a line", *map(str, numbers)], [[name, *map("{:.1f}".format, row)] for name, row in rows.items()]
     )
+
+
+def _print_altered(translator: Translator, pairs: Sequence[tuple[str, str]]) -> None:
+    print()
+    rows = []
+    for name, (of_source, of_target) in ALTERED.items():
+        found = translator.translate([of_source(source) for source, _ in pairs], scores=False)
+        texts, references = [one.text for one in found], [of_target(target) for _, target in pairs]
+        scores = (
+            judge(texts, references, metrics=["bleu"], lowercase=lowercase).metrics["bleu"].score
+            for lowercase in (False, True)
+        )
+        rows.append([name, *map("{:.1f}".format, scores)])
+    _print_table(["the line", "BLEU", "in lower case"], rows)
 
 
 def _print_flags(translator: Translator, pairs: Sequence[tuple[str, str]]) -> None:
