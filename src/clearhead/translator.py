@@ -28,7 +28,6 @@ from clearhead.errors import ConfigError, DataError, ModelError
 from clearhead.flags import Flag, Seen, find_flags
 from clearhead.language_tags import language_tag
 from clearhead.line_splitting import Piece, align_samples, cut_lines
-from clearhead.model.transformer import Transformer
 from clearhead.sentences import split_sentences
 from clearhead.tokenizer import require_texts
 from clearhead.translation import Alternative, Translation, join_translations, on_one_line
@@ -141,10 +140,11 @@ class Translator:
         cut = cut_sources(self.bundle.model.config, config, sources)
         of_pieces = cut_up.first_of_lines(given, NO_PREFIX)
         prefixes = [of_pieces[index] for index in filled]
-        engine = None if sampling else self._engine_for(config.precision)  # it draws no samples
+        # What rounds would draw other samples: a seed gives the same in every precision.
+        engine = self._engine_for("fp32" if sampling else config.precision)
         done = cut_up.lines_done(on_progress)
-        found = self._search(engine or self.bundle.model, cut, prefixes, options, one_line, done)
-        is_own = engine is not None and engine.finds_scores and not config.shortlist
+        found = self._search(engine, cut, prefixes, options, one_line, done)
+        is_own = engine.finds_scores and not config.shortlist
         every = [one for group in found for one in group]  # spelled though nobody may ask: 1 % of the time
         self._spell(every, config.batch_tokens, score_all=scores and not is_own, score_respelled=scores)
 
@@ -230,7 +230,7 @@ class Translator:
 
     def _search(
         self,
-        model: Transformer | Engine,
+        engine: Engine,
         sources: list[list[int]],
         prefixes: list[Prefix],
         options: SearchOptions,
@@ -241,7 +241,7 @@ class Translator:
 
         Where that leaves fewer than were asked for, it looks further.
         """
-        groups = decode(model, sources, options, on_progress, prefixes)
+        groups = decode(engine, sources, options, on_progress, prefixes)
         texts = self.bundle.tokenizer.decode_batch([hypothesis.tokens for group in groups for hypothesis in group])
         if one_line:
             texts = list(map(on_one_line, texts))
@@ -258,7 +258,7 @@ class Translator:
         if short:
             # Rare: as wide at once, every line would keep beams in flight that can no longer win.
             again, begun = [sources[row] for row in short], [prefixes[row] for row in short]
-            wider = self._search(model, again, begun, replace(options, num_best=most), one_line)
+            wider = self._search(engine, again, begun, replace(options, num_best=most), one_line)
             for row, group in zip(short, wider, strict=True):
                 found[row] = group[:num_best]
         return found

@@ -97,6 +97,14 @@ def translate(
             "--temperature", help="Below 1 sharpens what is drawn from, above 1 flattens it.", show_default="1"
         ),
     ] = None,
+    epsilon: Annotated[
+        float | None,
+        typer.Option(
+            "--epsilon",
+            help="Never draw a token that the model finds less probable than this; 0 draws from all.",
+            show_default="0.02",
+        ),
+    ] = None,
     top_k: Annotated[
         int | None, typer.Option("--top-k", help="Draw among this many most probable tokens.", show_default="all")
     ] = None,
@@ -133,7 +141,7 @@ def translate(
     on stderr, and flagged in jsonl (docs/translation.md).
     """
     paths = files or ["-"]
-    drawn = _given(temperature=temperature, top_k=top_k, top_p=top_p, seed=seed)
+    drawn = _given(temperature=temperature, epsilon=epsilon, top_k=top_k, top_p=top_p, seed=seed)
     searched = _given(beam=beam, length_penalty=length_penalty, precision=precision, shortlist=shortlist or None)
     _refuse_idle_options(sample, searched if sample else drawn)
     refuse_missing(paths)

@@ -85,7 +85,11 @@ class _Alone(Settings):
 
 
 class Sampling(Settings):
-    """How tokens are drawn at random; the defaults draw from the model's own distribution."""
+    """How tokens are drawn at random."""
+
+    epsilon: Annotated[float, Field(ge=0.0, lt=1.0)] = 0.02
+    """Never draw a token that the model itself finds less probable than this, but for the most probable one (Hewitt et
+    al. 2022); 0 draws from all of the model's own distribution."""
 
     temperature: PositiveFloat = 1.0
     """Divides the log-probabilities: below 1 sharpens, above 1 flattens."""

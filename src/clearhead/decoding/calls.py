@@ -14,9 +14,8 @@ from clearhead.decoding.hypothesis import Hypothesis
 from clearhead.decoding.native.engine import NativeEngine
 from clearhead.decoding.pytorch.engine import PyTorchEngine
 from clearhead.decoding.rules import check_ids, length_limits
-from clearhead.decoding.sampling import sample
 from clearhead.decoding.search import SearchOptions
-from clearhead.decoding.sentence import NO_PREFIX, Prefix
+from clearhead.decoding.sentence import Prefix
 from clearhead.decoding.team import helpers
 from clearhead.decoding.workers import search
 from clearhead.model.transformer import Transformer
@@ -65,19 +64,17 @@ def decode(
         ValueError: If a prefix leaves no position for the end token.
     """
     config = options.config
-    plain, engine = (model, None) if isinstance(model, Transformer) else (model.model, model)
-    max_lengths = length_limits(plain.config, config, sources, prefixes)
+    engine = model if isinstance(model, Engine) else make_engine(model, config.precision)
+    max_lengths = length_limits(engine.model.config, config, sources, prefixes)
     results: list[list[Hypothesis]] = [[] for _ in sources]
     with advice_on_memory(config.batch_tokens):
-        found = (
-            search(engine or make_engine(plain, config.precision), sources, max_lengths, options, prefixes)
-            if options.sampling is None
-            else _samples(plain, sources, max_lengths, options, prefixes or [NO_PREFIX] * len(sources))
-        )
-        for index, hypotheses in found:
-            results[index] = hypotheses
-            if on_progress is not None:
+        for index, hypotheses in search(engine, sources, max_lengths, options, prefixes):
+            results[index] += hypotheses
+            is_done = options.sampling is None or len(results[index]) == options.num_best
+            if on_progress is not None and is_done:
                 on_progress(1)
+    if options.sampling is not None:  # which workers may have found in any order
+        results = [sorted(drawn, key=lambda sample: (-sample.rank_score, sample.tokens)) for drawn in results]
     return results
 
 
@@ -138,26 +135,3 @@ def _on_threads(
         yield from pool.map(function, batches)
     finally:
         pool.shutdown(cancel_futures=True)
-
-
-def _samples(
-    model: Transformer,
-    sources: list[list[int]],
-    max_lengths: list[int],
-    options: SearchOptions,
-    prefixes: Sequence[Prefix],
-) -> Iterator[tuple[int, list[Hypothesis]]]:
-    """Yield the index of each sentence with its samples, most probable first."""
-    assert options.sampling is not None
-    for indices in length_batches([len(ids) for ids in sources], options.config.batch_tokens):
-        samples = sample(
-            model,
-            [sources[index] for index in indices],
-            max_lengths=[max_lengths[index] for index in indices],
-            sampling=options.sampling,
-            count=options.num_best,
-            prefixes=[prefixes[index] for index in indices],
-            end_loops=options.config.end_loops,
-        )
-        for index, drawn in zip(indices, samples, strict=True):
-            yield index, sorted(drawn, key=lambda hypothesis: -hypothesis.rank_score)

@@ -1,6 +1,6 @@
 """What a search asks of whatever computes the model: the one interface of `pytorch` and `native`.
 
-Shapes: K beams.
+Shapes: K beams, R rows (the open hypotheses of all slots), V vocabulary.
 """
 
 from __future__ import annotations
@@ -10,6 +10,9 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
+
+from jaxtyping import Float
+from torch import Tensor
 
 from clearhead.config import DecodePrecision
 from clearhead.decoding.allowed import Mask
@@ -64,6 +67,17 @@ class Slots(Protocol):
 
         Returns:
             For each slot `rules.candidates_of_sentence` candidates, or as many as there are.
+        """
+
+    def log_probs(self, active: Sequence[Beams]) -> Float[Tensor, "R V"]:
+        """Take every open hypothesis a token further, and leave the choice to others.
+
+        Args:
+            active: The open hypotheses of every slot.
+
+        Returns:
+            For each of them, slot by slot, the log-probability of every token that may come after it; minus infinity of
+            the others.
         """
 
 

@@ -6,6 +6,7 @@ Shapes: R rows, V vocabulary.
 from __future__ import annotations
 
 import hashlib
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
@@ -20,7 +21,7 @@ from clearhead.decoding.sentence import Prefix, Sentence, sentences_of
 from clearhead.decoding.step import DecodingBatch, next_log_probs
 from clearhead.model.transformer import Transformer
 
-__all__ = ["greedy_search", "likely_tokens", "sample"]
+__all__ = ["draw_tokens", "greedy_search", "likely_tokens", "sample", "seed_of"]
 
 
 Pick = Callable[[Float[Tensor, "R V"], list[int]], Int[Tensor, " R"]]
@@ -74,15 +75,10 @@ def sample(
     encoded, sentences = DecodingBatch.encode(model, sources), sentences_of(sources, max_lengths, prefixes)
 
     def draw(number: int) -> list[Hypothesis]:
-        generators = [torch.Generator().manual_seed(_seed(sampling.seed, number, ids)) for ids in sources]
+        generators = [torch.Generator().manual_seed(seed_of(sampling.seed, number, ids)) for ids in sources]
 
         def pick(log_probs: Float[Tensor, "R V"], rows: list[int]) -> Int[Tensor, " R"]:
-            probs = likely_tokens(log_probs, sampling).softmax(dim=-1)
-            # One uniform number a row, from the row's own generator: neighbours cannot change the draw.
-            uniform = torch.cat([torch.rand(1, generator=generators[row]) for row in rows]).to(probs.device)
-            cumulative = probs.double().cumsum(dim=-1)
-            threshold = uniform.double() * cumulative[:, -1]
-            return torch.searchsorted(cumulative, threshold[:, None], right=True)[:, 0]
+            return draw_tokens(log_probs, [generators[row] for row in rows], sampling)
 
         # Keys and values of the memory are made in every draw, 3 % of it: one way to begin a decoding.
         return _one_by_one(model, replace(encoded), sentences, allowed, pick)
@@ -90,12 +86,27 @@ def sample(
     return list(map(list, zip(*map(draw, range(count)), strict=True)))
 
 
+def draw_tokens(
+    log_probs: Float[Tensor, "R V"], generators: Sequence[torch.Generator], sampling: Sampling
+) -> Int[Tensor, " R"]:
+    """Draw a token for each row, with one uniform number from the row's own generator: neighbours change no draw."""
+    probs = likely_tokens(log_probs, sampling).softmax(dim=-1)
+    uniform = torch.cat([torch.rand(1, generator=generator) for generator in generators]).to(probs.device)
+    cumulative = probs.double().cumsum(dim=-1)
+    threshold = uniform.double() * cumulative[:, -1]
+    return torch.searchsorted(cumulative, threshold[:, None], right=True)[:, 0]
+
+
 def likely_tokens(log_probs: Float[Tensor, "R V"], sampling: Sampling) -> Float[Tensor, "R V"]:
-    """Scale by the temperature and set tokens outside the top k and the top p to minus infinity."""
+    """Scale by the temperature, and set tokens below epsilon, or outside the top k or the top p, to minus infinity."""
+    best = log_probs.amax(dim=-1, keepdim=True)
+    if sampling.epsilon > 0.0:  # of the model's own probability, whatever the temperature
+        is_improbable = (log_probs < math.log(sampling.epsilon)) & (log_probs < best)
+        log_probs = log_probs.masked_fill(is_improbable, float("-inf"))
     # Temperature and top p within what float32 can hold: what it rounds to 0 or infinity would leave no token.
     limits = torch.finfo(log_probs.dtype)
     temperature = min(max(sampling.temperature, limits.tiny), limits.max)
-    scaled = (log_probs - log_probs.amax(dim=-1, keepdim=True)) / temperature
+    scaled = (log_probs - best) / temperature
     if 0 < sampling.top_k < scaled.size(-1):
         least = scaled.topk(sampling.top_k, dim=-1).values[:, -1:]
         scaled = scaled.masked_fill(scaled < least, float("-inf"))
@@ -135,6 +146,7 @@ def _one_by_one(
     return [Hypothesis(tuple(ids), total, total, ended) for ids, total, ended in found]
 
 
-def _seed(seed: int, number: int, ids: list[int]) -> int:
-    digest = hashlib.blake2b(repr((seed, number, ids)).encode(), digest_size=8).digest()
+def seed_of(seed: int, number: int, ids: Sequence[int]) -> int:
+    """Return the seed of one sample of a source."""
+    digest = hashlib.blake2b(repr((seed, number, list(ids))).encode(), digest_size=8).digest()
     return int.from_bytes(digest, "big") >> 1  # torch takes signed 64-bit seeds

@@ -13,6 +13,7 @@ from clearhead.decoding.allowed import AllowedTokens
 from clearhead.decoding.engine import Beams, Candidates
 from clearhead.decoding.hypothesis import Hypothesis
 from clearhead.decoding.rules import can_win, rank_penalty, score_to_beat
+from clearhead.decoding.samples import TOGETHER
 from clearhead.decoding.sentence import Sentence
 from clearhead.decoding.shortlist import Shortlist
 from clearhead.errors import ConfigError
@@ -31,6 +32,11 @@ class SearchOptions:
     """Draw at random instead of searching."""
     shortlist: Shortlist | None = None
     """What each sentence may be written in; None allows the whole vocabulary."""
+
+    @property
+    def most_beams(self) -> int:
+        """Hypotheses, or samples, of a sentence that are in flight at once, at most."""
+        return self.config.beam_size if self.sampling is None else min(self.num_best, TOGETHER)
 
     def __post_init__(self) -> None:
         if not 1 <= self.num_best <= MOST_SAMPLES:

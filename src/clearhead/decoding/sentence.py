@@ -31,6 +31,8 @@ class Sentence:
     max_length: int
     """Most target tokens, the end token included; more than the prefix has."""
     prefix: Prefix = NO_PREFIX
+    draws: range = range(0)
+    """Which of its samples to draw; none is for a search."""
 
 
 def sentences_of(

@@ -16,11 +16,12 @@ from typing import Any
 
 import torch
 
-from clearhead.config import DecodeConfig, ModelConfig
+from clearhead.config import ModelConfig
 from clearhead.decoding.allowed import AllowedTokens
 from clearhead.decoding.engine import Engine, Slots
 from clearhead.decoding.hypothesis import Hypothesis
 from clearhead.decoding.rules import check_ids
+from clearhead.decoding.samples import SampledSentence, advance_samples, begin_samples, in_groups
 from clearhead.decoding.search import SearchedSentence, SearchOptions, begin
 from clearhead.decoding.sentence import Prefix, Sentence, sentences_of
 from clearhead.decoding.team import helpers
@@ -105,11 +106,13 @@ def search(
 ) -> Iterator[Found]:
     """Return the index of each sentence with its best hypotheses, best first, one by one as they are found.
 
+    Samples come `samples.TOGETHER` at a time, so that the index of a sentence comes as often as it takes.
+
     Args:
         engine: What translates.
         sources: Source ids of each sentence, ended by `eos_id`.
         max_lengths: Most target tokens of each sentence, the end token included.
-        options: Without sampling.
+        options: What to search for.
         prefixes: What the translation of each begins with; none is given for none.
 
     Raises:
@@ -121,10 +124,12 @@ def search(
     waiting = SentenceQueue()
     # Longest first: what needs the most memory comes at once, not after an hour.
     sentences = sentences_of(sources, max_lengths, prefixes)
+    if options.sampling is not None:
+        sentences = list(in_groups(sentences, options.num_best))
     waiting.add(sorted(sentences, key=lambda sentence: (len(sentence.source), sentence.number), reverse=True))
     waiting.close()
-    max_slots = min(len(sources), _capacity(min(map(len, sources), default=1), options.config))
-    return find(engine, waiting, options, engine.num_workers(len(sources)), max_slots)
+    max_slots = min(len(sentences), _capacity(min(map(len, sources), default=1), options))
+    return find(engine, waiting, options, engine.num_workers(len(sentences)), max_slots)
 
 
 def find(
@@ -135,14 +140,13 @@ def find(
     Args:
         engine: What translates.
         waiting: The sentences, whose source ids are in the vocabulary.
-        options: Without sampling.
+        options: What to search for.
         num_workers: How many work at once.
         max_slots: Most sentences that a worker has in flight.
     """
-    beam_size = options.config.beam_size
     with helpers.call() as call:
         teams = [call.team(num_threads() // num_workers) for _ in range(num_workers)]
-        slots = [engine.slots(beam_size, max_slots, options.shortlist, team) for team in teams]
+        slots = [engine.slots(options.most_beams, max_slots, options.shortlist, team) for team in teams]
         workers = [_Worker(s, waiting, engine.model.config, options, num_workers, max_slots) for s in slots]
         yield from workers[0].work() if num_workers == 1 else _work_together(workers, waiting)
 
@@ -161,7 +165,7 @@ class _Worker:
 
     def work(self) -> Iterator[Found]:
         """Yield what this worker finds."""
-        active: list[SearchedSentence] = []  # by slot
+        active: list[Any] = []  # by slot: sentences that are searched for, or sampled
         ready: list[tuple[Sentence, Any]] = []  # that enter next, and what was made of their sources
         while not self.waiting.is_stopped:
             if taken := self._take(ready, wait=not (active or ready)):
@@ -169,14 +173,12 @@ class _Worker:
             if entering := ready[: self._fitting(ready)]:
                 del ready[: len(entering)]
                 self.slots.enter([encoded for _, encoded in entering])
-                begun = (begin(s, self.model.bos_id, self._allowed, self.options.config) for s, _ in entering)
-                active += begun
+                active += (self._begin(sentence) for sentence, _ in entering)
             if not active:
                 if ready or not self.waiting.is_closed or not self.waiting.is_empty:
                     continue
                 return
-            for searched, candidates in zip(active, self.slots.step(active), strict=True):
-                searched.advance(candidates, self.model.eos_id, self.options)
+            self._advance(active)
             for slot in reversed(range(len(active))):
                 if not active[slot].scores:  # no open hypothesis is left
                     done = active[slot]
@@ -189,6 +191,19 @@ class _Worker:
                             "damaged, or its training diverged"
                         )
                     yield done.sentence.number, done.best(self.options.num_best)
+
+    def _begin(self, sentence: Sentence) -> SearchedSentence | SampledSentence:
+        if self.options.sampling is None:
+            return begin(sentence, self.model.bos_id, self._allowed, self.options.config)
+        return begin_samples(sentence, self.model.bos_id, self._allowed, self.options.sampling.seed)
+
+    def _advance(self, active: Sequence[Any]) -> None:
+        """Take every open hypothesis, or sample, a token further."""
+        if self.options.sampling is None:
+            for searched, candidates in zip(active, self.slots.step(active), strict=True):
+                searched.advance(candidates, self.model.eos_id, self.options)
+        else:
+            advance_samples(active, self.slots.log_probs(active), self.options.sampling, self.model.eos_id)
 
     def _take(self, ready: Sequence[tuple[Sentence, Any]], *, wait: bool) -> list[Sentence]:
         """Take the sentences that may enter behind those that are ready."""
@@ -209,7 +224,7 @@ class _Worker:
     def _room(self, longest: int) -> int:
         """Return how many sentences up to a length may enter; none rather than a few, while others are in flight."""
         in_flight = self.slots.source_lengths
-        capacity = min(self.max_slots, _capacity(max([longest, *in_flight]), self.options.config))
+        capacity = min(self.max_slots, _capacity(max([longest, *in_flight]), self.options))
         room = capacity - len(in_flight)
         share = -(-self.waiting.num_added // self.num_workers)
         return min(room, share) if room >= max(1, capacity // 8) else 0
@@ -249,6 +264,6 @@ def _work_together(workers: Sequence[_Worker], waiting: SentenceQueue) -> Iterat
             thread.join()
 
 
-def _capacity(length: int, config: DecodeConfig) -> int:
+def _capacity(length: int, options: SearchOptions) -> int:
     """Return how many sentences of a length a worker may have in flight at once."""
-    return max(1, config.batch_tokens // (config.beam_size * length))
+    return max(1, options.config.batch_tokens // (options.most_beams * length))

@@ -6,9 +6,12 @@ from collections import Counter
 import pytest
 import torch
 
-from clearhead.decoding import Sampling
+from clearhead.config import DecodeConfig
+from clearhead.decoding import NO_PREFIX, Hypothesis, Prefix, Sampling, SearchOptions, decode, score
+from clearhead.decoding.samples import TOGETHER
 from clearhead.decoding.sampling import greedy_search, likely_tokens, sample
 from clearhead.decoding.scoring import token_log_probs
+from clearhead.decoding.workers import search
 from clearhead.errors import ConfigError
 
 IMPOSSIBLE = float("-inf")
@@ -73,7 +76,7 @@ def test_samples_end_once_and_within_their_limit(make_model, make_sources):
 def test_tokens_are_drawn_as_often_as_they_are_probable(make_model, make_sources, settings, exponent):
     model = make_model(num_encoder_layers=1, num_decoder_layers=1)
     sources = make_sources((5,) * 3_001)  # all different, so all draws are independent
-    drawn = Counter(tokens[0] for tokens in draw(model, sources, limit=2, **settings))
+    drawn = Counter(tokens[0] for tokens in draw(model, sources, limit=2, epsilon=0.0, **settings))
     logits = model(torch.tensor(sources), torch.ones(len(sources), 1, dtype=torch.int64))[:, 0]
     logits[:, [0, 1]] = IMPOSSIBLE
     probs = (exponent * logits).softmax(dim=-1)
@@ -81,6 +84,54 @@ def test_tokens_are_drawn_as_often_as_they_are_probable(make_model, make_sources
     for token in range(37):
         # Five standard deviations: a right sampler fails once in two million tokens, and the seed is fixed.
         assert abs(drawn[token] - expected[token]) <= 5 * math.sqrt(variance[token]) + 1e-9
+
+
+def test_no_token_below_epsilon_is_ever_drawn(make_model, make_sources):
+    model, sources = make_model(num_encoder_layers=1, num_decoder_layers=1), make_sources((5,) * 1_001)
+    start = torch.ones(len(sources), 1, dtype=torch.int64)
+    probs = model(torch.tensor(sources), start)[:, 0].softmax(dim=-1)
+
+    def drawn(epsilon):
+        tokens = torch.tensor([written[0] for written in draw(model, sources, limit=2, epsilon=epsilon)])
+        assert not torch.isin(tokens, torch.tensor([0, 1])).any()
+        return probs.gather(1, tokens[:, None])[:, 0]
+
+    assert drawn(0.0).min() < 0.015 < 0.03 <= drawn(0.03).min()
+    best = probs[:, 2:].amax(dim=-1)
+    torch.testing.assert_close(drawn(0.999), best)  # all are below it, and the most probable one stays
+
+
+@pytest.mark.parametrize("settings", [{}, {"epsilon": 0.0}, {"temperature": 1.7, "top_k": 9, "top_p": 0.8}])
+@pytest.mark.parametrize("count", [1, 3, TOGETHER, 2 * TOGETHER + 5])
+def test_the_engines_draw_what_the_plain_form_draws(make_ending_model, make_sources, form, settings, count):
+    model, sources = make_ending_model(), make_sources((7, 1, 13, 3, 5))
+    limits, sampling = [17, 11, 1, 13, 7], Sampling(seed=3, **settings)
+    prefix = Prefix((5, 6), ((7,), (8, 9)))
+    prefixes = [prefix, prefix, NO_PREFIX, NO_PREFIX, prefix]
+    expected = sample(model, sources, max_lengths=limits, sampling=sampling, count=count, prefixes=prefixes)
+    for batch_tokens in (13 * 16, 1_000_000):
+        options = SearchOptions(DecodeConfig(batch_tokens=batch_tokens), num_best=count, sampling=sampling)
+        found: list[list[Hypothesis]] = [[] for _ in sources]
+        for index, drawn in search(form(model), sources, limits, options, prefixes):
+            found[index] += drawn
+        for ours, theirs in zip(found, expected, strict=True):
+            ours, theirs = (sorted(some, key=lambda one: one.tokens) for some in (ours, theirs))
+            assert [one.tokens for one in ours] == [one.tokens for one in theirs]
+            assert [one.was_ended for one in ours] == [one.was_ended for one in theirs]
+            assert [one.log_prob for one in ours] == pytest.approx([one.log_prob for one in theirs], abs=1e-3)
+
+
+def test_the_core_finds_the_scores_of_samples(make_ending_model, make_sources, form):
+    engine, sources = form(make_ending_model()), make_sources((7, 2, 13, 3, 5))
+    options = SearchOptions(DecodeConfig(extra_length=9), num_best=5, sampling=Sampling())
+    found = decode(engine, sources, options)
+    scores = [
+        score(engine, [ids] * 5, [list(h.tokens) for h in drawn], batch_tokens=999)
+        for ids, drawn in zip(sources, found, strict=True)
+    ]
+    drawn = [[one.log_prob for one in some] for some in found]
+    assert drawn == [sorted(some, reverse=True) for some in drawn]
+    assert drawn == (scores if engine.finds_scores else [pytest.approx(some, abs=1e-3) for some in scores])
 
 
 @pytest.mark.parametrize("temperature", [1e-4, 1e-30, 1e-300, 5e-324])
@@ -100,7 +151,7 @@ def test_one_token_to_draw_from_is_the_most_probable(make_model, make_sources):
 @pytest.mark.parametrize("temperature", [1e6, 1e300])
 def test_the_highest_temperatures_make_all_possible_tokens_alike(temperature):
     log_probs = torch.tensor([[IMPOSSIBLE, -0.1, -3.0, -7.0]])
-    probs = likely_tokens(log_probs, Sampling(temperature=temperature)).softmax(dim=-1)
+    probs = likely_tokens(log_probs, Sampling(temperature=temperature, epsilon=0.0)).softmax(dim=-1)
     torch.testing.assert_close(probs, torch.tensor([[0.0, 1 / 3, 1 / 3, 1 / 3]]), atol=1e-5, rtol=0)
 
 
@@ -108,6 +159,7 @@ def likely_by_hand(probs: list[float], sampling: Sampling) -> list[float]:
     """Return the probabilities to draw from, worked out one token at a time."""
     weights = [p ** (1 / sampling.temperature) for p in probs]
     order = sorted(range(len(weights)), key=lambda token: -weights[token])
+    order = [token for token in order if probs[token] >= sampling.epsilon] or order[:1]
     if sampling.top_k:
         order = order[: sampling.top_k]
     total = sum(weights[token] for token in order)
@@ -124,8 +176,9 @@ def likely_by_hand(probs: list[float], sampling: Sampling) -> list[float]:
 @pytest.mark.parametrize("temperature", [0.7, 1.0, 1.9])
 @pytest.mark.parametrize("top_k", [0, 1, 3, 11, 23, 99])
 @pytest.mark.parametrize("top_p", [0.05, 0.5, 0.93, 1.0])
-def test_the_filters_keep_what_they_say(temperature, top_k, top_p):
-    sampling = Sampling(temperature=temperature, top_k=top_k, top_p=top_p)
+@pytest.mark.parametrize("epsilon", [0.0, 0.02, 0.1, 0.99])
+def test_the_filters_keep_what_they_say(temperature, top_k, top_p, epsilon):
+    sampling = Sampling(temperature=temperature, top_k=top_k, top_p=top_p, epsilon=epsilon)
     log_probs = (3 * torch.randn(5, 23)).log_softmax(dim=-1)
     found = likely_tokens(log_probs, sampling).softmax(dim=-1).tolist()
     for row, probs in zip(found, log_probs.double().exp().tolist(), strict=True):
@@ -142,6 +195,8 @@ def test_the_filters_keep_what_they_say(temperature, top_k, top_p):
         ({"top_p": 0.0}, "top_p = 0.0: Input should be greater than 0"),
         ({"top_p": 1.1}, "top_p = 1.1: Input should be less than or equal to 1"),
         ({"top_p": math.nan}, "top_p = nan: "),
+        ({"epsilon": -0.1}, "epsilon = -0.1: Input should be greater than or equal to 0"),
+        ({"epsilon": 1.0}, "epsilon = 1.0: Input should be less than 1"),
         ({"top_k": -1}, "top_k = -1: Input should be greater than or equal to 0"),
     ],
 )

@@ -1,6 +1,7 @@
 """Sentences in flight in the memory of the compiled core.
 
-Shapes: S source length, L decoder layers, W width of keys and values together, K beams.
+Shapes: S source length, L decoder layers, W width of keys and values together, K beams, R rows (the open
+hypotheses of all slots), V vocabulary.
 """
 
 from __future__ import annotations
@@ -86,6 +87,19 @@ class NativeSlots:
 
     def step(self, active: Sequence[Beams]) -> list[Candidates]:
         """Take every open hypothesis a token further; see `engine.Slots`."""
+        self._take_step(active, None)
+        best = (part[: len(active)].tolist() for part in self._best)
+        return [zip(*of_slot, strict=True) for of_slot in zip(*best, strict=True)]
+
+    def log_probs(self, active: Sequence[Beams]) -> Float[Tensor, "R V"]:
+        """Take every open hypothesis a token further, and leave the choice to others; see `engine.Slots`."""
+        assert self._listed is None
+        found = uninitialized([sum(len(beams.scores) for beams in active), len(self._anything)], torch.float32)
+        self._take_step(active, found)
+        return found
+
+    def _take_step(self, active: Sequence[Beams], log_probs: Float[Tensor, "R V"] | None) -> None:
+        """Have the core take a step, which also fills `log_probs` if it is given."""
         for slot, beams in zip(self._slots, active, strict=True):
             slot.make_room(beams.length)
         longest = max(beams.length for beams in active) + 1
@@ -112,9 +126,9 @@ class NativeSlots:
             step.point(spent=self.spent)
         team = None if self._team is None else self._team.wake()
         step.team = None if team is None else pointer(team)
+        step.log_probs = None
+        step.point(log_probs=log_probs)
         self._core.take_step(self._decoder, self._tokens, step)
-        best = (part[:num_slots].tolist() for part in self._best)
-        return [zip(*of_slot, strict=True) for of_slot in zip(*best, strict=True)]
 
     def _make_room(self, num_rows: int) -> None:
         """Make sure that a step may have so many rows, and as many slots."""

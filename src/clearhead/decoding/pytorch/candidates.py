@@ -21,7 +21,7 @@ from clearhead.decoding.sentence import Sentence
 from clearhead.decoding.shortlist import Shortlist
 from clearhead.kernels.products import make_product
 
-__all__ = ["ListedTokens", "best_candidates", "best_of_all", "best_tokens"]
+__all__ = ["ListedTokens", "best_candidates", "best_of_all", "best_tokens", "log_probs_of_all"]
 
 
 def best_of_all(
@@ -35,10 +35,20 @@ def best_of_all(
         masks: What may come after each row; None is anything.
         count: Tokens wanted, C; fewer if there are not as many.
     """
+    return best_tokens(log_probs_of_all(model, hidden_states, masks), count)
+
+
+def log_probs_of_all(
+    model: PackedModel, hidden_states: Float[Tensor, "R D"], masks: Sequence[Mask | None]
+) -> Float[Tensor, "R blocks"]:
+    """Return the log-probabilities of all tokens after each row, minus infinity of those that may not come.
+
+    They are a whole number of blocks: the last may have tokens that there are not.
+    """
     log_probs = model.log_probs(hidden_states)
     for row, mask in _restricted(masks):
         log_probs[row, : len(mask)][~torch.from_numpy(mask).to(log_probs.device)] = float("-inf")
-    return best_tokens(log_probs, count)
+    return log_probs
 
 
 def _restricted(masks: Sequence[Mask | None]) -> Iterable[tuple[int, Mask]]:

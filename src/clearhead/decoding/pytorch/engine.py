@@ -1,6 +1,6 @@
 """The engine of PyTorch: packed weights, slots, and scores in float64.
 
-Shapes: N slots, K beams.
+Shapes: N slots, K beams, R rows (the active beams of all slots), D d_model, V vocabulary.
 """
 
 from __future__ import annotations
@@ -9,10 +9,13 @@ from collections.abc import Sequence
 from copy import deepcopy
 
 import torch
+from jaxtyping import Float
+from torch import Tensor
 
 from clearhead.config import DecodePrecision
 from clearhead.decoding.engine import Beams, Candidates, Engine
-from clearhead.decoding.pytorch.candidates import ListedTokens, best_candidates, best_of_all
+from clearhead.decoding.pytorch.candidates import ListedTokens, best_candidates, best_of_all, log_probs_of_all
+from clearhead.decoding.pytorch.slots import Rows
 from clearhead.decoding.pytorch.weights import PackedModel
 from clearhead.decoding.rules import candidates_of_row
 from clearhead.decoding.scoring import token_log_probs
@@ -108,18 +111,28 @@ class PyTorchSlots:
 
     def step(self, active: Sequence[Beams]) -> list[Candidates]:
         """Take every open hypothesis a token further; see `engine.Slots`."""
-        beam_size, device = self._cache.beam_size, self._packed.device
-        index = [slot * beam_size + beam for slot, beams in enumerate(active) for beam in range(len(beams.scores))]
-        parents = [slot * beam_size + parent for slot, beams in enumerate(active) for parent in beams.parents]
-        newest = [token for beams in active for token in beams.newest]
-        scores = [score for beams in active for score in beams.scores]
+        hidden_states, rows = self._advance(active)
         masks = [mask for beams in active for mask in beams.masks]
-
-        rows = self._cache.advance(index, parents)
-        hidden_states = self._packed.hidden_states(torch.tensor(newest, device=device), self._cache, rows)
-        count = candidates_of_row(beam_size)
+        count = candidates_of_row(self._cache.beam_size)
         if self._listed is None:
             gains, tokens = best_of_all(self._packed, hidden_states, masks, count)
         else:
             gains, tokens = self._listed.best(hidden_states, rows, masks, count)
-        return best_candidates(gains + torch.tensor(scores, device=device)[:, None], tokens, rows)
+        scores = torch.tensor([score for beams in active for score in beams.scores], device=gains.device)
+        return best_candidates(gains + scores[:, None], tokens, rows)
+
+    def log_probs(self, active: Sequence[Beams]) -> Float[Tensor, "R V"]:
+        """Take every open hypothesis a token further, and leave the choice to others; see `engine.Slots`."""
+        assert self._listed is None
+        hidden_states, _ = self._advance(active)
+        masks = [mask for beams in active for mask in beams.masks]
+        return log_probs_of_all(self._packed, hidden_states, masks)[:, : self._packed.config.vocab_size]
+
+    def _advance(self, active: Sequence[Beams]) -> tuple[Float[Tensor, "R D"], Rows]:
+        """Return the hidden states after the newest tokens of all open hypotheses, and where these stand."""
+        beam_size, device = self._cache.beam_size, self._packed.device
+        index = [slot * beam_size + beam for slot, beams in enumerate(active) for beam in range(len(beams.scores))]
+        parents = [slot * beam_size + parent for slot, beams in enumerate(active) for parent in beams.parents]
+        newest = [token for beams in active for token in beams.newest]
+        rows = self._cache.advance(index, parents)
+        return self._packed.hidden_states(torch.tensor(newest, device=device), self._cache, rows), rows

@@ -50,6 +50,7 @@ static void look_at(
     }
     c->sum += _mm512_reduce_add_ps(total);
     if (!v->ids && first <= c->wanted && c->wanted < first + size) c->logit = logits[c->wanted - first];
+    if (c->all) memcpy(c->all + first, logits, size * sizeof *logits);
 }
 
 static void begin_choices(Scratch *s, int64_t rows, int64_t count) {
@@ -79,8 +80,10 @@ static void choose_among(const Vocabulary *v, int64_t row, int64_t rows, int64_t
 static void choose(const Stack *stack, const Tokens *t, const Step *step, Scratch *s) {
     int64_t count = step->count, rows = step->num_rows;
     begin_choices(s, rows, count);
-    for (int64_t row = 0; row < rows; row++)
+    for (int64_t row = 0; row < rows; row++) {
         s->choices[row].may_come = step->masks + step->mask[row] * step->vocab_size;
+        if (step->log_probs) s->choices[row].all = step->log_probs + row * step->vocab_size;
+    }
     choose_among(&(Vocabulary){&stack->output, t->ids, t->num_ids}, 0, rows, count, s);
     for (int64_t row = 0, next; row < rows; row = next) {
         for (next = row; next < rows && step->slot[next] == step->slot[row];) next++;
@@ -92,6 +95,8 @@ static void choose(const Stack *stack, const Tokens *t, const Step *step, Scratc
         Choice *c = s->choices + row;
         float log_sum = logf(c->sum);
         for (int64_t i = 0; i < count; i++) c->best[i] = c->best[i] - c->largest - log_sum;
+        for (int64_t i = 0; c->all && i < step->vocab_size; i++)
+            c->all[i] = c->may_come[i] ? c->all[i] - c->largest - log_sum : -INFINITY;
     }
 }
 

@@ -139,6 +139,7 @@ typedef struct {
     const float *score;   /* log-probability of each row so far */
     float *candidate_score; /* [slot][candidate], best first; minus infinity where there is none */
     int32_t *candidate_beam, *candidate_token;
+    float *log_probs; /* [row][token]: of every token that may come, minus infinity of the others; or NULL */
     char *scratch;
     Team *team;    /* who helps with products, or NULL */
     double *spent; /* seconds of each part of the work, added up; or NULL */
@@ -154,6 +155,7 @@ typedef struct Choice {
     int32_t wanted;     /* a token whose logit is asked for */
     float logit;        /* which is this */
     const uint8_t *may_come; /* [token]; NULL where none is chosen */
+    float *all; /* [token]: where all logits are wanted, which become log-probabilities; or NULL */
 } Choice;
 
 /* Room for the rows of a call. */
