@@ -66,7 +66,9 @@ def main() -> None:
     assert search(1)[0][0] == "the dog barks"  # the best first word leads to 0.6 * 0.4 * 0.6 = 0.144
     assert search(2)[0][0] == "a cat sleeps"  # the second best to 0.4 * 0.9 * 0.9 = 0.324
     for temperature in (0.01, 1.0, 3.0):
-        drawn = Counter(text for text, _ in search(1, Sampling(temperature=temperature, seed=1), num_best=200))
+        drawn = Counter(
+            text for text, _ in search(1, Sampling(temperature=temperature, epsilon=0.0, seed=1), num_best=200)
+        )
         print(f"200 samples at temperature {temperature:>4}: {dict(drawn.most_common(4))}, {len(drawn)} different")
         assert temperature > 0.01 or drawn == {search(1)[0][0]: 200}  # towards 0, sampling is greedy search
 

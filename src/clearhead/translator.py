@@ -14,6 +14,7 @@ from clearhead.config import DecodeChanges, DecodeConfig, DecodePrecision
 from clearhead.decoding import (
     NO_PREFIX,
     Engine,
+    Ensemble,
     Prefix,
     Sampling,
     SearchOptions,
@@ -28,6 +29,7 @@ from clearhead.errors import ConfigError, DataError, ModelError
 from clearhead.flags import Flag, Seen, find_flags
 from clearhead.language_tags import language_tag
 from clearhead.line_splitting import Piece, align_samples, cut_lines
+from clearhead.model.transformer import Transformer
 from clearhead.sentences import split_sentences
 from clearhead.tokenizer import require_texts
 from clearhead.translation import Alternative, Translation, join_translations, on_one_line
@@ -61,21 +63,41 @@ class Translator:
     """Where it was loaded from."""
     shortlist: Shortlist | None = field(default=None, repr=False)
     """What it writes where the setting `shortlist` asks for it; read from the model directory when first needed."""
+    ensemble: tuple[Bundle, ...] = field(default=(), repr=False)
+    """Other models of the same vocabulary, whose probabilities are averaged with this one's."""
     _engines: dict[DecodePrecision, Engine] = field(default_factory=dict, init=False, repr=False)
 
     @classmethod
-    def load(cls, path: str | Path, *, device: str = "auto") -> Self:
+    def load(cls, path: str | Path, *, device: str = "auto", ensemble: Sequence[str | Path] = ()) -> Self:
         """Read a model directory, or the model of a run directory.
 
         Args:
             path: A model directory or a run directory.
             device: `auto`, `cpu`, `cuda` or `cuda:1`.
+            ensemble: Models that translate together with it: every token's probability is the mean of what all of them
+                say. How to translate is the first one's. They must have its vocabulary.
 
         Raises:
-            ModelError: If the directory is missing, damaged, mixed, or from a newer version.
+            ModelError: If a directory is missing, damaged, mixed, or from a newer version; or if another one's
+                vocabulary is not that of the first.
             DeviceError: If the device is not there.
         """
-        return cls(load_bundle(path, device=resolve_device(device)), Path(path))
+        found = resolve_device(device)
+        bundle, others = load_bundle(path, device=found), [load_bundle(other, device=found) for other in ensemble]
+        for other, own in zip(ensemble, others, strict=True):
+            if own.tokenizer.sha256 != bundle.tokenizer.sha256:
+                raise ModelError(
+                    f"{_tokenizer_of(other)} is not the vocabulary of {_tokenizer_of(path)}, and an ensemble averages "
+                    f"the probabilities of the same tokens; models of one vocabulary are those of the same training "
+                    f"text, with another train.seed or shape, and those that were begun with --from"
+                )
+        return cls(bundle, Path(path), ensemble=tuple(others))
+
+    @property
+    def model(self) -> Transformer | Ensemble:
+        """The model, or the ensemble."""
+        others = (bundle.model for bundle in self.ensemble)
+        return Ensemble((self.bundle.model, *others)) if self.ensemble else self.bundle.model
 
     def translate(
         self,
@@ -137,7 +159,7 @@ class Translator:
         pieces = cut_up.pieces
         filled = [index for index, piece in enumerate(pieces) if piece.text.strip()]
         sources = [pieces[index].ids for index in filled]
-        cut = cut_sources(self.bundle.model.config, config, sources)
+        cut = cut_sources(self.model.config, config, sources)
         of_pieces = cut_up.first_of_lines(given, NO_PREFIX)
         prefixes = [of_pieces[index] for index in filled]
         # What rounds would draw other samples: a seed gives the same in every precision.
@@ -277,7 +299,7 @@ class Translator:
             raise DataError(f"{len(texts)} prefixes but {num_lines} lines; give one text, or one for each line")
         if one_line and any("\n" in text or "\r" in text for text in texts):
             raise ConfigError("a prefix has a line end, which a file with one translation a line cannot hold")
-        tokenizer, room = self.bundle.tokenizer, self.bundle.model.config.max_length or math.inf
+        tokenizer, room = self.bundle.tokenizer, self.model.config.max_length or math.inf
         spelled = tokenizer.encode_batch(texts)
         if (longest := max(map(len, spelled))) >= room:
             raise DataError(f"a prefix has {longest:,} tokens; this model writes at most {room:,}, the end included")
@@ -291,7 +313,7 @@ class Translator:
         text is what leaves us, so the text's own spelling is scored: what `score` says of it is what is reported.
         `score_all` is for searches whose log-probabilities are not the model's own.
         """
-        longest = self.bundle.model.config.max_length or math.inf
+        longest = self.model.config.max_length or math.inf
         wanted = []
         for one, ids in zip(found, self.bundle.tokenizer.encode_targets([one.text for one in found]), strict=True):
             # Where the positions end before the spelling does, the tokens found stand for the text.
@@ -332,7 +354,7 @@ class Translator:
             ConfigError: If a setting is unknown or impossible.
         """
         config = self.bundle.decode.with_changes({name: value for name, value in settings.items() if value is not None})
-        longest = self.bundle.model.config.max_length
+        longest = self.model.config.max_length
         if longest is None or longest >= config.max_input_tokens:
             return config
         return config.with_changes({"max_input_tokens": longest})
@@ -341,7 +363,7 @@ class Translator:
         """Return the engine of a precision; made once, and again when the model's weights have changed."""
         engine = self._engines.get(precision)
         if engine is None or not engine.is_current():
-            self._engines[precision] = engine = make_engine(self.bundle.model, precision)
+            self._engines[precision] = engine = make_engine(self.model, precision)
         return engine
 
     def _flags(self, piece: Piece, text: str) -> tuple[Flag, ...]:
@@ -354,7 +376,14 @@ class Translator:
         return Seen.of(self.bundle.line_statistics, lambda: tokenizer.pieces(range(tokenizer.vocab_size)))
 
     def learned_shortlist(self) -> Shortlist:
-        """Return what the model's sentences may be written in."""
+        """Return what the model's sentences may be written in.
+
+        Raises:
+            ConfigError: If it is an ensemble.
+            ModelError: If the shortlist is missing, damaged or another model's.
+        """
+        if self.ensemble:
+            raise ConfigError("a shortlist is learned from one model; an ensemble translates without --shortlist")
         if self.shortlist is None:
             if self.path is None:
                 raise ModelError("this model has no shortlist; learn one with clearhead.decoding.learn_shortlist")
@@ -364,6 +393,10 @@ class Translator:
     def identity(self) -> dict[str, str]:
         """Return what tells this model from all others: the hashes of its weights' file and of its tokenizer."""
         return {"model_sha256": self.bundle.model_sha256 or "", "tokenizer_sha256": self.bundle.tokenizer.sha256}
+
+
+def _tokenizer_of(path: str | Path) -> Path:
+    return model_directory(path) / "tokenizer.json"
 
 
 def _distinct(group: list[_Found]) -> list[_Found]:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import math
 import random
 from pathlib import Path
 
@@ -537,3 +538,51 @@ def test_scoring_again_and_again_makes_no_engine_again(make_bundle, monkeypatch)
         translator.score(["Ein Hund."], ["A dog."])
         translator.translate(["Ein Hund."])
     assert len(made) == 1
+
+
+# Ensembles
+
+
+def test_an_ensemble_translates_and_scores_with_the_mean(make_model_dir, sentences):
+    paths = [make_model_dir(f"model-{seed}", seed=seed) for seed in (7, 8)]
+    alone = [Translator.load(path) for path in paths]
+    both, same = Translator.load(paths[0], ensemble=paths[1:]), Translator.load(paths[0], ensemble=paths[:1])
+    expected = alone[0].translate(sentences)
+    for ours, theirs in zip(same.translate(sentences), expected, strict=True):
+        assert (ours.text, ours.tokens) == (theirs.text, theirs.tokens)
+        assert ours.score == pytest.approx(theirs.score, abs=1e-4)
+    found = both.translate(sentences, num_best=3)
+    assert [one.text for one in found] != [one.text for one in expected]
+    assert [one.score for one in found] == both.score(sentences, [one.text for one in found])
+    # The mean of two numbers lies between them, and so does its logarithm at every token.
+    parts = zip(*(translator.score(sentences, [one.text for one in found]) for translator in alone), strict=True)
+    for one, scores in zip(found, parts, strict=True):
+        length = len(one.tokens) + 1
+        assert min(scores) - 1e-4 <= one.score
+        assert one.score >= max(scores) - length * math.log(2) - 1e-4
+    sampled = both.translate(sentences, sampling=Sampling(seed=2))
+    assert [one.score for one in sampled] == pytest.approx(
+        both.score(sentences, [one.text for one in sampled]), abs=1e-4
+    )
+    with pytest.raises(ConfigError, match="a shortlist is learned from one model"):
+        both.translate(sentences, shortlist=True)
+    with pytest.raises(ConfigError, match="an ensemble has no attention of its own"):
+        explain(both, sentences[0])
+
+
+def test_another_vocabulary_is_refused_by_the_names_of_both_files(make_model_dir):
+    first, second = make_model_dir("first"), make_model_dir("second", language_tags=("de",))
+    with pytest.raises(ModelError) as error:
+        Translator.load(first, ensemble=[first, second])
+    assert f"{second}/tokenizer.json is not the vocabulary of {first}/tokenizer.json" in str(error.value)
+    with pytest.raises(ModelError, match="no model at"):
+        Translator.load(first, ensemble=[first.parent / "nowhere"])
+
+
+def test_an_ensemble_ends_where_the_positions_of_a_member_end(make_model_dir):
+    first = make_model_dir("first")
+    second = make_model_dir("second", positions="learned", max_positions=9)
+    both = Translator.load(first, ensemble=[second])
+    (found,) = both.translate(["Zwei Männer sitzen auf einer Bank."], split="never")
+    assert found.source_truncated
+    assert len(found.tokens) < 9

@@ -60,7 +60,7 @@ def warn_of_truncation(
         name: File the lines come from.
         first: Number of the first line in it.
     """
-    positions = translator.bundle.model.config.max_length
+    positions = translator.model.config.max_length
     found = list(enumerate(translations, start=first))
     if cut := [number for number, translation in found if translation.source_truncated]:
         limit = translator.decode_config({}).max_input_tokens

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -18,6 +18,7 @@ from clearhead.cli.options import (
     Beam,
     Columns,
     Device,
+    Ensemble,
     Precision,
     Shortlist,
     SourceLang,
@@ -104,6 +105,7 @@ def evaluate(
     batch_tokens: BatchTokens = None,
     precision: Precision = None,
     shortlist: Shortlist = False,
+    ensemble: Ensemble = None,
     device: Device = "auto",
     threads: Threads = None,
 ) -> None:
@@ -119,7 +121,7 @@ def evaluate(
     }
     _refuse_misnamed(model, source, reference, pairs, hypothesis)
     if hypothesis is not None:
-        of_a_model = {"source": source, "compare": compare, "output": output, **settings}
+        of_a_model = {"source": source, "compare": compare, "output": output, "ensemble": ensemble, **settings}
         if pairs is None and swap:
             of_a_model["swap"] = True
         if idle := [name for name, value in of_a_model.items() if value is not None]:
@@ -147,8 +149,8 @@ def evaluate(
     given = read_given(source or hypothesis, reference, pairs, columns=columns, swap=swap)
     sources, references = given.sources, given.targets
 
-    def judged(path: Path) -> tuple[Evaluation, list[str]]:
-        translator = Translator.load(path, device=device)
+    def judged(path: Path, others: Sequence[Path] = ()) -> tuple[Evaluation, list[str]]:
+        translator = Translator.load(path, device=device, ensemble=others)
         with progress(f"translating with {path}", total=sum(bool(line.strip()) for line in sources)) as advance:
             evaluation, translations = evaluate_translator(
                 translator, sources, references, **measured, name=given.name, on_progress=advance, **settings
@@ -164,7 +166,7 @@ def evaluate(
         made_elsewhere = list(read_lines(hypothesis or "")) if pairs else sources
         evaluation = judge(made_elsewhere, references, **measured)
     else:
-        evaluation, translations = judged(model)
+        evaluation, translations = judged(model, ensemble or ())
     if output is not None:
         with open_output(output) as out:
             # A line end that the model wrote would set all later lines beside the wrong source.
@@ -174,8 +176,9 @@ def evaluate(
     if compare is not None:
         baseline, baseline_translations = judged(compare)
         comparison = compare_outputs(references, baseline_translations, translations, **measured)
-        result["comparison"] = {"baseline": str(compare), "system": str(model), **comparison.to_dict()}
-        lines += ["", f"{compare}:", *_table(baseline), "", f"from {compare} to {model}:", *comparison.lines()]
+        system = " + ".join(map(str, [model, *(ensemble or ())]))
+        result["comparison"] = {"baseline": str(compare), "system": system, **comparison.to_dict()}
+        lines += ["", f"{compare}:", *_table(baseline), "", f"from {compare} to {system}:", *comparison.lines()]
     typer.echo(json.dumps(result, ensure_ascii=False) if as_json else "\n".join(lines))
 
 

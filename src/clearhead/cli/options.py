@@ -15,6 +15,7 @@ __all__ = [
     "Beam",
     "Columns",
     "Device",
+    "Ensemble",
     "Model",
     "Precision",
     "Shortlist",
@@ -84,6 +85,16 @@ SourceLang = Annotated[
         metavar="L",
         help="Language of the source text, such as de: its abbreviations and marks say where sentences end.",
         show_default="the model's, or what the script makes likely",
+    ),
+]
+Ensemble = Annotated[
+    list[Path] | None,
+    typer.Option(
+        "--ensemble",
+        metavar="MODEL2",
+        help="Another model of the same vocabulary: the mean of both models' probabilities counts. Give it once for "
+        "each; how to translate is MODEL's.",
+        show_default=False,
     ),
 ]
 Device = Annotated[str, typer.Option("--device", help="auto, cpu, cuda or cuda:N.")]

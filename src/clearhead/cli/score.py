@@ -8,7 +8,7 @@ import typer
 
 from clearhead.cli.checks import refuse_missing
 from clearhead.cli.console import progress
-from clearhead.cli.options import BatchTokens, Columns, Device, Model, Swap, TargetLang, Threads
+from clearhead.cli.options import BatchTokens, Columns, Device, Ensemble, Model, Swap, TargetLang, Threads
 from clearhead.cli.pairs import read_given
 from clearhead.errors import ConfigError
 
@@ -36,6 +36,7 @@ def score(
     swap: Swap = False,
     target_lang: TargetLang = None,
     batch_tokens: BatchTokens = None,
+    ensemble: Ensemble = None,
     device: Device = "auto",
     threads: Threads = None,
 ) -> None:
@@ -55,7 +56,7 @@ def score(
     from clearhead.translator import Translator
 
     given = read_given(source, target, pairs, columns=columns, swap=swap)
-    translator = Translator.load(model, device=device)
+    translator = Translator.load(model, device=device, ensemble=ensemble or ())
     with progress("scoring", total=len(given.pairs)) as advance:
         scores = translator.score(
             given.sources,

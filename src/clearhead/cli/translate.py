@@ -18,6 +18,7 @@ from clearhead.cli.options import (
     BatchTokens,
     Beam,
     Device,
+    Ensemble,
     Model,
     Precision,
     Shortlist,
@@ -132,6 +133,7 @@ def translate(
     batch_tokens: BatchTokens = None,
     precision: Precision = None,
     shortlist: Shortlist = False,
+    ensemble: Ensemble = None,
     device: Device = "auto",
     threads: Threads = None,
 ) -> None:
@@ -166,7 +168,7 @@ def translate(
         "precision": precision,
         "shortlist": shortlist or None,
     }
-    translator = Translator.load(model, device=device)
+    translator = Translator.load(model, device=device, ensemble=ensemble or ())
     translator.translate([], **settings)  # an impossible setting is refused before anything is read
     count = 0
     with open_output(output) as out, _bar(output) as advance:

@@ -3,6 +3,7 @@
 from clearhead.config import Sampling
 from clearhead.decoding.calls import decode, make_engine, score
 from clearhead.decoding.engine import Engine
+from clearhead.decoding.ensemble import Ensemble
 from clearhead.decoding.hypothesis import Hypothesis, length_penalty
 from clearhead.decoding.native.engine import NativeEngine
 from clearhead.decoding.pytorch.engine import PyTorchEngine
@@ -14,6 +15,7 @@ from clearhead.decoding.shortlist import Shortlist, learn_shortlist
 __all__ = [
     "NO_PREFIX",
     "Engine",
+    "Ensemble",
     "Hypothesis",
     "NativeEngine",
     "Prefix",

@@ -10,6 +10,8 @@ import torch
 from clearhead.config import DecodePrecision
 from clearhead.decoding.batching import advice_on_memory, length_batches
 from clearhead.decoding.engine import Engine
+from clearhead.decoding.ensemble import Ensemble
+from clearhead.decoding.ensemble_engine import EnsembleEngine
 from clearhead.decoding.hypothesis import Hypothesis
 from clearhead.decoding.native.engine import NativeEngine
 from clearhead.decoding.pytorch.engine import PyTorchEngine
@@ -23,16 +25,19 @@ from clearhead.model.transformer import Transformer
 __all__ = ["decode", "make_engine", "score"]
 
 
-def make_engine(model: Transformer, precision: DecodePrecision = "fp32") -> Engine:
+def make_engine(model: Transformer | Ensemble, precision: DecodePrecision = "fp32") -> Engine:
     """Return the engine that decodes fastest here: the compiled core if it can run the model, else PyTorch.
 
     Args:
-        model: In evaluation mode; the engine holds as long as its weights stay as they are.
+        model: In evaluation mode; the engine holds as long as its weights stay as they are. Of an ensemble every member
+            has an engine of its own.
         precision: Of the matrix products; `fp32` gives the model's own numbers.
 
     Raises:
         ValueError: If the model has no encoder or no decoder.
     """
+    if isinstance(model, Ensemble):
+        return EnsembleEngine(model, [make_engine(member, precision) for member in model.members])
     if NativeEngine.supports(model, precision):
         return NativeEngine(model, precision)
     return PyTorchEngine(model, precision)
@@ -40,7 +45,7 @@ def make_engine(model: Transformer, precision: DecodePrecision = "fp32") -> Engi
 
 @torch.inference_mode()
 def decode(
-    model: Transformer | Engine,
+    model: Transformer | Ensemble | Engine,
     sources: list[list[int]],
     options: SearchOptions,
     on_progress: Callable[[int], None] | None = None,
@@ -79,7 +84,7 @@ def decode(
 
 
 def score(
-    model: Transformer | Engine,
+    model: Transformer | Ensemble | Engine,
     sources: list[list[int]],
     targets: list[list[int]],
     *,
@@ -101,7 +106,7 @@ def score(
     """
     if isinstance(model, Engine) and model.precision != "fp32":
         model = model.model
-    engine = make_engine(model) if isinstance(model, Transformer) else model
+    engine = model if isinstance(model, Engine) else make_engine(model)
     config = engine.model.config
     check_ids(sources, config.source_vocabulary, config.pad_id, "source")
     check_ids(targets, config.vocab_size, config.pad_id, "target")

@@ -1,6 +1,6 @@
 """What a search asks of whatever computes the model: the one interface of `pytorch` and `native`.
 
-Shapes: K beams, R rows (the open hypotheses of all slots), V vocabulary.
+Shapes: K beams, R rows (the open hypotheses of all slots), V vocabulary, T tokens of a target.
 """
 
 from __future__ import annotations
@@ -11,11 +11,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
 
+import numpy as np
 from jaxtyping import Float
 from torch import Tensor
 
 from clearhead.config import DecodePrecision
 from clearhead.decoding.allowed import Mask
+from clearhead.decoding.ensemble import Ensemble
 from clearhead.decoding.sentence import Sentence
 from clearhead.decoding.shortlist import Shortlist
 from clearhead.decoding.team import Team
@@ -82,7 +84,7 @@ class Slots(Protocol):
 
 
 class Engine(ABC):
-    """A `Transformer` in a form that translates and scores fast, as long as its weights stay as they are.
+    """A model, or an ensemble, in a form that translates and scores fast, as long as its weights stay as they are.
 
     Args:
         model: In evaluation mode.
@@ -94,7 +96,7 @@ class Engine(ABC):
     most_scored = sys.maxsize
     """Tokens of the longer side that are best scored at once."""
 
-    def __init__(self, model: Transformer, precision: DecodePrecision = "fp32") -> None:
+    def __init__(self, model: Transformer | Ensemble, precision: DecodePrecision = "fp32") -> None:
         self.model = model
         self.precision = precision
         self._fingerprint = _fingerprint(model)
@@ -124,7 +126,6 @@ class Engine(ABC):
             ModelError: If the shortlist does not fit the model.
         """
 
-    @abstractmethod
     def score(self, sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]]) -> list[float]:
         """Return the model's own log-probability of each target given its source, in nats; asked in fp32 alone.
 
@@ -132,8 +133,15 @@ class Engine(ABC):
             sources: Source ids of each sentence, ended by `eos_id`.
             targets: Target ids of each sentence, ended by `eos_id`.
         """
+        return [float(log_probs.sum(dtype=np.float64)) for log_probs in self.token_log_probs(sources, targets)]
+
+    @abstractmethod
+    def token_log_probs(
+        self, sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]]
+    ) -> list[Float[np.ndarray, " T"]]:
+        """Return the log-probability of every token of each target given what comes before it; see `score`."""
 
 
-def _fingerprint(model: Transformer) -> list[tuple[int, int]]:
+def _fingerprint(model: Transformer | Ensemble) -> list[tuple[int, int]]:
     """Return what changes when weights are replaced, or written to by PyTorch's own operations."""
     return [(p.data_ptr(), 0 if p.is_inference() else p._version) for p in model.parameters()]

@@ -15,7 +15,7 @@ import torch
 from jaxtyping import Float, Float32
 from torch import Tensor
 
-from clearhead.errors import DataError
+from clearhead.errors import ConfigError, DataError
 from clearhead.inspection.page import render_frame, render_page
 from clearhead.tokenizer import START_TOKEN, Tokenizer, require_texts
 from clearhead.translator import Translator
@@ -131,11 +131,17 @@ def explain(translator: Translator, text: str, target: str | None = None) -> Exp
         target: A translation to explain; if not given, the model searches for its own with its own decode settings.
 
     Raises:
-        ConfigError: If the model has language tags, and neither the text nor its settings name a language.
+        ConfigError: If it is an ensemble; or if the model has language tags, and neither the text nor its settings name
+            a language.
         DataError: If the text is empty or no text, starts with an unknown language tag, or a side is longer than
             `decode.max_input_tokens`.
     """
     require_texts([text] if target is None else [text, target], "text and target")
+    if translator.ensemble:
+        raise ConfigError(
+            "an ensemble has no attention of its own: its members' probabilities are averaged, and nothing else; "
+            "explain each of its models by itself"
+        )
     bundle = translator.bundle
     tokenizer, model, settings = bundle.tokenizer, bundle.model, translator.decode_config({})
     parts = translator.split_sources([text], settings.target_lang)

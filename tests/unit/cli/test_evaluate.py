@@ -232,3 +232,17 @@ def test_a_model_with_languages_must_be_told_which(run_command, make_model_dir, 
     with pytest.raises(ConfigError, match="a, line 1: into which language"):
         run_command(evaluate, model, *files)
     assert run_command(evaluate, model, *files, "--target-lang", "fr").exit_code == 0
+
+
+def test_an_ensemble_is_evaluated_and_compared_with_one_model(run_command, test_set, make_model_dir):
+    model, files, *_ = test_set
+    other = make_model_dir("other", seed=8)
+    alone, same, both = (
+        json.loads(run_command(evaluate, model, *files, "--json", *more).stdout)
+        for more in ([], ["--ensemble", model], ["--ensemble", other, "--compare", model])
+    )
+    assert (same["bleu"], same["chrf"]) == (alone["bleu"], alone["chrf"])
+    assert both["bleu"] < alone["bleu"]
+    assert both["comparison"]["system"] == f"{model} + {other}"
+    with pytest.raises(ConfigError, match="--ensemble: no meaning with --hypothesis"):
+        run_command(evaluate, "--hypothesis", files[3], *files[2:], "--ensemble", other)

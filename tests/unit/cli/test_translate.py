@@ -438,3 +438,24 @@ def test_many_cut_lines_are_one_notice(run_command, make_model_dir, write_lines)
         f"clearhead: {lines}, lines 1, 2, 3, 4, 5, 6, 7, 8, 9, 10 and 20 more: longer than 5 tokens "
         "(decode.max_input_tokens); only the beginning is translated"
     ]
+
+
+# Ensembles
+
+
+def test_several_models_translate_together(run_command, make_model_dir, write_lines, sentences):
+    models = [make_model_dir(f"model-{seed}", seed=seed) for seed in (7, 8, 9)]
+    source = write_lines("in.txt", *(line for line in sentences if "\r" not in line))
+    given = ["--ensemble", models[1], "--ensemble", models[2]]
+    result = run_command(translate, models[0], source, *given, "--format", "jsonl")
+    found = [json.loads(line) for line in result.stdout.splitlines()]
+    expected = Translator.load(models[0], ensemble=models[1:]).translate([one["source"] for one in found])
+    assert [one["text"] for one in found] == [one.text for one in expected]
+    assert result.stdout != run_command(translate, models[0], source, "--format", "jsonl").stdout
+    texts = write_lines("out.txt", *(one["text"].replace("\n", " ").replace("\r", " ") for one in found))
+    scores = run_command(score, models[0], "--source", source, "--target", texts, *given).stdout.splitlines()
+    kept = [number for number, one in enumerate(found) if "\n" not in one["text"] and "\r" not in one["text"]]
+    assert len(kept) > 3
+    assert [float(scores[number]) for number in kept] == [found[number]["score"] for number in kept]
+    with pytest.raises(ConfigError, match="an ensemble translates without --shortlist"):
+        run_command(translate, models[0], source, *given, "--shortlist")

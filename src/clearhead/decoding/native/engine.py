@@ -1,4 +1,7 @@
-"""The engine of the compiled core."""
+"""The engine of the compiled core.
+
+Shapes: B targets, T tokens of a target, or of all of them.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +9,7 @@ from collections.abc import Sequence
 
 import numpy as np
 import torch
+from jaxtyping import Float
 
 from clearhead.config import DecodePrecision
 from clearhead.decoding.engine import Engine
@@ -29,6 +33,7 @@ class NativeEngine(Engine):
     Every number is computed from its own row, in one order: no neighbour, batch or thread changes a bit.
     """
 
+    model: Transformer
     most_scored = 512
     """What more tokens need would not stay in the cache."""
 
@@ -109,6 +114,18 @@ class NativeEngine(Engine):
             IndexError: If an id is not in its vocabulary.
             ValueError: If sources and targets do not pair up, or one has no ids.
         """
+        return self._forced(sources, targets)[0].tolist()
+
+    def token_log_probs(
+        self, sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]]
+    ) -> list[Float[np.ndarray, " T"]]:
+        """Return the log-probability of every token of each target; see `score`, which adds them up."""
+        return np.split(self._forced(sources, targets)[1], np.cumsum([len(target) for target in targets])[:-1])
+
+    def _forced(
+        self, sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]]
+    ) -> tuple[Float[np.ndarray, " B"], Float[np.ndarray, " T"]]:
+        """Return the log-probabilities of whole targets, and of all their tokens in a row."""
         assert self.precision == "fp32"
         # Whoever asks, and `calls.score` has asked: the core takes lengths and ids as addresses.
         if len(sources) != len(targets) or not all(map(len, [*sources, *targets])):
@@ -129,7 +146,7 @@ class NativeEngine(Engine):
             "token": np.where(position == 0, bos_id, np.roll(wanted, 1)),
             "wanted": wanted,
         }
-        totals = np.empty(len(lengths), dtype=np.float32)
+        totals, log_probs = np.empty(len(lengths), dtype=np.float32), np.empty(rows, dtype=np.float32)
         memories = self.weights.encode(
             sources
         )  # anew, also after a search: kept for all lines they take too much memory
@@ -139,9 +156,9 @@ class NativeEngine(Engine):
             num_rows=rows, num_slots=len(slots), longest=longest, slots=(STRUCTS["Slot"] * len(slots))(*slots)
         ).point(
             **{name: column.astype(np.int32) for name, column in columns.items()},
-            log_probs=np.empty(rows, dtype=np.float32),
+            log_probs=log_probs,
             totals=totals,
             scratch=uninitialized([self.core.scratch_size(stack, rows, longest, 1, False)], torch.uint8),
         )
         self.core.score(stack, self.weights.tokens(self.model.target_embedding, longest), struct)
-        return totals.tolist()
+        return totals, log_probs

@@ -1,6 +1,7 @@
 """The engine of PyTorch: packed weights, slots, and scores in float64.
 
-Shapes: N slots, K beams, R rows (the active beams of all slots), D d_model, V vocabulary.
+Shapes: N slots, K beams, R rows (the active beams of all slots), D d_model, V vocabulary, T tokens of a
+target.
 """
 
 from __future__ import annotations
@@ -8,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from copy import deepcopy
 
+import numpy as np
 import torch
 from jaxtyping import Float
 from torch import Tensor
@@ -34,6 +36,8 @@ class PyTorchEngine(Engine):
     Raises:
         ValueError: If the model has no encoder or no decoder.
     """
+
+    model: Transformer
 
     def __init__(self, model: Transformer, precision: DecodePrecision = "fp32") -> None:
         if not model.config.is_encoder_decoder:
@@ -67,12 +71,15 @@ class PyTorchEngine(Engine):
         listed = None if shortlist is None else ListedTokens(self.packed, shortlist)  # it knows the search's sentences
         return PyTorchSlots(self.packed, beam_size, max_slots, listed)
 
-    def score(self, sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]]) -> list[float]:
-        """Return the log-probability of each target given its source, in nats; see `engine.Engine`."""
+    def token_log_probs(
+        self, sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]]
+    ) -> list[Float[np.ndarray, " T"]]:
+        """Return the log-probability of every token of each target; see `engine.Engine`."""
         # float32 sums of PyTorch depend on the batch from the fourth decimal on, these from the twelfth.
         self._in_float64 = model = self._in_float64 or deepcopy(self.model).double()
         sides = ([list(ids) for ids in side] for side in (sources, targets))
-        return token_log_probs(model, *sides).sum(dim=-1).tolist()
+        log_probs = token_log_probs(model, *sides).numpy(force=True)
+        return [row[: len(target)] for row, target in zip(log_probs, targets, strict=True)]
 
 
 class PyTorchSlots:

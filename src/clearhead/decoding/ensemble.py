@@ -1,0 +1,46 @@
+"""Several models of one vocabulary that translate together: every token's probability is the mean of the members'.
+
+As in fairseq the mean is of the probabilities, not of their logarithms, at every step of a search, in sampling and in
+scoring.
+
+Shapes: M members.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import chain
+
+from jaxtyping import Float
+from torch import Tensor
+
+from clearhead.config import ModelConfig
+from clearhead.model.transformer import Transformer
+
+__all__ = ["Ensemble", "mean_log_probs"]
+
+
+@dataclass(frozen=True)
+class Ensemble:
+    """Models whose probabilities are averaged; all have the same vocabulary."""
+
+    members: tuple[Transformer, ...]
+
+    @cached_property
+    def config(self) -> ModelConfig:
+        """The first member's, with no more positions than all members have."""
+        first = self.members[0].config
+        ends = [end for member in self.members if (end := member.config.max_length) is not None]
+        return first.model_copy(update={"positions": "learned", "max_positions": min(ends)}) if ends else first
+
+    def parameters(self) -> Iterator[Tensor]:
+        """Return the weights of all members."""
+        return chain.from_iterable(member.parameters() for member in self.members)
+
+
+def mean_log_probs(log_probs: Float[Tensor, "M ..."]) -> Float[Tensor, "..."]:
+    """Return the logarithm of the mean of the members' probabilities."""
+    return log_probs.logsumexp(dim=0) - math.log(len(log_probs))

@@ -1,0 +1,111 @@
+"""The engine of an ensemble: every member decodes in the one that is fastest for it, with slots of its own.
+
+The core and PyTorch choose among the tokens of one model; here they give all log-probabilities, and the choice comes
+after the mean.
+
+Shapes: R rows (the open hypotheses of all slots), V vocabulary, K beams, C candidates of a beam, T tokens of a target.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+from torch.nn import functional
+
+from clearhead.decoding.engine import Beams, Candidates, Engine, Slots
+from clearhead.decoding.ensemble import Ensemble, mean_log_probs
+from clearhead.decoding.pytorch.candidates import best_tokens
+from clearhead.decoding.pytorch.weights import BLOCK
+from clearhead.decoding.rules import candidates_of_row, candidates_of_sentence
+from clearhead.decoding.sentence import Sentence
+from clearhead.decoding.shortlist import Shortlist
+from clearhead.decoding.team import Team
+from clearhead.errors import ConfigError
+
+__all__ = ["EnsembleEngine"]
+
+
+class EnsembleEngine(Engine):
+    """What decodes an ensemble.
+
+    Args:
+        model: The ensemble.
+        members: An engine for each of its models, all of one precision.
+    """
+
+    def __init__(self, model: Ensemble, members: Sequence[Engine]) -> None:
+        super().__init__(model, members[0].precision)
+        self.members = members
+        self.most_scored = min(member.most_scored for member in members)
+
+    def num_workers(self, most: int) -> int:
+        """Return how many threads should work at once: as many as suit every member."""
+        return min(member.num_workers(most) for member in self.members)
+
+    def slots(
+        self, beam_size: int, max_slots: int, shortlist: Shortlist | None = None, team: Team | None = None
+    ) -> EnsembleSlots:
+        """Return the slots of one worker; see `engine.Engine`.
+
+        Raises:
+            ConfigError: If there is a shortlist, which knows the tokens of one model.
+        """
+        if shortlist is not None:
+            raise ConfigError("a shortlist is learned from one model, and has no meaning for an ensemble")
+        return EnsembleSlots([member.slots(beam_size, max_slots, None, team) for member in self.members], beam_size)
+
+    def token_log_probs(
+        self, sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]]
+    ) -> list[Float[np.ndarray, " T"]]:
+        """Return the logarithm of the mean probability of every token of each target; see `engine.Engine`."""
+        of_members = [member.token_log_probs(sources, targets) for member in self.members]
+        return [mean_log_probs(torch.from_numpy(np.stack(rows))).numpy() for rows in zip(*of_members, strict=True)]
+
+
+class EnsembleSlots:
+    """The sentences that one worker has in flight, in slots of every member; see `engine.Slots`."""
+
+    def __init__(self, members: Sequence[Slots], beam_size: int) -> None:
+        self._members = members
+        self._beam_size = beam_size
+        self.source_lengths = members[0].source_lengths  # all have the same
+
+    def encode(self, sentences: Sequence[Sentence]) -> list[Any]:
+        """Encode some sentences ahead of their entry, as far as each member can."""
+        return list(zip(*(member.encode(sentences) for member in self._members), strict=True))
+
+    def enter(self, encoded: Sequence[Any]) -> None:
+        """Give the next slots to sentences that were encoded."""
+        for member, own in zip(self._members, zip(*encoded, strict=True), strict=True):
+            member.enter(own)
+
+    def leave(self, slot: int) -> None:
+        """Give up a slot; the last sentence moves there."""
+        for member in self._members:
+            member.leave(slot)
+
+    def log_probs(self, active: Sequence[Beams]) -> Float[Tensor, "R V"]:
+        """Take every open hypothesis a token further, and leave the choice to others; see `engine.Slots`."""
+        return mean_log_probs(torch.stack([member.log_probs(active) for member in self._members]))
+
+    def step(self, active: Sequence[Beams]) -> list[Candidates]:
+        """Take every open hypothesis a token further; see `engine.Slots`."""
+        log_probs = self.log_probs(active)
+        whole = functional.pad(log_probs, (0, -log_probs.size(1) % BLOCK), value=-math.inf)
+        gains, tokens = best_tokens(whole, candidates_of_row(self._beam_size))
+        sizes = [len(beams.scores) for beams in active]
+        parts = zip(active, gains.split(sizes), tokens.split(sizes), strict=True)
+        return [self._best(beams, *part) for beams, *part in parts]
+
+    def _best(self, beams: Beams, gains: Float[Tensor, "K C"], tokens: Int[Tensor, "K C"]) -> Candidates:
+        """Return the best continuations of a sentence."""
+        scores = (torch.tensor(beams.scores, device=gains.device)[:, None] + gains).flatten()
+        best, places = scores.topk(min(candidates_of_sentence(self._beam_size), len(scores)))
+        numbers = (places // gains.size(1)).tolist()
+        return zip(best.tolist(), numbers, tokens.flatten()[places].tolist(), strict=True)
