@@ -20,6 +20,8 @@ class Alternative:
     text: str
     score: float | None
     """As of `Translation`."""
+    utility: float | None = None
+    """As of `Translation`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +39,8 @@ class Translation:
     tokens: tuple[str, ...]
     """The pieces of the text, the end token left out; of a line that was split, those of its sentences in a row."""
     alternatives: tuple[Alternative, ...] = ()
-    """The n best, this one included, in the order the search ranked them, if more than one was asked for. No two have
+    """The n best, this one included, in the order the search (or with `mbr` the utility) ranked them, if more than one
+    was asked for. No two have
     the same text, so there are fewer where the search found fewer texts; of samples, each that was drawn is here. Of a
     line that was split they combine those of its sentences: first the best of each, then those in which one
     has its second best, and so on by the sum of places, the more probable first."""
@@ -50,6 +53,9 @@ class Translation:
     sentences: tuple[Translation, ...] = ()
     """The translations of its sentences if the line was split, in order, each with the line's language tag; none if it
     was translated whole."""
+    utility: float | None = None
+    """With `mbr` the mean chrF of the text with all other samples as its references, from 0 to 100; of a line that was
+    split, the mean over its `sentences`. None otherwise, and for a blank line."""
     warnings: tuple[Flag, ...] = ()
     """What looks wrong with the translation, or with that of a sentence, each kind once; see `flags`."""
 
@@ -80,9 +86,14 @@ def join_translations(
     """
     if one_line:
         gaps = list(map(on_one_line, gaps))
-    choices = [sentence.alternatives or (Alternative(sentence.text, sentence.score),) for sentence in sentences]
+    choices = [
+        sentence.alternatives or (Alternative(sentence.text, sentence.score, sentence.utility),)
+        for sentence in sentences
+    ]
     rows = list(zip(*choices, strict=True)) if are_samples else best_combinations(choices, num_best)
-    joined = [Alternative(join_sentences([one.text for one in row], gaps), _total(row)) for row in rows]
+    joined = [
+        Alternative(join_sentences([one.text for one in row], gaps), _total(row), _mean_utility(row)) for row in rows
+    ]
     if not are_samples:
         first: dict[str, Alternative] = {}
         for one in joined:
@@ -92,6 +103,7 @@ def join_translations(
         source=source,
         text=joined[0].text,
         score=joined[0].score,
+        utility=joined[0].utility,
         tokens=tuple(token for sentence in sentences for token in sentence.tokens),
         alternatives=tuple(joined) if num_best > 1 else (),
         source_truncated=any(sentence.source_truncated for sentence in sentences),
@@ -123,6 +135,11 @@ def best_combinations(choices: Sequence[Sequence[Alternative]], count: int) -> l
         ]
         best = heapq.nsmallest(count, longer, key=itemgetter(0, 1))
     return [chosen for _, _, chosen in best]
+
+
+def _mean_utility(row: Sequence[Alternative]) -> float | None:
+    known = [one.utility for one in row if one.utility is not None]
+    return sum(known) / len(known) if known else None
 
 
 def _total(row: Sequence[Alternative]) -> float | None:

@@ -21,6 +21,7 @@ from clearhead.decoding import (
     Shortlist,
     cut_sources,
     decode,
+    expected_chrf,
     make_engine,
     score,
 )
@@ -47,6 +48,7 @@ class _Found:
     log_prob: float
     was_ended: bool
     text: str
+    utility: float | None = None
 
 
 @dataclass
@@ -105,6 +107,7 @@ class Translator:
         *,
         num_best: int = 1,
         sampling: Sampling | None = None,
+        mbr: int | None = None,
         prefix: str | Sequence[str] = "",
         scores: bool = True,
         one_line: bool = False,
@@ -122,6 +125,8 @@ class Translator:
             lines: Source lines; blank ones give empty translations. A line may start with a language tag.
             num_best: Translations of each line, fewer where the search finds fewer texts.
             sampling: Draw translations at random instead of searching for the best.
+            mbr: Draw so many samples of each line, and take the one that is most like all the others by chrF: minimum
+                Bayes risk decoding. `sampling` says how they are drawn, if not as `Sampling()` does.
             prefix: What every translation begins with, to the letter, or one for each line; a word at its end may be
                 completed. Blank lines stay blank. Of a line that is split the first sentence begins so; one whose
                 prefix has several sentences is not split.
@@ -144,8 +149,12 @@ class Translator:
             raise ConfigError(f"num_best must be a whole number, not {type(num_best).__name__}")
         if not isinstance(sampling, Sampling | None):
             raise ConfigError(f"sampling must be a clearhead.decoding.Sampling, not {type(sampling).__name__}")
+        if not isinstance(mbr, int | None):
+            raise ConfigError(f"mbr must be a whole number of samples, not {type(mbr).__name__}")
+        if mbr is not None and sampling is None:
+            sampling = Sampling()
         config = self.decode_config(settings)
-        options = SearchOptions(config, num_best=num_best, sampling=sampling)  # refused before a file is read
+        options = SearchOptions(config, num_best=num_best, sampling=sampling, mbr=mbr)  # refused before a file is read
         if config.shortlist:
             options = replace(options, shortlist=self.learned_shortlist())
         tokenizer = self.bundle.tokenizer
@@ -171,25 +180,26 @@ class Translator:
         self._spell(every, config.batch_tokens, score_all=scores and not is_own, score_respelled=scores)
 
         groups = dict(zip(filled, found, strict=True))
-        if sampling is not None:
+        if sampling is not None and mbr is None:
             for indices in filter(lambda some: len(some) > 1, cut_up.of_lines(range(len(pieces)))):
                 aligned = align_samples([groups[index] for index in indices], _log_prob, sampling.seed)
                 groups.update(zip(indices, aligned, strict=True))
 
         results = [Translation(piece.source, "", 0.0 if scores else None, ()) for piece in pieces]
         for (index, group), ids, read in zip(groups.items(), sources, cut, strict=True):
-            best = [Alternative(one.text, one.log_prob if scores else None) for one in group]
+            best = [Alternative(one.text, one.log_prob if scores else None, one.utility) for one in group]
             results[index] = Translation(
                 source=pieces[index].source,
                 text=best[0].text,
                 score=best[0].score,
+                utility=best[0].utility,
                 tokens=tuple(tokenizer.pieces(group[0].tokens[:-1])),  # unasked: it is 2 % of the time at most
                 alternatives=tuple(best) if num_best > 1 else (),
                 source_truncated=len(ids) > len(read),
                 output_truncated=group[0].was_ended,
                 warnings=self._flags(pieces[index], best[0].text),
             )
-        how: Any = {"num_best": num_best, "are_samples": sampling is not None, "one_line": one_line}
+        how: Any = {"num_best": num_best, "are_samples": sampling is not None and mbr is None, "one_line": one_line}
         return [
             some[0] if len(some) == 1 else join_translations(line, some, gaps, **how)
             for line, some, gaps in zip(lines, cut_up.of_lines(results), cut_up.gaps, strict=True)
@@ -261,7 +271,7 @@ class Translator:
     ) -> list[list[_Found]]:
         """Search, and read what was found: samples as they are; else each text once, where it ranks best.
 
-        Where that leaves fewer than were asked for, it looks further.
+        Of samples for `mbr` the best are returned. Where a search leaves fewer than were asked for, it looks further.
         """
         groups = decode(engine, sources, options, on_progress, prefixes)
         texts = self.bundle.tokenizer.decode_batch([hypothesis.tokens for group in groups for hypothesis in group])
@@ -272,6 +282,8 @@ class Translator:
             [_Found(ids, h.tokens, h.log_prob, h.was_ended, next(remaining)) for h in group]
             for ids, group in zip(sources, groups, strict=True)
         ]
+        if options.mbr is not None:
+            return [_most_expected(group, options.num_best) for group in found]
         if options.sampling is not None:
             return found
         found = [_distinct(group) for group in found]
@@ -405,6 +417,13 @@ def _distinct(group: list[_Found]) -> list[_Found]:
     for one in group:
         first.setdefault(one.text, one)
     return list(first.values())
+
+
+def _most_expected(samples: list[_Found], count: int) -> list[_Found]:
+    """Return the first of each text, by its utility; of equal ones the more probable first."""
+    for one, utility in zip(samples, expected_chrf([one.text for one in samples]), strict=True):
+        one.utility = utility
+    return sorted(_distinct(samples), key=lambda one: -(one.utility or 0.0))[:count]
 
 
 def _log_prob(found: _Found) -> float:

@@ -6,10 +6,11 @@ from pathlib import Path
 
 import pytest
 import torch
+from sacrebleu.metrics.chrf import CHRF
 
 from clearhead.bundle import Bundle, save_bundle
 from clearhead.config import ModelConfig
-from clearhead.decoding import NativeEngine, Sampling, learn_shortlist, make_engine
+from clearhead.decoding import NativeEngine, Sampling, SearchOptions, learn_shortlist, make_engine
 from clearhead.errors import ClearheadError, ConfigError, DataError, DeviceError, ModelError
 from clearhead.inspection.explain import explain
 from clearhead.model import Transformer
@@ -586,3 +587,57 @@ def test_an_ensemble_ends_where_the_positions_of_a_member_end(make_model_dir):
     (found,) = both.translate(["Zwei Männer sitzen auf einer Bank."], split="never")
     assert found.source_truncated
     assert len(found.tokens) < 9
+
+
+# Minimum Bayes risk
+
+
+@pytest.mark.parametrize("sampling", [None, Sampling(seed=3, epsilon=0.0, temperature=1.5)])
+def test_mbr_takes_the_sample_that_is_most_like_the_others(translator, sentences, sampling):
+    count, metric = 11, CHRF()
+    found = translator.translate(sentences, mbr=count, sampling=sampling, num_best=3)
+    drawn = translator.translate(sentences, sampling=sampling or Sampling(), num_best=count)
+    for ours, samples in zip(found, drawn, strict=True):
+        texts = [one.text for one in samples.alternatives]
+        expected = {
+            text: sum(metric.sentence_score(text, [other]).score for other in texts[:place] + texts[place + 1 :])
+            / (count - 1)
+            for place, text in enumerate(texts)
+        }
+        best = sorted(expected, key=lambda text: -expected[text])[:3]
+        assert [one.text for one in ours.alternatives] == best
+        assert [one.utility for one in ours.alternatives] == pytest.approx([expected[text] for text in best])
+        assert (ours.text, ours.utility) == (ours.alternatives[0].text, ours.alternatives[0].utility)
+    scores = translator.score(sentences, [one.text for one in found])
+    assert [one.score for one in found] == pytest.approx(scores, rel=1e-9)
+    assert [one.text for one in translator.translate(sentences, mbr=count, sampling=sampling)] == [
+        one.text for one in found
+    ]
+
+
+def test_mbr_of_a_split_line_is_that_of_its_sentences(translator):
+    line, settings = "Ein Hund rennt. Zwei Männer sitzen. Eine Frau.", {"mbr": 7, "num_best": 2}
+    (whole,) = translator.translate([line], split="always", **settings)
+    alone = translator.translate([one.source for one in whole.sentences], split="never", **settings)
+    assert list(whole.sentences) == alone
+    assert whole.text == " ".join(one.text for one in alone)
+    assert whole.utility == pytest.approx(sum(one.utility for one in alone) / 3)
+    assert translator.translate([" "], **settings)[0].utility is None
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"mbr": 1}, r"mbr \(1\) must be at least 2 samples and at most 1,000"),
+        ({"mbr": 0}, r"mbr \(0\) must be at least 2"),
+        ({"mbr": 1_001}, r"mbr \(1001\) must be at least 2"),
+        ({"mbr": 4, "num_best": 5}, r"nbest \(5\) must not be more than the samples to choose from, mbr \(4\)"),
+        ({"mbr": "4"}, "mbr must be a whole number of samples, not str"),
+        ({"mbr": 4, "shortlist": True}, "a shortlist has no meaning for samples"),
+    ],
+)
+def test_mbr_with_impossible_settings_is_refused(translator, settings, message):
+    with pytest.raises(ConfigError, match=message):
+        translator.translate(["x"], **settings)
+    with pytest.raises(ConfigError, match="mbr chooses among samples"):
+        SearchOptions(translator.bundle.decode, mbr=4)

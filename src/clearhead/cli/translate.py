@@ -33,7 +33,7 @@ from clearhead.files import is_standard_output
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from clearhead.translation import Translation
+    from clearhead.translation import Alternative, Translation
 
 __all__ = ["OutputFormat", "translate"]
 
@@ -77,9 +77,9 @@ def translate(
         typer.Option(
             "--nbest",
             metavar="N",
-            help="Translations of each line, at most the beam size. Above 1, text output is in Moses form, one a "
-            "line, best first: `index ||| text ||| log-probability`; input lines are counted from 0. Fewer "
-            "than N where the search finds fewer texts.",
+            help="Translations of each line, at most the beam size, or the samples of --mbr. Above 1, text output is "
+            "in Moses form, one a line, best first: `index ||| text ||| log-probability`; input lines are counted from "
+            "0. Fewer than N where the search finds fewer texts.",
         ),
     ] = 1,
     prefix: Annotated[
@@ -92,6 +92,16 @@ def translate(
         ),
     ] = "",
     sample: Annotated[bool, typer.Option("--sample", help="Draw translations at random.")] = False,
+    mbr: Annotated[
+        int | None,
+        typer.Option(
+            "--mbr",
+            metavar="N",
+            help="Draw N samples of each line, and take the one that is most like all the others by chrF (minimum "
+            "Bayes risk decoding); with --nbest those that are.",
+            show_default=False,
+        ),
+    ] = None,
     temperature: Annotated[
         float | None,
         typer.Option(
@@ -126,8 +136,9 @@ def translate(
         typer.Option(
             "--format",
             help="text: one line a translation. jsonl: one JSON object a line, with source, text, score (what "
-            "`clearhead score` says of them), tokens, alternatives, truncated, source_truncated, output_truncated, "
-            "sentences (of a line that was split), warnings and warning_details.",
+            "`clearhead score` says of them), utility (with --mbr: the mean chrF against the other samples), tokens, "
+            "alternatives, truncated, source_truncated, output_truncated, sentences (of a line that was split), "
+            "warnings and warning_details.",
         ),
     ] = OutputFormat.text,
     batch_tokens: BatchTokens = None,
@@ -145,7 +156,10 @@ def translate(
     paths = files or ["-"]
     drawn = _given(temperature=temperature, epsilon=epsilon, top_k=top_k, top_p=top_p, seed=seed)
     searched = _given(beam=beam, length_penalty=length_penalty, precision=precision, shortlist=shortlist or None)
-    _refuse_idle_options(sample, searched if sample else drawn)
+    if sample and mbr is not None:
+        raise ConfigError("--mbr draws samples itself, and takes the best of them; leave out --sample to have that")
+    drawing = "--sample" if sample else "--mbr" if mbr is not None else None
+    _refuse_idle_options(drawing, searched if drawing else drawn)
     refuse_missing(paths)
     refuse_overwriting(output, paths)
 
@@ -157,7 +171,8 @@ def translate(
         "num_best": nbest,
         "scores": output_format is OutputFormat.jsonl or nbest > 1,
         "one_line": output_format is OutputFormat.text,
-        "sampling": Sampling(**drawn) if sample else None,
+        "sampling": Sampling(**drawn) if drawing else None,
+        "mbr": mbr,
         "prefix": prefix,
         "beam_size": beam,
         "length_penalty": length_penalty,
@@ -192,15 +207,15 @@ def _given(**options: Any) -> dict[str, Any]:
     return {name: value for name, value in options.items() if value is not None}
 
 
-def _refuse_idle_options(sample: bool, idle: Iterable[str]) -> None:
+def _refuse_idle_options(drawing: str | None, idle: Iterable[str]) -> None:
     """Refuse options of sampling in a search, and options of the search in sampling."""
     flags = ["--" + name.replace("_", "-") for name in idle]
     if not flags:
         return
     names, have = ", ".join(flags), "has" if len(flags) == 1 else "have"
-    if sample:
-        raise ConfigError(f"{names} {have} no meaning with --sample, which draws translations and searches for none")
-    raise ConfigError(f"{names} {have} no meaning without --sample; add it to draw translations at random")
+    if drawing:
+        raise ConfigError(f"{names} {have} no meaning with {drawing}, which draws translations and searches for none")
+    raise ConfigError(f"{names} {have} no meaning without --sample or --mbr N, which draw translations at random")
 
 
 def _bar(output: str | None) -> AbstractContextManager[Callable[[int], None] | None]:
@@ -228,29 +243,30 @@ def _is_typed(path: str) -> bool:
 
 
 def _written(translation: Translation, index: int, output_format: OutputFormat, num_best: int) -> str:
-    best = [(item.text, _digits(item.score)) for item in translation.alternatives]
     if output_format is OutputFormat.jsonl:
         values = {
             "source": translation.source,
-            "text": translation.text,
-            "score": float(_digits(translation.score)),
+            **_judged(translation),
             "tokens": translation.tokens,
-            "alternatives": [{"text": text, "score": float(score)} for text, score in best],
+            "alternatives": [_judged(one) for one in translation.alternatives],
             "truncated": translation.truncated,
             "source_truncated": translation.source_truncated,
             "output_truncated": translation.output_truncated,
-            "sentences": [
-                {"source": one.source, "text": one.text, "score": float(_digits(one.score))}
-                for one in translation.sentences
-            ],
+            "sentences": [{"source": one.source, **_judged(one)} for one in translation.sentences],
             "warnings": [flag.kind for flag in translation.warnings],
             "warning_details": {flag.kind: flag.detail for flag in translation.warnings},
         }
         return json.dumps(values, ensure_ascii=False) + "\n"
     if num_best == 1:
         return translation.text + "\n"
-    best = best or [(translation.text, _digits(translation.score))]
-    return "".join(f"{index} ||| {text} ||| {score}\n" for text, score in best)
+    best = translation.alternatives or [translation]
+    return "".join(f"{index} ||| {one.text} ||| {_digits(one.score)}\n" for one in best)
+
+
+def _judged(one: Translation | Alternative) -> dict[str, Any]:
+    """Return a text and what is said of it: its utility only with --mbr."""
+    judged = {"text": one.text, "score": float(_digits(one.score))}
+    return judged if one.utility is None else {**judged, "utility": round(one.utility, 4)}
 
 
 def _digits(score: float | None) -> str:

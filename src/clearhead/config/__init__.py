@@ -16,7 +16,7 @@ import tomli_w
 from pydantic import model_validator
 
 from clearhead.choices import DecodePrecision
-from clearhead.config.decode import MOST_SAMPLES, DecodeChanges, DecodeConfig, Sampling
+from clearhead.config.decode import MOST_MBR_SAMPLES, MOST_SAMPLES, DecodeChanges, DecodeConfig, Sampling
 from clearhead.config.model import ModelConfig
 from clearhead.config.settings import Settings
 from clearhead.config.text import DataConfig, TokenizerConfig
@@ -24,6 +24,7 @@ from clearhead.config.train import MOST_STEPS, TrainConfig
 from clearhead.errors import ConfigError
 
 __all__ = [
+    "MOST_MBR_SAMPLES",
     "MOST_SAMPLES",
     "MOST_STEPS",
     "NO_GOLDEN",

@@ -10,10 +10,12 @@ from pydantic import Field, NonNegativeFloat, PositiveFloat, PositiveInt
 from clearhead.choices import DecodePrecision, PenaltyForm, Split
 from clearhead.config.settings import Seed, Settings, Tokens
 
-__all__ = ["MOST_SAMPLES", "DecodeChanges", "DecodeConfig", "Sampling"]
+__all__ = ["MOST_MBR_SAMPLES", "MOST_SAMPLES", "DecodeChanges", "DecodeConfig", "Sampling"]
 
 MOST_SAMPLES = 10_000
 """Most translations of one line that can be asked for."""
+MOST_MBR_SAMPLES = 1_000
+"""Most samples of one line that are compared with each other."""
 
 
 class DecodeConfig(Settings):

@@ -4,6 +4,7 @@ from clearhead.config import Sampling
 from clearhead.decoding.calls import decode, make_engine, score
 from clearhead.decoding.engine import Engine
 from clearhead.decoding.ensemble import Ensemble
+from clearhead.decoding.expected_chrf import expected_chrf
 from clearhead.decoding.hypothesis import Hypothesis, length_penalty
 from clearhead.decoding.native.engine import NativeEngine
 from clearhead.decoding.pytorch.engine import PyTorchEngine
@@ -25,6 +26,7 @@ __all__ = [
     "Shortlist",
     "cut_sources",
     "decode",
+    "expected_chrf",
     "learn_shortlist",
     "length_limits",
     "length_penalty",

@@ -61,7 +61,7 @@ def decode(
         prefixes: What the translation of each sentence begins with; none is given for none.
 
     Returns:
-        For each sentence, in the order given, its `num_best` hypotheses, best first; their log-probabilities are those
+        For each sentence, in the order given, its `num_found` hypotheses, best first; their log-probabilities are those
         of the precision that found them, which rounds where it is not fp32.
 
     Raises:
@@ -75,7 +75,7 @@ def decode(
     with advice_on_memory(config.batch_tokens):
         for index, hypotheses in search(engine, sources, max_lengths, options, prefixes):
             results[index] += hypotheses
-            is_done = options.sampling is None or len(results[index]) == options.num_best
+            is_done = options.sampling is None or len(results[index]) == options.num_found
             if on_progress is not None and is_done:
                 on_progress(1)
     if options.sampling is not None:  # which workers may have found in any order

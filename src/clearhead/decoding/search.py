@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from clearhead.config import MOST_SAMPLES, DecodeConfig, Sampling
+from clearhead.config import MOST_MBR_SAMPLES, MOST_SAMPLES, DecodeConfig, Sampling
 from clearhead.decoding.allowed import AllowedTokens
 from clearhead.decoding.engine import Beams, Candidates
 from clearhead.decoding.hypothesis import Hypothesis
@@ -30,13 +30,21 @@ class SearchOptions:
     """Translations returned for each sentence."""
     sampling: Sampling | None = None
     """Draw at random instead of searching."""
+    mbr: int | None = None
+    """Samples to draw for each sentence, of which those are wanted that are most like the others; None wants those
+    that were drawn."""
     shortlist: Shortlist | None = None
     """What each sentence may be written in; None allows the whole vocabulary."""
 
     @property
+    def num_found(self) -> int:
+        """Hypotheses found for each sentence, or samples drawn."""
+        return self.mbr or self.num_best
+
+    @property
     def most_beams(self) -> int:
         """Hypotheses, or samples, of a sentence that are in flight at once, at most."""
-        return self.config.beam_size if self.sampling is None else min(self.num_best, TOGETHER)
+        return self.config.beam_size if self.sampling is None else min(self.num_found, TOGETHER)
 
     def __post_init__(self) -> None:
         if not 1 <= self.num_best <= MOST_SAMPLES:
@@ -46,6 +54,15 @@ class SearchOptions:
                 f"nbest ({self.num_best}) must not be more than the beam size ({self.config.beam_size}); "
                 f"use --beam {self.num_best}"
             )
+        if self.mbr is not None:
+            if self.sampling is None:
+                raise ConfigError("mbr chooses among samples: say how they are drawn (sampling)")
+            if not 2 <= self.mbr <= MOST_MBR_SAMPLES:
+                raise ConfigError(f"mbr ({self.mbr}) must be at least 2 samples and at most {MOST_MBR_SAMPLES:,}")
+            if self.num_best > self.mbr:
+                raise ConfigError(
+                    f"nbest ({self.num_best}) must not be more than the samples to choose from, mbr ({self.mbr})"
+                )
         if self.sampling is not None and (self.shortlist is not None or self.config.shortlist):
             raise ConfigError("a shortlist has no meaning for samples, which are drawn from the whole vocabulary")
 

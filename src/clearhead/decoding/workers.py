@@ -125,7 +125,7 @@ def search(
     # Longest first: what needs the most memory comes at once, not after an hour.
     sentences = sentences_of(sources, max_lengths, prefixes)
     if options.sampling is not None:
-        sentences = list(in_groups(sentences, options.num_best))
+        sentences = list(in_groups(sentences, options.num_found))
     waiting.add(sorted(sentences, key=lambda sentence: (len(sentence.source), sentence.number), reverse=True))
     waiting.close()
     max_slots = min(len(sentences), _capacity(min(map(len, sources), default=1), options))
@@ -190,7 +190,7 @@ class _Worker:
                             "the model's probabilities are not numbers: its weights hold NaN or infinity, so it is "
                             "damaged, or its training diverged"
                         )
-                    yield done.sentence.number, done.best(self.options.num_best)
+                    yield done.sentence.number, done.best(self.options.num_found)
 
     def _begin(self, sentence: Sentence) -> SearchedSentence | SampledSentence:
         if self.options.sampling is None:

@@ -10,6 +10,7 @@ import pytest
 from clearhead.cli import translate as translate_module
 from clearhead.cli.score import score
 from clearhead.cli.translate import translate
+from clearhead.config import Sampling
 from clearhead.errors import ConfigError, DataError, DeviceError, ModelError
 from clearhead.tokenizer import Tokenizer
 from clearhead.translator import Translator
@@ -459,3 +460,50 @@ def test_several_models_translate_together(run_command, make_model_dir, write_li
     assert [float(scores[number]) for number in kept] == [found[number]["score"] for number in kept]
     with pytest.raises(ConfigError, match="an ensemble translates without --shortlist"):
         run_command(translate, models[0], source, *given, "--shortlist")
+
+
+# Minimum Bayes risk
+
+
+def test_mbr_prints_what_python_finds(run_command, make_model_dir, write_lines, sentences):
+    model, source = make_model_dir(), write_lines("in.txt", "Ein Hund.", "", *sentences[:3])
+    given = ["--mbr", 9, "--epsilon", 0.01, "--temperature", 1.3, "--seed", 5]
+    sampling = Sampling(epsilon=0.01, temperature=1.3, seed=5)
+    lines = source.read_text(encoding="utf-8").split("\n")[:-1]
+    expected = Translator.load(model).translate(lines, mbr=9, sampling=sampling, num_best=2, one_line=True)
+    texts = run_command(translate, model, source, *given).stdout
+    assert texts == "".join(one.text + "\n" for one in expected)
+    assert texts == run_command(translate, model, source, *given).stdout
+    assert texts != run_command(translate, model, source, *given[:-1], 6).stdout
+    ranked = run_command(translate, model, source, *given, "--nbest", 2).stdout.split("\n")[:-1]
+    best = [(number, one) for number, line in enumerate(expected) for one in line.alternatives or [line]]
+    assert ranked == [f"{number} ||| {one.text} ||| {one.score:.6f}" for number, one in best]
+    values = [
+        json.loads(line)
+        for line in run_command(translate, model, source, *given, "--format", "jsonl").stdout.splitlines()
+    ]
+    assert [value.get("utility") for value in values] == [
+        None if one.utility is None else round(one.utility, 4)
+        for one in Translator.load(model).translate(lines, mbr=9, sampling=sampling)
+    ]
+    assert "utility" not in values[1]  # a blank line
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--mbr", 4, "--sample"], "leave out --sample"),
+        (["--mbr", 4, "--beam", 4], "--beam has no meaning with --mbr, which draws"),
+        (
+            ["--mbr", 4, "--length-penalty", 1, "--shortlist"],
+            "--length-penalty, --shortlist have no meaning with --mbr",
+        ),
+        (["--mbr", 4, "--precision", "bf16"], "--precision has no meaning with --mbr"),
+        (["--mbr", 0], r"mbr \(0\) must be at least 2"),
+        (["--mbr", 4, "--nbest", 5], r"nbest \(5\) must not be more than the samples"),
+        (["--epsilon", 0.1], "--epsilon has no meaning without --sample or --mbr N"),
+    ],
+)
+def test_options_that_contradict_mbr_are_refused(run_command, make_model_dir, write_lines, options, message):
+    with pytest.raises(ConfigError, match=message):
+        run_command(translate, make_model_dir(), write_lines("in.txt", "x"), *options)
