@@ -108,6 +108,7 @@ class Translator:
         num_best: int = 1,
         sampling: Sampling | None = None,
         mbr: int | None = None,
+        diversity: float = 0.0,
         prefix: str | Sequence[str] = "",
         scores: bool = True,
         one_line: bool = False,
@@ -127,6 +128,8 @@ class Translator:
             sampling: Draw translations at random instead of searching for the best.
             mbr: Draw so many samples of each line, and take the one that is most like all the others by chrF: minimum
                 Bayes risk decoding. `sampling` says how they are drawn, if not as `Sampling()` does.
+            diversity: Have the n best differ: a token loses so many nats for each hypothesis before that writes it at
+                the same step (diverse beam search). 0.2 to 0.8 are usual; 0 is ordinary search.
             prefix: What every translation begins with, to the letter, or one for each line; a word at its end may be
                 completed. Blank lines stay blank. Of a line that is split the first sentence begins so; one whose
                 prefix has several sentences is not split.
@@ -151,10 +154,12 @@ class Translator:
             raise ConfigError(f"sampling must be a clearhead.decoding.Sampling, not {type(sampling).__name__}")
         if not isinstance(mbr, int | None):
             raise ConfigError(f"mbr must be a whole number of samples, not {type(mbr).__name__}")
+        if not isinstance(diversity, int | float):
+            raise ConfigError(f"diversity must be a number, not {type(diversity).__name__}")
         if mbr is not None and sampling is None:
             sampling = Sampling()
         config = self.decode_config(settings)
-        options = SearchOptions(config, num_best=num_best, sampling=sampling, mbr=mbr)  # refused before a file is read
+        options = SearchOptions(config, num_best, sampling, mbr, diversity)  # refused before a file is read
         if config.shortlist:
             options = replace(options, shortlist=self.learned_shortlist())
         tokenizer = self.bundle.tokenizer

@@ -641,3 +641,23 @@ def test_mbr_with_impossible_settings_is_refused(translator, settings, message):
         translator.translate(["x"], **settings)
     with pytest.raises(ConfigError, match="mbr chooses among samples"):
         SearchOptions(translator.bundle.decode, mbr=4)
+
+
+# Diversity
+
+
+def test_diverse_translations_differ_more_and_have_the_models_scores(translator, sentences):
+    def first_words(**settings):
+        found = translator.translate(sentences, num_best=4, beam_size=4, **settings)
+        for line in found:
+            texts = [one.text for one in line.alternatives]
+            assert len(set(texts)) == len(texts)
+            scores = translator.score([line.source] * len(texts), texts)
+            assert [one.score for one in line.alternatives] == pytest.approx(scores, abs=1e-3)
+        return sum(len({one.text[:1] for one in line.alternatives}) for line in found)
+
+    assert first_words(diversity=50.0) > first_words() == first_words(diversity=0.0)
+    with pytest.raises(ConfigError, match="ask for several"):
+        translator.translate(sentences, diversity=0.5)
+    with pytest.raises(ConfigError, match="diversity must be a number, not str"):
+        translator.translate(sentences, num_best=2, diversity="0.5")

@@ -82,6 +82,16 @@ def translate(
             "0. Fewer than N where the search finds fewer texts.",
         ),
     ] = 1,
+    diversity: Annotated[
+        float | None,
+        typer.Option(
+            "--diversity",
+            metavar="X",
+            help="With --nbest: a token loses X nats for each hypothesis before that writes it at the same step, so "
+            "that the translations differ; 0.2 to 0.8 are usual (diverse beam search).",
+            show_default="0",
+        ),
+    ] = None,
     prefix: Annotated[
         str,
         typer.Option(
@@ -156,6 +166,7 @@ def translate(
     paths = files or ["-"]
     drawn = _given(temperature=temperature, epsilon=epsilon, top_k=top_k, top_p=top_p, seed=seed)
     searched = _given(beam=beam, length_penalty=length_penalty, precision=precision, shortlist=shortlist or None)
+    searched |= _given(diversity=diversity)
     if sample and mbr is not None:
         raise ConfigError("--mbr draws samples itself, and takes the best of them; leave out --sample to have that")
     drawing = "--sample" if sample else "--mbr" if mbr is not None else None
@@ -173,6 +184,7 @@ def translate(
         "one_line": output_format is OutputFormat.text,
         "sampling": Sampling(**drawn) if drawing else None,
         "mbr": mbr,
+        "diversity": diversity or 0.0,
         "prefix": prefix,
         "beam_size": beam,
         "length_penalty": length_penalty,

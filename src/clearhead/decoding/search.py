@@ -21,6 +21,10 @@ from clearhead.errors import ConfigError
 __all__ = ["SearchOptions", "SearchedSentence", "begin"]
 
 
+MOST_DIVERSITY = 100.0
+"""Nats; a token that loses so many is as good as forbidden."""
+
+
 @dataclass(frozen=True)
 class SearchOptions:
     """What to search for: beam search, greedy search (`beam_size` 1), or samples."""
@@ -33,6 +37,9 @@ class SearchOptions:
     mbr: int | None = None
     """Samples to draw for each sentence, of which those are wanted that are most like the others; None wants those
     that were drawn."""
+    diversity: float = 0.0
+    """Nats that a token loses for each better hypothesis that writes it at the same step, so that the n best differ
+    (see `diversity`); 0 is ordinary search."""
     shortlist: Shortlist | None = None
     """What each sentence may be written in; None allows the whole vocabulary."""
 
@@ -54,6 +61,7 @@ class SearchOptions:
                 f"nbest ({self.num_best}) must not be more than the beam size ({self.config.beam_size}); "
                 f"use --beam {self.num_best}"
             )
+        self._require_diversity_with_a_meaning()
         if self.mbr is not None:
             if self.sampling is None:
                 raise ConfigError("mbr chooses among samples: say how they are drawn (sampling)")
@@ -65,6 +73,18 @@ class SearchOptions:
                 )
         if self.sampling is not None and (self.shortlist is not None or self.config.shortlist):
             raise ConfigError("a shortlist has no meaning for samples, which are drawn from the whole vocabulary")
+
+    def _require_diversity_with_a_meaning(self) -> None:
+        if not 0.0 <= self.diversity <= MOST_DIVERSITY:
+            raise ConfigError(f"diversity ({self.diversity}) must be at least 0 and at most {MOST_DIVERSITY:g}")
+        if not self.diversity:
+            return
+        if self.num_best == 1:
+            raise ConfigError("diversity is that of the n best translations: ask for several (--nbest N, num_best)")
+        if self.sampling is not None:
+            raise ConfigError("diversity has no meaning for samples, which differ by chance")
+        if self.shortlist is not None or self.config.shortlist:
+            raise ConfigError("diverse search looks at the whole vocabulary; it has no shortlist")
 
 
 @dataclass

@@ -18,12 +18,14 @@ import torch
 
 from clearhead.config import ModelConfig
 from clearhead.decoding.allowed import AllowedTokens
+from clearhead.decoding.diversity import advance_diverse
 from clearhead.decoding.engine import Engine, Slots
 from clearhead.decoding.hypothesis import Hypothesis
 from clearhead.decoding.rules import check_ids
-from clearhead.decoding.samples import SampledSentence, advance_samples, begin_samples, in_groups
+from clearhead.decoding.samples import advance_samples, begin_samples, in_groups
 from clearhead.decoding.search import SearchedSentence, SearchOptions, begin
 from clearhead.decoding.sentence import Prefix, Sentence, sentences_of
+from clearhead.decoding.separate import SeparateHypotheses, begin_separately
 from clearhead.decoding.team import helpers
 from clearhead.device import num_threads
 from clearhead.errors import ModelError
@@ -192,18 +194,24 @@ class _Worker:
                         )
                     yield done.sentence.number, done.best(self.options.num_found)
 
-    def _begin(self, sentence: Sentence) -> SearchedSentence | SampledSentence:
-        if self.options.sampling is None:
-            return begin(sentence, self.model.bos_id, self._allowed, self.options.config)
-        return begin_samples(sentence, self.model.bos_id, self._allowed, self.options.sampling.seed)
+    def _begin(self, sentence: Sentence) -> SearchedSentence | SeparateHypotheses:
+        options, bos_id = self.options, self.model.bos_id
+        if options.sampling is not None:
+            return begin_samples(sentence, bos_id, self._allowed, options.sampling.seed)
+        if options.diversity:
+            return begin_separately(sentence, bos_id, self._allowed, range(options.config.beam_size))
+        return begin(sentence, bos_id, self._allowed, options.config)
 
     def _advance(self, active: Sequence[Any]) -> None:
         """Take every open hypothesis, or sample, a token further."""
-        if self.options.sampling is None:
-            for searched, candidates in zip(active, self.slots.step(active), strict=True):
-                searched.advance(candidates, self.model.eos_id, self.options)
+        options, eos_id = self.options, self.model.eos_id
+        if options.sampling is not None:
+            advance_samples(active, self.slots.log_probs(active), options.sampling, eos_id)
+        elif options.diversity:
+            advance_diverse(active, self.slots.log_probs(active), options.diversity, options.config, eos_id)
         else:
-            advance_samples(active, self.slots.log_probs(active), self.options.sampling, self.model.eos_id)
+            for searched, candidates in zip(active, self.slots.step(active), strict=True):
+                searched.advance(candidates, eos_id, options)
 
     def _take(self, ready: Sequence[tuple[Sentence, Any]], *, wait: bool) -> list[Sentence]:
         """Take the sentences that may enter behind those that are ready."""

@@ -507,3 +507,36 @@ def test_mbr_prints_what_python_finds(run_command, make_model_dir, write_lines, 
 def test_options_that_contradict_mbr_are_refused(run_command, make_model_dir, write_lines, options, message):
     with pytest.raises(ConfigError, match=message):
         run_command(translate, make_model_dir(), write_lines("in.txt", "x"), *options)
+
+
+# Diversity
+
+
+def test_the_n_best_differ_as_asked(run_command, make_model_dir, write_lines):
+    model, source = make_model_dir(), write_lines("in.txt", "Ein Hund.", "Zwei Männer sitzen.")
+    given = ["--nbest", 3, "--beam", 4, "--format", "jsonl"]
+    plain, none, diverse = (
+        run_command(translate, model, source, *given, *more).stdout
+        for more in ([], ["--diversity", 0], ["--diversity", 9])
+    )
+    assert plain == none != diverse
+    expected = Translator.load(model).translate(
+        ["Ein Hund.", "Zwei Männer sitzen."], num_best=3, beam_size=4, diversity=9.0
+    )
+    found = [[one["text"] for one in json.loads(line)["alternatives"]] for line in diverse.splitlines()]
+    assert found == [[one.text for one in line.alternatives] for line in expected]
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--diversity", 0.5], "ask for several"),
+        (["--diversity", 0.5, "--sample", "--nbest", 2], "--diversity has no meaning with --sample"),
+        (["--diversity", 0.5, "--mbr", 4, "--nbest", 2], "--diversity has no meaning with --mbr"),
+        (["--diversity", 0.5, "--shortlist", "--nbest", 2], "it has no shortlist"),
+        (["--diversity", -1, "--nbest", 2], r"diversity \(-1.0\) must be at least 0"),
+    ],
+)
+def test_diversity_that_means_nothing_is_refused(run_command, make_model_dir, write_lines, options, message):
+    with pytest.raises(ConfigError, match=message):
+        run_command(translate, make_model_dir(), write_lines("in.txt", "x"), *options)
