@@ -65,7 +65,8 @@ class EnsembleEngine(Engine):
     ) -> list[Float[np.ndarray, " T"]]:
         """Return the logarithm of the mean probability of every token of each target; see `engine.Engine`."""
         of_members = [member.token_log_probs(sources, targets) for member in self.members]
-        return [mean_log_probs(torch.from_numpy(np.stack(rows))).numpy() for rows in zip(*of_members, strict=True)]
+        of_targets = ([torch.from_numpy(row).double() for row in rows] for rows in zip(*of_members, strict=True))
+        return [mean_log_probs(rows).numpy() for rows in of_targets]
 
 
 class EnsembleSlots:
@@ -92,7 +93,7 @@ class EnsembleSlots:
 
     def log_probs(self, active: Sequence[Beams]) -> Float[Tensor, "R V"]:
         """Take every open hypothesis a token further, and leave the choice to others; see `engine.Slots`."""
-        return mean_log_probs(torch.stack([member.log_probs(active) for member in self._members]))
+        return mean_log_probs([member.log_probs(active) for member in self._members])
 
     def step(self, active: Sequence[Beams]) -> list[Candidates]:
         """Take every open hypothesis a token further; see `engine.Slots`."""

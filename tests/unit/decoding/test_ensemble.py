@@ -146,6 +146,9 @@ def test_members_may_have_engines_of_different_kinds(models, make_sources, form)
         find(EnsembleEngine(Ensemble(tuple(models)), list(map(NativeEngine, models))), sources, LIMITS, config),
     )
     assert mixed.num_workers(9) == 1
+    targets = make_sources((5, 2, 1, 9, 4))
+    expected = [log_prob_of(models, source, target) for source, target in zip(sources, targets, strict=True)]
+    assert score(mixed, sources, targets, batch_tokens=99) == near(expected)
 
 
 def test_the_end_of_any_members_positions_is_the_end(make_model):
