@@ -10,13 +10,24 @@ import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from itertools import accumulate
-from typing import Annotated, Any, Self
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
 from clearhead.sentences import split_sentences
 
-__all__ = ["Lengths", "LineCounter", "LineStatistics", "is_copied", "length_ratio"]
+__all__ = [
+    "Lengths",
+    "LetterCase",
+    "LineCounter",
+    "LineStatistics",
+    "has_stray_space",
+    "is_copied",
+    "length_ratio",
+    "letter_case",
+]
+
+LetterCase = Literal["capitals", "small letters"]
 
 MOST_SENTENCES = 10
 """Lines of more sentences are counted among those of so many."""
@@ -71,6 +82,12 @@ class LineStatistics(_Part):
     """`length_ratio` that 999 of 1,000 pairs do not exceed."""
     copies: _Count
     """Pairs whose target is mostly a copy of its source, see `is_copied`."""
+    capitals: _Count | None = None
+    """Lines whose source is all in capitals, see `letter_case`; an earlier clearhead did not count them."""
+    small_letters: _Count | None = None
+    """Lines whose source is all in small letters."""
+    stray_spaces: _Count | None = None
+    """Lines whose source has a space at an end or several in a row."""
     source_characters: str
     """Every character of the sources, as ranges of code points in hexadecimal, such as `20 41-5A`."""
     target_characters: str
@@ -118,6 +135,15 @@ class LineStatistics(_Part):
         as_many = sum(self.sentences[min(sentences, MOST_SENTENCES) - 1 :])
         return tokens <= self.source_tokens.p999 and (sentences == 1 or as_many >= max(1, self.sentences[0]))
 
+    def rare_cases(self, share: float) -> tuple[LetterCase, ...]:
+        """Return what less than a share of the lines are written in: `capitals`, `small letters`, both or neither."""
+        counts: dict[LetterCase, int | None] = {"capitals": self.capitals, "small letters": self.small_letters}
+        return tuple(case for case, count in counts.items() if count is not None and count < share * self.lines)
+
+    def seldom_has_stray_space(self, share: float) -> bool:
+        """Tell whether less than a share of the lines are known to have a stray space."""
+        return self.stray_spaces is not None and self.stray_spaces < share * self.lines
+
     def __str__(self) -> str:
         """Say in words what a user needs to know before translating longer lines."""
         several = 1 - self.sentences[0] / self.lines
@@ -131,6 +157,22 @@ class LineStatistics(_Part):
 def length_ratio(source: str, target: str) -> float:
     """Return how many times longer a target is than its source, in characters, short texts drawn towards 1."""
     return (len(target) + RATIO_FLOOR) / (len(source) + RATIO_FLOOR)
+
+
+def letter_case(text: str) -> LetterCase | None:
+    """Return what all letters of a text are that have a case; None if they differ, or it has none.
+
+    >>> letter_case("EIN HUND!"), letter_case("ein hund"), letter_case("Ein Hund"), letter_case("犬")
+    ('capitals', 'small letters', None, None)
+    """
+    if text.isupper():
+        return "capitals"
+    return "small letters" if text.islower() else None
+
+
+def has_stray_space(text: str) -> bool:
+    """Tell whether a text has a space at an end, or several in a row."""
+    return text.startswith(" ") or text.endswith(" ") or "  " in text
 
 
 def is_copied(source: str, target: str) -> bool:
@@ -155,7 +197,8 @@ class LineCounter:
         self._sentences: Counter[int] = Counter()
         self._ratios: Counter[int] = Counter()
         self._characters: tuple[set[str], set[str]] = (set(), set())
-        self._copies = 0
+        self._copies = self._stray_spaces = 0
+        self._cases: Counter[LetterCase | None] = Counter()
 
     def add(self, source: str, target: str, source_tokens: int, target_tokens: int) -> None:
         """Count a pair: its texts, without a language tag, and its tokens, the tag and the end tokens included."""
@@ -164,6 +207,8 @@ class LineCounter:
         self._sentences[min(len(split_sentences(source, self._language)), MOST_SENTENCES)] += 1
         self._ratios[round(_RATIO_STEPS * math.log(length_ratio(source, target)))] += 1
         self._copies += is_copied(source, target)
+        self._cases[letter_case(source)] += 1
+        self._stray_spaces += has_stray_space(source)
         self.add_characters(source, target)
 
     def add_characters(self, source: str, target: str) -> None:
@@ -180,6 +225,9 @@ class LineCounter:
             least_ratio=round(math.exp(_quantile(self._ratios, 0.001) / _RATIO_STEPS), 3),
             most_ratio=round(math.exp(_quantile(self._ratios, 0.999) / _RATIO_STEPS), 3),
             copies=self._copies,
+            capitals=self._cases["capitals"],
+            small_letters=self._cases["small letters"],
+            stray_spaces=self._stray_spaces,
             source_characters=_ranges(self._characters[0]),
             target_characters=_ranges(self._characters[1]),
         )

@@ -51,8 +51,8 @@ class Translation:
     """The translation, or that of a sentence, was ended by the length limit (`decode.extra_length`, or the end of the
     model's positions) or as a repetition loop (`decode.end_loops`), not by the model."""
     sentences: tuple[Translation, ...] = ()
-    """The translations of its sentences if the line was split, in order, each with the line's language tag; none if it
-    was translated whole."""
+    """The translations of its sentences if the line was split, in order, each with the line's language tag; of a line
+    that was read in another form (`decode.familiar`) that of this form; none if it was translated as it is."""
     utility: float | None = None
     """With `mbr` the mean chrF of the text with all other samples as its references, from 0 to 100; of a line that was
     split, the mean over its `sentences`. None otherwise, and for a blank line."""
@@ -73,16 +73,18 @@ def join_translations(
     num_best: int = 1,
     are_samples: bool = False,
     one_line: bool = False,
+    in_capitals: bool = False,
 ) -> Translation:
-    """Make the translation of a line of those of its sentences.
+    """Make the translation of a line of those of its sentences, or of what was read in its place.
 
     Args:
         source: The line.
-        sentences: Their translations, several.
+        sentences: Their translations.
         gaps: The white space between their sources, as of `CutLine`.
         num_best: Alternatives wanted, if there are that many.
         are_samples: The alternatives of the sentences belong together by their places; none is better than another.
         one_line: Make the ends of lines between sentences spaces.
+        in_capitals: Put the texts in capitals.
     """
     if one_line:
         gaps = list(map(on_one_line, gaps))
@@ -91,9 +93,10 @@ def join_translations(
         for sentence in sentences
     ]
     rows = list(zip(*choices, strict=True)) if are_samples else best_combinations(choices, num_best)
-    joined = [
-        Alternative(join_sentences([one.text for one in row], gaps), _total(row), _mean_utility(row)) for row in rows
-    ]
+    texts = [join_sentences([one.text for one in row], gaps) for row in rows]
+    if in_capitals:
+        texts = [text.upper() for text in texts]
+    joined = [Alternative(text, _total(row), _mean_utility(row)) for text, row in zip(texts, rows, strict=True)]
     if not are_samples:
         first: dict[str, Alternative] = {}
         for one in joined:

@@ -27,6 +27,7 @@ from clearhead.decoding import (
 )
 from clearhead.device import resolve_device
 from clearhead.errors import ConfigError, DataError, ModelError
+from clearhead.familiar import Familiar, Form
 from clearhead.flags import Flag, Seen, find_flags
 from clearhead.language_tags import language_tag
 from clearhead.line_splitting import Piece, align_samples, cut_lines
@@ -169,7 +170,15 @@ class Translator:
         # Nobody knows which of a line's sentences a prefix of several sentences translates.
         begun = [prefix] * len(lines) if isinstance(prefix, str) else prefix
         whole = [bool(text) and len(split_sentences(text)) > 1 for text in begun]
-        cut_up = cut_lines(lines, parts, tokenizer, config, self.bundle.line_statistics, whole)
+        forms = [
+            self._familiar(text) if config.familiar and not start else Form(text)
+            for (_, text), start in zip(parts, begun, strict=True)
+        ]
+        as_read = [
+            line.removesuffix(text) + form.text for line, (_, text), form in zip(lines, parts, forms, strict=True)
+        ]
+        parts = [(language, form.text) for (language, _), form in zip(parts, forms, strict=True)]
+        cut_up = cut_lines(as_read, parts, tokenizer, config, self.bundle.line_statistics, whole)
         pieces = cut_up.pieces
         filled = [index for index, piece in enumerate(pieces) if piece.text.strip()]
         sources = [pieces[index].ids for index in filled]
@@ -206,8 +215,10 @@ class Translator:
             )
         how: Any = {"num_best": num_best, "are_samples": sampling is not None and mbr is None, "one_line": one_line}
         return [
-            some[0] if len(some) == 1 else join_translations(line, some, gaps, **how)
-            for line, some, gaps in zip(lines, cut_up.of_lines(results), cut_up.gaps, strict=True)
+            some[0]
+            if len(some) == 1 and some[0].source == line
+            else join_translations(line, some, gaps, in_capitals=form.in_capitals, **how)
+            for line, form, some, gaps in zip(lines, forms, cut_up.of_lines(results), cut_up.gaps, strict=True)
         ]
 
     def score(
@@ -386,6 +397,10 @@ class Translator:
     def _flags(self, piece: Piece, text: str) -> tuple[Flag, ...]:
         tokens = len(piece.ids)
         return find_flags(piece.text, text, tokens=tokens, sentences=piece.sentences, seen=self._seen)
+
+    @cached_property
+    def _familiar(self) -> Familiar:
+        return Familiar(self.bundle.tokenizer, self.bundle.line_statistics)
 
     @cached_property
     def _seen(self) -> Seen:

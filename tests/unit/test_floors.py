@@ -37,6 +37,7 @@ FLOORS = {
     "weights": 3,
     "translation": 4,
     "line_splitting": 4,
+    "familiar": 4,
     "data": 4,
     "decoding": 4,
     "bundle": 4,

@@ -54,6 +54,22 @@ def test_characters_are_those_of_either_side_and_of_altered_copies():
     assert counter.statistics().lines == 1
 
 
+def test_letter_case_and_stray_spaces_are_counted_on_the_source():
+    sources = ["EIN HUND", "ein hund", "Ein Hund", "2 : 1", " Ein Hund", "Ein  Hund", "Ein Hund "]
+    statistics = counted([(source, "A  DOG ") for source in sources])
+    assert (statistics.capitals, statistics.small_letters, statistics.stray_spaces) == (1, 1, 3)
+
+
+def test_rare_is_what_less_than_the_share_is_and_what_was_not_counted_is_not_rare():
+    statistics = counted([("EIN HUND", "x")] + [("ein hund", "x")] * 2 + [(" Ein Hund", "x")] * 97)
+    assert statistics.rare_cases(0.02) == ("capitals",)
+    assert statistics.rare_cases(0.03) == ("capitals", "small letters")
+    assert (statistics.seldom_has_stray_space(0.97), statistics.seldom_has_stray_space(0.98)) == (False, True)
+    older = LineStatistics.from_dict(statistics.model_dump(exclude={"capitals", "small_letters", "stray_spaces"}))
+    assert older.rare_cases(1.0) == ()
+    assert not older.seldom_has_stray_space(1.0)
+
+
 def test_copies_are_counted():
     assert (
         counted([("Zwei junge Männer sind im Freien.",) * 2, ("Ein Hund rennt hier herum.", "A dog runs.")]).copies == 1

@@ -239,3 +239,39 @@ def test_damaged_statistics_of_a_model_directory_are_named(make_model_dir, damag
     directory = make_model_dir(info={"data": {"line_statistics": damage}})
     with pytest.raises(ModelError, match=r"config.json is damaged: info.data.line_statistics: "):
         Translator.load(directory)
+
+
+def test_a_line_in_capitals_is_read_as_trained_and_translated_in_capitals(knowing):
+    translator = knowing()
+    line, form = "EIN KLEINER HUND RENNT.", translator._familiar("EIN KLEINER HUND RENNT.").text
+    assert form not in (line, line.lower())
+    (found,), (read,) = translator.translate([line], num_best=3), translator.translate([form], num_best=3)
+    assert (found.source, found.text, found.score) == (line, read.text.upper(), read.score)
+    assert found.sentences == (read,)
+    assert [one.text for one in found.alternatives] == [one.text.upper() for one in read.alternatives]
+    (as_is,) = translator.translate([line], num_best=3, familiar=False)
+    assert as_is.sentences == ()
+    assert as_is.score == pytest.approx(translator.score([line], [as_is.text])[0])
+
+
+def test_stray_spaces_change_no_translation_and_blank_lines_stay(knowing):
+    translator = knowing()
+    plain, stray, blank = translator.translate(["Ein Hund rennt.", "  Ein   Hund rennt. ", "   "])
+    assert (stray.source, stray.text) == ("  Ein   Hund rennt. ", plain.text)
+    assert (blank.source, blank.text, blank.sentences) == ("   ", "", ())
+
+
+def test_a_line_that_is_read_in_another_form_keeps_its_language_and_is_split(make_bundle, knowing, sentences):
+    statistics = knowing().bundle.info["data"]["line_statistics"]
+    tagged = make_bundle(language_tags=("de", "fr"), info={"data": {"line_statistics": statistics}})
+    line = "<2fr> EIN KLEINER HUND RENNT. ZWEI MÄNNER SITZEN."
+    (found,) = Translator(tagged).translate([line], split="always", source_lang="de")
+    assert len(found.sentences) == 2
+    assert all(one.source.startswith("<2fr> ") and not one.source[6:].isupper() for one in found.sentences)
+    assert found.text == " ".join(one.text for one in found.sentences).upper()
+
+
+def test_a_line_with_a_prefix_is_read_as_it_is(knowing):
+    (found,) = knowing().translate(["EIN KLEINER HUND RENNT."], prefix="A")
+    assert found.sentences == ()
+    assert found.text.startswith("A")

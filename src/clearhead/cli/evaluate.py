@@ -14,6 +14,7 @@ from clearhead.choices import MetricName, Tokenization
 from clearhead.cli.checks import Flagged, refuse_missing, refuse_overwriting, warn_of_truncation
 from clearhead.cli.console import progress
 from clearhead.cli.options import (
+    AsIs,
     BatchTokens,
     Beam,
     Columns,
@@ -100,6 +101,7 @@ def evaluate(
         str | None, typer.Option("--output", "-o", metavar="FILE", help="Write MODEL's translations here as well.")
     ] = None,
     split: Split = None,
+    as_is: AsIs = False,
     source_lang: SourceLang = None,
     target_lang: TargetLang = None,
     batch_tokens: BatchTokens = None,
@@ -113,6 +115,7 @@ def evaluate(
     settings: dict[str, Any] = {
         "beam_size": beam,
         "split": split,
+        "familiar": False if as_is else None,
         "source_lang": source_lang,
         "target_lang": target_lang,
         "batch_tokens": batch_tokens,
@@ -122,6 +125,7 @@ def evaluate(
     _refuse_misnamed(model, source, reference, pairs, hypothesis)
     if hypothesis is not None:
         of_a_model = {"source": source, "compare": compare, "output": output, "ensemble": ensemble, **settings}
+        of_a_model["as_is"] = of_a_model.pop("familiar")
         if pairs is None and swap:
             of_a_model["swap"] = True
         if idle := [name for name, value in of_a_model.items() if value is not None]:

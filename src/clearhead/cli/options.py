@@ -11,6 +11,7 @@ from clearhead.choices import DecodePrecision
 from clearhead.choices import Split as SplitChoice
 
 __all__ = [
+    "AsIs",
     "BatchTokens",
     "Beam",
     "Columns",
@@ -76,6 +77,14 @@ Split = Annotated[
         help="Translate a line of several sentences sentence by sentence: always, never, or auto, if it is longer than "
         "the lines the model was trained on.",
         show_default="the model's, which is auto",
+    ),
+]
+AsIs = Annotated[
+    bool,
+    typer.Option(
+        "--as-is",
+        help="Read lines in capitals, in small letters or with stray spaces as they are, not in the form that the "
+        "training text has.",
     ),
 ]
 SourceLang = Annotated[

@@ -15,6 +15,7 @@ import typer
 from clearhead.cli.checks import Flagged, refuse_missing, refuse_overwriting, warn_of_truncation
 from clearhead.cli.console import progress
 from clearhead.cli.options import (
+    AsIs,
     BatchTokens,
     Beam,
     Device,
@@ -139,6 +140,7 @@ def translate(
         int | None, typer.Option("--seed", help="Equal seeds give equal samples.", show_default="1")
     ] = None,
     split: Split = None,
+    as_is: AsIs = False,
     source_lang: SourceLang = None,
     target_lang: TargetLang = None,
     output_format: Annotated[
@@ -147,8 +149,8 @@ def translate(
             "--format",
             help="text: one line a translation. jsonl: one JSON object a line, with source, text, score (what "
             "`clearhead score` says of them), utility (with --mbr: the mean chrF against the other samples), tokens, "
-            "alternatives, truncated, source_truncated, output_truncated, sentences (of a line that was split), "
-            "warnings and warning_details.",
+            "alternatives, truncated, source_truncated, output_truncated, sentences (of a line that was split or read "
+            "in another form), warnings and warning_details.",
         ),
     ] = OutputFormat.text,
     batch_tokens: BatchTokens = None,
@@ -189,6 +191,7 @@ def translate(
         "beam_size": beam,
         "length_penalty": length_penalty,
         "split": split,
+        "familiar": False if as_is else None,
         "source_lang": source_lang,
         "target_lang": target_lang,
         "batch_tokens": batch_tokens,

@@ -50,6 +50,10 @@ class DecodeConfig(Settings):
     split: Split = "auto"
     """Whether a line of several sentences is translated sentence by sentence: `always`, `never`, or `auto`, if it has
     more sentences or tokens than the lines that the model was trained on (docs/translation.md)."""
+    familiar: bool = True
+    """Bring a line to the form of the training text before it is translated: one in capitals or in small letters, where
+    such lines are rare there, gets the case that its words have in the vocabulary, and stray spaces go. The translation
+    of a line in capitals is put in capitals (docs/translation.md)."""
     source_lang: Annotated[str, Field(pattern="^[a-z]{2}([-_][A-Za-z0-9]{2,8})*$")] | None = None
     """Language of the source text, such as `de`: its rules, and abbreviations such as `z. B.`, say where sentences end.
     If not set, training takes it from the names of the source files (`train.de.gz`); without it the script decides."""
@@ -78,6 +82,7 @@ class DecodeChanges(TypedDict, total=False):
     shortlist: bool | None
     max_input_tokens: int | None
     split: Split | None
+    familiar: bool | None
     source_lang: str | None
     target_lang: str | None
 

@@ -53,8 +53,8 @@ class DataConfig(Settings):
     drop_duplicates: bool = True
     """Drop pairs that stand in the corpus already, letter for letter."""
     augment: bool = True
-    """Add altered copies of a few training sentences: several joined, in upper case, without their end mark, with stray
-    spaces or another number, as users' text comes. The presets of the paper have it off."""
+    """Add altered copies of a few training sentences, as users' text comes: several joined, without their end mark, or
+    with another number. The presets of the paper have it off."""
 
     @field_validator("columns", mode="before")
     @classmethod

@@ -26,9 +26,6 @@ _END_MARKS = re.compile(rf"[{re.escape(_END)}]+$")
 _WITHOUT_SPACES = "。！？｡"
 """Ends of sentences that no space follows."""
 _NUMBER = re.compile(r"(?<!\w)[0-9](?:[0-9.,:/-]*[0-9])?(?!\w)")
-_CODE = re.compile(r"[%{}<>&$\\_@#=|]|://")
-"""Signs of text that case matters in: placeholders, markup, addresses."""
-
 _MOST_JOINED = 6
 
 
@@ -74,25 +71,11 @@ def _paragraph(sentences: list[str]) -> str:
     return "".join(spaced) + sentences[-1]
 
 
-def _upper_case(pair: SentencePair, choose: random.Random) -> SentencePair | None:
-    text = pair.text.upper()
-    if text == pair.text or _CODE.search(pair.text) or _CODE.search(pair.target):
-        return None
-    return _with_text(pair, text, pair.target.upper())
-
-
 def _without_end(pair: SentencePair, choose: random.Random) -> SentencePair | None:
     text, target = _END_MARKS.sub("", pair.text), _END_MARKS.sub("", pair.target)
     if not text.strip() or not target.strip() or text == pair.text or target == pair.target:
         return None
     return _with_text(pair, text, target)
-
-
-def _stray_spaces(pair: SentencePair, choose: random.Random) -> SentencePair | None:
-    """Put some more spaces into the source alone: what they become is a translation without them."""
-    words = pair.text.split(" ")
-    place = choose.randrange(len(words) + 1)
-    return _with_text(pair, " ".join([*words[:place], *[""] * choose.randint(1, 3), *words[place:]]), pair.target)
 
 
 def _other_number(pair: SentencePair, choose: random.Random) -> SentencePair | None:
@@ -113,9 +96,7 @@ def _with_text(pair: SentencePair, text: str, target: str) -> SentencePair:
 
 _SHARE_JOINED = 1 / 32
 _ALTERATIONS: dict[str, tuple[float, Alteration]] = {
-    "upper case": (1 / 64, _upper_case),
     "without its end mark": (1 / 32, _without_end),
-    "stray spaces": (1 / 64, _stray_spaces),
     "another number": (1 / 8, _other_number),
 }
 

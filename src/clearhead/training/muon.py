@@ -17,8 +17,10 @@ __all__ = ["Muon", "orthogonalised"]
 
 _MOMENTUM = 0.95
 _ADAM_SIZE = 0.2
-"""Root mean square of Adam's usual update; Muon's is brought to it, so that one learning rate serves both (Liu et al.
-2025, section 2.2)."""
+"""Root mean square of Adam's usual update, to which Muon's is brought (Liu et al. 2025, section 2.2)."""
+_ADAM_SHARE = 0.3
+"""Of the learning rate, for what Adam moves: at Muon's, embeddings grow as long as training lasts, and the model gets
+sure of what it cannot know (docs/recipes.md)."""
 
 # A quintic that pulls every singular value towards 1, fast rather than exactly (Jordan et al. 2024).
 _COEFFICIENTS = (3.4445, -4.7750, 2.0315)
@@ -30,7 +32,7 @@ class Muon(torch.optim.Optimizer):
 
     Args:
         matrices: Hidden weight matrices.
-        others: Embeddings, biases and norms, which Adam moves.
+        others: Embeddings, biases and norms, which Adam moves at a share of the learning rate.
         betas: Of Adam.
         eps: Of Adam.
         weight_decay: Decoupled decay of the matrices, per unit of learning rate.
@@ -103,7 +105,7 @@ class Muon(torch.optim.Optimizer):
             amsgrad=False,
             beta1=group["betas"][0],
             beta2=group["betas"][1],
-            lr=group["lr"],
+            lr=_ADAM_SHARE * group["lr"],
             weight_decay=0.0,
             eps=group["eps"],
             maximize=False,

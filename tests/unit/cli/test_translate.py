@@ -12,6 +12,7 @@ from clearhead.cli.score import score
 from clearhead.cli.translate import translate
 from clearhead.config import Sampling
 from clearhead.errors import ConfigError, DataError, DeviceError, ModelError
+from clearhead.line_statistics import LineCounter
 from clearhead.tokenizer import Tokenizer
 from clearhead.translator import Translator
 
@@ -38,6 +39,21 @@ def test_every_line_begins_with_the_prefix(run_command, make_model_dir, write_li
     assert run_command(translate, model, source, "--prefix", "").stdout == run_command(translate, model, source).stdout
     with pytest.raises(ConfigError, match="a prefix has a line end"):
         run_command(translate, model, source, "--prefix", "a\nb")
+
+
+def test_lines_can_be_read_as_they_are(run_command, make_model_dir, write_lines):
+    counter = LineCounter()
+    counter.add("Ein Hund.", "A dog.", 3, 3)
+    statistics = counter.statistics().model_dump(mode="json")
+    model, source = make_model_dir(info={"data": {"line_statistics": statistics}}), write_lines("in.txt", "EIN HUND.")
+    read, as_is = (
+        json.loads(run_command(translate, model, source, "--format", "jsonl", *more).stdout)
+        for more in ([], ["--as-is"])
+    )
+    assert read["text"] == read["text"].upper()
+    assert read["sentences"][0]["source"] != "EIN HUND."
+    assert as_is["text"] == Translator.load(model).translate(["EIN HUND."], familiar=False)[0].text
+    assert as_is["sentences"] == []
 
 
 def test_one_line_in_is_one_line_out_in_order(run_command, make_model_dir, write_lines):

@@ -69,11 +69,6 @@ def test_only_pairs_that_end_as_sentences_are_altered():
 @pytest.mark.parametrize(
     ("kind", "before", "after"),
     [
-        ("upper case", ("Ein Fuß.", "A foot."), ("EIN FUSS.", "A FOOT.")),
-        ("upper case", ("犬です。", "It is a dog."), None),
-        ("upper case", ("It is a dog.", "犬です。"), ("IT IS A DOG.", "犬です。")),
-        ("upper case", ("Open %s now.", "%s öffnen."), None),
-        ("upper case", ("Click <b>here</b>.", "Hier klicken."), None),
         ("without its end mark", ("Ein Hund!", "A dog."), ("Ein Hund", "A dog")),
         ("without its end mark", ("犬です。", "It is a dog."), ("犬です", "It is a dog")),
         ("without its end mark", ("Er sagt: „Ja.“", "He says: yes."), None),
@@ -83,7 +78,6 @@ def test_only_pairs_that_end_as_sentences_are_altered():
         ("another number", ("Bus 47 um 8.", "Bus 47 at 8."), None),
         ("another number", ("Um 16:00 hier.", "Here at 16:00."), None),
         ("another number", ("Es kostet 1.000 Euro.", "It costs 1,000 euros."), None),
-        ("stray spaces", ("Ein Hund.", "A dog."), ("Ein  Hund.", "A dog.")),
     ],
 )
 def test_each_alteration(kind, before, after):
@@ -95,9 +89,6 @@ def test_each_alteration(kind, before, after):
     elif kind == "another number":
         assert [re.sub(r"\d+", "47", side) for side in (found.source, found.target)] == list(before)
         assert re.findall(r"\d\d", found.source) == re.findall(r"\d\d", found.target) != ["47"]
-    elif kind == "stray spaces":
-        assert (found.source.split(), found.target) == (before[0].split(), before[1])
-        assert found.source != before[0]
     else:
         assert (found.source, found.target) == after
 
