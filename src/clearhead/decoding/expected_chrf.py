@@ -29,7 +29,7 @@ def expected_chrf(samples: Sequence[str]) -> list[float]:
     Args:
         samples: Two at least; a text counts as often as it was drawn.
 
-    >>> expected_chrf(["a dog", "a dog", "no"])
+    >>> expected_chrf(["a dog", "a dog", "x"])
     [50.0, 50.0, 0.0]
     """
     counts = Counter(samples)  # texts in the order in which they first come

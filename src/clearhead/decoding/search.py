@@ -49,6 +49,11 @@ class SearchOptions:
         return self.mbr or self.num_best
 
     @property
+    def are_separate(self) -> bool:
+        """Whether no hypothesis takes the place of another: samples, and diverse search."""
+        return self.sampling is not None or self.diversity > 0.0
+
+    @property
     def most_beams(self) -> int:
         """Hypotheses, or samples, of a sentence that are in flight at once, at most."""
         return self.config.beam_size if self.sampling is None else min(self.num_found, TOGETHER)

@@ -180,7 +180,11 @@ class _Worker:
                 if ready or not self.waiting.is_closed or not self.waiting.is_empty:
                     continue
                 return
-            self._advance(active)
+            if self.options.are_separate:
+                self._advance_separately(active)
+            else:
+                for searched, candidates in zip(active, self.slots.step(active), strict=True):
+                    searched.advance(candidates, self.model.eos_id, self.options)
             for slot in reversed(range(len(active))):
                 if not active[slot].scores:  # no open hypothesis is left
                     done = active[slot]
@@ -202,16 +206,13 @@ class _Worker:
             return begin_separately(sentence, bos_id, self._allowed, range(options.config.beam_size))
         return begin(sentence, bos_id, self._allowed, options.config)
 
-    def _advance(self, active: Sequence[Any]) -> None:
-        """Take every open hypothesis, or sample, a token further."""
-        options, eos_id = self.options, self.model.eos_id
+    def _advance_separately(self, active: Sequence[Any]) -> None:
+        """Take every open sample, or hypothesis of diverse search, a token further."""
+        options, log_probs, eos_id = self.options, self.slots.log_probs(active), self.model.eos_id
         if options.sampling is not None:
-            advance_samples(active, self.slots.log_probs(active), options.sampling, eos_id)
-        elif options.diversity:
-            advance_diverse(active, self.slots.log_probs(active), options.diversity, options.config, eos_id)
+            advance_samples(active, log_probs, options.sampling, eos_id)
         else:
-            for searched, candidates in zip(active, self.slots.step(active), strict=True):
-                searched.advance(candidates, eos_id, options)
+            advance_diverse(active, log_probs, options.diversity, options.config, eos_id)
 
     def _take(self, ready: Sequence[tuple[Sentence, Any]], *, wait: bool) -> list[Sentence]:
         """Take the sentences that may enter behind those that are ready."""

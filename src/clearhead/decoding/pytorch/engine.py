@@ -1,7 +1,6 @@
 """The engine of PyTorch: packed weights, slots, and scores in float64.
 
-Shapes: N slots, K beams, R rows (the active beams of all slots), D d_model, V vocabulary, T tokens of a
-target.
+Shapes: N slots, K beams, R rows (the active beams of all slots), V vocabulary, T tokens of a target.
 """
 
 from __future__ import annotations
@@ -11,7 +10,7 @@ from copy import deepcopy
 
 import numpy as np
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from torch import Tensor
 
 from clearhead.config import DecodePrecision
@@ -118,7 +117,8 @@ class PyTorchSlots:
 
     def step(self, active: Sequence[Beams]) -> list[Candidates]:
         """Take every open hypothesis a token further; see `engine.Slots`."""
-        hidden_states, rows = self._advance(active)
+        newest, rows = self._enter(active)
+        hidden_states = self._packed.hidden_states(newest, self._cache, rows)
         masks = [mask for beams in active for mask in beams.masks]
         count = candidates_of_row(self._cache.beam_size)
         if self._listed is None:
@@ -131,15 +131,15 @@ class PyTorchSlots:
     def log_probs(self, active: Sequence[Beams]) -> Float[Tensor, "R V"]:
         """Take every open hypothesis a token further, and leave the choice to others; see `engine.Slots`."""
         assert self._listed is None
-        hidden_states, _ = self._advance(active)
+        newest, rows = self._enter(active)
+        hidden_states = self._packed.hidden_states(newest, self._cache, rows)
         masks = [mask for beams in active for mask in beams.masks]
         return log_probs_of_all(self._packed, hidden_states, masks)[:, : self._packed.config.vocab_size]
 
-    def _advance(self, active: Sequence[Beams]) -> tuple[Float[Tensor, "R D"], Rows]:
-        """Return the hidden states after the newest tokens of all open hypotheses, and where these stand."""
+    def _enter(self, active: Sequence[Beams]) -> tuple[Int[Tensor, " R"], Rows]:
+        """Return the newest tokens of all open hypotheses, and where these stand."""
         beam_size, device = self._cache.beam_size, self._packed.device
         index = [slot * beam_size + beam for slot, beams in enumerate(active) for beam in range(len(beams.scores))]
         parents = [slot * beam_size + parent for slot, beams in enumerate(active) for parent in beams.parents]
         newest = [token for beams in active for token in beams.newest]
-        rows = self._cache.advance(index, parents)
-        return self._packed.hidden_states(torch.tensor(newest, device=device), self._cache, rows), rows
+        return torch.tensor(newest, device=device), self._cache.advance(index, parents)
