@@ -40,6 +40,7 @@ DAMAGE: dict[str, tuple[str, Callable[[str, str], tuple[str, str]]]] = {
 ALTERED: dict[str, tuple[Callable[[str], str], Callable[[str], str]]] = {
     "as it is": (str, str),
     "in upper case": (str.upper, str.upper),
+    "in small letters": (str.lower, str),
     "without its end mark": (lambda source: source.rstrip(".!?"), lambda target: target.rstrip(".!?")),
     "with stray spaces": (lambda source: "  " + source.replace(" ", "   ", 2), str),
 }

@@ -112,14 +112,21 @@ def _count(name: str, options: argparse.Namespace) -> None:
 
 
 def _train(name: str, recipe: str, minutes: float, options: argparse.Namespace) -> None:
-    counts = json.loads((options.out / f"{_plain(name)}.json").read_text(encoding="utf-8"))
+    path = options.out / f"{_plain(name)}.json"
+    counts = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+    if (cell := f"{recipe} {minutes:g}") not in counts:
+        raise SystemExit(f"{path} does not say how many steps make {minutes:g} minutes of {recipe}: run with --count")
     run = _run(options.out, name, recipe, minutes)
-    asked = {"out": str(run), "train": {"max_steps": counts[f"{recipe} {minutes:g}"]}}
+    asked = {"out": str(run), "train": {"max_steps": counts[cell]}}
     train_from_values(merge(_settings(name, options), RECIPES[recipe], asked))
 
 
 def _print_table(options: argparse.Namespace) -> None:
-    print("| corpus | minutes | " + " | ".join(f"{recipe}: chrF | BLEU" for recipe in options.recipes) + " | plan |")
+    print(
+        "| corpus | minutes | "
+        + " | ".join(f"{recipe}: chrF | BLEU" for recipe in options.recipes)
+        + f" | {options.recipes[0]} |"
+    )
     print("| --- " * (3 + 2 * len(options.recipes)) + "|")
     for name, minutes in product(options.corpora, options.minutes):
         runs = [_run(options.out, name, recipe, minutes) for recipe in options.recipes]

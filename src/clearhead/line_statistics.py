@@ -6,6 +6,7 @@ A model is good at what it has seen: `Translator` splits lines that are longer, 
 from __future__ import annotations
 
 import math
+import re
 import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator
@@ -42,6 +43,8 @@ Chinese characters. Names and cognates are shorter than most windows."""
 COPIED_SHARE = 0.5
 """A text in which so many of the windows are found is a copy of its source. Of the 10,000 human translations of
 Tatoeba's test set none is one, of the 3,003 of newstest2014 five: lists of names, a sentence that quotes the source."""
+
+_CASED_WORD = re.compile(r"[^\W\d_]{2,}")
 
 _RATIO_STEPS = 100
 """Ratios are counted in steps of a hundredth of their logarithm."""
@@ -160,14 +163,19 @@ def length_ratio(source: str, target: str) -> float:
 
 
 def letter_case(text: str) -> LetterCase | None:
-    """Return what all letters of a text are that have a case; None if they differ, or it has none.
+    """Return what all letters of a text are; None if they differ, or some have no case, or there are no two words.
 
-    >>> letter_case("EIN HUND!"), letter_case("ein hund"), letter_case("Ein Hund"), letter_case("犬")
+    A word alone says nothing of how a line is written: it may be a name, `OK` or a numeral.
+
+    >>> letter_case("EIN HUND!"), letter_case("ein hund"), letter_case("Ein Hund"), letter_case("NATO")
     ('capitals', 'small letters', None, None)
+    >>> letter_case("WTOとは何ですか。")
     """
-    if text.isupper():
-        return "capitals"
-    return "small letters" if text.islower() else None
+    if not (text.isupper() or text.islower()) or len(_CASED_WORD.findall(text)) < 2:
+        return None
+    if any(letter.lower() == letter.upper() for letter in text if letter.isalpha()):
+        return None
+    return "capitals" if text.isupper() else "small letters"
 
 
 def has_stray_space(text: str) -> bool:

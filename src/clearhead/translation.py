@@ -34,16 +34,16 @@ class Translation:
     score: float | None
     """The model's own log-probability of the text given the source (of a source that was cut, the part translated), in
     nats: what `Translator.score` says of them, whatever the precision, with a shortlist, and of samples too. Of a line
-    that was split, the sum over its `sentences`, which is not what the model says of the line as a whole. 0 for a blank
-    line, None where no scores were asked for."""
+    that was split or read in another form, the sum over its `sentences`, which is not what the model says of the line
+    itself. 0 for a blank line, None where no scores were asked for."""
     tokens: tuple[str, ...]
-    """The pieces of the text, the end token left out; of a line that was split, those of its sentences in a row."""
+    """The pieces of the text, the end token left out; of a line that was split or read in another form, those of
+    its `sentences` in a row."""
     alternatives: tuple[Alternative, ...] = ()
     """The n best, this one included, in the order the search (or with `mbr` the utility) ranked them, if more than one
-    was asked for. No two have
-    the same text, so there are fewer where the search found fewer texts; of samples, each that was drawn is here. Of a
-    line that was split they combine those of its sentences: first the best of each, then those in which one
-    has its second best, and so on by the sum of places, the more probable first."""
+    was asked for. No two have the same text, so there are fewer where the search found fewer texts; of samples, each
+    that was drawn is here. Of a line that was split they combine those of its sentences: first the best of each, then
+    those in which one has its second best, and so on by the sum of places, the more probable first."""
     source_truncated: bool = False
     """The source, or a sentence of it, was longer than `decode.max_input_tokens`, and only its beginning is
     translated."""

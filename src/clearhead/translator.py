@@ -83,8 +83,11 @@ class Translator:
         Raises:
             ModelError: If a directory is missing, damaged, mixed, or from a newer version; or if another one's
                 vocabulary is not that of the first.
+            ConfigError: If `ensemble` is no list.
             DeviceError: If the device is not there.
         """
+        if isinstance(ensemble, str | Path):
+            raise ConfigError(f"ensemble must be a list of models; for one write [{str(ensemble)!r}]")
         found = resolve_device(device)
         bundle, others = load_bundle(path, device=found), [load_bundle(other, device=found) for other in ensemble]
         for other, own in zip(ensemble, others, strict=True):
@@ -171,8 +174,7 @@ class Translator:
         begun = [prefix] * len(lines) if isinstance(prefix, str) else prefix
         whole = [bool(text) and len(split_sentences(text)) > 1 for text in begun]
         forms = [
-            self._familiar(text) if config.familiar and not start else Form(text)
-            for (_, text), start in zip(parts, begun, strict=True)
+            Form(text) if start else self._familiar(text, config) for (_, text), start in zip(parts, begun, strict=True)
         ]
         as_read = [
             line.removesuffix(text) + form.text for line, (_, text), form in zip(lines, parts, forms, strict=True)

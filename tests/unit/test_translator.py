@@ -43,6 +43,11 @@ def tagged(make_bundle) -> Translator:
     return Translator(make_bundle(language_tags=("de", "fr")))
 
 
+def test_an_ensemble_is_a_list(make_model_dir):
+    with pytest.raises(ConfigError, match="ensemble must be a list of models; for one write"):
+        Translator.load(make_model_dir(), ensemble="runs/other")
+
+
 def test_one_line_in_is_one_translation_out_in_order(translator, sentences):
     lines = [*sentences, *ODD_LINES]
     found = translator.translate(lines)

@@ -6,6 +6,7 @@ import string
 
 import pytest
 
+from clearhead.config import DecodeConfig
 from clearhead.decoding import Sampling
 from clearhead.errors import ConfigError, ModelError
 from clearhead.line_statistics import LineCounter
@@ -243,7 +244,7 @@ def test_damaged_statistics_of_a_model_directory_are_named(make_model_dir, damag
 
 def test_a_line_in_capitals_is_read_as_trained_and_translated_in_capitals(knowing):
     translator = knowing()
-    line, form = "EIN KLEINER HUND RENNT.", translator._familiar("EIN KLEINER HUND RENNT.").text
+    line, form = "EIN KLEINER HUND RENNT.", translator._familiar("EIN KLEINER HUND RENNT.", DecodeConfig()).text
     assert form not in (line, line.lower())
     (found,), (read,) = translator.translate([line], num_best=3), translator.translate([form], num_best=3)
     assert (found.source, found.text, found.score) == (line, read.text.upper(), read.score)

@@ -43,8 +43,8 @@ def score(
     """Print the model's own log-probability of each translation given its source, in nats, one a line.
 
     It is the sum over the tokens of the translation and its end; an empty translation scores its end alone, and that of
-    a blank line is certain (0). A line is scored whole, also where `translate` splits it and reports the sum over its
-    sentences.
+    a blank line is certain (0). A line is scored whole and as it is, also where `translate` splits it, or reads it in
+    another form, and reports the sum over the sentences that it read.
     """
     if pairs is not None and (source or target):
         raise ConfigError("--pairs holds both sides; leave out --source and --target")

@@ -77,7 +77,7 @@ class TrainConfig(Settings):
     """Seed of initialisation, batch order and dropout."""
     planned: tuple[str, ...] = ()
     """Settings that were chosen when the run began, such as `model.dropout`, not set by anybody: a run that goes on
-    keeps them, and one that starts over chooses anew."""
+    keeps them, and one that starts over chooses anew. It is found, whatever is written here."""
 
     @model_validator(mode="after")
     def _schedule_has_an_end(self) -> Self:

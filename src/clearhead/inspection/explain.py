@@ -127,7 +127,8 @@ def explain(translator: Translator, text: str, target: str | None = None) -> Exp
 
     Args:
         translator: The model.
-        text: A source line; it may start with a language tag, such as `<2de> `.
+        text: A source line; it may start with a language tag, such as `<2de> `. It is read whole and as it is; of a
+            line that `translate` splits, or reads in another form, explain one of its `sentences`.
         target: A translation to explain; if not given, the model searches for its own with its own decode settings.
 
     Raises:

@@ -141,7 +141,7 @@ def _warnings(judged: Sequence[Judged]) -> str:
             details.setdefault(flag.kind, []).append(flag.detail)
     rows = "".join(
         f'<tr><td class="number">{len(details[kind]):,}</td><td>{escape(meaning)}</td>'
-        f"<td>{escape(', '.join(dict.fromkeys(details[kind][:_NUM_DETAILS])))}</td></tr>"
+        f"<td>{escape(', '.join(list(dict.fromkeys(details[kind]))[:_NUM_DETAILS]))}</td></tr>"
         for kind, meaning in KINDS.items()
         if kind in details
     )

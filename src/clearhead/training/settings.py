@@ -179,10 +179,11 @@ def complete(
         values: Nested settings as the user gave them.
         preset: Name of the preset underneath.
         model: What the tokenizer decides of the model, its `model_settings`.
-        planned: Nested settings between the two, see `plan`.
+        planned: Nested settings between the two, see `plan`; it alone says what `train.planned` is.
     """
     settings = merge(recipe(preset), planned or {}, values, {"preset": preset, "model": model})
     train = settings["train"]
+    train["planned"] = (planned or {}).get("train", {}).get("planned", ())  # a file may be a copy of another run's
     if train.get("max_steps") is not None or train.get("max_minutes") is not None:
         return Config.from_dict(settings, origin="settings")
     # Some schedules demand an end, and this run will get one.

@@ -230,6 +230,20 @@ def test_a_run_that_starts_over_is_planned_anew_but_for_what_was_set(settings):
     assert after.train.planned == before.train.planned
 
 
+def test_what_a_copied_configuration_says_is_set_and_not_planned(settings, tmp_path):
+    values = settings(out=str(tmp_path / "first"), train={"max_steps": 4})
+    first = Config.load(train_from_values(values).run / "config.toml")
+    copied = merge(
+        first.model_dump(exclude={"model": {"vocab_size"}}),
+        {"out": str(tmp_path / "second"), "train": {"weight_decay": 0.07}},
+    )
+    assert "train.weight_decay" in copied["train"]["planned"]
+    second = train_from_values(copied).run
+    assert Config.load(second / "config.toml").train.planned == ()
+    train_from_values({"out": str(second)}, fresh=True)
+    assert Config.load(second / "config.toml").train.weight_decay == 0.07
+
+
 def test_timing_leaves_no_trace_in_the_weights(settings, tmp_path, monkeypatch):
     timed = train_from_values(settings(out=str(tmp_path / "timed"), train={"max_steps": 3})).run
     monkeypatch.setattr(plan_module, "_seconds_per_step", lambda *_: 1e-3)
