@@ -41,7 +41,8 @@ def test_the_tables_are_printed(tmp_path):
     rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in done.stdout.splitlines()]
     assert ["sentences a line", "1", "3"] in rows
     assert {row[0] for row in rows} >= {"`--split never`", "`--split auto`", "translated one a line, then joined"}
-    assert {row[0] for row in rows} >= {"as it is", "in upper case", "in small letters", "without its end mark", "with stray spaces"}
+    lines = {"as it is", "in upper case", "in small letters", "without its end mark", "with stray spaces"}
+    assert {row[0] for row in rows} >= lines
     found = {row[1]: row[2] for row in rows if len(row) == 3}
     assert {found[kind] for kind in ("repetition", "copied", "unseen_script", "numbers", "placeholders")} == {"100.0%"}
     assert found["too_short"] == "0.0%"  # nothing is known of what is usual
