@@ -139,15 +139,16 @@ def _warnings(judged: Sequence[Judged]) -> str:
     for one in judged:
         for flag in one.translation.warnings:
             details.setdefault(flag.kind, []).append(flag.detail)
-    rows = "".join(
-        f'<tr><td class="number">{len(details[kind]):,}</td><td>{escape(meaning)}</td>'
-        f"<td>{escape(', '.join(list(dict.fromkeys(details[kind]))[:_NUM_DETAILS]))}</td></tr>"
-        for kind, meaning in KINDS.items()
-        if kind in details
-    )
-    return (
-        f"<table><tr><th>lines</th><th>what</th><th>for example</th></tr>{rows}</table>" if rows else "<p>Nothing.</p>"
-    )
+    if not details:
+        return "<p>Nothing.</p>"
+    rows = ""
+    for kind in (kind for kind in KINDS if kind in details):
+        examples = "<br>".join(map(escape, list(dict.fromkeys(details[kind]))[:_NUM_DETAILS]))
+        rows += (
+            f'<tr><td class="number" title="lines">{len(details[kind]):,}</td>'
+            f'<td title="what">{escape(KINDS[kind])}</td><td title="for example">{examples}</td></tr>'
+        )
+    return f'<table class="texts"><tr><th>lines</th><th>what</th><th>for example</th></tr>{rows}</table>'
 
 
 def _attention(explanation: Explanation) -> str:

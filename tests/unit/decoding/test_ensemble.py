@@ -136,9 +136,8 @@ def test_samples_are_drawn_from_the_mean(make_model, make_sources):
         assert abs(drawn - expected) <= 5 * expected**0.5 + 1e-9
 
 
-def test_members_may_have_engines_of_different_kinds(models, make_sources, form):
-    if form is PyTorchEngine:
-        pytest.skip("needs the compiled core as well")
+@pytest.mark.parametrize("form", [NativeEngine], indirect=True)
+def test_members_may_have_engines_of_different_kinds(models, make_sources):
     sources, config = make_sources(LENGTHS), DecodeConfig(beam_size=3)
     mixed = EnsembleEngine(Ensemble(tuple(models)), [NativeEngine(models[0]), *map(PyTorchEngine, models[1:])])
     assert_same(

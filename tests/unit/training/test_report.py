@@ -106,7 +106,7 @@ def test_what_looks_wrong_is_counted_with_examples(tmp_path):
     found = [replace(judged("Satz"), translation=replace(judged("Satz").translation, warnings=each)) for each in flags]
     texts = page_of(tmp_path, samples=found).texts
     table = texts[texts.index("What looks wrong with the 3") : texts.index("Where attention went") - 1]
-    assert table[table.index("2") :] == ["2", KINDS["unseen_characters"], "🙂, <ß>", "1", KINDS["numbers"], "2016"]
+    assert table[table.index("2") :] == ["2", KINDS["unseen_characters"], "🙂", "<ß>", "1", KINDS["numbers"], "2016"]
 
 
 def test_where_nothing_looks_wrong_the_report_says_so(tmp_path):
