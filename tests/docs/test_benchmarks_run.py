@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import importlib
 import json
-import os
 import re
-import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -15,6 +13,7 @@ from typing import Any
 
 import pytest
 import torch
+from benchmarks import run_benchmark
 from torch import nn
 from torch.autograd.profiler_util import FunctionEvent
 from torch.nn import functional
@@ -25,17 +24,7 @@ TOY = ["--cases", "toy", "--synthetic", "--threads", "1", "--device", "cpu"]
 
 def run(*arguments: str, fails: bool = False) -> str:
     """Run the benchmark as a reader would, and return what it printed, or its complaint."""
-    done = subprocess.run(
-        [sys.executable, str(BENCH), *TOY, *arguments],
-        capture_output=True,
-        text=True,
-        encoding="utf-8",
-        check=False,
-        env={**os.environ, "OMP_NUM_THREADS": "1", "PYTHONIOENCODING": "utf-8"},
-        timeout=600,
-    )
-    assert (done.returncode != 0) == fails, done.stderr
-    return done.stderr if fails else done.stdout
+    return run_benchmark("train.py", *TOY, *arguments, fails=fails)
 
 
 @pytest.fixture(scope="module")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import statistics
 import subprocess
@@ -13,6 +12,7 @@ from typing import Any
 
 import pytest
 import torch
+from benchmarks import run_benchmark
 from torch.nn import functional
 
 from clearhead.bundle import Bundle, save_bundle
@@ -35,17 +35,7 @@ SENTENCES = [
 
 def run(*arguments: str, fails: bool = False) -> str:
     """Run the benchmark as a reader would, and return what it printed, or its complaint."""
-    done = subprocess.run(
-        [sys.executable, str(BENCH), "--threads", "1", *arguments],
-        capture_output=True,
-        text=True,
-        encoding="utf-8",
-        check=False,
-        env={**os.environ, "OMP_NUM_THREADS": "1", "PYTHONIOENCODING": "utf-8"},
-        timeout=600,
-    )
-    assert (done.returncode != 0) == fails, done.stderr
-    return done.stderr if fails else done.stdout
+    return run_benchmark("translate.py", "--threads", "1", *arguments, fails=fails)
 
 
 @pytest.fixture(scope="module")

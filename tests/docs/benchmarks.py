@@ -1,0 +1,45 @@
+"""Running a benchmark as a reader would, and a model that is small enough for it."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import torch
+
+from clearhead.bundle import Bundle, save_bundle
+from clearhead.config import DecodeConfig, ModelConfig
+from clearhead.model import Transformer
+from clearhead.tokenizer import Tokenizer
+
+BENCH = Path(__file__).parents[2] / "bench"
+
+
+def run_benchmark(name: str, *arguments: str, fails: bool = False) -> str:
+    """Run `bench/NAME`, and return what it printed, or its complaint."""
+    done = subprocess.run(
+        [sys.executable, str(BENCH / name), *arguments],
+        capture_output=True,
+        text=True,
+        encoding="utf-8",
+        check=False,
+        env={**os.environ, "OMP_NUM_THREADS": "1", "PYTHONIOENCODING": "utf-8"},
+        timeout=600,
+    )
+    assert (done.returncode != 0) == fails, done.stderr
+    return done.stderr if fails else done.stdout
+
+
+def write_toy(directory: Path, sources: Sequence[str], targets: Sequence[str], decode: DecodeConfig) -> list[str]:
+    """Write an untrained model, and a text in `de` and `en` beside it; return their paths."""
+    tokenizer = Tokenizer.train([*sources, *targets], vocab_size=280)
+    torch.manual_seed(1)
+    shape = {"d_model": 16, "num_heads": 2, "d_ff": 16, "num_encoder_layers": 1, "num_decoder_layers": 1}
+    model = Transformer(ModelConfig(vocab_size=tokenizer.vocab_size, **shape)).eval()
+    save_bundle(directory / "model", Bundle(model, tokenizer, decode))
+    for name, lines in (("de", sources), ("en", targets)):
+        (directory / name).write_text("".join(line + "\n" for line in lines), encoding="utf-8")
+    return [str(directory / name) for name in ("model", "de", "en")]
