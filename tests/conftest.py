@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -40,6 +40,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 @pytest.fixture(autouse=True)
 def fixed_seed() -> None:
     torch.manual_seed(20170612)
+
+
+@pytest.fixture
+def inference() -> Iterator[None]:
+    """Run the test without autograd, as everything that decodes does."""
+    with torch.inference_mode():
+        yield
 
 
 @pytest.fixture(params=["cpu", pytest.param("cuda", marks=pytest.mark.gpu)])

@@ -9,11 +9,7 @@ from clearhead.decoding import length_penalty
 from clearhead.decoding.beam import beam_search
 from clearhead.decoding.scoring import token_log_probs
 
-
-@pytest.fixture(autouse=True)
-def inference():
-    with torch.inference_mode():
-        yield
+pytestmark = pytest.mark.usefixtures("inference")
 
 
 def every_translation(model, source, max_length, alpha):

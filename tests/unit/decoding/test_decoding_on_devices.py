@@ -21,10 +21,7 @@ GPU = "cuda"
 TOLERANCE = {"abs": 1e-4, "rel": 1e-5}
 
 
-@pytest.fixture(autouse=True)
-def inference():
-    with torch.inference_mode():
-        yield
+pytestmark = pytest.mark.usefixtures("inference")
 
 
 @pytest.fixture

@@ -16,10 +16,7 @@ LENGTHS = (7, 1, 13, 3, 5)
 LIMITS = [17, 11, 1, 13, 7]
 
 
-@pytest.fixture(autouse=True)
-def inference():
-    with torch.inference_mode():
-        yield
+pytestmark = pytest.mark.usefixtures("inference")
 
 
 @pytest.fixture

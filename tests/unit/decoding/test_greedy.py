@@ -7,11 +7,7 @@ from clearhead.decoding.beam import beam_search
 from clearhead.decoding.sampling import greedy_search
 from clearhead.decoding.scoring import token_log_probs
 
-
-@pytest.fixture(autouse=True)
-def inference():
-    with torch.inference_mode():
-        yield
+pytestmark = pytest.mark.usefixtures("inference")
 
 
 def greedy_without_cache(model, source, max_length):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pytest
-import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from searches import assert_same, find, find_plainly, near
@@ -66,10 +65,7 @@ def test_what_a_loop_is_by_example(written, source, expected):
     assert is_loop(tuple(written), tuple(source)) == expected
 
 
-@pytest.fixture(autouse=True)
-def inference():
-    with torch.inference_mode():
-        yield
+pytestmark = pytest.mark.usefixtures("inference")
 
 
 @pytest.fixture

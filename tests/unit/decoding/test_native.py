@@ -23,7 +23,10 @@ from clearhead.kernels.panels import uninitialized
 from clearhead.model import Transformer
 from clearhead.presets import tiny
 
-pytestmark = pytest.mark.skipif(library() is None, reason="needs the compiled core, and a processor with AVX-512")
+pytestmark = [
+    pytest.mark.skipif(library() is None, reason="needs the compiled core, and a processor with AVX-512"),
+    pytest.mark.usefixtures("inference"),
+]
 
 
 def needs(precision):
@@ -85,12 +88,6 @@ CASES = [
 
 def described(settings):
     return " ".join(f"{name}={value}" for name, value in settings.items())
-
-
-@pytest.fixture(autouse=True)
-def inference():
-    with torch.inference_mode():
-        yield
 
 
 def draw(config, lengths):

@@ -57,10 +57,7 @@ CASES = [
 ]
 
 
-@pytest.fixture(autouse=True)
-def inference():
-    with torch.inference_mode():
-        yield
+pytestmark = pytest.mark.usefixtures("inference")
 
 
 def draw(config, lengths, *, is_source):

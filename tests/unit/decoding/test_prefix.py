@@ -43,10 +43,7 @@ def fits(written, spelled):
     return False
 
 
-@pytest.fixture(autouse=True)
-def inference():
-    with torch.inference_mode():
-        yield
+pytestmark = pytest.mark.usefixtures("inference")
 
 
 def allowed_after(written, prefix, max_length=99):

@@ -17,10 +17,7 @@ from clearhead.errors import ConfigError
 IMPOSSIBLE = float("-inf")
 
 
-@pytest.fixture(autouse=True)
-def inference():
-    with torch.inference_mode():
-        yield
+pytestmark = pytest.mark.usefixtures("inference")
 
 
 def draw(model, sources, *, number=0, limit=13, **settings):

@@ -28,10 +28,7 @@ LENGTHS = (7, 1, 13, 3, 5, 1, 29, 2, 11)
 LIMITS = [17, 11, 1, 13, 7, 3, 23, 2, 19]
 
 
-@pytest.fixture(autouse=True)
-def inference():
-    with torch.inference_mode():
-        yield
+pytestmark = pytest.mark.usefixtures("inference")
 
 
 for_the_core = pytest.mark.parametrize("form", [NativeEngine], indirect=True)

@@ -23,10 +23,7 @@ PAD, START, END = 0, 1, 2
 MODEL = {"model_sha256": "5" * 64, "tokenizer_sha256": "7" * 64}
 
 
-@pytest.fixture(autouse=True)
-def inference():
-    with torch.inference_mode():
-        yield
+pytestmark = pytest.mark.usefixtures("inference")
 
 
 def everything(vocab_size: int, num_common: int) -> Shortlist:

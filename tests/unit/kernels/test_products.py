@@ -26,10 +26,7 @@ BOUNDS = {"bf16": 6e-3, "int8": 2e-2}
 WIDTHS = [(26, 40), (67, 131), (512, 96)]
 
 
-@pytest.fixture(autouse=True)
-def inference():
-    with torch.inference_mode():
-        yield
+pytestmark = pytest.mark.usefixtures("inference")
 
 
 def draw(inputs, outputs, num_rows=53):
