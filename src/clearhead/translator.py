@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, Self, Unpack
 
@@ -20,8 +20,6 @@ from clearhead.decoding import (
     SearchOptions,
     Shortlist,
     cut_sources,
-    decode,
-    expected_chrf,
     make_engine,
     score,
 )
@@ -30,26 +28,28 @@ from clearhead.errors import ConfigError, DataError, ModelError
 from clearhead.familiar import Familiar, Form
 from clearhead.flags import Flag, Seen, find_flags
 from clearhead.language_tags import language_tag
-from clearhead.line_splitting import Piece, align_samples, cut_lines
+from clearhead.line_splitting import Piece, Pieces, align_samples, cut_lines
 from clearhead.model.transformer import Transformer
 from clearhead.sentences import split_sentences
+from clearhead.text_search import FoundText, TextSearch
 from clearhead.tokenizer import require_texts
-from clearhead.translation import Alternative, Translation, join_translations, on_one_line
+from clearhead.translation import Alternative, Translation, join_translations
 
 __all__ = ["Translator"]
 
 
-@dataclass(slots=True)
-class _Found:
-    """What a search found for a line, and its text."""
+@dataclass(frozen=True, slots=True)
+class _Read:
+    """Lines as the model reads them."""
 
-    source: list[int]
-    """Ids of the line."""
-    tokens: tuple[int, ...]
-    log_prob: float
-    was_ended: bool
-    text: str
-    utility: float | None = None
+    forms: list[Form]
+    """Of each line."""
+    cut_up: Pieces
+    filled: list[int]
+    """Which pieces are not blank; what follows is theirs."""
+    ids: list[list[int]]
+    """No more than the model takes."""
+    prefixes: list[Prefix]
 
 
 @dataclass
@@ -152,75 +152,20 @@ class Translator:
             ModelError: If `shortlist` is set, and the model's is missing, damaged or another model's.
         """
         lines = require_texts(lines, "lines")
-        if not isinstance(num_best, int):
-            raise ConfigError(f"num_best must be a whole number, not {type(num_best).__name__}")
-        if not isinstance(sampling, Sampling | None):
-            raise ConfigError(f"sampling must be a clearhead.decoding.Sampling, not {type(sampling).__name__}")
-        if not isinstance(mbr, int | None):
-            raise ConfigError(f"mbr must be a whole number of samples, not {type(mbr).__name__}")
-        if not isinstance(diversity, int | float):
-            raise ConfigError(f"diversity must be a number, not {type(diversity).__name__}")
-        if mbr is not None and sampling is None:
-            sampling = Sampling()
-        config = self.decode_config(settings)
-        options = SearchOptions(config, num_best, sampling, mbr, diversity)  # refused before a file is read
-        if config.shortlist:
-            options = replace(options, shortlist=self.learned_shortlist())
-        tokenizer = self.bundle.tokenizer
-        parts = self.split_sources(lines, config.target_lang, name=name, first=first)
-        prefix = prefix if isinstance(prefix, str) else require_texts(prefix, "prefix")
-        given = self._prefixes(prefix, len(lines), one_line)
-        # Nobody knows which of a line's sentences a prefix of several sentences translates.
-        begun = [prefix] * len(lines) if isinstance(prefix, str) else prefix
-        whole = [bool(text) and len(split_sentences(text)) > 1 for text in begun]
-        forms = [
-            Form(text) if start else self._familiar(text, config) for (_, text), start in zip(parts, begun, strict=True)
-        ]
-        as_read = [
-            line.removesuffix(text) + form.text for line, (_, text), form in zip(lines, parts, forms, strict=True)
-        ]
-        parts = [(language, form.text) for (language, _), form in zip(parts, forms, strict=True)]
-        cut_up = cut_lines(as_read, parts, tokenizer, config, self.bundle.line_statistics, whole)
-        pieces = cut_up.pieces
-        filled = [index for index, piece in enumerate(pieces) if piece.text.strip()]
-        sources = [pieces[index].ids for index in filled]
-        cut = cut_sources(self.model.config, config, sources)
-        of_pieces = cut_up.first_of_lines(given, NO_PREFIX)
-        prefixes = [of_pieces[index] for index in filled]
-        # What rounds would draw other samples: a seed gives the same in every precision.
-        engine = self._engine_for("fp32" if sampling else config.precision)
-        done = cut_up.lines_done(on_progress)
-        found = self._search(engine, cut, prefixes, options, one_line, done)
-        is_own = engine.finds_scores and not config.shortlist
-        every = [one for group in found for one in group]  # spelled though nobody may ask: 1 % of the time
-        self._spell(every, config.batch_tokens, score_all=scores and not is_own, score_respelled=scores)
-
-        groups = dict(zip(filled, found, strict=True))
-        if sampling is not None and mbr is None:
-            for indices in filter(lambda some: len(some) > 1, cut_up.of_lines(range(len(pieces)))):
-                aligned = align_samples([groups[index] for index in indices], _log_prob, sampling.seed)
-                groups.update(zip(indices, aligned, strict=True))
-
-        results = [Translation(piece.source, "", 0.0 if scores else None, ()) for piece in pieces]
-        for (index, group), ids, read in zip(groups.items(), sources, cut, strict=True):
-            best = [Alternative(one.text, one.log_prob if scores else None, one.utility) for one in group]
-            results[index] = Translation(
-                source=pieces[index].source,
-                text=best[0].text,
-                score=best[0].score,
-                utility=best[0].utility,
-                tokens=tuple(tokenizer.pieces(group[0].tokens[:-1])),  # unasked: it is 2 % of the time at most
-                alternatives=tuple(best) if num_best > 1 else (),
-                source_truncated=len(ids) > len(read),
-                output_truncated=group[0].was_ended,
-                warnings=self._flags(pieces[index], best[0].text),
-            )
-        how: Any = {"num_best": num_best, "are_samples": sampling is not None and mbr is None, "one_line": one_line}
+        options = self._options(num_best, sampling, mbr, diversity, settings)  # refused before a file is read
+        read = self._read(lines, prefix, options.config, one_line=one_line, name=name, first=first)
+        groups = self._search_pieces(read, options, scores=scores, one_line=one_line, on_progress=on_progress)
+        results = [Translation(piece.source, "", 0.0 if scores else None, ()) for piece in read.cut_up.pieces]
+        for index, ids, group in zip(read.filled, read.ids, groups, strict=True):
+            results[index] = self._translation(read.cut_up.pieces[index], ids, group, num_best, scores)
+        how: Any = {"num_best": num_best, "are_samples": options.are_samples, "one_line": one_line}
         return [
             some[0]
             if len(some) == 1 and some[0].source == line
             else join_translations(line, some, gaps, in_capitals=form.in_capitals, **how)
-            for line, form, some, gaps in zip(lines, forms, cut_up.of_lines(results), cut_up.gaps, strict=True)
+            for line, form, some, gaps in zip(
+                lines, read.forms, read.cut_up.of_lines(results), read.cut_up.gaps, strict=True
+            )
         ]
 
     def score(
@@ -278,42 +223,103 @@ class Translator:
         found = dict(zip(rows, scores, strict=True))
         return [found.get(row, 0.0) for row in range(len(parts))]
 
-    def _search(
+    def _options(
         self,
-        engine: Engine,
-        sources: list[list[int]],
-        prefixes: list[Prefix],
-        options: SearchOptions,
-        one_line: bool,
-        on_progress: Callable[[int], None] | None = None,
-    ) -> list[list[_Found]]:
-        """Search, and read what was found: samples as they are; else each text once, where it ranks best.
+        num_best: int,
+        sampling: Sampling | None,
+        mbr: int | None,
+        diversity: float,
+        settings: Mapping[str, Any],
+    ) -> SearchOptions:
+        """Return how to search.
 
-        Of samples for `mbr` the best are returned. Where a search leaves fewer than were asked for, it looks further.
+        Raises:
+            ConfigError: If a setting is unknown, impossible or of another type.
+            ModelError: If `shortlist` is set, and the model's is missing, damaged or another model's.
         """
-        groups = decode(engine, sources, options, on_progress, prefixes)
-        texts = self.bundle.tokenizer.decode_batch([hypothesis.tokens for group in groups for hypothesis in group])
-        if one_line:
-            texts = list(map(on_one_line, texts))
-        remaining = iter(texts)
-        found = [
-            [_Found(ids, h.tokens, h.log_prob, h.was_ended, next(remaining)) for h in group]
-            for ids, group in zip(sources, groups, strict=True)
+        if not isinstance(num_best, int) or isinstance(num_best, bool):
+            raise ConfigError(f"num_best must be a whole number, not {type(num_best).__name__}")
+        if not isinstance(sampling, Sampling | None):
+            raise ConfigError(f"sampling must be a clearhead.decoding.Sampling, not {type(sampling).__name__}")
+        if not isinstance(mbr, int | None) or isinstance(mbr, bool):
+            raise ConfigError(f"mbr must be a whole number of samples, not {type(mbr).__name__}")
+        if not isinstance(diversity, int | float) or isinstance(diversity, bool):
+            raise ConfigError(f"diversity must be a number, not {type(diversity).__name__}")
+        if mbr is not None and sampling is None:
+            sampling = Sampling()
+        options = SearchOptions(self.decode_config(settings), num_best, sampling, mbr, diversity)
+        return replace(options, shortlist=self.learned_shortlist()) if options.config.shortlist else options
+
+    def _read(
+        self,
+        lines: Sequence[str],
+        prefix: str | Sequence[str],
+        config: DecodeConfig,
+        *,
+        one_line: bool,
+        name: str,
+        first: int,
+    ) -> _Read:
+        """Bring lines to a familiar form and cut them into sentences, as far as that is asked for."""
+        parts = self.split_sources(lines, config.target_lang, name=name, first=first)
+        begun = [prefix] * len(lines) if isinstance(prefix, str) else require_texts(prefix, "prefix")
+        prefixes = self._prefixes(prefix if isinstance(prefix, str) else begun, len(lines), one_line)
+        # Nobody knows which of a line's sentences a prefix of several sentences translates.
+        whole = [bool(text) and len(split_sentences(text)) > 1 for text in begun]
+        forms = [
+            Form(text) if start else self._familiar(text, config) for (_, text), start in zip(parts, begun, strict=True)
         ]
-        if options.mbr is not None:
-            return [_most_expected(group, options.num_best) for group in found]
-        if options.sampling is not None:
+        as_read = [
+            line.removesuffix(text) + form.text for line, (_, text), form in zip(lines, parts, forms, strict=True)
+        ]
+        parts = [(language, form.text) for (language, _), form in zip(parts, forms, strict=True)]
+        cut_up = cut_lines(as_read, parts, self.bundle.tokenizer, config, self.bundle.line_statistics, whole)
+        filled = [index for index, piece in enumerate(cut_up.pieces) if piece.text.strip()]
+        ids = cut_sources(self.model.config, config, [cut_up.pieces[index].ids for index in filled])
+        of_pieces = cut_up.first_of_lines(prefixes, NO_PREFIX)
+        return _Read(forms, cut_up, filled, ids, [of_pieces[index] for index in filled])
+
+    def _search_pieces(
+        self,
+        read: _Read,
+        options: SearchOptions,
+        *,
+        scores: bool,
+        one_line: bool,
+        on_progress: Callable[[int], None] | None,
+    ) -> list[list[FoundText]]:
+        """Return what is found for each piece that is not blank, scored, the best first."""
+        # What rounds would draw other samples: a seed gives the same in every precision.
+        engine = self._engine_for("fp32" if options.sampling else options.config.precision)
+        scorer = partial(self._engine_for, "fp32")
+        search = TextSearch(self.bundle.tokenizer, engine, scorer, self.model.config.max_length, one_line)
+        found = search(read.ids, read.prefixes, options, scores=scores, on_progress=read.cut_up.lines_done(on_progress))
+        if options.sampling is None or not options.are_samples:
             return found
-        found = [_distinct(group) for group in found]
-        most, num_best = options.config.beam_size, options.num_best
-        short = [row for row, group in enumerate(groups) if len(found[row]) < len(group) == num_best < most]
-        if short:
-            # Rare: as wide at once, every line would keep beams in flight that can no longer win.
-            again, begun = [sources[row] for row in short], [prefixes[row] for row in short]
-            wider = self._search(engine, again, begun, replace(options, num_best=most), one_line)
-            for row, group in zip(short, wider, strict=True):
-                found[row] = group[:num_best]
-        return found
+        groups = dict(zip(read.filled, found, strict=True))
+        for line in read.cut_up.of_lines(range(len(read.cut_up.pieces))):
+            if len(line) > 1:
+                aligned = align_samples(
+                    [groups[index] for index in line], lambda one: one.log_prob, options.sampling.seed
+                )
+                groups.update(zip(line, aligned, strict=True))
+        return list(groups.values())
+
+    def _translation(
+        self, piece: Piece, ids: list[int], group: Sequence[FoundText], num_best: int, scores: bool
+    ) -> Translation:
+        best = [Alternative(one.text, one.log_prob if scores else None, one.utility) for one in group]
+        return Translation(
+            source=piece.source,
+            text=best[0].text,
+            score=best[0].score,
+            utility=best[0].utility,
+            tokens=tuple(self.bundle.tokenizer.pieces(group[0].tokens[:-1])),  # unasked: 2 % of the time at most
+            alternatives=tuple(best) if num_best > 1 else (),
+            source_truncated=len(piece.ids) > len(ids),
+            output_truncated=group[0].was_ended,
+            warnings=self._flags(piece, best[0].text),
+        )
 
     def _prefixes(self, given: str | Sequence[str], num_lines: int, one_line: bool) -> list[Prefix]:
         """Return what the translation of each line must begin with.
@@ -335,28 +341,6 @@ class Translator:
             raise DataError(f"a prefix has {longest:,} tokens; this model writes at most {room:,}, the end included")
         prefixes = [Prefix(tuple(ids), tuple(map(tuple, tokenizer.completions(ids)))) for ids in spelled]
         return prefixes * num_lines if isinstance(given, str) else prefixes
-
-    def _spell(self, found: Sequence[_Found], batch_tokens: int, *, score_all: bool, score_respelled: bool) -> None:
-        """Give all that was found the tokens and the score of its text.
-
-        About one search in a hundred spells a word in other pieces than the tokenizer would (`b` + `ra` for `bra`). Its
-        text is what leaves us, so the text's own spelling is scored: what `score` says of it is what is reported.
-        `score_all` is for searches whose log-probabilities are not the model's own.
-        """
-        longest = self.model.config.max_length or math.inf
-        wanted = []
-        for one, ids in zip(found, self.bundle.tokenizer.encode_targets([one.text for one in found]), strict=True):
-            # Where the positions end before the spelling does, the tokens found stand for the text.
-            is_respelled = tuple(ids) != one.tokens and len(ids) <= longest
-            if is_respelled:
-                one.tokens = tuple(ids)
-            if score_all or (score_respelled and is_respelled):
-                wanted.append(one)
-        if wanted:
-            sources, targets = [one.source for one in wanted], [list(one.tokens) for one in wanted]
-            scores = score(self._engine_for("fp32"), sources, targets, batch_tokens=batch_tokens)
-            for one, log_prob in zip(wanted, scores, strict=True):
-                one.log_prob = log_prob
 
     def split_sources(
         self, lines: Sequence[str], target_lang: str | None, *, name: str = "", first: int = 1
@@ -431,22 +415,3 @@ class Translator:
 
 def _tokenizer_of(path: str | Path) -> Path:
     return model_directory(path) / "tokenizer.json"
-
-
-def _distinct(group: list[_Found]) -> list[_Found]:
-    """Return the first of each text, in order."""
-    first: dict[str, _Found] = {}
-    for one in group:
-        first.setdefault(one.text, one)
-    return list(first.values())
-
-
-def _most_expected(samples: list[_Found], count: int) -> list[_Found]:
-    """Return the first of each text, by its utility; of equal ones the more probable first."""
-    for one, utility in zip(samples, expected_chrf([one.text for one in samples]), strict=True):
-        one.utility = utility
-    return sorted(_distinct(samples), key=lambda one: -(one.utility or 0.0))[:count]
-
-
-def _log_prob(found: _Found) -> float:
-    return found.log_prob

@@ -41,14 +41,15 @@ FLOORS = {
     "data": 4,
     "decoding": 4,
     "bundle": 4,
-    "translator": 5,
-    "interop": 6,
-    "evaluation": 6,
-    "inspection": 6,
-    "training": 7,
-    "paper": 8,
-    "cli": 9,
-    "__main__": 10,
+    "text_search": 5,
+    "translator": 6,
+    "interop": 7,
+    "evaluation": 7,
+    "inspection": 7,
+    "training": 8,
+    "paper": 9,
+    "cli": 10,
+    "__main__": 11,
 }
 """Folder or file of the package to floor; a new one must be given its floor here."""
 
@@ -177,7 +178,7 @@ def test_the_checker_accepts_what_goes_down():
     ("module", "text", "found"),
     [
         ("model.attention", "from clearhead.training.loop import train", "on floor 3 imports clearhead.training.loop"),
-        ("model.attention", "import clearhead.training.loop", "on floor 3 imports clearhead.training.loop on floor 7"),
+        ("model.attention", "import clearhead.training.loop", "on floor 3 imports clearhead.training.loop on floor 8"),
         ("model.attention", "def f():\n    from clearhead.data import store", "attention:2 on floor 3 imports"),
         ("model.attention", "if TYPE_CHECKING:\n    from clearhead.data.store import Store", "attention:2 on floor 3"),
         ("model.attention", "from ..data.store import Store", "imports clearhead.data.store on floor 4"),

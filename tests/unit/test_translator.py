@@ -638,6 +638,7 @@ def test_mbr_of_a_split_line_is_that_of_its_sentences(translator):
         ({"mbr": 1_001}, r"mbr \(1001\) must be at least 2"),
         ({"mbr": 4, "num_best": 5}, r"nbest \(5\) must not be more than the samples to choose from, mbr \(4\)"),
         ({"mbr": "4"}, "mbr must be a whole number of samples, not str"),
+        ({"mbr": True}, "mbr must be a whole number of samples, not bool"),
         ({"mbr": 4, "shortlist": True}, "a shortlist has no meaning for samples"),
     ],
 )
@@ -666,3 +667,5 @@ def test_diverse_translations_differ_more_and_have_the_models_scores(translator,
         translator.translate(sentences, diversity=0.5)
     with pytest.raises(ConfigError, match="diversity must be a number, not str"):
         translator.translate(sentences, num_best=2, diversity="0.5")
+    with pytest.raises(ConfigError, match="diversity must be a number, not bool"):
+        translator.translate(sentences, num_best=2, diversity=True)

@@ -49,6 +49,11 @@ class SearchOptions:
         return self.mbr or self.num_best
 
     @property
+    def are_samples(self) -> bool:
+        """Whether what is wanted is what was drawn, not the best of it."""
+        return self.sampling is not None and self.mbr is None
+
+    @property
     def are_separate(self) -> bool:
         """Whether no hypothesis takes the place of another: samples, and diverse search."""
         return self.sampling is not None or self.diversity > 0.0

@@ -1,0 +1,137 @@
+"""Searches that find texts: each text once, spelled as the tokenizer spells it, with the score of that spelling."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+from clearhead.decoding import Engine, Prefix, SearchOptions, decode, expected_chrf, score
+from clearhead.tokenizer import Tokenizer
+from clearhead.translation import on_one_line
+
+__all__ = ["FoundText", "TextSearch"]
+
+
+@dataclass(slots=True)
+class FoundText:
+    """What a search found for a line, and its text."""
+
+    source: list[int]
+    """Ids of the line."""
+    tokens: tuple[int, ...]
+    log_prob: float
+    was_ended: bool
+    text: str
+    utility: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class TextSearch:
+    """Searches of one engine."""
+
+    tokenizer: Tokenizer
+    engine: Engine
+    scorer: Callable[[], Engine]
+    """Makes what scores a text when there is one to score."""
+    max_length: int | None
+    """Tokens that the model writes at most; None is any number."""
+    one_line: bool
+    """Make the ends of lines in texts spaces."""
+
+    def __call__(
+        self,
+        sources: list[list[int]],
+        prefixes: list[Prefix],
+        options: SearchOptions,
+        *,
+        scores: bool,
+        on_progress: Callable[[int], None] | None = None,
+    ) -> list[list[FoundText]]:
+        """Return the texts of each source, the best first.
+
+        Args:
+            sources: Ids, no more than the model reads.
+            prefixes: What each translation begins with.
+            options: What to search for.
+            scores: Whether the log-probabilities must be those of the texts.
+            on_progress: Called with the number of sources finished, batch by batch.
+        """
+        found = self._search(sources, prefixes, options, on_progress)
+        is_own = self.engine.finds_scores and options.shortlist is None
+        every = [one for group in found for one in group]  # spelled though nobody may ask: 1 % of the time
+        self._spell(every, options.config.batch_tokens, score_all=scores and not is_own, score_respelled=scores)
+        return found
+
+    def _search(
+        self,
+        sources: list[list[int]],
+        prefixes: list[Prefix],
+        options: SearchOptions,
+        on_progress: Callable[[int], None] | None = None,
+    ) -> list[list[FoundText]]:
+        """Search, and read what was found: samples as they are; else each text once, where it ranks best.
+
+        Of samples for `mbr` the best are returned. Where a search leaves fewer than were asked for, it looks further.
+        """
+        groups = decode(self.engine, sources, options, on_progress, prefixes)
+        texts = self.tokenizer.decode_batch([hypothesis.tokens for group in groups for hypothesis in group])
+        if self.one_line:
+            texts = list(map(on_one_line, texts))
+        remaining = iter(texts)
+        found = [
+            [FoundText(ids, h.tokens, h.log_prob, h.was_ended, next(remaining)) for h in group]
+            for ids, group in zip(sources, groups, strict=True)
+        ]
+        if options.mbr is not None:
+            return [_most_expected(group, options.num_best) for group in found]
+        if options.sampling is not None:
+            return found
+        found = [_distinct(group) for group in found]
+        most, num_best = options.config.beam_size, options.num_best
+        short = [row for row, group in enumerate(groups) if len(found[row]) < len(group) == num_best < most]
+        if short:
+            # Rare: as wide at once, every line would keep beams in flight that can no longer win.
+            again, begun = [sources[row] for row in short], [prefixes[row] for row in short]
+            wider = self._search(again, begun, replace(options, num_best=most))
+            for row, group in zip(short, wider, strict=True):
+                found[row] = group[:num_best]
+        return found
+
+    def _spell(self, found: Sequence[FoundText], batch_tokens: int, *, score_all: bool, score_respelled: bool) -> None:
+        """Give all that was found the tokens and the score of its text.
+
+        About one search in a hundred spells a word in other pieces than the tokenizer would (`b` + `ra` for `bra`). Its
+        text is what leaves us, so the text's own spelling is scored: what `score` says of it is what is reported.
+        `score_all` is for searches whose log-probabilities are not the model's own.
+        """
+        longest = self.max_length or math.inf
+        wanted = []
+        for one, ids in zip(found, self.tokenizer.encode_targets([one.text for one in found]), strict=True):
+            # Where the positions end before the spelling does, the tokens found stand for the text.
+            is_respelled = tuple(ids) != one.tokens and len(ids) <= longest
+            if is_respelled:
+                one.tokens = tuple(ids)
+            if score_all or (score_respelled and is_respelled):
+                wanted.append(one)
+        if wanted:
+            sources, targets = [one.source for one in wanted], [list(one.tokens) for one in wanted]
+            for one, log_prob in zip(
+                wanted, score(self.scorer(), sources, targets, batch_tokens=batch_tokens), strict=True
+            ):
+                one.log_prob = log_prob
+
+
+def _distinct(group: list[FoundText]) -> list[FoundText]:
+    """Return the first of each text, in order."""
+    first: dict[str, FoundText] = {}
+    for one in group:
+        first.setdefault(one.text, one)
+    return list(first.values())
+
+
+def _most_expected(samples: list[FoundText], count: int) -> list[FoundText]:
+    """Return the first of each text, by its utility; of equal ones the more probable first."""
+    for one, utility in zip(samples, expected_chrf([one.text for one in samples]), strict=True):
+        one.utility = utility
+    return sorted(_distinct(samples), key=lambda one: -(one.utility or 0.0))[:count]
