@@ -2,32 +2,30 @@
 
 A model spells capitals letter by letter and has seen few of them, so it translates them badly. Here a line that differs
 from the training text as a whole is brought to its form first: letters get the case in which the vocabulary has their
-words, and stray spaces go. What is not rare in the training text is left as it is.
+words, and stray white space goes. What is not rare in the training text is left as it is.
 """
 
 from __future__ import annotations
 
 import re
 import unicodedata
+from collections.abc import Container
 from dataclasses import dataclass
 from functools import lru_cache
 
 from clearhead.config import DecodeConfig
 from clearhead.line_statistics import LineStatistics, has_stray_space, letter_case
-from clearhead.sentences import cut_line, join_sentences
+from clearhead.placeholders import change_words, words_alone
+from clearhead.sentences import CutLine, cut_line
 from clearhead.tokenizer import Tokenizer
 
 __all__ = ["Familiar", "Form"]
 
-_RARE = 0.01
-"""What less than this share of the training lines is like, a model does not know well."""
-
 _WORD = re.compile(r"[^\W\d_](?:[^\W\d_]|[\u0300-\u036f])*(?:['’](?:[^\W\d_]|[\u0300-\u036f])+)*")
-_CODE = re.compile(r"[%{}<>&$\\_@#=|/`]|\w\.\w")
-"""Signs of text that case matters in: placeholders, markup, addresses, names of files."""
+_SINGLE_WORD = re.compile(r"\W*([^\W\d_]{4,})\W*")
 
 _OTHER_I = {"tr", "az"}
-"""Languages in which `i` and `I` are not the same letter."""
+"""Languages in which `i` and `I` are not the same letter, for they have `ı` as well."""
 
 _MOST_WORDS, _LONGEST_WORD = 65_536, 40
 
@@ -37,6 +35,9 @@ class Form:
     """A line as the model reads it."""
 
     text: str
+    """Read whole."""
+    cut: CutLine
+    """Read sentence by sentence; between them is the white space of the line itself."""
     in_capitals: bool = False
     """The line was in capitals and its text is not, so the translation is to be put in capitals."""
 
@@ -51,53 +52,83 @@ class Familiar:
 
     def __init__(self, tokenizer: Tokenizer, trained: LineStatistics | None) -> None:
         self._tokenizer = tokenizer
-        self._unknown_cases = () if trained is None else trained.rare_cases(_RARE)
-        self._drops_stray_spaces = trained is not None and trained.seldom_has_stray_space(_RARE)
+        self._unknown_cases = () if trained is None else trained.rare_cases()
+        self._drops_stray_space = trained is not None and trained.seldom_has_stray_space()
+        self._target_characters = frozenset[str]() if trained is None else trained.known_characters()[1]
         self._usual_case = lru_cache(_MOST_WORDS)(self._usual_case_of)
 
-    def __call__(self, text: str, config: DecodeConfig) -> Form:
+    def __call__(
+        self, text: str, config: DecodeConfig, target_lang: str | None = None, *, keep_case: bool = False
+    ) -> Form:
         """Return the form of a line.
 
-        Letters change only in a line of two words or more that is all in capitals, or all in small letters, where such
-        lines are rare in the training text; not beside signs of code, where case may have a meaning, and in no language
-        that has two letters i.
+        Letters change only in a line that is all in capitals, or all in small letters, where such lines are rare in the
+        training text: one of two words or more, or a word that the vocabulary knows whole and does not know in
+        capitals; not in placeholders and code (`words_alone`), and not where `i` and `I` may be two letters.
 
         Args:
             text: The line without its language tag.
-            config: Whose languages say where sentences end, and which letters have a case.
+            config: Whose source language says where sentences end, and which letters have a case.
+            target_lang: Language of the translation, where the model has language tags.
+            keep_case: Change white space alone.
         """
-        if not config.familiar or not text.strip():
-            return Form(text)
-        if self._drops_stray_spaces and has_stray_space(text):
-            text = re.sub(" {2,}", " ", text.strip(" "))
-        case = letter_case(text)
-        is_plain = unicodedata.is_normalized("NFC", text) and len(text.lower()) == len(text) and not _CODE.search(text)
-        languages = {(language or "")[:2] for language in (config.source_lang, config.target_lang)}
-        if case not in self._unknown_cases or not is_plain or _OTHER_I & languages:
-            return Form(text)
         cut = cut_line(text, config.source_lang)
-        usual = join_sentences(list(map(self._in_usual_case, cut.sentences)), cut.gaps)
-        return Form(usual, in_capitals=case == "capitals" and usual != text)
+        if not config.familiar or not text.strip():
+            return Form(text, cut)
+        drops = self._drops_stray_space and has_stray_space(text)
+        read = tuple(" ".join(sentence.split()) for sentence in cut.sentences) if drops else cut.sentences
+        case = None if keep_case else self._rare_case(text, config.source_lang, target_lang)
+        usual = tuple(map(self._in_usual_case, read)) if case else read
+        if usual == cut.sentences and not drops:
+            return Form(text, cut)
+        gaps = [gap and " " for gap in cut.gaps] if drops else cut.gaps
+        whole = usual[0] + "".join(gap + sentence for gap, sentence in zip(gaps, usual[1:], strict=True))
+        return Form(whole, CutLine(usual, cut.gaps), in_capitals=case == "capitals" and usual != read)
+
+    def _rare_case(self, text: str, source_lang: str | None, target_lang: str | None) -> str | None:
+        """Return what all words of a line are written in, if the training text hardly has it."""
+        words = words_alone(text)
+        case = letter_case(words)
+        if case is None and (word := _SINGLE_WORD.fullmatch(words)) and word[1].isupper():
+            usual, capitals = (len(self._tokenizer.encode(form)) for form in (self._usual_case(word[1]), word[1]))
+            case = "capitals" if usual == 1 and capitals > 2 else None  # one that is known in capitals is a name
+        if case not in self._unknown_cases:
+            return None
+        is_plain = unicodedata.is_normalized("NFC", text) and len(text.lower()) == len(text)
+        if not is_plain or _has_other_i(source_lang, text) or _has_other_i(target_lang, self._target_characters):
+            return None
+        return case
 
     def _in_usual_case(self, sentence: str) -> str:
-        usual = _WORD.sub(lambda word: self._usual_case(word.group()), sentence)
-        if "small letters" in self._unknown_cases:  # sentences begin with a capital here
-            usual = _WORD.sub(lambda word: _capitalised(word.group()), usual, count=1)
-        return usual
+        begins = "small letters" in self._unknown_cases  # sentences begin with a capital there
+
+        def usual_case(words: str) -> str:
+            nonlocal begins
+            usual = _WORD.sub(lambda word: self._usual_case(word.group()), words)
+            if begins:
+                usual = _WORD.sub(lambda word: _capitalised(word.group()), usual, count=1)
+            begins = False
+            return usual
+
+        return change_words(sentence, usual_case)
 
     def _usual_case_of(self, word: str) -> str:
-        """Return a word as the vocabulary has it: in the fewest pieces, and of equally many in those learned first.
+        """Return a word as the vocabulary has it: in the fewest pieces, and of equally many in small letters.
 
-        Pieces are learned in the order of their frequency, but for single letters, whose capitals come first.
+        What is learned before what says nothing: ` Man` of German `Mann` comes before English ` man`.
         """
         if len(word) > _LONGEST_WORD:
             return word
-        small, capitals = word.lower(), word.upper()
-        forms = [form for form in dict.fromkeys((small, _capitalised(small), capitals)) if len(form) == len(word)]
-        spelled = {form: self._tokenizer.encode(form) for form in forms}
-        return min(forms, key=lambda form: (len(spelled[form]), form == capitals, sum(spelled[form])))
+        small = word.lower()
+        forms = [form for form in dict.fromkeys((small, _capitalised(small), word.upper())) if len(form) == len(word)]
+        return min(forms, key=lambda form: len(self._tokenizer.encode(form)))
 
 
 def _capitalised(word: str) -> str:
     first = word[0].title()
     return first + word[1:] if len(first) == 1 else word  # a capital of `ß` is two letters
+
+
+def _has_other_i(language: str | None, characters: Container[str]) -> bool:
+    """Tell whether a text is in a language with two letters i; where none is known, its characters say it."""
+    return language[:2].lower() in _OTHER_I if language else "ı" in characters or "İ" in characters

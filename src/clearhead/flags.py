@@ -13,7 +13,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Self
 
-from clearhead.line_statistics import LineStatistics, is_copied, length_ratio
+from clearhead.line_statistics import LineStatistics, is_copied, length_ratio, letter_case
+from clearhead.placeholders import PLACEHOLDER
 from clearhead.scripts import script_of
 
 __all__ = [
@@ -33,10 +34,11 @@ KINDS = {
     "too_long": "the translation is longer than its source makes likely",
     "repetition": "the translation says the same again and again",
     "copied": "the translation is mostly a copy of its source",
+    "unusual_case": "the source is in capitals or in small letters, as hardly any training source is, and was so read",
     "unseen_script": "the source is in a script that no training source has",
     "unseen_characters": "a character stands in no training text of its side",
     "numbers": "a number of the source is not in the translation",
-    "placeholders": "a placeholder, tag or entity of the source is not in the translation",
+    "placeholders": "a placeholder, tag, entity or address of the source is not in the translation",
 }
 """Every kind of flag, in the order in which they are looked for, and what it means."""
 
@@ -59,20 +61,10 @@ _MOST_SHOWN = 5
 """Finds of a kind that a flag names."""
 
 _DIGITS = re.compile(r"\d+")
+_NUMBER = re.compile(r"\d+(?:[.,:/'’ \u00a0\u2009\u202f-]\d+)*")
+_MOST_RUNS = 5
+"""Runs of digits that one number has at most: 1.000.000.000,50."""
 
-_PLACEHOLDER = re.compile(
-    r"""
-      %\(\w+\)[-#0+ ]*\d*(?:\.\d+)?[a-zA-Z]                  # %(name)s
-    | (?<!\d)%\d+\$[-#0+]*\d*(?:\.\d+)?[a-zA-Z@]             # %1$s
-    | (?<![\d%])%[-#0+]*\d*(?:\.\d+)?[sdifgux@](?![a-zA-Z])  # %s, %5.2f; not the share in 50%ig
-    | \$?\{[\w.:!%#-]{0,60}\}                               # {name}, {0}, {}, ${NAME}
-    | \{\{\s*[^{}\s]{1,60}\s*\}\}                           # {{ name }}
-    | \$[A-Z_][A-Z0-9_]{2,}                                  # $HOME; US$ and $CA are money
-    | </?[A-Za-z][A-Za-z0-9:.-]*(?:\s[^<>]*=[^<>]*)?\s*/?>          # <b>, </b>, <br/>, <a href="...">
-    | &(?:[A-Za-z]\w{1,30}|\#\d{1,7}|\#x[0-9A-Fa-f]{1,6});   # &amp; &#160;
-    """,
-    re.VERBOSE,
-)
 _TAG_NAME = re.compile(r"</?[^\s/>]+")
 
 
@@ -123,6 +115,7 @@ def find_flags(source: str, text: str, *, tokens: int, sentences: int, seen: See
         **_length_flags(source, text, tokens, sentences, seen.statistics),
         "repetition": _repetition(source, text),
         "copied": _copy(source, text, seen.statistics),
+        "unusual_case": _unusual_case(source, seen.statistics),
         **_character_flags(source, text, seen),
         "numbers": ", ".join(missing_numbers(source, text)[:_MOST_SHOWN]),
         "placeholders": " ".join(missing_placeholders(source, text)[:_MOST_SHOWN]),
@@ -159,8 +152,9 @@ def missing_numbers(source: str, text: str) -> list[str]:
     """Return the numbers of a source that its translation should have, and has not.
 
     Only digits are compared, so that `1,250.5`, `1.250,5` and `1250.5` are one number, in whatever script they are
-    written. A number up to 31 is missing only if another one stands in the translation that the source has not: it may
-    have become a word, the name of a month or, 12 less, an hour of the afternoon.
+    written, and `3.5.2016` and `2016-05-03` the same three. A number up to 31 is missing only if another one stands in
+    the translation that the source has not: it may have become a word, the name of a month or, 12 less, an hour of the
+    afternoon.
 
     >>> missing_numbers("1.250 Hunde am 3. Mai 2016", "1,250 dogs on May 3, 2018")
     ['2016']
@@ -174,7 +168,7 @@ def missing_numbers(source: str, text: str) -> list[str]:
     if any(map(_is_large, missing)):
         return missing
     added = _absent(written, read)
-    hours = {(a, b) for a in missing for b in added if not _is_large(b) and abs(int(a) - int(b)) == 12}
+    hours = {(a, b) for a in missing for b in added if not _is_large(b) and abs(_value(a) - _value(b)) == 12}
     if not set(added).difference(hour for _, hour in hours):
         return []
     return [number for number in missing if number not in {hour for hour, _ in hours}]
@@ -188,7 +182,7 @@ def missing_placeholders(source: str, text: str) -> list[str]:
     >>> missing_placeholders("%s hat <b>{count}</b> Dateien &amp; 100 % Zeit", "%s has {count} files & 100 % time")
     ['<b>', '</b>', '&amp;']
     """
-    if not any(mark in source for mark in "%{$<&"):
+    if not any(mark in source for mark in "%{$<&@") and "://" not in source:
         return []
     return list((Counter(_placeholders(source)) - Counter(_placeholders(text))).elements())
 
@@ -239,6 +233,11 @@ def _copy(source: str, text: str, statistics: LineStatistics | None) -> str | No
     return "most of the source" if is_copied(source, text) else None
 
 
+def _unusual_case(source: str, statistics: LineStatistics | None) -> str | None:
+    case = letter_case(source)
+    return case if statistics is not None and case in statistics.rare_cases() else None
+
+
 def _character_flags(source: str, text: str, seen: Seen) -> Mapping[str, str | None]:
     letters = set(source)
     known = seen.source_characters
@@ -267,27 +266,45 @@ def _shown(characters: Sequence[str]) -> str:
     return ", ".join(named) + (f" and {more} more" if more > 0 else "")
 
 
-def _numbers(text: str) -> list[str]:
-    """Return the runs of digits of a text, in ASCII."""
-    runs = _DIGITS.findall(text)
-    if not text.isascii():
-        runs = ["".join(str(unicodedata.decimal(digit)) for digit in run) for run in runs]
-    return runs
+def _numbers(text: str) -> list[list[str]]:
+    """Return the runs of digits of a text in ASCII, those together that one separator parts: `1.250,5` and dates."""
+    groups = [_DIGITS.findall(number) for number in _NUMBER.findall(text)]
+    if text.isascii():
+        return groups
+    return [["".join(str(unicodedata.decimal(digit)) for digit in run) for run in runs] for runs in groups]
 
 
 def _is_large(number: str) -> bool:
     number = number.lstrip("0")
-    return len(number) > 2 or int(number or "0") > LARGEST_SPELLED
+    return len(number) > 2 or _value(number) > LARGEST_SPELLED
 
 
-def _absent(numbers: Sequence[str], others: Sequence[str]) -> list[str]:
-    """Return the numbers that the others have neither as such nor within their digits: separators part runs."""
-    digits = "".join(others)
-    return [number for number in dict.fromkeys(numbers) if (number.lstrip("0") or "0") not in digits]
+def _value(number: str) -> int:
+    return int(number.lstrip("0") or "0")
+
+
+def _absent(numbers: Sequence[Sequence[str]], others: Sequence[Sequence[str]]) -> list[str]:
+    """Return the runs that the others have neither as such nor joined with their neighbours: separators part runs."""
+    joined = {
+        "".join(runs[start:end]).lstrip("0")
+        for runs in others
+        for start in range(len(runs))
+        for end in range(start + 1, min(start + _MOST_RUNS, len(runs)) + 1)
+    }
+    absent: dict[str, None] = {}
+    for runs in numbers:
+        start = 0
+        while start < len(runs):
+            ends = range(min(start + _MOST_RUNS, len(runs)), start, -1)
+            found = next((end for end in ends if "".join(runs[start:end]).lstrip("0") in joined), None)
+            if found is None:
+                absent[runs[start]] = None
+            start = found or start + 1
+    return list(absent)
 
 
 def _placeholders(text: str) -> Iterator[str]:
-    for match in _PLACEHOLDER.finditer(text):
+    for match in PLACEHOLDER.finditer(text):
         found = match[0]
         if found.startswith("<"):
             name = _TAG_NAME.match(found)

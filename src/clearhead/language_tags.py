@@ -13,7 +13,7 @@ __all__ = ["LANGUAGE", "language_tag", "split_tag", "tagged_language"]
 LANGUAGE = r"[^\s<>]+"
 """Pattern of the name of a language."""
 
-_TAG = re.compile(rf"<2({LANGUAGE})> ?")
+_TAG = re.compile(rf"\s*<2({LANGUAGE})> ?")
 
 
 def language_tag(language: str) -> str:
@@ -31,7 +31,7 @@ def tagged_language(token: str) -> str | None:
 
 
 def split_tag(text: str, languages: Collection[str]) -> tuple[str | None, str]:
-    """Split a leading language tag, and the space after it, off a source line.
+    """Split a leading language tag, and the white space before and one space after it, off a source line.
 
     What looks like a tag is one, also where its language is unknown: `<2`, a name that begins with a letter, `>`. Where
     there are no languages there are no tags, and everything is text.

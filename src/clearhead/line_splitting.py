@@ -9,7 +9,7 @@ from typing import TypeVar
 
 from clearhead.config import DecodeConfig
 from clearhead.line_statistics import LineStatistics
-from clearhead.sentences import cut_line
+from clearhead.sentences import CutLine
 from clearhead.tokenizer import Tokenizer
 
 __all__ = ["Piece", "Pieces", "align_samples", "cut_lines"]
@@ -80,6 +80,7 @@ class Pieces:
 def cut_lines(
     lines: Sequence[str],
     parts: Sequence[tuple[str | None, str]],
+    cuts: Sequence[CutLine],
     tokenizer: Tokenizer,
     config: DecodeConfig,
     trained: LineStatistics | None,
@@ -93,8 +94,9 @@ def cut_lines(
     Args:
         lines: Source lines.
         parts: The language and the text of each, as of `Tokenizer.split_sources`.
+        cuts: The sentences of each.
         tokenizer: Spells lines and sentences.
-        config: Of which `split`, `source_lang` and `max_input_tokens` count.
+        config: Of which `split` and `max_input_tokens` count.
         trained: What the training lines were like; None if that is not known.
         whole: For each line whether it stays whole in any case; none does if not given.
 
@@ -102,7 +104,6 @@ def cut_lines(
         DataError: If a line holds half of a surrogate pair.
     """
     spelled = tokenizer.encode_parts(parts)  # whole at first, so that a message counts lines
-    cuts = [cut_line(text, config.source_lang) for _, text in parts]
     are_cut = [
         not stays and _is_cut(len(cut.sentences), len(ids), config, trained)
         for cut, ids, stays in zip(cuts, spelled, whole or [False] * len(cuts), strict=True)

@@ -44,7 +44,13 @@ COPIED_SHARE = 0.5
 """A text in which so many of the windows are found is a copy of its source. Of the 10,000 human translations of
 Tatoeba's test set none is one, of the 3,003 of newstest2014 five: lists of names, a sentence that quotes the source."""
 
+RARE = 0.01
+"""What less than this share of the training lines is like, a model does not know well."""
+
 _CASED_WORD = re.compile(r"[^\W\d_]{2,}")
+
+_WITHOUT_CAPITAL = dict.fromkeys(map(ord, "ßªº"))
+"""Small letters that stand in lines of capitals too."""
 
 _RATIO_STEPS = 100
 """Ratios are counted in steps of a hundredth of their logarithm."""
@@ -90,7 +96,7 @@ class LineStatistics(_Part):
     small_letters: _Count | None = None
     """Lines whose source is all in small letters."""
     stray_spaces: _Count | None = None
-    """Lines whose source has a space at an end or several in a row."""
+    """Lines whose source has other white space than one space between words, see `has_stray_space`."""
     source_characters: str
     """Every character of the sources, as ranges of code points in hexadecimal, such as `20 41-5A`."""
     target_characters: str
@@ -138,14 +144,14 @@ class LineStatistics(_Part):
         as_many = sum(self.sentences[min(sentences, MOST_SENTENCES) - 1 :])
         return tokens <= self.source_tokens.p999 and (sentences == 1 or as_many >= max(1, self.sentences[0]))
 
-    def rare_cases(self, share: float) -> tuple[LetterCase, ...]:
-        """Return what less than a share of the lines are written in: `capitals`, `small letters`, both or neither."""
+    def rare_cases(self) -> tuple[LetterCase, ...]:
+        """Return what few of the lines are written in: `capitals`, `small letters`, both or neither."""
         counts: dict[LetterCase, int | None] = {"capitals": self.capitals, "small letters": self.small_letters}
-        return tuple(case for case, count in counts.items() if count is not None and count < share * self.lines)
+        return tuple(case for case, count in counts.items() if count is not None and count < RARE * self.lines)
 
-    def seldom_has_stray_space(self, share: float) -> bool:
-        """Tell whether less than a share of the lines are known to have a stray space."""
-        return self.stray_spaces is not None and self.stray_spaces < share * self.lines
+    def seldom_has_stray_space(self) -> bool:
+        """Tell whether few of the lines are known to have stray white space."""
+        return self.stray_spaces is not None and self.stray_spaces < RARE * self.lines
 
     def __str__(self) -> str:
         """Say in words what a user needs to know before translating longer lines."""
@@ -169,8 +175,10 @@ def letter_case(text: str) -> LetterCase | None:
 
     >>> letter_case("EIN HUND!"), letter_case("ein hund"), letter_case("Ein Hund"), letter_case("NATO")
     ('capitals', 'small letters', None, None)
-    >>> letter_case("WTOとは何ですか。")
+    >>> letter_case("WTOとは何ですか。"), letter_case("EINE STRAßE")
+    (None, 'capitals')
     """
+    text = text.translate(_WITHOUT_CAPITAL)
     if not (text.isupper() or text.islower()) or len(_CASED_WORD.findall(text)) < 2:
         return None
     if any(letter.lower() == letter.upper() for letter in text if letter.isalpha()):
@@ -179,8 +187,12 @@ def letter_case(text: str) -> LetterCase | None:
 
 
 def has_stray_space(text: str) -> bool:
-    """Tell whether a text has a space at an end, or several in a row."""
-    return text.startswith(" ") or text.endswith(" ") or "  " in text
+    """Tell whether a text has other white space than one space between words: at an end, a tab, one that never breaks.
+
+    >>> has_stray_space("a dog"), has_stray_space(" a dog"), has_stray_space("a  dog")
+    (False, True, True)
+    """
+    return text != " ".join(text.split())
 
 
 def is_copied(source: str, target: str) -> bool:

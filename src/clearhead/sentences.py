@@ -22,6 +22,8 @@ _UNSPACED = {"HAN", "HIRAGANA", "KATAKANA", "BOPOMOFO"}
 _INITIAL = re.compile(r"(?<!\w)[^\W\d_]\.\s*\Z")
 _ORDINAL = re.compile(r"(?<!\w)\d{1,2}\.\s*\Z")
 _DASH = re.compile(r"\s*[-–—]")
+_BEGINNING = re.compile(r"[.!?…][\"'”’»)\]]*\s+[\"'“‘«(\[]*[^\W\d_]")
+"""What may begin a sentence in a text of small letters."""
 
 _LANGUAGES = {"CYRILLIC": "ru", "GREEK": "el"}
 """Script to the language whose rules are taken where no language is known: abbreviations, and the Greek question mark.
@@ -43,8 +45,8 @@ def split_sentences(text: str, language: str | None = None) -> list[str]:
 
     Two sentences together do less harm than two halves, so none ends where that is unlikely: behind what has no
     letters, such as the number of a list, or behind a single letter; within a word, as in `Node.js`; before a dash or,
-    in a text that has capitals, a small letter; nor behind a number of one or two digits, unless the language is known
-    to be English, for many languages write ordinals so.
+    in a text that has capitals of the same script, a small letter; nor behind a number of one or two digits, unless the
+    language is known to be English, for many languages write ordinals so.
 
     Args:
         text: Any text; one that holds half of a surrogate pair is one sentence.
@@ -54,25 +56,27 @@ def split_sentences(text: str, language: str | None = None) -> list[str]:
     ['Am 3. Mai kam Dr. Roth. ', 'Er blieb.']
     >>> split_sentences("1. Open it. 2. Close it. See the 3. Button.")
     ['1. Open it. ', '2. Close it. ', 'See the 3. Button.']
+    >>> split_sentences("er kam z. b. am montag. sie ging.", "de")
+    ['er kam z. b. am montag. ', 'sie ging.']
     """
     rules = (language or _likely_language(text)).replace("_", "-").partition("-")[0].lower()
     try:
-        found = sentencex.segment(rules, text)
+        found = sentencex.segment(rules, _BEGINNING.sub(_capital, text) if text.islower() else text)
     except UnicodeEncodeError:
         return [text]
     sentences: list[str] = []
-    has_capitals = not text.islower()
     is_english = language is not None and rules == "en"
     start = at = 0
     letter, ends = "", False  # the last letter of the sentence that begins at `start`, and whether it may end here
-    for piece in found:
+    for size in map(len, found):
+        piece = text[at : at + size]
         first = _first_letter(piece)
         is_apart = text[at - 1].isspace() or _is_unspaced(letter, first)
-        goes_on = piece.isspace() or _DASH.match(piece) or (has_capitals and first.islower())
+        goes_on = piece.isspace() or _DASH.match(piece) or _goes_on(letter, first, text)
         if ends and letter and is_apart and not goes_on:
             sentences.append(text[start:at])
             start, letter = at, ""
-        at += len(piece)
+        at += size
         letter = _first_letter(reversed(piece)) or letter
         ends = not _INITIAL.search(piece) and (is_english or not _ORDINAL.search(piece))
     if letter or not sentences:
@@ -121,6 +125,20 @@ def _likely_language(text: str) -> str:
         return "en"
     scripts = count_scripts([text])
     return _LANGUAGES.get(max(scripts, key=scripts.__getitem__, default=""), "en")
+
+
+def _capital(beginning: re.Match[str]) -> str:
+    """Put the letter that may begin a sentence in the case that the rules look for."""
+    before, letter = beginning[0][:-1], beginning[0][-1]
+    capital = letter.upper()
+    return before + (capital if len(capital) == 1 else letter)
+
+
+def _goes_on(before: str, first: str, text: str) -> bool:
+    """Tell whether a letter behind another begins no sentence: a small one, in a text with capitals of its script."""
+    if not first.islower() or not (script := script_of(first)) or (before and script_of(before) != script):
+        return False
+    return any(letter.isupper() and script_of(letter) == script for letter in text)
 
 
 def _first_letter(characters: Iterable[str]) -> str:

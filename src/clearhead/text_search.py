@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from clearhead.decoding import Engine, Prefix, SearchOptions, decode, expected_chrf, score
+from clearhead.decoding import Engine, Hypothesis, Prefix, SearchOptions, decode, expected_chrf, score
 from clearhead.tokenizer import Tokenizer
 from clearhead.translation import on_one_line
 
@@ -48,7 +48,7 @@ class TextSearch:
         scores: bool,
         on_progress: Callable[[int], None] | None = None,
     ) -> list[list[FoundText]]:
-        """Return the texts of each source, the best first.
+        """Return the texts of each source, the best first; a search that leaves fewer than asked for looks further.
 
         Args:
             sources: Ids, no more than the model reads.
@@ -57,24 +57,26 @@ class TextSearch:
             scores: Whether the log-probabilities must be those of the texts.
             on_progress: Called with the number of sources finished, batch by batch.
         """
-        found = self._search(sources, prefixes, options, on_progress)
+        groups = decode(self.engine, sources, options, on_progress, prefixes)
+        found = self._texts(sources, groups, options)
+        num_best, most = options.num_best, options.config.beam_size
+        short = [row for row, group in enumerate(groups) if len(found[row]) < len(group) == num_best < most]
+        if short and options.sampling is None:
+            # Rare: as wide at once, every line would keep beams in flight that can no longer win.
+            wider = replace(options, num_best=most)
+            again = [sources[row] for row in short]
+            groups = decode(self.engine, again, wider, prefixes=[prefixes[row] for row in short])
+            for row, group in zip(short, self._texts(again, groups, wider), strict=True):
+                found[row] = group[:num_best]
         is_own = self.engine.finds_scores and options.shortlist is None
         every = [one for group in found for one in group]  # spelled though nobody may ask: 1 % of the time
         self._spell(every, options.config.batch_tokens, score_all=scores and not is_own, score_respelled=scores)
         return found
 
-    def _search(
-        self,
-        sources: list[list[int]],
-        prefixes: list[Prefix],
-        options: SearchOptions,
-        on_progress: Callable[[int], None] | None = None,
+    def _texts(
+        self, sources: list[list[int]], groups: Sequence[Sequence[Hypothesis]], options: SearchOptions
     ) -> list[list[FoundText]]:
-        """Search, and read what was found: samples as they are; else each text once, where it ranks best.
-
-        Of samples for `mbr` the best are returned. Where a search leaves fewer than were asked for, it looks further.
-        """
-        groups = decode(self.engine, sources, options, on_progress, prefixes)
+        """Read what was found: samples as they are, of those for `mbr` the best; else each text where it ranks best."""
         texts = self.tokenizer.decode_batch([hypothesis.tokens for group in groups for hypothesis in group])
         if self.one_line:
             texts = list(map(on_one_line, texts))
@@ -83,20 +85,11 @@ class TextSearch:
             [FoundText(ids, h.tokens, h.log_prob, h.was_ended, next(remaining)) for h in group]
             for ids, group in zip(sources, groups, strict=True)
         ]
+        if options.are_samples:
+            return found
         if options.mbr is not None:
             return [_most_expected(group, options.num_best) for group in found]
-        if options.sampling is not None:
-            return found
-        found = [_distinct(group) for group in found]
-        most, num_best = options.config.beam_size, options.num_best
-        short = [row for row, group in enumerate(groups) if len(found[row]) < len(group) == num_best < most]
-        if short:
-            # Rare: as wide at once, every line would keep beams in flight that can no longer win.
-            again, begun = [sources[row] for row in short], [prefixes[row] for row in short]
-            wider = self._search(again, begun, replace(options, num_best=most))
-            for row, group in zip(short, wider, strict=True):
-                found[row] = group[:num_best]
-        return found
+        return list(map(_distinct, found))
 
     def _spell(self, found: Sequence[FoundText], batch_tokens: int, *, score_all: bool, score_respelled: bool) -> None:
         """Give all that was found the tokens and the score of its text.

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import heapq
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from operator import itemgetter
 
 from clearhead.flags import Flag, merge_flags
+from clearhead.placeholders import change_words
 from clearhead.sentences import join_sentences
 
 __all__ = ["Alternative", "Translation", "best_combinations", "join_translations", "on_one_line"]
+
+_LINE_END = re.compile("[\n\r\x85\u2028\u2029]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +99,7 @@ def join_translations(
     rows = list(zip(*choices, strict=True)) if are_samples else best_combinations(choices, num_best)
     texts = [join_sentences([one.text for one in row], gaps) for row in rows]
     if in_capitals:
-        texts = [text.upper() for text in texts]
+        texts = [change_words(text, str.upper) for text in texts]
     joined = [Alternative(text, _total(row), _mean_utility(row)) for text, row in zip(texts, rows, strict=True)]
     if not are_samples:
         first: dict[str, Alternative] = {}
@@ -117,8 +121,8 @@ def join_translations(
 
 
 def on_one_line(text: str) -> str:
-    """Return a text whose ends of lines are spaces."""
-    return text.replace("\n", " ").replace("\r", " ")
+    """Return a text whose ends of lines, of whatever kind, are spaces."""
+    return _LINE_END.sub(" ", text)
 
 
 def best_combinations(choices: Sequence[Sequence[Alternative]], count: int) -> list[tuple[Alternative, ...]]:

@@ -51,6 +51,15 @@ class _Read:
     """No more than the model takes."""
     prefixes: list[Prefix]
 
+    def aligned(self, samples: Sequence[list[FoundText]], seed: int) -> list[list[FoundText]]:
+        """Return samples such that those at the same place of a line's sentences make a sample of the line."""
+        groups = dict(zip(self.filled, samples, strict=True))
+        for line in self.cut_up.of_lines(range(len(self.cut_up.pieces))):
+            if len(line) > 1:
+                some = align_samples([groups[index] for index in line], lambda one: one.log_prob, seed)
+                groups.update(zip(line, some, strict=True))
+        return list(groups.values())
+
 
 @dataclass
 class Translator:
@@ -154,7 +163,11 @@ class Translator:
         lines = require_texts(lines, "lines")
         options = self._options(num_best, sampling, mbr, diversity, settings)  # refused before a file is read
         read = self._read(lines, prefix, options.config, one_line=one_line, name=name, first=first)
-        groups = self._search_pieces(read, options, scores=scores, one_line=one_line, on_progress=on_progress)
+        search = self._text_search(options, one_line)
+        done = read.cut_up.lines_done(on_progress)
+        groups = search(read.ids, read.prefixes, options, scores=scores, on_progress=done)
+        if options.sampling is not None and options.are_samples:
+            groups = read.aligned(groups, options.sampling.seed)
         results = [Translation(piece.source, "", 0.0 if scores else None, ()) for piece in read.cut_up.pieces]
         for index, ids, group in zip(read.filled, read.ids, groups, strict=True):
             results[index] = self._translation(read.cut_up.pieces[index], ids, group, num_best, scores)
@@ -263,47 +276,29 @@ class Translator:
         """Bring lines to a familiar form and cut them into sentences, as far as that is asked for."""
         parts = self.split_sources(lines, config.target_lang, name=name, first=first)
         begun = [prefix] * len(lines) if isinstance(prefix, str) else require_texts(prefix, "prefix")
-        prefixes = self._prefixes(prefix if isinstance(prefix, str) else begun, len(lines), one_line)
+        prefixes = self._prefixes(begun, len(lines), one_line)
         # Nobody knows which of a line's sentences a prefix of several sentences translates.
         whole = [bool(text) and len(split_sentences(text)) > 1 for text in begun]
         forms = [
-            Form(text) if start else self._familiar(text, config) for (_, text), start in zip(parts, begun, strict=True)
+            self._familiar(text, config, language, keep_case=bool(start))
+            for (language, text), start in zip(parts, begun, strict=True)
         ]
         as_read = [
             line.removesuffix(text) + form.text for line, (_, text), form in zip(lines, parts, forms, strict=True)
         ]
         parts = [(language, form.text) for (language, _), form in zip(parts, forms, strict=True)]
-        cut_up = cut_lines(as_read, parts, self.bundle.tokenizer, config, self.bundle.line_statistics, whole)
+        cuts = [form.cut for form in forms]
+        cut_up = cut_lines(as_read, parts, cuts, self.bundle.tokenizer, config, self.bundle.line_statistics, whole)
         filled = [index for index, piece in enumerate(cut_up.pieces) if piece.text.strip()]
         ids = cut_sources(self.model.config, config, [cut_up.pieces[index].ids for index in filled])
         of_pieces = cut_up.first_of_lines(prefixes, NO_PREFIX)
         return _Read(forms, cut_up, filled, ids, [of_pieces[index] for index in filled])
 
-    def _search_pieces(
-        self,
-        read: _Read,
-        options: SearchOptions,
-        *,
-        scores: bool,
-        one_line: bool,
-        on_progress: Callable[[int], None] | None,
-    ) -> list[list[FoundText]]:
-        """Return what is found for each piece that is not blank, scored, the best first."""
+    def _text_search(self, options: SearchOptions, one_line: bool) -> TextSearch:
         # What rounds would draw other samples: a seed gives the same in every precision.
         engine = self._engine_for("fp32" if options.sampling else options.config.precision)
         scorer = partial(self._engine_for, "fp32")
-        search = TextSearch(self.bundle.tokenizer, engine, scorer, self.model.config.max_length, one_line)
-        found = search(read.ids, read.prefixes, options, scores=scores, on_progress=read.cut_up.lines_done(on_progress))
-        if options.sampling is None or not options.are_samples:
-            return found
-        groups = dict(zip(read.filled, found, strict=True))
-        for line in read.cut_up.of_lines(range(len(read.cut_up.pieces))):
-            if len(line) > 1:
-                aligned = align_samples(
-                    [groups[index] for index in line], lambda one: one.log_prob, options.sampling.seed
-                )
-                groups.update(zip(line, aligned, strict=True))
-        return list(groups.values())
+        return TextSearch(self.bundle.tokenizer, engine, scorer, self.model.config.max_length, one_line)
 
     def _translation(
         self, piece: Piece, ids: list[int], group: Sequence[FoundText], num_best: int, scores: bool
@@ -321,26 +316,25 @@ class Translator:
             warnings=self._flags(piece, best[0].text),
         )
 
-    def _prefixes(self, given: str | Sequence[str], num_lines: int, one_line: bool) -> list[Prefix]:
+    def _prefixes(self, texts: Sequence[str], num_lines: int, one_line: bool) -> list[Prefix]:
         """Return what the translation of each line must begin with.
 
         Raises:
             ConfigError: If one has a line end, and `one_line` allows none.
-            DataError: If they are not texts, not one for each line, or too long for the model.
+            DataError: If they are not one for each line, or too long for the model.
         """
-        if not given:
-            return [NO_PREFIX] * num_lines
-        texts = [given] if isinstance(given, str) else require_texts(given, "prefix")
-        if not isinstance(given, str) and len(texts) != num_lines:
+        if len(texts) != num_lines:
             raise DataError(f"{len(texts)} prefixes but {num_lines} lines; give one text, or one for each line")
-        if one_line and any("\n" in text or "\r" in text for text in texts):
+        different = [text for text in dict.fromkeys(texts) if text]
+        if one_line and any("\n" in text or "\r" in text for text in different):
             raise ConfigError("a prefix has a line end, which a file with one translation a line cannot hold")
         tokenizer, room = self.bundle.tokenizer, self.model.config.max_length or math.inf
-        spelled = tokenizer.encode_batch(texts)
-        if (longest := max(map(len, spelled))) >= room:
+        spelled = tokenizer.encode_batch(different)
+        if (longest := max(map(len, spelled), default=0)) >= room:
             raise DataError(f"a prefix has {longest:,} tokens; this model writes at most {room:,}, the end included")
         prefixes = [Prefix(tuple(ids), tuple(map(tuple, tokenizer.completions(ids)))) for ids in spelled]
-        return prefixes * num_lines if isinstance(given, str) else prefixes
+        of_text = {"": NO_PREFIX, **dict(zip(different, prefixes, strict=True))}
+        return [of_text[text] for text in texts]
 
     def split_sources(
         self, lines: Sequence[str], target_lang: str | None, *, name: str = "", first: int = 1

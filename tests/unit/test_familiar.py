@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 
 from clearhead.config import DecodeConfig
-from clearhead.familiar import Familiar, Form
+from clearhead.familiar import Familiar
 from clearhead.line_statistics import LineCounter
+from clearhead.sentences import CutLine
 from clearhead.tokenizer import Tokenizer
 
 TEXT = [
@@ -17,10 +18,10 @@ TEXT = [
 ] * 25
 
 
-def statistics(lines):
+def statistics(lines, target="x"):
     counter = LineCounter()
     for line in lines:
-        counter.add(line, "x", 3, 2)
+        counter.add(line, target, 3, 2)
     return counter.statistics()
 
 
@@ -34,60 +35,87 @@ def familiar(tokenizer) -> Familiar:
     return Familiar(tokenizer, statistics(TEXT))
 
 
+def read(familiar, line, config=DecodeConfig(), *about, **how):
+    """Return what is read of a line, and whether its translation is put in capitals."""
+    form = familiar(line, config, *about, **how)
+    return form.text, form.in_capitals
+
+
 @pytest.mark.parametrize(
     ("line", "form"),
     [
-        ("EIN MANN GEHT IN BERLIN.", Form("Ein Mann geht in Berlin.", in_capitals=True)),
-        ("ein mann geht in berlin.", Form("Ein Mann geht in Berlin.")),
-        ("„EIN MANN“ LIEST IN BERLIN 12!", Form("„Ein Mann“ liest in Berlin 12!", in_capitals=True)),
-        ("die frau und die usa", Form("Die Frau und die USA")),
-        ("USA", Form("USA")),
-        ("MANN", Form("MANN")),
-        ("DER MANN GEHT. DIE FRAU LIEST.", Form("Der Mann geht. Die Frau liest.", in_capitals=True)),
-        ("der mann geht. die frau liest.", Form("Der Mann geht. Die Frau liest.")),
-        ("WTOとは何ですか。DVD", Form("WTOとは何ですか。DVD")),
-        ("EIN MANN `ABC`", Form("EIN MANN `ABC`")),
-        ("ein mann liest datei.txt", Form("ein mann liest datei.txt")),
-        ("fu\u0308r den mann", Form("fu\u0308r den mann")),
-        ("İYİ BİR GÜN", Form("İYİ BİR GÜN")),
-        ("die frau 3 x 4", Form("Die Frau 3 x 4")),
-        ("Ein Mann", Form("Ein Mann")),
-        ("ein Mann", Form("ein Mann")),
-        ("  Ein   Mann  ", Form("Ein Mann")),
-        ("  EIN   MANN", Form("Ein Mann", in_capitals=True)),
-        ("EIN MANN %S", Form("EIN MANN %S")),
-        ("ein mann auf http://berlin", Form("ein mann auf http://berlin")),
-        ("犬です。", Form("犬です。")),
-        ("12:30", Form("12:30")),
-        ("   ", Form("   ")),
-        ("", Form("")),
+        ("EIN MANN GEHT IN BERLIN.", ("Ein Mann geht in Berlin.", True)),
+        ("ein mann geht in berlin.", ("Ein Mann geht in Berlin.", False)),
+        ("„EIN MANN“ LIEST IN BERLIN 12!", ("„Ein Mann“ liest in Berlin 12!", True)),
+        ("die frau und die usa", ("Die Frau und die USA", False)),
+        ("USA", ("USA", False)),
+        ("MANN", ("Mann", True)),
+        ("„MANN“", ("„Mann“", True)),
+        ("IM", ("IM", False)),
+        ("DER MANN GEHT. DIE FRAU LIEST.", ("Der Mann geht. Die Frau liest.", True)),
+        ("der mann geht. die frau liest.", ("Der Mann geht. Die Frau liest.", False)),
+        ("WTOとは何ですか。DVD", ("WTOとは何ですか。DVD", False)),
+        ("EIN MANN `ABC`", ("Ein Mann `ABC`", True)),
+        ("EIN MANN & DIE FRAU, U.S.", ("Ein Mann & die Frau, U.S.", True)),
+        ("EIN MANN LIEST ßßß", ("Ein Mann liest ßßß", True)),
+        ("ein mann liest datei.txt", ("Ein Mann liest datei.txt", False)),
+        ("{name} liest ein haus", ("{name} liest ein Haus", False)),
+        ("EIN <B>MANN</B> %s LIEST", ("Ein <B>Mann</B> %s liest", True)),
+        ("mann=1; f(haus) < g.haus", ("mann=1; f(haus) < g.haus", False)),
+        ("fu\u0308r den mann", ("fu\u0308r den mann", False)),
+        ("İYİ BİR GÜN", ("İYİ BİR GÜN", False)),
+        ("die frau 3 x 4", ("Die Frau 3 x 4", False)),
+        ("Ein Mann", ("Ein Mann", False)),
+        ("ein Mann", ("ein Mann", False)),
+        ("  Ein   Mann  ", ("Ein Mann", False)),
+        ("  EIN   MANN", ("Ein Mann", True)),
+        ("EIN MANN %S", ("Ein Mann %S", True)),
+        ("ein mann auf http://berlin", ("Ein Mann auf http://berlin", False)),
+        ("\tEin\u00a0Mann\u3000", ("Ein Mann", False)),
+        ("犬です。", ("犬です。", False)),
+        ("12:30", ("12:30", False)),
+        ("   ", ("   ", False)),
+        ("", ("", False)),
     ],
 )
 def test_a_line_is_brought_to_the_form_of_the_training_text(familiar, line, form):
-    assert familiar(line, DecodeConfig()) == form
+    assert read(familiar, line) == form
 
 
 def test_what_is_not_rare_in_the_training_text_stays(tokenizer):
     lines = [*TEXT, "EIN MANN", "EIN MANN"]
-    assert Familiar(tokenizer, statistics(lines))("DIE FRAU", DecodeConfig()) == Form("DIE FRAU")
-    assert Familiar(tokenizer, statistics(lines))("die frau", DecodeConfig()) == Form("Die Frau")
+    assert read(Familiar(tokenizer, statistics(lines)), "DIE FRAU") == ("DIE FRAU", False)
+    assert read(Familiar(tokenizer, statistics(lines)), "die frau") == ("Die Frau", False)
     lines = [*TEXT, "ein mann", "ein mann"]
-    assert Familiar(tokenizer, statistics(lines))("die frau", DecodeConfig()) == Form("die frau")
+    assert read(Familiar(tokenizer, statistics(lines)), "die frau") == ("die frau", False)
     lines = [*TEXT, "Ein  Mann", "Ein  Mann"]
-    assert Familiar(tokenizer, statistics(lines))("Die  Frau", DecodeConfig()) == Form("Die  Frau")
+    assert read(Familiar(tokenizer, statistics(lines)), "Die  Frau") == ("Die  Frau", False)
 
 
 def test_where_lines_in_small_letters_are_usual_no_sentence_gets_a_capital(tokenizer):
     text = [line.lower() for line in TEXT]
-    found = Familiar(Tokenizer.train(text, vocab_size=400), statistics(text))("EIN MANN LIEST.", DecodeConfig())
-    assert found == Form("ein mann liest.", in_capitals=True)
+    found = read(Familiar(Tokenizer.train(text, vocab_size=400), statistics(text)), "EIN MANN LIEST.")
+    assert found == ("ein mann liest.", True)
 
 
-@pytest.mark.parametrize("languages", [{"source_lang": "tr"}, {"target_lang": "tr"}, {"familiar": False}])
-def test_letters_stay_where_case_is_another_thing_or_nobody_wants_it(familiar, languages):
-    assert familiar("EIN MANN LIEST.", DecodeConfig(**languages)) == Form("EIN MANN LIEST.")
+def test_letters_stay_where_case_is_another_thing_or_nobody_wants_it(familiar, tokenizer):
+    line = "EIN MANN LIEST."
+    assert read(familiar, line, DecodeConfig(source_lang="tr")) == (line, False)
+    assert read(familiar, line, DecodeConfig(source_lang="de"), "tr") == (line, False)
+    assert read(familiar, line, DecodeConfig(source_lang="de"), "de") == ("Ein Mann liest.", True)
+    assert read(familiar, line, DecodeConfig(familiar=False)) == (line, False)
+    assert read(familiar, f"  {line}", keep_case=True) == (line, False)
+    into_turkish = Familiar(tokenizer, statistics(TEXT, target="Bir adam okuyor, kız da."))
+    assert read(into_turkish, line) == (line, False)  # what it writes is not known but by its letters
+    assert read(into_turkish, line, DecodeConfig(), "de") == ("Ein Mann liest.", True)
+
+
+def test_between_sentences_the_white_space_of_the_line_stays(familiar):
+    form = familiar(" DER  MANN GEHT.\t DIE FRAU\u00a0LIEST. ", DecodeConfig(source_lang="de"))
+    assert form.text == "Der Mann geht. Die Frau liest."
+    assert form.cut == CutLine(("Der Mann geht.", "Die Frau liest."), ("\t ",))
 
 
 def test_where_the_training_lines_are_not_known_every_line_stays(tokenizer):
     for line in ("EIN MANN", "ein mann", "Ein  Mann"):
-        assert Familiar(tokenizer, None)(line, DecodeConfig()) == Form(line)
+        assert read(Familiar(tokenizer, None), line) == (line, False)

@@ -37,7 +37,7 @@ def test_each_kind_is_there_once_and_in_order():
     found = find_flags("Привет, meine Liebe, 477 %s", "Привет, meine Liebe, " * 9, tokens=99, sentences=1, seen=seen())
     kinds = [flag.kind for flag in found]
     assert kinds == [kind for kind in KINDS if kind in kinds]
-    assert set(kinds) == set(KINDS) - {"too_short"}
+    assert set(kinds) == set(KINDS) - {"too_short", "unusual_case"}
 
 
 # Length
@@ -169,16 +169,29 @@ def test_a_number_in_another_form_is_there(source, text):
     ("source", "text", "missing"),
     [
         ("Im Jahr 2016", "In 2018", ["2016"]),
-        ("1.250 Hunde", "125 dogs", ["250"]),
+        ("1.250 Hunde", "125 dogs", ["1", "250"]),
         ("45 Jahre", "years", ["45"]),
         ("Zug 7", "train 9", ["7"]),
         ("20 cm", "8 to 9 inches", []),
         ("30 kg", "70 lbs", ["30"]),
+        ("Zug 7", "train 17", ["7"]),
+        ("45 Hunde", "14 dogs and 5 cats", ["45"]),
+        ("2016", "In 12016", ["2016"]),
+        ("1250 5", "5 1,250", []),
+        ("Gleis " + "0" * 5_000 + "7", "platform 9", ["0" * 5_000 + "7"]),
         ("1880 und 1990 und 1880", "then", ["1880", "1990"]),
     ],
 )
 def test_a_number_that_is_gone_or_another_is_missing(source, text, missing):
     assert numbers(source, text) == missing
+
+
+def test_a_source_in_a_case_that_hardly_any_training_line_is_in_is_flagged():
+    assert flags("EIN HUND RENNT", "A dog runs")["unusual_case"] == "capitals"
+    assert flags("ein hund rennt", "A dog runs")["unusual_case"] == "small letters"
+    in_capitals = seen([("EIN HUND", "A DOG")] * 3)
+    assert "unusual_case" not in flags("EIN HUND RENNT", "A DOG RUNS", seen=in_capitals)
+    assert "unusual_case" not in flags("EIN HUND RENNT", "A dog runs", seen=Seen.of(None, list))
 
 
 # Placeholders
@@ -191,6 +204,12 @@ def test_a_number_that_is_gone_or_another_is_missing(source, text, missing):
         ("%5.2f von %@", ["%5.2f", "%@"]),
         ("{} {0} {name} {x:.2f} ${HOME} {{ user }}", ["{}", "{0}", "{name}", "{x:.2f}", "${HOME}", "{{user}}"]),
         ("$HOME", ["$HOME"]),
+        ("{{ user.name | upper }} {0:,.2f} %c", ["{{user.name|upper}}", "{0:,.2f}", "%c"]),
+        (
+            "Siehe http://a.de/b?c=1. Oder (https://b.de/), x@y.co.uk!",
+            ["http://a.de/b?c=1", "https://b.de/", "x@y.co.uk"],
+        ),
+        ("%" + "0" * 50_000 + " <a " + "=" * 50_000, []),
         ('<b>fett</b><br/> <a href="x">da</a>', ["<b>", "</b>", "<br>", "<a>", "</a>"]),
         ("&amp; &#160; &#xA0;", ["&amp;", "&#160;", "&#xA0;"]),
         ("50 % sind da, 50%ig, 100%", []),

@@ -29,6 +29,7 @@ FLOORS = {
     "device": 1,
     "kernels": 2,
     "line_statistics": 2,
+    "placeholders": 2,
     "presets": 3,
     "flags": 3,
     "model": 3,

@@ -6,8 +6,10 @@ import pytest
 
 from clearhead.config import DecodeConfig
 from clearhead.errors import DataError
-from clearhead.line_splitting import align_samples, cut_lines
+from clearhead.line_splitting import align_samples
+from clearhead.line_splitting import cut_lines as cut_lines_of_sentences
 from clearhead.line_statistics import LineCounter
+from clearhead.sentences import cut_line
 from clearhead.tokenizer import Tokenizer
 
 ONE, TWO = "Ein Hund rennt.", "Ein Hund rennt. Zwei Männer sitzen."
@@ -17,6 +19,11 @@ FIVE = "Eins ist da. Zwei ist da.\tDrei ist da. Vier ist da. Fünf ist da."
 @pytest.fixture(scope="module")
 def tokenizer():
     return Tokenizer.train([ONE, TWO, FIVE], vocab_size=300, language_tags=("en",))
+
+
+def cut_lines(lines, parts, tokenizer, config, trained):
+    cuts = [cut_line(text, config.source_lang) for _, text in parts]
+    return cut_lines_of_sentences(lines, parts, cuts, tokenizer, config, trained)
 
 
 @pytest.fixture(scope="module")

@@ -36,7 +36,10 @@ def test_sentences_end_as_their_language_has_it(language, text, sentences):
         ("Das kostet 5 Mio. Euro.", {"de": 1, None: 2}),
         ("Selon M. Dupont et A. Smith, oui.", {"fr": 1, None: 1, "en": 1}),  # initials end none
         ("Es war ggü. dem Vorjahr mehr.", {"de": 1, None: 1}),  # nor does what a small letter follows
-        ("see it. then buy it.", {"en": 2, None: 2}),  # but where there are no capitals
+        ("see it. then buy it.", {"en": 2, None: 2, "de": 2, "cs": 2}),  # but where there are no capitals
+        ("er kam z. b. am 3. mai. sie ging zu dr. roth.", {"de": 2}),
+        ("Er sah iOS. iPhone kam. Er ging.", {"de": 2, "en": 2}),
+        ("ის წავიდა NATO-ში. მე დავრჩი.", {"ka": 2, None: 2}),  # or those of another script
         ("Ja. – Nein.", {"de": 1, "fr": 1}),
     ],
 )

@@ -256,6 +256,8 @@ def test_a_blank_line_stays_blank(translator):
 def test_prefixes_that_cannot_be_are_refused(translator, make_bundle):
     with pytest.raises(DataError, match="2 prefixes but 1 lines; give one text, or one for each line"):
         translator.translate(["Ein Hund."], prefix=["A", "B"])
+    with pytest.raises(DataError, match="0 prefixes but 1 lines"):
+        translator.translate(["Ein Hund."], prefix=[])
     with pytest.raises(DataError, match="prefix must be a list of texts, not int"):
         translator.translate(["Ein Hund."], prefix=3)
     with pytest.raises(ConfigError, match="a prefix has a line end"):

@@ -5,30 +5,58 @@ from __future__ import annotations
 import os
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from clearhead.cli.console import notice
-from clearhead.errors import DataError
+from clearhead.errors import ConfigError, DataError
 from clearhead.files import is_standard_output
 
 if TYPE_CHECKING:
     from clearhead.translation import Translation
     from clearhead.translator import Translator
 
-__all__ = ["Flagged", "refuse_missing", "refuse_overwriting", "warn_of_truncation"]
+__all__ = ["Flagged", "given", "refuse_idle_options", "refuse_missing", "refuse_overwriting", "warn_of_truncation"]
 
 MOST_LINES_NAMED = 10
 """Lines that a notice names; how many more there are, it says."""
+
+
+def given(**options: Any) -> dict[str, Any]:
+    """Return the options that the user set."""
+    return {name: value for name, value in options.items() if value is not None}
+
+
+def refuse_idle_options(drawing: str | None, idle: Iterable[str], *, ways: str) -> None:
+    """Refuse options of sampling in a search, and options of the search in sampling.
+
+    Args:
+        drawing: The option that asks for samples; None for a search.
+        idle: Names of those that have no meaning with it, or without one.
+        ways: The options that would ask for samples, for the message.
+
+    Raises:
+        ConfigError: If there are any.
+    """
+    flags = ["--" + name.replace("_", "-") for name in idle]
+    if not flags:
+        return
+    names, have = ", ".join(flags), "has" if len(flags) == 1 else "have"
+    if drawing:
+        raise ConfigError(f"{names} {have} no meaning with {drawing}, which draws translations and searches for none")
+    raise ConfigError(f"{names} {have} no meaning without {ways}")
 
 
 def refuse_missing(paths: Iterable[str]) -> None:
     """Make sure that input files are there, without reading them: a pipe can be read only once.
 
     Raises:
-        DataError: If one is missing or is a directory.
+        DataError: If one is missing or is a directory, or standard input is named twice.
     """
     from clearhead.corpora import read_lines
 
+    paths = list(paths)
+    if paths.count("-") > 1:
+        raise DataError("standard input (-) is named more than once, but it can be read only once")
     for path in paths:
         if path != "-" and (not os.path.exists(path) or os.path.isdir(path)):
             next(read_lines(path), None)  # the reader says what is wrong with it

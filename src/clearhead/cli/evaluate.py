@@ -29,7 +29,7 @@ from clearhead.cli.options import (
     Threads,
 )
 from clearhead.cli.pairs import read_given
-from clearhead.errors import ConfigError, DataError
+from clearhead.errors import ConfigError
 from clearhead.files import is_standard_output
 
 if TYPE_CHECKING:
@@ -133,8 +133,6 @@ def evaluate(
             raise ConfigError(f"{flags}: no meaning with --hypothesis, whose translations are there already")
     files = [path for path in (source, reference, pairs, hypothesis) if path is not None]
     refuse_missing(files)
-    if files.count("-") > 1:
-        raise DataError("standard input (-) is named more than once, but it can be read only once")
     refuse_overwriting(output, files)
     if output is not None and is_standard_output(output):
         raise ConfigError(f"--output {output} would mix the translations with the metrics; name a file")
@@ -143,6 +141,7 @@ def evaluate(
     from clearhead.evaluation import DEFAULT_METRICS, judge
     from clearhead.evaluation import compare as compare_outputs
     from clearhead.evaluation import evaluate as evaluate_translator
+    from clearhead.translation import on_one_line
     from clearhead.translator import Translator
 
     measured: dict[str, Any] = {
@@ -174,7 +173,7 @@ def evaluate(
     if output is not None:
         with open_output(output) as out:
             # A line end that the model wrote would set all later lines beside the wrong source.
-            out.writelines(text.replace("\n", " ").replace("\r", " ") + "\n" for text in translations)
+            out.writelines(on_one_line(text) + "\n" for text in translations)
     result: dict[str, Any] = evaluation.to_dict()
     lines = _table(evaluation)
     if compare is not None:

@@ -83,7 +83,7 @@ AsIs = Annotated[
     bool,
     typer.Option(
         "--as-is",
-        help="Read lines in capitals, in small letters or with stray spaces as they are, not in the form that the "
+        help="Read lines in capitals, in small letters or with stray white space as they are, not in the form that the "
         "training text has.",
     ),
 ]

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from clearhead.cli.checks import refuse_missing, refuse_overwriting
+from clearhead.cli.checks import given, refuse_idle_options, refuse_missing, refuse_overwriting
 from clearhead.cli.console import notice, progress
-from clearhead.cli.options import BatchTokens, Beam, Device, Precision, TargetLang, Threads
+from clearhead.cli.options import AsIs, BatchTokens, Beam, Device, Precision, SourceLang, Split, TargetLang, Threads
 from clearhead.errors import ConfigError, DataError
 
 if TYPE_CHECKING:
@@ -39,9 +39,14 @@ def backtranslate(
     sample: Annotated[
         bool, typer.Option("--sample", help="Draw translations at random; for much text better than searching.")
     ] = False,
-    seed: Annotated[int, typer.Option("--seed", help="Equal seeds give equal samples.")] = 1,
+    seed: Annotated[
+        int | None, typer.Option("--seed", help="Equal seeds give equal samples.", show_default="1")
+    ] = None,
     tag: Tag = None,
     beam: Beam = None,
+    split: Split = None,
+    as_is: AsIs = False,
+    source_lang: SourceLang = None,
     target_lang: TargetLang = None,
     batch_tokens: BatchTokens = None,
     precision: Precision = None,
@@ -51,9 +56,12 @@ def backtranslate(
     """Make training pairs of target text alone: MODEL writes their source side (back-translation)."""
     from clearhead.decoding import Sampling
 
-    settings = {"beam_size": beam, "target_lang": target_lang, "batch_tokens": batch_tokens, "precision": precision}
+    searched = given(beam=beam, precision=precision)
+    drawn = given(seed=seed)
+    refuse_idle_options("--sample" if sample else None, searched if sample else drawn, ways="--sample")
+    settings = _settings(beam, split, as_is, source_lang, target_lang, batch_tokens, precision)
     # From the whole distribution, as Edunov et al. 2018 found it best for back-translation.
-    sampling = Sampling(epsilon=0.0, seed=seed) if sample else None
+    sampling = Sampling(epsilon=0.0, **drawn) if sample else None
     _write(model, files, output, "source", device, {**settings, "sampling": sampling, "tag": tag})
 
 
@@ -63,6 +71,9 @@ def distill(
     output: Output,
     tag: Tag = None,
     beam: Beam = None,
+    split: Split = None,
+    as_is: AsIs = False,
+    source_lang: SourceLang = None,
     target_lang: TargetLang = None,
     batch_tokens: BatchTokens = None,
     precision: Precision = None,
@@ -70,8 +81,28 @@ def distill(
     threads: Threads = None,
 ) -> None:
     """Make training pairs for a smaller model: TEACHER writes their target side (distillation)."""
-    settings = {"beam_size": beam, "target_lang": target_lang, "batch_tokens": batch_tokens, "precision": precision}
+    settings = _settings(beam, split, as_is, source_lang, target_lang, batch_tokens, precision)
     _write(model, files, output, "target", device, {**settings, "tag": tag})
+
+
+def _settings(
+    beam: int | None,
+    split: str | None,
+    as_is: bool,
+    source_lang: str | None,
+    target_lang: str | None,
+    batch_tokens: int | None,
+    precision: str | None,
+) -> dict[str, Any]:
+    return {
+        "beam_size": beam,
+        "split": split,
+        "familiar": False if as_is else None,
+        "source_lang": source_lang,
+        "target_lang": target_lang,
+        "batch_tokens": batch_tokens,
+        "precision": precision,
+    }
 
 
 def _write(

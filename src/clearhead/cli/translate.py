@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import AbstractContextManager, nullcontext
 from enum import StrEnum
 from itertools import islice
@@ -12,7 +12,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from clearhead.cli.checks import Flagged, refuse_missing, refuse_overwriting, warn_of_truncation
+from clearhead.cli.checks import (
+    Flagged,
+    given,
+    refuse_idle_options,
+    refuse_missing,
+    refuse_overwriting,
+    warn_of_truncation,
+)
 from clearhead.cli.console import progress
 from clearhead.cli.options import (
     AsIs,
@@ -166,13 +173,14 @@ def translate(
     on stderr, and flagged in jsonl (docs/translation.md).
     """
     paths = files or ["-"]
-    drawn = _given(temperature=temperature, epsilon=epsilon, top_k=top_k, top_p=top_p, seed=seed)
-    searched = _given(beam=beam, length_penalty=length_penalty, precision=precision, shortlist=shortlist or None)
-    searched |= _given(diversity=diversity)
+    drawn = given(temperature=temperature, epsilon=epsilon, top_k=top_k, top_p=top_p, seed=seed)
+    searched = given(beam=beam, length_penalty=length_penalty, precision=precision, shortlist=shortlist or None)
+    searched |= given(diversity=diversity)
     if sample and mbr is not None:
         raise ConfigError("--mbr draws samples itself, and takes the best of them; leave out --sample to have that")
     drawing = "--sample" if sample else "--mbr" if mbr is not None else None
-    _refuse_idle_options(drawing, searched if drawing else drawn)
+    ways = "--sample or --mbr N, which draw translations at random"
+    refuse_idle_options(drawing, searched if drawing else drawn, ways=ways)
     refuse_missing(paths)
     refuse_overwriting(output, paths)
 
@@ -216,21 +224,6 @@ def translate(
                 if _is_typed(path):
                     flagged.tell()
             flagged.tell()
-
-
-def _given(**options: Any) -> dict[str, Any]:
-    return {name: value for name, value in options.items() if value is not None}
-
-
-def _refuse_idle_options(drawing: str | None, idle: Iterable[str]) -> None:
-    """Refuse options of sampling in a search, and options of the search in sampling."""
-    flags = ["--" + name.replace("_", "-") for name in idle]
-    if not flags:
-        return
-    names, have = ", ".join(flags), "has" if len(flags) == 1 else "have"
-    if drawing:
-        raise ConfigError(f"{names} {have} no meaning with {drawing}, which draws translations and searches for none")
-    raise ConfigError(f"{names} {have} no meaning without --sample or --mbr N, which draw translations at random")
 
 
 def _bar(output: str | None) -> AbstractContextManager[Callable[[int], None] | None]:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Annotated, Any, TypedDict
 
-from pydantic import Field, NonNegativeFloat, PositiveFloat, PositiveInt
+from pydantic import Field, NonNegativeFloat, PositiveFloat, PositiveInt, field_validator
 
 from clearhead.choices import DecodePrecision, PenaltyForm, Split
 from clearhead.config.settings import Seed, Settings, Tokens
@@ -16,6 +17,8 @@ MOST_SAMPLES = 10_000
 """Most translations of one line that can be asked for."""
 MOST_MBR_SAMPLES = 1_000
 """Most samples of one line that are compared with each other."""
+
+_LANGUAGE = r"[A-Za-z]{2,3}([-_][A-Za-z0-9]{2,8})*"
 
 
 class DecodeConfig(Settings):
@@ -52,13 +55,22 @@ class DecodeConfig(Settings):
     more sentences or tokens than the lines that the model was trained on (docs/translation.md)."""
     familiar: bool = True
     """Bring a line to the form of the training text before it is translated: one in capitals or in small letters, where
-    such lines are rare there, gets the case that its words have in the vocabulary, and stray spaces go. The translation
+    such lines are rare there, gets the case that its words have in the vocabulary, and stray white space goes. The translation
     of a line in capitals is put in capitals (docs/translation.md)."""
-    source_lang: Annotated[str, Field(pattern="^[a-z]{2}([-_][A-Za-z0-9]{2,8})*$")] | None = None
+    source_lang: str | None = None
     """Language of the source text, such as `de`: its rules, and abbreviations such as `z. B.`, say where sentences end.
     If not set, training takes it from the names of the source files (`train.de.gz`); without it the script decides."""
     target_lang: str | None = None
     """Language tag put before every source line that brings none of its own; if not set, such lines are refused."""
+
+    @field_validator("source_lang")
+    @classmethod
+    def _is_language(cls, language: str | None) -> str | None:
+        if language is not None and not re.fullmatch(_LANGUAGE, language):
+            raise ValueError(
+                f"decode.source_lang = {language!r:.40} must be the code of a language, such as de, yue or pt-BR"
+            )
+        return language
 
     def with_changes(self, changes: Mapping[str, Any]) -> DecodeConfig:
         """Return a copy with some settings changed.

@@ -11,8 +11,10 @@ import random
 import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
+from itertools import chain
 
 from clearhead.corpora import SentencePair
+from clearhead.sentences import join_sentences
 
 __all__ = ["KINDS", "altered"]
 
@@ -23,10 +25,9 @@ _END = ".!?…。！？｡؟۔।॥։።"
 _CLOSING = "\"'”’»«›‹“‘„」』）)]"
 _IS_SENTENCE = re.compile(rf"[{re.escape(_END)}][{re.escape(_CLOSING)}]*$")
 _END_MARKS = re.compile(rf"[{re.escape(_END)}]+$")
-_WITHOUT_SPACES = "。！？｡"
-"""Ends of sentences that no space follows."""
 _NUMBER = re.compile(r"(?<!\w)[0-9](?:[0-9.,:/-]*[0-9])?(?!\w)")
 _MOST_JOINED = 6
+_MOST_DIGITS = 9
 
 
 def altered(pairs: Iterable[SentencePair], *, seed: int, max_characters: int) -> Iterator[tuple[str, SentencePair]]:
@@ -66,9 +67,7 @@ def _together(pairs: list[SentencePair]) -> SentencePair:
 
 def _paragraph(sentences: list[str]) -> str:
     """Join sentences as their script does."""
-    sentences = [sentence.strip() for sentence in sentences]
-    spaced = (sentence + ("" if sentence[-1] in _WITHOUT_SPACES else " ") for sentence in sentences[:-1])
-    return "".join(spaced) + sentences[-1]
+    return join_sentences([sentence.strip() for sentence in sentences], [""] * (len(sentences) - 1))
 
 
 def _without_end(pair: SentencePair, choose: random.Random) -> SentencePair | None:
@@ -79,15 +78,30 @@ def _without_end(pair: SentencePair, choose: random.Random) -> SentencePair | No
 
 
 def _other_number(pair: SentencePair, choose: random.Random) -> SentencePair | None:
-    """Put another number of as many digits where both sides have the same one, once."""
+    """Put another number of as many digits where both sides have the same one, once.
+
+    The words around it may hang on it: `1 dog`, and in Slavic languages another plural with 2 to 4 than with 5 to 20. A
+    number that ends in one of these gets another such one; of others all digits but the last two are changed.
+    """
     numbers = _NUMBER.findall(pair.text)
     if len(numbers) != 1 or _NUMBER.findall(pair.target) != numbers or not numbers[0].isdecimal():
         return None
-    digits = len(numbers[0])
-    if numbers == ["1"]:  # the words around it are in the singular
+    number, size = numbers[0], len(numbers[0])
+    if size > _MOST_DIGITS:
         return None
-    other = str(choose.randrange(10 ** (digits - 1) if digits > 1 else 2, 10**digits))
+    least, most = (10 ** (size - 1) if size > 1 else 5), 10**size - 1
+    drawn = choose.randint(least, most)
+    if _has_one_plural(int(number)):
+        other = str(next(filter(_has_one_plural, chain(range(drawn, most + 1), range(least, drawn)))))
+    elif size > 2:
+        other = str(drawn)[:-2] + number[-2:]
+    else:
+        return None
     return _with_text(pair, _NUMBER.sub(other, pair.text), _NUMBER.sub(other, pair.target))
+
+
+def _has_one_plural(number: int) -> bool:
+    return number % 10 in (0, *range(5, 10)) or number % 100 in range(11, 15)
 
 
 def _with_text(pair: SentencePair, text: str, target: str) -> SentencePair:

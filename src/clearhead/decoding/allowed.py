@@ -59,7 +59,7 @@ class AllowedTokens:
         if len(written) < len(sentence.prefix.tokens):
             return self._rest_of_prefix(written, sentence.prefix)
         own = written[len(sentence.prefix.tokens) :]  # a prefix may repeat what it likes
-        return self.end if self._end_loops and is_loop(own, sentence.source) else None
+        return self.end if self._end_loops and is_loop(own, lambda: sentence.times_in_source) else None
 
     def _rest_of_prefix(self, written: Sequence[int], prefix: Prefix) -> Mask | None:
         place = len(written)

@@ -30,10 +30,8 @@ class Ensemble:
 
     @cached_property
     def config(self) -> ModelConfig:
-        """The first member's, with no more positions than all members have."""
-        first = self.members[0].config
-        ends = [end for member in self.members if (end := member.config.max_length) is not None]
-        return first.model_copy(update={"positions": "learned", "max_positions": min(ends)}) if ends else first
+        """That of the member with the fewest positions; what the others have in common is the same."""
+        return min((member.config for member in self.members), key=lambda config: config.max_length or math.inf)
 
     def parameters(self) -> Iterator[Tensor]:
         """Return the weights of all members."""

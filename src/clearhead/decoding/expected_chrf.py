@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Hashable, Sequence
+from itertools import chain
 
 import numpy as np
 from jaxtyping import Float
@@ -59,6 +60,7 @@ def _matches(texts: Sequence[str], order: int) -> Float[np.ndarray, "N N"]:
     """Return how many n-grams each two texts have in common, each as often as the text has it that has fewer.
 
     The first, the second, ... of an n-gram in a text are features of their own: to count what is common is a product.
+    What stands in one text alone, as most does, is left out of it.
     """
     columns: dict[Hashable, int] = {}
     features: list[list[int]] = []
@@ -70,7 +72,12 @@ def _matches(texts: Sequence[str], order: int) -> Float[np.ndarray, "N N"]:
             times[ngram] = seen = times.get(ngram, 0) + 1
             own.append(columns.setdefault(ngram if seen == 1 else (ngram, seen), len(columns)))
         features.append(own)
-    has = np.zeros((len(texts), len(columns)), dtype=np.float32)
-    for row, own in zip(has, features, strict=True):
-        row[own] = 1.0
-    return has @ has.T
+    lengths = list(map(len, features))
+    rows, found = np.repeat(np.arange(len(texts)), lengths), np.array(list(chain.from_iterable(features)), dtype=int)
+    is_shared = np.bincount(found, minlength=len(columns)) > 1
+    rows, found = rows[is_shared[found]], found[is_shared[found]]
+    has = np.zeros((len(texts), np.count_nonzero(is_shared)), dtype=np.float32)
+    has[rows, (np.cumsum(is_shared) - 1)[found]] = 1.0
+    matches = has @ has.T
+    np.fill_diagonal(matches, lengths)
+    return matches

@@ -8,12 +8,11 @@ unless the source has it too.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from itertools import groupby
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
-__all__ = ["LOOP_TIMES", "LOOP_TOKENS", "is_loop"]
+__all__ = ["LOOP_TIMES", "LOOP_TOKENS", "is_loop", "most_times"]
 
 LOOP_TOKENS = 20
 """A loop has more tokens than this. A number such as 1,000,000,000,000 is repetitive too, and has 16."""
@@ -22,7 +21,7 @@ LOOP_TIMES = 3
 same three times in a row."""
 
 
-def is_loop(written: Sequence[int], source: Sequence[int]) -> bool:
+def is_loop(written: Sequence[int], times_in_source: Callable[[], int]) -> bool:
     """Tell whether a translation is in a loop: whether it ends in the same tokens again and again.
 
     They stand in a row over more than `LOOP_TOKENS` tokens, the last time perhaps not whole, and more than `LOOP_TIMES`
@@ -30,33 +29,43 @@ def is_loop(written: Sequence[int], source: Sequence[int]) -> bool:
 
     Args:
         written: Target ids.
-        source: Source ids.
+        times_in_source: Returns `most_times` of the source ids; called for the few translations that repeat something.
 
-    >>> is_loop([5, 7, 9] * 7, source=[3, 4, 2]), is_loop([5, 7, 9] * 7, source=[8, 8, 8, 2])
+    >>> is_loop([5, 7, 9] * 7, lambda: 1), is_loop([5, 7, 9] * 7, lambda: 3)
     (True, False)
     """
+    if not _ends_repeating(written, LOOP_TIMES):
+        return False
+    most = times_in_source()
+    return most == 1 or _ends_repeating(written, LOOP_TIMES * most)
+
+
+def most_times(ids: Sequence[int]) -> int:
+    """Return how many times in a row any tokens stand, at most: 1 where none are repeated.
+
+    >>> most_times([8, 8, 8, 2]), most_times([3, 4, 3, 4, 3])
+    (3, 2)
+    """
+    tokens, most = np.asarray(ids), 1
+    for period in range(1, len(ids) // 2 + 1):
+        if len(ids) // period <= most:  # however much of it repeats
+            break
+        differs = np.flatnonzero(tokens[period:] != tokens[:-period])
+        runs = np.diff(differs, prepend=-1, append=len(ids) - period) - 1
+        most = max(most, int(runs.max()) // period + 1)
+    return most
+
+
+def _ends_repeating(written: Sequence[int], times: int) -> bool:
+    """Tell whether tokens stand in a row at the end more than so many times, and over more than `LOOP_TOKENS`."""
     size = len(written)
     if size <= LOOP_TOKENS:
         return False
     newest = written[-1]
-    for period in range(1, size // (LOOP_TIMES + 1) + 1):
+    for period in range(1, size // (times + 1) + 1):
         if written[-1 - period] != newest:  # which is nearly always so
             continue
-        same = max(LOOP_TIMES * period, LOOP_TOKENS + 1 - period)  # tokens that stand a period earlier as well
-        if same + period > size or written[-same:] != written[-same - period : -period]:
-            continue
-        while same + period < size and written[-same - 1] == written[-same - 1 - period]:
-            same += 1
-        if same // period + 1 > LOOP_TIMES * _most_times(source):
+        same = max(times * period, LOOP_TOKENS + 1 - period)  # tokens that stand a period earlier as well
+        if same + period <= size and written[-same:] == written[-same - period : -period]:
             return True
     return False
-
-
-def _most_times(ids: Sequence[int]) -> int:
-    """Return how many times in a row any tokens stand, at most: 1 where none are repeated."""
-    tokens, most = np.asarray(ids), 1
-    for period in range(1, len(ids) // 2 + 1):
-        is_same = tokens[period:] == tokens[:-period]
-        runs = (sum(1 for _ in run) for same, run in groupby(is_same.tolist()) if same)
-        most = max(most, max(runs, default=0) // period + 1)
-    return most

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
+
+from clearhead.decoding.loops import most_times
 
 __all__ = ["NO_PREFIX", "Prefix", "Sentence", "sentences_of"]
 
@@ -33,6 +36,11 @@ class Sentence:
     prefix: Prefix = NO_PREFIX
     draws: range = range(0)
     """Which of its samples to draw; none is for a search."""
+
+    @cached_property
+    def times_in_source(self) -> int:
+        """How many times in a row any tokens of the source stand, at most."""
+        return most_times(self.source)
 
 
 def sentences_of(

@@ -13,12 +13,13 @@ from typing import Any
 
 from clearhead.bundle import Bundle, load_bundle
 from clearhead.config import Config
+from clearhead.data.inputs import source_language
 from clearhead.data.store import PairStore
 from clearhead.errors import CheckpointError, ConfigError, ModelError
 from clearhead.language_tags import language_tag, split_tag
 from clearhead.presets import AUTOMATIC_PRESETS, TABLE3, recipe, small
 from clearhead.tokenizer import Tokenizer
-from clearhead.training.settings import OF_THE_TOKENIZER, merge, refuse_misshapen
+from clearhead.training.settings import OF_THE_TOKENIZER, draft, merge, refuse_misshapen
 
 __all__ = ["model_name", "over_start", "starting_model", "untagged"]
 
@@ -67,9 +68,13 @@ def over_start(values: Mapping[str, Any], *, fresh: bool) -> tuple[Mapping[str, 
             f"{bundle.model_sha256}; name the other model, or leave from_sha256 out to start from this one"
         )
     owned = {"model": bundle.model.config.model_dump(), "tokenizer": bundle.tokenizer.settings}
-    decode = bundle.decode.model_dump(exclude={"shortlist"})  # which a model made anew has not
+    # A model made anew has no shortlist, and the new text may be in another language.
+    decode = bundle.decode.model_dump(exclude={"shortlist", "source_lang"})
     settings = {"preset": _preset(bundle), "decode": decode, "from_sha256": bundle.model_sha256}
-    return _over(values, owned, settings, named), bundle
+    whole = _over(values, owned, settings, named)
+    if source_language(draft(whole)) is None:
+        whole = merge({"decode": {"source_lang": bundle.decode.source_lang}}, whole)
+    return whole, bundle
 
 
 def starting_model(config: Config, bundle: Bundle | None) -> Bundle:

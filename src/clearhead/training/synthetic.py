@@ -86,11 +86,12 @@ def synthesize(
     remaining = iter(lines)
     first = 1
     head = "" if tag is None else f"{language_tag(tag)} "
+    target_lang = translator.decode_config(settings).target_lang
     while some := list(islice(remaining, _CHUNK_LINES)):
         found = translator.translate(
             some, sampling=sampling, scores=False, name=name, first=first, on_progress=on_progress, **settings
         )
-        parts = translator.split_sources(some, settings.get("target_lang") or translator.bundle.decode.target_lang)
+        parts = translator.split_sources(some, target_lang)
         for number, (translation, (_, text)) in enumerate(zip(found, parts, strict=True), start=first):
             report.read += 1
             if reason := _reason_to_drop(translation, text):

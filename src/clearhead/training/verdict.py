@@ -17,6 +17,8 @@ _RISE = 0.03
 """Nats a token by which the validation loss must rise to speak of over-fitting; less is chance."""
 _GAIN = 0.01
 """Share of its chrF that a model must still win in the last quarter of a run to speak of improving."""
+_LOSS = 0.1
+"""Share of its best chrF that a model must have lost to speak of getting worse."""
 _USELESS_BLEU = 5.0
 _FEW_PAIRS = 20_000
 _FEW_EPOCHS = 3.0
@@ -86,9 +88,10 @@ def _course(train: TrainConfig, valid: Sequence[Mapping[str, Any]], losses: Sequ
     likeliest = min(valid, key=lambda record: record["nll"])
     last = valid[-1]
     before = [record for record in valid if record["step"] <= 0.75 * last["step"]] or valid[:1]
-    best_before = max(record["chrf"] for record in before)
-    if last["chrf"] > best_before * (1 + _GAIN):
-        return f"still improving: chrF rose from {best_before:.1f} to {last['chrf']:.1f} in the last quarter; {go_on}"
+    best_before = max(before, key=lambda record: record["chrf"])
+    since = f"after step {before[-1]['step']:,}"
+    if last["chrf"] > best_before["chrf"] * (1 + _GAIN):
+        return f"still improving: chrF rose from {best_before['chrf']:.1f} to {last['chrf']:.1f} {since}; {go_on}"
     if last["nll"] > likeliest["nll"] + _RISE:
         learned = f" while that of training fell to {losses[-1]:.2f}" if losses else ""
         return (
@@ -99,10 +102,15 @@ def _course(train: TrainConfig, valid: Sequence[Mapping[str, Any]], losses: Sequ
     least_before = min(record["nll"] for record in before)
     if last["nll"] < least_before - _RISE:
         return (
-            f"still improving: the validation loss fell from {least_before:.2f} to {last['nll']:.2f} in the last "
-            f"quarter; {go_on}"
+            f"still improving: the validation loss fell from {least_before:.2f} to {last['nll']:.2f} {since}; {go_on}"
         )
-    return "converged: the last quarter made it no better; a larger model or more text would"
+    best = max(valid, key=lambda record: record["chrf"])
+    if last["chrf"] < best["chrf"] * (1 - _LOSS):
+        return (
+            f"got worse: chrF fell from {best['chrf']:.1f} at step {best['step']:,}, whose weights are published, to "
+            f"{last['chrf']:.1f}; a lower rate (--fresh --set train.learning_rate=..) or more warm-up would keep it"
+        )
+    return f"converged: nothing {since} made it better; a larger model or more text would"
 
 
 def _longer(train: TrainConfig, state: TrainingState, ended_by: str) -> str:

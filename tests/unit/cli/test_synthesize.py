@@ -33,6 +33,28 @@ def test_samples_differ_by_seed(run_command, model, write_lines, sentences, tmp_
     assert (tmp_path / "1.tsv").read_bytes() != (tmp_path / "2.tsv").read_bytes()
 
 
+def test_how_lines_are_read_reaches_the_translator(run_command, model, write_lines, tmp_path, monkeypatch):
+    given, translate = [], Translator.translate
+    monkeypatch.setattr(Translator, "translate", lambda *args, **how: given.append(how) or translate(*args, **how))
+    text = write_lines("a.txt", "Ein kleiner Hund rennt.", "Zwei Männer sitzen auf einer Bank.")
+    options = ["--split", "always", "--source-lang", "de", "--as-is"]
+    for command in (backtranslate, distill):
+        run_command(command, model, text, "-o", tmp_path / "pairs.tsv", *options)
+        assert given.pop().items() >= {"split": "always", "source_lang": "de", "familiar": False}.items()
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--seed", 2], "--seed has no meaning without --sample"),
+        (["--sample", "--beam", 7, "--precision", "bf16"], "--beam, --precision have no meaning with --sample"),
+    ],
+)
+def test_idle_options_are_refused(run_command, model, write_lines, tmp_path, options, message):
+    with pytest.raises(ConfigError, match=message):
+        run_command(backtranslate, model, write_lines("a.txt", "Ein Hund."), "-o", tmp_path / "out.tsv", *options)
+
+
 @pytest.mark.parametrize(
     ("output", "error", "message"),
     [("pairs.txt", ConfigError, "pairs are written as .tsv"), ("no/pairs.tsv", DataError, "there is no directory")],

@@ -75,6 +75,9 @@ def test_only_pairs_that_end_as_sentences_are_altered():
         ("without its end mark", ("...", "..."), None),
         ("another number", ("Bus 47 kommt.", "Bus 47 comes."), ("Bus 97 kommt.", "Bus 97 comes.")),
         ("another number", ("1 Bus.", "1 bus."), None),
+        ("another number", ("Vidím 2 psy.", "I see 2 dogs."), None),
+        ("another number", ("Vidím 23 psů.", "I see 23 dogs."), None),
+        ("another number", ("9" * 5_000 + " Hunde.", "9" * 5_000 + " dogs."), None),
         ("another number", ("Bus 47 um 8.", "Bus 47 at 8."), None),
         ("another number", ("Um 16:00 hier.", "Here at 16:00."), None),
         ("another number", ("Es kostet 1.000 Euro.", "It costs 1,000 euros."), None),
@@ -93,6 +96,18 @@ def test_each_alteration(kind, before, after):
         assert (found.source, found.target) == after
 
 
+@pytest.mark.parametrize(
+    ("number", "ending"), [("5", r"[5-9]"), ("116", r"(\d\d[05-9]|\d1[1-4])"), ("2002", r"\d\d02")]
+)
+def test_another_number_asks_for_the_same_plural(number, ending):
+    _, alter = augment._ALTERATIONS["another number"]
+    [pair] = pairs_of((f"Widzę {number} psów.", f"I see {number} dogs."))
+    found = {re.sub(r"\D", "", alter(pair, random.Random(seed)).source) for seed in range(40)}
+    assert len(found) > 3
+    assert all(len(other) == len(number) and re.search(f"{ending}$", other) for other in found)
+
+
 def test_sentences_of_scripts_without_spaces_are_joined_without():
     assert augment._paragraph(["犬です。", "猫です。"]) == "犬です。猫です。"
     assert augment._paragraph(["A dog. ", "A cat."]) == "A dog. A cat."
+    assert augment._paragraph(["「犬。」", "猫だ!", "そうか…", "はい。"]) == "「犬。」猫だ!そうか…はい。"

@@ -7,12 +7,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 from searches import assert_same, find, find_plainly, near
 
-from clearhead.config import DecodeConfig, Sampling
-from clearhead.decoding.loops import is_loop
+from clearhead.config import DecodeConfig, ModelConfig, Sampling
+from clearhead.decoding import sentence as sentence_module
+from clearhead.decoding.allowed import AllowedTokens
+from clearhead.decoding.loops import is_loop as is_loop_of_times
+from clearhead.decoding.loops import most_times
 from clearhead.decoding.sampling import sample
+from clearhead.decoding.sentence import Sentence
 
 LENGTHS = (7, 1, 13, 3, 5)
 LIMITS = [61, 47, 53, 29, 67]
+
+
+def is_loop(written, source):
+    return is_loop_of_times(written, lambda: most_times(source))
 
 
 def times_in_a_row(tokens, period):
@@ -30,6 +38,26 @@ def is_loop_by_hand(written, source):
     )
     found = [times_in_a_row(written, period) for period in range(1, len(written) + 1)]
     return any(times > 3 * most and tokens > 20 for times, tokens in found)
+
+
+@given(st.lists(st.integers(3, 5), max_size=24))
+def test_how_often_tokens_stand_in_a_row_at_most(tokens):
+    ends = range(1, len(tokens) + 1)
+    by_hand = (times_in_a_row(tokens[:end], period)[0] for end in ends for period in range(1, end + 1))
+    assert most_times(tokens) == max(by_hand, default=1)
+
+
+def test_a_source_is_searched_for_repetition_once(monkeypatch):
+    counted = []
+    monkeypatch.setattr(sentence_module, "most_times", lambda ids: counted.append(ids) or most_times(ids))
+    sentence = Sentence(0, [7] * 40, max_length=500)
+    allowed = AllowedTokens(ModelConfig(vocab_size=9))
+    assert [allowed.after([5] * size, sentence) is allowed.end for size in (20, 21, 120, 121, 122)] == [
+        *[False] * 3,
+        True,
+        True,
+    ]
+    assert len(counted) == 1
 
 
 few = st.lists(st.integers(3, 4), max_size=6)

@@ -12,6 +12,7 @@ from tiny_runs import write_numbers
 
 from clearhead.bundle import load_bundle
 from clearhead.config import Config
+from clearhead.data.inputs import source_language
 from clearhead.data.prepare import open_prepared
 from clearhead.errors import CheckpointError, ConfigError, ModelError
 from clearhead.files import file_sha256
@@ -19,8 +20,8 @@ from clearhead.tokenizer import Tokenizer
 from clearhead.training.log import read_metrics
 from clearhead.training.loop import Loop
 from clearhead.training.run import train_from_values
-from clearhead.training.settings import merge, over_file
-from clearhead.training.start import model_name
+from clearhead.training.settings import draft, merge, over_file
+from clearhead.training.start import model_name, over_start
 from clearhead.training.validation import Validation
 from clearhead.weights import read_weights
 
@@ -245,3 +246,15 @@ def test_the_models_tags_are_the_runs(settings, make_model_dir, tmp_path, capsys
 def test_a_tokenizer_tells_how_it_was_made(sentences, kind, split_digits):
     asked = {"kind": kind, "vocab_size": 285, "split_digits": split_digits, "language_tags": ("de", "fr")}
     assert Tokenizer.train(sentences, **asked).settings == asked
+
+
+def test_the_language_of_the_sources_is_the_new_texts_and_else_the_models(make_model_dir, tmp_path):
+    values = {"from_model": str(make_model_dir(decode={"source_lang": "en"})), "out": str(tmp_path / "run")}
+    for data, language in (
+        ({"source": ["train.de.gz"], "target": ["train.en.gz"]}, "de"),
+        ({"pairs": ["mine.tsv"]}, "en"),
+    ):
+        found, _ = over_start({**values, "data": data}, fresh=False)
+        assert source_language(draft(found)) == language
+    chosen = {**values, "data": {"pairs": ["mine.tsv"]}, "decode": {"source_lang": "fr"}}
+    assert source_language(draft(over_start(chosen, fresh=False)[0])) == "fr"

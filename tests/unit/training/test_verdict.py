@@ -67,7 +67,7 @@ def test_a_run_that_ended_in_warm_up_says_so_and_how_to_go_on():
 def test_a_model_that_still_gets_better_should_go_on():
     (line,) = said(records(*RISING))
     assert line == (
-        "still improving: chrF rose from 60.0 to 70.0 in the last quarter; "
+        "still improving: chrF rose from 60.0 to 70.0 after step 60; "
         "go on with: clearhead train runs/x --max-minutes 16"
     )
     limits = {"max_steps": 80, "max_minutes": 60, "patience": 3}
@@ -79,6 +79,11 @@ def test_a_model_that_still_gets_better_should_go_on():
 def test_a_model_that_no_longer_gets_better_has_converged():
     (line,) = said(records(*FLAT))
     assert line.startswith("converged: ")
+
+
+def test_a_model_that_fell_from_its_best_is_not_said_to_have_converged():
+    (line,) = said(records((40, 2.5), (60, 2.5), (30, 2.5), (20, 2.5)))
+    assert line.startswith("got worse: chrF fell from 60.0 at step 20, whose weights are published, to 20.0; ")
 
 
 def test_a_rising_loss_is_no_over_fitting_while_the_translations_get_better():
@@ -128,7 +133,7 @@ def from_a_model(*valid):
 def test_a_run_from_a_model_is_compared_with_it():
     first, second = said(from_a_model((40, 2.8), *RISING[4:]), chrf=70.04)
     assert first == "the model it started from has chrF 40.0 on the validation text, this one 70.0"
-    assert second.startswith("still improving: chrF rose from 65.0 to 70.0 in the last quarter")
+    assert second.startswith("still improving: chrF rose from 65.0 to 70.0 after step ")
 
 
 def test_a_model_that_was_not_bettered_is_said_to_be_the_old_one():

@@ -1,0 +1,57 @@
+"""What in a text is no words: placeholders, markup, addresses and code, which a translation keeps to the letter."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+__all__ = ["PLACEHOLDER", "change_words", "words_alone"]
+
+_SPEC = r"[-+\#]{0,3}[0-9]{0,9}(?:\.[0-9]{0,9})?"  # of a number's width and digits; bounded, so that nothing is slow
+
+PLACEHOLDER = re.compile(
+    rf"""
+      %\(\w{{1,60}}\)\ ?{_SPEC}[a-zA-Z]                       # %(name)s
+    | (?<!\d)%[0-9]{{1,3}}\${_SPEC}[a-zA-Z@]                  # %1$s
+    | (?<![\d%])%{_SPEC}[sdifgucx@](?![a-zA-Z])             # %s, %5.2f; not the share in 50%ig
+    | \{{\{{[^{{}}\n]{{1,60}}\}}\}}                               # {{{{ name }}}}
+    | \$?\{{[\w.:!,%\#-]{{0,60}}\}}                            # {{name}}, {{0}}, {{}}, ${{NAME}}
+    | \$[A-Z_][A-Z0-9_]{{2,60}}                              # $HOME; US$ and $CA are money
+    | </?[A-Za-z][A-Za-z0-9:.-]{{0,60}}(?:\s[^<>=]*=[^<>]*)?\s?/?>          # <b>, </b>, <br/>, <a href="...">
+    | &(?:[A-Za-z]\w{{1,30}}|\#[0-9]{{1,7}}|\#x[0-9A-Fa-f]{{1,6}});   # &amp; &#160;
+    | (?<!\w)[a-zA-Z]{{2,9}}://[^\s<>"'）」】]*[\w/]             # https://example.org
+    | (?<![\w.+-])[\w.+-]{{1,60}}@[\w-]{{1,60}}(?:\.[\w-]{{1,60}}){{1,5}}  # name@example.org
+    """,
+    re.VERBOSE,
+)
+"""What a program, a browser or a mail program reads."""
+
+_KEPT = re.compile(
+    rf"""(
+      {PLACEHOLDER.pattern}
+    | (?<!\S)\S*(?:[%{{}}<>$\\_@\#=|`]|\w\.\w\w|\w\(\w)\S*       # code: a_b, x=1, file.txt, f(x)
+    | (?<!\S)/\w\S*                                          # a path
+    | (?<!\w)(?:\w\.){{2,}}                                  # U.S.
+    )""",
+    re.VERBOSE,
+)
+
+
+def words_alone(text: str) -> str:
+    """Return a text without what is no words.
+
+    >>> words_alone("EIN %s IM U.S. SENAT, siehe README.txt")
+    'EIN   IM U.S. SENAT, siehe  '
+    """
+    return _KEPT.sub(" ", text)
+
+
+def change_words(text: str, change: Callable[[str], str]) -> str:
+    """Return a text with what lies between the placeholders changed.
+
+    >>> change_words("<b>ein</b> {hund} & und/oder", str.upper)
+    '<b>EIN</b> {hund} & UND/ODER'
+    """
+    parts = _KEPT.split(text)
+    parts[::2] = map(change, parts[::2])
+    return "".join(parts)
