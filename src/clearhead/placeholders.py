@@ -41,7 +41,7 @@ def words_alone(text: str) -> str:
     """Return a text without what is no words.
 
     >>> words_alone("EIN %s IM U.S. SENAT, siehe README.txt")
-    'EIN   IM U.S. SENAT, siehe  '
+    'EIN   IM   SENAT, siehe  '
     """
     return _KEPT.sub(" ", text)
 

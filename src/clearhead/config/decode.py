@@ -55,8 +55,8 @@ class DecodeConfig(Settings):
     more sentences or tokens than the lines that the model was trained on (docs/translation.md)."""
     familiar: bool = True
     """Bring a line to the form of the training text before it is translated: one in capitals or in small letters, where
-    such lines are rare there, gets the case that its words have in the vocabulary, and stray white space goes. The translation
-    of a line in capitals is put in capitals (docs/translation.md)."""
+    such lines are rare there, gets the case that its words have in the vocabulary, and stray white space goes. The
+    translation of a line in capitals is put in capitals (docs/translation.md)."""
     source_lang: str | None = None
     """Language of the source text, such as `de`: its rules, and abbreviations such as `z. B.`, say where sentences end.
     If not set, training takes it from the names of the source files (`train.de.gz`); without it the script decides."""
