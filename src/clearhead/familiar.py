@@ -113,15 +113,17 @@ class Familiar:
         return change_words(sentence, usual_case)
 
     def _usual_case_of(self, word: str) -> str:
-        """Return a word as the vocabulary has it: in the fewest pieces, and of equally many in small letters.
+        """Return a word as the vocabulary has it: in the fewest pieces, and of equally many in those learned first.
 
-        What is learned before what says nothing: ` Man` of German `Mann` comes before English ` man`.
+        Pieces are learned in the order of their frequency, which is nearly always the words' own (not in English beside
+        German, where ` Man` of `Mann` comes before ` man`); single letters come first, capitals before the others.
         """
         if len(word) > _LONGEST_WORD:
             return word
-        small = word.lower()
-        forms = [form for form in dict.fromkeys((small, _capitalised(small), word.upper())) if len(form) == len(word)]
-        return min(forms, key=lambda form: len(self._tokenizer.encode(form)))
+        small, capitals = word.lower(), word.upper()
+        forms = [form for form in dict.fromkeys((small, _capitalised(small), capitals)) if len(form) == len(word)]
+        spelled = {form: self._tokenizer.encode(form) for form in forms}
+        return min(forms, key=lambda form: (len(spelled[form]), form == capitals, sum(spelled[form])))
 
 
 def _capitalised(word: str) -> str:

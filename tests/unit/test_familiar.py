@@ -59,7 +59,7 @@ def read(familiar, line, config=DecodeConfig(), *about, **how):
         ("EIN MANN & DIE FRAU, U.S.", ("Ein Mann & die Frau, U.S.", True)),
         ("EIN MANN LIEST ßßß", ("Ein Mann liest ßßß", True)),
         ("ein mann liest datei.txt", ("Ein Mann liest datei.txt", False)),
-        ("{name} liest ein haus", ("{name} liest ein Haus", False)),
+        ("{name} und die frau", ("{name} und die Frau", False)),
         ("EIN <B>MANN</B> %s LIEST", ("Ein <B>Mann</B> %s liest", True)),
         ("mann=1; f(haus) < g.haus", ("mann=1; f(haus) < g.haus", False)),
         ("fu\u0308r den mann", ("fu\u0308r den mann", False)),
