@@ -41,9 +41,10 @@ _RATES = {"muon": 12e-3, "adam": 3e-3, "adamw": 3e-3}
 _SHARE_OF_RATE = 0.25
 """Of these, for a run that starts from a trained model: the full rate would undo what that has learned."""
 
-_MUON_DECAY = 0.3
+_MOST_DECAY, _DECAY_OF_ONE_STEP = 0.3, 10.0
+"""Of weights that Muon moves; it falls with the square root of the steps, for a longer run must remember for longer."""
 
-_DROPOUT = ((8, 0.0), (16, 0.1), (40, 0.2))
+_DROPOUT = ((8, 0.0), (30, 0.1), (80, 0.2))
 """Dropout of runs of fewer passes over the corpus than so many: a model that sees every pair a few times needs none."""
 _MOST_DROPOUT = 0.3
 
@@ -162,7 +163,7 @@ def _plan(values: Mapping[str, Any], preset: str, data: Prepared, device: torch.
             "train": {
                 "optimizer": train.optimizer,
                 "learning_rate": float(f"{share * _RATES[train.optimizer] * (128 / width) ** 0.5:.2g}"),
-                "weight_decay": _MUON_DECAY if train.optimizer == "muon" else train.weight_decay,
+                "weight_decay": _muon_decay(steps) if train.optimizer == "muon" else train.weight_decay,
                 "warmup_steps": max(1, min(most_warmup, steps // _WARMUP_SHARE)),
                 "validate_every": min(train.validate_every, often),
                 "checkpoint_every": min(train.checkpoint_every, often),
@@ -171,6 +172,10 @@ def _plan(values: Mapping[str, Any], preset: str, data: Prepared, device: torch.
         }
         config = completed(chosen)
     return Plan(config, order, steps, epochs, seconds_per_step)
+
+
+def _muon_decay(steps: int) -> float:
+    return min(_MOST_DECAY, float(f"{_DECAY_OF_ONE_STEP / steps**0.5:.2g}"))
 
 
 def _left_open(values: Mapping[str, Any]) -> list[str]:

@@ -144,9 +144,13 @@ def test_a_run_from_a_model_has_a_lower_rate_and_a_short_warm_up(planned, optimi
     assert (given.learning_rate, given.warmup_steps) == (0.5, 300)
 
 
-@pytest.mark.parametrize(("optimizer", "decay"), [("muon", 0.3), ("adamw", 0.0), ("adam", 0.0)])
-def test_muon_alone_gets_weight_decay(planned, optimizer, decay):
-    assert planned({"train": {"optimizer": optimizer}}).config.train.weight_decay == decay
+@pytest.mark.parametrize(
+    ("optimizer", "steps", "decay"),
+    [("muon", 100, 0.3), ("muon", 2_500, 0.2), ("muon", 10_000, 0.1), ("adamw", 100, 0.0), ("adam", 100, 0.0)],
+)
+def test_muon_alone_gets_weight_decay_and_less_in_a_longer_run(planned, optimizer, steps, decay):
+    train = {"optimizer": optimizer, "max_steps": steps}
+    assert planned({"preset": "tiny", "train": train}).config.train.weight_decay == decay
 
 
 @pytest.mark.parametrize(
