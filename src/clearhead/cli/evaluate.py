@@ -27,6 +27,7 @@ from clearhead.cli.options import (
     Swap,
     TargetLang,
     Threads,
+    decode_settings,
 )
 from clearhead.cli.pairs import read_given
 from clearhead.errors import ConfigError
@@ -112,16 +113,16 @@ def evaluate(
     threads: Threads = None,
 ) -> None:
     """Print BLEU, chrF (with their sacreBLEU signatures), exact match and speed on a test set."""
-    settings: dict[str, Any] = {
-        "beam_size": beam,
-        "split": split,
-        "familiar": False if as_is else None,
-        "source_lang": source_lang,
-        "target_lang": target_lang,
-        "batch_tokens": batch_tokens,
-        "precision": precision,
-        "shortlist": shortlist or None,
-    }
+    settings = decode_settings(
+        beam=beam,
+        split=split,
+        as_is=as_is,
+        source_lang=source_lang,
+        target_lang=target_lang,
+        batch_tokens=batch_tokens,
+        precision=precision,
+        shortlist=shortlist,
+    )
     _refuse_misnamed(model, source, reference, pairs, hypothesis)
     if hypothesis is not None:
         of_a_model = {"source": source, "compare": compare, "output": output, "ensemble": ensemble, **settings}

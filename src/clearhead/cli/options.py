@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -27,6 +27,7 @@ __all__ = [
     "TargetFile",
     "TargetLang",
     "Threads",
+    "decode_settings",
 ]
 
 
@@ -139,3 +140,27 @@ Threads = Annotated[
     ),
 ]
 """Takes effect by itself."""
+
+
+def decode_settings(
+    *,
+    beam: int | None,
+    split: str | None,
+    as_is: bool,
+    source_lang: str | None,
+    target_lang: str | None,
+    batch_tokens: int | None,
+    precision: str | None,
+    shortlist: bool = False,
+) -> dict[str, Any]:
+    """Return the options that say how a model translates as settings of `[decode]`; None leaves the model's own."""
+    return {
+        "beam_size": beam,
+        "split": split,
+        "familiar": False if as_is else None,
+        "source_lang": source_lang,
+        "target_lang": target_lang,
+        "batch_tokens": batch_tokens,
+        "precision": precision,
+        "shortlist": shortlist or None,
+    }

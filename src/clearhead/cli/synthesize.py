@@ -10,7 +10,18 @@ import typer
 
 from clearhead.cli.checks import given, refuse_idle_options, refuse_missing, refuse_overwriting
 from clearhead.cli.console import notice, progress
-from clearhead.cli.options import AsIs, BatchTokens, Beam, Device, Precision, SourceLang, Split, TargetLang, Threads
+from clearhead.cli.options import (
+    AsIs,
+    BatchTokens,
+    Beam,
+    Device,
+    Precision,
+    SourceLang,
+    Split,
+    TargetLang,
+    Threads,
+    decode_settings,
+)
 from clearhead.errors import ConfigError, DataError
 
 if TYPE_CHECKING:
@@ -56,10 +67,18 @@ def backtranslate(
     """Make training pairs of target text alone: MODEL writes their source side (back-translation)."""
     from clearhead.decoding import Sampling
 
-    searched = given(beam=beam, precision=precision)
     drawn = given(seed=seed)
-    refuse_idle_options("--sample" if sample else None, searched if sample else drawn, ways="--sample")
-    settings = _settings(beam, split, as_is, source_lang, target_lang, batch_tokens, precision)
+    idle = given(beam=beam, precision=precision) if sample else drawn
+    refuse_idle_options("--sample" if sample else None, idle, ways="--sample")
+    settings = decode_settings(
+        beam=beam,
+        split=split,
+        as_is=as_is,
+        source_lang=source_lang,
+        target_lang=target_lang,
+        batch_tokens=batch_tokens,
+        precision=precision,
+    )
     # From the whole distribution, as Edunov et al. 2018 found it best for back-translation.
     sampling = Sampling(epsilon=0.0, **drawn) if sample else None
     _write(model, files, output, "source", device, {**settings, "sampling": sampling, "tag": tag})
@@ -81,28 +100,16 @@ def distill(
     threads: Threads = None,
 ) -> None:
     """Make training pairs for a smaller model: TEACHER writes their target side (distillation)."""
-    settings = _settings(beam, split, as_is, source_lang, target_lang, batch_tokens, precision)
+    settings = decode_settings(
+        beam=beam,
+        split=split,
+        as_is=as_is,
+        source_lang=source_lang,
+        target_lang=target_lang,
+        batch_tokens=batch_tokens,
+        precision=precision,
+    )
     _write(model, files, output, "target", device, {**settings, "tag": tag})
-
-
-def _settings(
-    beam: int | None,
-    split: str | None,
-    as_is: bool,
-    source_lang: str | None,
-    target_lang: str | None,
-    batch_tokens: int | None,
-    precision: str | None,
-) -> dict[str, Any]:
-    return {
-        "beam_size": beam,
-        "split": split,
-        "familiar": False if as_is else None,
-        "source_lang": source_lang,
-        "target_lang": target_lang,
-        "batch_tokens": batch_tokens,
-        "precision": precision,
-    }
 
 
 def _write(

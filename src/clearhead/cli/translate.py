@@ -34,6 +34,7 @@ from clearhead.cli.options import (
     Split,
     TargetLang,
     Threads,
+    decode_settings,
 )
 from clearhead.errors import ConfigError
 from clearhead.files import is_standard_output
@@ -196,15 +197,17 @@ def translate(
         "mbr": mbr,
         "diversity": diversity or 0.0,
         "prefix": prefix,
-        "beam_size": beam,
         "length_penalty": length_penalty,
-        "split": split,
-        "familiar": False if as_is else None,
-        "source_lang": source_lang,
-        "target_lang": target_lang,
-        "batch_tokens": batch_tokens,
-        "precision": precision,
-        "shortlist": shortlist or None,
+        **decode_settings(
+            beam=beam,
+            split=split,
+            as_is=as_is,
+            source_lang=source_lang,
+            target_lang=target_lang,
+            batch_tokens=batch_tokens,
+            precision=precision,
+            shortlist=shortlist,
+        ),
     }
     translator = Translator.load(model, device=device, ensemble=ensemble or ())
     translator.translate([], **settings)  # an impossible setting is refused before anything is read

@@ -34,10 +34,7 @@ def is_loop(written: Sequence[int], times_in_source: Callable[[], int]) -> bool:
     >>> is_loop([5, 7, 9] * 7, lambda: 1), is_loop([5, 7, 9] * 7, lambda: 3)
     (True, False)
     """
-    if not _ends_repeating(written, LOOP_TIMES):
-        return False
-    most = times_in_source()
-    return most == 1 or _ends_repeating(written, LOOP_TIMES * most)
+    return _ends_repeating(written, LOOP_TIMES) and _ends_repeating(written, LOOP_TIMES * times_in_source())
 
 
 def most_times(ids: Sequence[int]) -> int:

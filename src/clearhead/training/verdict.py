@@ -88,10 +88,10 @@ def _course(train: TrainConfig, valid: Sequence[Mapping[str, Any]], losses: Sequ
     likeliest = min(valid, key=lambda record: record["nll"])
     last = valid[-1]
     before = [record for record in valid if record["step"] <= 0.75 * last["step"]] or valid[:1]
-    best_before = max(before, key=lambda record: record["chrf"])
+    best_before = max(record["chrf"] for record in before)
     since = f"after step {before[-1]['step']:,}"
-    if last["chrf"] > best_before["chrf"] * (1 + _GAIN):
-        return f"still improving: chrF rose from {best_before['chrf']:.1f} to {last['chrf']:.1f} {since}; {go_on}"
+    if last["chrf"] > best_before * (1 + _GAIN):
+        return f"still improving: chrF rose from {best_before:.1f} to {last['chrf']:.1f} {since}; {go_on}"
     if last["nll"] > likeliest["nll"] + _RISE:
         learned = f" while that of training fell to {losses[-1]:.2f}" if losses else ""
         return (
@@ -107,8 +107,8 @@ def _course(train: TrainConfig, valid: Sequence[Mapping[str, Any]], losses: Sequ
     best = max(valid, key=lambda record: record["chrf"])
     if last["chrf"] < best["chrf"] * (1 - _LOSS):
         return (
-            f"got worse: chrF fell from {best['chrf']:.1f} at step {best['step']:,}, whose weights are published, to "
-            f"{last['chrf']:.1f}; a lower rate (--fresh --set train.learning_rate=..) or more warm-up would keep it"
+            f"got worse: chrF fell from {best['chrf']:.1f} at step {best['step']:,} to {last['chrf']:.1f}, and the "
+            f"best is published; a lower rate helps (--fresh --set train.learning_rate=..), or more warm-up"
         )
     return f"converged: nothing {since} made it better; a larger model or more text would"
 

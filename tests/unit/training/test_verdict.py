@@ -83,7 +83,7 @@ def test_a_model_that_no_longer_gets_better_has_converged():
 
 def test_a_model_that_fell_from_its_best_is_not_said_to_have_converged():
     (line,) = said(records((40, 2.5), (60, 2.5), (30, 2.5), (20, 2.5)))
-    assert line.startswith("got worse: chrF fell from 60.0 at step 20, whose weights are published, to 20.0; ")
+    assert line.startswith("got worse: chrF fell from 60.0 at step 20 to 20.0, and the best is published; ")
 
 
 def test_a_rising_loss_is_no_over_fitting_while_the_translations_get_better():
