@@ -101,13 +101,15 @@ class Familiar:
 
     def _in_usual_case(self, sentence: str) -> str:
         begins = "small letters" in self._unknown_cases  # sentences begin with a capital there
+        is_marked_up = sentence.startswith("<")  # and a tag is no beginning
 
         def usual_case(words: str) -> str:
             nonlocal begins
             usual = _WORD.sub(lambda word: self._usual_case(word.group()), words)
-            if begins:
+            begun = next(filter(str.isalnum, words), None)
+            if begins and begun is not None and begun.isalpha():
                 usual = _WORD.sub(lambda word: _capitalised(word.group()), usual, count=1)
-            begins = False
+            begins = begins and begun is None and is_marked_up
             return usual
 
         return change_words(sentence, usual_case)

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Self
 
 from clearhead.line_statistics import LineStatistics, is_copied, length_ratio, letter_case
-from clearhead.placeholders import PLACEHOLDER
+from clearhead.placeholders import PLACEHOLDER, words_alone
 from clearhead.scripts import script_of
 
 __all__ = [
@@ -234,7 +234,10 @@ def _copy(source: str, text: str, statistics: LineStatistics | None) -> str | No
 
 
 def _unusual_case(source: str, statistics: LineStatistics | None) -> str | None:
-    case = letter_case(source)
+    words = words_alone(source.strip())
+    case = letter_case(words)
+    if case == "small letters" and words.startswith(" "):  # `{name} ist da` has no beginning that would be a capital
+        return None
     return case if statistics is not None and case in statistics.rare_cases() else None
 
 

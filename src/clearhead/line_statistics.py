@@ -171,7 +171,8 @@ def length_ratio(source: str, target: str) -> float:
 def letter_case(text: str) -> LetterCase | None:
     """Return what all letters of a text are; None if they differ, or some have no case, or there are no two words.
 
-    A word alone says nothing of how a line is written: it may be a name, `OK` or a numeral.
+    A word alone says nothing of how a line is written: it may be a name, `OK` or a numeral. Nor do small letters behind
+    a number, as in `3 dogs run`, which has no capital in any case.
 
     >>> letter_case("EIN HUND!"), letter_case("ein hund"), letter_case("Ein Hund"), letter_case("NATO")
     ('capitals', 'small letters', None, None)
@@ -183,7 +184,9 @@ def letter_case(text: str) -> LetterCase | None:
         return None
     if any(letter.lower() == letter.upper() for letter in text if letter.isalpha()):
         return None
-    return "capitals" if text.isupper() else "small letters"
+    if text.isupper():
+        return "capitals"
+    return "small letters" if next(filter(str.isalnum, text)).isalpha() else None
 
 
 def has_stray_space(text: str) -> bool:

@@ -9,6 +9,9 @@ __all__ = ["PLACEHOLDER", "change_words", "words_alone"]
 
 _SPEC = r"[-+\#]{0,3}[0-9]{0,9}(?:\.[0-9]{0,9})?"  # of a number's width and digits; bounded, so that nothing is slow
 
+_CJK = r"\u3000-\u30ff\u3400-\u9fff\uff00-\uffef"  # such text stands beside an address without a space
+_MAIL, _HOST = "[a-zA-Z0-9_.+-]", "[a-zA-Z0-9_-]"
+
 PLACEHOLDER = re.compile(
     rf"""
       %\(\w{{1,60}}\)\ ?{_SPEC}[a-zA-Z]                       # %(name)s
@@ -19,8 +22,8 @@ PLACEHOLDER = re.compile(
     | \$[A-Z_][A-Z0-9_]{{2,60}}                              # $HOME; US$ and $CA are money
     | </?[A-Za-z][A-Za-z0-9:.-]{{0,60}}(?:\s[^<>=]*=[^<>]*)?\s?/?>          # <b>, </b>, <br/>, <a href="...">
     | &(?:[A-Za-z]\w{{1,30}}|\#[0-9]{{1,7}}|\#x[0-9A-Fa-f]{{1,6}});   # &amp; &#160;
-    | (?<!\w)[a-zA-Z]{{2,9}}://[^\s<>"'）」】]*[\w/]             # https://example.org
-    | (?<![\w.+-])[\w.+-]{{1,60}}@[\w-]{{1,60}}(?:\.[\w-]{{1,60}}){{1,5}}  # name@example.org
+    | (?<![a-zA-Z0-9_])[a-zA-Z]{{2,9}}://[^\s<>"'{_CJK}]*[^\W{_CJK}]/?    # https://example.org
+    | (?<!{_MAIL}){_MAIL}{{1,60}}@{_HOST}{{1,60}}(?:\.{_HOST}{{1,60}}){{1,5}}  # name@example.org
     """,
     re.VERBOSE,
 )
@@ -29,7 +32,7 @@ PLACEHOLDER = re.compile(
 _KEPT = re.compile(
     rf"""(
       {PLACEHOLDER.pattern}
-    | (?<!\S)\S*(?:[%{{}}<>$\\_@\#=|`]|\w\.\w\w|\w\(\w)\S*       # code: a_b, x=1, file.txt, f(x)
+    | (?<![^\s<>])[^\s<>]*(?:[%{{}}$\\_@\#=|`]|\w\.\w\w|\w\(\w)[^\s<>]*       # code: a_b, x=1, file.txt, f(x)
     | (?<!\S)/\w\S*                                          # a path
     | (?<!\w)(?:\w\.){{2,}}                                  # U.S.
     )""",

@@ -6,7 +6,8 @@ How sentences end, and which abbreviations do not end them, is told for each lan
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+import unicodedata
+from collections.abc import Container, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -19,6 +20,7 @@ __all__ = ["CutLine", "cut_line", "join_sentences", "split_sentences"]
 _UNSPACED = {"HAN", "HIRAGANA", "KATAKANA", "BOPOMOFO"}
 """Scripts in which one sentence follows the other without a space."""
 
+_SPACE = re.compile(r"[^\S\r\n]")
 _INITIAL = re.compile(r"(?<!\w)[^\W\d_]\.\s*\Z")
 _ORDINAL = re.compile(r"(?<!\w)\d{1,2}\.\s*\Z")
 _DASH = re.compile(r"\s*[-–—]")
@@ -60,10 +62,12 @@ def split_sentences(text: str, language: str | None = None) -> list[str]:
     ['er kam z. b. am montag. ', 'sie ging.']
     """
     rules = (language or _likely_language(text)).replace("_", "-").partition("-")[0].lower()
+    plain = _SPACE.sub(" ", text)  # sentencex panics at a wide space behind a single letter; only lengths count here
     try:
-        found = sentencex.segment(rules, _BEGINNING.sub(_capital, text) if text.islower() else text)
+        found = sentencex.segment(rules, _BEGINNING.sub(_capital, plain) if text.islower() else plain)
     except UnicodeEncodeError:
         return [text]
+    capitals = {script_of(letter) for letter in set(text) if letter.isupper()}
     sentences: list[str] = []
     is_english = language is not None and rules == "en"
     start = at = 0
@@ -72,7 +76,7 @@ def split_sentences(text: str, language: str | None = None) -> list[str]:
         piece = text[at : at + size]
         first = _first_letter(piece)
         is_apart = text[at - 1].isspace() or _is_unspaced(letter, first)
-        goes_on = piece.isspace() or _DASH.match(piece) or _goes_on(letter, first, text)
+        goes_on = piece.isspace() or _DASH.match(piece) or _goes_on(letter, first, capitals)
         if ends and letter and is_apart and not goes_on:
             sentences.append(text[start:at])
             start, letter = at, ""
@@ -116,7 +120,7 @@ def join_sentences(texts: Sequence[str], gaps: Sequence[str]) -> str:
             line += text
             continue
         is_unspaced = _is_unspaced(_first_letter(reversed(line)) or _first_letter(text))
-        line += (gap.replace(" ", "") if is_unspaced else gap or " ") + text
+        line += (_drop_spaces(gap) if is_unspaced else gap or " ") + text
     return line
 
 
@@ -134,11 +138,21 @@ def _capital(beginning: re.Match[str]) -> str:
     return before + (capital if len(capital) == 1 else letter)
 
 
-def _goes_on(before: str, first: str, text: str) -> bool:
-    """Tell whether a letter behind another begins no sentence: a small one, in a text with capitals of its script."""
+def _goes_on(before: str, first: str, capitals: Container[str | None]) -> bool:
+    """Tell whether a letter behind another begins no sentence: a small one, where the text has capitals of its script.
+
+    Args:
+        before: The last letter before, empty if there is none.
+        first: The letter.
+        capitals: The scripts of the capitals in the text.
+    """
     if not first.islower() or not (script := script_of(first)) or (before and script_of(before) != script):
         return False
-    return any(letter.isupper() and script_of(letter) == script for letter in text)
+    return script in capitals
+
+
+def _drop_spaces(gap: str) -> str:
+    return "".join(character for character in gap if unicodedata.category(character) != "Zs")
 
 
 def _first_letter(characters: Iterable[str]) -> str:

@@ -14,7 +14,7 @@ from clearhead.sentences import join_sentences
 
 __all__ = ["Alternative", "Translation", "best_combinations", "join_translations", "on_one_line"]
 
-_LINE_END = re.compile("[\n\r\x85\u2028\u2029]")
+_LINE_END = re.compile("[\n\v\f\r\x85\u2028\u2029]")
 
 
 @dataclass(frozen=True, slots=True)

@@ -189,6 +189,8 @@ def test_a_number_that_is_gone_or_another_is_missing(source, text, missing):
 def test_a_source_in_a_case_that_hardly_any_training_line_is_in_is_flagged():
     assert flags("EIN HUND RENNT", "A dog runs")["unusual_case"] == "capitals"
     assert flags("ein hund rennt", "A dog runs")["unusual_case"] == "small letters"
+    assert "unusual_case" not in flags("3 hunde rennen", "3 dogs run")
+    assert "unusual_case" not in flags("{name} ist da.", "{name} is here.")
     in_capitals = seen([("EIN HUND", "A DOG")] * 3)
     assert "unusual_case" not in flags("EIN HUND RENNT", "A DOG RUNS", seen=in_capitals)
     assert "unusual_case" not in flags("EIN HUND RENNT", "A dog runs", seen=Seen.of(None, list))
@@ -216,6 +218,10 @@ def test_a_source_in_a_case_that_hardly_any_training_line_is_in_is_flagged():
         ("5 $ und US$ 7, $A", []),
         ("a < b und c > d, x & y", []),
         ("{ein Satz} [x]", []),
+        ("連絡先はinfo@a.orgです。", ["info@a.org"]),
+        ("https://a.org/、と", ["https://a.org/"]),
+        ("詳細はhttps://a.orgを見て", ["https://a.org"]),
+        ("https://de.wikipedia.org/wiki/Köln.", ["https://de.wikipedia.org/wiki/Köln"]),
     ],
 )
 def test_placeholders_are_found_and_what_looks_like_them_is_not(source, missing):

@@ -84,6 +84,24 @@ def test_the_pieces_are_the_text_and_a_cut_line_loses_only_outer_white_space(tex
         assert all(gap.isspace() or not gap for gap in cut.gaps)
 
 
+@pytest.mark.parametrize("space", ["\u00a0", "\u2009", "\u3000", "\u2028", "\x85", "\t"])
+def test_white_space_of_several_bytes_is_white_space(space):
+    text = f"Das ist Plan B{space}. Er ist gut.{space}Sehr gut."
+    assert cut_line(text, "de").sentences == (f"Das ist Plan B{space}. Er ist gut.", "Sehr gut.")
+
+
+def test_the_capitals_of_a_text_are_looked_for_once():
+    looked_at = []
+
+    class Text(str):
+        def __iter__(self):
+            looked_at.append(len(self))
+            return super().__iter__()
+
+    assert len(split_sentences(Text("abc! " * 50))) == 50
+    assert len(looked_at) < 5
+
+
 def test_the_white_space_between_sentences_stays_in_its_place():
     cut = cut_line("  Eins ist hier.  Zwei.\tDrei.\n\nVier. ", "de")
     assert cut.sentences == ("Eins ist hier.", "Zwei.", "Drei.", "Vier.")
@@ -95,6 +113,7 @@ def test_the_white_space_between_sentences_stays_in_its_place():
     [
         (["犬です。", "猫です。"], [" "], "犬です。猫です。"),
         (["犬です。", "猫です。"], [" \n"], "犬です。\n猫です。"),
+        (["犬です。", "猫です。"], ["\u3000\u00a0\t"], "犬です。\t猫です。"),
         (["A dog.", "A cat."], [""], "A dog. A cat."),
         (["개예요.", "고양이예요."], [" "], "개예요. 고양이예요."),
         (["หมา", "แมว"], [" "], "หมา แมว"),

@@ -127,6 +127,7 @@ def evaluate(
     if hypothesis is not None:
         of_a_model = {"source": source, "compare": compare, "output": output, "ensemble": ensemble, **settings}
         of_a_model["as_is"] = of_a_model.pop("familiar")
+        of_a_model["device"] = None if device == "auto" else device
         if pairs is None and swap:
             of_a_model["swap"] = True
         if idle := [name for name, value in of_a_model.items() if value is not None]:

@@ -19,6 +19,7 @@ _GAIN = 0.01
 """Share of its chrF that a model must still win in the last quarter of a run to speak of improving."""
 _LOSS = 0.1
 """Share of its best chrF that a model must have lost to speak of getting worse."""
+_MORE = "a larger model or more text would"
 _USELESS_BLEU = 5.0
 _FEW_PAIRS = 20_000
 _FEW_EPOCHS = 3.0
@@ -110,7 +111,9 @@ def _course(train: TrainConfig, valid: Sequence[Mapping[str, Any]], losses: Sequ
             f"got worse: chrF fell from {best['chrf']:.1f} at step {best['step']:,} to {last['chrf']:.1f}, and the "
             f"best is published; a lower rate helps (--fresh --set train.learning_rate=..), or more warm-up"
         )
-    return f"converged: nothing {since} made it better; a larger model or more text would"
+    if best["chrf"] > best_before * (1 + _GAIN):
+        return f"converged: the best, of step {best['step']:,} with chrF {best['chrf']:.1f}, is published; {_MORE} help"
+    return f"converged: nothing {since} made it better; {_MORE}"
 
 
 def _longer(train: TrainConfig, state: TrainingState, ended_by: str) -> str:

@@ -152,6 +152,7 @@ def test_mistakes_are_named(run_command, make_model_dir, write_lines, tmp_path):
         (["--hypothesis", two, "--reference", two, "--beam", 3], "--beam: no meaning with --hypothesis"),
         (["--hypothesis", two, "--reference", two, "--source", two, "-o", tmp_path / "x"], "--source, --output: no"),
         (["--hypothesis", two, "--reference", two, "--as-is"], "--as-is: no meaning with --hypothesis"),
+        (["--hypothesis", two, "--reference", two, "--device", "cpu"], "--device: no meaning with --hypothesis"),
         (["--hypothesis", two, "--reference", two, "--swap"], "--swap: no meaning with --hypothesis"),
         ([model, "--source", two, "--reference", two, "--columns", "1,2"], "--columns 1,2: only a file of pairs has"),
     ):

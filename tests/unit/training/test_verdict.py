@@ -86,6 +86,13 @@ def test_a_model_that_fell_from_its_best_is_not_said_to_have_converged():
     assert line.startswith("got worse: chrF fell from 60.0 at step 20 to 20.0, and the best is published; ")
 
 
+def test_a_best_that_came_late_and_did_not_last_is_named():
+    (line,) = said(records((30, 2.5), (38, 2.5), (40, 2.5), (44, 2.5), (43.5, 2.5)))
+    assert line.startswith("still improving: chrF rose from 40.0 to 43.5")
+    (line,) = said(records((30, 2.5), (38, 2.5), (40, 2.5), (44, 2.5), (40.3, 2.5)))
+    assert line.startswith("converged: the best, of step 40 with chrF 44.0, is published; ")
+
+
 def test_a_rising_loss_is_no_over_fitting_while_the_translations_get_better():
     (line,) = said(records((30, 2.6), (40, 2.5), (45, 2.5), (55, 2.54)))
     assert line.startswith("still improving: chrF rose from 45.0 to 55.0")
