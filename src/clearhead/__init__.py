@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from clearhead.inspection.explain import Explanation, explain
     from clearhead.model.attention import MultiHeadAttention, scaled_dot_product_attention
     from clearhead.model.transformer import Transformer
-    from clearhead.tokenizer import Tokenizer
+    from clearhead.tokenizers import Tokenizer
     from clearhead.training.run import train
     from clearhead.translation import Translation
     from clearhead.translator import Translator
@@ -32,7 +32,7 @@ _HOMES = {
     "ModelConfig": "clearhead.config",
     "MultiHeadAttention": "clearhead.model.attention",
     "Sampling": "clearhead.config",
-    "Tokenizer": "clearhead.tokenizer",
+    "Tokenizer": "clearhead.tokenizers",
     "Transformer": "clearhead.model.transformer",
     "Translation": "clearhead.translation",
     "Translator": "clearhead.translator",

@@ -36,7 +36,7 @@ from clearhead.files import (
 )
 from clearhead.line_statistics import LineStatistics
 from clearhead.model.transformer import Transformer
-from clearhead.tokenizer import Tokenizer
+from clearhead.tokenizers import Vocabulary, load_vocabulary
 from clearhead.version import __version__
 from clearhead.weights import load_weights, model_tensors, read_headers, require_fit, write_weights
 
@@ -72,7 +72,7 @@ class Bundle:
     """A model with all that belongs to it."""
 
     model: Transformer
-    tokenizer: Tokenizer
+    tokenizer: Vocabulary
     decode: DecodeConfig = field(default_factory=DecodeConfig)
     info: Mapping[str, Any] = field(default_factory=dict)
     """How the model was made: data, settings, metrics; plain JSON values."""
@@ -153,7 +153,7 @@ def _load(path: str | Path, device: torch.device | str, verify: bool) -> Bundle:
     config = _read_config(directory)
     if verify:
         _verify(directory, config)
-    tokenizer = Tokenizer.load(directory / "tokenizer.json")
+    tokenizer = load_vocabulary(directory / "tokenizer.json")
     settings = _parse(ModelConfig, config.get("model"), directory / "config.json")
     require_same_vocabulary(settings, tokenizer, origin=str(directory))
     weights = directory / "model.safetensors"
@@ -193,7 +193,7 @@ def _identity(path: str | Path) -> tuple[int, int] | None:
     return found.st_ino, found.st_mtime_ns
 
 
-def require_same_vocabulary(config: ModelConfig, tokenizer: Tokenizer, *, origin: str) -> None:
+def require_same_vocabulary(config: ModelConfig, tokenizer: Vocabulary, *, origin: str) -> None:
     """Compare a model's settings with the tokenizer, which decides the ids of its tokens.
 
     Raises:

@@ -26,7 +26,7 @@ __all__ = [
     "Tying",
 ]
 
-TokenizerKind = Literal["bpe", "unigram", "wordpiece"]
+TokenizerKind = Literal["bpe", "unigram", "wordpiece", "imported"]
 
 NormOrder = Literal["post", "pre"]
 NormKind = Literal["layer", "rms"]

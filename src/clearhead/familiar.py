@@ -17,7 +17,7 @@ from clearhead.config import DecodeConfig
 from clearhead.line_statistics import LineStatistics, has_stray_space, letter_case
 from clearhead.placeholders import change_words, words_alone
 from clearhead.sentences import CutLine, cut_line
-from clearhead.tokenizer import Tokenizer
+from clearhead.tokenizers import Vocabulary
 
 __all__ = ["Familiar", "Form"]
 
@@ -50,7 +50,7 @@ class Familiar:
         trained: What the training lines were like; where that is not known, lines stay as they are.
     """
 
-    def __init__(self, tokenizer: Tokenizer, trained: LineStatistics | None) -> None:
+    def __init__(self, tokenizer: Vocabulary, trained: LineStatistics | None) -> None:
         self._tokenizer = tokenizer
         self._unknown_cases = () if trained is None else trained.rare_cases()
         self._drops_stray_space = trained is not None and trained.seldom_has_stray_space()

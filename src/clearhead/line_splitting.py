@@ -10,7 +10,7 @@ from typing import TypeVar
 from clearhead.config import DecodeConfig
 from clearhead.line_statistics import LineStatistics
 from clearhead.sentences import CutLine
-from clearhead.tokenizer import Tokenizer
+from clearhead.tokenizers import Vocabulary
 
 __all__ = ["Piece", "Pieces", "align_samples", "cut_lines"]
 
@@ -28,6 +28,8 @@ class Piece:
     ids: list[int]
     sentences: int
     """How many it has."""
+    language: str | None = None
+    """Which it is to be translated into, where its line or a setting says so."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +83,7 @@ def cut_lines(
     lines: Sequence[str],
     parts: Sequence[tuple[str | None, str]],
     cuts: Sequence[CutLine],
-    tokenizer: Tokenizer,
+    tokenizer: Vocabulary,
     config: DecodeConfig,
     trained: LineStatistics | None,
     whole: Sequence[bool] = (),
@@ -103,7 +105,7 @@ def cut_lines(
     Raises:
         DataError: If a line holds half of a surrogate pair.
     """
-    spelled = tokenizer.encode_parts(parts)  # whole at first, so that a message counts lines
+    spelled = tokenizer.encode_parts(parts, config.source_lang)  # whole at first, so that a message counts lines
     are_cut = [
         not stays and _is_cut(len(cut.sentences), len(ids), config, trained)
         for cut, ids, stays in zip(cuts, spelled, whole or [False] * len(cuts), strict=True)
@@ -114,14 +116,14 @@ def cut_lines(
         if is_cut
         for sentence in cut.sentences
     ]
-    respelled = iter(tokenizer.encode_parts(new))
+    respelled = iter(tokenizer.encode_parts(new, config.source_lang))
     pieces: list[Piece] = []
-    for line, (_, text), ids, cut, is_cut in zip(lines, parts, spelled, cuts, are_cut, strict=True):
+    for line, (language, text), ids, cut, is_cut in zip(lines, parts, spelled, cuts, are_cut, strict=True):
         if is_cut:
             tag = line[: len(line) - len(text)]
-            pieces += [Piece(tag + sentence, sentence, next(respelled), 1) for sentence in cut.sentences]
+            pieces += [Piece(tag + sentence, sentence, next(respelled), 1, language) for sentence in cut.sentences]
         else:
-            pieces.append(Piece(line, text, ids, len(cut.sentences)))
+            pieces.append(Piece(line, text, ids, len(cut.sentences), language))
     return Pieces(pieces, [cut.gaps if is_cut else () for cut, is_cut in zip(cuts, are_cut, strict=True)])
 
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from clearhead.decoding import Engine, Hypothesis, Prefix, SearchOptions, decode, expected_chrf, score
-from clearhead.tokenizer import Tokenizer
+from clearhead.tokenizers import Vocabulary
 from clearhead.translation import on_one_line
 
 __all__ = ["FoundText", "TextSearch"]
@@ -24,13 +24,15 @@ class FoundText:
     was_ended: bool
     text: str
     utility: float | None = None
+    given: int = 0
+    """How many of the tokens, the first, are no text; see `Prefix`."""
 
 
 @dataclass(frozen=True, slots=True)
 class TextSearch:
     """Searches of one engine."""
 
-    tokenizer: Tokenizer
+    tokenizer: Vocabulary
     engine: Engine
     scorer: Callable[[], Engine]
     """Makes what scores a text when there is one to score."""
@@ -68,6 +70,9 @@ class TextSearch:
             groups = decode(self.engine, again, wider, prefixes=[prefixes[row] for row in short])
             for row, group in zip(short, self._texts(again, groups, wider), strict=True):
                 found[row] = group[:num_best]
+        for group, prefix in zip(found, prefixes, strict=True):
+            for one in group:
+                one.given = prefix.given
         is_own = self.engine.finds_scores and options.shortlist is None
         every = [one for group in found for one in group]  # spelled though nobody may ask: 1 % of the time
         self._spell(every, options.config.batch_tokens, score_all=scores and not is_own, score_respelled=scores)
@@ -95,23 +100,24 @@ class TextSearch:
         """Give all that was found the tokens and the score of its text.
 
         About one search in a hundred spells a word in other pieces than the tokenizer would (`b` + `ra` for `bra`). Its
-        text is what leaves us, so the text's own spelling is scored: what `score` says of it is what is reported.
+        text is what leaves us, so the text's own spelling is scored: what `score` says of it is what is reported. A
+        vocabulary that loses text has none to prefer; what was found stays.
         `score_all` is for searches whose log-probabilities are not the model's own.
         """
         longest = self.max_length or math.inf
         wanted = []
         for one, ids in zip(found, self.tokenizer.encode_targets([one.text for one in found]), strict=True):
             # Where the positions end before the spelling does, the tokens found stand for the text.
-            is_respelled = tuple(ids) != one.tokens and len(ids) <= longest
+            is_respelled = self.tokenizer.is_lossless and tuple(ids) != one.tokens and len(ids) <= longest
             if is_respelled:
                 one.tokens = tuple(ids)
             if score_all or (score_respelled and is_respelled):
                 wanted.append(one)
         if wanted:
             sources, targets = [one.source for one in wanted], [list(one.tokens) for one in wanted]
-            for one, log_prob in zip(
-                wanted, score(self.scorer(), sources, targets, batch_tokens=batch_tokens), strict=True
-            ):
+            given = [one.given for one in wanted]
+            log_probs = score(self.scorer(), sources, targets, batch_tokens=batch_tokens, given=given)
+            for one, log_prob in zip(wanted, log_probs, strict=True):
                 one.log_prob = log_prob
 
 

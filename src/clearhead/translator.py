@@ -32,7 +32,7 @@ from clearhead.line_splitting import Piece, Pieces, align_samples, cut_lines
 from clearhead.model.transformer import Transformer
 from clearhead.sentences import split_sentences
 from clearhead.text_search import FoundText, TextSearch
-from clearhead.tokenizer import require_texts
+from clearhead.tokenizers import require_texts
 from clearhead.translation import Alternative, Translation, join_translations
 
 __all__ = ["Translator"]
@@ -215,8 +215,9 @@ class Translator:
             raise DataError(f"{len(sources)} source lines but {len(targets)} target lines; they must pair up")
         config = self.decode_config(settings)
         parts = self.split_sources(sources, config.target_lang, name=name)
-        source_ids = self.bundle.tokenizer.encode_parts(parts)
-        target_ids = self.bundle.tokenizer.encode_targets(targets)
+        source_ids = self.bundle.tokenizer.encode_parts(parts, config.source_lang)
+        languages = [language for language, _ in parts]
+        target_ids = self.bundle.tokenizer.encode_targets(targets, languages)
         for number, ids in enumerate(map(max, zip(map(len, source_ids), map(len, target_ids), strict=True)), start=1):
             if ids > config.max_input_tokens:
                 raise DataError(
@@ -232,6 +233,7 @@ class Translator:
             [target_ids[row] for row in rows],
             batch_tokens=config.batch_tokens,
             on_progress=on_progress,
+            given=[len(self.bundle.tokenizer.given(languages[row])) for row in rows],
         )
         found = dict(zip(rows, scores, strict=True))
         return [found.get(row, 0.0) for row in range(len(parts))]
@@ -292,7 +294,16 @@ class Translator:
         filled = [index for index, piece in enumerate(cut_up.pieces) if piece.text.strip()]
         ids = cut_sources(self.model.config, config, [cut_up.pieces[index].ids for index in filled])
         of_pieces = cut_up.first_of_lines(prefixes, NO_PREFIX)
-        return _Read(forms, cut_up, filled, ids, [of_pieces[index] for index in filled])
+        begun_pieces = [self._given(cut_up.pieces[index].language, of_pieces[index]) for index in filled]
+        return _Read(forms, cut_up, filled, ids, begun_pieces)
+
+    def _given(self, language: str | None, prefix: Prefix) -> Prefix:
+        """Return what a translation begins with: what the model is told, then the prefix."""
+        given = self.bundle.tokenizer.given(language)
+        if not given:
+            return prefix
+        alone = tuple((token,) for token in given)
+        return Prefix((*given, *prefix.tokens), (*alone, *prefix.completions), len(given))
 
     def _text_search(self, options: SearchOptions, one_line: bool) -> TextSearch:
         # What rounds would draw other samples: a seed gives the same in every precision.
@@ -304,12 +315,13 @@ class Translator:
         self, piece: Piece, ids: list[int], group: Sequence[FoundText], num_best: int, scores: bool
     ) -> Translation:
         best = [Alternative(one.text, one.log_prob if scores else None, one.utility) for one in group]
+        text_ids = group[0].tokens[group[0].given : -1]
         return Translation(
             source=piece.source,
             text=best[0].text,
             score=best[0].score,
             utility=best[0].utility,
-            tokens=tuple(self.bundle.tokenizer.pieces(group[0].tokens[:-1])),  # unasked: 2 % of the time at most
+            tokens=tuple(self.bundle.tokenizer.pieces(text_ids)),  # unasked: 2 % of the time at most
             alternatives=tuple(best) if num_best > 1 else (),
             source_truncated=len(piece.ids) > len(ids),
             output_truncated=group[0].was_ended,
@@ -329,7 +341,10 @@ class Translator:
         if one_line and any("\n" in text or "\r" in text for text in different):
             raise ConfigError("a prefix has a line end, which a file with one translation a line cannot hold")
         tokenizer, room = self.bundle.tokenizer, self.model.config.max_length or math.inf
-        spelled = tokenizer.encode_batch(different)
+        spelled = tokenizer.encode_prefixes(different)
+        for text, ids in zip(different, spelled, strict=True):
+            if not tokenizer.is_lossless and (read := tokenizer.decode(ids)) != text.strip():
+                raise DataError(f"this model's vocabulary cannot write the prefix {text!r}; it would be {read!r}")
         if (longest := max(map(len, spelled), default=0)) >= room:
             raise DataError(f"a prefix has {longest:,} tokens; this model writes at most {room:,}, the end included")
         prefixes = [Prefix(tuple(ids), tuple(map(tuple, tokenizer.completions(ids)))) for ids in spelled]

@@ -90,7 +90,7 @@ def make_bundle(kind: str, seed: int, **settings: Any) -> Any:
     from clearhead.bundle import Bundle
     from clearhead.config import DecodeConfig, ModelConfig
     from clearhead.model import Transformer
-    from clearhead.tokenizer import Tokenizer
+    from clearhead.tokenizers import Tokenizer
 
     tagged = kind == "tagged"
     texts = [text for pair in pairs(200, seed=5) for text in pair]

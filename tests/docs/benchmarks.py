@@ -13,7 +13,7 @@ import torch
 from clearhead.bundle import Bundle, save_bundle
 from clearhead.config import DecodeConfig, ModelConfig
 from clearhead.model import Transformer
-from clearhead.tokenizer import Tokenizer
+from clearhead.tokenizers import Tokenizer
 
 BENCH = Path(__file__).parents[2] / "bench"
 

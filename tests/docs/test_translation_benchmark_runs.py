@@ -20,7 +20,7 @@ from clearhead.config import DecodeConfig, ModelConfig
 from clearhead.decoding.step import pad_batch
 from clearhead.kernels.library import library
 from clearhead.model import Transformer
-from clearhead.tokenizer import Tokenizer
+from clearhead.tokenizers import Tokenizer
 
 pytestmark = pytest.mark.slow  # every test starts a process for each engine
 

@@ -86,6 +86,11 @@ def bart(**settings: Any) -> nn.Module:
     return transformers.BartForConditionalGeneration(transformers.BartConfig(**settings, attn_implementation="eager"))
 
 
+def mbart(**settings: Any) -> nn.Module:
+    settings = {"activation_function": "gelu", "scale_embedding": True, **SHAPE, **SPECIAL, **settings}
+    return transformers.MBartForConditionalGeneration(transformers.MBartConfig(**settings, attn_implementation="eager"))
+
+
 def m2m100(**settings: Any) -> nn.Module:
     settings = {"activation_function": "relu", **SHAPE, **SPECIAL, **settings}
     return transformers.M2M100ForConditionalGeneration(
@@ -141,6 +146,7 @@ KINDS = {
     ),
     "bart": Kind("bart", bart, SHARED, "gelu"),
     "bart that starts with its end": Kind("bart", lambda: bart(**STARTS_WITH_END), SHARED, "gelu"),
+    "mbart": Kind("mbart", mbart, SHARED, "gelu"),
     "m2m100": Kind("m2m_100", m2m100, SHARED, "relu"),
     "m2m100 that starts with its end": Kind("m2m_100", lambda: m2m100(**STARTS_WITH_END), SHARED, "relu"),
     "bert": Kind("bert", bert, ("pooler.dense.weight", "pooler.dense.bias"), "gelu"),
@@ -168,7 +174,7 @@ def random_state(model: nn.Module) -> nn.Module:
                     weight.normal_(std=math.sqrt(2 / sum(weight.shape)))
                 else:
                     weight.normal_(mean=float(isinstance(module, nn.LayerNorm) and name == "weight"), std=0.3)
-            if type(module).__name__ == "BartLearnedPositionalEmbedding":
+            if type(module).__name__.endswith("BartLearnedPositionalEmbedding"):
                 module.weight[:2] = 0.0  # never read, and so not kept
             if hasattr(module, "final_logits_bias"):
                 module.final_logits_bias.normal_(std=0.3)

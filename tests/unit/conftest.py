@@ -13,7 +13,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 if TYPE_CHECKING:
     from clearhead.bundle import Bundle
-    from clearhead.tokenizer import Tokenizer
+    from clearhead.tokenizers import Tokenizer
 
 SENTENCES = (
     "Ein kleiner Hund rennt über die Wiese.",
@@ -39,7 +39,7 @@ def make_bundle() -> Callable[..., Bundle]:
     from clearhead.bundle import Bundle
     from clearhead.config import DecodeConfig, ModelConfig
     from clearhead.model import Transformer
-    from clearhead.tokenizer import Tokenizer
+    from clearhead.tokenizers import Tokenizer
 
     def make(
         seed: int = 7,
@@ -79,7 +79,7 @@ def make_model_dir(make_bundle: Callable[..., Bundle], tmp_path: Path) -> Callab
 @pytest.fixture(scope="session")
 def move_tokens() -> Callable[[Tokenizer, dict[str, int]], Tokenizer]:
     """Return a function that gives tokens other ids; each changes places with the token that had the id."""
-    from clearhead.tokenizer import Tokenizer
+    from clearhead.tokenizers import Tokenizer
 
     def move(tokenizer: Tokenizer, ids: dict[str, int]) -> Tokenizer:
         values = json.loads(tokenizer.text)

@@ -8,7 +8,7 @@ from clearhead.config import DecodeConfig
 from clearhead.familiar import Familiar
 from clearhead.line_statistics import LineCounter
 from clearhead.sentences import CutLine
-from clearhead.tokenizer import Tokenizer
+from clearhead.tokenizers import Tokenizer
 
 TEXT = [
     "Ein Mann geht in Berlin.",

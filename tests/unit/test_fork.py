@@ -19,7 +19,7 @@ from clearhead import device
 from clearhead.bundle import Bundle
 from clearhead.config import DecodeConfig, ModelConfig
 from clearhead.model import Transformer
-from clearhead.tokenizer import Tokenizer
+from clearhead.tokenizers import Tokenizer
 from clearhead.translator import Translator
 
 device.usable_cpus = lambda: 2

@@ -10,7 +10,7 @@ from clearhead.line_splitting import align_samples
 from clearhead.line_splitting import cut_lines as cut_lines_of_sentences
 from clearhead.line_statistics import LineCounter
 from clearhead.sentences import cut_line
-from clearhead.tokenizer import Tokenizer
+from clearhead.tokenizers import Tokenizer
 
 ONE, TWO = "Ein Hund rennt.", "Ein Hund rennt. Zwei Männer sitzen."
 FIVE = "Eins ist da. Zwei ist da.\tDrei ist da. Vier ist da. Fünf ist da."

@@ -20,6 +20,7 @@ from clearhead.cli.average import average
 from clearhead.cli.console import notice, open_missing_streams, show_warnings_as_notices
 from clearhead.cli.demo import demo
 from clearhead.cli.evaluate import evaluate
+from clearhead.cli.import_model import import_model
 from clearhead.cli.info import info
 from clearhead.cli.optimize import optimize
 from clearhead.cli.paper import paper
@@ -82,6 +83,7 @@ for command in (
     *(optimize, average, info, verify, paper),
 ):
     app.command()(ending_quietly(command))
+app.command("import")(ending_quietly(import_model))
 
 
 @app.callback(invoke_without_command=True)

@@ -12,7 +12,8 @@ from clearhead.cli.options import BatchTokens, Device, Model, SourceFile, Target
 from clearhead.errors import DataError
 
 if TYPE_CHECKING:
-    from clearhead.tokenizer import Tokenizer
+    from clearhead.config import DecodeConfig
+    from clearhead.tokenizers import Vocabulary
 
 __all__ = ["optimize"]
 
@@ -66,9 +67,7 @@ def optimize(
     pairs = list(read_parallel([source], [target]))
     config = translator.decode_config({"target_lang": target_lang, "batch_tokens": batch_tokens})
     parts = translator.split_sources([pair.source for pair in pairs], config.target_lang, name=display_name(source))
-    kept, num_blank, num_long = _usable(
-        translator.bundle.tokenizer, parts, [pair.target for pair in pairs], config.max_input_tokens
-    )
+    kept, num_blank, num_long = _usable(translator.bundle.tokenizer, parts, [pair.target for pair in pairs], config)
     if not kept:
         raise DataError(
             f"{display_name(source)} and {display_name(target)} hold no pair to learn from: of {len(pairs):,}, "
@@ -98,15 +97,15 @@ def optimize(
 
 
 def _usable(
-    tokenizer: Tokenizer, parts: list[tuple[str | None, str]], targets: list[str], max_tokens: int
+    tokenizer: Vocabulary, parts: list[tuple[str | None, str]], targets: list[str], config: DecodeConfig
 ) -> tuple[list[tuple[list[int], list[int]]], int, int]:
     """Return the ids of the pairs to learn from, how many have a blank side, and how many are too long."""
     rows = [row for row, (_, text) in enumerate(parts) if text.strip() and targets[row].strip()]
-    source_ids = tokenizer.encode_parts([parts[row] for row in rows])
-    target_ids = tokenizer.encode_targets([targets[row] for row in rows])
+    source_ids = tokenizer.encode_parts([parts[row] for row in rows], config.source_lang)
+    target_ids = tokenizer.encode_targets([targets[row] for row in rows], [parts[row][0] for row in rows])
     kept = [
         (source, target)
         for source, target in zip(source_ids, target_ids, strict=True)
-        if max(len(source), len(target)) <= max_tokens
+        if max(len(source), len(target)) <= config.max_input_tokens
     ]
     return kept, len(parts) - len(rows), len(rows) - len(kept)

@@ -35,6 +35,12 @@ def summary(facts: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
             _said(facts, "99.9 % of at most {} tokens", *made, "data", "line_statistics", "source_tokens", "p999"),
             *(f"{role} {plain(files)}" for role in ("source", "target", "pairs") if (files := _files(facts, role))),
         ],
+        "imported": [
+            _said(facts, "from {}", *made, "imported_from", "name"),
+            _said(facts, "a {} model", *made, "imported_from", "kind"),
+            _said(facts, "of {}", *made, "imported_from", "library"),
+            _said(facts, "{}", *made, "imported", "date"),
+        ],
         "quality": [
             _said(facts, "validation BLEU {}", *made, "metrics", "valid_bleu"),
             _said(facts, "chrF {}", *made, "metrics", "valid_chrf"),

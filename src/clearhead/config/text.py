@@ -82,7 +82,8 @@ class TokenizerConfig(Settings):
     """`[tokenizer]`: the joint subword vocabulary."""
 
     kind: TokenizerKind = "bpe"
-    """Byte-pair encoding (paper section 5.1, EN-DE), unigram, or word-piece (EN-FR)."""
+    """Byte-pair encoding (paper section 5.1, EN-DE), unigram, or word-piece (EN-FR). `imported` is the vocabulary of an
+    imported model, which a run has from `--from` and cannot learn."""
     vocab_size: Pieces | None = None
     """Pieces in the vocabulary, special tokens included; chosen from the corpus size if not set (paper: 37,000)."""
     split_digits: bool = True

@@ -14,7 +14,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, TypeVar
 
-from clearhead.config import Config, DataConfig, TokenizerConfig
+from clearhead.config import Config, DataConfig, DecodeConfig, TokenizerConfig
 from clearhead.corpora import SentencePair, display_name
 from clearhead.data.augment import KINDS, altered
 from clearhead.data.clean import CleaningReport, clean, key_digest
@@ -26,7 +26,7 @@ from clearhead.errors import ClearheadError, ConfigError, DataError
 from clearhead.files import file_sha256, json_sha256, new_directory, read_json, write_json
 from clearhead.language_tags import split_tag
 from clearhead.line_statistics import LineCounter
-from clearhead.tokenizer import Tokenizer
+from clearhead.tokenizers import Tokenizer, Vocabulary, load_vocabulary
 
 __all__ = ["Prepared", "automatic_vocab_size", "open_prepared", "prepare"]
 
@@ -49,7 +49,7 @@ class Prepared:
     """Training pairs."""
     valid: PairStore
     """Validation pairs, given or held out."""
-    tokenizer: Tokenizer
+    tokenizer: Vocabulary
     """The vocabulary both stores are written in."""
     report: dict[str, Any]
     """Contents of `report.json`: where every pair that was read went, and what the input files were."""
@@ -59,7 +59,7 @@ def prepare(
     config: Config,
     directory: Path,
     *,
-    tokenizer: Tokenizer | None = None,
+    tokenizer: Vocabulary | None = None,
     on_progress: Progress | None = None,
     notice: Callable[[str], None] | None = None,
 ) -> Prepared:
@@ -106,7 +106,7 @@ def open_prepared(directory: Path) -> Prepared:
     try:
         report = read_json(path, DataError)
         made_with = report["tokenizer"]["sha256"]
-        tokenizer = Tokenizer.load(directory.parent / "tokenizer.json")
+        tokenizer = load_vocabulary(directory.parent / "tokenizer.json")
     except (KeyError, TypeError):
         raise DataError(f"{path} is damaged; {FRESH}") from None
     except ClearheadError as error:
@@ -151,23 +151,22 @@ def _verify(directory: Path, report: Mapping[str, Any]) -> None:
 
 
 def _build(
-    config: Config, inputs: Inputs, partial: Path, tokenizer: Tokenizer | None, on_progress: Progress
-) -> tuple[Tokenizer, dict[str, Any]]:
+    config: Config, inputs: Inputs, partial: Path, tokenizer: Vocabulary | None, on_progress: Progress
+) -> tuple[Vocabulary, dict[str, Any]]:
     """Fill the directory of prepared data, and return the vocabulary it is written in and its report."""
     train, valid = StagedPairs(partial / "train.jsonl"), StagedPairs(partial / "valid.jsonl")
     lines = _read_corpus(config, inputs, train, valid, on_progress)
     tokenizer = tokenizer or _learned_tokenizer(train, config.tokenizer, on_progress)
-    max_length = config.data.max_length
     pairs = _progress(train, "tokenising", on_progress)
     added = dict.fromkeys(KINDS if config.data.augment else (), 0)
     counter = LineCounter(source_language(config))
     with StoreWriter(partial / "train.arrow") as store:
-        tokens = _fill(store, pairs, tokenizer, max_length=max_length, report=train.report, counter=counter)
+        tokens = _fill(store, pairs, tokenizer, config, report=train.report, counter=counter)
         if added:
             _add_altered(store, train, tokenizer, config, added, counter, on_progress)
     pairs = _progress(valid, "tokenising validation text", on_progress)
     with StoreWriter(partial / "valid.arrow") as store:
-        _fill(store, pairs, tokenizer, max_length=max_length, report=valid.report)
+        _fill(store, pairs, tokenizer, config, report=valid.report)
     for what, text in (("training", train), ("validation", valid)):
         text.report.check()
         _refuse_empty(what, config.data, text.report)
@@ -277,17 +276,17 @@ def _learned_tokenizer(train: StagedPairs, config: TokenizerConfig, on_progress:
 def _fill(
     store: StoreWriter,
     pairs: Iterator[SentencePair],
-    tokenizer: Tokenizer,
+    tokenizer: Vocabulary,
+    config: Config,
     *,
-    max_length: int,
     report: CleaningReport,
     counter: LineCounter | None = None,
 ) -> dict[str, int]:
     """Tokenise pairs into a store, drop the too long ones, count the others, and return the tokens of each side."""
     tokens = {"source": 0, "target": 0}
     while some := list(islice(pairs, PROGRESS_EVERY)):
-        for pair, source_ids, target_ids in _spelled(some, tokenizer):
-            if max(len(source_ids), len(target_ids)) > max_length:
+        for pair, source_ids, target_ids in _spelled(some, tokenizer, config.decode):
+            if max(len(source_ids), len(target_ids)) > config.data.max_length:
                 report.drop_kept("too_many_tokens", pair.origin)
                 continue
             store.append(pair.source, pair.target, source_ids, target_ids)
@@ -301,7 +300,7 @@ def _fill(
 def _add_altered(
     store: StoreWriter,
     train: StagedPairs,
-    tokenizer: Tokenizer,
+    tokenizer: Vocabulary,
     config: Config,
     added: dict[str, int],
     counter: LineCounter,
@@ -312,7 +311,7 @@ def _add_altered(
     pairs = _progress(train, "adding altered copies", on_progress)
     copies = altered(pairs, seed=config.train.seed, max_characters=data.max_characters)
     while some := list(islice(copies, PROGRESS_EVERY)):
-        spelled = _spelled([pair for _, pair in some], tokenizer)
+        spelled = _spelled([pair for _, pair in some], tokenizer, config.decode)
         for (kind, _), (pair, source_ids, target_ids) in zip(some, spelled, strict=True):
             if max(len(source_ids), len(target_ids)) <= data.max_length:
                 store.append(pair.source, pair.target, source_ids, target_ids)
@@ -321,10 +320,12 @@ def _add_altered(
 
 
 def _spelled(
-    pairs: Sequence[SentencePair], tokenizer: Tokenizer
+    pairs: Sequence[SentencePair], tokenizer: Vocabulary, decode: DecodeConfig
 ) -> Iterator[tuple[SentencePair, list[int], list[int]]]:
-    sources = tokenizer.encode_parts([(pair.language, pair.text) for pair in pairs])
-    targets = tokenizer.encode_targets([pair.target for pair in pairs])
+    asked = decode.target_lang if tokenizer.tells_languages else None
+    parts = [(pair.language or asked, pair.text) for pair in pairs]
+    sources = tokenizer.encode_parts(parts, decode.source_lang)
+    targets = tokenizer.encode_targets([pair.target for pair in pairs], [language for language, _ in parts])
     return zip(pairs, sources, targets, strict=True)
 
 

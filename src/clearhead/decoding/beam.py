@@ -88,6 +88,8 @@ def beam_search(
         scores, picked = candidate_scores.masked_fill(ends, float("-inf")).topk(beam_size, dim=-1)  # (B, K)
         beams, ids = beams.gather(1, picked), ids.gather(1, picked)
         tokens = torch.cat([tokens.gather(1, beams[..., None].expand(-1, -1, length - 1)), ids[..., None]], dim=-1)
+        costs = torch.tensor([length > sentences[sentence].prefix.given for sentence in open_sentences], device=device)
+        scores = scores.where(costs[:, None] | ~scores.isfinite(), 0.0)
 
         best_open = scores[:, 0].tolist()
         stay = [

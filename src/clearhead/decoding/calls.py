@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
+import numpy as np
 import torch
 
 from clearhead.config import DecodePrecision
@@ -90,6 +91,7 @@ def score(
     *,
     batch_tokens: int,
     on_progress: Callable[[int], None] | None = None,
+    given: Sequence[int] = (),
 ) -> list[float]:
     """Return the log-probability of each target given its source, in nats, over the whole vocabulary.
 
@@ -99,6 +101,7 @@ def score(
         targets: Target ids, ended by `eos_id`.
         batch_tokens: Tokens of the longer side computed at once, padding included.
         on_progress: Called with the number of pairs finished, batch by batch.
+        given: How many tokens at the beginning of each target cost nothing, as of `Prefix`; none do if not given.
 
     Raises:
         IndexError: If an id is not in its vocabulary.
@@ -116,7 +119,12 @@ def score(
 
     @torch.inference_mode()  # of the thread that runs it
     def totals(indices: list[int]) -> list[float]:
-        return engine.score([sources[i] for i in indices], [targets[i] for i in indices])
+        pairs = [sources[i] for i in indices], [targets[i] for i in indices]
+        if not any(given):
+            return engine.score(*pairs)
+        # Added up in the order of a search, and in its precision.
+        rest = (one[given[i] :] for i, one in zip(indices, engine.token_log_probs(*pairs), strict=True))
+        return [float(np.cumsum(one)[-1]) for one in rest]
 
     threads = engine.num_workers(len(batches))
     with advice_on_memory(batch_tokens), helpers.call():  # searches that run meanwhile go on without helpers

@@ -135,7 +135,7 @@ def _one_by_one(
         gained = log_probs.gather(1, newest[:, None])[:, 0].tolist()
         for row, token, gain, mask in zip(rows, newest.tolist(), gained, masks, strict=True):
             tokens[row].append(token)
-            log_prob[row] += gain
+            log_prob[row] += 0.0 if len(tokens[row]) <= sentences[row].prefix.given else gain
             was_ended[row] = mask is allowed.end
         stay = (newest != model.config.eos_id).nonzero()[:, 0]
         if len(stay) < len(rows):

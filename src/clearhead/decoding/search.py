@@ -119,7 +119,7 @@ class SearchedSentence(Beams):
             if not score > float("-inf") or len(scores) == config.beam_size:  # NaN is no score either
                 break
             if token != eos_id:
-                scores.append(score)
+                scores.append(0.0 if self.length <= self.sentence.prefix.given else score)
                 parents.append(beam)
                 newest.append(token)
             elif rank < config.beam_size:

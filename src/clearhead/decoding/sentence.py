@@ -19,6 +19,9 @@ class Prefix:
     """As the tokenizer spells it."""
     completions: tuple[tuple[int, ...], ...]
     """For each of them, the tokens whose text begins with all of the prefix from there on."""
+    given: int = 0
+    """How many of them, the first, are no text but told to the model, such as the language to write: they cost
+    nothing."""
 
 
 NO_PREFIX = Prefix((), ())

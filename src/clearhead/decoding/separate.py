@@ -42,7 +42,9 @@ class SeparateHypotheses(Beams):
             if token == eos_id:
                 self.finished.append(Hypothesis((*before, eos_id), score, score / penalty, mask is self.allowed.end))
         stay = [place for place, token in enumerate(tokens) if token != eos_id]
-        self.scores, self.newest, self.parents = [scores[p] for p in stay], [tokens[p] for p in stay], stay
+        is_given = self.length <= self.sentence.prefix.given
+        self.scores = [0.0 if is_given else scores[place] for place in stay]
+        self.newest, self.parents = [tokens[place] for place in stay], stay
         self.numbers = [self.numbers[place] for place in stay]
         self.written = [(*self.written[place], tokens[place]) for place in stay]
         self.masks = [self.allowed.after(written, self.sentence) for written in self.written]

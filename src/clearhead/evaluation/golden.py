@@ -13,7 +13,7 @@ from typing import Any
 
 from clearhead.errors import ConfigError
 from clearhead.language_tags import language_tag
-from clearhead.tokenizer import Tokenizer
+from clearhead.tokenizers import Vocabulary
 from clearhead.translation import Translation
 from clearhead.translator import Translator
 
@@ -50,7 +50,7 @@ def make_golden(translator: Translator, sources: Sequence[str] | None = None) ->
     return [{"source": one.source, "text": one.text, "score": one.score} for one in chosen]
 
 
-def vocabulary_sources(tokenizer: Tokenizer, count: int, *, is_tagged: bool) -> list[str]:
+def vocabulary_sources(tokenizer: Vocabulary, count: int, *, is_tagged: bool) -> list[str]:
     """Return sources of a few words each that stand in the vocabulary, spread evenly over it.
 
     Args:
@@ -58,7 +58,7 @@ def vocabulary_sources(tokenizer: Tokenizer, count: int, *, is_tagged: bool) -> 
         count: Sources wanted.
         is_tagged: Begin each with the tag of a language, if the vocabulary has any; the languages take turns.
     """
-    pieces = tokenizer.pieces(range(tokenizer.vocab_size))
+    pieces = tokenizer.source_pieces(range(tokenizer.source_vocab_size or tokenizer.vocab_size))
     words = [piece for piece in pieces if piece.startswith(" ") and piece.strip().isalpha()]
     if len(words) < count:  # a language without spaces, or few words
         words = [piece for piece in pieces if piece.strip().isalnum()]

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from clearhead.errors import ConfigError, DataError
 from clearhead.inspection.page import render_frame, render_page
-from clearhead.tokenizer import START_TOKEN, Tokenizer, require_texts
+from clearhead.tokenizers import START_TOKEN, Vocabulary, require_texts
 from clearhead.translator import Translator
 
 __all__ = ["Candidate", "Explanation", "Step", "explain"]
@@ -148,11 +148,11 @@ def explain(translator: Translator, text: str, target: str | None = None) -> Exp
     parts = translator.split_sources([text], settings.target_lang)
     if not parts[0][1].strip():
         raise DataError("there is nothing to explain: the text is empty; give a sentence to translate")
-    source_ids = tokenizer.encode_parts(parts)[0]
+    source_ids = tokenizer.encode_parts(parts, settings.source_lang)[0]
     _require_at_most(settings.max_input_tokens, source_ids, "text")
     if target is None:
         target = translator.translate([text], scores=False)[0].text
-    target_ids = tokenizer.encode_targets([target])[0]
+    target_ids = tokenizer.encode_targets([target], [parts[0][0]])[0]
     _require_at_most(settings.max_input_tokens, target_ids, "target")
 
     device = model.device
@@ -165,7 +165,7 @@ def explain(translator: Translator, text: str, target: str | None = None) -> Exp
         source=text,
         translation=target,
         score=translator.score([text], [target])[0],
-        source_tokens=tokenizer.pieces(source_ids),
+        source_tokens=tokenizer.source_pieces(source_ids),
         target_tokens=tokenizer.pieces(target_ids),
         encoder=_stack(weights.encoder),
         decoder=_stack(weights.decoder),
@@ -175,7 +175,7 @@ def explain(translator: Translator, text: str, target: str | None = None) -> Exp
 
 
 def _steps(
-    tokenizer: Tokenizer, target_ids: list[int], written: list[float], log_probs: Float[Tensor, "T V"]
+    tokenizer: Vocabulary, target_ids: list[int], written: list[float], log_probs: Float[Tensor, "T V"]
 ) -> list[Step]:
     # The model's own distribution, special tokens included: the search passes over <pad> and <s> even where they lead.
     best = log_probs.topk(min(NUM_CANDIDATES, log_probs.size(-1)), dim=-1)

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from clearhead.config import ModelConfig
 from clearhead.errors import ConfigError, nearest_name
-from clearhead.interop import bart, bart_shape, bert, bert_generation, gpt2, m2m100, marian, pegasus
+from clearhead.interop import bart, bart_shape, bert, bert_generation, gpt2, m2m100, marian, mbart, pegasus
 from clearhead.interop.equivalent import (
     Rewrite,
     resolved,
@@ -51,6 +51,7 @@ FAMILIES: Mapping[str, Family] = {
     "marian": Family(
         marian.config_from, marian.config_to, bart_shape.key_table, (*BIASES, with_output_bias, with_sine_halves)
     ),
+    "mbart": Family(mbart.config_from, mbart.config_to, bart_shape.key_table, (*BIASES, with_output_bias)),
     "pegasus": Family(
         pegasus.config_from, pegasus.config_to, bart_shape.key_table, (*BIASES, with_output_bias, with_sine_halves)
     ),

@@ -21,7 +21,7 @@ from clearhead.errors import CheckpointError, DataError, ModelError
 from clearhead.evaluation.golden import make_golden
 from clearhead.language_tags import split_tag
 from clearhead.model.transformer import Transformer
-from clearhead.tokenizer import Tokenizer
+from clearhead.tokenizers import Vocabulary
 from clearhead.training.card import model_card
 from clearhead.training.checkpoints import Checkpoints, TrainingState
 from clearhead.training.published import read_published
@@ -94,7 +94,7 @@ def publish(
     return translator
 
 
-def golden_sources(golden: str | None, tokenizer: Tokenizer, target_lang: str | None) -> list[str] | None:
+def golden_sources(golden: str | None, tokenizer: Vocabulary, target_lang: str | None) -> list[str] | None:
     """Return the sentences that the setting `golden` asks for; None if they are to be made of the vocabulary.
 
     Raises:

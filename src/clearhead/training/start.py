@@ -18,7 +18,7 @@ from clearhead.data.store import PairStore
 from clearhead.errors import CheckpointError, ConfigError, ModelError
 from clearhead.language_tags import language_tag, split_tag
 from clearhead.presets import AUTOMATIC_PRESETS, TABLE3, recipe, small
-from clearhead.tokenizer import Tokenizer
+from clearhead.tokenizers import Vocabulary
 from clearhead.training.settings import OF_THE_TOKENIZER, draft, merge, refuse_misshapen
 
 __all__ = ["model_name", "over_start", "starting_model", "untagged"]
@@ -69,7 +69,8 @@ def over_start(values: Mapping[str, Any], *, fresh: bool) -> tuple[Mapping[str, 
         )
     owned = {"model": bundle.model.config.model_dump(), "tokenizer": bundle.tokenizer.settings}
     # A model made anew has no shortlist, and the new text may be in another language.
-    decode = bundle.decode.model_dump(exclude={"shortlist", "source_lang"})
+    no_longer = {"shortlist"} if bundle.tokenizer.tells_languages else {"shortlist", "source_lang"}
+    decode = bundle.decode.model_dump(exclude=no_longer)
     settings = {"preset": _preset(bundle), "decode": decode, "from_sha256": bundle.model_sha256}
     whole = _over(values, owned, settings, named)
     if source_language(draft(whole)) is None:
@@ -112,7 +113,7 @@ def model_name(path: str) -> str:
     return directory.parent.name if directory.name == "model" else directory.name
 
 
-def untagged(pairs: PairStore, tokenizer: Tokenizer) -> str | None:
+def untagged(pairs: PairStore, tokenizer: Vocabulary) -> str | None:
     """Return a warning if the model asks for languages by tag and the new text has no tags."""
     languages, rows = tokenizer.language_tags, range(min(len(pairs), _LINES_ASKED_FOR_A_TAG))
     if not languages or any(split_tag(pairs.source(row), languages)[0] for row in rows):

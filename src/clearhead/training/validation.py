@@ -19,7 +19,7 @@ from clearhead.decoding import SearchOptions, cut_sources, decode
 from clearhead.evaluation.metrics import judge
 from clearhead.language_tags import split_tag
 from clearhead.model.transformer import Transformer
-from clearhead.tokenizer import Tokenizer
+from clearhead.tokenizers import Vocabulary
 from clearhead.weights import load_tensors
 
 __all__ = ["Validation", "is_better", "perplexity", "validate", "validate_weights"]
@@ -69,7 +69,7 @@ class Quality(Protocol):
 
 
 @torch.inference_mode()
-def validate(model: Transformer, pairs: PairStore, tokenizer: Tokenizer, config: Config) -> Validation:
+def validate(model: Transformer, pairs: PairStore, tokenizer: Vocabulary, config: Config) -> Validation:
     """Measure a model; it is in evaluation mode meanwhile, and in the mode it was in afterwards.
 
     Args:
@@ -89,7 +89,7 @@ def validate(model: Transformer, pairs: PairStore, tokenizer: Tokenizer, config:
 
 
 def validate_weights(
-    weights: Mapping[str, Tensor], pairs: PairStore, tokenizer: Tokenizer, config: Config, device: torch.device
+    weights: Mapping[str, Tensor], pairs: PairStore, tokenizer: Vocabulary, config: Config, device: torch.device
 ) -> Validation:
     """Measure weights in a model made for it: what is published is another one, on the CPU."""
     model = Transformer(config.model)  # weights drawn for nothing, as in `load_bundle`
@@ -125,7 +125,7 @@ def _nll(model: Transformer, pairs: PairStore, config: Config) -> float:
 
 
 def _translated(
-    model: Transformer, pairs: PairStore, tokenizer: Tokenizer, config: Config
+    model: Transformer, pairs: PairStore, tokenizer: Vocabulary, config: Config
 ) -> tuple[list[str], list[str]]:
     """Return greedy translations of what the published model would read, and their references.
 
@@ -135,7 +135,7 @@ def _translated(
     rows = range(min(len(pairs), config.train.validate_sentences))
     languages, asked = tokenizer.language_tags, config.decode.target_lang
     parts = [split_tag(pairs.source(row), languages) for row in rows]
-    sources = tokenizer.encode_parts([(language or asked, text) for language, text in parts])
+    sources = tokenizer.encode_parts([(language or asked, text) for language, text in parts], config.decode.source_lang)
     greedy = config.decode.model_copy(update={"beam_size": 1, "precision": "fp32"})
     found = decode(model, cut_sources(model.config, greedy, sources), SearchOptions(greedy))
     texts = tokenizer.decode_batch([hypotheses[0].tokens for hypotheses in found])

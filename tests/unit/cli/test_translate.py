@@ -13,7 +13,7 @@ from clearhead.cli.translate import translate
 from clearhead.config import Sampling
 from clearhead.errors import ConfigError, DataError, DeviceError, ModelError
 from clearhead.line_statistics import LineCounter
-from clearhead.tokenizer import Tokenizer
+from clearhead.tokenizers import Tokenizer
 from clearhead.translator import Translator
 
 ODD_LINES = ("Ein Hund.", "", "   ", "a\rb", "a\u2028b \u0085 c", "犬が走る。", "Zwei Männer sitzen.", "</s>")

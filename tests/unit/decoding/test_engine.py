@@ -13,7 +13,7 @@ from clearhead.decoding.pytorch.engine import PyTorchEngine
 from clearhead.decoding.pytorch.slots import SlotCache
 from clearhead.decoding.pytorch.weights import PackedModel
 from clearhead.errors import ConfigError, DeviceError
-from clearhead.tokenizer import Tokenizer
+from clearhead.tokenizers import Tokenizer
 
 REAL_SENTENCES = 60
 

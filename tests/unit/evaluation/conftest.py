@@ -8,7 +8,7 @@ import torch
 from clearhead.bundle import Bundle
 from clearhead.config import DecodeConfig, ModelConfig
 from clearhead.model import Transformer
-from clearhead.tokenizer import Tokenizer
+from clearhead.tokenizers import Tokenizer
 from clearhead.translator import Translator
 
 SENTENCES = [

@@ -10,7 +10,7 @@ import torch
 from clearhead.bundle import load_bundle, read_golden, save_bundle
 from clearhead.evaluation import check_golden, make_golden
 from clearhead.evaluation.golden import vocabulary_sources
-from clearhead.tokenizer import Tokenizer
+from clearhead.tokenizers import Tokenizer
 from clearhead.translator import Translator
 
 

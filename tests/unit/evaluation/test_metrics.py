@@ -11,7 +11,7 @@ from sacrebleu.metrics.chrf import CHRF
 
 from clearhead.errors import ConfigError, DataError
 from clearhead.evaluation import bleu, chrf, evaluate, exact_match, judge
-from clearhead.tokenizer import Tokenizer
+from clearhead.tokenizers import Tokenizer
 
 HYPOTHESES = ["The cat sat on the mat.", "It is raining, again", "Two dogs run", "", "Good morning!"]
 REFERENCES = ["The cat sat on a mat.", "It is raining again.", "Two dogs run", "A hush", "Good evening to you!"]

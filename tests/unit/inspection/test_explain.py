@@ -16,7 +16,7 @@ from clearhead.decoding.scoring import token_log_probs
 from clearhead.errors import ConfigError, DataError
 from clearhead.inspection.explain import Candidate, Explanation, explain
 from clearhead.model import Transformer
-from clearhead.tokenizer import Tokenizer
+from clearhead.tokenizers import Tokenizer
 from clearhead.translator import Translator
 
 TEXT = "a dog runs across the field"

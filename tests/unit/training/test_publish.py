@@ -16,7 +16,7 @@ from clearhead.data.prepare import open_prepared
 from clearhead.data.store import PairStore
 from clearhead.errors import CheckpointError, DataError, ModelError
 from clearhead.evaluation.golden import check_golden
-from clearhead.tokenizer import Tokenizer
+from clearhead.tokenizers import Tokenizer
 from clearhead.training.publish import average_run, golden_sources, translatable
 from clearhead.training.run import train_from_values
 from clearhead.training.settings import merge

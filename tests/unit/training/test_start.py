@@ -16,7 +16,7 @@ from clearhead.data.inputs import source_language
 from clearhead.data.prepare import open_prepared
 from clearhead.errors import CheckpointError, ConfigError, ModelError
 from clearhead.files import file_sha256
-from clearhead.tokenizer import Tokenizer
+from clearhead.tokenizers import Tokenizer
 from clearhead.training.log import read_metrics
 from clearhead.training.loop import Loop
 from clearhead.training.run import train_from_values

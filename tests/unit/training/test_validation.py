@@ -16,7 +16,7 @@ from clearhead.decoding import decode
 from clearhead.evaluation.metrics import bleu, chrf
 from clearhead.language_tags import split_tag
 from clearhead.model.transformer import Transformer
-from clearhead.tokenizer import Tokenizer
+from clearhead.tokenizers import Tokenizer
 from clearhead.training.checkpoints import Best
 from clearhead.training.validation import Validation, is_better, perplexity, validate
 from clearhead.translator import Translator

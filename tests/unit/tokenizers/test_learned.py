@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from clearhead.errors import ConfigError, DataError, ModelError
 from clearhead.language_tags import language_tag, split_tag
-from clearhead.tokenizer import SPECIAL_TOKENS, Tokenizer
+from clearhead.tokenizers import SPECIAL_TOKENS, Tokenizer
 
 KINDS = ("bpe", "unigram", "wordpiece")
 LANGUAGES = ("de", "fr", "pt-BR")

@@ -1,0 +1,58 @@
+"""`clearhead import`: a model of another library becomes a model directory of ours, and proves that it is the same."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from clearhead.cli.console import notice, progress
+from clearhead.cli.options import Threads
+
+__all__ = ["import_model"]
+
+
+def import_model(
+    path: Annotated[Path, typer.Argument(help="Directory of the other library.", show_default=False)],
+    output: Annotated[Path, typer.Option("-o", "--output", help="The model directory to write.", show_default=False)],
+    kind: Annotated[
+        str | None, typer.Option("--kind", help="What it is, if its config.json does not say.", show_default=False)
+    ] = None,
+    source_lang: Annotated[
+        str | None,
+        typer.Option("--source-lang", help="Language of the sources, for a model that is told so.", show_default=False),
+    ] = None,
+    target_lang: Annotated[
+        str | None,
+        typer.Option("--target-lang", help="Language to write if nothing else is asked for.", show_default=False),
+    ] = None,
+    threads: Threads = None,
+) -> None:
+    """Make a model directory of a model of another library; nothing in it is run."""
+    from clearhead.bundle import refuse_foreign, save_bundle
+    from clearhead.evaluation import make_golden
+    from clearhead.interop.directories import card, import_directory
+    from clearhead.interop.proof import can_prove, prove
+    from clearhead.translator import Translator
+
+    refuse_foreign(output)
+    imported = import_directory(path, kind=kind, source_lang=source_lang, target_lang=target_lang)
+    with progress("translating golden sentences"):
+        golden = make_golden(Translator(imported.bundle))
+    if is_proven := can_prove():
+        with progress("comparing with transformers"):
+            prove(path, imported.kind, imported.bundle, [sentence["source"] for sentence in golden])
+    save_bundle(output, imported.bundle, golden=golden, card=card(output.name, imported, is_proven=is_proven))
+    for note in imported.notes:
+        notice(note)
+    model = imported.bundle.model
+    proof = (
+        f"{len(golden)} sentences have the same tokens, scores and texts as in transformers"
+        if is_proven
+        else "not compared with its own library: pip install 'clearhead[interop]' and import again"
+    )
+    typer.echo(f"read     {path}, a {imported.kind} model")
+    typer.echo(f"model    {model.num_parameters():,} parameters, {imported.bundle.tokenizer.vocab_size:,} pieces")
+    typer.echo(f"proof    {proof}")
+    typer.echo(f"written  {output}")

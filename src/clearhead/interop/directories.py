@@ -1,0 +1,195 @@
+"""Whole models of other libraries, with their vocabulary and their way to decode, as model directories of ours."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import date
+from pathlib import Path
+from typing import Any
+
+from clearhead.bundle import Bundle
+from clearhead.config import DecodeConfig, ModelConfig
+from clearhead.errors import ConfigError, ModelError, nearest_name
+from clearhead.files import file_sha256, read_json
+from clearhead.interop.huggingface import FAMILIES, import_state
+from clearhead.interop.their_tokenizer import their_vocabulary
+from clearhead.interop.their_weights import read_their_weights
+from clearhead.model.transformer import Transformer
+from clearhead.tokenizers.foreign import ForeignVocabulary
+from clearhead.version import __version__
+from clearhead.weights import load_tensors
+
+__all__ = ["Imported", "card", "import_directory"]
+
+_NOT_TAKEN: Mapping[str, Any] = {
+    "bad_words_ids": None,
+    "diversity_penalty": 0.0,
+    "do_sample": False,
+    "encoder_no_repeat_ngram_size": 0,
+    "min_length": 0,
+    "min_new_tokens": None,
+    "no_repeat_ngram_size": 0,
+    "num_beam_groups": 1,
+    "repetition_penalty": 1.0,
+    "suppress_tokens": None,
+}
+"""Settings of their search that ours has not, and the value that asks for nothing."""
+
+
+@dataclass(frozen=True)
+class Imported:
+    """A model that came in."""
+
+    bundle: Bundle
+    kind: str
+    """Their `model_type`."""
+    notes: tuple[str, ...]
+    """What is otherwise here than there."""
+    their_card: str
+    """The text of their README.md; empty if there is none."""
+
+
+def import_directory(
+    directory: Path, *, kind: str | None = None, source_lang: str | None = None, target_lang: str | None = None
+) -> Imported:
+    """Read a directory of Hugging Face transformers.
+
+    Args:
+        directory: Where `config.json`, the weights and the tokenizer stand.
+        kind: Their `model_type`; if None, what `config.json` says.
+        source_lang: Language of the sources, for a model that is told; if None, what their files say.
+        target_lang: Language to write where nothing else is asked for; if None, what their files say.
+
+    Raises:
+        ConfigError: If the kind is not known here, or naming every setting that our model cannot express.
+        ModelError: If a file is missing or damaged, or does not fit the others.
+    """
+    if not directory.is_dir():
+        raise ModelError(f"no model at {directory}: there is no such directory")
+    values = read_json(directory / "config.json", ModelError)
+    kind = str(kind or values.get("model_type"))
+    if kind not in FAMILIES:
+        raise ConfigError(
+            f"{directory / 'config.json'}: models of the kind {kind!r:.100} are not known here"
+            f"{nearest_name(kind, FAMILIES)}"
+        )
+    generation = _generation(directory, values)
+    if kind == "mbart" and generation.get("decoder_start_token_id") is not None:
+        values = {**values, "decoder_start_token_id": generation["decoder_start_token_id"]}
+    config, tensors = import_state(kind, values, read_their_weights(directory))
+    if not config.num_encoder_layers or not config.num_decoder_layers:
+        raise ConfigError(
+            f"{directory} holds {'an encoder' if config.num_encoder_layers else 'a decoder'} alone, which translates "
+            f"nothing; in Python clearhead.interop.import_state reads it"
+        )
+    model = Transformer(config)
+    load_tensors(model, tensors, origin=str(directory))
+    part = values["encoder"]["model_type"] if kind == "encoder-decoder" else kind
+    file = their_vocabulary(directory, part, config)
+    try:
+        tokenizer = ForeignVocabulary(json.dumps(file.model_dump(), ensure_ascii=False))
+    except ValueError as error:
+        raise ModelError(f"the tokenizer in {directory} does not fit the model: {error}") from None
+    decode, notes = _decode(directory, config, generation, tokenizer, source_lang, target_lang)
+    weights = sorted(path.name for path in directory.iterdir() if path.suffix in (".safetensors", ".bin"))
+    info = {
+        "imported_from": {
+            "library": "Hugging Face transformers",
+            "kind": kind,
+            "name": directory.resolve().name,
+            "weights_sha256": {name: file_sha256(directory / name) for name in weights},
+        },
+        "imported": {"date": date.today().isoformat(), "clearhead_version": __version__},
+        "golden": "words of its vocabulary",
+    }
+    card = directory / "README.md"
+    their_card = card.read_text(encoding="utf-8", errors="replace") if card.is_file() else ""
+    return Imported(Bundle(model.eval(), tokenizer, decode, info), kind, tuple(notes), their_card)
+
+
+def _generation(directory: Path, values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return how they decode: old files have it in `config.json`."""
+    path = directory / "generation_config.json"
+    return {**values, **(read_json(path, ModelError) if path.is_file() else {})}
+
+
+def _decode(
+    directory: Path,
+    config: ModelConfig,
+    generation: Mapping[str, Any],
+    tokenizer: ForeignVocabulary,
+    source_lang: str | None,
+    target_lang: str | None,
+) -> tuple[DecodeConfig, list[str]]:
+    """Return our settings of their search, and in words what of it is left behind."""
+    path = directory / "tokenizer_config.json"
+    asked = read_json(path, ModelError) if path.is_file() else {}
+    languages = {token_id: language for language, token_id in tokenizer.language_tags.items()}
+    written = target_lang or _language(asked.get("tgt_lang", asked.get("target_lang")), tokenizer)
+    written = written or languages.get(generation.get("forced_bos_token_id") or -1)
+    read = source_lang or _language(asked.get("src_lang", asked.get("source_lang")), tokenizer)
+    for name, language in (("source", source_lang), ("target", target_lang)):
+        if language is not None and tokenizer.language_tags and language not in tokenizer.language_tags:
+            raise ConfigError(f"unknown {name} language {language!r}{nearest_name(language, tokenizer.language_tags)}")
+    decode = DecodeConfig(
+        beam_size=generation.get("num_beams", 1),
+        length_penalty=generation.get("length_penalty", 1.0),
+        length_penalty_form="power",
+        familiar=False,
+        max_input_tokens=min(config.max_length or 1_024, 1_024),
+        source_lang=read,
+        target_lang=written if tokenizer.language_tags else None,
+    )
+    notes = [
+        f"{name} = {generation[name]!r:.60} is not taken over: our search has no such setting"
+        for name, nothing in _NOT_TAKEN.items()
+        if generation.get(name, nothing) not in (nothing, None)
+        and not (name == "bad_words_ids" and generation[name] == [[config.pad_id]])
+    ]
+    if generation.get("early_stopping") is not None and decode.beam_size > 1:
+        notes.append("early_stopping is not taken over: ours stops when no hypothesis can win any more")
+    return decode, notes
+
+
+def _language(name: object, tokenizer: ForeignVocabulary) -> str | None:
+    if not isinstance(name, str):
+        return None
+    plain = name.strip("_")
+    return plain if not tokenizer.language_tags or plain in tokenizer.language_tags else None
+
+
+def card(name: str, imported: Imported, *, is_proven: bool) -> str:
+    """Return the card of an imported model, in Markdown; the other library's own stands behind it.
+
+    Args:
+        name: What its directory is called.
+        imported: The model.
+        is_proven: Whether it was compared with its own library.
+    """
+    shape, tokenizer, came = (
+        imported.bundle.model.config,
+        imported.bundle.tokenizer,
+        imported.bundle.info["imported_from"],
+    )
+    languages = ", ".join(tokenizer.language_tags) or "none"
+    proof = "compared on golden sentences: tokens, scores and texts are the same" if is_proven else "not compared"
+    notes = "".join(f"\n- {note}" for note in imported.notes)
+    theirs = f"\n## The card it came with\n\n{imported.their_card}" if imported.their_card else ""
+    return f"""# {name}
+
+A {imported.kind} model of {came["library"]} ({came["name"]}), imported by clearhead {__version__}.
+
+    clearhead translate {name} < input.txt > output.txt
+
+| | |
+| --- | --- |
+| shape | {shape.num_encoder_layers}+{shape.num_decoder_layers} layers, d_model {shape.d_model}, d_ff {shape.d_ff}, \
+{shape.num_heads} heads, {shape.norm}-norm |
+| parameters | {imported.bundle.model.num_parameters():,} |
+| vocabulary | {tokenizer.vocab_size:,} {tokenizer.kind} pieces, exactly the original's: what that loses is lost |
+| languages | {languages} |
+| beside its own library | {proof} |
+{notes}
+{theirs}"""

@@ -1,0 +1,90 @@
+"""What an imported model says beside what its own library says: the same tokens, the same scores, the same text."""
+
+from __future__ import annotations
+
+import importlib.util
+import warnings
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from clearhead.bundle import Bundle
+from clearhead.decoding import NO_PREFIX, Prefix, SearchOptions, decode
+from clearhead.errors import ModelError
+
+__all__ = ["can_prove", "prove"]
+
+TOLERANCE = 1e-3
+"""Nats that the score of a translation may differ by, for each of its tokens: both round in float32."""
+
+
+def can_prove() -> bool:
+    """Tell whether their library is installed."""
+    return importlib.util.find_spec("transformers") is not None
+
+
+@torch.inference_mode()
+def prove(directory: Path, kind: str, bundle: Bundle, sources: Sequence[str]) -> None:
+    """Compare an imported model with its own library on a few sentences.
+
+    Of each, their tokenizer must spell the source in the same ids, their model must find our translation as probable as
+    ours does, and their tokenizer must read its ids as the same text.
+
+    Args:
+        directory: Where their model stands.
+        kind: Their `model_type`.
+        bundle: What came in.
+        sources: Sentences; each may begin with the tag of the language to write.
+
+    Raises:
+        ModelError: Showing the first difference, or if their library cannot read the directory.
+    """
+    tokenizer, model = _their_model(directory, kind)
+    ours, settings = bundle.tokenizer, bundle.decode
+    for number, (language, text) in enumerate(ours.split_sources(sources, settings.target_lang), start=1):
+        where = f"{directory}: golden sentence {number} ({text!r:.60})"
+        [source_ids] = ours.encode_parts([(language, text)], settings.source_lang)
+        _require_same(f"{where} is spelled", source_ids, _their_ids(tokenizer, language, text, settings.source_lang))
+        given = ours.given(language)
+        prefix = Prefix(given, tuple((token,) for token in given), len(given)) if given else NO_PREFIX
+        [[found]] = decode(bundle.model, [source_ids], SearchOptions(settings), prefixes=[prefix])
+        target_ids = list(found.tokens)
+        start = torch.tensor([[bundle.model.config.bos_id, *target_ids[:-1]]])
+        logits = model(input_ids=torch.tensor([source_ids]), decoder_input_ids=start).logits[0]
+        log_probs = logits.log_softmax(dim=-1).gather(1, torch.tensor(target_ids)[:, None])[len(given) :, 0]
+        theirs = log_probs.double().sum().item()
+        if not abs(found.log_prob - theirs) <= TOLERANCE * len(target_ids):
+            raise ModelError(f"{where}: its translation has log-probability {found.log_prob:.4f}, there {theirs:.4f}")
+        text_there = tokenizer.decode(target_ids, skip_special_tokens=True)
+        _require_same(f"{where} is translated", ours.decode(target_ids), text_there)
+
+
+def _their_model(directory: Path, kind: str) -> tuple[Any, Any]:
+    with warnings.catch_warnings():  # which are for those who write programs with it
+        warnings.simplefilter("ignore")
+        import transformers
+
+        transformers.utils.logging.disable_progress_bar()
+        where = {"pretrained_model_name_or_path": str(directory), "local_files_only": True}
+        two_parts = kind == "encoder-decoder"
+        kind_of_model: Any = transformers.EncoderDecoderModel if two_parts else transformers.AutoModelForSeq2SeqLM
+        try:
+            tokenizer = transformers.AutoTokenizer.from_pretrained(**where)
+            return tokenizer, kind_of_model.from_pretrained(**where, dtype=torch.float32).eval()
+        except Exception as error:  # their library raises anything
+            said = f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"
+            raise ModelError(f"transformers cannot read {directory} to compare with ({said:.300})") from None
+
+
+def _their_ids(tokenizer: Any, language: str | None, text: str, source_lang: str | None) -> list[int]:
+    if hasattr(tokenizer, "src_lang") and source_lang is not None:
+        tokenizer.src_lang = source_lang
+        return list(tokenizer(text)["input_ids"])
+    return list(tokenizer(f">>{language}<<{text}" if language else text)["input_ids"])
+
+
+def _require_same(what: str, here: object, there: object) -> None:
+    if here != there:
+        raise ModelError(f"{what} {here!r:.300} here, and {there!r:.300} by transformers; nothing was written")

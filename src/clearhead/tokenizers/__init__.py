@@ -1,0 +1,7 @@
+"""Vocabularies: ours, which lose nothing, and those of other libraries, exactly."""
+
+from clearhead.tokenizers.learned import SPECIAL_TOKENS, START_TOKEN, Tokenizer
+from clearhead.tokenizers.loading import load_vocabulary
+from clearhead.tokenizers.vocabulary import Vocabulary, require_texts
+
+__all__ = ["SPECIAL_TOKENS", "START_TOKEN", "Tokenizer", "Vocabulary", "load_vocabulary", "require_texts"]
