@@ -1,10 +1,11 @@
-"""Write the pages that come from the code: `python docs/generate.py` renews commands.md, errata.md and settings.md.
+"""Write the pages that come from the code: `python docs/generate.py` renews them.
 
 A test fails when they are stale.
 """
 
 from __future__ import annotations
 
+import inspect
 from pathlib import Path
 
 import typer
@@ -12,6 +13,7 @@ from pydantic import BaseModel
 
 from clearhead.cli.main import app
 from clearhead.config import Config
+from clearhead.interop.huggingface import FAMILIES, Family
 from clearhead.paper.errata import errata_page
 
 __all__ = ["PAGES", "commands_page", "settings_page"]
@@ -53,7 +55,77 @@ def commands_page() -> str:
     return "\n".join(lines) + "\n"
 
 
-PAGES = {"commands.md": commands_page, "errata.md": errata_page, "settings.md": settings_page}
+MODELS = """# Models of other libraries
+
+Generated from `src/clearhead/interop/` by `docs/generate.py`.
+
+```
+clearhead import opus-mt-de-en -o models/de-en
+clearhead translate models/de-en < input.txt > output.txt
+```
+
+The directory is one of Hugging Face transformers, with `config.json`, the weights (`model.safetensors`, whole or in
+shards, or `pytorch_model.bin`, of which tensors alone are read) and the tokenizer. Nothing in it is run, and nothing is
+downloaded. What comes out is a model directory like any other: `translate`, `evaluate`, `score`, `verify`, `info` and
+`optimize` take it, and so does `train --from`, which keeps its shape and its vocabulary.
+
+## Proof
+
+Where `transformers` is installed (`pip install 'clearhead[interop]'`), the import translates golden sentences, made of
+words of the vocabulary, and compares with it: the ids of the source, the log-probability of our translation under their
+model, and the text that their tokenizer reads from its ids. The first difference is an error, and nothing is written.
+
+## Languages
+
+A model of several languages is told them: M2M100, NLLB and mBART by a token of the source's language and one that every
+translation begins with, Marian by a token before the source (`>>deu<<`). Their names are the model's own (`de`,
+`deu_Latn`, `de_DE`), in `--source-lang` and `--target-lang`, in a tag such as `<2deu_Latn> ` before a line, and by
+default what the files say. What a model is told costs nothing: scores are those of the text.
+
+## What is otherwise
+
+- A vocabulary of another library is kept exactly, and what it loses is lost: characters it does not know, letter case,
+  runs of spaces. Our own promise, that every text comes back from its ids, holds for vocabularies learned here alone. A
+  special token that stands in a text, such as `</s>`, is text here.
+- Of their search the number of beams and the length penalty are taken over, in their form (`power`). What has no
+  counterpart here, such as `no_repeat_ngram_size`, is named when the model is imported. Our search stops when no
+  hypothesis can win any more (their `early_stopping="never"`), and ends repetition loops (`decode.end_loops`).
+- Lines are read as they are: no line is brought to the case of a training text that nobody knows (`decode.familiar`),
+  and only lines longer than the model's positions are split.
+
+## What can come in, and go out
+
+Weights go both ways in Python (`clearhead.interop`: `import_state`, `export_state`, `exportable_as`); whole directories
+come in by `clearhead import`.
+
+| kind (`model_type`) | what it is | directory |
+| --- | --- | --- |
+"""
+
+
+def models_page() -> str:
+    """Return the page of other libraries' models."""
+    rows = [
+        f"| `{name}` | {_cell(_about(family))} | {'whole directories' if family.translates else 'weights alone'} |"
+        for name, family in FAMILIES.items()
+    ]
+    return MODELS + "\n".join(rows) + "\n"
+
+
+def _about(family: Family) -> str:
+    """Return what the module of a family says of it."""
+    module = inspect.getmodule(family.config_from)
+    assert module is not None
+    assert module.__doc__ is not None
+    return module.__doc__.split("\n\n")[0]
+
+
+PAGES = {
+    "commands.md": commands_page,
+    "errata.md": errata_page,
+    "models.md": models_page,
+    "settings.md": settings_page,
+}
 
 
 def _is_section(annotation: object) -> bool:

@@ -75,15 +75,15 @@ def import_directory(
             f"{directory / 'config.json'}: models of the kind {kind!r:.100} are not known here"
             f"{nearest_name(kind, FAMILIES)}"
         )
+    if not FAMILIES[kind].translates:
+        raise ConfigError(
+            f"{directory} holds a {kind} model, which is an encoder or a decoder alone and translates nothing; in "
+            f"Python clearhead.interop.import_state reads its weights"
+        )
     generation = _generation(directory, values)
     if kind == "mbart" and generation.get("decoder_start_token_id") is not None:
         values = {**values, "decoder_start_token_id": generation["decoder_start_token_id"]}
     config, tensors = import_state(kind, values, read_their_weights(directory))
-    if not config.num_encoder_layers or not config.num_decoder_layers:
-        raise ConfigError(
-            f"{directory} holds {'an encoder' if config.num_encoder_layers else 'a decoder'} alone, which translates "
-            f"nothing; in Python clearhead.interop.import_state reads it"
-        )
     model = Transformer(config)
     load_tensors(model, tensors, origin=str(directory))
     part = values["encoder"]["model_type"] if kind == "encoder-decoder" else kind

@@ -66,7 +66,7 @@ def _their_model(directory: Path, kind: str) -> tuple[Any, Any]:
         warnings.simplefilter("ignore")
         import transformers
 
-        transformers.utils.logging.disable_progress_bar()
+        transformers.utils.logging.disable_progress_bar()  # type: ignore[no-untyped-call]
         where = {"pretrained_model_name_or_path": str(directory), "local_files_only": True}
         two_parts = kind == "encoder-decoder"
         kind_of_model: Any = transformers.EncoderDecoderModel if two_parts else transformers.AutoModelForSeq2SeqLM

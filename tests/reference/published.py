@@ -1,0 +1,469 @@
+"""Directories of translation models as Hugging Face transformers publishes them: small ones, made without any download.
+
+Every tokenizer is trained here by its own library, and every model learns for a second or two with its own loss, so
+that its translations end by themselves and differ from source to source.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import random
+import warnings
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import sentencepiece
+import tokenizers
+import torch
+import transformers
+from torch import nn
+from transformers.models.mbart50.tokenization_mbart50 import FAIRSEQ_LANGUAGE_CODES as MBART50_CODES
+from transformers.models.nllb.tokenization_nllb import FAIRSEQ_LANGUAGE_CODES as NLLB_CODES
+
+from clearhead.corpora.cldr import LOCALES, generate
+
+__all__ = ["PUBLISHED", "Language", "Published"]
+
+STEPS = 110
+D_MODEL = 48
+DROPOUT = {"dropout": 0.0, "attention_dropout": 0.0, "activation_dropout": 0.0}
+SHAPE = {
+    "d_model": D_MODEL,
+    "encoder_layers": 2,
+    "decoder_layers": 2,
+    "encoder_attention_heads": 4,
+    "decoder_attention_heads": 4,
+    "encoder_ffn_dim": 80,
+    "decoder_ffn_dim": 80,
+    "max_position_embeddings": 256,
+    **DROPOUT,
+}
+
+Language = str | None
+
+
+@dataclass(frozen=True)
+class Published:
+    """One directory."""
+
+    directory: Path
+    source_lang: Language = None
+    """What our import is told; their tokenizer has it as `src_lang`."""
+    target_langs: tuple[Language, ...] = (None,)
+    """Languages that it has learned to write, by the names that we give them; the first is what import is told."""
+    token: str = ""
+    """The token of a language, such as `__{}__`; empty if there are none."""
+    heads_source: bool = False
+    """Whether that token heads the source, and not the translation."""
+
+
+@cache
+def pairs(source: str, target: str, number: int = 400) -> list[tuple[str, str]]:
+    """Return pairs of short texts of two locales."""
+    drawn = generate(3 * number, seed=7, num_test=0, locales=(source, target)).train
+    chosen = [pair for pair in drawn if pair.origin.endswith(f":{source}-{target}")]
+    return [(pair.source.partition("> ")[2], pair.target) for pair in chosen][:number]
+
+
+@cache
+def texts() -> list[str]:
+    """Return texts of all locales, Japanese among them."""
+    return [pair.target for pair in generate(2_500, seed=3, num_test=0, locales=LOCALES).train]
+
+
+def sentencepiece_model(lines: Iterable[str], vocab_size: int, kind: str = "unigram", **settings: Any) -> bytes:
+    """Train a model as sentencepiece does."""
+    made = io.BytesIO()
+    sentencepiece.SentencePieceTrainer.train(
+        sentence_iterator=iter(lines),
+        model_writer=made,
+        vocab_size=vocab_size,
+        model_type=kind,
+        minloglevel=2,
+        **settings,
+    )
+    return made.getvalue()
+
+
+def pieces_of(model: bytes) -> list[str]:
+    """Return the pieces of a sentencepiece model by its own ids."""
+    processor = sentencepiece.SentencePieceProcessor(model_proto=model)
+    return [processor.id_to_piece(number) for number in range(processor.get_piece_size())]
+
+
+def write_json(path: Path, values: Mapping[str, Any]) -> None:
+    """Write one of their files."""
+    path.write_text(json.dumps(values, ensure_ascii=False, indent=2), encoding="utf-8")
+
+
+def learn(model: nn.Module, examples: Sequence[tuple[list[int], list[int]]], pad_id: int) -> nn.Module:
+    """Train a model of theirs for a second or two with its own loss."""
+    rng = random.Random(5)
+    optimizer = torch.optim.Adam(model.parameters(), betas=(0.9, 0.98))
+    model.train()
+    for step in range(STEPS):
+        optimizer.param_groups[0]["lr"] = 5e-3 * min(1, (step + 1) / 15) * (1 - step / STEPS)
+        sources, targets = zip(*rng.sample(examples, 24), strict=True)
+        source = padded(sources, pad_id)
+        model(
+            input_ids=source, attention_mask=(source != pad_id).long(), labels=padded(targets, -100)
+        ).loss.backward()
+        optimizer.step()
+        optimizer.zero_grad()
+    return model.eval()
+
+
+def padded(rows: Sequence[Sequence[int]], pad_id: int) -> torch.Tensor:
+    """Return rows of ids as one tensor."""
+    return nn.utils.rnn.pad_sequence([torch.tensor(row) for row in rows], batch_first=True, padding_value=pad_id)
+
+
+def read_tokenizer(directory: Path, **settings: Any) -> Any:
+    """Read the tokenizer of a directory as their library does."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # Marian's asks for a library that it never uses
+        return transformers.AutoTokenizer.from_pretrained(directory, local_files_only=True, **settings)
+
+
+def examples_of(tokenizer: Any, lines: Sequence[tuple[str, str]]) -> list[tuple[list[int], list[int]]]:
+    """Spell pairs with their tokenizer."""
+    sources, targets = zip(*lines, strict=True)
+    labels = tokenizer(text_target=list(targets))["input_ids"]
+    return list(zip(tokenizer(list(sources))["input_ids"], labels, strict=True))
+
+
+def write_model(
+    directory: Path, model: nn.Module, generation: Mapping[str, Any], config: Mapping[str, Any] | None = None
+) -> None:
+    """Write weights and settings; what is given stands in their files beside what their library writes."""
+    model.save_pretrained(directory)
+    written = json.loads((directory / "config.json").read_text(encoding="utf-8"))
+    write_json(directory / "config.json", {**written, **(config or {})})
+    write_json(directory / "generation_config.json", {**generation, "transformers_version": "4.44.0"})
+
+
+# Marian
+
+
+def shuffled_vocabulary(pieces: Iterable[str], seed: int) -> dict[str, int]:
+    """Number pieces as Marian does: the end is 0, the unknown 1, padding behind all."""
+    rest = sorted(set(pieces) - {"</s>", "<unk>", "<s>"})
+    random.Random(seed).shuffle(rest)
+    return {piece: number for number, piece in enumerate(["</s>", "<unk>", *rest, "<pad>"])}
+
+
+def write_marian(
+    directory: Path, lines: Sequence[tuple[str, str]], *, languages: Sequence[str] = (), separate: bool = False
+) -> None:
+    """Write all files of an OPUS-MT directory but the weights' other forms."""
+    source = sentencepiece_model([source for source, _ in lines], 300, hard_vocab_limit=False)
+    target = sentencepiece_model([target for _, target in lines], 320, hard_vocab_limit=False)
+    (directory / "source.spm").write_bytes(source)
+    (directory / "target.spm").write_bytes(target)
+    codes = [f">>{language}<<" for language in languages]
+    if separate:
+        # Padding has one id for both sides, so both have as many pieces.
+        both = [pieces_of(source), pieces_of(target)]
+        number = min(map(len, both))
+        vocabulary, own = (shuffled_vocabulary(pieces[:number], 3) for pieces in both)
+        write_json(directory / "target_vocab.json", own)
+    else:
+        vocabulary = own = shuffled_vocabulary([*pieces_of(source), *pieces_of(target), *codes], 3)
+    write_json(directory / "vocab.json", vocabulary)
+    asked = {"source_lang": "en", "target_lang": "de"}
+    if separate:
+        asked |= {"separate_vocabs": True, "tokenizer_class": "MarianTokenizer"}
+    write_json(directory / "tokenizer_config.json", asked)
+    pad_id = vocabulary["<pad>"]
+    ids = {"pad_token_id": pad_id, "decoder_start_token_id": pad_id, "bos_token_id": 0, "eos_token_id": 0}
+    model = transformers.MarianMTModel(
+        transformers.MarianConfig(
+            **SHAPE,
+            **ids,
+            vocab_size=len(vocabulary),
+            decoder_vocab_size=len(own),
+            share_encoder_decoder_embeddings=not separate,
+            activation_function="swish",
+            scale_embedding=True,
+            forced_eos_token_id=None,
+        )
+    )
+    write_json(directory / "config.json", {"model_type": "marian"})
+    learn(model, examples_of(read_tokenizer(directory), lines), pad_id)
+    search = {"bad_words_ids": [[pad_id]], "forced_eos_token_id": 0, "max_length": 512, "num_beams": 4}
+    old = {
+        "add_bias_logits": False,
+        "add_final_layer_norm": False,
+        "architectures": ["MarianMTModel"],
+        "classif_dropout": 0.0,
+        "extra_pos_embeddings": pad_id + 1,
+        "id2label": {"0": "LABEL_0"},
+        "model_type": "marian",
+        "normalize_before": False,
+        "normalize_embedding": False,
+        "static_position_embeddings": True,
+    }
+    write_model(directory, model, {**search, **ids}, {**old, **search})
+
+
+def marian(directory: Path) -> Published:
+    """Return a model from one language to another, as most of OPUS-MT."""
+    write_marian(directory, pairs("en", "de"))
+    return Published(directory)
+
+
+def marian_into_several(directory: Path) -> Published:
+    """Return a model whose sources begin with the token of the language to write."""
+    lines = [
+        (f">>{code}<< {source}", target)
+        for code, locale in (("deu", "de"), ("jpn", "ja"), ("tur", "tr"))
+        for source, target in pairs("en", locale)
+    ]
+    write_marian(directory, lines, languages=["deu", "jpn", "tur"])
+    return Published(directory, target_langs=("deu", "jpn"), token=">>{}<<", heads_source=True)
+
+
+def marian_with_two_vocabularies(directory: Path) -> Published:
+    """Return a model that numbers the pieces of its two sides apart."""
+    write_marian(directory, pairs("de", "fr"), separate=True)
+    return Published(directory)
+
+
+# Byte-level BPE
+
+
+def write_bart(directory: Path) -> tokenizers.Tokenizer:
+    """Write a BART and its tokenizer as vocab.json and merges.txt."""
+    made = tokenizers.ByteLevelBPETokenizer(add_prefix_space=False)
+    special = ["<s>", "<pad>", "</s>", "<unk>", "<mask>"]
+    made.train_from_iterator(texts(), vocab_size=700, min_frequency=2, special_tokens=special, show_progress=False)
+    made.save_model(str(directory))
+    ids = {"pad_token_id": 1, "decoder_start_token_id": 2, "bos_token_id": 0, "eos_token_id": 2}
+    model = transformers.BartForConditionalGeneration(
+        transformers.BartConfig(**SHAPE, **ids, vocab_size=700, activation_function="gelu", forced_bos_token_id=0)
+    )
+    write_json(directory / "config.json", {"model_type": "bart"})
+    learn(model, examples_of(read_tokenizer(directory), pairs("fr", "en")), 1)
+    search = {"forced_bos_token_id": 0, "forced_eos_token_id": 2, "early_stopping": True, "num_beams": 4}
+    old = {"normalize_before": False, "normalize_embedding": True, "add_final_layer_norm": False}
+    write_model(directory, model, {**search, **ids, "no_repeat_ngram_size": 3}, {**old, **search})
+    return made
+
+
+def bart(directory: Path) -> Published:
+    """Return a BART with vocab.json and merges.txt alone."""
+    write_bart(directory)
+    return Published(directory)
+
+
+def bart_with_tokenizer_json(directory: Path) -> Published:
+    """Return a BART with tokenizer.json beside them."""
+    made = write_bart(directory)
+    values = json.loads(made.to_str())
+    values["post_processor"] = {
+        "type": "RobertaProcessing",
+        "sep": ["</s>", 2],
+        "cls": ["<s>", 0],
+        "trim_offsets": True,
+        "add_prefix_space": False,
+    }
+    values["truncation"] = {"direction": "Right", "max_length": 4, "strategy": "LongestFirst", "stride": 0}
+    write_json(directory / "tokenizer.json", values)
+    write_json(directory / "tokenizer_config.json", {"model_max_length": 1024, "tokenizer_class": "BartTokenizer"})
+    return Published(directory)
+
+
+# Pegasus
+
+
+def write_pegasus(directory: Path, source: str, target: str) -> None:
+    """Write a Pegasus and its spiece.model."""
+    spelled = sentencepiece_model(texts(), 600, pad_id=0, eos_id=1, unk_id=2, bos_id=-1)
+    (directory / "spiece.model").write_bytes(spelled)
+    write_json(directory / "config.json", {"model_type": "pegasus"})
+    tokenizer = read_tokenizer(directory)
+    ids = {"pad_token_id": 0, "decoder_start_token_id": 0, "eos_token_id": 1}
+    model = transformers.PegasusForConditionalGeneration(
+        transformers.PegasusConfig(**SHAPE, **ids, vocab_size=len(tokenizer), scale_embedding=True)
+    )
+    learn(model, examples_of(tokenizer, pairs(source, target)), 0)
+    search = {"forced_eos_token_id": 1, "length_penalty": 0.8, "max_length": 128, "num_beams": 8}
+    old = {"normalize_before": True, "normalize_embedding": False, "add_final_layer_norm": True}
+    old |= {"static_position_embeddings": True, "extra_pos_embeddings": 1}
+    write_model(directory, model, {**search, **ids}, old)
+
+
+def pegasus(directory: Path) -> Published:
+    """Return a Pegasus with spiece.model alone."""
+    write_pegasus(directory, "es", "it")
+    return Published(directory)
+
+
+def pegasus_with_tokenizer_json(directory: Path) -> Published:
+    """Return a Pegasus with the files that their tokenizer writes."""
+    write_pegasus(directory, "pl", "cs")
+    read_tokenizer(directory).save_pretrained(directory)
+    return Published(directory)
+
+
+# Models that are told languages
+
+
+def learn_languages(
+    model: nn.Module, tokenizer: Any, pad_id: int, directions: Mapping[tuple[str, str], tuple[str, str]]
+) -> nn.Module:
+    """Train from each language to another, all of them mixed."""
+    examples = []
+    for (source_lang, target_lang), locales in directions.items():
+        tokenizer.src_lang, tokenizer.tgt_lang = source_lang, target_lang
+        examples += examples_of(tokenizer, pairs(*locales))
+    return learn(model, examples, pad_id)
+
+
+STARTS_WITH_END = {"pad_token_id": 1, "decoder_start_token_id": 2, "bos_token_id": 0, "eos_token_id": 2}
+MANY = {"early_stopping": True, "forced_eos_token_id": 2, "max_length": 200, "num_beams": 5}
+
+
+def write_mbart50(directory: Path) -> None:
+    """Write an mBART-50 and its sentencepiece model, whose languages stand in special_tokens_map.json."""
+    (directory / "sentencepiece.bpe.model").write_bytes(sentencepiece_model(texts(), 600))
+    # As published, config.json names the class of the tokenizer, and tokenizer_config.json does not.
+    write_json(directory / "config.json", {"model_type": "mbart", "tokenizer_class": "MBart50Tokenizer"})
+    write_json(directory / "tokenizer_config.json", {"src_lang": None, "tgt_lang": None, "model_max_length": 1024})
+    write_json(directory / "special_tokens_map.json", {"additional_special_tokens": MBART50_CODES})
+    tokenizer = read_tokenizer(directory)
+    config = transformers.MBartConfig(
+        **SHAPE, **STARTS_WITH_END, vocab_size=len(tokenizer), activation_function="relu", scale_embedding=True
+    )
+    directions = {("en_XX", "de_DE"): ("en", "de"), ("en_XX", "ja_XX"): ("en", "ja"), ("de_DE", "ja_XX"): ("de", "ja")}
+    model = learn_languages(transformers.MBartForConditionalGeneration(config), tokenizer, 1, directions)
+    old = {"normalize_before": True, "normalize_embedding": True, "add_final_layer_norm": True}
+    old |= {"static_position_embeddings": False, "tokenizer_class": "MBart50Tokenizer"}
+    write_model(directory, model, {**MANY, **STARTS_WITH_END}, old)
+
+
+def mbart50(directory: Path) -> Published:
+    """Return an mBART-50 as published: with a sentencepiece model."""
+    write_mbart50(directory)
+    return Published(directory, "en_XX", ("de_DE", "ja_XX"), "{}")
+
+
+def mbart50_with_tokenizer_json(directory: Path) -> Published:
+    """Return an mBART-50 with the files that their tokenizer writes."""
+    write_mbart50(directory)
+    read_tokenizer(directory).save_pretrained(directory)
+    return Published(directory, "en_XX", ("ja_XX", "de_DE"), "{}")
+
+
+def mbart(directory: Path) -> Published:
+    """Return an mBART of 25 languages, which starts with the language to write."""
+    (directory / "sentencepiece.bpe.model").write_bytes(sentencepiece_model(texts(), 600))
+    write_json(directory / "config.json", {"model_type": "mbart"})
+    tokenizer = read_tokenizer(directory)
+    tokenizer.save_pretrained(directory)
+    ids = {**STARTS_WITH_END, "decoder_start_token_id": tokenizer.convert_tokens_to_ids("nl_XX")}
+    config = transformers.MBartConfig(**SHAPE, **ids, vocab_size=len(tokenizer), scale_embedding=True)
+    model = transformers.MBartForConditionalGeneration(config)
+    learn_languages(model, tokenizer, 1, {("en_XX", "nl_XX"): ("en", "nl")})
+    write_model(directory, model, {**MANY, **ids})
+    return Published(directory, "en_XX")
+
+
+def nllb(directory: Path) -> Published:
+    """Return an NLLB."""
+    (directory / "sentencepiece.bpe.model").write_bytes(sentencepiece_model(texts(), 700, "bpe"))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        made = transformers.NllbTokenizer.from_pretrained(directory, extra_special_tokens=list(NLLB_CODES))
+    made.save_pretrained(directory)
+    asked = {"src_lang": None, "tgt_lang": None, "tokenizer_class": "NllbTokenizer"}
+    write_json(directory / "tokenizer_config.json", {**asked, "additional_special_tokens": NLLB_CODES})
+    write_json(directory / "config.json", {"model_type": "m2m_100"})
+    tokenizer = read_tokenizer(directory)
+    config = transformers.M2M100Config(**SHAPE, **STARTS_WITH_END, vocab_size=len(tokenizer), scale_embedding=True)
+    directions = {
+        ("eng_Latn", "deu_Latn"): ("en", "de"),
+        ("eng_Latn", "jpn_Jpan"): ("en", "ja"),
+        ("tur_Latn", "deu_Latn"): ("tr", "de"),
+    }
+    model = learn_languages(transformers.M2M100ForConditionalGeneration(config), tokenizer, 1, directions)
+    write_model(directory, model, {"max_length": 200, **STARTS_WITH_END}, {"tokenizer_class": "NllbTokenizer"})
+    return Published(directory, "eng_Latn", ("jpn_Jpan", "deu_Latn"), "{}")
+
+
+def m2m100(directory: Path) -> Published:
+    """Return an M2M100, whose languages have rows behind those of vocab.json."""
+    model_file = sentencepiece_model(texts(), 640, "bpe")
+    (directory / "sentencepiece.bpe.model").write_bytes(model_file)
+    rest = pieces_of(model_file)[3:]
+    random.Random(2).shuffle(rest)
+    vocabulary = {piece: number for number, piece in enumerate(["<s>", "<pad>", "</s>", "<unk>", *rest])}
+    write_json(directory / "vocab.json", vocabulary)
+    write_json(directory / "config.json", {"model_type": "m2m_100"})
+    asked = {"src_lang": None, "tgt_lang": None, "num_madeup_words": 8, "tokenizer_class": "M2M100Tokenizer"}
+    write_json(directory / "tokenizer_config.json", asked)
+    tokenizer = read_tokenizer(directory)
+    codes = list(tokenizer.lang_token_to_id)
+    write_json(directory / "special_tokens_map.json", {"eos_token": "</s>", "additional_special_tokens": codes})
+    size = len(vocabulary) + len(codes) + 8
+    config = transformers.M2M100Config(**SHAPE, **STARTS_WITH_END, vocab_size=size, scale_embedding=True)
+    directions = {("en", "de"): ("en", "de"), ("en", "ja"): ("en", "ja"), ("tr", "de"): ("tr", "de")}
+    model = learn_languages(transformers.M2M100ForConditionalGeneration(config), tokenizer, 1, directions)
+    write_model(directory, model, {**MANY, **STARTS_WITH_END})
+    return Published(directory, "en", ("de", "ja"), "__{}__")
+
+
+# Two BERTs
+
+
+def bert_generation(directory: Path) -> Published:
+    """Return an encoder and a decoder of BertGeneration; their tokenizer puts nothing around a text."""
+    made = sentencepiece_model(texts(), 600, pad_id=0, eos_id=1, bos_id=2, unk_id=3, user_defined_symbols=["<::::>"])
+    (directory / "spiece.model").write_bytes(made)
+    write_json(directory / "tokenizer_config.json", {"tokenizer_class": "BertGenerationTokenizer"})
+    write_json(directory / "config.json", {"model_type": "bert-generation"})
+    shape = {
+        "vocab_size": 600,
+        "hidden_size": D_MODEL,
+        "num_hidden_layers": 2,
+        "num_attention_heads": 4,
+        "intermediate_size": 80,
+        "max_position_embeddings": 256,
+        "hidden_dropout_prob": 0.0,
+        "attention_probs_dropout_prob": 0.0,
+        "pad_token_id": 0,
+        "bos_token_id": 2,
+        "eos_token_id": 1,
+    }
+    decoder = transformers.BertGenerationConfig(**shape, is_decoder=True, add_cross_attention=True)
+    model = transformers.EncoderDecoderModel(
+        encoder=transformers.BertGenerationEncoder(transformers.BertGenerationConfig(**shape)),
+        decoder=transformers.BertGenerationDecoder(decoder),
+    )
+    model.config.decoder_start_token_id, model.config.pad_token_id, model.config.eos_token_id = 2, 0, 1
+    examples = examples_of(read_tokenizer(directory), pairs("sv", "de"))
+    learn(model, [(source, [*target, 1]) for source, target in examples], 0)
+    write_model(directory, model, {"decoder_start_token_id": 2, "eos_token_id": 1, "pad_token_id": 0, "num_beams": 4})
+    return Published(directory)
+
+
+PUBLISHED: Mapping[str, Callable[[Path], Published]] = {
+    "marian": marian,
+    "marian into several languages": marian_into_several,
+    "marian with two vocabularies": marian_with_two_vocabularies,
+    "bart": bart,
+    "bart with tokenizer.json": bart_with_tokenizer_json,
+    "pegasus": pegasus,
+    "pegasus with tokenizer.json": pegasus_with_tokenizer_json,
+    "mbart": mbart,
+    "mbart-50": mbart50,
+    "mbart-50 with tokenizer.json": mbart50_with_tokenizer_json,
+    "nllb": nllb,
+    "m2m100": m2m100,
+    "bert-generation": bert_generation,
+}
+"""Name of a test case to what makes such a directory in an empty one."""

@@ -1,0 +1,206 @@
+"""`clearhead import`: what a directory must hold, and what is said of one that is damaged; nothing is written then.
+
+What comes in is compared with its own library in tests/reference/test_import.py.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+import sentencepiece
+import torch
+from safetensors.torch import load_file, save_file
+
+from clearhead.bundle import load_bundle
+from clearhead.cli.import_model import import_model
+from clearhead.cli.translate import translate
+from clearhead.config import ModelConfig
+from clearhead.errors import ConfigError, ModelError
+from clearhead.interop import export_state, proof
+from clearhead.model import Transformer
+from clearhead.weights import model_tensors
+
+TEXT = ["ein Hund rennt über die Wiese", "zwei Hunde bellen", "a dog runs", "two dogs bark", "der Mann liest"] * 9
+
+
+@pytest.fixture(scope="module")
+def published(tmp_path_factory) -> Path:
+    """Return a directory as a Marian model is published in."""
+    directory = tmp_path_factory.mktemp("published") / "opus-mt-de-en"
+    directory.mkdir()
+    file = io.BytesIO()
+    sentencepiece.SentencePieceTrainer.train(
+        sentence_iterator=iter(TEXT), model_writer=file, vocab_size=80, hard_vocab_limit=False, minloglevel=2
+    )
+    own = sentencepiece.SentencePieceProcessor(model_proto=file.getvalue())
+    pieces = ["</s>", "<unk>", *(own.id_to_piece(i) for i in range(3, own.get_piece_size())), "<pad>"]
+    for name in ("source.spm", "target.spm"):
+        (directory / name).write_bytes(file.getvalue())
+    (directory / "vocab.json").write_text(json.dumps({piece: number for number, piece in enumerate(pieces)}))
+    settings = {"vocab_size": len(pieces), "pad_id": len(pieces) - 1, "bos_id": len(pieces) - 1, "eos_id": 0}
+    sizes = {"d_model": 32, "d_ff": 48, "num_heads": 4, "num_encoder_layers": 1, "num_decoder_layers": 1}
+    torch.manual_seed(5)
+    model = Transformer(ModelConfig(**settings, **sizes))
+    values, tensors = export_state("marian", model.config, model_tensors(model))
+    (directory / "config.json").write_text(json.dumps({**values, "num_beams": 3, "no_repeat_ngram_size": 2}))
+    (directory / "README.md").write_text("# The original's card\n")
+    save_file(tensors, directory / "model.safetensors")
+    return directory
+
+
+@pytest.fixture
+def directory(published, tmp_path) -> Path:
+    return Path(shutil.copytree(published, tmp_path / "there"))
+
+
+@pytest.fixture
+def without_their_library(monkeypatch):
+    monkeypatch.setattr(proof.importlib.util, "find_spec", lambda name: None)
+
+
+@pytest.mark.usefixtures("without_their_library")
+def test_a_published_directory_becomes_a_model_of_ours(directory, tmp_path, run_command):
+    output = tmp_path / "ours"
+    said = run_command(import_model, directory, "-o", output)
+    assert "a marian model" in said.stdout
+    assert "not compared with its own library: pip install 'clearhead[interop]'" in said.stdout
+    assert "no_repeat_ngram_size = 2 is not taken over" in said.stderr
+    bundle = load_bundle(output)
+    assert (bundle.decode.beam_size, bundle.decode.length_penalty_form, bundle.decode.familiar) == (3, "power", False)
+    assert bundle.info["imported_from"]["kind"] == "marian"
+    assert str(tmp_path) not in (output / "config.json").read_text()  # a model may be given away
+    assert "# The original's card" in (output / "README.md").read_text()
+    assert len(run_command(translate, output, stdin="ein Hund\n\nzwei\n").stdout.splitlines()) == 3
+
+
+@pytest.mark.usefixtures("without_their_library")
+def test_weights_in_shards_and_of_pickle_are_the_same_weights(directory, tmp_path, run_command):
+    whole = load_file(directory / "model.safetensors")
+    run_command(import_model, directory, "-o", tmp_path / "whole")
+    (directory / "model.safetensors").unlink()
+    torch.save(whole, directory / "pytorch_model.bin")
+    run_command(import_model, directory, "-o", tmp_path / "pickle")
+    (directory / "pytorch_model.bin").unlink()
+    names = sorted(whole)
+    shards = {"one.safetensors": names[:9], "two.safetensors": names[9:]}
+    for file, some in shards.items():
+        save_file({name: whole[name].half() for name in some}, directory / file)
+    index = {"weight_map": {name: file for file, some in shards.items() for name in some}}
+    (directory / "model.safetensors.index.json").write_text(json.dumps(index))
+    run_command(import_model, directory, "-o", tmp_path / "shards")
+    files = [tmp_path / name / "model.safetensors" for name in ("whole", "pickle", "shards")]
+    ours = [load_file(file) for file in files]
+    assert all(torch.equal(ours[0][name], ours[1][name]) for name in ours[0])
+    assert all(torch.equal(ours[0][name].half().float(), ours[2][name]) for name in ours[0])
+
+
+class RunsCode:
+    def __reduce__(self):
+        return os.system, ("touch was_run",)
+
+
+def break_kind(directory: Path) -> None:
+    change_config(directory, model_type="martian")
+
+
+def change_config(directory: Path, **values: object) -> None:
+    path = directory / "config.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), **values}))
+
+
+def change_weights(directory: Path, change) -> None:
+    tensors = load_file(directory / "model.safetensors")
+    change(tensors)
+    save_file(tensors, directory / "model.safetensors")
+
+
+def store_pickle(directory: Path, value: object) -> None:
+    (directory / "model.safetensors").unlink()
+    torch.save(value, directory / "pytorch_model.bin")
+
+
+def store_index(directory: Path, text: str) -> None:
+    (directory / "model.safetensors").unlink()
+    (directory / "model.safetensors.index.json").write_text(text)
+
+
+def add_piece(directory: Path) -> None:
+    path = directory / "vocab.json"
+    values = json.loads(path.read_text())
+    path.write_text(json.dumps({**values, "more": len(values)}))
+
+
+def set_nan(tensors):
+    tensors["model.encoder.layers.0.fc1.weight"][0, 0] = float("nan")
+
+
+@pytest.mark.parametrize(
+    ("damage", "error", "message"),
+    [
+        (
+            break_kind,
+            ConfigError,
+            "config.json: models of the kind 'martian' are not known here; did you mean 'marian'",
+        ),
+        (lambda d: (d / "config.json").unlink(), ModelError, "cannot read .*config.json"),
+        (lambda d: (d / "config.json").write_text("{"), ModelError, "config.json is damaged"),
+        (lambda d: (d / "config.json").write_text("[]"), ModelError, "must hold a JSON object"),
+        (lambda d: change_config(d, model_type=["marian"]), ConfigError, "are not known here"),
+        (lambda d: change_config(d, normalize_before=True), ConfigError, "normalize_before is True"),
+        (lambda d: change_config(d, num_beams="many"), ConfigError, "beam_size"),
+        (lambda d: change_config(d, d_model="wide"), ConfigError, "d_model"),
+        (lambda d: change_config(d, d_model=64), ModelError, "shape"),
+        (lambda d: (d / "model.safetensors").unlink(), ModelError, "holds no weights"),
+        (lambda d: (d / "model.safetensors").write_bytes(b"x" * 99), ModelError, "cannot read the weights"),
+        (lambda d: change_weights(d, lambda t: t.pop("final_logits_bias")), None, None),  # zeros, by their default
+        (lambda d: change_weights(d, lambda t: t.pop("model.shared.weight")), ModelError, "missing   model.shared"),
+        (lambda d: change_weights(d, lambda t: t.update(moe=torch.ones(2))), ModelError, "unknown   moe"),
+        (lambda d: change_weights(d, set_nan), ModelError, "layers.0.fc1.weight has numbers that are not finite"),
+        (lambda d: store_pickle(d, {"a": RunsCode()}), ModelError, "it would run code when read, and is not"),
+        (lambda d: store_pickle(d, ["a"]), ModelError, "must hold tensors by name"),
+        (lambda d: store_index(d, '{"weight_map": {"a": "one.safetensors"}}'), ModelError, "one.safetensors"),
+        (lambda d: store_index(d, '{"weight_map": {"a": "../one.safetensors"}}'), ModelError, "outside its directory"),
+        (lambda d: store_index(d, "{}"), ModelError, "weight_map must give every tensor its file"),
+        (lambda d: (d / "source.spm").unlink(), ModelError, "cannot read .*source.spm"),
+        (lambda d: (d / "source.spm").write_bytes(b"no model"), ModelError, "tokenizer in .* does not fit"),
+        (lambda d: (d / "vocab.json").unlink(), ModelError, "cannot read .*vocab.json"),
+        (lambda d: (d / "vocab.json").write_text('{"<unk>": "one"}'), ModelError, "the number of its row"),
+        (lambda d: (d / "vocab.json").write_text("{}"), ModelError, "has no piece <unk>"),
+        (add_piece, ModelError, "does not fit the model: it has the id"),
+        (lambda d: (d / "tokenizer_config.json").write_text("nothing"), ModelError, "tokenizer_config.json is damaged"),
+    ],
+)
+@pytest.mark.usefixtures("without_their_library")
+def test_what_is_damaged_is_named_and_nothing_is_written(
+    directory, tmp_path, run_command, monkeypatch, damage, error, message
+):
+    damage(directory)
+    monkeypatch.chdir(tmp_path)
+    output = tmp_path / "ours"
+    if error is None:
+        run_command(import_model, directory, "-o", output)
+        return
+    before = sorted(tmp_path.iterdir())
+    with pytest.raises(error, match=message):
+        run_command(import_model, directory, "-o", output)
+    assert sorted(tmp_path.iterdir()) == before
+
+
+def test_what_cannot_be_written_to_is_said_before_anything_is_read(tmp_path, run_command, write_lines):
+    write_lines("notes.txt", "mine")
+    with pytest.raises(ModelError, match="exists and is not a model directory"):
+        run_command(import_model, tmp_path / "nowhere", "-o", tmp_path)
+    with pytest.raises(ModelError, match="there is no such directory"):
+        run_command(import_model, tmp_path / "nowhere", "-o", tmp_path / "new")
+
+
+def test_an_encoder_alone_is_no_translator(directory, tmp_path, run_command):
+    with pytest.raises(
+        ConfigError, match="a bert model, which is an encoder or a decoder alone and translates nothing"
+    ):
+        run_command(import_model, directory, "-o", tmp_path / "ours", "--kind", "bert")
