@@ -17,6 +17,7 @@ FILES = sorted(EXAMPLES.glob("*.py"))
 
 FINDINGS = {
     "bert_and_gpt": "GPT, the next word",
+    "bert_generation": "hidden states of 2 + 2 layers, each [1, 7, 128]",
     "logits_to_text": "beam 2: a cat sleeps, probability 0.324",
     "masks": "LEAK: it can read it",
     "one_attention_layer": "equal to ch.MultiHeadAttention",

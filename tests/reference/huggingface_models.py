@@ -191,12 +191,20 @@ def as_ours(model_type: str, theirs: nn.Module) -> Transformer:
 
 def logits(theirs: nn.Module, config: ModelConfig, source: Tensor, target: Tensor, segments: Tensor) -> Tensor:
     """Run their model on the same batch; a decoder alone reads the target, an encoder alone gives its states."""
+    output = their_output(theirs, config, source, target, segments)
+    return output.last_hidden_state if config.num_decoder_layers == 0 else output.logits
+
+
+def their_output(
+    theirs: nn.Module, config: ModelConfig, source: Tensor, target: Tensor, segments: Tensor, **settings: Any
+) -> Any:
+    """Run their model on the same batch, and return all that it gives."""
     seen = source != config.pad_id
     if config.num_decoder_layers == 0:
-        return theirs(input_ids=source, attention_mask=seen.long(), token_type_ids=segments).last_hidden_state
+        return theirs(input_ids=source, attention_mask=seen.long(), token_type_ids=segments, **settings)
     if config.num_encoder_layers == 0:
-        return theirs(input_ids=target).logits
-    return theirs(input_ids=source, attention_mask=seen.long(), decoder_input_ids=target).logits
+        return theirs(input_ids=target, **settings)
+    return theirs(input_ids=source, attention_mask=seen.long(), decoder_input_ids=target, **settings)
 
 
 def our_logits(ours: Transformer, source: Tensor, target: Tensor, segments: Tensor) -> Tensor:

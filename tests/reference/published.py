@@ -26,9 +26,9 @@ from transformers.models.nllb.tokenization_nllb import FAIRSEQ_LANGUAGE_CODES as
 
 from clearhead.corpora.cldr import LOCALES, generate
 
-__all__ = ["PUBLISHED", "Language", "Published"]
+__all__ = ["FORMS", "PUBLISHED", "Language", "Published", "read_model", "read_tokenizer", "texts"]
 
-STEPS = 110
+STEPS = 90
 D_MODEL = 48
 DROPOUT = {"dropout": 0.0, "attention_dropout": 0.0, "activation_dropout": 0.0}
 SHAPE = {
@@ -59,6 +59,8 @@ class Published:
     """The token of a language, such as `__{}__`; empty if there are none."""
     heads_source: bool = False
     """Whether that token heads the source, and not the translation."""
+    reads: tuple[str, str] = ("en", "de")
+    """The first locales that it has learned to read and to write."""
 
 
 @cache
@@ -109,9 +111,7 @@ def learn(model: nn.Module, examples: Sequence[tuple[list[int], list[int]]], pad
         optimizer.param_groups[0]["lr"] = 5e-3 * min(1, (step + 1) / 15) * (1 - step / STEPS)
         sources, targets = zip(*rng.sample(examples, 24), strict=True)
         source = padded(sources, pad_id)
-        model(
-            input_ids=source, attention_mask=(source != pad_id).long(), labels=padded(targets, -100)
-        ).loss.backward()
+        model(input_ids=source, attention_mask=(source != pad_id).long(), labels=padded(targets, -100)).loss.backward()
         optimizer.step()
         optimizer.zero_grad()
     return model.eval()
@@ -127,6 +127,14 @@ def read_tokenizer(directory: Path, **settings: Any) -> Any:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # Marian's asks for a library that it never uses
         return transformers.AutoTokenizer.from_pretrained(directory, local_files_only=True, **settings)
+
+
+def read_model(directory: Path) -> Any:
+    """Read the model of a directory as their library does, in float32."""
+    values = json.loads((directory / "config.json").read_text(encoding="utf-8"))
+    two_parts = values["model_type"] == "encoder-decoder"
+    kind: Any = transformers.EncoderDecoderModel if two_parts else transformers.AutoModelForSeq2SeqLM
+    return kind.from_pretrained(directory, local_files_only=True, dtype=torch.float32).eval()
 
 
 def examples_of(tokenizer: Any, lines: Sequence[tuple[str, str]]) -> list[tuple[list[int], list[int]]]:
@@ -230,14 +238,14 @@ def marian_into_several(directory: Path) -> Published:
 def marian_with_two_vocabularies(directory: Path) -> Published:
     """Return a model that numbers the pieces of its two sides apart."""
     write_marian(directory, pairs("de", "fr"), separate=True)
-    return Published(directory)
+    return Published(directory, reads=("de", "fr"))
 
 
 # Byte-level BPE
 
 
-def write_bart(directory: Path) -> tokenizers.Tokenizer:
-    """Write a BART and its tokenizer as vocab.json and merges.txt."""
+def bart(directory: Path) -> Published:
+    """Return a BART with vocab.json and merges.txt alone."""
     made = tokenizers.ByteLevelBPETokenizer(add_prefix_space=False)
     special = ["<s>", "<pad>", "</s>", "<unk>", "<mask>"]
     made.train_from_iterator(texts(), vocab_size=700, min_frequency=2, special_tokens=special, show_progress=False)
@@ -251,18 +259,13 @@ def write_bart(directory: Path) -> tokenizers.Tokenizer:
     search = {"forced_bos_token_id": 0, "forced_eos_token_id": 2, "early_stopping": True, "num_beams": 4}
     old = {"normalize_before": False, "normalize_embedding": True, "add_final_layer_norm": False}
     write_model(directory, model, {**search, **ids, "no_repeat_ngram_size": 3}, {**old, **search})
-    return made
+    return Published(directory, reads=("fr", "en"))
 
 
-def bart(directory: Path) -> Published:
-    """Return a BART with vocab.json and merges.txt alone."""
-    write_bart(directory)
-    return Published(directory)
-
-
-def bart_with_tokenizer_json(directory: Path) -> Published:
-    """Return a BART with tokenizer.json beside them."""
-    made = write_bart(directory)
+def with_byte_level_file(directory: Path) -> None:
+    """Put a tokenizer.json beside vocab.json and merges.txt, cutting texts short as published ones may."""
+    made = tokenizers.ByteLevelBPETokenizer.from_file(str(directory / "vocab.json"), str(directory / "merges.txt"))
+    made.add_special_tokens(["<s>", "<pad>", "</s>", "<unk>", "<mask>"])
     values = json.loads(made.to_str())
     values["post_processor"] = {
         "type": "RobertaProcessing",
@@ -271,17 +274,16 @@ def bart_with_tokenizer_json(directory: Path) -> Published:
         "trim_offsets": True,
         "add_prefix_space": False,
     }
-    values["truncation"] = {"direction": "Right", "max_length": 4, "strategy": "LongestFirst", "stride": 0}
+    values["truncation"] = {"direction": "Right", "max_length": 300, "strategy": "LongestFirst", "stride": 0}
     write_json(directory / "tokenizer.json", values)
     write_json(directory / "tokenizer_config.json", {"model_max_length": 1024, "tokenizer_class": "BartTokenizer"})
-    return Published(directory)
 
 
 # Pegasus
 
 
-def write_pegasus(directory: Path, source: str, target: str) -> None:
-    """Write a Pegasus and its spiece.model."""
+def pegasus(directory: Path) -> Published:
+    """Return a Pegasus with spiece.model alone."""
     spelled = sentencepiece_model(texts(), 600, pad_id=0, eos_id=1, unk_id=2, bos_id=-1)
     (directory / "spiece.model").write_bytes(spelled)
     write_json(directory / "config.json", {"model_type": "pegasus"})
@@ -290,24 +292,12 @@ def write_pegasus(directory: Path, source: str, target: str) -> None:
     model = transformers.PegasusForConditionalGeneration(
         transformers.PegasusConfig(**SHAPE, **ids, vocab_size=len(tokenizer), scale_embedding=True)
     )
-    learn(model, examples_of(tokenizer, pairs(source, target)), 0)
+    learn(model, examples_of(tokenizer, pairs("es", "it")), 0)
     search = {"forced_eos_token_id": 1, "length_penalty": 0.8, "max_length": 128, "num_beams": 8}
     old = {"normalize_before": True, "normalize_embedding": False, "add_final_layer_norm": True}
     old |= {"static_position_embeddings": True, "extra_pos_embeddings": 1}
     write_model(directory, model, {**search, **ids}, old)
-
-
-def pegasus(directory: Path) -> Published:
-    """Return a Pegasus with spiece.model alone."""
-    write_pegasus(directory, "es", "it")
-    return Published(directory)
-
-
-def pegasus_with_tokenizer_json(directory: Path) -> Published:
-    """Return a Pegasus with the files that their tokenizer writes."""
-    write_pegasus(directory, "pl", "cs")
-    read_tokenizer(directory).save_pretrained(directory)
-    return Published(directory)
+    return Published(directory, reads=("es", "it"))
 
 
 # Models that are told languages
@@ -328,8 +318,8 @@ STARTS_WITH_END = {"pad_token_id": 1, "decoder_start_token_id": 2, "bos_token_id
 MANY = {"early_stopping": True, "forced_eos_token_id": 2, "max_length": 200, "num_beams": 5}
 
 
-def write_mbart50(directory: Path) -> None:
-    """Write an mBART-50 and its sentencepiece model, whose languages stand in special_tokens_map.json."""
+def mbart50(directory: Path) -> Published:
+    """Return an mBART-50 as published: a sentencepiece model, and the languages in special_tokens_map.json."""
     (directory / "sentencepiece.bpe.model").write_bytes(sentencepiece_model(texts(), 600))
     # As published, config.json names the class of the tokenizer, and tokenizer_config.json does not.
     write_json(directory / "config.json", {"model_type": "mbart", "tokenizer_class": "MBart50Tokenizer"})
@@ -344,19 +334,7 @@ def write_mbart50(directory: Path) -> None:
     old = {"normalize_before": True, "normalize_embedding": True, "add_final_layer_norm": True}
     old |= {"static_position_embeddings": False, "tokenizer_class": "MBart50Tokenizer"}
     write_model(directory, model, {**MANY, **STARTS_WITH_END}, old)
-
-
-def mbart50(directory: Path) -> Published:
-    """Return an mBART-50 as published: with a sentencepiece model."""
-    write_mbart50(directory)
     return Published(directory, "en_XX", ("de_DE", "ja_XX"), "{}")
-
-
-def mbart50_with_tokenizer_json(directory: Path) -> Published:
-    """Return an mBART-50 with the files that their tokenizer writes."""
-    write_mbart50(directory)
-    read_tokenizer(directory).save_pretrained(directory)
-    return Published(directory, "en_XX", ("ja_XX", "de_DE"), "{}")
 
 
 def mbart(directory: Path) -> Published:
@@ -370,7 +348,7 @@ def mbart(directory: Path) -> Published:
     model = transformers.MBartForConditionalGeneration(config)
     learn_languages(model, tokenizer, 1, {("en_XX", "nl_XX"): ("en", "nl")})
     write_model(directory, model, {**MANY, **ids})
-    return Published(directory, "en_XX")
+    return Published(directory, "en_XX", reads=("en", "nl"))
 
 
 def nllb(directory: Path) -> Published:
@@ -448,7 +426,29 @@ def bert_generation(directory: Path) -> Published:
     examples = examples_of(read_tokenizer(directory), pairs("sv", "de"))
     learn(model, [(source, [*target, 1]) for source, target in examples], 0)
     write_model(directory, model, {"decoder_start_token_id": 2, "eos_token_id": 1, "pad_token_id": 0, "num_beams": 4})
-    return Published(directory)
+    return Published(directory, reads=("sv", "de"))
+
+
+# The same in other files
+
+
+def with_their_tokenizer(directory: Path) -> None:
+    """Put the files there that their tokenizer writes."""
+    read_tokenizer(directory).save_pretrained(directory)
+
+
+def in_half_precision(directory: Path) -> None:
+    """Put the weights in a pytorch_model.bin of float16, tied and computed ones among them, as OPUS-MT does."""
+    state = {name: tensor.half() for name, tensor in read_model(directory).state_dict().items()}
+    (directory / "model.safetensors").unlink()
+    torch.save(state, directory / "pytorch_model.bin")
+
+
+def in_shards(directory: Path) -> None:
+    """Cut the weights up."""
+    model = read_model(directory)
+    (directory / "model.safetensors").unlink()
+    model.save_pretrained(directory, max_shard_size="100KB")
 
 
 PUBLISHED: Mapping[str, Callable[[Path], Published]] = {
@@ -456,14 +456,20 @@ PUBLISHED: Mapping[str, Callable[[Path], Published]] = {
     "marian into several languages": marian_into_several,
     "marian with two vocabularies": marian_with_two_vocabularies,
     "bart": bart,
-    "bart with tokenizer.json": bart_with_tokenizer_json,
     "pegasus": pegasus,
-    "pegasus with tokenizer.json": pegasus_with_tokenizer_json,
     "mbart": mbart,
     "mbart-50": mbart50,
-    "mbart-50 with tokenizer.json": mbart50_with_tokenizer_json,
     "nllb": nllb,
     "m2m100": m2m100,
     "bert-generation": bert_generation,
 }
 """Name of a test case to what makes such a directory in an empty one."""
+
+FORMS: Mapping[str, tuple[str, Callable[[Path], None]]] = {
+    "marian in half precision": ("marian", in_half_precision),
+    "marian in shards": ("marian", in_shards),
+    "bart with tokenizer.json": ("bart", with_byte_level_file),
+    "pegasus with tokenizer.json": ("pegasus", with_their_tokenizer),
+    "mbart-50 with tokenizer.json": ("mbart-50", with_their_tokenizer),
+}
+"""Name of a test case to the one that it is a copy of, and what is then done to it."""

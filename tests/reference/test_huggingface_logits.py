@@ -11,7 +11,7 @@ import json
 import pytest
 import torch
 import transformers
-from huggingface_models import KINDS, as_ours, logits, our_logits, random_state
+from huggingface_models import KINDS, as_ours, logits, our_logits, random_state, their_output
 from torch.nn import functional
 from transformers.activations import ACT2FN
 
@@ -54,6 +54,33 @@ def test_logits_are_equal(kind, batch, record_property):
     record_property("largest difference", (actual - expected).abs().max().item())
     assert expected.std() > 0.3
     torch.testing.assert_close(actual, expected, rtol=0.0, atol=1e-5)
+
+
+@every_kind
+def test_hidden_states_are_equal(kind, batch):
+    theirs = random_state(kind.make())
+    ours = as_ours(kind.model_type, theirs)
+    source, target, segments = batch(ours.config)
+    has_encoder, has_decoder = ours.config.num_encoder_layers > 0, ours.config.num_decoder_layers > 0
+    with torch.no_grad():
+        found = ours.hidden_states(
+            source if has_encoder else None, target if has_decoder else None, segments if not has_decoder else None
+        )
+        expected = their_output(theirs, ours.config, source, target, segments, output_hidden_states=True)
+    names = (
+        "encoder_hidden_states" if has_decoder else "hidden_states",
+        "decoder_hidden_states" if has_encoder else "hidden_states",
+    )
+    for states, name, lengths in zip(
+        (found.encoder, found.decoder), names, (SOURCE_LENGTHS, TARGET_LENGTHS), strict=True
+    ):
+        if states:
+            real = torch.arange(max(lengths)) < torch.tensor(lengths)[:, None]
+            assert len(states) == len(expected[name])
+            for state, other in zip(states, expected[name], strict=True):
+                torch.testing.assert_close(state[real], other[real], rtol=0.0, atol=1e-5)
+    assert len(found.encoder) == (ours.config.num_encoder_layers + 1) * has_encoder
+    assert len(found.decoder) == (ours.config.num_decoder_layers + 1) * has_decoder
 
 
 @pytest.mark.parametrize("name", ACTIVATIONS)

@@ -21,7 +21,7 @@ from clearhead.interop.equivalent import (
 )
 from clearhead.interop.key_table import KeyTable
 
-__all__ = ["FAMILIES", "Family", "export_state", "exportable_as", "import_state"]
+__all__ = ["FAMILIES", "Family", "export_state", "exportable_as", "import_parts", "import_state"]
 
 
 @dataclass(frozen=True)
@@ -81,6 +81,25 @@ def import_state(
     family = _family(model_type)
     config = family.config_from(their_config)
     return config, family.key_table(config).from_theirs(their_state, origin=f"this {model_type} model")
+
+
+def import_parts(
+    encoder: tuple[Mapping[str, Any], Mapping[str, Tensor]], decoder: tuple[Mapping[str, Any], Mapping[str, Tensor]]
+) -> tuple[ModelConfig, dict[str, Tensor]]:
+    """Return an encoder and a decoder that are models of their own there as one model of ours; see `import_state`.
+
+    Args:
+        encoder: The fields of its `config.json`, and its tensors, such as those of a BertGenerationEncoder.
+        decoder: Those of a decoder that attends to the encoder's output, such as a BertGenerationDecoder.
+
+    Raises:
+        ConfigError: Naming every field that our model cannot express.
+        ModelError: Listing every tensor that is missing, unknown, or contradicts another.
+    """
+    (encoder_config, encoder_state), (decoder_config, decoder_state) = encoder, decoder
+    state = {f"encoder.{name}": tensor for name, tensor in encoder_state.items()}
+    state |= {f"decoder.{name}": tensor for name, tensor in decoder_state.items()}
+    return import_state("encoder-decoder", {"encoder": encoder_config, "decoder": decoder_config}, state)
 
 
 def export_state(

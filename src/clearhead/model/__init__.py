@@ -4,6 +4,7 @@ from clearhead.model.attention import AttentionWeights, MultiHeadAttention, scal
 from clearhead.model.cache import DecoderCache
 from clearhead.model.decoder import Decoder
 from clearhead.model.encoder import Encoder
+from clearhead.model.residual import HiddenStates
 from clearhead.model.transformer import Transformer
 
 __all__ = [
@@ -11,6 +12,7 @@ __all__ = [
     "Decoder",
     "DecoderCache",
     "Encoder",
+    "HiddenStates",
     "MultiHeadAttention",
     "Transformer",
     "scaled_dot_product_attention",

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from clearhead.model.attention import AttentionWeights
 from clearhead.model.cache import DecoderCache, LayerCache
+from clearhead.model.residual import keep
 from clearhead.model.sublayers import Sublayers
 
 __all__ = ["Decoder", "DecoderLayer"]
@@ -102,9 +103,11 @@ class Decoder(nn.Module):
         memory_mask: Bool[Tensor, "B S"] | None = None,
         cache: DecoderCache | None = None,
         weights: AttentionWeights | None = None,
+        hidden: list[Tensor] | None = None,
     ) -> Float[Tensor, "R T D"]:
         """Decode embedded target tokens; the rest is as in `Transformer.states`."""
         mask = None if memory_mask is None else memory_mask[:, None, None, :]  # (B, 1, 1, S)
         for index, layer in enumerate(self.layers):
+            keep(x, hidden)
             x = layer(x, memory, mask, None if cache is None else cache.layers[index], weights)
-        return self.final_norm(x)
+        return keep(self.final_norm(x), hidden)

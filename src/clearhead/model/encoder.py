@@ -11,6 +11,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
 from clearhead.model.attention import AttentionWeights
+from clearhead.model.residual import keep
 from clearhead.model.sublayers import Sublayers
 
 __all__ = ["Encoder", "EncoderLayer"]
@@ -49,7 +50,11 @@ class Encoder(nn.Module):
         self.final_norm = sublayers.end_of_stack()
 
     def forward(
-        self, x: Float[Tensor, "B S D"], mask: Bool[Tensor, "B S"], weights: AttentionWeights | None = None
+        self,
+        x: Float[Tensor, "B S D"],
+        mask: Bool[Tensor, "B S"],
+        weights: AttentionWeights | None = None,
+        hidden: list[Tensor] | None = None,
     ) -> Float[Tensor, "B S D"]:
         """Encode a batch.
 
@@ -57,7 +62,9 @@ class Encoder(nn.Module):
             x: Embedded source tokens with their positions.
             mask: Which positions hold a token.
             weights: Takes in what every head attended to, if given.
+            hidden: Takes in what every layer reads, and the memory, if given.
         """
         for layer in self.layers:
+            keep(x, hidden)
             x = layer(x, mask[:, None, None, :], weights)
-        return self.final_norm(x)
+        return keep(self.final_norm(x), hidden)

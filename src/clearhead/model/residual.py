@@ -1,6 +1,6 @@
 """The residual connection around every sub-layer, with its dropout and norm (paper sections 3.1 and 5.4): "Add & Norm".
 
-Shapes: D d_model.
+Shapes: B batch, S source length, T target length, D d_model.
 
     post (the paper)                    pre
     x ──┬── Sublayer ── Dropout ─┐      x ──┬── Norm ── Sublayer ── Dropout ─┐
@@ -12,6 +12,7 @@ Shapes: D d_model.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass, field
 
 from jaxtyping import Float
 from torch import Tensor, nn
@@ -19,7 +20,7 @@ from torch import Tensor, nn
 from clearhead.choices import NormKind, NormOrder
 from clearhead.kernels.dropout import Dropout
 
-__all__ = ["Residual", "make_norm"]
+__all__ = ["HiddenStates", "Residual", "keep", "make_norm"]
 
 
 def make_norm(kind: NormKind, d_model: int, eps: float) -> nn.Module:
@@ -70,3 +71,21 @@ class Residual(nn.Module):
         if self.is_pre:
             return x + self.dropout(sublayer(self.norm(x)))
         return self.norm(x + self.dropout(sublayer(x)))
+
+
+@dataclass
+class HiddenStates:
+    """Takes in the states of either side: first the embedded tokens, then what each layer makes of them.
+
+    The last is behind the final norm, if there is one: it is the memory, or what logits are made from.
+    """
+
+    encoder: list[Float[Tensor, "B S D"]] = field(default_factory=list)
+    decoder: list[Float[Tensor, "B T D"]] = field(default_factory=list)
+
+
+def keep(x: Tensor, hidden: list[Tensor] | None) -> Tensor:
+    """Return x, which `hidden` takes in, if it is given."""
+    if hidden is not None:
+        hidden.append(x)
+    return x

@@ -19,7 +19,7 @@ from clearhead.model.encoder import Encoder
 from clearhead.model.initial_weights import draw_initial_weights
 from clearhead.model.masks import padding_mask
 from clearhead.model.positions import make_positions
-from clearhead.model.residual import make_norm
+from clearhead.model.residual import HiddenStates, make_norm
 from clearhead.model.sublayers import Sublayers
 
 __all__ = ["Transformer"]
@@ -120,6 +120,7 @@ class Transformer(nn.Module):
         source: Int[Tensor, "B S"],
         segments: Int[Tensor, "B S"] | None = None,
         weights: AttentionWeights | None = None,
+        hidden: list[Tensor] | None = None,
     ) -> tuple[Float[Tensor, "B S D"], Bool[Tensor, "B S"]]:
         """Return the memory, and which of its positions hold a token.
 
@@ -127,6 +128,7 @@ class Transformer(nn.Module):
             source: Source ids, padded with `pad_id`.
             segments: The segment of each token, where the model has segments; all 0 if not given.
             weights: Takes in what every head attended to, if given.
+            hidden: Takes in what every layer reads, and the memory, if given.
 
         Raises:
             ValueError: If there is no encoder, or there are no segments to tell apart.
@@ -136,7 +138,7 @@ class Transformer(nn.Module):
         if segments is not None and self.config.num_segments == 0:
             raise ValueError("this model knows no segments (model.num_segments = 0); give none")
         mask = padding_mask(source, self.config.pad_id)
-        return self.encoder(self.source_embedding(source, segments=segments), mask, weights), mask
+        return self.encoder(self.source_embedding(source, segments=segments), mask, weights, hidden), mask
 
     def states(
         self,
@@ -145,6 +147,7 @@ class Transformer(nn.Module):
         memory_mask: Bool[Tensor, "B S"] | None = None,
         cache: DecoderCache | None = None,
         weights: AttentionWeights | None = None,
+        hidden: list[Tensor] | None = None,
     ) -> Float[Tensor, "R T D"]:
         """Return the decoder's states, from which the output projection makes logits.
 
@@ -155,6 +158,7 @@ class Transformer(nn.Module):
             memory_mask: From `encode`.
             cache: What earlier calls kept; takes in the new positions. None to keep nothing.
             weights: Takes in what every head attended to, if given.
+            hidden: Takes in what every layer reads, and the states returned, if given.
 
         Raises:
             ValueError: If there is no decoder, or its memory is missing or not for it.
@@ -166,7 +170,7 @@ class Transformer(nn.Module):
         if memory is not None and self.config.num_encoder_layers == 0:
             raise ValueError("a decoder alone (model.num_encoder_layers = 0) takes no memory; give None")
         embedded = self.target_embedding(target, start=0 if cache is None else cache.length)
-        return self.decoder(embedded, memory, memory_mask, cache, weights)
+        return self.decoder(embedded, memory, memory_mask, cache, weights, hidden)
 
     def decode(
         self,
@@ -193,6 +197,26 @@ class Transformer(nn.Module):
         if target is not None:
             self.states(target, memory, memory_mask, weights=weights)
         return weights
+
+    def hidden_states(
+        self,
+        source: Int[Tensor, "B S"] | None,
+        target: Int[Tensor, "B T"] | None = None,
+        segments: Int[Tensor, "B S"] | None = None,
+    ) -> HiddenStates:
+        """Return what every layer reads and what the last one writes, in the pass of `forward`.
+
+        Args:
+            source: As of `forward`.
+            target: As of `forward`; None for the encoder alone.
+            segments: As of `encode`.
+        """
+        hidden, memory, memory_mask = HiddenStates(), None, None
+        if source is not None:
+            memory, memory_mask = self.encode(source, segments, hidden=hidden.encoder)
+        if target is not None:
+            self.states(target, memory, memory_mask, hidden=hidden.decoder)
+        return hidden
 
     def num_parameters(self) -> int:
         """Return the number of weights; a shared matrix counts once."""

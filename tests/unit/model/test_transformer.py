@@ -264,3 +264,18 @@ def test_positions_past_the_first_table_work_in_the_whole_model(make_model, make
     long = model(source, target)
     short = model(source[2:, :2], target[2:, :1])
     torch.testing.assert_close(long[2:, :1], short, rtol=0, atol=1e-5)
+
+
+def test_hidden_states_are_what_runs_from_layer_to_layer(make_model, make_batch):
+    for norm in ("post", "pre"):
+        model = make_model(norm=norm)
+        source, target = make_batch(model.config)
+        hidden = model.hidden_states(source, target)
+        assert len(hidden.encoder) == model.config.num_encoder_layers + 1
+        assert len(hidden.decoder) == model.config.num_decoder_layers + 1
+        assert hidden.encoder[0].equal(model.source_embedding(source))
+        assert hidden.encoder[-1].equal(model.encode(source)[0])
+        assert model.output_proj(hidden.decoder[-1]).equal(model(source, target))
+        mask = (source != model.config.pad_id)[:, None, None, :]
+        assert model.encoder.layers[0](hidden.encoder[0], mask).equal(hidden.encoder[1])
+        assert model.hidden_states(source).decoder == []

@@ -1,0 +1,277 @@
+"""`clearhead import` of whole directories says, text in and text out, what Hugging Face transformers says.
+
+Each directory is one as it is published (see `published`), imported by the command itself; what is compared is the
+model directory that it wrote. Their search is asked for what ours does, as test_huggingface_generation.py explains:
+`early_stopping="never"`, and neither padding nor the start token is written. Where theirs reaches the length limit, the
+two differ by design. A special token that stands in a text is text for us alone, so no text here holds one.
+"""
+
+from __future__ import annotations
+
+import gzip
+import random
+import shutil
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from published import FORMS, PUBLISHED, Language, Published, pairs, read_model, read_tokenizer
+from typer.testing import CliRunner
+
+from clearhead.cli.main import app
+from clearhead.translator import Translator
+
+LIMIT = 60
+"""Target tokens; few translations come near."""
+
+TEXTS = [
+    "Ein Hund rennt.",
+    "Am 5. März 2014, 12:30 Uhr: 1 234,50 € – teuer?",
+    "«Où est-il ?» demanda-t-elle… “Nowhere,” he said; ‘never’!",
+    "Привет, мир! Γειά σου Κόσμε.",
+    "日本語の文章、２０１４年３月５日（水）。",
+    "한국어 문장입니다.",
+    "שלום עולם, مرحبا بالعالم ١٢٣",
+    "नमस्ते दुनिया ไทย",
+    "😀 👨‍👩‍👧 ☃ 🇩🇪",
+    "𝔘𝔫𝔦 𠀋 ﬁ ① ẞ ǅ",
+    "cafe\u0301 café e\u0301\u0323",
+    "two  spaces   and    four",
+    "  at the beginning",
+    "a\ttab",
+    "no\u00a0break\u202fthin\u2009space\u3000wide\u200bzero",
+    "<not> [a] {token} <2de> | \\ / ~ ^ `",
+    "a_b__c @-@ &amp; ▁under",
+    "1234567890 3.14159 0x1F -5 +7 1e10",
+    "x" * 70,
+    "ALL CAPITALS AND camelCase",
+    "https://example.org/?q=1&r=%20#top",
+    "...?!?!...",
+    ".",
+    "",
+]
+
+
+@dataclass(frozen=True)
+class Case:
+    """A directory, what their library makes of it, and what ours does."""
+
+    published: Published
+    tokenizer: Any
+    model: Any
+    output: str
+    """What the command said."""
+    path: Path
+    ours: Translator
+
+    def their_sources(self, texts: list[str], language: Language) -> list[list[int]]:
+        """Spell texts as they do."""
+        lang = self.published
+        if lang.source_lang is not None:
+            self.tokenizer.src_lang = lang.source_lang
+        begin = f"{lang.token.format(language)} " if lang.heads_source else ""
+        return self.tokenizer([begin + text for text in texts])["input_ids"]
+
+    def given(self, language: Language) -> list[int]:
+        """Return what they begin every translation with, behind the start token."""
+        if self.published.token and not self.published.heads_source:
+            return [self.tokenizer.convert_tokens_to_ids(self.published.token.format(language))]
+        forced = self.model.generation_config.forced_bos_token_id
+        return [] if forced is None else [forced]
+
+    @property
+    def text_ids(self) -> list[int]:
+        """The ids of pieces that stand for text."""
+        special = {*self.tokenizer.all_special_ids, self.tokenizer.unk_token_id}
+        codes = {
+            self.tokenizer.convert_tokens_to_ids(self.published.token.format(language))
+            for language in self.published.target_langs
+            if self.published.token
+        }
+        found = set(range(len(self.tokenizer))) - special - codes
+        return sorted(found & set(range(self.ours.bundle.tokenizer.vocab_size)))
+
+
+@pytest.fixture(scope="module")
+def directories(tmp_path_factory):
+    """Return a function from the name of a case to its directory, which is made when first asked for."""
+    made: dict[str, Published] = {}
+
+    def find(name: str) -> Published:
+        if name not in made:
+            directory = tmp_path_factory.mktemp("published") / name.replace(" ", "-")
+            if name in FORMS:
+                base, change = FORMS[name]
+                shutil.copytree(find(base).directory, directory)
+                change(directory)
+                made[name] = Published(**{**vars(find(base)), "directory": directory})
+            else:
+                directory.mkdir()
+                torch.manual_seed(1)
+                made[name] = PUBLISHED[name](directory)
+        return made[name]
+
+    return find
+
+
+def import_it(published: Published, path: Path) -> str:
+    options = [] if published.source_lang is None else ["--source-lang", published.source_lang]
+    if published.target_langs[0] is not None:
+        options += ["--target-lang", published.target_langs[0]]
+    result = CliRunner().invoke(app, ["import", str(published.directory), "-o", str(path), *options])
+    if result.exception is not None and not isinstance(result.exception, SystemExit):
+        raise result.exception
+    assert result.exit_code == 0, result.output
+    return result.output
+
+
+@pytest.fixture(scope="module", params=[*PUBLISHED, *FORMS])
+def case(request, directories, tmp_path_factory) -> Case:
+    published = directories(request.param)
+    path = tmp_path_factory.mktemp("imported") / "model"
+    output = import_it(published, path)
+    tokenizer, model = read_tokenizer(published.directory), read_model(published.directory)
+    return Case(published, tokenizer, model, output, path, Translator.load(path, device="cpu"))
+
+
+def sources_of(case: Case) -> list[str]:
+    """Return texts such as it has learned to read, and some that it has not."""
+    read, written = case.published.reads
+    known = [source for source, _ in pairs(read, written)[:14]]
+    return [*known, *(source for source, _ in pairs("tr", "de")[:4]), "Ein Hund 😀 rennt.", "日本語"]
+
+
+def test_the_command_proves_the_model_and_writes_a_directory_that_verifies(case):
+    assert "8 sentences have the same tokens, scores and texts as in transformers" in case.output
+    assert f"written  {case.path}" in case.output
+    verified = CliRunner().invoke(app, ["verify", str(case.path)])
+    assert verified.exit_code == 0, verified.output
+    assert "all 8 are translated as when the model was made" in verified.output
+
+
+@pytest.mark.parametrize("place", [0, -1])
+def test_texts_are_spelled_in_the_same_ids(case, place):
+    language = case.published.target_langs[place]
+    theirs = case.their_sources(TEXTS, language)
+    ours = case.ours.bundle.tokenizer.encode_sources(TEXTS, language, case.published.source_lang)
+    for text, expected, found in zip(TEXTS, theirs, ours, strict=True):
+        assert found == expected, text
+
+
+@pytest.mark.parametrize("corpus", ["newstest-wmt", "tanaka-en-ja", "python-docs-en-fr"])
+def test_lines_of_real_text_are_spelled_in_the_same_ids(case, corpus, data_dir):
+    language = case.published.target_langs[0]
+    for path in sorted(data_dir(corpus).glob("*.gz")):
+        if path.name.startswith("train"):
+            continue
+        with gzip.open(path, "rt", encoding="utf-8") as lines:
+            texts = [line.rstrip() for line in islice(lines, 150)]
+        theirs = case.their_sources(texts, language)
+        ours = case.ours.bundle.tokenizer.encode_sources(texts, language, case.published.source_lang)
+        for text, expected, found in zip(texts, theirs, ours, strict=True):
+            assert found == expected, text
+
+
+def test_ids_are_read_as_the_same_text(case):
+    rng = random.Random(3)
+    ids = case.text_ids
+    rows = [[], *([one] for one in ids), *(rng.choices(ids, k=rng.randrange(2, 15)) for _ in range(300))]
+    special = [case.tokenizer.eos_token_id, case.tokenizer.pad_token_id, case.tokenizer.unk_token_id]
+    rows += [[*row[:2], rng.choice(special), *row[2:], case.tokenizer.eos_token_id] for row in rows[-60:]]
+    ours = case.ours.bundle.tokenizer.decode_batch(rows)
+    for row, found in zip(rows, ours, strict=True):
+        assert found == case.tokenizer.decode(row, skip_special_tokens=True), row
+
+
+def generate(case: Case, language: Language, sources: list[str], num_beams: int) -> list[list[int]]:
+    """Return what they write, from behind the start token to the end token."""
+    config = case.model.generation_config
+    rows = [torch.tensor(ids) for ids in case.their_sources(sources, language)]
+    start = case.model.config.decoder_start_token_id
+    pad, end = config.pad_token_id, config.eos_token_id
+    source = torch.nn.utils.rnn.pad_sequence(rows, batch_first=True, padding_value=pad)
+    given = case.given(language)
+    found = case.model.generate(
+        source,
+        attention_mask=(source != pad).long(),
+        num_beams=num_beams,
+        early_stopping="never" if num_beams > 1 else None,
+        length_penalty=1.0,
+        max_new_tokens=LIMIT,
+        max_length=None,
+        do_sample=False,
+        forced_bos_token_id=given[0] if given else None,
+        forced_eos_token_id=None,
+        bad_words_ids=None,
+        no_repeat_ngram_size=0,
+        suppress_tokens=sorted({pad, start} - {end}),
+    ).tolist()
+    assert all(row[0] == start for row in found)
+    return [row[1 : row.index(end, 1) + 1] if end in row[1:] else row[1:] for row in found]
+
+
+@pytest.mark.parametrize("place", [0, -1])
+@pytest.mark.parametrize("beam_size", [1, 4])
+def test_translations_equal_what_generate_finds(case, beam_size, place):
+    language = case.published.target_langs[place]
+    if place and len(case.published.target_langs) == 1:
+        pytest.skip("one language")
+    sources = sources_of(case)
+    theirs = generate(case, language, sources, beam_size)
+    ours = case.ours.translate(
+        sources,
+        beam_size=beam_size,
+        length_penalty=1.0,
+        end_loops=False,
+        extra_length=LIMIT,
+        split="never",
+        target_lang=language if case.published.token else None,
+    )
+    end, given = case.tokenizer.eos_token_id, case.given(language)
+    ended = [row for row, ids in enumerate(theirs) if ids[-1] == end]
+    for row in ended:
+        ids = theirs[row][len(given) : -1]
+        assert theirs[row][: len(given)] == given
+        assert ours[row].tokens == tuple(case.ours.bundle.tokenizer.pieces(ids)), sources[row]
+        assert ours[row].text == case.tokenizer.decode(theirs[row], skip_special_tokens=True), sources[row]
+    assert len(ended) > len(sources) / 2
+    assert len({tuple(theirs[row]) for row in ended}) > len(ended) / 2
+
+
+@pytest.mark.parametrize("place", [0, -1])
+def test_scores_are_their_log_probabilities(case, place):
+    language = case.published.target_langs[place]
+    read, written = case.published.reads
+    sources, targets = zip(*pairs(read, written)[:8], ("Ein Hund", "日本語 😀"), ("A", "ẞ  β"), strict=True)
+    if case.published.token and not case.published.heads_source:
+        case.tokenizer.tgt_lang = language
+    given, end = case.given(language), case.tokenizer.eos_token_id
+    target_ids = case.tokenizer(text_target=list(targets))["input_ids"]
+    # mBART writes the language behind the end, to start with it, and BertGeneration writes nothing.
+    target_ids = [[*ids[: ids.index(end)], end] if end in ids else [*ids, end] for ids in target_ids]
+    theirs = []
+    for source, ids in zip(case.their_sources(list(sources), language), target_ids, strict=True):
+        assert ids[: len(given)] == given
+        start = case.model.config.decoder_start_token_id
+        with torch.inference_mode():
+            logits = case.model(
+                input_ids=torch.tensor([source]), decoder_input_ids=torch.tensor([[start, *ids[:-1]]])
+            ).logits[0]
+        log_probs = logits.double().log_softmax(-1)[torch.arange(len(ids)), ids]
+        theirs.append(log_probs[len(given) :].sum().item())
+    told = language if case.published.token else None
+    ours = case.ours.score(list(sources), list(targets), target_lang=told)
+    assert ours == pytest.approx(theirs, abs=1e-3)
+
+
+@pytest.mark.parametrize("form", ["marian in half precision", "marian in shards"])
+def test_the_same_weights_in_other_files_are_the_same_model(directories, form, tmp_path):
+    import_it(directories("marian"), tmp_path / "one")
+    import_it(directories(form), tmp_path / "other")
+    one, other = (Translator.load(tmp_path / name, device="cpu").bundle.model for name in ("one", "other"))
+    places = 2e-3 if "half" in form else 0.0
+    for (name, expected), (_, found) in zip(one.state_dict().items(), other.state_dict().items(), strict=True):
+        torch.testing.assert_close(found, expected, rtol=places, atol=places, msg=name)
