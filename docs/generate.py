@@ -93,10 +93,27 @@ default what the files say. What a model is told costs nothing: scores are those
 - Lines are read as they are: no line is brought to the case of a training text that nobody knows (`decode.familiar`),
   and only lines longer than the model's positions are split.
 
+## Out
+
+```
+clearhead export runs/de-en -o de-en-hf --to hf
+```
+
+writes a directory that `transformers` loads without any code of ours (`AutoTokenizer`, `AutoModelForSeq2SeqLM`): a
+post-norm model, as the paper's, as Marian, a pre-norm one, as the presets `tiny` and `small`, as Pegasus. The paper's
+sinusoids take turns, theirs have sines before cosines; as no part of the model knows the order of its components, they
+are reordered everywhere alike, and every logit stays. The vocabulary goes along, tags included: `<2fr> May 3, 2018` is
+read there as here. Where `transformers` is installed, the directory is loaded and compared as above before it gets its name; if
+anything differs, nothing is written.
+
+Their search divides by a power of the length, ours by default by the paper's penalty, so it may choose the other of two
+close translations; with `decode.length_penalty_form = "power"` both find the same, but for repetition loops, which ours
+ends, and for outputs that reach the length limit.
+
 ## What can come in, and go out
 
 Weights go both ways in Python (`clearhead.interop`: `import_state`, `export_state`, `exportable_as`); whole directories
-come in by `clearhead import`.
+come in by `clearhead import`, and go out by `clearhead export --to hf` as the first kind that holds the model.
 
 | kind (`model_type`) | what it is | directory |
 | --- | --- | --- |

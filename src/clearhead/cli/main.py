@@ -20,6 +20,7 @@ from clearhead.cli.average import average
 from clearhead.cli.console import notice, open_missing_streams, show_warnings_as_notices
 from clearhead.cli.demo import demo
 from clearhead.cli.evaluate import evaluate
+from clearhead.cli.export import export
 from clearhead.cli.import_model import import_model
 from clearhead.cli.info import info
 from clearhead.cli.optimize import optimize
@@ -80,7 +81,7 @@ def ending_quietly(command: Callable[..., None]) -> Callable[..., None]:
 
 for command in (
     *(demo, train, translate, score, evaluate, backtranslate, distill),
-    *(optimize, average, info, verify, paper),
+    *(optimize, average, info, verify, export, paper),
 ):
     app.command()(ending_quietly(command))
 app.command("import")(ending_quietly(import_model))

@@ -103,7 +103,7 @@ def import_parts(
 
 
 def export_state(
-    model_type: str, config: ModelConfig, tensors: Mapping[str, Tensor]
+    model_type: str, config: ModelConfig, tensors: Mapping[str, Tensor], *, computed: bool = False
 ) -> tuple[dict[str, Any], dict[str, Tensor]]:
     """Return one of our models as theirs, with equal logits: fields of `config.json`, and tensors, each once.
 
@@ -111,6 +111,7 @@ def export_state(
         model_type: Their name of the kind of model.
         config: Our settings.
         tensors: All tensors of our model, see `clearhead.weights.model_tensors`.
+        computed: Return with them what their model computes by itself: of files without, their library warns.
 
     Raises:
         ConfigError: If we do not know this kind, or naming every setting it cannot hold and the kinds that can.
@@ -123,7 +124,11 @@ def export_state(
         raise ConfigError(f"a {model_type} model cannot hold this one: {'; '.join(differences)}; {advice}")
     for rewrite in family.rewrites:
         config, tensors = rewrite(config, tensors)
-    return family.config_to(config), family.key_table(config).to_theirs(tensors)
+    table = family.key_table(config)
+    state = table.to_theirs(tensors)
+    if computed:
+        state |= {entry.pattern: entry.value.clone() for entry in table.left_out if entry.value is not None}
+    return family.config_to(config), state
 
 
 def exportable_as(config: ModelConfig) -> list[str]:

@@ -1,4 +1,4 @@
-"""What an imported model says beside what its own library says: the same tokens, the same scores, the same text."""
+"""What a model says here beside what it says in another library: the same tokens, the same scores, the same text."""
 
 from __future__ import annotations
 
@@ -13,6 +13,8 @@ import torch
 from clearhead.bundle import Bundle
 from clearhead.decoding import NO_PREFIX, Prefix, SearchOptions, decode
 from clearhead.errors import ModelError
+from clearhead.language_tags import language_tag
+from clearhead.tokenizers import Tokenizer
 
 __all__ = ["can_prove", "prove"]
 
@@ -27,7 +29,7 @@ def can_prove() -> bool:
 
 @torch.inference_mode()
 def prove(directory: Path, kind: str, bundle: Bundle, sources: Sequence[str]) -> None:
-    """Compare an imported model with its own library on a few sentences.
+    """Compare a model that came from a directory of theirs, or is about to become one, with it on a few sentences.
 
     Of each, their tokenizer must spell the source in the same ids, their model must find our translation as probable as
     ours does, and their tokenizer must read its ids as the same text.
@@ -35,7 +37,7 @@ def prove(directory: Path, kind: str, bundle: Bundle, sources: Sequence[str]) ->
     Args:
         directory: Where their model stands.
         kind: Their `model_type`.
-        bundle: What came in.
+        bundle: The model here.
         sources: Sentences; each may begin with the tag of the language to write.
 
     Raises:
@@ -46,7 +48,9 @@ def prove(directory: Path, kind: str, bundle: Bundle, sources: Sequence[str]) ->
     for number, (language, text) in enumerate(ours.split_sources(sources, settings.target_lang), start=1):
         where = f"{directory}: golden sentence {number} ({text!r:.60})"
         [source_ids] = ours.encode_parts([(language, text)], settings.source_lang)
-        _require_same(f"{where} is spelled", source_ids, _their_ids(tokenizer, language, text, settings.source_lang))
+        is_ours = isinstance(ours, Tokenizer)
+        their_ids = _their_ids(tokenizer, language, text, settings.source_lang, is_ours=is_ours)
+        _require_same(f"{where} is spelled", source_ids, their_ids)
         given = ours.given(language)
         prefix = Prefix(given, tuple((token,) for token in given), len(given)) if given else NO_PREFIX
         [[found]] = decode(bundle.model, [source_ids], SearchOptions(settings), prefixes=[prefix])
@@ -78,11 +82,12 @@ def _their_model(directory: Path, kind: str) -> tuple[Any, Any]:
             raise ModelError(f"transformers cannot read {directory} to compare with ({said:.300})") from None
 
 
-def _their_ids(tokenizer: Any, language: str | None, text: str, source_lang: str | None) -> list[int]:
+def _their_ids(tokenizer: Any, language: str | None, text: str, source_lang: str | None, *, is_ours: bool) -> list[int]:
     if hasattr(tokenizer, "src_lang") and source_lang is not None:
         tokenizer.src_lang = source_lang
         return list(tokenizer(text)["input_ids"])
-    return list(tokenizer(f">>{language}<<{text}" if language else text)["input_ids"])
+    tag = "" if language is None else f"{language_tag(language)} " if is_ours else f">>{language}<<"
+    return list(tokenizer(tag + text)["input_ids"])
 
 
 def _require_same(what: str, here: object, there: object) -> None:

@@ -1,0 +1,100 @@
+"""A directory that `clearhead export` wrote, loaded by Hugging Face transformers: the same ids, texts and scores."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+import transformers
+
+from clearhead.bundle import Bundle
+from clearhead.config import DecodeConfig, ModelConfig
+from clearhead.corpora.cldr import generate
+from clearhead.decoding.step import pad_batch
+from clearhead.interop.export import export_directory
+from clearhead.interop.proof import prove
+from clearhead.model import Transformer
+from clearhead.tokenizers import Tokenizer
+from clearhead.translator import Translator
+
+LOCALES = ("de", "en", "fr", "ja")
+STRANGE = [
+    "",
+    " ",
+    "  zwei  Leerzeichen ",
+    "Tab\tund\nZeile",
+    "👩‍👩‍👧 ☃ Ελληνικά",
+    "</x> 3.141 1984",
+    "ﬁ e\u0301",
+    "犬が走る。",
+]
+
+
+@pytest.fixture(scope="module", params=["post", "pre"])
+def exported(request, tmp_path_factory):
+    """Return our translator, their tokenizer and model, and the sentences of a corpus that was learned for seconds."""
+    pairs = generate(1_500, seed=3, num_test=40, locales=LOCALES)
+    texts = [text for pair in pairs.train for text in (pair.text, pair.target)]
+    tokenizer = Tokenizer.train(texts, vocab_size=500, language_tags=LOCALES)
+    sizes = {
+        "d_model": 48,
+        "d_ff": 96,
+        "num_heads": 4,
+        "num_encoder_layers": 2,
+        "num_decoder_layers": 2,
+        "dropout": 0.0,
+    }
+    torch.manual_seed(2)
+    model = Transformer(ModelConfig(**tokenizer.model_settings, **sizes, norm=request.param))
+    learn(model, tokenizer, pairs.train)
+    decode = DecodeConfig(beam_size=4, length_penalty=1.0, length_penalty_form="power", end_loops=False, split="never")
+    bundle = Bundle(model.eval(), tokenizer, decode)
+    directory = tmp_path_factory.mktemp("exported") / request.param
+    sources = [pair.source for pair in pairs.test]
+    kind, _ = export_directory(bundle, directory)
+    prove(directory, kind, bundle, sources[:4])
+    their_tokenizer = transformers.AutoTokenizer.from_pretrained(directory)
+    theirs = transformers.AutoModelForSeq2SeqLM.from_pretrained(directory).eval()
+    return Translator(bundle), their_tokenizer, theirs, sources
+
+
+def learn(model, tokenizer, pairs):
+    optimizer = torch.optim.Adam(model.parameters(), lr=4e-3, betas=(0.9, 0.98))
+    sources = tokenizer.encode_sources([pair.source for pair in pairs])
+    targets = tokenizer.encode_targets([pair.target for pair in pairs])
+    for step in range(150):
+        rows = torch.randint(len(pairs), (48,)).tolist()
+        source, target = (pad_batch([ids[row] for row in rows], tokenizer.pad_id) for ids in (sources, targets))
+        shifted = torch.cat([torch.full((48, 1), tokenizer.bos_id), target[:, :-1]], dim=1)
+        loss = torch.nn.functional.cross_entropy(
+            model(source, shifted).flatten(0, 1), target.flatten(), ignore_index=tokenizer.pad_id
+        )
+        optimizer.param_groups[0]["lr"] = 4e-3 * min(1, (step + 1) / 20) * (1 - step / 150)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+
+
+def test_their_tokenizer_spells_and_reads_as_ours(exported):
+    translator, their_tokenizer, _, sources = exported
+    ours = translator.bundle.tokenizer
+    for text in [*sources, *STRANGE]:
+        [ids] = ours.encode_sources([text])
+        assert their_tokenizer(text)["input_ids"] == ids, text
+        assert their_tokenizer.decode(ids, skip_special_tokens=True) == ours.decode(ids)
+    for text in STRANGE:
+        assert their_tokenizer.decode(their_tokenizer(text)["input_ids"], skip_special_tokens=True) == text
+
+
+@pytest.mark.parametrize("beam_size", [1, 4])
+def test_their_generate_writes_the_same_texts(exported, beam_size):
+    translator, their_tokenizer, theirs, sources = exported
+    batch = their_tokenizer(sources, return_tensors="pt", padding=True)
+    with torch.inference_mode():
+        found = theirs.generate(**batch, num_beams=beam_size, max_length=60)
+    ended = [row for row, ids in enumerate(found.tolist()) if theirs.config.eos_token_id in ids[1:]]
+    expected = their_tokenizer.batch_decode(found, skip_special_tokens=True)
+    ours = translator.translate(sources, beam_size=beam_size)
+    same = [row for row in ended if not ours[row].output_truncated]
+    assert len(same) > len(sources) / 2
+    assert [ours[row].text for row in same] == [expected[row] for row in same]
+    assert len({expected[row] for row in same}) > 10
