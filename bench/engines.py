@@ -197,7 +197,7 @@ class Engine:
     precision: str = "float32"
 
 
-PEERS = ".venv/bin/pip install -c constraints.txt -e '.[peers]'"
+PEERS = ".venv/bin/pip install -c constraints.txt -e '.[interop]'"
 CONVERTED = ("ctranslate2", "transformers")
 
 ENGINES: Mapping[str, Engine] = {

@@ -103,12 +103,28 @@ writes a directory that `transformers` loads without any code of ours (`AutoToke
 post-norm model, as the paper's, as Marian, a pre-norm one, as the presets `tiny` and `small`, as Pegasus. The paper's
 sinusoids take turns, theirs have sines before cosines; as no part of the model knows the order of its components, they
 are reordered everywhere alike, and every logit stays. The vocabulary goes along, tags included: `<2fr> May 3, 2018` is
-read there as here. Where `transformers` is installed, the directory is loaded and compared as above before it gets its name; if
-anything differs, nothing is written.
+read there as here. Where `transformers` is installed, the directory is loaded and compared as above before it gets its
+name; if anything differs, nothing is written.
 
 Their search divides by a power of the length, ours by default by the paper's penalty, so it may choose the other of two
 close translations; with `decode.length_penalty_form = "power"` both find the same, but for repetition loops, which ours
 ends, and for outputs that reach the length limit.
+
+```
+clearhead export runs/de-en -o de-en-ct2 --to ctranslate2 --precision int8
+```
+
+writes one for CTranslate2, in `float32`, `float16`, `bfloat16`, `int16` or `int8`, with a `tokenizer.json` beside it
+whose tokens it takes and gives. In float32 the scores of golden sentences must be the same there, or nothing is
+written; of rounded weights it is said how much the scores differ, and how many of our translations its search finds.
+
+```python
+tokenizer = tokenizers.Tokenizer.from_file("de-en-ct2/tokenizer.json")
+translator = ctranslate2.Translator("de-en-ct2")
+tokens = [tokenizer.id_to_token(number) for number in tokenizer.encode("Ein Hund rennt.").ids]
+[result] = translator.translate_batch([tokens])
+tokenizer.decode([tokenizer.token_to_id(token) for token in result.hypotheses[0]])
+```
 
 ## What can come in, and go out
 

@@ -11,6 +11,8 @@ from typing import Literal
 __all__ = [
     "Activation",
     "DecodePrecision",
+    "ExportLibrary",
+    "ExportPrecision",
     "MetricName",
     "NormKind",
     "NormOrder",
@@ -41,6 +43,8 @@ TrainPrecision = Literal["auto", "fp32", "bf16"]
 
 PenaltyForm = Literal["gnmt", "power"]
 Split = Literal["auto", "always", "never"]
+ExportLibrary = Literal["hf", "ctranslate2"]
+ExportPrecision = Literal["float32", "float16", "bfloat16", "int16", "int8"]
 DecodePrecision = Literal["fp32", "bf16x3", "bf16", "int8"]
 
 MetricName = Literal["bleu", "chrf", "chrf++"]

@@ -26,10 +26,19 @@ from transformers.models.nllb.tokenization_nllb import FAIRSEQ_LANGUAGE_CODES as
 
 from clearhead.corpora.cldr import LOCALES, generate
 
-__all__ = ["FORMS", "PUBLISHED", "Language", "Published", "read_model", "read_tokenizer", "texts"]
+__all__ = [
+    "FORMS",
+    "OTHER_WEIGHTS",
+    "PUBLISHED",
+    "Language",
+    "Published",
+    "pairs",
+    "read_model",
+    "read_tokenizer",
+]
 
-STEPS = 90
-D_MODEL = 48
+STEPS = 50
+D_MODEL = 64  # which the compiled core runs with 4 heads
 DROPOUT = {"dropout": 0.0, "attention_dropout": 0.0, "activation_dropout": 0.0}
 SHAPE = {
     "d_model": D_MODEL,
@@ -37,9 +46,10 @@ SHAPE = {
     "decoder_layers": 2,
     "encoder_attention_heads": 4,
     "decoder_attention_heads": 4,
-    "encoder_ffn_dim": 80,
-    "decoder_ffn_dim": 80,
+    "encoder_ffn_dim": 64,
+    "decoder_ffn_dim": 64,
     "max_position_embeddings": 256,
+    "init_std": 0.1,
     **DROPOUT,
 }
 
@@ -61,13 +71,15 @@ class Published:
     """Whether that token heads the source, and not the translation."""
     reads: tuple[str, str] = ("en", "de")
     """The first locales that it has learned to read and to write."""
+    is_converted: bool = False
+    """Whether their library does not use the sentencepiece model, but makes a tokenizer of its own of it."""
 
 
 @cache
-def pairs(source: str, target: str, number: int = 400) -> list[tuple[str, str]]:
+def pairs(source: str, target: str, number: int = 40) -> list[tuple[str, str]]:
     """Return pairs of short texts of two locales."""
-    drawn = generate(3 * number, seed=7, num_test=0, locales=(source, target)).train
-    chosen = [pair for pair in drawn if pair.origin.endswith(f":{source}-{target}")]
+    drawn = generate(900, seed=7, num_test=0, locales=(source, target)).train
+    chosen = [pair for pair in drawn if pair.origin.endswith(f":{source}-{target}") and len(pair.target) < 24]
     return [(pair.source.partition("> ")[2], pair.target) for pair in chosen][:number]
 
 
@@ -108,7 +120,7 @@ def learn(model: nn.Module, examples: Sequence[tuple[list[int], list[int]]], pad
     optimizer = torch.optim.Adam(model.parameters(), betas=(0.9, 0.98))
     model.train()
     for step in range(STEPS):
-        optimizer.param_groups[0]["lr"] = 5e-3 * min(1, (step + 1) / 15) * (1 - step / STEPS)
+        optimizer.param_groups[0]["lr"] = 1e-2 * min(1, (step + 1) / 15) * (1 - step / STEPS)
         sources, targets = zip(*rng.sample(examples, 24), strict=True)
         source = padded(sources, pad_id)
         model(input_ids=source, attention_mask=(source != pad_id).long(), labels=padded(targets, -100)).loss.backward()
@@ -168,8 +180,10 @@ def write_marian(
     directory: Path, lines: Sequence[tuple[str, str]], *, languages: Sequence[str] = (), separate: bool = False
 ) -> None:
     """Write all files of an OPUS-MT directory but the weights' other forms."""
-    source = sentencepiece_model([source for source, _ in lines], 300, hard_vocab_limit=False)
-    target = sentencepiece_model([target for _, target in lines], 320, hard_vocab_limit=False)
+    source, target = (
+        sentencepiece_model([*side, *texts()[:500]], size)
+        for side, size in zip(zip(*lines, strict=True), (300, 330), strict=True)
+    )
     (directory / "source.spm").write_bytes(source)
     (directory / "target.spm").write_bytes(target)
     codes = [f">>{language}<<" for language in languages]
@@ -229,7 +243,7 @@ def marian_into_several(directory: Path) -> Published:
     lines = [
         (f">>{code}<< {source}", target)
         for code, locale in (("deu", "de"), ("jpn", "ja"), ("tur", "tr"))
-        for source, target in pairs("en", locale)
+        for source, target in pairs("en", locale)[:20]
     ]
     write_marian(directory, lines, languages=["deu", "jpn", "tur"])
     return Published(directory, target_langs=("deu", "jpn"), token=">>{}<<", heads_source=True)
@@ -297,7 +311,7 @@ def pegasus(directory: Path) -> Published:
     old = {"normalize_before": True, "normalize_embedding": False, "add_final_layer_norm": True}
     old |= {"static_position_embeddings": True, "extra_pos_embeddings": 1}
     write_model(directory, model, {**search, **ids}, old)
-    return Published(directory, reads=("es", "it"))
+    return Published(directory, reads=("es", "it"), is_converted=True)
 
 
 # Models that are told languages
@@ -310,7 +324,7 @@ def learn_languages(
     examples = []
     for (source_lang, target_lang), locales in directions.items():
         tokenizer.src_lang, tokenizer.tgt_lang = source_lang, target_lang
-        examples += examples_of(tokenizer, pairs(*locales))
+        examples += examples_of(tokenizer, pairs(*locales)[:20])
     return learn(model, examples, pad_id)
 
 
@@ -334,7 +348,7 @@ def mbart50(directory: Path) -> Published:
     old = {"normalize_before": True, "normalize_embedding": True, "add_final_layer_norm": True}
     old |= {"static_position_embeddings": False, "tokenizer_class": "MBart50Tokenizer"}
     write_model(directory, model, {**MANY, **STARTS_WITH_END}, old)
-    return Published(directory, "en_XX", ("de_DE", "ja_XX"), "{}")
+    return Published(directory, "en_XX", ("de_DE", "ja_XX"), "{}", is_converted=True)
 
 
 def mbart(directory: Path) -> Published:
@@ -346,7 +360,7 @@ def mbart(directory: Path) -> Published:
     ids = {**STARTS_WITH_END, "decoder_start_token_id": tokenizer.convert_tokens_to_ids("nl_XX")}
     config = transformers.MBartConfig(**SHAPE, **ids, vocab_size=len(tokenizer), scale_embedding=True)
     model = transformers.MBartForConditionalGeneration(config)
-    learn_languages(model, tokenizer, 1, {("en_XX", "nl_XX"): ("en", "nl")})
+    learn_languages(model, tokenizer, 1, {("en_XX", "nl_XX"): ("en", "nl"), ("de_DE", "nl_XX"): ("de", "nl")})
     write_model(directory, model, {**MANY, **ids})
     return Published(directory, "en_XX", reads=("en", "nl"))
 
@@ -409,7 +423,7 @@ def bert_generation(directory: Path) -> Published:
         "hidden_size": D_MODEL,
         "num_hidden_layers": 2,
         "num_attention_heads": 4,
-        "intermediate_size": 80,
+        "intermediate_size": 64,
         "max_position_embeddings": 256,
         "hidden_dropout_prob": 0.0,
         "attention_probs_dropout_prob": 0.0,
@@ -424,7 +438,9 @@ def bert_generation(directory: Path) -> Published:
     )
     model.config.decoder_start_token_id, model.config.pad_token_id, model.config.eos_token_id = 2, 0, 1
     examples = examples_of(read_tokenizer(directory), pairs("sv", "de"))
-    learn(model, [(source, [*target, 1]) for source, target in examples], 0)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # their loss is another one than years ago
+        learn(model, [(source, [*target, 1]) for source, target in examples], 0)
     write_model(directory, model, {"decoder_start_token_id": 2, "eos_token_id": 1, "pad_token_id": 0, "num_beams": 4})
     return Published(directory, reads=("sv", "de"))
 
@@ -466,10 +482,14 @@ PUBLISHED: Mapping[str, Callable[[Path], Published]] = {
 """Name of a test case to what makes such a directory in an empty one."""
 
 FORMS: Mapping[str, tuple[str, Callable[[Path], None]]] = {
-    "marian in half precision": ("marian", in_half_precision),
-    "marian in shards": ("marian", in_shards),
     "bart with tokenizer.json": ("bart", with_byte_level_file),
     "pegasus with tokenizer.json": ("pegasus", with_their_tokenizer),
     "mbart-50 with tokenizer.json": ("mbart-50", with_their_tokenizer),
 }
 """Name of a test case to the one that it is a copy of, and what is then done to it."""
+
+OTHER_WEIGHTS: Mapping[str, tuple[Callable[[Path], None], float]] = {
+    "in half precision": (in_half_precision, 2e-3),
+    "in shards": (in_shards, 0.0),
+}
+"""Name of a test case to what is done to the weights of a directory, and how far they may then be from those before."""

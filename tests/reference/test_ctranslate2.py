@@ -21,7 +21,7 @@ from clearhead.decoding.sampling import greedy_search
 from clearhead.model import Transformer
 from clearhead.weights import load_tensors, model_tensors
 
-ctranslate2 = pytest.importorskip("ctranslate2", reason="needs CTranslate2: pip install -e '.[peers]'")
+ctranslate2 = pytest.importorskip("ctranslate2", reason="needs CTranslate2: pip install -e '.[interop]'")
 
 
 def load_conversion():

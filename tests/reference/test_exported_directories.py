@@ -1,8 +1,10 @@
-"""A directory that `clearhead export` wrote, loaded by Hugging Face transformers: the same ids, texts and scores."""
+"""Directories that `clearhead export` wrote, in their libraries: the same ids, texts and scores as here."""
 
 from __future__ import annotations
 
+import ctranslate2
 import pytest
+import tokenizers
 import torch
 import transformers
 
@@ -11,7 +13,6 @@ from clearhead.config import DecodeConfig, ModelConfig
 from clearhead.corpora.cldr import generate
 from clearhead.decoding.step import pad_batch
 from clearhead.interop.export import export_directory
-from clearhead.interop.proof import prove
 from clearhead.model import Transformer
 from clearhead.tokenizers import Tokenizer
 from clearhead.translator import Translator
@@ -50,8 +51,8 @@ def exported(request, tmp_path_factory):
     bundle = Bundle(model.eval(), tokenizer, decode)
     directory = tmp_path_factory.mktemp("exported") / request.param
     sources = [pair.source for pair in pairs.test]
-    kind, _ = export_directory(bundle, directory)
-    prove(directory, kind, bundle, sources[:4])
+    _, compared, _ = export_directory(bundle, directory, "hf", sources[:4])
+    assert compared == "4 sentences have the same tokens, scores and texts in transformers"
     their_tokenizer = transformers.AutoTokenizer.from_pretrained(directory)
     theirs = transformers.AutoModelForSeq2SeqLM.from_pretrained(directory).eval()
     return Translator(bundle), their_tokenizer, theirs, sources
@@ -98,3 +99,55 @@ def test_their_generate_writes_the_same_texts(exported, beam_size):
     assert len(same) > len(sources) / 2
     assert [ours[row].text for row in same] == [expected[row] for row in same]
     assert len({expected[row] for row in same}) > 10
+
+
+def test_ctranslate2_writes_the_same_texts(exported, tmp_path):
+    translator, _, _, sources = exported
+    written, compared, _ = export_directory(translator.bundle, tmp_path / "ct2", "ctranslate2", sources[:4])
+    assert written == "a model in float32"
+    assert compared.startswith("4 sentences: scores differ by ")
+    theirs = ctranslate2.Translator(str(tmp_path / "ct2"), compute_type="float32")
+    tokenizer = tokenizers.Tokenizer.from_file(str(tmp_path / "ct2" / "tokenizer.json"))
+    read = [[tokenizer.id_to_token(number) for number in tokenizer.encode(source).ids] for source in sources]
+    # Without a length penalty both searches are exact.
+    ways = {"min_decoding_length": 0, "suppress_sequences": [["<s>"], ["<pad>"]], "max_decoding_length": 60}
+    found = theirs.translate_batch(read, beam_size=4, length_penalty=0.0, **ways)
+    texts = [tokenizer.decode([tokenizer.token_to_id(token) for token in one.hypotheses[0]]) for one in found]
+    ours = translator.translate(sources, beam_size=4, length_penalty=0.0)
+    same = [row for row, one in enumerate(ours) if not one.output_truncated]
+    assert [texts[row] for row in same] == [ours[row].text for row in same]
+    assert len(same) > len(sources) / 2
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"norm": "pre", "positions": "learned", "embedding_norm": True, "attention_bias": True},
+        {"norm": "pre", "gated": True, "activation": "silu", "feed_forward_bias": False},
+        {"norm": "pre", "norm_kind": "rms", "tying": "none", "output_bias": True},
+        {"positions": "sinusoidal_halves", "activation": "gelu", "tying": "decoder"},
+        {"positions": "sinusoidal_t2t", "first_position": 1, "activation": "gelu_tanh", "embedding_scale": False},
+    ],
+)
+def test_every_option_that_ctranslate2_has_gives_the_same_scores(tmp_path, settings):
+    texts = ["ein Hund rennt", "a dog runs", "zwei Hunde", "two dogs"]
+    tokenizer = Tokenizer.train(texts * 9, vocab_size=300)
+    sizes = {"d_model": 24, "d_ff": 40, "num_heads": 4, "num_encoder_layers": 2, "num_decoder_layers": 1}
+    torch.manual_seed(3)
+    model = Transformer(ModelConfig(**{**tokenizer.model_settings, **sizes, "max_positions": 80, **settings})).eval()
+    with torch.no_grad():
+        for weight in model.parameters():
+            weight.add_(torch.randn_like(weight) * 0.2)  # also biases and norms, so that one that is forgotten shows
+    bundle = Bundle(model, tokenizer, DecodeConfig(beam_size=1, split="never"))
+    before = {name: weight.clone() for name, weight in model.named_parameters()}
+    export_directory(bundle, tmp_path / "theirs", "ctranslate2", texts)
+    theirs = ctranslate2.Translator(str(tmp_path / "theirs"), compute_type="float32")
+    names = tokenizer.tokens()
+    read, written = (
+        [[names[token] for token in tokenizer.encode(text)] for text in side] for side in (texts, texts[::-1])
+    )
+    scores = theirs.score_batch([[*tokens, "</s>"] for tokens in read], written)
+    expected = Translator(bundle).score(texts, texts[::-1])
+    assert [sum(one.log_probs) for one in scores] == pytest.approx(expected, abs=1e-3)
+    export_directory(bundle, tmp_path / "rounded", "ctranslate2", texts, "int8")
+    assert all(weight.equal(before[name]) for name, weight in model.named_parameters())

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from functools import partial
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated
 
 import typer
 
+from clearhead.choices import ExportLibrary, ExportPrecision
 from clearhead.cli.console import notice, progress
 from clearhead.cli.options import Model, Threads
 
@@ -21,28 +21,25 @@ def export(
     model: Model,
     output: Annotated[Path, typer.Option("-o", "--output", help="The directory to write.", show_default=False)],
     to: Annotated[
-        Literal["hf"], typer.Option("--to", help="The library: hf (Hugging Face transformers).", show_default=False)
+        ExportLibrary,
+        typer.Option("--to", help="The library: hf (Hugging Face transformers) or ctranslate2.", show_default=False),
     ],
+    precision: Annotated[
+        ExportPrecision, typer.Option("--precision", help="Of the weights; other than float32 with ctranslate2 alone.")
+    ] = "float32",
     threads: Threads = None,
 ) -> None:
     """Write a model for another library, and compare with it where it is installed."""
     from clearhead.bundle import load_bundle
     from clearhead.evaluation.golden import vocabulary_sources
     from clearhead.interop.export import export_directory
-    from clearhead.interop.proof import can_prove, prove
 
     bundle = load_bundle(model)
     sources = vocabulary_sources(bundle.tokenizer, NUM_COMPARED, is_tagged=bundle.decode.target_lang is None)
-    is_proven = can_prove()
     with progress("writing and comparing"):
-        proof = partial(prove, bundle=bundle, sources=sources) if is_proven else None
-        kind, notes = export_directory(bundle, output, prove=proof)
+        written, compared, notes = export_directory(bundle, output, to, sources, precision)
     for note in notes:
         notice(note)
     typer.echo(f"read     {model}")
-    typer.echo(f"written  {output}, a {kind} model")
-    typer.echo(
-        f"proof    {len(sources)} sentences have the same tokens, scores and texts in transformers"
-        if is_proven
-        else "proof    not compared with transformers: pip install 'clearhead[interop]'"
-    )
+    typer.echo(f"written  {output}, {written}")
+    typer.echo(f"proof    {compared}")

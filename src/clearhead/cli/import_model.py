@@ -52,7 +52,7 @@ def import_model(
         if is_proven
         else "not compared with its own library: pip install 'clearhead[interop]' and import again"
     )
-    typer.echo(f"read     {path}, a {imported.kind} model")
+    typer.echo(f"read     {path}, of the kind {imported.kind}")
     typer.echo(f"model    {model.num_parameters():,} parameters, {imported.bundle.tokenizer.vocab_size:,} pieces")
     typer.echo(f"proof    {proof}")
     typer.echo(f"written  {output}")

@@ -11,7 +11,7 @@ from pydantic import Field, NonNegativeFloat, PositiveFloat, PositiveInt, field_
 from clearhead.choices import DecodePrecision, PenaltyForm, Split
 from clearhead.config.settings import Seed, Settings, Tokens
 
-__all__ = ["MOST_MBR_SAMPLES", "MOST_SAMPLES", "DecodeChanges", "DecodeConfig", "Sampling"]
+__all__ = ["MOST_MBR_SAMPLES", "MOST_SAMPLES", "DecodeChanges", "DecodeConfig", "Sampling", "is_language"]
 
 MOST_SAMPLES = 10_000
 """Most translations of one line that can be asked for."""
@@ -19,6 +19,15 @@ MOST_MBR_SAMPLES = 1_000
 """Most samples of one line that are compared with each other."""
 
 _LANGUAGE = r"[A-Za-z]{2,3}([-_][A-Za-z0-9]{2,8})*"
+
+
+def is_language(name: str) -> bool:
+    """Tell whether a name can be the code of a language.
+
+    >>> is_language("pt-BR"), is_language("deu_Latn"), is_language("German")
+    (True, True, False)
+    """
+    return re.fullmatch(_LANGUAGE, name) is not None
 
 
 class DecodeConfig(Settings):
@@ -66,7 +75,7 @@ class DecodeConfig(Settings):
     @field_validator("source_lang")
     @classmethod
     def _is_language(cls, language: str | None) -> str | None:
-        if language is not None and not re.fullmatch(_LANGUAGE, language):
+        if language is not None and not is_language(language):
             raise ValueError(
                 f"decode.source_lang = {language!r:.40} must be the code of a language, such as de, yue or pt-BR"
             )

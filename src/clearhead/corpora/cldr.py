@@ -108,7 +108,7 @@ def generate(num_pairs: int, *, seed: int, num_test: int = 1_000, locales: Seque
     held_out: set[str] = set()
     test: list[SentencePair] = []
     while len(test) < num_test:
-        kind, value, source, target = _draw(rng, locales)
+        kind, value, source, target = _draw(rng, locales, _WEIGHTS)
         texts = {code: kind.render(value, _locale(code)) for code in locales}
         if held_out.isdisjoint(texts.values()):
             held_out.update(texts.values())
@@ -118,7 +118,7 @@ def generate(num_pairs: int, *, seed: int, num_test: int = 1_000, locales: Seque
     seen: set[str] = set()
     train: list[SentencePair] = []
     while len(train) < num_pairs:
-        kind, value, source, target = _draw(rng, locales)
+        kind, value, source, target = _draw(rng, locales, _PRACTICE_WEIGHTS)
         source_text, target_text = kind.render(value, _locale(source)), kind.render(value, _locale(target))
         pair = _pair(kind, source, target, source_text, target_text)
         if source_text not in held_out and target_text not in held_out and pair.source not in seen:
@@ -127,8 +127,8 @@ def generate(num_pairs: int, *, seed: int, num_test: int = 1_000, locales: Seque
     return CldrCorpus(train=train, test=test)
 
 
-def _draw(rng: Random, locales: Sequence[str]) -> tuple[Kind, Hashable, str, str]:
-    kind = rng.choices(KINDS, _WEIGHTS)[0]
+def _draw(rng: Random, locales: Sequence[str], weights: Sequence[float]) -> tuple[Kind, Hashable, str, str]:
+    kind = rng.choices(KINDS, weights)[0]
     source, target = rng.sample(locales, 2)
     return kind, kind.sample(rng), source, target
 
@@ -248,4 +248,13 @@ KINDS = (
     Kind("languages", 2, _languages, lambda value, locale: _write_list([locale.languages[c] for c in value], locale)),
 )
 """Every kind: name, weight, sampler, renderer."""
+PRACTICE = {
+    **dict.fromkeys(("date", "moment", "time", "weekday"), 0.5),
+    **dict.fromkeys(("distance", "quantity", "countries"), 1.5),
+    **dict.fromkeys(("months", "hours"), 2.0),
+}
+"""How many times as often as for a test some kinds are drawn for training: those that are never wrong, and those that
+are hard."""
+
 _WEIGHTS = [kind.weight for kind in KINDS]
+_PRACTICE_WEIGHTS = [kind.weight * PRACTICE.get(kind.name, 1.0) for kind in KINDS]

@@ -11,6 +11,7 @@ from typing import Any
 
 from clearhead.bundle import Bundle
 from clearhead.config import DecodeConfig, ModelConfig
+from clearhead.config.decode import is_language
 from clearhead.errors import ConfigError, ModelError, nearest_name
 from clearhead.files import file_sha256, read_json
 from clearhead.interop.huggingface import FAMILIES, import_state
@@ -32,6 +33,7 @@ _NOT_TAKEN: Mapping[str, Any] = {
     "min_new_tokens": None,
     "no_repeat_ngram_size": 0,
     "num_beam_groups": 1,
+    "renormalize_logits": False,
     "repetition_penalty": 1.0,
     "suppress_tokens": None,
 }
@@ -110,9 +112,9 @@ def import_directory(
 
 
 def _generation(directory: Path, values: Mapping[str, Any]) -> dict[str, Any]:
-    """Return how they decode: old files have it in `config.json`."""
+    """Return how they decode: old directories have it in `config.json`."""
     path = directory / "generation_config.json"
-    return {**values, **(read_json(path, ModelError) if path.is_file() else {})}
+    return read_json(path, ModelError) if path.is_file() else dict(values)
 
 
 def _decode(
@@ -126,16 +128,20 @@ def _decode(
     """Return our settings of their search, and in words what of it is left behind."""
     path = directory / "tokenizer_config.json"
     asked = read_json(path, ModelError) if path.is_file() else {}
-    languages = {token_id: language for language, token_id in tokenizer.language_tags.items()}
+    languages = {token_id: language for language, token_id in tokenizer.languages.items()}
     written = target_lang or _language(asked.get("tgt_lang", asked.get("target_lang")), tokenizer)
-    written = written or languages.get(generation.get("forced_bos_token_id") or -1)
+    written = written or languages.get(generation.get("forced_bos_token_id") or -1) or languages.get(config.bos_id)
     read = source_lang or _language(asked.get("src_lang", asked.get("source_lang")), tokenizer)
     for name, language in (("source", source_lang), ("target", target_lang)):
-        if language is not None and tokenizer.language_tags and language not in tokenizer.language_tags:
-            raise ConfigError(f"unknown {name} language {language!r}{nearest_name(language, tokenizer.language_tags)}")
-    decode = DecodeConfig(
-        beam_size=generation.get("num_beams", 1),
-        length_penalty=generation.get("length_penalty", 1.0),
+        if language is not None and tokenizer.languages and language not in tokenizer.languages:
+            raise ConfigError(f"unknown {name} language {language!r}{nearest_name(language, tokenizer.languages)}")
+    if config.bos_id in languages and written != languages[config.bos_id]:
+        start = languages[config.bos_id]
+        raise ConfigError(f"{directory} starts every translation from the token of {start}, and cannot write {written}")
+    decode = _read_settings(
+        directory,
+        beam_size=1 if generation.get("num_beams") is None else generation["num_beams"],
+        length_penalty=1.0 if generation.get("length_penalty") is None else generation["length_penalty"],
         length_penalty_form="power",
         familiar=False,
         max_input_tokens=min(config.max_length or 1_024, 1_024),
@@ -153,11 +159,21 @@ def _decode(
     return decode, notes
 
 
+def _read_settings(directory: Path, **settings: Any) -> DecodeConfig:
+    try:
+        return DecodeConfig(**settings)
+    except ConfigError as error:
+        raise ConfigError(f"{directory}: its settings of decoding cannot be taken over: {error}") from None
+
+
 def _language(name: object, tokenizer: ForeignVocabulary) -> str | None:
+    """Return a language that their files name, if it is one that can be told: `ROMANCE` is none."""
     if not isinstance(name, str):
         return None
     plain = name.strip("_")
-    return plain if not tokenizer.language_tags or plain in tokenizer.language_tags else None
+    if tokenizer.languages:
+        return plain if plain in tokenizer.languages else None
+    return plain if is_language(plain) else None
 
 
 def card(name: str, imported: Imported, *, is_proven: bool) -> str:
@@ -179,7 +195,7 @@ def card(name: str, imported: Imported, *, is_proven: bool) -> str:
     theirs = f"\n## The card it came with\n\n{imported.their_card}" if imported.their_card else ""
     return f"""# {name}
 
-A {imported.kind} model of {came["library"]} ({came["name"]}), imported by clearhead {__version__}.
+A model of {came["library"]}, of the kind {imported.kind} ({came["name"]}), imported by clearhead {__version__}.
 
     clearhead translate {name} < input.txt > output.txt
 

@@ -1,118 +1,62 @@
-"""Models of ours as directories of Hugging Face transformers, which it loads without any code of ours."""
+"""Models of ours as directories of other libraries: written, compared with what those make of them, and then named."""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from clearhead.bundle import Bundle
+from clearhead.choices import ExportLibrary, ExportPrecision
 from clearhead.errors import ConfigError, ModelError
-from clearhead.files import new_directory, write_json, write_text
-from clearhead.interop.huggingface import export_state, exportable_as
-from clearhead.language_tags import language_tag
-from clearhead.tokenizers import SPECIAL_TOKENS, Tokenizer
-from clearhead.weights import model_tensors, write_weights
+from clearhead.files import new_directory, write_text
+from clearhead.interop import proof
+from clearhead.interop.ctranslate2_directory import write_ctranslate2
+from clearhead.interop.huggingface_directory import their_tokenizer, write_huggingface
+from clearhead.tokenizers import Tokenizer
 
 __all__ = ["export_directory"]
 
-_THEIR_TOKENIZER = "PreTrainedTokenizerFast"
 
-
-def export_directory(bundle: Bundle, directory: Path, *, prove: Any = None) -> tuple[str, list[str]]:
-    """Write a directory that `transformers` loads, whole or not at all.
+def export_directory(
+    bundle: Bundle, directory: Path, to: ExportLibrary, sources: Sequence[str], precision: ExportPrecision = "float32"
+) -> tuple[str, str, list[str]]:
+    """Write a directory that another library loads without any code of ours, whole or not at all.
 
     Args:
         bundle: A model with a vocabulary that was learned here.
         directory: Where it shall stand; nothing may be there yet.
-        prove: Called with the finished files, before they get their name; what it raises leaves nothing behind.
+        to: The library.
+        sources: Sentences to compare on, if the library is installed.
+        precision: Of the weights; other than float32 with CTranslate2 alone.
 
     Returns:
-        Their `model_type`, and in words what is otherwise there.
+        What was written, what was compared, and what is otherwise there.
 
     Raises:
-        ConfigError: If their library has no such model, or the vocabulary is another library's.
-        ModelError: If something stands there, or it cannot be written.
+        ConfigError: If the library has no such model or precision, or the vocabulary is another library's.
+        ModelError: If something stands there, it cannot be written, or the library finds something else.
     """
-    config, tokenizer = bundle.model.config, bundle.tokenizer
+    tokenizer = bundle.tokenizer
     if not isinstance(tokenizer, Tokenizer):
-        raise ConfigError("this model was imported; the directory that it came from is what its library reads")
-    kinds = exportable_as(config)
-    if not kinds:
-        raise ConfigError(f"no kind of model in Hugging Face transformers can hold this one ({config.norm}-norm)")
-    kind = kinds[0]
-    values, tensors = export_state(kind, config, model_tensors(bundle.model), computed=True)
-    generation, notes = _generation(bundle, values)
+        raise ConfigError("this model was imported; the directory that it came from is what other libraries read")
+    if to == "hf" and precision != "float32":
+        raise ConfigError(f"--precision {precision} has no meaning with --to hf: transformers converts when it loads")
     if directory.exists():
         raise ModelError(f"{directory} is there already; choose another name, or remove it first")
     try:
         with new_directory(directory) as temporary:
-            write_json(temporary / "config.json", {**values, "dtype": "float32"})
-            write_json(temporary / "generation_config.json", generation)
-            write_weights(temporary / "model.safetensors", tensors, {"format": "pt"})
-            write_text(temporary / "tokenizer.json", _their_tokenizer(tokenizer))
-            write_json(temporary / "tokenizer_config.json", _tokenizer_config(tokenizer, config.max_positions))
-            if prove is not None:
-                prove(temporary, kind)
+            if to == "hf":
+                kind, notes = write_huggingface(bundle, temporary)
+                return f"a {kind} model", _compared_with_transformers(bundle, temporary, kind, sources), notes
+            write_ctranslate2(bundle, temporary, precision)
+            write_text(temporary / "tokenizer.json", their_tokenizer(tokenizer))
+            return f"a model in {precision}", proof.prove_ctranslate2(temporary, bundle, sources, precision), []
     except OSError as error:
         raise ModelError(f"cannot write {directory}: {error.strerror or error}") from None
-    return kind, notes
 
 
-def _their_tokenizer(tokenizer: Tokenizer) -> str:
-    """Return our `tokenizer.json` with what theirs does by itself: the end token, and tags that are read in a text."""
-    values = json.loads(tokenizer.text)
-    pad, bos, eos, unk = SPECIAL_TOKENS
-    for token in values["added_tokens"]:
-        token["rstrip"] = token["content"] not in (pad, bos, eos, unk)  # a tag takes the space behind it
-    piece = {"id": eos, "ids": [tokenizer.eos_id], "tokens": [eos]}
-    text, end = {"Sequence": {"id": "A", "type_id": 0}}, {"SpecialToken": {"id": eos, "type_id": 0}}
-    other = {"Sequence": {"id": "B", "type_id": 0}}
-    values["post_processor"] = {
-        "type": "TemplateProcessing",
-        "single": [text, end],
-        "pair": [text, other, end],
-        "special_tokens": {eos: piece},
-    }
-    return json.dumps(values, ensure_ascii=False, indent=2)
-
-
-def _tokenizer_config(tokenizer: Tokenizer, max_positions: int) -> dict[str, Any]:
-    pad, bos, eos, unk = SPECIAL_TOKENS
-    return {
-        "tokenizer_class": _THEIR_TOKENIZER,
-        "pad_token": pad,
-        "bos_token": bos,
-        "eos_token": eos,
-        "unk_token": unk,
-        "extra_special_tokens": [language_tag(language) for language in tokenizer.language_tags],
-        "clean_up_tokenization_spaces": False,
-        "model_max_length": max_positions,
-    }
-
-
-def _generation(bundle: Bundle, values: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
-    """Return their settings of a search like ours, and in words where it is another."""
-    decode, config = bundle.decode, bundle.model.config
-    notes = ["their search has one limit for the length of all outputs, not the source's length and some more"]
-    if decode.length_penalty_form == "gnmt" and decode.length_penalty and decode.beam_size > 1:
-        alpha = f"{decode.length_penalty:g}"
-        notes.append(
-            f"their search divides by length ** {alpha}, not by ((5 + length) / 6) ** {alpha}: of two translations "
-            f"that are close it may choose the other"
-        )
-    if decode.end_loops:
-        notes.append("their search does not end repetition loops")
-    generation = {
-        "num_beams": decode.beam_size,
-        "length_penalty": decode.length_penalty,
-        "early_stopping": "never" if decode.beam_size > 1 else False,
-        "max_length": min(config.max_positions, decode.max_input_tokens + decode.extra_length),
-        "suppress_tokens": sorted({config.pad_id, config.bos_id} - {config.eos_id}),
-        "pad_token_id": config.pad_id,
-        "bos_token_id": config.bos_id,
-        "eos_token_id": config.eos_id,
-        "decoder_start_token_id": values["decoder_start_token_id"],
-    }
-    return generation, notes
+def _compared_with_transformers(bundle: Bundle, directory: Path, kind: str, sources: Sequence[str]) -> str:
+    if not proof.can_prove():
+        return "not compared with transformers: pip install 'clearhead[interop]'"
+    proof.prove(directory, kind, bundle, sources)
+    return f"{len(sources)} sentences have the same tokens, scores and texts in transformers"

@@ -39,13 +39,20 @@ def their_vocabulary(directory: Path, model_type: str, config: ModelConfig) -> V
         config: Our settings of the model: its special ids, and how many rows it has.
 
     Raises:
-        ModelError: If a file is missing or damaged; or if this kind of model needs a library that is missing.
+        ModelError: If a file is missing or damaged, or names no languages; or if this kind of model needs a library
+            that is missing.
     """
-    asked = _optional_json(directory / "tokenizer_config.json")
+    of_model = _optional_json(directory / "config.json").get("tokenizer_class")  # where the other file has none
+    asked = {"tokenizer_class": of_model, **_optional_json(directory / "tokenizer_config.json")}
     generation = _optional_json(directory / "generation_config.json") or _optional_json(directory / "config.json")
     source, target = _sides(directory, model_type, config, asked)
     languages = _languages(source, model_type, asked)
     source_frame, target_frame = _frames(model_type, config, asked, generation, source, bool(languages))
+    if not languages and "source_lang" in source_frame:
+        raise ModelError(
+            f"{directory} does not name the tokens of its languages (additional_special_tokens in "
+            f"special_tokens_map.json or tokenizer_config.json); load its tokenizer in transformers, and save it again"
+        )
     return VocabularyFile(
         source=source,
         target=target,
@@ -70,7 +77,8 @@ def _sides(directory: Path, model_type: str, config: ModelConfig, asked: Mapping
         merges = [tuple(line.split(" ")) for line in _text(directory / "merges.txt").split("\n")]
         pairs = [(pair[0], pair[1]) for pair in merges if len(pair) == 2 and pair[0] != "#version:"]
         special = ("<s>", "<pad>", "</s>", "<unk>", "<mask>", "<|endoftext|>")
-        return _made_side(path, lambda: byte_level_tokenizer(_ids(path), pairs, special)), None
+        space = bool(asked.get("add_prefix_space"))
+        return _made_side(path, lambda: byte_level_tokenizer(_ids(path), pairs, special, space_before=space)), None
     if model_type == "bert" and (path := directory / "vocab.txt").is_file():
         pieces = _text(path).removesuffix("\n").split("\n")
         settings: dict[str, Any] = {

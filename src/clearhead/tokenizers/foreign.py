@@ -81,7 +81,14 @@ class ForeignVocabulary(Vocabulary):
         self._target = self._source if file.target is None else _speller(file.target)
         self.vocab_size, self.source_vocab_size = file.vocab_size, file.source_vocab_size
         self.pad_id, self.bos_id, self.eos_id = file.pad_id, file.bos_id, file.eos_id
-        self.language_tags = dict(sorted(file.languages.items(), key=lambda item: item[1]))
+        self.languages = dict(sorted(file.languages.items(), key=lambda item: item[1]))
+        """Language to the id of its token, on whichever side."""
+        is_fixed = "target_lang" not in (*file.source_frame, *file.target_frame)  # by the start token
+        self.language_tags = {
+            language: token_id
+            for language, token_id in self.languages.items()
+            if not is_fixed or token_id == self.bos_id
+        }
         _require_ids_within(file, self._source, self._target)
 
     @property
@@ -96,9 +103,11 @@ class ForeignVocabulary(Vocabulary):
 
     def encode_parts(self, parts: Sequence[tuple[str | None, str]], source_lang: str | None = None) -> list[list[int]]:
         """Spell source lines that `split_sources` has split; see `encode_sources`."""
-        if "source_lang" in self._file.source_frame and source_lang not in self.language_tags:
-            known = nearest_name(source_lang or "", self.language_tags)
-            asked = "which language is the source?" if source_lang is None else f"unknown source language {source_lang}"
+        if "source_lang" in self._file.source_frame and source_lang not in self.languages:
+            known = nearest_name(source_lang or "", self.languages)
+            asked = (
+                "which language is the source?" if source_lang is None else f"unknown source language {source_lang}."
+            )
             raise ConfigError(f"{asked} This model is told so: say --source-lang (in Python source_lang=){known}")
         spelled = self.encode_batch([text for _, text in parts])
         return [
@@ -140,7 +149,7 @@ class ForeignVocabulary(Vocabulary):
         return [self._source.readable(token_id) for token_id in ids]
 
     def _text_pieces(self) -> Iterator[tuple[str, int]]:
-        special = {self.pad_id, self.bos_id, self.eos_id, *self.language_tags.values()}
+        special = {self.pad_id, self.bos_id, self.eos_id, *self.languages.values()}
         for token_id in range(self._target.num_ids):
             if token_id not in special and (piece := self._target.token(token_id)):
                 yield piece, token_id
@@ -156,7 +165,7 @@ class ForeignVocabulary(Vocabulary):
                     found += ids
                 case "source_lang" | "target_lang":
                     language = source_lang if part == "source_lang" else target_lang
-                    found += [self.language_tags[language]] if language in self.language_tags else []
+                    found += [self.languages[language]] if language in self.languages else []
                 case _:
                     found.append(part)
         return found

@@ -142,6 +142,11 @@ class Tokenizer(Vocabulary):
             "language_tags": tuple(self.language_tags),
         }
 
+    def tokens(self) -> list[str]:
+        """Return the names of all pieces, by id, as they stand in `tokenizer.json`."""
+        vocabulary = self._backend.get_vocab(with_added_tokens=True)
+        return sorted(vocabulary, key=vocabulary.__getitem__)
+
     def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
         """Spell several texts, in parallel.
 

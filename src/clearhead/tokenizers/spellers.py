@@ -201,7 +201,11 @@ def sentencepiece_pieces(model: str) -> list[str]:
 
 
 def byte_level_tokenizer(
-    vocabulary: Mapping[str, int], merges: Sequence[tuple[str, str]], special: Sequence[str]
+    vocabulary: Mapping[str, int],
+    merges: Sequence[tuple[str, str]],
+    special: Sequence[str],
+    *,
+    space_before: bool = False,
 ) -> str:
     """Return a `tokenizer.json` of byte-level BPE, as GPT-2 and BART have it (Radford et al. 2019).
 
@@ -209,13 +213,14 @@ def byte_level_tokenizer(
         vocabulary: Pieces to ids, as in `vocab.json`.
         merges: Pairs of pieces in the order in which they are merged, as in `merges.txt`.
         special: Which pieces are special tokens.
+        space_before: Put a space before every text.
 
     Raises:
         ValueError: If they contradict each other.
     """
     with typed_errors(ValueError):
         made = tokenizers.Tokenizer(models.BPE(vocab=dict(vocabulary), merges=list(merges)))
-        made.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+        made.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=space_before)
         made.decoder = decoders.ByteLevel()
         made.add_special_tokens([token for token in special if token in vocabulary])
         return made.to_str()

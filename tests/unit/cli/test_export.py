@@ -48,7 +48,7 @@ def test_what_differs_there_is_not_written(make_model_dir, tmp_path, run_command
     model = make_model_dir()
     monkeypatch.setattr(proof, "can_prove", lambda: True)
 
-    def differs(directory, kind, *, bundle, sources):
+    def differs(directory, kind, bundle, sources):
         assert (directory / "model.safetensors").exists()
         assert len(sources) == 8
         raise ModelError("another text")
@@ -64,5 +64,10 @@ def test_what_differs_there_is_not_written(make_model_dir, tmp_path, run_command
 def test_what_their_library_has_not_is_said(make_model_dir, tmp_path, run_command):
     with pytest.raises(ConfigError, match="no kind of model in Hugging Face transformers can hold this one"):
         run_command(export, make_model_dir(positions="rotary"), "-o", tmp_path / "theirs", "--to", "hf")
+    with pytest.raises(ConfigError, match=r"CTranslate2 cannot hold this model: model\.positions is 'rotary'"):
+        run_command(export, make_model_dir(positions="rotary"), "-o", tmp_path / "theirs", "--to", "ctranslate2")
+    with pytest.raises(ConfigError, match="--precision int8 has no meaning with --to hf"):
+        run_command(export, make_model_dir(), "-o", tmp_path / "theirs", "--to", "hf", "--precision", "int8")
+    assert not (tmp_path / "theirs").exists()
     with pytest.raises(ModelError, match="no model at"):
         run_command(export, tmp_path / "nowhere", "-o", tmp_path / "theirs", "--to", "hf")

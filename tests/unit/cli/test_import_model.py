@@ -67,7 +67,7 @@ def without_their_library(monkeypatch):
 def test_a_published_directory_becomes_a_model_of_ours(directory, tmp_path, run_command):
     output = tmp_path / "ours"
     said = run_command(import_model, directory, "-o", output)
-    assert "a marian model" in said.stdout
+    assert "of the kind marian" in said.stdout
     assert "not compared with its own library: pip install 'clearhead[interop]'" in said.stdout
     assert "no_repeat_ngram_size = 2 is not taken over" in said.stderr
     bundle = load_bundle(output)

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 from babel import Locale
 
-from clearhead.corpora.cldr import COUNTRIES, KINDS, LANGUAGES, LOCALES, CldrCorpus, generate
+from clearhead.corpora.cldr import COUNTRIES, KINDS, LANGUAGES, LOCALES, PRACTICE, CldrCorpus, generate
 from clearhead.errors import ConfigError
 from clearhead.language_tags import language_tag
 
@@ -211,11 +211,11 @@ def test_no_name_stands_for_two_things():
 
 def test_every_kind_locale_and_direction_occurs(corpus):
     origins = [pair.origin.split(":") for pair in corpus.train]
-    total = sum(kind.weight for kind in KINDS)
+    weights = {kind.name: kind.weight * PRACTICE.get(kind.name, 1.0) for kind in KINDS}
     counts = Counter(kind for _, kind, _ in origins)
     assert counts.keys() == {kind.name for kind in KINDS}
-    for kind in KINDS:
-        assert counts[kind.name] / len(origins) == pytest.approx(kind.weight / total, rel=0.25)
+    for name, weight in weights.items():
+        assert counts[name] / len(origins) == pytest.approx(weight / sum(weights.values()), rel=0.25)
     assert len({direction for _, _, direction in origins}) == len(LOCALES) * (len(LOCALES) - 1)
     assert {pair.origin.split(":")[1] for pair in corpus.test} == counts.keys()
 

@@ -194,3 +194,15 @@ def test_a_library_that_is_missing_is_named(make, tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "sentencepiece", None)
     with pytest.raises(ModelError, match=r"SentencePiece, which is not installed: pip install 'clearhead\[interop\]'"):
         load_vocabulary(path)
+
+
+def test_a_start_token_that_names_the_language_allows_no_other(make):
+    tokenizer = make(source_frame=("text", 2, "source_lang"), target_frame=("text", 2), bos_id=104)
+    assert tokenizer.language_tags == {"de": 104}
+    assert tokenizer.languages == {"en": 103, "de": 104}
+    [ids] = tokenizer.encode_batch(["ein Hund"])
+    assert tokenizer.encode_sources(["ein Hund"], "de", "en") == [[*ids, 2, 103]]
+    with pytest.raises(ConfigError, match="unknown target language 'en'"):
+        tokenizer.encode_sources(["ein Hund"], "en", "en")
+    with pytest.raises(DataError, match="unknown language tag <2en>"):
+        tokenizer.encode_sources(["<2en> ein Hund"], None, "en")

@@ -1,0 +1,105 @@
+"""Models of ours as directories of Hugging Face transformers, which it loads without any code of ours."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from clearhead.bundle import Bundle
+from clearhead.errors import ConfigError
+from clearhead.files import write_json, write_text
+from clearhead.interop.huggingface import export_state, exportable_as
+from clearhead.language_tags import language_tag
+from clearhead.tokenizers import SPECIAL_TOKENS, Tokenizer
+from clearhead.weights import model_tensors, write_weights
+
+__all__ = ["their_tokenizer", "write_huggingface"]
+
+
+def write_huggingface(bundle: Bundle, directory: Path) -> tuple[str, list[str]]:
+    """Write model, vocabulary and way to decode into a directory.
+
+    Args:
+        bundle: A model with a vocabulary that was learned here.
+        directory: Which is there, and empty.
+
+    Returns:
+        Their `model_type`, and in words what is otherwise there.
+
+    Raises:
+        ConfigError: If their library has no such model.
+        OSError: If the files cannot be written.
+    """
+    config, tokenizer = bundle.model.config, bundle.tokenizer
+    assert isinstance(tokenizer, Tokenizer)
+    kinds = exportable_as(config)
+    if not kinds:
+        raise ConfigError(f"no kind of model in Hugging Face transformers can hold this one ({config.norm}-norm)")
+    values, tensors = export_state(kinds[0], config, model_tensors(bundle.model), computed=True)
+    generation, notes = _generation(bundle, values)
+    write_json(directory / "config.json", {**values, "dtype": "float32"})
+    write_json(directory / "generation_config.json", generation)
+    write_weights(directory / "model.safetensors", tensors, {"format": "pt"})
+    write_text(directory / "tokenizer.json", their_tokenizer(tokenizer))
+    write_json(directory / "tokenizer_config.json", _tokenizer_config(tokenizer, config.max_positions))
+    return kinds[0], notes
+
+
+def their_tokenizer(tokenizer: Tokenizer) -> str:
+    """Return the `tokenizer.json` of a vocabulary as other programs read it: it adds the end token, and reads tags."""
+    values = json.loads(tokenizer.text)
+    pad, bos, eos, unk = SPECIAL_TOKENS
+    for token in values["added_tokens"]:
+        token["rstrip"] = token["content"] not in (pad, bos, eos, unk)  # a tag takes the space behind it
+    piece = {"id": eos, "ids": [tokenizer.eos_id], "tokens": [eos]}
+    text, end = {"Sequence": {"id": "A", "type_id": 0}}, {"SpecialToken": {"id": eos, "type_id": 0}}
+    other = {"Sequence": {"id": "B", "type_id": 0}}
+    values["post_processor"] = {
+        "type": "TemplateProcessing",
+        "single": [text, end],
+        "pair": [text, other, end],
+        "special_tokens": {eos: piece},
+    }
+    return json.dumps(values, ensure_ascii=False, indent=2)
+
+
+def _tokenizer_config(tokenizer: Tokenizer, max_positions: int) -> dict[str, Any]:
+    pad, bos, eos, unk = SPECIAL_TOKENS
+    return {
+        "tokenizer_class": "PreTrainedTokenizerFast",
+        "pad_token": pad,
+        "bos_token": bos,
+        "eos_token": eos,
+        "unk_token": unk,
+        "extra_special_tokens": [language_tag(language) for language in tokenizer.language_tags],
+        "clean_up_tokenization_spaces": False,
+        "model_max_length": max_positions,
+    }
+
+
+def _generation(bundle: Bundle, values: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
+    """Return their settings of a search like ours, and in words where it is another."""
+    decode, config = bundle.decode, bundle.model.config
+    notes = ["their search has one limit for the length of all outputs, not the source's length and some more"]
+    if decode.length_penalty_form == "gnmt" and decode.length_penalty and decode.beam_size > 1:
+        alpha = f"{decode.length_penalty:g}"
+        notes.append(
+            f"their search divides by length ** {alpha}, not by ((5 + length) / 6) ** {alpha}: of two translations "
+            f"that are close it may choose the other"
+        )
+    if decode.end_loops:
+        notes.append("their search does not end repetition loops")
+    generation = {
+        "num_beams": decode.beam_size,
+        "length_penalty": decode.length_penalty,
+        "early_stopping": "never" if decode.beam_size > 1 else False,
+        "max_length": min(config.max_positions, decode.max_input_tokens + decode.extra_length),
+        "suppress_tokens": sorted({config.pad_id, config.bos_id} - {config.eos_id}),
+        "pad_token_id": config.pad_id,
+        "bos_token_id": config.bos_id,
+        "eos_token_id": config.eos_id,
+        "decoder_start_token_id": values["decoder_start_token_id"],
+    }
+    return generation, notes
