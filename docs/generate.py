@@ -126,6 +126,17 @@ tokens = [tokenizer.id_to_token(number) for number in tokenizer.encode("Ein Hund
 tokenizer.decode([tokenizer.token_to_id(token) for token in result.hypotheses[0]])
 ```
 
+Multi30k, German to English, a `tiny` model after 1,527 steps, the 1,000 lines of test2016, beam 4, each library's
+search beside ours with the same power of the length: transformers writes the same text for all 1,000 lines with 0.6,
+CTranslate2 for all 1,000 without a penalty, and for 981 with 0.6, for it stops as soon as four hypotheses have ended,
+while a longer one may still be better.
+
+```
+clearhead train --source train.de.gz --target train.en.gz --valid-source val.de.gz --valid-target val.en.gz \\
+    --out runs/de-en --max-steps 1527
+python bench/exports.py runs/de-en --source test2016.de.gz
+```
+
 ## What can come in, and go out
 
 Weights go both ways in Python (`clearhead.interop`: `import_state`, `export_state`, `exportable_as`); whole directories
