@@ -59,7 +59,7 @@ class Explanation:
     translation: str
     score: float
     """Log-probability of the translation given the source, in nats: what `Translator.score` says, and, but for the
-    rounding of float32, the sum over the steps."""
+    rounding of float32, the sum over the steps; what an imported model is told, such as a language, costs nothing."""
     source_tokens: list[str]
     """Pieces of the source: the language tag if any, the text, the end token."""
     target_tokens: list[str]
@@ -69,11 +69,13 @@ class Explanation:
     cross: Float32[np.ndarray, "L H T S"] = field(repr=False)
     steps: list[Step] = field(repr=False)
     """One for each target token."""
+    start_token: str = START_TOKEN
+    """What the decoder reads first."""
 
     @property
     def decoder_tokens(self) -> list[str]:
         """What the decoder read at each position: the start token, then the target up to its last token but one."""
-        return [START_TOKEN, *self.target_tokens[:-1]]
+        return [self.start_token, *self.target_tokens[:-1]]
 
     def to_dict(self) -> dict[str, Any]:
         """Return everything as plain JSON values; weights are rounded to six digits."""
@@ -171,6 +173,7 @@ def explain(translator: Translator, text: str, target: str | None = None) -> Exp
         decoder=_stack(weights.decoder),
         cross=_stack(weights.cross),
         steps=_steps(tokenizer, target_ids, written, log_probs),
+        start_token=tokenizer.pieces([tokenizer.bos_id])[0],
     )
 
 

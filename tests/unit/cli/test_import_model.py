@@ -21,8 +21,10 @@ from clearhead.cli.import_model import import_model
 from clearhead.cli.translate import translate
 from clearhead.config import ModelConfig
 from clearhead.errors import ConfigError, ModelError
+from clearhead.inspection import explain
 from clearhead.interop import export_state, proof
 from clearhead.model import Transformer
+from clearhead.translator import Translator
 from clearhead.weights import model_tensors
 
 TEXT = ["ein Hund rennt über die Wiese", "zwei Hunde bellen", "a dog runs", "two dogs bark", "der Mann liest"] * 9
@@ -76,6 +78,7 @@ def test_a_published_directory_becomes_a_model_of_ours(directory, tmp_path, run_
     assert str(tmp_path) not in (output / "config.json").read_text()  # a model may be given away
     assert "# The original's card" in (output / "README.md").read_text()
     assert len(run_command(translate, output, stdin="ein Hund\n\nzwei\n").stdout.splitlines()) == 3
+    assert explain(Translator.load(output), "ein Hund").decoder_tokens[0] == "<pad>"  # from which Marian starts
 
 
 @pytest.mark.usefixtures("without_their_library")
