@@ -21,7 +21,7 @@ from clearhead.cli.import_model import import_model
 from clearhead.cli.translate import translate
 from clearhead.config import ModelConfig
 from clearhead.errors import ConfigError, ModelError
-from clearhead.inspection import explain
+from clearhead.inspection.explain import explain
 from clearhead.interop import export_state, proof
 from clearhead.model import Transformer
 from clearhead.translator import Translator
