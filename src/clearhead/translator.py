@@ -20,6 +20,7 @@ from clearhead.decoding import (
     SearchOptions,
     Shortlist,
     cut_sources,
+    given_prefix,
     make_engine,
     score,
 )
@@ -294,16 +295,9 @@ class Translator:
         filled = [index for index, piece in enumerate(cut_up.pieces) if piece.text.strip()]
         ids = cut_sources(self.model.config, config, [cut_up.pieces[index].ids for index in filled])
         of_pieces = cut_up.first_of_lines(prefixes, NO_PREFIX)
-        begun_pieces = [self._given(cut_up.pieces[index].language, of_pieces[index]) for index in filled]
+        given = self.bundle.tokenizer.given
+        begun_pieces = [given_prefix(given(cut_up.pieces[index].language), of_pieces[index]) for index in filled]
         return _Read(forms, cut_up, filled, ids, begun_pieces)
-
-    def _given(self, language: str | None, prefix: Prefix) -> Prefix:
-        """Return what a translation begins with: what the model is told, then the prefix."""
-        given = self.bundle.tokenizer.given(language)
-        if not given:
-            return prefix
-        alone = tuple((token,) for token in given)
-        return Prefix((*given, *prefix.tokens), (*alone, *prefix.completions), len(given))
 
     def _text_search(self, options: SearchOptions, one_line: bool) -> TextSearch:
         # What rounds would draw other samples: a seed gives the same in every precision.
@@ -343,7 +337,7 @@ class Translator:
         tokenizer, room = self.bundle.tokenizer, self.model.config.max_length or math.inf
         spelled = tokenizer.encode_prefixes(different)
         for text, ids in zip(different, spelled, strict=True):
-            if not tokenizer.is_lossless and (read := tokenizer.decode(ids)) != text.strip():
+            if not tokenizer.is_lossless and (read := tokenizer.decode(ids)) not in (text, text.strip()):
                 raise DataError(f"this model's vocabulary cannot write the prefix {text!r}; it would be {read!r}")
         if (longest := max(map(len, spelled), default=0)) >= room:
             raise DataError(f"a prefix has {longest:,} tokens; this model writes at most {room:,}, the end included")

@@ -10,7 +10,7 @@ from clearhead.decoding.native.engine import NativeEngine
 from clearhead.decoding.pytorch.engine import PyTorchEngine
 from clearhead.decoding.rules import cut_sources, length_limits
 from clearhead.decoding.search import SearchOptions
-from clearhead.decoding.sentence import NO_PREFIX, Prefix
+from clearhead.decoding.sentence import NO_PREFIX, Prefix, given_prefix
 from clearhead.decoding.shortlist import Shortlist, learn_shortlist
 
 __all__ = [
@@ -27,6 +27,7 @@ __all__ = [
     "cut_sources",
     "decode",
     "expected_chrf",
+    "given_prefix",
     "learn_shortlist",
     "length_limits",
     "length_penalty",

@@ -8,7 +8,7 @@ from functools import cached_property
 
 from clearhead.decoding.loops import most_times
 
-__all__ = ["NO_PREFIX", "Prefix", "Sentence", "sentences_of"]
+__all__ = ["NO_PREFIX", "Prefix", "Sentence", "given_prefix", "sentences_of"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +25,12 @@ class Prefix:
 
 
 NO_PREFIX = Prefix((), ())
+
+
+def given_prefix(given: tuple[int, ...], prefix: Prefix = NO_PREFIX) -> Prefix:
+    """Return what a translation begins with: what the model is told, then a prefix."""
+    alone = tuple((token,) for token in given)
+    return Prefix((*given, *prefix.tokens), (*alone, *prefix.completions), len(given)) if given else prefix
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,8 @@ from datetime import date
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from clearhead.bundle import Bundle
 from clearhead.config import DecodeConfig, ModelConfig
 from clearhead.config.decode import is_language
@@ -20,7 +22,7 @@ from clearhead.interop.their_weights import read_their_weights
 from clearhead.model.transformer import Transformer
 from clearhead.tokenizers.foreign import ForeignVocabulary
 from clearhead.version import __version__
-from clearhead.weights import load_tensors
+from clearhead.weights import TensorHeader, load_tensors, model_tensors, require_fit
 
 __all__ = ["Imported", "card", "import_directory"]
 
@@ -85,7 +87,13 @@ def import_directory(
     generation = _generation(directory, values)
     if kind == "mbart" and generation.get("decoder_start_token_id") is not None:
         values = {**values, "decoder_start_token_id": generation["decoder_start_token_id"]}
-    config, tensors = import_state(kind, values, read_their_weights(directory))
+    theirs, files = read_their_weights(directory)
+    config, tensors = import_state(kind, values, theirs)
+    # Positions that are computed have no weights, and PyTorch would load its compiler to compute none.
+    shape = config if config.positions == "learned" else config.model_copy(update={"positions": "none"})
+    with torch.device("meta"):  # shapes alone, whatever the settings ask for
+        headers = {name: TensorHeader(tuple(tensor.shape), "F32") for name, tensor in tensors.items()}
+        require_fit(model_tensors(Transformer(shape)), headers, origin=str(directory))
     model = Transformer(config)
     load_tensors(model, tensors, origin=str(directory))
     part = values["encoder"]["model_type"] if kind == "encoder-decoder" else kind
@@ -95,13 +103,12 @@ def import_directory(
     except ValueError as error:
         raise ModelError(f"the tokenizer in {directory} does not fit the model: {error}") from None
     decode, notes = _decode(directory, config, generation, tokenizer, source_lang, target_lang)
-    weights = sorted(path.name for path in directory.iterdir() if path.suffix in (".safetensors", ".bin"))
     info = {
         "imported_from": {
             "library": "Hugging Face transformers",
             "kind": kind,
             "name": directory.resolve().name,
-            "weights_sha256": {name: file_sha256(directory / name) for name in weights},
+            "weights_sha256": {path.name: file_sha256(path) for path in files},
         },
         "imported": {"date": date.today().isoformat(), "clearhead_version": __version__},
         "golden": "words of its vocabulary",
@@ -132,6 +139,8 @@ def _decode(
     written = target_lang or _language(asked.get("tgt_lang", asked.get("target_lang")), tokenizer)
     written = written or languages.get(generation.get("forced_bos_token_id") or -1) or languages.get(config.bos_id)
     read = source_lang or _language(asked.get("src_lang", asked.get("source_lang")), tokenizer)
+    if target_lang is not None and not tokenizer.languages:
+        raise ConfigError(f"target_lang = {target_lang!r} has no meaning: the model in {directory} is told no language")
     for name, language in (("source", source_lang), ("target", target_lang)):
         if language is not None and tokenizer.languages and language not in tokenizer.languages:
             raise ConfigError(f"unknown {name} language {language!r}{nearest_name(language, tokenizer.languages)}")

@@ -8,7 +8,7 @@ from pathlib import Path
 from clearhead.bundle import Bundle
 from clearhead.choices import ExportLibrary, ExportPrecision
 from clearhead.errors import ConfigError, ModelError
-from clearhead.files import new_directory, write_text
+from clearhead.files import is_utf8, new_directory, write_text
 from clearhead.interop import proof
 from clearhead.interop.ctranslate2_directory import write_ctranslate2
 from clearhead.interop.huggingface_directory import their_tokenizer, write_huggingface
@@ -38,9 +38,13 @@ def export_directory(
     """
     tokenizer = bundle.tokenizer
     if not isinstance(tokenizer, Tokenizer):
-        raise ConfigError("this model was imported; the directory that it came from is what other libraries read")
+        raise ConfigError(
+            "this model has the vocabulary of another library; models whose vocabulary was learned here are exported"
+        )
     if to == "hf" and precision != "float32":
         raise ConfigError(f"--precision {precision} has no meaning with --to hf: transformers converts when it loads")
+    if not is_utf8(directory):
+        raise ModelError(f"cannot write to {directory}: its path is not UTF-8; choose another name")
     if directory.exists():
         raise ModelError(f"{directory} is there already; choose another name, or remove it first")
     try:

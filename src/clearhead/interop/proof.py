@@ -12,7 +12,7 @@ import torch
 
 from clearhead.bundle import Bundle
 from clearhead.choices import ExportPrecision
-from clearhead.decoding import NO_PREFIX, Prefix, SearchOptions, decode
+from clearhead.decoding import SearchOptions, decode, given_prefix
 from clearhead.errors import ModelError
 from clearhead.language_tags import language_tag
 from clearhead.tokenizers import Tokenizer
@@ -57,8 +57,7 @@ def prove(directory: Path, kind: str, bundle: Bundle, sources: Sequence[str]) ->
         their_ids = _their_ids(tokenizer, language, text, settings.source_lang, is_ours=is_ours)
         _require_same(f"{where} is spelled", source_ids, their_ids)
         given = ours.given(language)
-        prefix = Prefix(given, tuple((token,) for token in given), len(given)) if given else NO_PREFIX
-        [[found]] = decode(bundle.model, [source_ids], SearchOptions(settings), prefixes=[prefix])
+        [[found]] = decode(bundle.model, [source_ids], SearchOptions(settings), prefixes=[given_prefix(given)])
         target_ids = list(found.tokens)
         start = torch.tensor([[bundle.model.config.bos_id, *target_ids[:-1]]])
         logits = model(input_ids=torch.tensor([source_ids]), decoder_input_ids=start).logits[0]
@@ -129,7 +128,11 @@ def _their_model(directory: Path, kind: str) -> tuple[Any, Any]:
         import transformers
 
         transformers.utils.logging.disable_progress_bar()  # type: ignore[no-untyped-call]
-        where = {"pretrained_model_name_or_path": str(directory), "local_files_only": True}
+        where = {
+            "pretrained_model_name_or_path": str(directory),
+            "local_files_only": True,
+            "trust_remote_code": False,  # else it would ask whether to run what stands there
+        }
         two_parts = kind == "encoder-decoder"
         kind_of_model: Any = transformers.EncoderDecoderModel if two_parts else transformers.AutoModelForSeq2SeqLM
         try:

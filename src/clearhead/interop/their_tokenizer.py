@@ -14,7 +14,7 @@ from typing import Any
 
 from clearhead.config import ModelConfig
 from clearhead.errors import ModelError
-from clearhead.files import read_json, read_text
+from clearhead.files import parse_json, read_json, read_text, require_regular
 from clearhead.tokenizers.foreign import Frame, Side, VocabularyFile
 from clearhead.tokenizers.spellers import byte_level_tokenizer, sentencepiece_pieces, wordpiece_tokenizer
 from clearhead.tokenizers.vocabulary import MOST_BYTES
@@ -27,6 +27,7 @@ _CODES = {
 }
 """Kind of model to the tokens that name languages."""
 
+_MOST_PIECES = 10_000_000
 _MARIAN_CODE = re.compile(r">>(\S+)<<")
 
 
@@ -72,7 +73,7 @@ def _sides(directory: Path, model_type: str, config: ModelConfig, asked: Mapping
     if model_type == "marian":
         return _marian_sides(directory, config)
     if (path := directory / "tokenizer.json").is_file():
-        return Side(speller="tokenizers", model=_text(path)), None
+        return Side(speller="tokenizers", model=_checked_json(path)), None
     if model_type in ("bart", "gpt2") and (path := directory / "vocab.json").is_file():
         merges = [tuple(line.split(" ")) for line in _text(directory / "merges.txt").split("\n")]
         pairs = [(pair[0], pair[1]) for pair in merges if len(pair) == 2 and pair[0] != "#version:"]
@@ -122,6 +123,10 @@ def _sentencepiece_side(path: Path, model_type: str, config: ModelConfig, asked:
     match model_type:
         case "pegasus":
             offset = asked.get("offset", 103)
+            if type(offset) is not int or not 2 <= offset < _MOST_PIECES:
+                raise ModelError(
+                    f"{path.parent / 'tokenizer_config.json'}: offset is {offset!r:.50}, not a number of ids"
+                )
             masks = ["<pad>", "</s>", "<mask_1>", "<mask_2>", *(f"<unk_{number}>" for number in range(2, offset))]
             pieces = [*masks[: offset + 2], *own[2:]]
             return _side(path, pieces, [*range(offset + 3)], offset + 2)
@@ -188,9 +193,12 @@ def _named_tokens(asked: Mapping[str, Any], directory: Path) -> list[str]:
     for values in (asked, _optional_json(directory / "special_tokens_map.json")):
         for key in ("additional_special_tokens", "extra_special_tokens"):
             if isinstance(tokens := values.get(key), list) and tokens:
-                return [token["content"] if isinstance(token, dict) else str(token) for token in tokens]
-    added = asked.get("added_tokens_decoder", {})
-    return [added[number]["content"] for number in sorted(added, key=int)]
+                return [str(token.get("content")) if isinstance(token, dict) else str(token) for token in tokens]
+    added = asked.get("added_tokens_decoder")
+    if not isinstance(added, dict):
+        return []
+    known = {int(number): token for number, token in added.items() if number.isdecimal() and isinstance(token, dict)}
+    return [str(known[number].get("content")) for number in sorted(known)]
 
 
 def _id_of(side: Side, token: str) -> int:
@@ -226,9 +234,33 @@ def _checked(path: Path, make: Callable[[], Any]) -> Any:
 
 def _base64(path: Path) -> str:
     try:
+        require_regular(path)
+        if path.stat().st_size > MOST_BYTES:
+            raise ModelError(f"{path} is larger than {MOST_BYTES:,} bytes; no tokenizer is")
         return base64.b64encode(path.read_bytes()).decode()
     except OSError as error:
-        raise ModelError(f"cannot read {path}: {error.strerror}") from None
+        raise ModelError(f"cannot read {path}: {error.strerror or error}") from None
+
+
+def _checked_json(path: Path) -> str:
+    """Return the text of a `tokenizer.json` whose parts can be looked at."""
+    text = _text(path)
+    try:
+        values = parse_json(text)
+    except ValueError as error:
+        raise ModelError(f"{path} is damaged: {error}") from None
+    model = values.get("model") if isinstance(values, dict) else None
+    added = values.get("added_tokens") if isinstance(values, dict) else None
+    pieces = model.get("vocab") if isinstance(model, dict) else None
+    is_sound = isinstance(pieces, dict | list) and all(
+        isinstance(token, dict) and isinstance(token.get("content"), str) and isinstance(token.get("id"), int)
+        for token in (added if isinstance(added, list) else [None])
+    )
+    if not is_sound:
+        raise ModelError(
+            f"{path} is damaged: it must hold a model with its vocab, and added_tokens with content and id"
+        )
+    return text
 
 
 def _text(path: Path) -> str:
@@ -242,7 +274,7 @@ def _text(path: Path) -> str:
 
 def _ids(path: Path) -> dict[str, int]:
     values = read_json(path, ModelError)
-    if not all(type(number) is int and number >= 0 for number in values.values()):
+    if not all(type(number) is int and 0 <= number < _MOST_PIECES for number in values.values()):
         raise ModelError(f"{path} is damaged: it must give every piece the number of its row")
     return values
 

@@ -15,24 +15,22 @@ from clearhead.weights import read_weights
 
 __all__ = ["read_their_weights", "require_finite"]
 
-_SINGLE = ("model.safetensors", "pytorch_model.bin")
-_SHARDED = ("model.safetensors.index.json", "pytorch_model.bin.index.json")
+_FILES = ("model.safetensors", "model.safetensors.index.json", "pytorch_model.bin", "pytorch_model.bin.index.json")
+"""The first that is there counts, as in their library."""
 
 
-def read_their_weights(directory: Path) -> dict[str, Tensor]:
-    """Read all tensors of a directory of Hugging Face transformers, in float32.
+def read_their_weights(directory: Path) -> tuple[dict[str, Tensor], list[Path]]:
+    """Read all tensors of a directory of Hugging Face transformers, in float32, and say from which files.
 
     Raises:
         ModelError: If there are none, a shard is missing, a file is damaged or holds more than tensors, or a number is
             not finite.
     """
-    for name in _SINGLE:
+    for name in _FILES:
         if (path := directory / name).exists():
-            return require_finite(_float32(_read(path)), path)
-    for name in _SHARDED:
-        if (path := directory / name).exists():
-            return require_finite(_float32(_read_shards(path)), path)
-    raise ModelError(f"{directory} holds no weights: none of {', '.join((*_SINGLE, *_SHARDED))}")
+            tensors, files = _read_shards(path) if path.suffix == ".json" else (_read(path), [path])
+            return require_finite(_float32(tensors), path), files
+    raise ModelError(f"{directory} holds no weights: none of {', '.join(_FILES)}")
 
 
 def require_finite(tensors: Mapping[str, Tensor], origin: Path) -> dict[str, Tensor]:
@@ -47,18 +45,19 @@ def require_finite(tensors: Mapping[str, Tensor], origin: Path) -> dict[str, Ten
     return dict(tensors)
 
 
-def _read_shards(index: Path) -> dict[str, Tensor]:
+def _read_shards(index: Path) -> tuple[dict[str, Tensor], list[Path]]:
     weight_map = read_json(index, ModelError).get("weight_map")
     if not isinstance(weight_map, dict) or not all(isinstance(name, str) for name in weight_map.values()):
         raise ModelError(f"{index} is damaged: its weight_map must give every tensor its file")
     tensors: dict[str, Tensor] = {}
-    for name in sorted(set(weight_map.values())):
+    names = sorted(set(weight_map.values()))
+    for name in names:
         if Path(name).name != name:
             raise ModelError(f"{index} names a file outside its directory: {name!r:.100}")
         tensors |= _read(index.parent / name)
     if missing := sorted(weight_map.keys() - tensors.keys()):
         raise ModelError(f"{index} names tensors that its files do not hold: {', '.join(missing[:5])}")
-    return tensors
+    return tensors, [index.parent / name for name in names]
 
 
 def _read(path: Path) -> dict[str, Tensor]:
@@ -72,8 +71,12 @@ def _read(path: Path) -> dict[str, Tensor]:
     except pickle.UnpicklingError:
         raise ModelError(f"{path} is no file of tensors alone: it would run code when read, and is not") from None
     except Exception as error:  # what a damaged zip archive raises can be anything
-        raise ModelError(f"cannot read the weights {path}: {str(error).splitlines()[0]}") from None
-    if not isinstance(state, dict) or not all(isinstance(tensor, Tensor) for tensor in state.values()):
+        said = next(iter(str(error).splitlines()), type(error).__name__)
+        raise ModelError(f"cannot read the weights {path}: {said}") from None
+    if not isinstance(state, dict) or not all(
+        isinstance(name, str) and isinstance(tensor, Tensor) and tensor.layout == torch.strided and not tensor.is_meta
+        for name, tensor in state.items()
+    ):
         raise ModelError(f"{path} must hold tensors by name, and holds something else")
     return state
 

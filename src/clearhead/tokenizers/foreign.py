@@ -77,6 +77,7 @@ class ForeignVocabulary(Vocabulary):
             raise ValueError(str(error)) from None
         self.text = text
         self._file = file
+        _require_pieces(file)
         self._source = _speller(file.source)
         self._target = self._source if file.target is None else _speller(file.target)
         self.vocab_size, self.source_vocab_size = file.vocab_size, file.source_vocab_size
@@ -200,6 +201,14 @@ def _require_ids_within(file: VocabularyFile, source: Speller, target: Speller) 
     ):
         if outside := [token_id for token_id in (*ids, last) if not 0 <= token_id < size]:
             raise ValueError(f"it has the id {outside[0]}, and the model has {size} rows")
+
+
+def _require_pieces(file: VocabularyFile) -> None:
+    """Make sure that every special token of a side has a place among its pieces.
+
+    Raises:
+        ValueError: Naming the first that has none.
+    """
     for side in (file.source, file.target or file.source):
         if outside := [token_id for token_id in (*side.special, side.unk_id) if token_id >= max(len(side.pieces), 1)]:
             raise ValueError(f"it has the id {outside[0]}, and {len(side.pieces)} pieces")

@@ -15,7 +15,7 @@ from torch.nn import functional
 from clearhead.config import Config
 from clearhead.data.batches import valid_batches
 from clearhead.data.store import PairStore
-from clearhead.decoding import SearchOptions, cut_sources, decode
+from clearhead.decoding import SearchOptions, cut_sources, decode, given_prefix
 from clearhead.evaluation.metrics import judge
 from clearhead.language_tags import split_tag
 from clearhead.model.transformer import Transformer
@@ -135,8 +135,10 @@ def _translated(
     rows = range(min(len(pairs), config.train.validate_sentences))
     languages, asked = tokenizer.language_tags, config.decode.target_lang
     parts = [split_tag(pairs.source(row), languages) for row in rows]
-    sources = tokenizer.encode_parts([(language or asked, text) for language, text in parts], config.decode.source_lang)
+    parts = [(language or asked, text) for language, text in parts]
+    sources = tokenizer.encode_parts(parts, config.decode.source_lang)
+    prefixes = [given_prefix(tokenizer.given(language)) for language, _ in parts]
     greedy = config.decode.model_copy(update={"beam_size": 1, "precision": "fp32"})
-    found = decode(model, cut_sources(model.config, greedy, sources), SearchOptions(greedy))
+    found = decode(model, cut_sources(model.config, greedy, sources), SearchOptions(greedy), prefixes=prefixes)
     texts = tokenizer.decode_batch([hypotheses[0].tokens for hypotheses in found])
     return texts, [pairs.target(row) for row in rows]

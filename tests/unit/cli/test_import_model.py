@@ -23,6 +23,7 @@ from clearhead.config import ModelConfig
 from clearhead.errors import ConfigError, ModelError
 from clearhead.inspection.explain import explain
 from clearhead.interop import export_state, proof
+from clearhead.interop.their_tokenizer import their_vocabulary
 from clearhead.model import Transformer
 from clearhead.translator import Translator
 from clearhead.weights import model_tensors
@@ -138,6 +139,16 @@ def add_piece(directory: Path) -> None:
     path.write_text(json.dumps({**values, "more": len(values)}))
 
 
+def empty_pickle(directory: Path) -> None:
+    (directory / "model.safetensors").unlink()
+    (directory / "pytorch_model.bin").touch()
+
+
+def replace_by_pipe(path: Path) -> None:
+    path.unlink()
+    os.mkfifo(path)
+
+
 def set_nan(tensors):
     tensors["model.encoder.layers.0.fc1.weight"][0, 0] = float("nan")
 
@@ -174,6 +185,17 @@ def set_nan(tensors):
         (lambda d: (d / "vocab.json").unlink(), ModelError, "cannot read .*vocab.json"),
         (lambda d: (d / "vocab.json").write_text('{"<unk>": "one"}'), ModelError, "the number of its row"),
         (lambda d: (d / "vocab.json").write_text("{}"), ModelError, "has no piece <unk>"),
+        (lambda d: change_config(d, d_model=400_000), ModelError, "shape"),
+        (lambda d: store_pickle(d, {1: torch.ones(2)}), ModelError, "must hold tensors by name"),
+        (lambda d: store_pickle(d, {"a": torch.ones(2).to_sparse()}), ModelError, "must hold tensors by name"),
+        (empty_pickle, ModelError, "cannot read the weights .*pytorch_model.bin"),
+        (lambda d: replace_by_pipe(d / "source.spm"), ModelError, "cannot read .*source.spm"),
+        (lambda d: (d / "vocab.json").write_text('{"<unk>": 10000000000000}'), ModelError, "the number of its row"),
+        (
+            lambda d: (d / "vocab.json").write_text('{"<unk>": 1, "</s>": 0}'),
+            ModelError,
+            "tokenizer in .* does not fit",
+        ),
         (add_piece, ModelError, "does not fit the model: it has the id"),
         (lambda d: (d / "tokenizer_config.json").write_text("nothing"), ModelError, "tokenizer_config.json is damaged"),
     ],
@@ -207,3 +229,37 @@ def test_an_encoder_alone_is_no_translator(directory, tmp_path, run_command):
         ConfigError, match="a bert model, which is an encoder or a decoder alone and translates nothing"
     ):
         run_command(import_model, directory, "-o", tmp_path / "ours", "--kind", "bert")
+
+
+@pytest.mark.usefixtures("without_their_library")
+def test_other_files_do_not_matter_and_safetensors_count_first(directory, tmp_path, run_command):
+    torch.save({"model.shared.weight": torch.ones(2)}, directory / "pytorch_model.bin")
+    torch.save({"anything": 1}, directory / "training_args.bin")
+    (directory / "old.safetensors").symlink_to("nowhere")
+    (directory / "extra.bin").mkdir()
+    run_command(import_model, directory, "-o", tmp_path / "ours")
+    assert list(load_bundle(tmp_path / "ours").info["imported_from"]["weights_sha256"]) == ["model.safetensors"]
+    with pytest.raises(ConfigError, match=r"'fr' has no meaning: the model in .* is told no language"):
+        run_command(import_model, directory, "-o", tmp_path / "other", "--target-lang", "fr")
+
+
+@pytest.mark.parametrize(
+    "text", ["{", "[]", '{"model": {}}', '{"model": {"vocab": {}}, "added_tokens": [1]}', "[" * 9_999]
+)
+def test_a_damaged_tokenizer_json_is_named(tmp_path, text):
+    (tmp_path / "tokenizer.json").write_text(text)
+    with pytest.raises(ModelError, match=r"tokenizer\.json is damaged"):
+        their_vocabulary(tmp_path, "bart", ModelConfig(vocab_size=10))
+
+
+def test_code_in_a_directory_is_never_run(directory, tmp_path, run_command):
+    marker = tmp_path / "was_run"
+    (directory / "tok.py").write_text(f"open({str(marker)!r}, 'w').close()\nclass Evil:\n    pass\n")
+    named = {"tokenizer_class": "Evil", "auto_map": {"AutoTokenizer": ["tok.Evil", "tok.Evil"]}}
+    (directory / "tokenizer_config.json").write_text(json.dumps(named))
+    (directory / "config.json").write_text(
+        json.dumps({**json.loads((directory / "config.json").read_text()), "auto_map": {"AutoConfig": "tok.Evil"}})
+    )
+    with pytest.raises(ModelError, match="transformers cannot read"):
+        run_command(import_model, directory, "-o", tmp_path / "ours", stdin="y\ny\n")
+    assert not marker.exists()

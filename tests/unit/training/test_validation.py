@@ -79,13 +79,17 @@ def test_what_is_translated_is_what_the_published_model_reads(make_model_dir, tm
             store.append(line, "x", *tokenizer.encode_parts(parts), *tokenizer.encode_targets(["x"]))
     read = []
     monkeypatch.setattr(
-        "clearhead.training.validation.decode", lambda _, ids, *rest: read.append(ids) or decode(_, ids, *rest)
+        "clearhead.training.validation.decode",
+        lambda _, ids, *rest, prefixes: read.append((ids, prefixes)) or decode(_, ids, *rest, prefixes=prefixes),
     )
+    monkeypatch.setattr(type(tokenizer), "given", lambda self, language: {"fr": (11,), "de": (12, 13)}[language])
     config = Config.from_dict({"out": "run", "decode": limits}, origin="test")
     validate(bundle.model, PairStore.open(tmp_path / "valid.arrow"), tokenizer, config)
     expected = tokenizer.encode_sources(lines, "fr")
     assert max(map(len, expected)) > 9
-    assert read == [[ids if len(ids) <= 9 else [*ids[:8], tokenizer.eos_id] for ids in expected]]
+    [(ids_read, prefixes)] = read
+    assert ids_read == [ids if len(ids) <= 9 else [*ids[:8], tokenizer.eos_id] for ids in expected]
+    assert [prefix.tokens for prefix in prefixes] == [(11,), (12, 13), (11,)]  # what an imported model is told
 
 
 @pytest.mark.parametrize("mode", [True, False])
