@@ -79,8 +79,8 @@ model, and the text that their tokenizer reads from its ids. The first differenc
 
 A model of several languages is told them: M2M100, NLLB and mBART by a token of the source's language and one that every
 translation begins with, Marian by a token before the source (`>>deu<<`). Their names are the model's own (`de`,
-`deu_Latn`, `de_DE`), in `--source-lang` and `--target-lang`, in a tag such as `<2deu_Latn> ` before a line, and by
-default what the files say. What a model is told costs nothing: scores are those of the text.
+`deu_Latn`, `de_DE`), in `--source-lang` (`translate`, `evaluate`) and `--target-lang`, in a tag such as `<2deu_Latn> `
+before a line, and by default what the files say. What a model is told costs nothing: scores are those of the text.
 
 ## What is otherwise
 
