@@ -228,7 +228,9 @@ def test_search_settings_reach_the_search(run_command, make_model_dir, write_lin
         (["--beam", 3, "--length-penalty", 4], {"beam_size": 3, "length_penalty": 4.0}),
         (["--batch-tokens", 1, "--threads", 1, "--device", "cpu"], {}),
     ]:
-        expected = [re.sub("[\r\n]", " ", t.text) for t in translator.translate(sentences, **settings)]
+        expected = [
+            re.sub("[\r\n\v\f\x85\u2028\u2029]", " ", t.text) for t in translator.translate(sentences, **settings)
+        ]
         assert run_command(translate, model, source, *arguments).stdout.split("\n")[:-1] == expected
     assert run_command(translate, model, source, "--beam", 1).stdout != run_command(translate, model, source).stdout
 
