@@ -25,7 +25,7 @@ from published import FORMS, OTHER_WEIGHTS, PUBLISHED, Language, Published, pair
 from typer.testing import CliRunner
 
 from clearhead.cli.main import app
-from clearhead.interop.directories import import_directory
+from clearhead.interop.import_path import import_path
 from clearhead.translation import Translation
 from clearhead.translator import Translator
 
@@ -156,7 +156,7 @@ def sources_of(case: Case) -> list[str]:
 
 
 def test_the_command_proves_the_model_and_writes_a_directory_that_verifies(case):
-    assert "8 sentences have the same tokens, scores and texts as in transformers" in case.output
+    assert "8 sentences have the same tokens, scores and texts as in Hugging Face transformers" in case.output
     assert f"written  {case.path}" in case.output
     settings, theirs = case.ours.bundle.decode, case.model.generation_config
     assert settings.beam_size == (theirs.num_beams or 1)
@@ -297,6 +297,6 @@ def test_weights_in_other_files_are_the_same_model(directories, form, tmp_path):
     change(other.directory)
     assert not (other.directory / "model.safetensors").exists()
     assert "8 sentences have the same tokens" in import_it(other, tmp_path / "imported")
-    expected = import_directory(published.directory).bundle.model.state_dict()
+    expected = import_path(published.directory).bundle.model.state_dict()
     found = Translator.load(tmp_path / "imported", device="cpu").bundle.model.state_dict()
     torch.testing.assert_close(found, expected, rtol=places, atol=places)

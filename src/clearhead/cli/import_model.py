@@ -32,24 +32,24 @@ def import_model(
     """Make a model directory of a model of another library; nothing in it is run."""
     from clearhead.bundle import refuse_foreign, save_bundle
     from clearhead.evaluation import make_golden
-    from clearhead.interop.directories import card, import_directory
-    from clearhead.interop.proof import can_prove, prove
+    from clearhead.interop.import_path import import_path
+    from clearhead.interop.imported import card
     from clearhead.translator import Translator
 
     refuse_foreign(output)
-    imported = import_directory(path, kind=kind, source_lang=source_lang, target_lang=target_lang)
+    imported = import_path(path, kind=kind, source_lang=source_lang, target_lang=target_lang)
     with progress("translating golden sentences"):
         golden = make_golden(Translator(imported.bundle))
-    if is_proven := can_prove():
-        with progress("comparing with transformers"):
-            prove(path, imported.kind, imported.bundle, [sentence["source"] for sentence in golden])
-    save_bundle(output, imported.bundle, golden=golden, card=card(output.name, imported, is_proven=is_proven))
+    if imported.prove is not None:
+        with progress(f"comparing with {imported.library}"):
+            imported.prove([sentence["source"] for sentence in golden])
+    save_bundle(output, imported.bundle, golden=golden, card=card(output.name, imported))
     for note in imported.notes:
         notice(note)
     model = imported.bundle.model
     proof = (
-        f"{len(golden)} sentences have the same tokens, scores and texts as in transformers"
-        if is_proven
+        f"{len(golden)} sentences have the same tokens, scores and texts as in {imported.library}"
+        if imported.prove is not None
         else "not compared with its own library: pip install 'clearhead[interop]' and import again"
     )
     typer.echo(f"read     {path}, of the kind {imported.kind}")

@@ -220,7 +220,7 @@ def test_what_cannot_be_written_to_is_said_before_anything_is_read(tmp_path, run
     write_lines("notes.txt", "mine")
     with pytest.raises(ModelError, match="exists and is not a model directory"):
         run_command(import_model, tmp_path / "nowhere", "-o", tmp_path)
-    with pytest.raises(ModelError, match="there is no such directory"):
+    with pytest.raises(ModelError, match="there is no such file or directory"):
         run_command(import_model, tmp_path / "nowhere", "-o", tmp_path / "new")
 
 

@@ -1,30 +1,27 @@
-"""Whole models of other libraries, with their vocabulary and their way to decode, as model directories of ours."""
+"""Directories of Hugging Face transformers, with their vocabulary and their way to decode."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
-from dataclasses import dataclass
-from datetime import date
+from functools import partial
 from pathlib import Path
 from typing import Any
-
-import torch
 
 from clearhead.bundle import Bundle
 from clearhead.config import DecodeConfig, ModelConfig
 from clearhead.config.decode import is_language
 from clearhead.errors import ConfigError, ModelError, nearest_name
-from clearhead.files import file_sha256, read_json
+from clearhead.files import read_json
 from clearhead.interop.huggingface import FAMILIES, import_state
+from clearhead.interop.imported import Imported, as_model, as_vocabulary, origin_info, read_settings
+from clearhead.interop.proof import can_prove, prove
 from clearhead.interop.their_tokenizer import their_vocabulary
 from clearhead.interop.their_weights import read_their_weights
-from clearhead.model.transformer import Transformer
 from clearhead.tokenizers.foreign import ForeignVocabulary
-from clearhead.version import __version__
-from clearhead.weights import TensorHeader, load_tensors, model_tensors, require_fit
 
-__all__ = ["Imported", "card", "import_directory"]
+__all__ = ["import_huggingface"]
+
+LIBRARY = "Hugging Face transformers"
 
 _NOT_TAKEN: Mapping[str, Any] = {
     "bad_words_ids": None,
@@ -42,22 +39,7 @@ _NOT_TAKEN: Mapping[str, Any] = {
 """Settings of their search that ours has not, and the value that asks for nothing."""
 
 
-@dataclass(frozen=True)
-class Imported:
-    """A model that came in."""
-
-    bundle: Bundle
-    kind: str
-    """Their `model_type`."""
-    notes: tuple[str, ...]
-    """What is otherwise here than there."""
-    their_card: str
-    """The text of their README.md; empty if there is none."""
-
-
-def import_directory(
-    directory: Path, *, kind: str | None = None, source_lang: str | None = None, target_lang: str | None = None
-) -> Imported:
+def import_huggingface(directory: Path, kind: str | None, source_lang: str | None, target_lang: str | None) -> Imported:
     """Read a directory of Hugging Face transformers.
 
     Args:
@@ -70,8 +52,6 @@ def import_directory(
         ConfigError: If the kind is not known here, or naming every setting that our model cannot express.
         ModelError: If a file is missing or damaged, or does not fit the others.
     """
-    if not directory.is_dir():
-        raise ModelError(f"no model at {directory}: there is no such directory")
     values = read_json(directory / "config.json", ModelError)
     kind = str(kind or values.get("model_type"))
     if kind not in FAMILIES:
@@ -89,33 +69,15 @@ def import_directory(
         values = {**values, "decoder_start_token_id": generation["decoder_start_token_id"]}
     theirs, files = read_their_weights(directory)
     config, tensors = import_state(kind, values, theirs)
-    # Positions that are computed have no weights, and PyTorch would load its compiler to compute none.
-    shape = config if config.positions == "learned" else config.model_copy(update={"positions": "none"})
-    with torch.device("meta"):  # shapes alone, whatever the settings ask for
-        headers = {name: TensorHeader(tuple(tensor.shape), "F32") for name, tensor in tensors.items()}
-        require_fit(model_tensors(Transformer(shape)), headers, origin=str(directory))
-    model = Transformer(config)
-    load_tensors(model, tensors, origin=str(directory))
+    model = as_model(config, tensors, directory)
     part = values["encoder"]["model_type"] if kind == "encoder-decoder" else kind
-    file = their_vocabulary(directory, part, config)
-    try:
-        tokenizer = ForeignVocabulary(json.dumps(file.model_dump(), ensure_ascii=False))
-    except ValueError as error:
-        raise ModelError(f"the tokenizer in {directory} does not fit the model: {error}") from None
+    tokenizer = as_vocabulary(their_vocabulary(directory, part, config), directory)
     decode, notes = _decode(directory, config, generation, tokenizer, source_lang, target_lang)
-    info = {
-        "imported_from": {
-            "library": "Hugging Face transformers",
-            "kind": kind,
-            "name": directory.resolve().name,
-            "weights_sha256": {path.name: file_sha256(path) for path in files},
-        },
-        "imported": {"date": date.today().isoformat(), "clearhead_version": __version__},
-        "golden": "words of its vocabulary",
-    }
+    bundle = Bundle(model, tokenizer, decode, origin_info(LIBRARY, kind, directory, files))
     card = directory / "README.md"
     their_card = card.read_text(encoding="utf-8", errors="replace") if card.is_file() else ""
-    return Imported(Bundle(model.eval(), tokenizer, decode, info), kind, tuple(notes), their_card)
+    compare = partial(prove, directory, kind, bundle) if can_prove() else None
+    return Imported(bundle, LIBRARY, kind, tuple(notes), their_card, compare)
 
 
 def _generation(directory: Path, values: Mapping[str, Any]) -> dict[str, Any]:
@@ -147,7 +109,7 @@ def _decode(
     if config.bos_id in languages and written != languages[config.bos_id]:
         start = languages[config.bos_id]
         raise ConfigError(f"{directory} starts every translation from the token of {start}, and cannot write {written}")
-    decode = _read_settings(
+    decode = read_settings(
         directory,
         beam_size=1 if generation.get("num_beams") is None else generation["num_beams"],
         length_penalty=1.0 if generation.get("length_penalty") is None else generation["length_penalty"],
@@ -168,13 +130,6 @@ def _decode(
     return decode, notes
 
 
-def _read_settings(directory: Path, **settings: Any) -> DecodeConfig:
-    try:
-        return DecodeConfig(**settings)
-    except ConfigError as error:
-        raise ConfigError(f"{directory}: its settings of decoding cannot be taken over: {error}") from None
-
-
 def _language(name: object, tokenizer: ForeignVocabulary) -> str | None:
     """Return a language that their files name, if it is one that can be told: `ROMANCE` is none."""
     if not isinstance(name, str):
@@ -183,38 +138,3 @@ def _language(name: object, tokenizer: ForeignVocabulary) -> str | None:
     if tokenizer.languages:
         return plain if plain in tokenizer.languages else None
     return plain if is_language(plain) else None
-
-
-def card(name: str, imported: Imported, *, is_proven: bool) -> str:
-    """Return the card of an imported model, in Markdown; the other library's own stands behind it.
-
-    Args:
-        name: What its directory is called.
-        imported: The model.
-        is_proven: Whether it was compared with its own library.
-    """
-    shape, tokenizer, came = (
-        imported.bundle.model.config,
-        imported.bundle.tokenizer,
-        imported.bundle.info["imported_from"],
-    )
-    languages = ", ".join(tokenizer.language_tags) or "none"
-    proof = "compared on golden sentences: tokens, scores and texts are the same" if is_proven else "not compared"
-    notes = "".join(f"\n- {note}" for note in imported.notes)
-    theirs = f"\n## The card it came with\n\n{imported.their_card}" if imported.their_card else ""
-    return f"""# {name}
-
-A model of {came["library"]}, of the kind {imported.kind} ({came["name"]}), imported by clearhead {__version__}.
-
-    clearhead translate {name} < input.txt > output.txt
-
-| | |
-| --- | --- |
-| shape | {shape.num_encoder_layers}+{shape.num_decoder_layers} layers, d_model {shape.d_model}, d_ff {shape.d_ff}, \
-{shape.num_heads} heads, {shape.norm}-norm |
-| parameters | {imported.bundle.model.num_parameters():,} |
-| vocabulary | {tokenizer.vocab_size:,} {tokenizer.kind} pieces, exactly the original's: what that loses is lost |
-| languages | {languages} |
-| beside its own library | {proof} |
-{notes}
-{theirs}"""

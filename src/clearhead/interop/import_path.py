@@ -1,0 +1,79 @@
+"""A model of another library at a path: which library's it is, and the reader for it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from clearhead.errors import ConfigError, ModelError, nearest_name
+from clearhead.interop.from_huggingface import import_huggingface
+from clearhead.interop.huggingface import FAMILIES
+from clearhead.interop.imported import Imported
+
+__all__ = ["import_path"]
+
+
+@dataclass(frozen=True)
+class Library:
+    """What reads the models of one library.
+
+    `read` takes the path, the kind that was asked for, or None, and the languages of source and target, or None.
+    """
+
+    is_here: Callable[[Path], bool]
+    """Whether a path looks like one of its models, by the names of files alone."""
+    read: Callable[[Path, str | None, str | None, str | None], Imported]
+    kinds: tuple[str, ...]
+    """What `--kind` may name."""
+    layout: str
+    """What its models are made of, for the message that nothing was recognised."""
+
+
+def _has_any(*names: str) -> Callable[[Path], bool]:
+    return lambda path: any((path / name).exists() for name in names)
+
+
+LIBRARIES: Mapping[str, Library] = {
+    "transformers": Library(
+        _has_any("config.json", "model.safetensors", "pytorch_model.bin"),
+        import_huggingface,
+        tuple(FAMILIES),
+        "a directory with config.json, the weights and the tokenizer",
+    ),
+}
+"""In the order in which a path is offered to them."""
+
+
+def import_path(
+    path: Path, *, kind: str | None = None, source_lang: str | None = None, target_lang: str | None = None
+) -> Imported:
+    """Read a model of another library; nothing in it is run.
+
+    Args:
+        path: Its directory or file.
+        kind: What it is; if None, what its files say.
+        source_lang: Language of the sources, for a model that is told; if None, what their files say.
+        target_lang: Language to write where nothing else is asked for; if None, what their files say.
+
+    Raises:
+        ConfigError: If the kind is not known here, or naming every setting that our model cannot express.
+        ModelError: If a file is missing or damaged, or does not fit the others.
+    """
+    if not path.exists():
+        raise ModelError(f"no model at {path}: there is no such file or directory")
+    return _library(path, kind).read(path, kind, source_lang, target_lang)
+
+
+def _library(path: Path, kind: str | None) -> Library:
+    """Return the library whose kind was asked for, or whose model stands at the path."""
+    if kind is not None:
+        known = [name for library in LIBRARIES.values() for name in library.kinds]
+        if kind not in known:
+            raise ConfigError(f"models of the kind {kind!r:.100} are not known here{nearest_name(kind, known)}")
+        return next(library for library in LIBRARIES.values() if kind in library.kinds)
+    found = next((library for library in LIBRARIES.values() if library.is_here(path)), None)
+    if found is None:
+        layouts = "; ".join(f"{name}: {library.layout}" for name, library in LIBRARIES.items())
+        raise ModelError(f"{path} is no model of a library that is known here ({layouts})")
+    return found
