@@ -1,14 +1,24 @@
 """An encoder and a decoder that are two models of Hugging Face transformers, as one Transformer of ours.
 
-They are made here with random weights, so nothing is downloaded; weights of a published BERT would be read alike. Both
-give the same logits, and the same tokens. Run it: python examples/bert_generation.py
+Twice: of BertGeneration, and of BERT itself (BERT2BERT). They are made here with random weights, so nothing is
+downloaded; weights of a published BERT would be read alike. Both sides give the same logits, and the same tokens. Run
+it: python examples/bert_generation.py
 It needs `transformers` (pip install 'clearhead[interop]').
 """
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
-from transformers import BertGenerationConfig, BertGenerationDecoder, BertGenerationEncoder
+from transformers import (
+    BertConfig,
+    BertGenerationConfig,
+    BertGenerationDecoder,
+    BertGenerationEncoder,
+    BertLMHeadModel,
+    BertModel,
+)
 
 import clearhead as ch
 from clearhead.interop import import_parts
@@ -16,17 +26,26 @@ from clearhead.weights import load_tensors
 
 SIZES = {"vocab_size": 30_522, "hidden_size": 128, "num_hidden_layers": 2, "num_attention_heads": 4}
 SIZES |= {"intermediate_size": 256, "bos_token_id": 101, "eos_token_id": 102, "pad_token_id": 0}
+DECODER = {**SIZES, "is_decoder": True, "add_cross_attention": True}
 SOURCE = [101, 7592, 1010, 2026, 3899, 2003, 102]  # 7 tokens
 WORDS = {0: "[PAD]", 101: "[CLS]", 102: "[SEP]"}
 """In a real vocab.txt every line is a token."""
 
 
 def main() -> None:
-    """Build the two parts, bring them together on both sides, and compare."""
+    """Build two parts of either kind, bring them together on both sides, and compare."""
     torch.manual_seed(1)
-    encoder = BertGenerationEncoder(BertGenerationConfig(**SIZES)).eval()
-    decoder = BertGenerationDecoder(BertGenerationConfig(**SIZES, is_decoder=True, add_cross_attention=True)).eval()
+    print("BertGeneration")
+    compare(
+        BertGenerationEncoder(BertGenerationConfig(**SIZES)), BertGenerationDecoder(BertGenerationConfig(**DECODER))
+    )
+    print("BERT2BERT")
+    compare(BertModel(BertConfig(**SIZES)), BertLMHeadModel(BertConfig(**DECODER)))
 
+
+def compare(encoder: Any, decoder: Any) -> None:
+    """Make one model of ours of two of theirs, and compare logits, hidden states and tokens."""
+    encoder, decoder = encoder.eval(), decoder.eval()
     config, tensors = import_parts(
         (encoder.config.to_dict(), encoder.state_dict()), (decoder.config.to_dict(), decoder.state_dict())
     )

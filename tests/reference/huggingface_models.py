@@ -115,6 +115,18 @@ def bert_generation(**settings: Any) -> nn.Module:
     return model
 
 
+def bert2bert(encoder_class: type = transformers.BertModel, **settings: Any) -> nn.Module:
+    settings = {**BERT_SHAPE, **BERT_SPECIAL, "attn_implementation": "eager", **settings}
+    encoder = encoder_class.config_class(**{**settings, "vocab_size": 41})
+    changed = {"vocab_size": 37, "num_hidden_layers": 2, "is_decoder": True, "add_cross_attention": True}
+    model = transformers.EncoderDecoderModel(
+        encoder=encoder_class(encoder),
+        decoder=transformers.BertLMHeadModel(transformers.BertConfig(**{**settings, **changed})),
+    )
+    model.config.decoder_start_token_id, model.config.pad_token_id, model.config.eos_token_id = 3, 5, 7
+    return model
+
+
 def gpt2(**settings: Any) -> nn.Module:
     shape = {"vocab_size": 37, "n_embd": 26, "n_layer": 3, "n_head": 13, "n_inner": 19, "n_positions": 31}
     rates = {"resid_pdrop": 0.0, "embd_pdrop": 0.0, "attn_pdrop": 0.0}
@@ -154,6 +166,23 @@ KINDS = {
         "encoder-decoder",
         bert_generation,
         ("decoder.lm_head.decoder.weight", "decoder.lm_head.decoder.bias"),
+        "gelu",
+    ),
+    "bert2bert": Kind(
+        "encoder-decoder",
+        bert2bert,
+        (
+            "decoder.cls.predictions.decoder.weight",
+            "decoder.cls.predictions.decoder.bias",
+            "encoder.pooler.dense.weight",
+            "encoder.pooler.dense.bias",
+        ),
+        "gelu",
+    ),
+    "bert-generation beside a bert": Kind(
+        "encoder-decoder",
+        lambda: bert2bert(transformers.BertGenerationEncoder),
+        ("decoder.cls.predictions.decoder.weight", "decoder.cls.predictions.decoder.bias"),
         "gelu",
     ),
     "gpt2": Kind("gpt2", gpt2, ("lm_head.weight",), "gelu_tanh"),

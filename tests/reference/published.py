@@ -412,6 +412,49 @@ def m2m100(directory: Path) -> Published:
 # Two BERTs
 
 
+def learn_two_berts(directory: Path, model: Any, lines: Sequence[tuple[str, str]], ids: Mapping[str, int]) -> None:
+    """Train an EncoderDecoderModel, and write it with a search of its own; targets end as `ids` say."""
+    for name, token_id in ids.items():
+        setattr(model.config, name, token_id)
+    examples = examples_of(read_tokenizer(directory), lines)
+    end = ids["eos_token_id"]
+    targets = ([*(token for token in target if token not in ids.values()), end] for _, target in examples)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # their loss is another one than years ago
+        sources = (source for source, _ in examples)
+        learn(model, list(zip(sources, targets, strict=True)), ids["pad_token_id"])
+    write_model(directory, model, {**ids, "num_beams": 4})
+
+
+def bert2bert(directory: Path) -> Published:
+    """Return an encoder and a decoder that were BERTs, with vocab.txt; its words are in small letters."""
+    made = tokenizers.BertWordPieceTokenizer(lowercase=True)
+    made.train_from_iterator(texts(), vocab_size=600, min_frequency=2, show_progress=False)
+    made.save_model(str(directory))
+    write_json(directory / "tokenizer_config.json", {"tokenizer_class": "BertTokenizer", "do_lower_case": True})
+    write_json(directory / "config.json", {"model_type": "bert"})
+    vocabulary = made.get_vocab()
+    shape = {
+        "vocab_size": len(vocabulary),
+        "hidden_size": D_MODEL,
+        "num_hidden_layers": 2,
+        "num_attention_heads": 4,
+        "intermediate_size": 64,
+        "max_position_embeddings": 256,
+        "hidden_dropout_prob": 0.0,
+        "attention_probs_dropout_prob": 0.0,
+        "pad_token_id": vocabulary["[PAD]"],
+    }
+    decoder = transformers.BertConfig(**shape, is_decoder=True, add_cross_attention=True)
+    model = transformers.EncoderDecoderModel(
+        encoder=transformers.BertModel(transformers.BertConfig(**shape)), decoder=transformers.BertLMHeadModel(decoder)
+    )
+    tokens = {"decoder_start_token_id": "[CLS]", "eos_token_id": "[SEP]", "pad_token_id": "[PAD]"}
+    ids = {name: vocabulary[token] for name, token in tokens.items()}
+    learn_two_berts(directory, model, pairs("sv", "de"), ids)
+    return Published(directory, reads=("sv", "de"))
+
+
 def bert_generation(directory: Path) -> Published:
     """Return an encoder and a decoder of BertGeneration; their tokenizer puts nothing around a text."""
     made = sentencepiece_model(texts(), 600, pad_id=0, eos_id=1, bos_id=2, unk_id=3, user_defined_symbols=["<::::>"])
@@ -436,12 +479,8 @@ def bert_generation(directory: Path) -> Published:
         encoder=transformers.BertGenerationEncoder(transformers.BertGenerationConfig(**shape)),
         decoder=transformers.BertGenerationDecoder(decoder),
     )
-    model.config.decoder_start_token_id, model.config.pad_token_id, model.config.eos_token_id = 2, 0, 1
-    examples = examples_of(read_tokenizer(directory), pairs("sv", "de"))
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # their loss is another one than years ago
-        learn(model, [(source, [*target, 1]) for source, target in examples], 0)
-    write_model(directory, model, {"decoder_start_token_id": 2, "eos_token_id": 1, "pad_token_id": 0, "num_beams": 4})
+    ids = {"decoder_start_token_id": 2, "eos_token_id": 1, "pad_token_id": 0}
+    learn_two_berts(directory, model, pairs("sv", "de"), ids)
     return Published(directory, reads=("sv", "de"))
 
 
@@ -478,6 +517,7 @@ PUBLISHED: Mapping[str, Callable[[Path], Published]] = {
     "nllb": nllb,
     "m2m100": m2m100,
     "bert-generation": bert_generation,
+    "bert2bert": bert2bert,
 }
 """Name of a test case to what makes such a directory in an empty one."""
 

@@ -68,6 +68,8 @@ class ModelConfig(Settings):
     """Biases in the feed-forward network (paper equation 2)."""
     output_bias: bool = False
     """A bias in the linear map before the softmax."""
+    output_transform: bool = False
+    """A layer between the last states and the linear map before the softmax: projection, activation, norm (BERT)."""
     positions: PositionKind = "sinusoidal"
     """`sinusoidal`, interleaved as in section 3.5; `sinusoidal_halves`, sines and then cosines (Marian);
     `sinusoidal_t2t`, these with the wavelengths of tensor2tensor and fairseq; `learned` (Table 3, row E); `rotary`
@@ -78,6 +80,8 @@ class ModelConfig(Settings):
     """Position of the first token, for sinusoids; models made with fairseq count from 2."""
     num_segments: Segments = 0
     """Kinds of source segments with a vector of their own (BERT: 2)."""
+    num_target_segments: Segments = 0
+    """Kinds of target segments, of which every token has the first (a BERT that became a decoder: 2)."""
     tying: Tying = "three-way"
     """Which matrices are one: source embedding, target embedding and output (paper section 3.4); `decoder`, target
     embedding and output; `embeddings`, source and target embedding; `none`."""
@@ -151,6 +155,11 @@ class ModelConfig(Settings):
             raise ValueError(
                 "a decoder alone (model.num_encoder_layers = 0) has no source, so there can be no "
                 "model.source_vocab_size and no model.num_segments"
+            )
+        if self.num_decoder_layers == 0 and (self.num_target_segments or self.output_transform):
+            raise ValueError(
+                "an encoder alone (model.num_decoder_layers = 0) has no target, so there can be no "
+                "model.num_target_segments and no model.output_transform"
             )
         shares_embeddings = self.num_decoder_layers > 0 and self.tying in ("three-way", "embeddings")
         if self.source_vocab_size is not None and shares_embeddings:

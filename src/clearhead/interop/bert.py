@@ -33,8 +33,8 @@ def config_from(values: Mapping[str, Any]) -> ModelConfig:
     them, which `encode` never reads.
     """
     their = TheirConfig(values, DEFAULTS)
-    their.require("is_decoder", False, "only the encoder is supported; see bert-generation")
-    their.require("add_cross_attention", False, "only the encoder is supported; see bert-generation")
+    their.require("is_decoder", False, "only the encoder is supported; see encoder-decoder")
+    their.require("add_cross_attention", False, "only the encoder is supported; see encoder-decoder")
     pad_id = their.token("pad_token_id")
     eos_id = their.token_or_free("eos_token_id", pad_id)
     return their.model_config(
@@ -66,8 +66,7 @@ def key_table(config: ModelConfig) -> KeyTable:
     return KeyTable(
         (
             Row(("source_embedding.weight",), "embeddings.word_embeddings.weight"),
-            Row(("source_embedding.segments.weight",), "embeddings.token_type_embeddings.weight"),
-            *embedding_rows("source_embedding.", "embeddings."),
+            *embedding_rows("source_embedding.", "embeddings.", segments=True),
             *layer_rows(config.num_encoder_layers, "encoder.", "encoder.", cross_attention=False),
         ),
         (

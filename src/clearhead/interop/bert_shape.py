@@ -46,14 +46,17 @@ def write_shape(config: ModelConfig) -> dict[str, Any]:
     }
 
 
-def embedding_rows(ours: str, theirs: str) -> list[Row]:
-    """Return tokens, positions and their norm.
+def embedding_rows(ours: str, theirs: str, *, segments: bool) -> list[Row]:
+    """Return what is added to the tokens, and its norm.
 
     Args:
         ours: What stands before our names, such as "source_embedding.".
         theirs: What stands before theirs, such as "encoder.embeddings.".
+        segments: Whether there are segments.
     """
+    kinds = [Row((f"{ours}segments.weight",), f"{theirs}token_type_embeddings.weight")] if segments else []
     return [
+        *kinds,
         Row((f"{ours}positions.weight",), f"{theirs}position_embeddings.weight"),
         *pair(f"{ours}norm", f"{theirs}LayerNorm"),
     ]

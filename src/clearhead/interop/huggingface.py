@@ -10,7 +10,7 @@ from torch import Tensor
 
 from clearhead.config import ModelConfig
 from clearhead.errors import ConfigError, nearest_name
-from clearhead.interop import bart, bart_shape, bert, bert_generation, gpt2, m2m100, marian, mbart, pegasus
+from clearhead.interop import bart, bart_shape, bert, encoder_decoder, gpt2, m2m100, marian, mbart, pegasus
 from clearhead.interop.equivalent import (
     Rewrite,
     resolved,
@@ -46,7 +46,7 @@ FAMILIES: Mapping[str, Family] = {
     "bart": Family(bart.config_from, bart.config_to, bart_shape.key_table, (*BIASES, with_output_bias)),
     "bert": Family(bert.config_from, bert.config_to, bert.key_table, BIASES, translates=False),
     "encoder-decoder": Family(
-        bert_generation.config_from, bert_generation.config_to, bert_generation.key_table, (*BIASES, with_output_bias)
+        encoder_decoder.config_from, encoder_decoder.config_to, encoder_decoder.key_table, (*BIASES, with_output_bias)
     ),
     "gpt2": Family(gpt2.config_from, gpt2.config_to, gpt2.key_table, BIASES, translates=False),
     "m2m_100": Family(m2m100.config_from, m2m100.config_to, bart_shape.key_table, BIASES),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from clearhead.config import ModelConfig
@@ -65,6 +65,13 @@ class TheirConfig:
         """Refuse every other value of a field; a file may leave it out."""
         if field in self._values and self._values[field] != value:
             self._problem(field, f"is {self._values[field]!r}, but must be {value!r}: {reason}")
+
+    def one_of(self, field: str, values: Sequence[str]) -> str:
+        """Return a field that must have one of some values."""
+        if self[field] not in values:
+            self._problem(field, f"is {self[field]!r}, but must be {' or '.join(map(repr, values))}")
+            return values[0]
+        return str(self[field])
 
     def same(self, field: str, other: str) -> Any:
         """Return the value that two fields must share, as our model has one setting for both."""

@@ -12,9 +12,12 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 from torch.nn import functional
 
+from clearhead.choices import Activation
+from clearhead.kernels.bf16_linear import Linear
 from clearhead.kernels.dropout import Dropout
+from clearhead.model.feed_forward import ACTIVATIONS
 
-__all__ = ["Embedding", "OutputProjection"]
+__all__ = ["Embedding", "OutputProjection", "OutputTransform"]
 
 
 class Embedding(nn.Module):
@@ -69,6 +72,26 @@ class Embedding(nn.Module):
         if self.norm is not None:
             x = self.norm(x)
         return self.dropout(x)
+
+
+class OutputTransform(nn.Module):
+    """A layer between the last states and the linear transformation before the softmax, as BERT's; the paper has none.
+
+    Args:
+        d_model: Width of input and output.
+        activation: Between the projection and the norm.
+        norm: Applied to what is returned.
+    """
+
+    def __init__(self, *, d_model: int, activation: Activation, norm: nn.Module) -> None:
+        super().__init__()
+        self.proj = Linear(d_model, d_model)
+        self.activation = ACTIVATIONS[activation]
+        self.norm = norm
+
+    def forward(self, x: Float[Tensor, "*batch D"]) -> Float[Tensor, "*batch D"]:
+        """Return states for the output projection."""
+        return self.norm(self.activation(self.proj(x)))
 
 
 class OutputProjection(nn.Module):

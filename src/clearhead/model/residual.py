@@ -77,7 +77,8 @@ class Residual(nn.Module):
 class HiddenStates:
     """Takes in the states of either side: first the embedded tokens, then what each layer makes of them.
 
-    The last is behind the final norm, if there is one: it is the memory, or what logits are made from.
+    The last is behind the final norm, if there is one: it is the memory, or what logits are made from (where the model
+    has an output transform, through that).
     """
 
     encoder: list[Float[Tensor, "B S D"]] = field(default_factory=list)

@@ -14,7 +14,7 @@ from clearhead.config import ModelConfig
 from clearhead.model.attention import AttentionWeights
 from clearhead.model.cache import DecoderCache
 from clearhead.model.decoder import Decoder
-from clearhead.model.embeddings import Embedding, OutputProjection
+from clearhead.model.embeddings import Embedding, OutputProjection, OutputTransform
 from clearhead.model.encoder import Encoder
 from clearhead.model.initial_weights import draw_initial_weights
 from clearhead.model.masks import padding_mask
@@ -65,8 +65,9 @@ class Transformer(nn.Module):
             self.source_embedding = self._embedding(config.source_vocabulary, num_segments=config.num_segments)
             self.encoder = Encoder(sublayers, num_layers=config.num_encoder_layers)
         if has_decoder:
-            self.target_embedding = self._embedding(config.vocab_size)
+            self.target_embedding = self._embedding(config.vocab_size, num_segments=config.num_target_segments)
             self.decoder = Decoder(sublayers, num_layers=config.num_decoder_layers, cross_attention=has_encoder)
+            self.output_transform = self._output_transform() if config.output_transform else nn.Identity()
             self.output_proj = OutputProjection(
                 vocab_size=config.vocab_size, d_model=config.d_model, bias=config.output_bias
             )
@@ -79,7 +80,7 @@ class Transformer(nn.Module):
         if self.device.type != "meta":  # there are no numbers to draw, and PyTorch would take seconds to find out
             draw_initial_weights(self, d_model=config.d_model)
 
-    def _embedding(self, vocab_size: int, *, num_segments: int = 0) -> Embedding:
+    def _embedding(self, vocab_size: int, *, num_segments: int) -> Embedding:
         config = self.config
         return Embedding(
             vocab_size=vocab_size,
@@ -92,9 +93,15 @@ class Transformer(nn.Module):
                 first=config.first_position,
             ),
             scale=config.embedding_scale,
-            norm=make_norm(config.norm_kind, config.d_model, config.norm_eps) if config.embedding_norm else None,
+            norm=self._norm() if config.embedding_norm else None,
             num_segments=num_segments,
         )
+
+    def _output_transform(self) -> OutputTransform:
+        return OutputTransform(d_model=self.config.d_model, activation=self.config.activation, norm=self._norm())
+
+    def _norm(self) -> nn.Module:
+        return make_norm(self.config.norm_kind, self.config.d_model, self.config.norm_eps)
 
     @property
     def device(self) -> torch.device:
@@ -158,7 +165,7 @@ class Transformer(nn.Module):
             memory_mask: From `encode`.
             cache: What earlier calls kept; takes in the new positions. None to keep nothing.
             weights: Takes in what every head attended to, if given.
-            hidden: Takes in what every layer reads, and the states returned, if given.
+            hidden: Takes in what every layer reads, and what the last one writes, if given.
 
         Raises:
             ValueError: If there is no decoder, or its memory is missing or not for it.
@@ -170,7 +177,7 @@ class Transformer(nn.Module):
         if memory is not None and self.config.num_encoder_layers == 0:
             raise ValueError("a decoder alone (model.num_encoder_layers = 0) takes no memory; give None")
         embedded = self.target_embedding(target, start=0 if cache is None else cache.length)
-        return self.decoder(embedded, memory, memory_mask, cache, weights, hidden)
+        return self.output_transform(self.decoder(embedded, memory, memory_mask, cache, weights, hidden))
 
     def decode(
         self,

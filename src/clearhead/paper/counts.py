@@ -25,7 +25,8 @@ def parameter_count(config: ModelConfig) -> int:
         total += config.num_segments * config.d_model + _position_weights(config) + ends_in_norm * norm
         total += encoder * (attention + feed_forward + 2 * norm)
     if decoder:
-        total += _position_weights(config) + ends_in_norm * norm
+        total += config.num_target_segments * config.d_model + _position_weights(config) + ends_in_norm * norm
+        total += (config.d_model * (config.d_model + 1) + norm) if config.output_transform else 0
         total += decoder * ((1 + cross) * attention + feed_forward + (2 + cross) * norm)
     return total
 
@@ -92,7 +93,8 @@ def forward_flops(config: ModelConfig, source_length: int, target_length: int) -
         decoder_layer += target * asking + source * asked + target * source * pairs
     products = config.num_encoder_layers * encoder_layer
     if config.num_decoder_layers:
-        products += config.num_decoder_layers * decoder_layer + target * d * config.vocab_size
+        transform = d * d if config.output_transform else 0
+        products += config.num_decoder_layers * decoder_layer + target * (transform + d * config.vocab_size)
     return 2 * products
 
 

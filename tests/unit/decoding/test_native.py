@@ -122,8 +122,19 @@ def test_it_finds_what_the_plain_form_finds_with_the_models_own_scores(make_shar
         assert log_probs(found) == near(own_scores(model, sources, found))
 
 
+NOT_SUPPORTED = {"num_target_segments": 2, "output_transform": True}
+
+
 def test_every_option_of_a_model_is_among_these_cases():
-    assert {name for settings in CASES for name in settings} == set(ModelConfig.model_fields)
+    tried = {name for settings in CASES for name in settings} | set(NOT_SUPPORTED)
+    assert tried == set(ModelConfig.model_fields)
+
+
+@pytest.mark.parametrize(("name", "value"), NOT_SUPPORTED.items())
+def test_what_the_core_cannot_compute_is_left_to_pytorch(make_model, name, value):
+    model = make_model(**WIDTHS, **{name: value})
+    assert f"model.{name}" in NativeEngine.obstacle(model, "fp32")
+    assert isinstance(make_engine(model), PyTorchEngine)
 
 
 @pytest.mark.parametrize("settings", [{}, {"norm": "pre", "positions": "rotary"}, {"positions": "learned"}])

@@ -41,6 +41,8 @@ CASES = [
     {"positions": "sinusoidal_t2t", "first_position": 2},
     {"positions": "learned", "max_positions": 19},
     {"num_segments": 2},
+    {"num_target_segments": 2},
+    {"output_transform": True, "activation": "gelu"},
     {"embedding_scale": False},
     {"embedding_norm": True},
     {"embedding_norm": True, "norm_kind": "rms", "embedding_scale": False},

@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from clearhead.config import ModelConfig
+from clearhead.errors import ConfigError
 from clearhead.model import Decoder, Encoder, Transformer
 from clearhead.model.sublayers import Sublayers
 
@@ -129,6 +130,40 @@ def test_segments_add_their_vector_and_are_0_unless_given(make_model, make_batch
     torch.testing.assert_close(model.source_embedding(source), plain(source) + table[0])
     assert model.encode(source)[0].equal(model.encode(source, torch.zeros_like(source))[0])
     assert (model.encode(source, segments)[0] - model.encode(source)[0]).abs().max() > 1e-3
+
+
+def test_every_token_of_a_target_has_the_first_segment(make_model, make_batch):
+    model, plain = make_model(num_target_segments=2).double(), make_model().double()
+    plain.load_state_dict({name: weight for name, weight in model.state_dict().items() if "segments" not in name})
+    _, target = make_batch(model.config)
+    expected = plain.target_embedding(target) + model.target_embedding.segments.weight[0]
+    torch.testing.assert_close(model.target_embedding(target), expected)
+    assert model.source_embedding.segments is None
+
+
+@pytest.mark.parametrize("kind", ["layer", "rms"])
+def test_the_output_transform_stands_between_states_and_logits(make_model, make_batch, kind):
+    model = make_model(output_transform=True, activation="gelu", norm_kind=kind, norm_eps=1e-2).double()
+    shaken(model)
+    source, target = make_batch(model.config)
+    memory, mask = model.encode(source)
+    x = model.decoder(model.target_embedding(target), memory, mask)
+    proj, norm = model.output_transform.proj, model.output_transform.norm
+    y = x @ proj.weight.T + proj.bias
+    y = y * (1 + torch.erf(y / 2**0.5)) / 2
+    if kind == "layer":
+        z = y - y.mean(-1, keepdim=True)
+        y = z / (z.pow(2).mean(-1, keepdim=True) + 1e-2).sqrt() * norm.weight + norm.bias
+    else:
+        y = y / (y.pow(2).mean(-1, keepdim=True) + 1e-2).sqrt() * norm.weight
+    torch.testing.assert_close(model(source, target), y @ model.output_proj.weight.T)
+    torch.testing.assert_close(model.hidden_states(source, target).decoder[-1], x)
+
+
+def test_an_encoder_alone_has_nothing_of_a_target():
+    for settings in ({"num_target_segments": 2}, {"output_transform": True}):
+        with pytest.raises(ConfigError, match=r"an encoder alone \(model.num_decoder_layers = 0\) has no target"):
+            ModelConfig(**{**SIZES, "vocab_size": 37, "num_decoder_layers": 0}, **settings)
 
 
 def test_the_embedding_norm_comes_after_positions_and_segments_and_before_dropout(make_model, make_batch):

@@ -39,6 +39,8 @@ OPTIONS = [
     {"positions": "rotary"},
     {"positions": "none", "embedding_scale": False},
     {"num_segments": 2},
+    {"num_target_segments": 3, "output_transform": True},
+    {"output_transform": True, "norm_kind": "rms"},
     {"embedding_norm": True},
     *({"tying": tying} for tying in ("decoder", "embeddings", "none")),
     *({"tying": tying, "output_bias": True, "norm": "pre", "d_k": 2} for tying in ("decoder", "embeddings", "none")),
@@ -54,8 +56,11 @@ def built(config: ModelConfig) -> int:
 @pytest.mark.parametrize("options", OPTIONS, ids=str)
 @pytest.mark.parametrize("side", SIDES)
 def test_the_formula_counts_the_weights_of_every_option(side, options):
-    if side == "decoder alone" and options.keys() & {"num_segments", "source_vocab_size"}:
-        options = {name: options[name] for name in options.keys() - {"num_segments", "source_vocab_size"}}  # no source
+    of_the_other_side = {
+        "decoder alone": {"num_segments", "source_vocab_size"},
+        "encoder alone": {"num_target_segments", "output_transform"},
+    }
+    options = {name: options[name] for name in options.keys() - of_the_other_side.get(side, set())}
     config = ModelConfig(**{**SIZES, **SIDES[side], **options})
     assert parameter_count(config) == built(config)
 

@@ -59,6 +59,8 @@ class NativeEngine(Engine):
         config = model.config
         if not config.is_encoder_decoder:
             return "a model without encoder or decoder does not translate"
+        if config.num_target_segments or config.output_transform:
+            return "the compiled core has no model.num_target_segments and no model.output_transform"
         if library() is None:
             return describe()
         if model.device.type != "cpu":

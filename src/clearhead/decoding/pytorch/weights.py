@@ -108,7 +108,7 @@ class PackedModel:
         turns = _turns(self._layers[0].self_attn, rows.positions, rows.longest)
         for layer, past, memory in zip(self._layers, cache.past, cache.memory, strict=True):
             x = layer(x, past, memory, rows, turns)
-        return self.model.decoder.final_norm(x)
+        return self.model.output_transform(self.model.decoder.final_norm(x))
 
     def log_probs(self, hidden_states: Float[Tensor, "R D"]) -> Float[Tensor, "R V"]:
         """Return the log-probabilities of each row's next token; what must not come has minus infinity."""
@@ -236,4 +236,6 @@ def _embedded(embedding: Embedding, ids: Tensor, positions: Tensor, longest: int
     x = functional.embedding(ids, embedding.weight) * embedding.scale
     if embedding.positions is not None:
         x = x + embedding.positions(0, longest)[positions]
+    if embedding.segments is not None:
+        x = x + embedding.segments.weight[0]
     return x if embedding.norm is None else embedding.norm(x)

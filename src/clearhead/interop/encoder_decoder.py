@@ -1,4 +1,8 @@
-"""An encoder-decoder of two BERTs as Hugging Face transformers has it: BertGeneration in an EncoderDecoderModel."""
+"""Two BERTs as one encoder-decoder in Hugging Face transformers: an EncoderDecoderModel of BERT or BertGeneration.
+
+BERT has segments, and a layer between the decoder's states and the linear map before the softmax; BertGeneration has
+neither.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +12,7 @@ from typing import Any
 from clearhead.config import ModelConfig
 from clearhead.interop.bert_shape import embedding_rows, layer_rows, read_shape, write_shape
 from clearhead.interop.equivalent import resolved
-from clearhead.interop.key_table import KeyTable, LeftOut, Row, target_rows
+from clearhead.interop.key_table import KeyTable, LeftOut, Row, pair, target_rows
 from clearhead.interop.their_config import TheirConfig
 
 __all__ = ["config_from", "config_to", "key_table"]
@@ -24,19 +28,22 @@ DEFAULTS: Mapping[str, Any] = {
     "layer_norm_eps": 1e-12,
     "pad_token_id": 0,
     "tie_word_embeddings": True,
+    "type_vocab_size": 2,
 }
-"""What BertGenerationConfig takes for fields that files leave out."""
+"""What their classes take for fields that files leave out; BertConfig itself names no start and no end."""
+
+KINDS = ("bert", "bert-generation")
 
 
 def config_from(values: Mapping[str, Any]) -> ModelConfig:
-    """Return our settings of an EncoderDecoderModel whose two parts are BertGeneration."""
+    """Return our settings of an EncoderDecoderModel whose two parts are BERT or BertGeneration."""
     problems: list[str] = []
-    whole = TheirConfig(values, {"decoder_start_token_id": None, "pad_token_id": None}, problems=problems)
+    nothing = {"decoder_start_token_id": None, "eos_token_id": None, "pad_token_id": None}
+    whole = TheirConfig(values, nothing, problems=problems)
     encoder, decoder = (
         TheirConfig(whole[part], DEFAULTS, within=f"{part}.", problems=problems) for part in ("encoder", "decoder")
     )
-    for part in (encoder, decoder):
-        part.require("model_type", "bert-generation", "other encoders and decoders are not supported")
+    encoder_kind, decoder_kind = (part.one_of("model_type", KINDS) for part in (encoder, decoder))
     encoder.require("is_decoder", False, "an encoder sees both sides of a token")
     decoder.require("is_decoder", True, "a decoder must not see the future")
     decoder.require("add_cross_attention", True, "a decoder attends to the encoder's output")
@@ -48,7 +55,6 @@ def config_from(values: Mapping[str, Any]) -> ModelConfig:
     decoder.require("pad_token_id", pad_id, "encoder and decoder must agree in it")
     if whole["pad_token_id"] is not None:
         whole.require("pad_token_id", pad_id, "encoder and decoder have this one")
-    has_start = whole["decoder_start_token_id"] is not None
     source_vocab_size, vocab_size = encoder["vocab_size"], decoder["vocab_size"]
     return whole.model_config(
         **settings,
@@ -56,24 +62,38 @@ def config_from(values: Mapping[str, Any]) -> ModelConfig:
         source_vocab_size=None if source_vocab_size == vocab_size else source_vocab_size,
         num_encoder_layers=encoder.layers("num_hidden_layers"),
         num_decoder_layers=decoder.layers("num_hidden_layers"),
+        num_segments=encoder["type_vocab_size"] if encoder_kind == "bert" else 0,
+        num_target_segments=decoder["type_vocab_size"] if decoder_kind == "bert" else 0,
         tying="decoder" if decoder["tie_word_embeddings"] else "none",
         output_bias=True,
+        output_transform=decoder_kind == "bert",
         pad_id=pad_id,
-        bos_id=whole.token("decoder_start_token_id") if has_start else decoder.token("bos_token_id"),
-        eos_id=decoder.token("eos_token_id"),
+        bos_id=_token(whole, "decoder_start_token_id", decoder, "bos_token_id"),
+        eos_id=_token(whole, "eos_token_id", decoder, "eos_token_id"),
     )
+
+
+def _token(whole: TheirConfig, field: str, decoder: TheirConfig, own: str) -> int:
+    """Return a special token as the whole names it, or the decoder."""
+    return decoder.token(own) if whole[field] is None else whole.token(field)
 
 
 def config_to(config: ModelConfig) -> dict[str, Any]:
     """Return the fields of an EncoderDecoderConfig."""
-    both = {"model_type": "bert-generation", **write_shape(config), "tie_word_embeddings": config.tying != "none"}
+    both = {**write_shape(config), "tie_word_embeddings": config.tying != "none"}
     return {
         "architectures": ["EncoderDecoderModel"],
         "model_type": "encoder-decoder",
         "is_encoder_decoder": True,
-        "encoder": {**both, "vocab_size": config.source_vocabulary, "num_hidden_layers": config.num_encoder_layers},
+        "encoder": {
+            **both,
+            **_kind(config.num_segments > 0, config.num_segments),
+            "vocab_size": config.source_vocabulary,
+            "num_hidden_layers": config.num_encoder_layers,
+        },
         "decoder": {
             **both,
+            **_kind(config.output_transform, config.num_target_segments),
             "vocab_size": config.vocab_size,
             "num_hidden_layers": config.num_decoder_layers,
             "is_decoder": True,
@@ -86,18 +106,32 @@ def config_to(config: ModelConfig) -> dict[str, Any]:
     }
 
 
+def _kind(is_bert: bool, num_segments: int) -> dict[str, Any]:
+    return {"model_type": "bert", "type_vocab_size": num_segments} if is_bert else {"model_type": "bert-generation"}
+
+
 def key_table(config: ModelConfig) -> KeyTable:
     """Return the tensors of such a model."""
-    words, output = "decoder.bert.embeddings.word_embeddings.weight", "decoder.lm_head.decoder.weight"
+    is_bert = config.output_transform
+    head = "decoder.cls.predictions." if is_bert else "decoder.lm_head."
+    words, output = "decoder.bert.embeddings.word_embeddings.weight", f"{head}decoder.weight"
     return KeyTable(
         (
             Row(("source_embedding.weight",), "encoder.embeddings.word_embeddings.weight"),
-            *embedding_rows("source_embedding.", "encoder.embeddings."),
+            *embedding_rows("source_embedding.", "encoder.embeddings.", segments=config.num_segments > 0),
             *layer_rows(config.num_encoder_layers, "encoder.", "encoder.encoder.", cross_attention=False),
             *target_rows(words, output, are_one=resolved(config).tying == "decoder"),
-            *embedding_rows("target_embedding.", "decoder.bert.embeddings."),
+            *embedding_rows("target_embedding.", "decoder.bert.embeddings.", segments=config.num_target_segments > 0),
             *layer_rows(config.num_decoder_layers, "decoder.", "decoder.bert.encoder.", cross_attention=True),
-            Row(("output_proj.bias",), "decoder.lm_head.bias", also=("decoder.lm_head.decoder.bias",)),
+            *(_transform_rows(f"{head}transform.") if is_bert else ()),
+            Row(("output_proj.bias",), f"{head}bias", also=(f"{head}decoder.bias",)),
         ),
-        (LeftOut("*.embeddings.position_ids", "the numbers from 0 on, in old files"),),
+        (
+            LeftOut("*.embeddings.position_ids", "the numbers from 0 on, in old files"),
+            LeftOut("encoder.pooler.dense.*", "a layer above the encoder, over its first state"),
+        ),
     )
+
+
+def _transform_rows(theirs: str) -> list[Row]:
+    return [*pair("output_transform.proj", f"{theirs}dense"), *pair("output_transform.norm", f"{theirs}LayerNorm")]
