@@ -142,17 +142,18 @@ python bench/exports.py runs/de-en --source test2016.de.gz
 Weights go both ways in Python (`clearhead.interop`: `import_state`, `export_state`, `exportable_as`); whole directories
 come in by `clearhead import`, and go out by `clearhead export --to hf` as the first kind that holds the model.
 
-| kind (`model_type`) | what it is | directory |
-| --- | --- | --- |
+An encoder alone writes nothing; `translator.bundle.model.hidden_states` gives the states of every layer, and
+[masked_word.py](../examples/masked_word.py) fills in a `[MASK]`. A decoder alone goes on with a text: `translate` takes
+its beginning, and gives what the model writes after it, in so many tokens as `decode.extra_length` says.
+
+| kind (`model_type`) | what it is |
+| --- | --- |
 """
 
 
 def models_page() -> str:
     """Return the page of other libraries' models."""
-    rows = [
-        f"| `{name}` | {_cell(_about(family))} | {'whole directories' if family.translates else 'weights alone'} |"
-        for name, family in FAMILIES.items()
-    ]
+    rows = [f"| `{name}` | {_cell(_about(family))} |" for name, family in FAMILIES.items()]
     return MODELS + "\n".join(rows) + "\n"
 
 

@@ -378,12 +378,19 @@ class Translator:
 
     def _engine_for(self, precision: DecodePrecision) -> Engine:
         """Return the engine of a precision; made once, and again when the model's weights have changed."""
+        if not self.bundle.model.config.num_decoder_layers:
+            raise ConfigError(
+                "this model is an encoder alone, which writes nothing; in Python, bundle.model.hidden_states of the "
+                "translator gives what it makes of a text"
+            )
         engine = self._engines.get(precision)
         if engine is None or not engine.is_current():
             self._engines[precision] = engine = make_engine(self.model, precision)
         return engine
 
     def _flags(self, piece: Piece, text: str) -> tuple[Flag, ...]:
+        if self.bundle.model.config.is_decoder_alone:
+            return ()  # what goes on with a text need not hold what stands in it
         tokens = len(piece.ids)
         return find_flags(piece.text, text, tokens=tokens, sentences=piece.sentences, seen=self._seen)
 

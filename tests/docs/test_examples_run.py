@@ -19,6 +19,7 @@ FINDINGS = {
     "bert_and_gpt": "GPT, the next word",
     "bert_generation": "hidden states of 2 + 2 layers, each [1, 7, 128]",
     "logits_to_text": "beam 2: a cat sleeps, probability 0.324",
+    "masked_word": "the bird [MASK] in the tree: sings",
     "masks": "LEAK: it can read it",
     "one_attention_layer": "equal to ch.MultiHeadAttention",
     "positions": "shift by 20: one matrix moves all 28 positions",

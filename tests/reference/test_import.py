@@ -292,8 +292,23 @@ def test_scores_are_their_log_probabilities(case):
                 logits = case.model(input_ids=torch.tensor([source]), decoder_input_ids=begun).logits[0]
             log_probs = logits.double().log_softmax(-1)[torch.arange(len(ids)), ids]
             theirs.append(log_probs[len(given) :].sum().item())
-        ours = case.ours.score(list(sources), list(targets), target_lang=language)
+        told = {"source_lang": case.published.source_lang, "target_lang": language}
+        ours = case.ours.score(list(sources), list(targets), **told)
         assert ours == pytest.approx(theirs, abs=1e-3)
+
+
+def test_commands_tell_the_model_which_language_they_read(directories, tmp_path):
+    published = directories("mbart-50")
+    import_it(published, tmp_path / "ours")
+    for path, side in zip((tmp_path / "a", tmp_path / "b"), zip(*pairs("en", "de")[:3], strict=True), strict=True):
+        path.write_text("\n".join(side) + "\n", encoding="utf-8")
+    asked = [str(tmp_path / "ours"), "--source", str(tmp_path / "a"), "--target", str(tmp_path / "b")]
+    scores = {}
+    for language in ("en_XX", "tr_TR", None):
+        told = [] if language is None else ["--source-lang", language]
+        scores[language] = CliRunner().invoke(app, ["score", *asked, *told]).stdout
+        assert CliRunner().invoke(app, ["optimize", *asked, *told]).exit_code == 0
+    assert scores["en_XX"] == scores[None] != scores["tr_TR"]
 
 
 @pytest.mark.parametrize("form", OTHER_WEIGHTS)

@@ -15,7 +15,15 @@ if TYPE_CHECKING:
     from clearhead.translation import Translation
     from clearhead.translator import Translator
 
-__all__ = ["Flagged", "given", "refuse_idle_options", "refuse_missing", "refuse_overwriting", "warn_of_truncation"]
+__all__ = [
+    "Flagged",
+    "given",
+    "refuse_idle_options",
+    "refuse_missing",
+    "refuse_overwriting",
+    "refuse_untold_language",
+    "warn_of_truncation",
+]
 
 MOST_LINES_NAMED = 10
 """Lines that a notice names; how many more there are, it says."""
@@ -44,6 +52,16 @@ def refuse_idle_options(drawing: str | None, idle: Iterable[str], *, ways: str) 
     if drawing:
         raise ConfigError(f"{names} {have} no meaning with {drawing}, which draws translations and searches for none")
     raise ConfigError(f"{names} {have} no meaning without {ways}")
+
+
+def refuse_untold_language(translator: Translator, source_lang: str | None) -> None:
+    """Refuse to be told the language of lines that are read whole, where the model is not told it either.
+
+    Raises:
+        ConfigError: If it is given and has no meaning.
+    """
+    if source_lang is not None and not translator.bundle.tokenizer.tells_languages:
+        raise ConfigError("--source-lang has no meaning here: this model is not told the language of its source")
 
 
 def refuse_missing(paths: Iterable[str]) -> None:

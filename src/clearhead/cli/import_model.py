@@ -31,28 +31,32 @@ def import_model(
 ) -> None:
     """Make a model directory of a model of another library; nothing in it is run."""
     from clearhead.bundle import refuse_foreign, save_bundle
-    from clearhead.evaluation import make_golden
+    from clearhead.evaluation.golden import NUM_GOLDEN, make_golden, vocabulary_sources
     from clearhead.interop.import_path import import_path
     from clearhead.interop.imported import card
     from clearhead.translator import Translator
 
     refuse_foreign(output)
     imported = import_path(path, kind=kind, source_lang=source_lang, target_lang=target_lang)
-    with progress("translating golden sentences"):
-        golden = make_golden(Translator(imported.bundle))
+    model, tokenizer = imported.bundle.model, imported.bundle.tokenizer
+    golden, sources = [], vocabulary_sources(tokenizer, NUM_GOLDEN, is_tagged=False)
+    compared = "tokens and hidden states"
+    if model.config.num_decoder_layers:
+        with progress("translating golden sentences"):
+            golden = make_golden(Translator(imported.bundle))
+        sources, compared = [sentence["source"] for sentence in golden], "tokens, scores and texts"
     if imported.prove is not None:
         with progress(f"comparing with {imported.library}"):
-            imported.prove([sentence["source"] for sentence in golden])
+            imported.prove(sources)
     save_bundle(output, imported.bundle, golden=golden, card=card(output.name, imported))
     for note in imported.notes:
         notice(note)
-    model = imported.bundle.model
     proof = (
-        f"{len(golden)} sentences have the same tokens, scores and texts as in {imported.library}"
+        f"{len(sources)} sentences have the same {compared} as in {imported.library}"
         if imported.prove is not None
         else "not compared with its own library: pip install 'clearhead[interop]' and import again"
     )
     typer.echo(f"read     {path}, of the kind {imported.kind}")
-    typer.echo(f"model    {model.num_parameters():,} parameters, {imported.bundle.tokenizer.vocab_size:,} pieces")
+    typer.echo(f"model    {model.num_parameters():,} parameters, {tokenizer.vocab_size:,} pieces")
     typer.echo(f"proof    {proof}")
     typer.echo(f"written  {output}")

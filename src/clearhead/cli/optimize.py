@@ -6,10 +6,19 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from clearhead.cli.checks import refuse_missing
+from clearhead.cli.checks import refuse_missing, refuse_untold_language
 from clearhead.cli.console import progress
-from clearhead.cli.options import BatchTokens, Device, Model, SourceFile, TargetFile, TargetLang, Threads
-from clearhead.errors import DataError
+from clearhead.cli.options import (
+    BatchTokens,
+    Device,
+    Model,
+    SourceFile,
+    TargetFile,
+    TargetLang,
+    Threads,
+    ToldSourceLang,
+)
+from clearhead.errors import ConfigError, DataError
 
 if TYPE_CHECKING:
     from clearhead.config import DecodeConfig
@@ -44,6 +53,7 @@ def optimize(
             show_default="1000",
         ),
     ] = None,
+    source_lang: ToldSourceLang = None,
     target_lang: TargetLang = None,
     batch_tokens: BatchTokens = None,
     device: Device = "auto",
@@ -64,8 +74,13 @@ def optimize(
 
     directory = model_directory(model)
     translator = Translator.load(directory, device=device)
+    if not translator.bundle.model.config.is_encoder_decoder:
+        raise ConfigError("a shortlist is learned from cross-attention, which an encoder or a decoder alone has not")
+    refuse_untold_language(translator, source_lang)
     pairs = list(read_parallel([source], [target]))
-    config = translator.decode_config({"target_lang": target_lang, "batch_tokens": batch_tokens})
+    config = translator.decode_config(
+        {"source_lang": source_lang, "target_lang": target_lang, "batch_tokens": batch_tokens}
+    )
     parts = translator.split_sources([pair.source for pair in pairs], config.target_lang, name=display_name(source))
     kept, num_blank, num_long = _usable(translator.bundle.tokenizer, parts, [pair.target for pair in pairs], config)
     if not kept:

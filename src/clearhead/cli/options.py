@@ -27,6 +27,7 @@ __all__ = [
     "TargetFile",
     "TargetLang",
     "Threads",
+    "ToldSourceLang",
     "decode_settings",
 ]
 
@@ -95,6 +96,15 @@ SourceLang = Annotated[
         metavar="L",
         help="Language of the source text, such as de: its abbreviations and marks say where sentences end.",
         show_default="the model's, or what the script makes likely",
+    ),
+]
+ToldSourceLang = Annotated[
+    str | None,
+    typer.Option(
+        "--source-lang",
+        metavar="L",
+        help="Language of the source text, for a model that is told it.",
+        show_default="the model's",
     ),
 ]
 Ensemble = Annotated[

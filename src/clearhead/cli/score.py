@@ -6,9 +6,19 @@ from typing import Annotated
 
 import typer
 
-from clearhead.cli.checks import refuse_missing
+from clearhead.cli.checks import refuse_missing, refuse_untold_language
 from clearhead.cli.console import progress
-from clearhead.cli.options import BatchTokens, Columns, Device, Ensemble, Model, Swap, TargetLang, Threads
+from clearhead.cli.options import (
+    BatchTokens,
+    Columns,
+    Device,
+    Ensemble,
+    Model,
+    Swap,
+    TargetLang,
+    Threads,
+    ToldSourceLang,
+)
 from clearhead.cli.pairs import read_given
 from clearhead.errors import ConfigError
 
@@ -34,6 +44,7 @@ def score(
     ] = None,
     columns: Columns = None,
     swap: Swap = False,
+    source_lang: ToldSourceLang = None,
     target_lang: TargetLang = None,
     batch_tokens: BatchTokens = None,
     ensemble: Ensemble = None,
@@ -57,12 +68,14 @@ def score(
 
     given = read_given(source, target, pairs, columns=columns, swap=swap)
     translator = Translator.load(model, device=device, ensemble=ensemble or ())
+    refuse_untold_language(translator, source_lang)
     with progress("scoring", total=len(given.pairs)) as advance:
         scores = translator.score(
             given.sources,
             given.targets,
             name=given.name,
             on_progress=advance,
+            source_lang=source_lang,
             target_lang=target_lang,
             batch_tokens=batch_tokens,
         )

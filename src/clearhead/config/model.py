@@ -114,6 +114,11 @@ class ModelConfig(Settings):
         return self.num_encoder_layers > 0 and self.num_decoder_layers > 0
 
     @property
+    def is_decoder_alone(self) -> bool:
+        """Whether it goes on with a text, as GPT does, where others read one and write another."""
+        return self.num_encoder_layers == 0
+
+    @property
     def source_vocabulary(self) -> int:
         """Rows of the source embedding."""
         return self.source_vocab_size or self.vocab_size

@@ -53,12 +53,12 @@ def beam_search(
     eos_id = model.config.eos_id
     device = model.device
     finished: list[list[Hypothesis]] = [[] for _ in sources]
-    batch = DecodingBatch.encode(model, sources)
+    batch = DecodingBatch.encode(model, sources, beam_size)
     allowed = AllowedTokens(model.config, end_loops=end_loops)
     sentences = sentences_of(sources, max_lengths, prefixes)
 
     open_sentences = list(range(len(sources)))  # index in `sources` of each open sentence
-    newest = torch.full((len(sources) * beam_size,), model.config.bos_id, device=device)  # (R,)
+    newest = batch.newest.repeat_interleave(beam_size)  # (R,)
     tokens = torch.empty((len(sources), beam_size, 0), dtype=torch.int64, device=device)  # (B, K, length)
     # All beams of a sentence start alike; only the first counts, or all K would stay the same hypothesis.
     scores = torch.full((len(sources), beam_size), float("-inf"), device=device)  # (B, K)

@@ -35,7 +35,7 @@ def make_engine(model: Transformer | Ensemble, precision: DecodePrecision = "fp3
         precision: Of the matrix products; `fp32` gives the model's own numbers.
 
     Raises:
-        ValueError: If the model has no encoder or no decoder.
+        ValueError: If the model has no decoder.
     """
     if isinstance(model, Ensemble):
         return EnsembleEngine(model, [make_engine(member, precision) for member in model.members])
@@ -111,8 +111,9 @@ def score(
         model = model.model
     engine = model if isinstance(model, Engine) else make_engine(model)
     config = engine.model.config
-    check_ids(sources, config.source_vocabulary, config.pad_id, "source")
-    check_ids(targets, config.vocab_size, config.pad_id, "target")
+    pad_id = None if config.is_decoder_alone else config.pad_id
+    check_ids(sources, config.source_vocabulary, pad_id, "source")
+    check_ids(targets, config.vocab_size, pad_id, "target")
     results = [0.0] * len(sources)
     lengths = [max(len(source), len(target)) for source, target in zip(sources, targets, strict=True)]
     batches = list(length_batches(lengths, min(batch_tokens, engine.most_scored)))

@@ -19,6 +19,7 @@ __all__ = [
     "candidates_of_sentence",
     "check_ids",
     "cut_sources",
+    "first_token",
     "length_limits",
     "never_written",
     "rank_penalty",
@@ -27,8 +28,23 @@ __all__ = [
 
 
 def never_written(config: ModelConfig) -> list[int]:
-    """Return the tokens that no output holds: padding, and the start token unless it is also the end token."""
+    """Return the tokens that no output holds: padding, and the start token unless it is also the end token.
+
+    A decoder alone knows neither: what has their ids is text.
+    """
+    if config.is_decoder_alone:
+        return []
     return sorted({config.pad_id, config.bos_id} - {config.eos_id})
+
+
+def first_token(model: ModelConfig, source: Sequence[int]) -> int:
+    """Return what a target starts from: the start token, or to a decoder alone the last token of what it goes on with.
+
+    Args:
+        model: Its settings.
+        source: Source ids; of a decoder alone those of the text that it goes on with.
+    """
+    return source[-1] if model.is_decoder_alone else model.bos_id
 
 
 def cut_sources(model: ModelConfig, config: DecodeConfig, sources: Sequence[list[int]]) -> list[list[int]]:
@@ -37,8 +53,12 @@ def cut_sources(model: ModelConfig, config: DecodeConfig, sources: Sequence[list
     Args:
         model: Whose positions may have an end.
         config: Of which `max_input_tokens` counts.
-        sources: Source ids of each sentence, ended by `eos_id`; those that are cut end with it too.
+        sources: Source ids of each sentence, ended by `eos_id`; those that are cut end with it too. Of a text that a
+            decoder alone goes on with, the end is kept, and room for what it writes.
     """
+    if model.is_decoder_alone:
+        limit = max(1, int(min(config.max_input_tokens, (model.max_length or math.inf) - config.extra_length)))
+        return [ids[-limit:] for ids in sources]
     limit = int(min(config.max_input_tokens, model.max_length or math.inf))
     return [ids if len(ids) <= limit else [*ids[: limit - 1], model.eos_id] for ids in sources]
 
@@ -47,6 +67,8 @@ def length_limits(
     model: ModelConfig, config: DecodeConfig, sources: Sequence[Sequence[int]], prefixes: Sequence[Prefix] = ()
 ) -> list[int]:
     """Return the most target tokens of each sentence, the end token included; one that has so many was ended there.
+
+    A decoder alone goes on with its source: the two share its positions, and both are as much longer than the source.
 
     Args:
         model: Whose positions may have an end.
@@ -57,17 +79,26 @@ def length_limits(
     Raises:
         ValueError: If a prefix leaves no position for the end token.
     """
-    room = model.max_length or math.inf
+    rooms = [model.max_length or math.inf] * len(sources)
     lengths = list(map(len, sources))
+    if model.is_decoder_alone:
+        rooms, lengths = [room - length for room, length in zip(rooms, lengths, strict=True)], [0] * len(sources)
     if prefixes:
         lengths = [max(length, len(prefix.tokens)) for length, prefix in zip(lengths, prefixes, strict=True)]
-        if any(len(prefix.tokens) >= room for prefix in prefixes):
-            raise ValueError(f"a prefix has as many tokens as the model has positions ({room}) or more")
-    return [int(min(length + config.extra_length, room)) for length in lengths]
+        for prefix, room in zip(prefixes, rooms, strict=True):
+            if len(prefix.tokens) >= room:
+                raise ValueError(f"a prefix has as many tokens as the model has positions ({room}) or more")
+    return [int(min(length + config.extra_length, room)) for length, room in zip(lengths, rooms, strict=True)]
 
 
-def check_ids(sentences: Sequence[Sequence[int]], vocab_size: int, pad_id: int, side: str) -> None:
+def check_ids(sentences: Sequence[Sequence[int]], vocab_size: int, pad_id: int | None, side: str) -> None:
     """See that every sentence has ids, that all of them are in the vocabulary, and that none is padding.
+
+    Args:
+        sentences: Ids of each.
+        vocab_size: Rows of the vocabulary.
+        pad_id: Of the padding token; None if there is none.
+        side: Source or target, for messages.
 
     Raises:
         IndexError: If an id is not in the vocabulary.

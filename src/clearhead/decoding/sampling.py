@@ -8,7 +8,6 @@ from __future__ import annotations
 import hashlib
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 
 import torch
 from jaxtyping import Float, Int
@@ -81,7 +80,7 @@ def sample(
             return draw_tokens(log_probs, [generators[row] for row in rows], sampling)
 
         # Keys and values of the memory are made in every draw, 3 % of it: one way to begin a decoding.
-        return _one_by_one(model, replace(encoded), sentences, allowed, pick)
+        return _one_by_one(model, encoded.again(), sentences, allowed, pick)
 
     return list(map(list, zip(*map(draw, range(count)), strict=True)))
 
@@ -126,7 +125,7 @@ def _one_by_one(
     log_prob = [0.0 for _ in sentences]
     was_ended = [False for _ in sentences]
     rows = list(range(len(sentences)))  # which sentence each open row belongs to
-    newest = torch.full((len(sentences),), model.config.bos_id, device=model.device)
+    newest = batch.newest
 
     while rows:
         masks = [allowed.after(tokens[row], sentences[row]) for row in rows]

@@ -20,7 +20,7 @@ def token_log_probs(model: Transformer, sources: list[list[int]], targets: list[
 
     Args:
         model: In evaluation mode.
-        sources: Source ids, ended by `eos_id`.
+        sources: Source ids, ended by `eos_id`; of a decoder alone those of the text that it goes on with.
         targets: Target ids, ended by `eos_id`.
 
     Returns:
@@ -28,6 +28,9 @@ def token_log_probs(model: Transformer, sources: list[list[int]], targets: list[
     """
     config = model.config
     device = model.device
+    if config.is_decoder_alone:
+        rows = [_continued(model, source, target) for source, target in zip(sources, targets, strict=True)]
+        return torch.nn.utils.rnn.pad_sequence(rows, batch_first=True)
     target = pad_batch(targets, config.pad_id).to(device)
     shifted = torch.cat([torch.full_like(target[:, :1], config.bos_id), target[:, :-1]], dim=1)
     logits = model(pad_batch(sources, config.pad_id).to(device), shifted)  # (B, T, V)
@@ -35,3 +38,10 @@ def token_log_probs(model: Transformer, sources: list[list[int]], targets: list[
     log_probs = logits.to(torch.promote_types(logits.dtype, torch.float32)).log_softmax(dim=-1)
     picked = log_probs.gather(-1, target[..., None])[..., 0]  # (B, T)
     return picked.masked_fill(target == config.pad_id, 0.0)
+
+
+def _continued(model: Transformer, source: list[int], target: list[int]) -> Float[Tensor, " T"]:
+    """Return the log-probability of every token of a target with which a decoder alone goes on with its source."""
+    logits = model(None, torch.tensor([[*source, *target[:-1]]], device=model.device))[0, len(source) - 1 :]
+    log_probs = logits.to(torch.promote_types(logits.dtype, torch.float32)).log_softmax(dim=-1)  # (T, V)
+    return log_probs.gather(-1, torch.tensor(target, device=model.device)[:, None])[:, 0]

@@ -6,14 +6,14 @@ Shapes: B sentences, R rows (B times the beams of a sentence), S source length, 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from clearhead.decoding.allowed import Mask
-from clearhead.decoding.rules import never_written
+from clearhead.decoding.rules import first_token, never_written
 from clearhead.model.cache import DecoderCache
 from clearhead.model.transformer import Transformer
 
@@ -24,21 +24,40 @@ __all__ = ["DecodingBatch", "next_log_probs", "pad_batch"]
 class DecodingBatch:
     """The sentences still being decoded, in the model's terms."""
 
-    memory: Float[Tensor, "B S D"]
-    memory_mask: Bool[Tensor, "B S"]
+    newest: Int[Tensor, " B"]
+    """What the target of each starts from."""
+    memory: Float[Tensor, "B S D"] | None
+    memory_mask: Bool[Tensor, "B S"] | None
     cache: DecoderCache | None = None
 
     @classmethod
-    def encode(cls, model: Transformer, sources: list[list[int]]) -> DecodingBatch:
-        """Encode source sentences, each ended by `eos_id`."""
-        memory, mask = model.encode(pad_batch(sources, model.config.pad_id).to(model.device))
-        return cls(memory, mask)
+    def encode(cls, model: Transformer, sources: list[list[int]], beam_size: int = 1) -> DecodingBatch:
+        """Encode source sentences, each ended by `eos_id`.
+
+        Args:
+            model: In evaluation mode.
+            sources: Source ids; of a decoder alone those of the texts that it goes on with, all of one length, which
+                it has then read.
+            beam_size: Rows of each sentence.
+        """
+        newest = torch.tensor([first_token(model.config, source) for source in sources], device=model.device)
+        if not model.config.is_decoder_alone:
+            return cls(newest, *model.encode(pad_batch(sources, model.config.pad_id).to(model.device)))
+        batch = cls(newest, None, None)
+        before = torch.tensor([source[:-1] for source in sources], dtype=torch.int64, device=model.device)
+        if before.size(1):
+            _, batch.cache = model.decode(before.repeat_interleave(beam_size, dim=0))
+        return batch
+
+    def again(self) -> DecodingBatch:
+        """Return the same batch for another decoding, which keeps its own cache."""
+        return replace(self, cache=None if self.cache is None else self.cache.again())
 
     def select(self, rows: Int[Tensor, " R"], sentences: Int[Tensor, " B"] | None = None) -> None:
         """Keep and reorder rows, and sentences if some are finished; see `DecoderCache.select`."""
         if self.cache is not None:
             self.cache.select(rows, sentences)
-        if sentences is not None:
+        if sentences is not None and self.memory is not None and self.memory_mask is not None:
             self.memory = self.memory[sentences]
             self.memory_mask = self.memory_mask[sentences]
 

@@ -21,7 +21,7 @@ from clearhead.decoding.allowed import AllowedTokens
 from clearhead.decoding.diversity import advance_diverse
 from clearhead.decoding.engine import Engine, Slots
 from clearhead.decoding.hypothesis import Hypothesis
-from clearhead.decoding.rules import check_ids
+from clearhead.decoding.rules import check_ids, first_token
 from clearhead.decoding.samples import advance_samples, begin_samples, in_groups
 from clearhead.decoding.search import SearchedSentence, SearchOptions, begin
 from clearhead.decoding.sentence import Prefix, Sentence, sentences_of
@@ -122,7 +122,7 @@ def search(
         ModelError: If the model's probabilities are not numbers, or the shortlist does not fit the model.
     """
     model = engine.model.config
-    check_ids(sources, model.source_vocabulary, model.pad_id, "source")
+    check_ids(sources, model.source_vocabulary, None if model.is_decoder_alone else model.pad_id, "source")
     waiting = SentenceQueue()
     # Longest first: what needs the most memory comes at once, not after an hour.
     sentences = sentences_of(sources, max_lengths, prefixes)
@@ -199,7 +199,7 @@ class _Worker:
                     yield done.sentence.number, done.best(self.options.num_found)
 
     def _begin(self, sentence: Sentence) -> SearchedSentence | SeparateHypotheses:
-        options, bos_id = self.options, self.model.bos_id
+        options, bos_id = self.options, first_token(self.model, sentence.source)
         if options.sampling is not None:
             return begin_samples(sentence, bos_id, self._allowed, options.sampling.seed)
         if options.diversity:

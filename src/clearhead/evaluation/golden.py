@@ -17,7 +17,7 @@ from clearhead.tokenizers import Vocabulary
 from clearhead.translation import Translation
 from clearhead.translator import Translator
 
-__all__ = ["check_golden", "make_golden", "vocabulary_sources"]
+__all__ = ["NUM_GOLDEN", "check_golden", "make_golden", "vocabulary_sources"]
 
 ABSOLUTE_TOLERANCE = 1e-3
 RELATIVE_TOLERANCE = 1e-4

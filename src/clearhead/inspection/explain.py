@@ -134,8 +134,8 @@ def explain(translator: Translator, text: str, target: str | None = None) -> Exp
         target: A translation to explain; if not given, the model searches for its own with its own decode settings.
 
     Raises:
-        ConfigError: If it is an ensemble; or if the model has language tags, and neither the text nor its settings name
-            a language.
+        ConfigError: If it is an ensemble, or an encoder or a decoder alone; or if the model has language tags, and
+            neither the text nor its settings name a language.
         DataError: If the text is empty or no text, starts with an unknown language tag, or a side is longer than
             `decode.max_input_tokens`.
     """
@@ -146,6 +146,11 @@ def explain(translator: Translator, text: str, target: str | None = None) -> Exp
             "explain each of its models by itself"
         )
     bundle = translator.bundle
+    if not bundle.model.config.is_encoder_decoder:
+        raise ConfigError(
+            "an encoder or a decoder alone translates nothing that could be explained; in Python, "
+            "model.attention_weights gives what its heads attend to"
+        )
     tokenizer, model, settings = bundle.tokenizer, bundle.model, translator.decode_config({})
     parts = translator.split_sources([text], settings.target_lang)
     if not parts[0][1].strip():

@@ -59,11 +59,6 @@ def import_huggingface(directory: Path, kind: str | None, source_lang: str | Non
             f"{directory / 'config.json'}: models of the kind {kind!r:.100} are not known here"
             f"{nearest_name(kind, FAMILIES)}"
         )
-    if not FAMILIES[kind].translates:
-        raise ConfigError(
-            f"{directory} holds a {kind} model, which is an encoder or a decoder alone and translates nothing; in "
-            f"Python clearhead.interop.import_state reads its weights"
-        )
     generation = _generation(directory, values)
     if kind == "mbart" and generation.get("decoder_start_token_id") is not None:
         values = {**values, "decoder_start_token_id": generation["decoder_start_token_id"]}
@@ -115,6 +110,7 @@ def _decode(
         length_penalty=1.0 if generation.get("length_penalty") is None else generation["length_penalty"],
         length_penalty_form="power",
         familiar=False,
+        split="never" if config.is_decoder_alone else "auto",
         max_input_tokens=min(config.max_length or 1_024, 1_024),
         source_lang=read,
         target_lang=written if tokenizer.language_tags else None,

@@ -36,19 +36,17 @@ class Family:
     """The tensors of a model with these settings."""
     rewrites: tuple[Rewrite, ...]
     """What brings our models nearer to this kind without changing a logit."""
-    translates: bool = True
-    """Whether it has an encoder and a decoder."""
 
 
 BIASES: tuple[Rewrite, ...] = (with_attention_biases, with_feed_forward_biases)
 
 FAMILIES: Mapping[str, Family] = {
     "bart": Family(bart.config_from, bart.config_to, bart_shape.key_table, (*BIASES, with_output_bias)),
-    "bert": Family(bert.config_from, bert.config_to, bert.key_table, BIASES, translates=False),
+    "bert": Family(bert.config_from, bert.config_to, bert.key_table, BIASES),
     "encoder-decoder": Family(
         encoder_decoder.config_from, encoder_decoder.config_to, encoder_decoder.key_table, (*BIASES, with_output_bias)
     ),
-    "gpt2": Family(gpt2.config_from, gpt2.config_to, gpt2.key_table, BIASES, translates=False),
+    "gpt2": Family(gpt2.config_from, gpt2.config_to, gpt2.key_table, BIASES),
     "m2m_100": Family(m2m100.config_from, m2m100.config_to, bart_shape.key_table, BIASES),
     "marian": Family(
         marian.config_from, marian.config_to, bart_shape.key_table, (*BIASES, with_output_bias, with_sine_halves)

@@ -115,14 +115,19 @@ def card(name: str, imported: Imported) -> str:
         imported.bundle.info["imported_from"],
     )
     languages = ", ".join(tokenizer.language_tags) or "none"
-    proof = "compared on golden sentences: tokens, scores and texts are the same" if imported.prove else "not compared"
+    proof = "compared on golden sentences, and found the same" if imported.prove else "not compared"
+    use = (
+        f"clearhead translate {name} < input.txt > output.txt"
+        if shape.num_decoder_layers
+        else f'model = clearhead.Translator.load("{name}").bundle.model  # an encoder alone: see model.hidden_states'
+    )
     notes = "".join(f"\n- {note}" for note in imported.notes)
     theirs = f"\n## The card it came with\n\n{imported.their_card}" if imported.their_card else ""
     return f"""# {name}
 
 A model of {came["library"]}, of the kind {imported.kind} ({came["name"]}), imported by clearhead {__version__}.
 
-    clearhead translate {name} < input.txt > output.txt
+    {use}
 
 | | |
 | --- | --- |

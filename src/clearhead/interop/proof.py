@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import importlib.util
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import torch
+from jaxtyping import Float
+from torch import Tensor
 
 from clearhead.bundle import Bundle
 from clearhead.choices import ExportPrecision
+from clearhead.config import ModelConfig
 from clearhead.decoding import SearchOptions, decode, given_prefix
 from clearhead.errors import ModelError
 from clearhead.language_tags import language_tag
@@ -37,7 +40,8 @@ def prove(directory: Path, kind: str, bundle: Bundle, sources: Sequence[str]) ->
     """Compare a model that came from a directory of theirs, or is about to become one, with it on a few sentences.
 
     Of each, their tokenizer must spell the source in the same ids, their model must find our translation as probable as
-    ours does, and their tokenizer must read its ids as the same text.
+    ours does, and their tokenizer must read its ids as the same text. Of an encoder alone, the states of every layer
+    must be the same.
 
     Args:
         directory: Where their model stands.
@@ -56,11 +60,13 @@ def prove(directory: Path, kind: str, bundle: Bundle, sources: Sequence[str]) ->
         is_ours = isinstance(ours, Tokenizer)
         their_ids = _their_ids(tokenizer, language, text, settings.source_lang, is_ours=is_ours)
         _require_same(f"{where} is spelled", source_ids, their_ids)
+        if not bundle.model.config.num_decoder_layers:
+            _require_same_states(where, bundle, model, source_ids)
+            continue
         given = ours.given(language)
         [[found]] = decode(bundle.model, [source_ids], SearchOptions(settings), prefixes=[given_prefix(given)])
         target_ids = list(found.tokens)
-        start = torch.tensor([[bundle.model.config.bos_id, *target_ids[:-1]]])
-        logits = model(input_ids=torch.tensor([source_ids]), decoder_input_ids=start).logits[0]
+        logits = _their_logits(model, bundle.model.config, source_ids, target_ids)
         log_probs = logits.log_softmax(dim=-1).gather(1, torch.tensor(target_ids)[:, None])[len(given) :, 0]
         theirs = log_probs.double().sum().item()
         if not abs(found.log_prob - theirs) <= TOLERANCE * len(target_ids):
@@ -133,14 +139,33 @@ def _their_model(directory: Path, kind: str) -> tuple[Any, Any]:
             "local_files_only": True,
             "trust_remote_code": False,  # else it would ask whether to run what stands there
         }
-        two_parts = kind == "encoder-decoder"
-        kind_of_model: Any = transformers.EncoderDecoderModel if two_parts else transformers.AutoModelForSeq2SeqLM
+        kinds: Mapping[str, Any] = {
+            "bert": transformers.AutoModel,
+            "encoder-decoder": transformers.EncoderDecoderModel,
+            "gpt2": transformers.AutoModelForCausalLM,
+        }
+        kind_of_model = kinds.get(kind, transformers.AutoModelForSeq2SeqLM)
         try:
             tokenizer = transformers.AutoTokenizer.from_pretrained(**where)
             return tokenizer, kind_of_model.from_pretrained(**where, dtype=torch.float32).eval()
         except Exception as error:  # their library raises anything
             said = f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"
             raise ModelError(f"transformers cannot read {directory} to compare with ({said:.300})") from None
+
+
+def _their_logits(model: Any, config: ModelConfig, source: list[int], target: list[int]) -> Float[Tensor, "T V"]:
+    if config.is_decoder_alone:
+        return model(input_ids=torch.tensor([[*source, *target[:-1]]])).logits[0, len(source) - 1 :]
+    start = torch.tensor([[config.bos_id, *target[:-1]]])
+    return model(input_ids=torch.tensor([source]), decoder_input_ids=start).logits[0]
+
+
+def _require_same_states(where: str, bundle: Bundle, model: Any, source: list[int]) -> None:
+    ids = torch.tensor([source])
+    theirs = model(input_ids=ids, output_hidden_states=True).hidden_states
+    for layer, (here, there) in enumerate(zip(bundle.model.hidden_states(ids).encoder, theirs, strict=True)):
+        if not (difference := (here - there).abs().max().item()) <= TOLERANCE:
+            raise ModelError(f"{where}: the states after layer {layer} differ by {difference:.1e}")
 
 
 def _their_ids(tokenizer: Any, language: str | None, text: str, source_lang: str | None, *, is_ours: bool) -> list[int]:

@@ -6,7 +6,7 @@ K key width, V value width.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from jaxtyping import Float, Int
@@ -55,6 +55,10 @@ class DecoderCache:
     def empty(cls, num_layers: int) -> DecoderCache:
         """Return the cache before the first step."""
         return cls([LayerCache() for _ in range(num_layers)])
+
+    def again(self) -> DecoderCache:
+        """Return a cache that goes on from the same positions and leaves this one as it is."""
+        return DecoderCache([replace(layer) for layer in self.layers])
 
     def select(self, rows: Int[Tensor, " R"], sentences: Int[Tensor, " B"] | None = None) -> None:
         """Keep and reorder rows after a search step.

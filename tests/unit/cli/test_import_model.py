@@ -224,13 +224,6 @@ def test_what_cannot_be_written_to_is_said_before_anything_is_read(tmp_path, run
         run_command(import_model, tmp_path / "nowhere", "-o", tmp_path / "new")
 
 
-def test_an_encoder_alone_is_no_translator(directory, tmp_path, run_command):
-    with pytest.raises(
-        ConfigError, match="a bert model, which is an encoder or a decoder alone and translates nothing"
-    ):
-        run_command(import_model, directory, "-o", tmp_path / "ours", "--kind", "bert")
-
-
 @pytest.mark.usefixtures("without_their_library")
 def test_other_files_do_not_matter_and_safetensors_count_first(directory, tmp_path, run_command):
     torch.save({"model.shared.weight": torch.ones(2)}, directory / "pytorch_model.bin")

@@ -51,6 +51,12 @@ def test_the_language_matters_and_must_be_told(run_command, make_model_dir, writ
     assert run_command(score, model, *tagged).stdout == french
 
 
+def test_the_language_of_the_source_is_for_models_that_are_told_it(run_command, make_model_dir, write_lines):
+    files = ["--source", write_lines("a", "Ein Hund."), "--target", write_lines("b", "A dog.")]
+    with pytest.raises(ConfigError, match="--source-lang has no meaning here: this model is not told the language"):
+        run_command(score, make_model_dir(), *files, "--source-lang", "de")
+
+
 def test_both_files_are_required(run_command, make_model_dir, write_lines, tmp_path):
     model, source = make_model_dir(), write_lines("a", "x")
     for given in ([], ["--source", source], ["--target", source]):

@@ -21,10 +21,11 @@ def make_sharp_model(make_model) -> Callable[..., Transformer]:
 
     def make(**settings: object) -> Transformer:
         model = make_model(**{"norm": "pre", "num_encoder_layers": 1, "num_decoder_layers": 2, **settings})
+        embedding = model.target_embedding if model.config.is_decoder_alone else model.source_embedding
         with torch.no_grad():
             for weight in model.parameters():
                 if weight.dim() == 2:
-                    weight.mul_(2.0 if weight is model.source_embedding.weight else 4.0)
+                    weight.mul_(2.0 if weight is embedding.weight else 4.0)
         return model
 
     return make

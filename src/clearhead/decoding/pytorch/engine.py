@@ -30,17 +30,17 @@ __all__ = ["PyTorchEngine", "PyTorchSlots"]
 
 
 class PyTorchEngine(Engine):
-    """An encoder-decoder `Transformer` in PyTorch; it computes no gradients: use it inside `torch.inference_mode`.
+    """A `Transformer` in PyTorch; it computes no gradients: use it inside `torch.inference_mode`.
 
     Raises:
-        ValueError: If the model has no encoder or no decoder.
+        ValueError: If the model has no decoder.
     """
 
     model: Transformer
 
     def __init__(self, model: Transformer, precision: DecodePrecision = "fp32") -> None:
-        if not model.config.is_encoder_decoder:
-            raise ValueError("only a model with an encoder and a decoder translates")
+        if not model.config.num_decoder_layers:
+            raise ValueError("an encoder alone writes nothing")
         super().__init__(model, precision)
         # Made when first needed, and not by the decorator of functools: in Python 3.11 it locks all engines of the
         # process, and a process forked meanwhile would wait forever.
@@ -104,8 +104,11 @@ class PyTorchSlots:
     def enter(self, encoded: Sequence[Sentence]) -> None:
         """Give the next slots to sentences."""
         batch = [list(sentence.source) for sentence in encoded]
-        memory = self._packed.encode(pad_batch(batch, self._packed.config.pad_id))
-        self._cache.enter(memory, list(map(len, batch)))
+        if self._packed.config.is_decoder_alone:
+            self._cache.enter_pasts([self._packed.past(source[:-1]) for source in batch])
+        else:
+            memory = self._packed.encode(pad_batch(batch, self._packed.config.pad_id))
+            self._cache.enter(memory, list(map(len, batch)))
         if self._listed is not None:
             self._listed.enter(encoded)
 

@@ -105,6 +105,18 @@ class SlotCache:
         self._lengths += [0] * len(source_lengths)
         self._ends += [0] * len(source_lengths)
 
+    def enter_pasts(self, pasts: list[Float[Tensor, "L _ W"]]) -> None:
+        """Give a slot to each of some texts that a decoder alone goes on with, and whose beginnings it has read."""
+        first, lengths = len(self), [past.size(1) for past in pasts]
+        self.enter(self.memory.new_empty(self.memory.size(0), len(pasts), 0, self.memory.size(3)), lengths)
+        if max(lengths) > self.past.size(2):
+            self.past = self._with_room(self.past, max(lengths), slots_axis=1)
+            self._past_mask = self._with_room(self._past_mask, max(lengths), slots_axis=0)
+        for slot, (past, length) in enumerate(zip(pasts, lengths, strict=True), start=first):
+            self.past[:, slot, :length] = past
+            self._past_mask[slot, 0, :length] = 0.0
+            self._lengths[slot] = self._ends[slot] = length
+
     def leave(self, slot: int) -> None:
         """Give up a slot; the last one moves there."""
         last = len(self) - 1

@@ -41,7 +41,7 @@ Turns = tuple[Float[Tensor, "R half"], Float[Tensor, "R half"]] | None
 
 
 class PackedModel:
-    """The weights of an encoder-decoder `Transformer`, ready to decode.
+    """The weights of a `Transformer` that has a decoder, ready to decode.
 
     It computes no gradients: use it inside `torch.inference_mode`.
 
@@ -61,12 +61,14 @@ class PackedModel:
         if self.device.type == "cpu":
             keep_freed_memory()
         decoder_layers = [layer for layer in model.decoder.layers if isinstance(layer, DecoderLayer)]
+        encoder_layers = () if model.config.is_decoder_alone else tuple(model.encoder.layers)
         self._encoder_layers = [
-            _PackedEncoderLayer(layer, precision) for layer in model.encoder.layers if isinstance(layer, EncoderLayer)
+            _PackedEncoderLayer(layer, precision) for layer in encoder_layers if isinstance(layer, EncoderLayer)
         ]
         self._layers = [_PackedDecoderLayer(layer, precision) for layer in decoder_layers]
         cross = [layer.cross_attn for layer in decoder_layers if layer.cross_attn is not None]
-        self._memory_projection = _joined([part for a in cross for part in (a.k_proj, a.v_proj)], precision)
+        parts = [part for a in cross for part in (a.k_proj, a.v_proj)]
+        self._memory_projection = _joined(parts, precision) if parts else None
         output = model.output_proj
         self.output_weight = output.weight.detach()
         self.output_bias = None if output.bias is None else output.bias.detach()
@@ -81,10 +83,11 @@ class PackedModel:
     def cache(self, beam_size: int, max_slots: int) -> SlotCache:
         """Return room for the keys and values of this model's decoder."""
         sizes = {"num_layers": len(self._layers), "beam_size": beam_size, "max_slots": max_slots}
-        return SlotCache(**sizes, kv_width=sum(self._layers[0].cross_attn.widths[1:]), device=self.device)
+        return SlotCache(**sizes, kv_width=sum(self._layers[0].self_attn.widths[1:]), device=self.device)
 
     def encode(self, source: Int[Tensor, "B S"]) -> Float[Tensor, "L B S W"]:
         """Return the keys and values that cross-attention will ask for, of every decoder layer, side by side."""
+        assert self._memory_projection is not None, "a decoder alone has no source; see `past`"
         source = source.to(self.device)
         is_token = source != self.config.pad_id
         mask = torch.where(is_token, 0.0, float("-inf"))[:, None, None, :]
@@ -95,6 +98,14 @@ class PackedModel:
             x = layer(x, mask, turns)
         keys_and_values = self._memory_projection(self.model.encoder.final_norm(x))
         return keys_and_values.view(*source.shape, len(self._layers), -1).permute(2, 0, 1, 3)
+
+    def past(self, target: list[int]) -> Float[Tensor, "L T W"]:
+        """Return the keys and values of every layer of a decoder alone that has read the beginning of a text."""
+        if not target:
+            return torch.empty(len(self._layers), 0, sum(self._layers[0].self_attn.widths[1:]), device=self.device)
+        _, cache = self.model.decode(torch.tensor([target], device=self.device))
+        pasts = [layer.past for layer in cache.layers if layer.past is not None]
+        return torch.stack([torch.cat([part[0].transpose(0, 1).flatten(1) for part in past], dim=1) for past in pasts])
 
     def hidden_states(self, newest: Int[Tensor, " R"], cache: SlotCache, rows: Rows) -> Float[Tensor, "R D"]:
         """Take a step: return the decoder's hidden states after the newest tokens.
@@ -200,11 +211,10 @@ class _PackedEncoderLayer:
 
 class _PackedDecoderLayer:
     def __init__(self, layer: DecoderLayer, precision: DecodePrecision) -> None:
-        assert layer.cross_attn is not None
-        assert layer.cross_attn_residual is not None
         self.layer = layer
         self.self_attn = _PackedAttention(layer.self_attn, precision)
-        self.cross_attn = _PackedAttention(layer.cross_attn, precision, is_cross=True)
+        cross = layer.cross_attn
+        self.cross_attn = None if cross is None else _PackedAttention(cross, precision, is_cross=True)
         self.cross_attn_residual = layer.cross_attn_residual
         self.feed_forward = _PackedFeedForward(layer.feed_forward, precision)
 
@@ -216,9 +226,10 @@ class _PackedDecoderLayer:
         attended = self.self_attn.attend(rows.spread(q), rows.past(past), rows.past_mask)
         x = _after(residual, x, self.self_attn.out(rows.gather(attended)))
 
-        q = self.cross_attn.project(_before(self.cross_attn_residual, x))
-        attended = self.cross_attn.attend(rows.spread(q), rows.memory(memory), rows.memory_mask)
-        x = _after(self.cross_attn_residual, x, self.cross_attn.out(rows.gather(attended)))
+        if self.cross_attn is not None and self.cross_attn_residual is not None:
+            q = self.cross_attn.project(_before(self.cross_attn_residual, x))
+            attended = self.cross_attn.attend(rows.spread(q), rows.memory(memory), rows.memory_mask)
+            x = _after(self.cross_attn_residual, x, self.cross_attn.out(rows.gather(attended)))
         return self.layer.feed_forward_residual.add_and_norm(x, self.feed_forward)
 
 

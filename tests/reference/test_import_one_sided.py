@@ -1,0 +1,198 @@
+"""`clearhead import` of directories with an encoder or a decoder alone: BERT and GPT-2 as transformers has them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+import tokenizers
+import torch
+import transformers
+from published import D_MODEL, read_tokenizer, texts, write_json
+from typer.testing import CliRunner
+
+import clearhead as ch
+from clearhead.cli.main import app
+from clearhead.errors import ConfigError, ModelError
+
+PROMPTS = ["3 days", "in 5 Stunden", "a", "日本語 and", "le 12 mars 2014 à", "Hello! No 0!"]
+STEPS = 250
+BATCH = 24
+
+
+def run(*arguments: object) -> str:
+    """Run the command, and return what it wrote."""
+    result = CliRunner().invoke(app, list(map(str, arguments)))
+    if result.exception is not None and not isinstance(result.exception, SystemExit):
+        raise result.exception
+    assert result.exit_code == 0, result.output
+    return result.output
+
+
+@pytest.fixture(scope="module")
+def gpt2(tmp_path_factory) -> Path:
+    """Return the directory of a GPT-2 with vocab.json and merges.txt, that has learned to go on with texts."""
+    directory = tmp_path_factory.mktemp("published") / "gpt2"
+    directory.mkdir()
+    end = "<|endoftext|>"
+    made = tokenizers.ByteLevelBPETokenizer()
+    made.train_from_iterator(texts(), vocab_size=500, min_frequency=2, special_tokens=[end], show_progress=False)
+    made.save_model(str(directory))
+    write_json(directory / "config.json", {"model_type": "gpt2"})
+    shape = {"vocab_size": 500, "n_embd": D_MODEL, "n_layer": 2, "n_head": 4, "n_positions": 64}
+    dropout = {"resid_pdrop": 0.0, "embd_pdrop": 0.0, "attn_pdrop": 0.0}
+    torch.manual_seed(1)
+    number = made.token_to_id(end)
+    model = transformers.GPT2LMHeadModel(
+        transformers.GPT2Config(**shape, **dropout, bos_token_id=number, eos_token_id=number)
+    )
+    rows = [torch.tensor([*made.encode(text).ids[:40], number]) for text in texts()[:600]]
+    optimizer = torch.optim.Adam(model.parameters(), lr=3e-3)
+    for step in range(STEPS):
+        part = rows[step * BATCH % len(rows) :][:BATCH]
+        ids = torch.nn.utils.rnn.pad_sequence(part, batch_first=True, padding_value=number)
+        labels = torch.nn.utils.rnn.pad_sequence(part, batch_first=True, padding_value=-100)
+        model(ids, labels=labels).loss.backward()
+        optimizer.step()
+        optimizer.zero_grad()
+    model.eval().save_pretrained(directory)
+    return directory
+
+
+@pytest.fixture(scope="module")
+def bert(tmp_path_factory) -> Path:
+    """Return the directory of a BERT as published, with the heads of pre-training and vocab.txt."""
+    directory = tmp_path_factory.mktemp("published") / "bert"
+    directory.mkdir()
+    made = tokenizers.BertWordPieceTokenizer(lowercase=False)
+    made.train_from_iterator(texts(), vocab_size=500, min_frequency=2, show_progress=False)
+    made.save_model(str(directory))
+    write_json(directory / "tokenizer_config.json", {"tokenizer_class": "BertTokenizer", "do_lower_case": False})
+    shape = {"hidden_size": D_MODEL, "num_hidden_layers": 3, "num_attention_heads": 4, "intermediate_size": 96}
+    torch.manual_seed(1)
+    config = transformers.BertConfig(vocab_size=made.get_vocab_size(), max_position_embeddings=128, **shape)
+    transformers.BertForPreTraining(config).eval().save_pretrained(directory)
+    return directory
+
+
+@pytest.fixture(scope="module")
+def our_gpt2(gpt2, tmp_path_factory) -> Path:
+    """Return what the command makes of the GPT-2."""
+    path = tmp_path_factory.mktemp("imported") / "gpt2"
+    assert "8 sentences have the same tokens, scores and texts as in Hugging Face" in run("import", gpt2, "-o", path)
+    return path
+
+
+@pytest.mark.parametrize("beam_size", [1, 4])
+def test_texts_go_on_as_generate_makes_them(gpt2, our_gpt2, beam_size):
+    tokenizer, model = read_tokenizer(gpt2), transformers.GPT2LMHeadModel.from_pretrained(gpt2).eval()
+    how = {"beam_size": beam_size, "extra_length": 12, "end_loops": False, "length_penalty": 1.0}
+    ours = ch.Translator.load(our_gpt2, device="cpu").translate(PROMPTS, one_line=False, **how)
+    num_compared = 0
+    for prompt, found in zip(PROMPTS, ours, strict=True):
+        ids = torch.tensor([tokenizer(prompt)["input_ids"]])
+        [theirs] = model.generate(
+            ids,
+            attention_mask=torch.ones_like(ids),
+            num_beams=beam_size,
+            early_stopping="never" if beam_size > 1 else None,
+            max_new_tokens=12,
+            do_sample=False,
+            pad_token_id=tokenizer.eos_token_id,
+        ).tolist()
+        written = theirs[ids.size(1) :]
+        if written[-1] == tokenizer.eos_token_id:
+            is_ended_by_both = written.index(tokenizer.eos_token_id) < 11  # else it is the limit that ends ours
+            written = written[: written.index(tokenizer.eos_token_id)]
+            assert found.output_truncated != is_ended_by_both
+        elif beam_size == 1:
+            written = written[:-1]  # the last token within the limit ends ours
+            assert found.output_truncated
+        else:
+            continue
+        assert found.text == tokenizer.decode(written), prompt
+        assert found.warnings == ()
+        num_compared += 1
+    assert num_compared >= 4
+    assert len({found.text for found in ours}) >= 4
+
+
+def test_scores_are_their_log_probabilities(gpt2, our_gpt2):
+    tokenizer, model = read_tokenizer(gpt2), transformers.GPT2LMHeadModel.from_pretrained(gpt2).eval()
+    targets = [" ago", " 2014", "", "!", " 12 Uhr", " 0"]
+    expected = []
+    for prompt, target in zip(PROMPTS, targets, strict=True):
+        begun, rest = tokenizer(prompt)["input_ids"], tokenizer(target)["input_ids"] + [tokenizer.eos_token_id]
+        with torch.inference_mode():
+            log_probs = model(torch.tensor([begun + rest])).logits[0].double().log_softmax(-1)
+        expected.append(sum(log_probs[len(begun) - 1 + place, token].item() for place, token in enumerate(rest)))
+    assert ch.Translator.load(our_gpt2, device="cpu").score(PROMPTS, targets) == pytest.approx(expected, abs=1e-3)
+
+
+def test_the_command_goes_on_with_lines_one_for_one(our_gpt2, tmp_path):
+    lines = ["3 days", "", "One sentence. And another one. And", "x" * 500]
+    (tmp_path / "in.txt").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    run("translate", our_gpt2, tmp_path / "in.txt", "-o", tmp_path / "out.txt")
+    written = (tmp_path / "out.txt").read_text(encoding="utf-8").split("\n")
+    assert len(written) == len(lines) + 1
+    assert written[1] == written[-1] == ""
+    assert "all 8 are translated as when the model was made" in run("verify", our_gpt2)
+
+
+def test_a_text_that_is_longer_than_the_positions_is_read_from_its_end(our_gpt2):
+    translator = ch.Translator.load(our_gpt2, device="cpu")
+    tail = translator.bundle.tokenizer.encode_batch(["day " * 100])[0][-52:]
+    [long], [short] = (
+        translator.translate([text], extra_length=12, one_line=False)
+        for text in ("day " * 100, translator.bundle.tokenizer.decode(tail))
+    )
+    assert long.source_truncated
+    assert not short.source_truncated
+    assert long.text == short.text
+
+
+def test_what_only_translators_do_is_refused(our_gpt2, tmp_path):
+    with pytest.raises(ConfigError, match="an encoder or a decoder alone translates nothing that could be explained"):
+        ch.explain(ch.Translator.load(our_gpt2, device="cpu"), "3 days")
+    (tmp_path / "pairs.tsv").write_text("a\tb\n" * 50, encoding="utf-8")
+    with pytest.raises((ConfigError, ModelError)):
+        run("train", "--pairs", tmp_path / "pairs.tsv", "--from", our_gpt2, "--out", tmp_path / "run", "--max-steps", 2)
+    with pytest.raises((ConfigError, ModelError)):
+        run("optimize", our_gpt2, "--source", tmp_path / "pairs.tsv", "--target", tmp_path / "pairs.tsv")
+
+
+def test_a_bert_gives_the_states_of_every_layer(bert, tmp_path):
+    output = run("import", bert, "-o", tmp_path / "ours")
+    assert "8 sentences have the same tokens and hidden states as in Hugging Face transformers" in output
+    translator = ch.Translator.load(tmp_path / "ours", device="cpu")
+    tokenizer, model = read_tokenizer(bert), transformers.BertModel.from_pretrained(bert).eval()
+    for text in PROMPTS:
+        ids = tokenizer(text)["input_ids"]
+        assert translator.bundle.tokenizer.encode_sources([text]) == [ids]
+        with torch.inference_mode():
+            theirs = model(torch.tensor([ids]), output_hidden_states=True)
+            ours = translator.bundle.model.hidden_states(torch.tensor([ids])).encoder
+        torch.testing.assert_close(ours[-1], theirs.last_hidden_state, atol=1e-5, rtol=1e-5)
+        for layer, expected in zip(ours, theirs.hidden_states, strict=True):
+            torch.testing.assert_close(layer, expected, atol=1e-5, rtol=1e-5)
+    assert "hidden_states" in (tmp_path / "ours" / "README.md").read_text(encoding="utf-8")
+    assert "none    golden sentences" in run("verify", tmp_path / "ours")
+    with pytest.raises(ConfigError, match="an encoder alone, which writes nothing"):
+        translator.translate(["a"])
+
+
+def test_the_states_of_another_bert_are_a_difference(bert, tmp_path, monkeypatch):
+    from clearhead.interop import from_huggingface
+
+    read = from_huggingface.read_their_weights
+
+    def changed(directory):
+        tensors, files = read(directory)
+        return {**tensors, "bert.embeddings.LayerNorm.bias": tensors["bert.embeddings.LayerNorm.bias"] + 0.1}, files
+
+    monkeypatch.setattr(from_huggingface, "read_their_weights", changed)
+    with pytest.raises(ModelError, match=r"golden sentence 1 .*: the states after layer 0 differ by"):
+        run("import", bert, "-o", tmp_path / "ours")
+    assert not (tmp_path / "ours").exists()
+    assert json.loads((bert / "config.json").read_text())["model_type"] == "bert"
