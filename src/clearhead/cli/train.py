@@ -34,6 +34,15 @@ def train(
     ] = None,
     valid_target: Annotated[Files, typer.Option(help="Its translation, line by line.")] = None,
     valid_pairs: Annotated[Files, typer.Option(help="Validation files with both sides.")] = None,
+    general_source: Annotated[
+        Files,
+        typer.Option(
+            help="With --from, text that the model must not unlearn: some of it is watched, some mixed in "
+            "(data.general_share)."
+        ),
+    ] = None,
+    general_target: Annotated[Files, typer.Option(help="Its translation, line by line.")] = None,
+    general_pairs: Annotated[Files, typer.Option(help="Files of such text with both sides.")] = None,
     out: Annotated[str | None, typer.Option(help="Run directory; the same command again resumes.")] = None,
     preset: Annotated[
         str | None, typer.Option(help="Such as tiny, small, paper-base, table3-b-dk-16; by the corpus size if not set.")
@@ -101,6 +110,9 @@ def train(
             "valid_source": valid_source,
             "valid_target": valid_target,
             "valid_pairs": valid_pairs,
+            "general_source": general_source,
+            "general_target": general_target,
+            "general_pairs": general_pairs,
         },
         "train": {"max_steps": max_steps, "max_minutes": max_minutes},
     }

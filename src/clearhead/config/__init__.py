@@ -79,6 +79,18 @@ class Config(Settings):
         return self
 
     @model_validator(mode="after")
+    def _what_is_kept_was_there(self) -> Self:
+        data = self.data
+        if self.from_model is None and (data.general_source or data.general_target or data.general_pairs):
+            raise ValueError(
+                "general text (data.general_source and others) is what a model must not unlearn, so from_model must "
+                "name one (--from)"
+            )
+        if self.from_model is None and self.train.freeze:
+            raise ValueError("train.freeze keeps weights of the model that a run starts from; set from_model (--from)")
+        return self
+
+    @model_validator(mode="after")
     def _text_fits_the_positions(self) -> Self:
         longest = self.model.max_length
         if longest is not None and self.data.max_length > longest:

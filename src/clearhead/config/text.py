@@ -9,7 +9,7 @@ from typing import Any, Self
 from pydantic import field_validator, model_validator
 
 from clearhead.choices import TokenizerKind
-from clearhead.config.settings import Items, Pieces, Rate, Settings, Tokens
+from clearhead.config.settings import Items, Pieces, Probability, Rate, Settings, Tokens
 from clearhead.language_tags import LANGUAGE
 
 __all__ = ["DataConfig", "TokenizerConfig"]
@@ -38,6 +38,16 @@ class DataConfig(Settings):
     """Validation target files, line by line beside `valid_source`."""
     valid_pairs: tuple[str, ...] = ()
     """Validation files that hold both sides."""
+    general_source: tuple[str, ...] = ()
+    """General text, which a run that starts from a model (`--from`) must not unlearn: files with one source segment a
+    line. `valid_size` pairs of it are held out, and their translations are watched (`train.general_margin`)."""
+    general_target: tuple[str, ...] = ()
+    """Its translations, line by line beside `general_source`."""
+    general_pairs: tuple[str, ...] = ()
+    """Files of general text that hold both sides."""
+    general_share: Probability = 0.5
+    """Share of the training pairs that are drawn from the rest of the general text, as far as that goes; 0 mixes none
+    in."""
     exclude: tuple[str, ...] = ()
     """Files, one segment a line or of pairs (test sets, say): training pairs with a side in them are dropped as
     leakage."""

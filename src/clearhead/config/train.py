@@ -16,6 +16,7 @@ MOST_STEPS = 1_000_000_000
 
 Steps = Annotated[PositiveInt, Field(le=MOST_STEPS)]
 Minutes = Annotated[PositiveFloat, Field(le=10_000_000.0)]
+Points = Annotated[NonNegativeFloat, Field(le=100.0)]
 NonNegativeRate = Annotated[NonNegativeFloat, Field(le=1e9)]
 
 
@@ -73,6 +74,12 @@ class TrainConfig(Settings):
     """Checkpoints averaged at the end (paper section 6.1: 5 for base, 20 for big); used if validation prefers it."""
     patience: Steps = 10
     """Validations in a row that better neither chrF nor likelihood, after which training ends."""
+    general_margin: Points = 1.0
+    """Points of chrF that general text (`data.general_pairs`) may lose beside the model that the run started from; a
+    run whose model lost more says so. The older model stays beside it in any case."""
+    freeze: tuple[str, ...] = ()
+    """Parts whose weights stay as they are: `embeddings`, `encoder`, `decoder`, or a layer, such as
+    `encoder.layers.0`; for a run that starts from a model."""
     seed: Seed = 1
     """Seed of initialisation, batch order and dropout."""
     planned: tuple[str, ...] = ()

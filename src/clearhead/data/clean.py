@@ -44,6 +44,8 @@ class CleaningReport:
     """Pairs kept."""
     held_out: int = 0
     """Pairs set aside for validation."""
+    not_needed: int = 0
+    """Pairs of general text beyond the share that is mixed in."""
     dropped: dict[str, int] = field(default_factory=lambda: dict.fromkeys(REASONS, 0))
     """Pairs dropped, by reason."""
     examples: dict[str, list[str]] = field(default_factory=lambda: {reason: [] for reason in REASONS})
@@ -65,13 +67,20 @@ class CleaningReport:
         self.kept -= 1
         self.held_out += 1
 
+    def drop_held_out(self, others: CleaningReport) -> None:
+        """Count pairs as dropped that were held out, and found unusable after that."""
+        for reason, count in others.dropped.items():
+            self.held_out -= count
+            self.dropped[reason] += count
+            self.examples[reason] = [*self.examples[reason], *others.examples[reason]][:NUM_EXAMPLES]
+
     def check(self) -> None:
         """Check that every pair that was read is counted.
 
         Raises:
             AssertionError: If a pair is missing from the counts, which is a mistake of ours.
         """
-        total = self.kept + self.held_out + sum(self.dropped.values())
+        total = self.kept + self.held_out + self.not_needed + sum(self.dropped.values())
         assert self.read == total, f"{self.read} pairs read, but {total} accounted for: {self}"
 
     def to_dict(self) -> dict[str, Any]:
@@ -83,6 +92,8 @@ class CleaningReport:
         result = [f"{self.read:>12,} pairs read", f"{self.kept:>12,} kept"]
         if self.held_out:
             result.append(f"{self.held_out:>12,} held out for validation")
+        if self.not_needed:
+            result.append(f"{self.not_needed:>12,} not needed for the share of general text")
         for reason, count in self.dropped.items():
             if count:
                 examples = ", ".join(self.examples[reason])

@@ -10,7 +10,7 @@ from clearhead.corpora import SentencePair
 from clearhead.data.clean import CleaningReport, key_digest
 from clearhead.errors import DataError
 
-__all__ = ["choose_rows", "side_keys", "without"]
+__all__ = ["choose_rows", "drawn_rows", "side_keys", "without"]
 
 # A tenth of the corpus at most is held out, and that must be a pair at least.
 LEAST_PAIRS = 10
@@ -40,9 +40,14 @@ def choose_rows(num_pairs: int, valid_size: int, *, seed: int) -> set[int]:
             f"the corpus has {num_pairs} usable pairs, and {LEAST_PAIRS} are needed to hold some out for validation; "
             f"give more text, or validation files (--valid-source F --valid-target F, or --valid-pairs F)"
         )
+    return set(drawn_rows(num_pairs, seed=seed)[: min(valid_size, num_pairs // LEAST_PAIRS)])
+
+
+def drawn_rows(num_pairs: int, *, seed: int) -> list[int]:
+    """Return all rows of a corpus, counted from 0, in an order that the seed decides together with their number."""
     # Raw Philox output, unlike NumPy's shuffling, is promised to stay the same in every later version.
     random = np.random.Philox(key=seed).random_raw(num_pairs)
-    return set(np.argsort(random, kind="stable")[: min(valid_size, num_pairs // LEAST_PAIRS)].tolist())
+    return np.argsort(random, kind="stable").tolist()
 
 
 def without(

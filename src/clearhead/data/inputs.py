@@ -25,7 +25,18 @@ from clearhead.errors import ConfigError, DataError
 
 __all__ = ["InputFile", "Inputs", "changed_inputs", "missing_inputs", "open_inputs", "source_language"]
 
-ROLES = ("source", "target", "pairs", "valid_source", "valid_target", "valid_pairs", "exclude")
+ROLES = (
+    "source",
+    "target",
+    "pairs",
+    "valid_source",
+    "valid_target",
+    "valid_pairs",
+    "general_source",
+    "general_target",
+    "general_pairs",
+    "exclude",
+)
 """Settings of `[data]` that name files."""
 
 MOST_MALFORMED = 0.01
@@ -54,6 +65,8 @@ class Inputs(NamedTuple):
     pairs: Iterator[SentencePair]
     valid_pairs: Iterator[SentencePair] | None
     """`None` if no file is named and some must be held out."""
+    general: Iterator[SentencePair] | None
+    """General text, which must not be unlearned; `None` if no file is named."""
     excluded: list[tuple[str, Iterator[tuple[int, str]]]]
     """Every file of text that must not be trained on, with its segments and the lines they stand on."""
     files: list[InputFile]
@@ -89,12 +102,14 @@ def open_inputs(config: Config, *, notice: Callable[[str], None] | None = None) 
                 notice(line)
 
     lines = read_parallel(data.source, data.target, swap=data.swap, notice=notice)
+    general_lines = read_parallel(data.general_source, data.general_target, swap=data.swap)
     valid_lines = read_parallel(data.valid_source, data.valid_target, swap=data.swap)
     if missing := missing_inputs(config):
         raise DataError(f"there is no such file: {', '.join(missing)}")
     if (times := _paths(data).count("-")) > 1:
         raise DataError(f"standard input (-) is named {times} times, but it can be read only once")
-    if data.columns is not None and not (data.pairs or data.valid_pairs or any(map(holds_pairs, data.exclude))):
+    of_pairs = (*data.pairs, *data.valid_pairs, *data.general_pairs, *filter(holds_pairs, data.exclude))
+    if data.columns is not None and not of_pairs:
         raise ConfigError(
             f"columns {data.columns[0]},{data.columns[1]}: no file of pairs is named that could have them; leave "
             f"data.columns (--columns) out, or name one with --pairs"
@@ -102,10 +117,19 @@ def open_inputs(config: Config, *, notice: Callable[[str], None] | None = None) 
     choice: dict[str, Any] = {"columns": data.columns, "on_open": tell}
     pairs = read_pairs(data.pairs, **choice, swap=data.swap, tolerated=MOST_MALFORMED)
     valid_pairs = read_pairs(data.valid_pairs, **choice, swap=data.swap, tolerated=MOST_MALFORMED)
+    general_pairs = read_pairs(data.general_pairs, **choice, swap=data.swap, tolerated=MOST_MALFORMED)
     excluded = [(path, _segments(path, **choice)) for path in data.exclude]
     is_given = data.valid_source or data.valid_target or data.valid_pairs
     files = [_identified(path) for path in dict.fromkeys(_paths(data))]
-    return Inputs(chain(lines, pairs), chain(valid_lines, valid_pairs) if is_given else None, excluded, files, read_as)
+    is_general = data.general_source or data.general_target or data.general_pairs
+    return Inputs(
+        chain(lines, pairs),
+        chain(valid_lines, valid_pairs) if is_given else None,
+        chain(general_lines, general_pairs) if is_general else None,
+        excluded,
+        files,
+        read_as,
+    )
 
 
 def _segments(
@@ -154,7 +178,7 @@ def changed_inputs(report: Mapping[str, Any], before: Config, now: Config) -> li
     found = {path: _identified(path) for path in dict.fromkeys(_paths(now.data)) if path not in missing}
     lines = []
     for role in ROLES:
-        old, new, last = roles[role], getattr(now.data, role), getattr(before.data, role)
+        old, new, last = roles.get(role, ()), getattr(now.data, role), getattr(before.data, role)
         if len(old) != len(new):
             lines.append(
                 f"data.{role} named {len(old)} files ({_listed(old)}) and now names {len(new)} ({_listed(new)})"

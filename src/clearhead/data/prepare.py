@@ -10,7 +10,7 @@ from __future__ import annotations
 import shutil
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -18,7 +18,7 @@ from clearhead.config import Config, DataConfig, DecodeConfig, TokenizerConfig
 from clearhead.corpora import SentencePair, display_name
 from clearhead.data.augment import KINDS, altered
 from clearhead.data.clean import CleaningReport, clean, key_digest
-from clearhead.data.hold_out import choose_rows, side_keys, without
+from clearhead.data.hold_out import choose_rows, drawn_rows, side_keys, without
 from clearhead.data.inputs import ROLES, Inputs, open_inputs, source_language
 from clearhead.data.staged_text import StagedPairs
 from clearhead.data.store import PairStore, StoreWriter
@@ -35,6 +35,8 @@ Progress = Callable[[str, int], None]
 """Called with the name of a stage and the items done in it."""
 
 STORES = ("train.arrow", "valid.arrow")
+GENERAL = "general.arrow"
+"""The store of a run with general text."""
 PROGRESS_EVERY = 1_000
 # Fewer bytes cannot fill a vocabulary, which begins with the 256 bytes and a few special tokens.
 LEAST_TEXT_BYTES = 300
@@ -50,9 +52,11 @@ class Prepared:
     valid: PairStore
     """Validation pairs, given or held out."""
     tokenizer: Vocabulary
-    """The vocabulary both stores are written in."""
+    """The vocabulary the stores are written in."""
     report: dict[str, Any]
     """Contents of `report.json`: where every pair that was read went, and what the input files were."""
+    general: PairStore | None = None
+    """Pairs of general text that are watched; None if none was given."""
 
 
 def prepare(
@@ -92,7 +96,7 @@ def prepare(
             tokenizer.save(directory.parent / "tokenizer.json")
     except OSError as error:
         raise DataError(f"cannot write the prepared data {directory}: {error.strerror or error}") from None
-    return Prepared(*_stores(directory), tokenizer, report)
+    return _opened(directory, tokenizer, report)
 
 
 def open_prepared(directory: Path) -> Prepared:
@@ -114,7 +118,7 @@ def open_prepared(directory: Path) -> Prepared:
     if tokenizer.sha256 != made_with:
         raise DataError(f"{directory} was not made with {directory.parent / 'tokenizer.json'}; {FRESH}")
     _verify(directory, report)
-    return Prepared(*_stores(directory), tokenizer, report)
+    return _opened(directory, tokenizer, report)
 
 
 def automatic_vocab_size(num_pairs: int) -> int:
@@ -129,8 +133,16 @@ def automatic_vocab_size(num_pairs: int) -> int:
     return 32_000
 
 
-def _stores(directory: Path) -> tuple[PairStore, PairStore]:
-    return PairStore.open(directory / "train.arrow"), PairStore.open(directory / "valid.arrow")
+def _opened(directory: Path, tokenizer: Vocabulary, report: dict[str, Any]) -> Prepared:
+    train, valid = (PairStore.open(directory / name) for name in STORES)
+    general = PairStore.open(directory / GENERAL) if "general" in report else None
+    return Prepared(train, valid, tokenizer, report, general)
+
+
+def _hashes(directory: Path, report: Mapping[str, Any]) -> dict[str, str]:
+    """Return the SHA-256 of every store."""
+    names = (*STORES, GENERAL) if "general" in report else STORES
+    return {name: file_sha256(directory / name) for name in names}
 
 
 def _verify(directory: Path, report: Mapping[str, Any]) -> None:
@@ -142,7 +154,7 @@ def _verify(directory: Path, report: Mapping[str, Any]) -> None:
         raise DataError(f"{directory / 'report.json'} is damaged: it has no checksums; {FRESH}")
     said = {name: value for name, value in report.items() if name != "checksums"}
     try:
-        found = {name: file_sha256(directory / name) for name in STORES} | {"report.json": json_sha256(said)}
+        found = {**_hashes(directory, report), "report.json": json_sha256(said)}
     except OSError as error:
         raise DataError(f"the prepared data {directory} is incomplete: {error.strerror or error}; {FRESH}") from None
     if damaged := [name for name, sha256 in found.items() if checksums.get(name) != sha256]:
@@ -154,8 +166,8 @@ def _build(
     config: Config, inputs: Inputs, partial: Path, tokenizer: Vocabulary | None, on_progress: Progress
 ) -> tuple[Vocabulary, dict[str, Any]]:
     """Fill the directory of prepared data, and return the vocabulary it is written in and its report."""
-    train, valid = StagedPairs(partial / "train.jsonl"), StagedPairs(partial / "valid.jsonl")
-    lines = _read_corpus(config, inputs, train, valid, on_progress)
+    train, valid, general = (StagedPairs(partial / f"{name}.jsonl") for name in ("train", "valid", "general"))
+    watched, lines = _read_corpus(config, inputs, train, valid, general, on_progress)
     tokenizer = tokenizer or _learned_tokenizer(train, config.tokenizer, on_progress)
     pairs = _progress(train, "tokenising", on_progress)
     added = dict.fromkeys(KINDS if config.data.augment else (), 0)
@@ -164,9 +176,21 @@ def _build(
         tokens = _fill(store, pairs, tokenizer, config, report=train.report, counter=counter)
         if added:
             _add_altered(store, train, tokenizer, config, added, counter, on_progress)
+        if watched:
+            mixed = _mixed_in(general, watched, valid, train.report.kept, config)
+            pairs = _progress(mixed, "mixing general text in", on_progress)
+            _fill(store, pairs, tokenizer, config, report=general.report, counter=counter)
     pairs = _progress(valid, "tokenising validation text", on_progress)
     with StoreWriter(partial / "valid.arrow") as store:
         _fill(store, pairs, tokenizer, config, report=valid.report)
+    if watched:
+        held_out = CleaningReport(read=len(watched), kept=len(watched))
+        with StoreWriter(partial / GENERAL) as store:
+            _fill(store, _rows(general, watched), tokenizer, config, report=held_out)
+        _refuse_empty("general", config.data, held_out)
+        general.report.drop_held_out(held_out)
+        general.path.unlink()
+    general.report.check()
     for what, text in (("training", train), ("validation", valid)):
         text.report.check()
         _refuse_empty(what, config.data, text.report)
@@ -183,17 +207,23 @@ def _build(
         "tokenizer": {"kind": config.tokenizer.kind, "vocab_size": tokenizer.vocab_size, "sha256": tokenizer.sha256},
         "tokens": tokens,
         **({"augmented": added} if added else {}),
+        **({"general": general.report.to_dict()} if watched else {}),
         "line_statistics": counter.statistics().model_dump(mode="json"),
     }
-    report["checksums"] = {name: file_sha256(partial / name) for name in STORES} | {"report.json": json_sha256(report)}
+    report["checksums"] = {**_hashes(partial, report), "report.json": json_sha256(report)}
     write_json(partial / "report.json", report)
     return tokenizer, report
 
 
 def _read_corpus(
-    config: Config, inputs: Inputs, train: StagedPairs, valid: StagedPairs, on_progress: Progress
-) -> dict[str, int]:
-    """Read, clean and divide all text; return the lines of every file."""
+    config: Config,
+    inputs: Inputs,
+    train: StagedPairs,
+    valid: StagedPairs,
+    general: StagedPairs,
+    on_progress: Progress,
+) -> tuple[set[int], dict[str, int]]:
+    """Read, clean and divide all text; return which pairs of general text are watched, and the lines of every file."""
     data, tags = config.data, config.tokenizer.language_tags
     lines: dict[str, int] = {}
     forbidden = _excluded_keys(inputs, tags, lines, on_progress)
@@ -202,6 +232,7 @@ def _read_corpus(
         valid.write(clean(pairs, data, forbidden=set(), report=valid.report, language_tags=tags))
         _refuse_empty("validation", data, valid.report)
         forbidden.update(key for pair in valid for key in side_keys(pair))
+    watched = _read_general(config, inputs, general, forbidden, lines, on_progress)
 
     pairs = _progress(_counting_lines(inputs.pairs, lines), "reading and cleaning", on_progress)
     kept = clean(pairs, data, forbidden=forbidden, report=train.report, language_tags=tags)
@@ -219,9 +250,64 @@ def _read_corpus(
         all_kept.path.unlink()
     _refuse_empty("training", data, train.report)
 
-    for source, target in zip(data.source + data.valid_source, data.target + data.valid_target, strict=True):
+    sources = data.source + data.valid_source + data.general_source
+    for source, target in zip(sources, data.target + data.valid_target + data.general_target, strict=True):
         lines[target] = lines.get(source, 0)
-    return lines
+    return watched, lines
+
+
+def _read_general(
+    config: Config,
+    inputs: Inputs,
+    general: StagedPairs,
+    forbidden: set[bytes],
+    lines: dict[str, int],
+    on_progress: Progress,
+) -> set[int]:
+    """Read and clean general text, and choose the pairs to watch, which nothing else may then learn from."""
+    if inputs.general is None:
+        return set()
+    pairs = _progress(_counting_lines(inputs.general, lines), "reading general text", on_progress)
+    tags = config.tokenizer.language_tags
+    general.write(clean(pairs, config.data, forbidden=forbidden, report=general.report, language_tags=tags))
+    _refuse_empty("general", config.data, general.report)
+    watched = choose_rows(general.report.kept, config.data.valid_size, seed=config.train.seed)
+    forbidden.update(key for pair in _rows(general, watched) for key in side_keys(pair))
+    return watched
+
+
+def _rows(pairs: Iterable[SentencePair], rows: set[int]) -> Iterator[SentencePair]:
+    return (pair for row, pair in enumerate(pairs) if row in rows)
+
+
+def _mixed_in(
+    general: StagedPairs, watched: set[int], valid: StagedPairs, num_train: int, config: Config
+) -> Iterator[SentencePair]:
+    """Yield the general pairs that are learned from, in the order of their files, and count what becomes of the rest.
+
+    Args:
+        general: All of them.
+        watched: Rows of those that are held out.
+        valid: Validation pairs, which may be of the training text.
+        num_train: Pairs of the training text.
+        config: `data.general_share` is their share of both.
+    """
+    share = config.data.general_share
+    wanted = round(num_train * share / (1.0 - share))
+    free = [row for row in drawn_rows(general.report.kept, seed=config.train.seed) if row not in watched]
+    chosen = set(free[:wanted])
+    general.report.not_needed = len(free) - len(chosen)
+    general.report.kept -= general.report.not_needed
+    keys = {key for pair in chain(valid, _rows(general, watched)) for key in side_keys(pair)}
+    for row, pair in enumerate(general):
+        if row in watched:
+            general.report.hold_out()
+        elif row not in chosen:
+            continue
+        elif keys.isdisjoint(side_keys(pair)):
+            yield pair
+        else:
+            general.report.drop_kept("leakage", pair.origin)
 
 
 def _excluded_keys(inputs: Inputs, tags: Sequence[str], lines: dict[str, int], on_progress: Progress) -> set[bytes]:
@@ -335,6 +421,7 @@ def _refuse_empty(what: str, data: DataConfig, report: CleaningReport) -> None:
     names = {
         "training": data.source + data.target + data.pairs,
         "validation": data.valid_source + data.valid_target + data.valid_pairs,
+        "general": data.general_source + data.general_target + data.general_pairs,
     }[what]
     files = ", ".join(map(display_name, names)) or "the pairs held out"
     if not report.read:

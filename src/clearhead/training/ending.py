@@ -63,6 +63,7 @@ def report_end(loop: Loop, translator: Translator, validation: Validation, ended
         num_pairs=data.report["train"]["kept"],
         epochs=state.step / loop.order.batches_per_epoch,
         validation=validation,
+        general_margin=config.train.general_margin,
         is_unchanged=translator.bundle.info["weights"] == UNCHANGED,
         ended_by=ended_by,
     )
@@ -121,8 +122,9 @@ def _reading_lines(report: Mapping[str, Any]) -> list[str]:
 def data_lines(report: Mapping[str, Any]) -> list[str]:
     """Return where the pairs went that were read, as lines to print; `report` is that of `prepare`."""
     lines = []
-    for part, title in (("train", "training text"), ("valid", "validation text")):
-        if report[part]["read"]:
+    titles = {"train": "training text", "valid": "validation text", "general": "general text, mixed in"}
+    for part, title in titles.items():
+        if part in report and report[part]["read"]:
             lines += [title, *CleaningReport(**report[part]).lines()]
             added = report.get("augmented", {})
             if part == "train" and any(added.values()):

@@ -11,7 +11,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from clearhead.bundle import Bundle
+from clearhead.bundle import Bundle, save_bundle
 from clearhead.config import Config
 from clearhead.data.batches import Batch, BatchOrder, collate, split
 from clearhead.data.prepare import Prepared
@@ -20,12 +20,13 @@ from clearhead.model.transformer import Transformer
 from clearhead.training.checkpoints import Best, Checkpoints, TrainingState
 from clearhead.training.display import Display
 from clearhead.training.log import MetricsLog, Window
-from clearhead.training.optimizer import build_optimizer, load_optimizer_state, optimizer_state
+from clearhead.training.optimizer import build_optimizer, freeze, load_optimizer_state, optimizer_state
 from clearhead.training.publish import publish
+from clearhead.training.run_directory import OLDER_MODEL
 from clearhead.training.schedule import learning_rate
 from clearhead.training.step import Stepper
 from clearhead.training.stop import StopSignals
-from clearhead.training.validation import Validation, is_better, perplexity, validate, validate_weights
+from clearhead.training.validation import Validation, is_better, measure, perplexity, validate_weights
 from clearhead.translator import Translator
 from clearhead.weights import average_weights, load_tensors, load_weights, model_tensors
 
@@ -64,6 +65,7 @@ class Loop:
         config = self.config
         torch.manual_seed(config.train.seed)
         self.model = Transformer(config.model).to(self.device)  # a resumed run draws its weights for nothing
+        freeze(self.model, config.train.freeze)
         self.optimizer = build_optimizer(self.model, config.train)
         self.stepper = Stepper(self.model, self.optimizer, config.train)
         self.state = TrainingState(
@@ -74,8 +76,11 @@ class Loop:
         self._published: Translator | None = None  # the last step, if it is `state.best`
 
     def start_from(self, bundle: Bundle) -> None:
-        """Take the weights of a trained model in the place of random ones."""
+        """Take the weights of a trained model in the place of random ones; where it must not unlearn, keep it."""
         load_tensors(self.model, model_tensors(bundle.model), origin=str(self.config.from_model))
+        if self.data.general is not None:
+            card = f"# {OLDER_MODEL}\n\nThe model that the run {self.run.name} started from, as it was.\n"
+            save_bundle(self.run / OLDER_MODEL, bundle, golden=bundle.golden, card=card)
 
     def resume(self, path: Path, state: TrainingState) -> None:
         """Go on from a checkpoint."""
@@ -164,12 +169,12 @@ class Loop:
         weights, validation = None, self._best if step == best.step else None
         if validation is None:  # measured elsewhere, or not at all: here, as the average is, or they would not compare
             weights = self.checkpoints.tensors(path, "model.safetensors")
-            validation = validate_weights(weights, self.data.valid, self.data.tokenizer, self.config, self.device)
+            validation = validate_weights(weights, self.data, self.config, self.device)
         paths = self.checkpoints.last(self.config.train.average_last, multiple_of=self.config.train.checkpoint_every)
         if len(paths) > 1:
             self.display.stage("averaging checkpoints", 0)
             average = average_weights(path / "model.safetensors" for path in paths)  # one in memory at a time
-            averaged = validate_weights(average, self.data.valid, self.data.tokenizer, self.config, self.device)
+            averaged = validate_weights(average, self.data, self.config, self.device)
             if is_better(averaged, validation):
                 weights, validation = average, averaged
                 chosen = "average of " + ", ".join(path.name for path in paths)
@@ -202,16 +207,20 @@ class Loop:
     def _validate(self, log: MetricsLog) -> Validation | None:
         """Measure the model; return how good it is if it is the best so far."""
         self.display.stage("validating", 0)
-        validation = validate(self.model, self.data.valid, self.data.tokenizer, self.config)
+        validation = measure(self.model, self.data, self.config)
         step, best = self.state.step, self.state.best
         self._tick()
         elapsed = round(self.state.elapsed, 3)
         scores = {"nll": validation.nll, "ppl": validation.ppl, "bleu": validation.bleu, "chrf": validation.chrf}
+        watched = ""
+        if (general := validation.general) is not None:
+            scores |= {"general_nll": general.nll, "general_bleu": general.bleu, "general_chrf": general.chrf}
+            watched = f"; general text {general.scores}"
         log.write("valid", step, **scores, elapsed=elapsed)
         is_new_best = best is None or is_better(validation, best)
         self.display.say(
             f"step {step:,}  {self.state.elapsed / 60:.1f} min  validation {validation.scores}, "
-            f"perplexity {validation.ppl:.2f}{'  best so far' if is_new_best else ''}"
+            f"perplexity {validation.ppl:.2f}{watched}{'  best so far' if is_new_best else ''}"
         )
         self.state.validated_step = step
         is_likeliest = self.state.least_nll is None or validation.nll < self.state.least_nll

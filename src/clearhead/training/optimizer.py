@@ -2,32 +2,57 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import torch
 from torch import Tensor, nn
 
 from clearhead.config import TrainConfig
-from clearhead.errors import CheckpointError
+from clearhead.errors import CheckpointError, ConfigError
 from clearhead.training.muon import Muon
 
-__all__ = ["build_optimizer", "load_optimizer_state", "optimizer_state"]
+__all__ = ["build_optimizer", "freeze", "load_optimizer_state", "optimizer_state"]
+
+
+def freeze(model: nn.Module, parts: Sequence[str]) -> None:
+    """Leave the weights of some parts as they are.
+
+    Args:
+        model: A Transformer.
+        parts: `embeddings`, or the beginnings of names of parameters, such as `encoder` or `decoder.layers.0`.
+
+    Raises:
+        ConfigError: If a part is not there, or nothing is left to train.
+    """
+    for part in parts:
+        names = ("source_embedding", "target_embedding") if part == "embeddings" else (part,)
+        found = [weight for name, weight in model.named_parameters() if name.startswith(tuple(f"{n}." for n in names))]
+        if not found:
+            raise ConfigError(
+                f"train.freeze: the model has no part {part!r:.100}; parts are embeddings, encoder, decoder, and "
+                f"layers such as encoder.layers.0"
+            )
+        for weight in found:
+            weight.requires_grad_(False)
+    if not any(weight.requires_grad for weight in model.parameters()):
+        raise ConfigError(f"train.freeze = {list(parts)} leaves nothing to train")
 
 
 def build_optimizer(model: nn.Module, config: TrainConfig) -> torch.optim.Optimizer:
-    """Return the optimiser that `config.optimizer` names, over all parameters.
+    """Return the optimiser that `config.optimizer` names, over all parameters that are not frozen.
 
     Weight decay is for matrices only: biases and norms have no use for small values.
     """
+    named = {name: weight for name, weight in model.named_parameters() if weight.requires_grad}
     if config.optimizer == "muon":
-        hidden = [p for name, p in model.named_parameters() if p.dim() > 1 and name.startswith(("encoder", "decoder"))]
+        hidden = [p for name, p in named.items() if p.dim() > 1 and name.startswith(("encoder", "decoder"))]
         is_hidden = {id(parameter) for parameter in hidden}
-        others = [parameter for parameter in model.parameters() if id(parameter) not in is_hidden]
+        others = [parameter for parameter in named.values() if id(parameter) not in is_hidden]
         betas, eps, decay = config.adam_betas, config.adam_eps, config.weight_decay
         rounded = config.precision != "fp32"
         return Muon(hidden, others, betas=betas, eps=eps, weight_decay=decay, rounded=rounded)
-    matrices = [parameter for parameter in model.parameters() if parameter.dim() > 1]
-    vectors = [parameter for parameter in model.parameters() if parameter.dim() <= 1]
+    matrices = [parameter for parameter in named.values() if parameter.dim() > 1]
+    vectors = [parameter for parameter in named.values() if parameter.dim() <= 1]
     groups = [
         {"params": matrices, "weight_decay": config.weight_decay if config.optimizer == "adamw" else 0.0},
         {"params": vectors, "weight_decay": 0.0},
@@ -52,6 +77,8 @@ def load_optimizer_state(model: nn.Module, optimizer: torch.optim.Optimizer, ten
         CheckpointError: If a parameter has no saved state, or one of another shape.
     """
     for name, parameter in model.named_parameters():
+        if not parameter.requires_grad:
+            continue  # frozen: an optimiser knows nothing of it
         saved = {key: tensors.get(f"{name}.{key}") for key in _state_keys(optimizer, parameter)}
         for key, tensor in saved.items():
             if tensor is None or (key != "step" and tensor.shape != parameter.shape):

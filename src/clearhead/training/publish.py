@@ -86,12 +86,20 @@ def publish(
             "chrf_signature": validation.chrf_signature,
             "valid_nll": round(validation.nll, 4),
             "valid_ppl": round(validation.ppl, 3),
+            **_general(validation),
         },
     }
     translator = Translator(Bundle(model.eval(), data.tokenizer, config.decode, info), directory)
     golden = make_golden(translator, golden_sources(config.golden, data.tokenizer, config.decode.target_lang))
     save_bundle(directory, translator.bundle, golden=golden, card=model_card(directory.name, translator.bundle))
     return translator
+
+
+def _general(validation: Validation) -> dict[str, float]:
+    """Return how good the model is on general text, where that is watched."""
+    if (general := validation.general) is None:
+        return {}
+    return {"general_bleu": round(general.bleu, 2), "general_chrf": round(general.chrf, 2)}
 
 
 def golden_sources(golden: str | None, tokenizer: Vocabulary, target_lang: str | None) -> list[str] | None:
@@ -193,7 +201,7 @@ def average_run(
         raise CheckpointError(f"{run} has {len(paths)} good checkpoints, fewer than --last {last}")
     weights = average_weights(path / "model.safetensors" for path in paths)
     data = open_prepared(run / "data")
-    validation = validate_weights(weights, data.valid, data.tokenizer, config, resolve_device(device))
+    validation = validate_weights(weights, data, config, resolve_device(device))
     chosen = "average of " + ", ".join(path.name for path in paths)
     # A run that is being trained publishes into its own directory.
     with lock(run) if output.is_relative_to(run) else nullcontext():

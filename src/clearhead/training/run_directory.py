@@ -11,11 +11,14 @@ from pathlib import Path
 from clearhead.errors import CheckpointError
 from clearhead.files import is_leftover, is_utf8, remove_leftovers, standing
 
-__all__ = ["claim", "is_finished", "lock", "move_aside"]
+__all__ = ["OLDER_MODEL", "claim", "is_finished", "lock", "move_aside"]
+
+OLDER_MODEL = "started-from"
+"""The model that a run with general text started from."""
 
 _OWN_NAMES = {
     *(".lock", "config.toml", "corpus", "data", "tokenizer.json", "checkpoints", "metrics.jsonl", "tensorboard"),
-    *("report.html", "model"),
+    *("report.html", "model", OLDER_MODEL),
 }
 
 _FORMER_LEFTOVERS = {

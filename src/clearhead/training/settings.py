@@ -49,7 +49,7 @@ _MAY_CHANGE = {
     *(f"data.{role}" for role in ROLES),  # where the text lies; what it says is compared by content
     *("train.max_steps", "train.max_minutes", "train.patience", "train.micro_batch_tokens", "train.compile"),
     *("train.validate_every", "train.validate_sentences", "train.checkpoint_every", "train.checkpoint_minutes"),
-    *("train.keep_checkpoints", "train.average_last"),
+    *("train.keep_checkpoints", "train.average_last", "train.general_margin"),
 }
 """Settings that a resumed run may change; of the section `decode`, all."""
 

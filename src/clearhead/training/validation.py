@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 import torch
@@ -14,6 +14,7 @@ from torch.nn import functional
 
 from clearhead.config import Config
 from clearhead.data.batches import valid_batches
+from clearhead.data.prepare import Prepared
 from clearhead.data.store import PairStore
 from clearhead.decoding import SearchOptions, cut_sources, decode, given_prefix
 from clearhead.evaluation.metrics import judge
@@ -22,7 +23,7 @@ from clearhead.model.transformer import Transformer
 from clearhead.tokenizers import Vocabulary
 from clearhead.weights import load_tensors
 
-__all__ = ["Validation", "is_better", "perplexity", "validate", "validate_weights"]
+__all__ = ["Validation", "is_better", "measure", "perplexity", "validate", "validate_weights"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +38,8 @@ class Validation:
     chrf: float
     """Of the same."""
     chrf_signature: str
+    general: Validation | None = None
+    """Of general text, where some is watched."""
 
     @property
     def ppl(self) -> float:
@@ -88,13 +91,19 @@ def validate(model: Transformer, pairs: PairStore, tokenizer: Vocabulary, config
         model.train(was_training)
 
 
-def validate_weights(
-    weights: Mapping[str, Tensor], pairs: PairStore, tokenizer: Vocabulary, config: Config, device: torch.device
-) -> Validation:
+def measure(model: Transformer, data: Prepared, config: Config) -> Validation:
+    """Measure a model on the validation pairs of a run, and on its general text if it has any; see `validate`."""
+    found = validate(model, data.valid, data.tokenizer, config)
+    if data.general is None:
+        return found
+    return replace(found, general=validate(model, data.general, data.tokenizer, config))
+
+
+def validate_weights(weights: Mapping[str, Tensor], data: Prepared, config: Config, device: torch.device) -> Validation:
     """Measure weights in a model made for it: what is published is another one, on the CPU."""
     model = Transformer(config.model)  # weights drawn for nothing, as in `load_bundle`
     load_tensors(model, weights, origin="the weights")
-    return validate(model.to(device), pairs, tokenizer, config)
+    return measure(model.to(device), data, config)
 
 
 def is_better(now: Quality, best: Quality) -> bool:

@@ -9,6 +9,7 @@ from typing import Any
 
 from clearhead.config import TrainConfig
 from clearhead.training.checkpoints import TrainingState
+from clearhead.training.run_directory import OLDER_MODEL
 from clearhead.training.validation import Validation
 
 __all__ = ["verdict"]
@@ -34,6 +35,7 @@ def verdict(
     num_pairs: int,
     epochs: float,
     validation: Validation,
+    general_margin: float,
     is_unchanged: bool,
     ended_by: str,
 ) -> list[str]:
@@ -47,6 +49,7 @@ def verdict(
         num_pairs: Training pairs.
         epochs: Passes over them.
         validation: Of the published model.
+        general_margin: Points of chrF that it may have lost on general text.
         is_unchanged: It is the one that the run started from, for nothing was better.
         ended_by: As of `TrainingState.ended_by`.
     """
@@ -56,6 +59,8 @@ def verdict(
     sentences = []
     if valid and valid[0]["step"] == 0:
         sentences.append(_beside_start(valid, validation, is_unchanged))
+        if validation.general is not None and not is_unchanged:
+            sentences.append(_unlearned(run, valid[0]["general_chrf"], validation.general.chrf, general_margin))
     elif state.step <= train.warmup_steps:
         sentences.append(
             f"still in warm-up: {state.step:,} of {train.warmup_steps:,} steps of it were made, and the model knows "
@@ -82,6 +87,17 @@ def _beside_start(valid: Sequence[Mapping[str, Any]], validation: Validation, is
     return (
         f"no better than the model it started from, which is published as it was: chrF {before:.1f}, and at most "
         f"{found:.1f} after training; more text helps, or a lower rate (--fresh --set train.learning_rate=..)"
+    )
+
+
+def _unlearned(run: Path, before: float, now: float, margin: float) -> str:
+    """Say what became of general text."""
+    if now >= before - margin:
+        return f"general text has chrF {now:.1f}, and had {before:.1f} before"
+    return (
+        f"general text got worse: chrF {before:.1f} before and {now:.1f} now, which is more than the margin of "
+        f"{margin:g} (train.general_margin); the model as it was stands at {run / OLDER_MODEL}; more general text "
+        f"mixed in helps (data.general_share), a lower rate, or fewer steps"
     )
 
 

@@ -48,6 +48,7 @@ def said(
         num_pairs=pairs,
         epochs=epochs,
         validation=Validation(2.0, bleu, "", chrf, ""),
+        general_margin=1.0,
         is_unchanged=is_unchanged,
         ended_by=ended_by,
     )
@@ -167,3 +168,28 @@ def test_the_verdict_and_the_first_pair_are_on_the_screen_and_in_the_report(sett
     pair = re.search(r"^the first pair, from source to target: '(.*)' -> '(.*)'$", err, re.MULTILINE)
     assert pair
     assert [GERMAN.index(word) for word in pair[1].split()] == [ENGLISH.index(word) for word in pair[2].split()]
+
+
+@pytest.mark.parametrize(
+    ("now", "words"),
+    [
+        (49.5, "general text has chrF 49.5, and had 50.0 before"),
+        (48.9, "general text got worse: chrF 50.0 before and 48.9"),
+    ],
+)
+def test_general_text_that_got_worse_than_the_margin_is_said(now, words):
+    before = {"split": "valid", "step": 0, "nll": 2.0, "bleu": 30.0, "chrf": 40.0, "general_chrf": 50.0}
+    found = verdict(
+        Path("runs/x"),
+        TrainConfig(warmup_steps=4, max_minutes=8),
+        TrainingState(step=80),
+        [before, {**before, "step": 80, "chrf": 45.0}],
+        num_pairs=50_000,
+        epochs=5.0,
+        validation=Validation(2.0, 33.0, "", 45.0, "", general=Validation(2.0, 30.0, "", now, "")),
+        general_margin=1.0,
+        is_unchanged=False,
+        ended_by="max_minutes",
+    )
+    assert found[1].startswith(words)
+    assert ("runs/x/started-from" in found[1]) == (now < 49.0)

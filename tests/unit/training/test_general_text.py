@@ -1,0 +1,151 @@
+"""What a run that starts from a model must not unlearn: general text that is watched and mixed in, parts that stay."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+import torch
+from tiny_runs import write_numbers
+
+from clearhead.bundle import load_bundle
+from clearhead.data.prepare import open_prepared
+from clearhead.errors import ConfigError, DataError
+from clearhead.files import file_sha256
+from clearhead.training.log import read_metrics
+from clearhead.training.run import train_from_values
+from clearhead.training.settings import merge
+from clearhead.weights import read_weights
+
+QUICK = {"max_steps": 4, "validate_every": 2, "checkpoint_every": 2, "seed": 3}
+
+
+@pytest.fixture
+def fine_tuned(settings, finished_run, tmp_path):
+    """Return a function from changes to the directory of a run from the finished one, with its text as the general."""
+    write_numbers(tmp_path / "general.tsv")
+    lines = [f"new {number} word\tneu {number} Wort" for number in range(40)]
+    (tmp_path / "new.tsv").write_text("\n".join(lines) + "\n", encoding="utf-8")
+
+    def run(**changes):
+        values = settings(from_model=str(finished_run), train=QUICK)
+        del values["tokenizer"], values["preset"], values["decode"]
+        files = {"pairs": [str(tmp_path / "new.tsv")], "general_pairs": [str(tmp_path / "general.tsv")]}
+        values = merge(values, {"model": {}, "data": {**files, "valid_size": 4, "augment": False}}, changes)
+        return train_from_values({**values, "model": changes.get("model", {})}).run
+
+    return run
+
+
+def test_general_text_is_held_out_and_mixed_in(fine_tuned):
+    data = open_prepared(fine_tuned() / "data")
+    report = data.report["general"]
+    assert data.general is not None
+    assert len(data.general) == report["held_out"] == 4
+    new = [row for row in range(len(data.train)) if data.train.source(row).startswith("new ")]
+    assert len(data.train) == 2 * len(new) == len(new) + report["kept"]
+    assert report["read"] == sum(report[where] for where in ("kept", "held_out", "not_needed"))
+    assert not any(report["dropped"].values())
+    watched = {data.general.source(row) for row in range(4)}
+    assert watched.isdisjoint(data.train.source(row) for row in range(len(data.train)))
+
+
+@pytest.mark.parametrize(("share", "mixed"), [(0.0, 0), (0.2, 9)])
+def test_the_share_says_how_much_is_mixed_in(fine_tuned, share, mixed):
+    data = open_prepared(fine_tuned(data={"general_share": share}) / "data")
+    new = sum(data.train.source(row).startswith("new ") for row in range(len(data.train)))
+    assert (new, len(data.train) - new) == (36, mixed)
+
+
+def test_both_texts_are_validated_and_the_older_model_is_kept(fine_tuned, finished_run, capsys):
+    run = fine_tuned()
+    records = [record for record in read_metrics(run / "metrics.jsonl") if record["split"] == "valid"]
+    assert [record["step"] for record in records] == [0, 2, 4]
+    assert all({"general_nll", "general_bleu", "general_chrf"} <= record.keys() for record in records)
+    said = capsys.readouterr().err
+    assert len(re.findall(r"; general text BLEU \d+\.\d\d, chrF", said)) == 3
+    older, before = (path / "model.safetensors" for path in (run / "started-from", finished_run / "model"))
+    assert file_sha256(older) == file_sha256(before)
+    assert len(load_bundle(run / "started-from").golden) == len(load_bundle(finished_run).golden)
+    assert "general_chrf" in load_bundle(run).info["metrics"]
+    assert "general text, mixed in" in said
+
+
+def test_a_run_without_general_text_keeps_nothing(fine_tuned):
+    run = fine_tuned(data={"general_pairs": []})
+    assert not (run / "started-from").exists()
+    assert open_prepared(run / "data").general is None
+    assert "general_chrf" not in load_bundle(run).info["metrics"]
+
+
+def test_a_run_with_general_text_goes_on_exactly(fine_tuned, tmp_path):
+    steady = {"schedule": "constant"}  # other schedules know the last step
+    whole = fine_tuned(out=str(tmp_path / "whole"), train=steady)
+    fine_tuned(out=str(tmp_path / "parts"), train={**steady, "max_steps": 2})
+    parts = fine_tuned(out=str(tmp_path / "parts"), train=steady)
+    found, expected = (read_weights(run / "model" / "model.safetensors")[0] for run in (parts, whole))
+    assert found.keys() == expected.keys()
+    assert all(found[name].equal(expected[name]) for name in expected)
+
+
+def test_damaged_general_text_is_found(fine_tuned):
+    run = fine_tuned()
+    path = run / "data" / "general.arrow"
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 1
+    path.write_bytes(content)
+    with pytest.raises(DataError, match=r"general\.arrow is damaged"):
+        open_prepared(run / "data")
+
+
+@pytest.mark.parametrize(
+    ("parts", "still"),
+    [
+        (["embeddings"], ["source_embedding."]),
+        (["encoder", "embeddings"], ["source_embedding.", "encoder."]),
+        (["decoder.layers.0"], ["decoder.layers.0."]),
+    ],
+)
+def test_frozen_parts_stay_bit_for_bit_and_the_rest_moves(fine_tuned, finished_run, parts, still):
+    run = fine_tuned(train={"freeze": parts, "learning_rate": 0.01, "patience": 50})
+    [path] = (run / "checkpoints").glob("*4")
+    before, after = (read_weights(where / "model.safetensors")[0] for where in (finished_run / "model", path))
+    moved = {name for name, weight in before.items() if not torch.equal(weight, after[name])}
+    frozen = {name for name in before if name.startswith(tuple(still))}
+    assert frozen
+    assert not moved & frozen
+    assert moved == before.keys() - frozen
+
+
+def test_a_frozen_run_goes_on_exactly(fine_tuned, tmp_path):
+    frozen = {"freeze": ["encoder"], "learning_rate": 0.01, "schedule": "constant"}
+    whole = fine_tuned(out=str(tmp_path / "whole"), train=frozen)
+    fine_tuned(out=str(tmp_path / "parts"), train={**frozen, "max_steps": 2})
+    parts = fine_tuned(out=str(tmp_path / "parts"), train=frozen)
+    last = (next((run / "checkpoints").glob("*4")) / "model.safetensors" for run in (parts, whole))
+    found, expected = (read_weights(path)[0] for path in last)
+    assert all(found[name].equal(expected[name]) for name in expected)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"train": {"freeze": ["enc"]}}, "train.freeze: the model has no part 'enc'; parts are embeddings, encoder"),
+        ({"train": {"freeze": ["embeddings", "encoder", "decoder"]}}, "leaves nothing to train"),
+        (
+            {"from_model": None, "data": {"general_pairs": []}, "train": {"freeze": ["encoder"]}},
+            "train.freeze keeps weights",
+        ),
+        ({"from_model": None}, "general text .* is what a model must not unlearn, so from_model must"),
+        ({"data": {"general_share": 1.0}}, "data.general_share"),
+    ],
+)
+def test_what_has_no_meaning_is_refused(fine_tuned, changes, message):
+    with pytest.raises(ConfigError, match=message):
+        fine_tuned(**changes)
+
+
+def test_general_text_that_is_empty_is_named(fine_tuned, tmp_path):
+    (tmp_path / "none.tsv").write_text("", encoding="utf-8")
+    with pytest.raises(DataError, match=r"empty corpus: there is no line in .*none\.tsv"):
+        fine_tuned(data={"general_pairs": [str(tmp_path / "none.tsv")]})
