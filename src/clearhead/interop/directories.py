@@ -16,7 +16,7 @@ from clearhead.config import DecodeConfig, ModelConfig
 from clearhead.config.decode import is_language
 from clearhead.errors import ConfigError, ModelError, nearest_name
 from clearhead.files import file_sha256, read_json
-from clearhead.interop.huggingface import FAMILIES, import_state
+from clearhead.interop.huggingface import family_of, import_state
 from clearhead.interop.their_tokenizer import their_vocabulary
 from clearhead.interop.their_weights import read_their_weights
 from clearhead.model.transformer import Transformer
@@ -74,12 +74,11 @@ def import_directory(
         raise ModelError(f"no model at {directory}: there is no such directory")
     values = read_json(directory / "config.json", ModelError)
     kind = str(kind or values.get("model_type"))
-    if kind not in FAMILIES:
-        raise ConfigError(
-            f"{directory / 'config.json'}: models of the kind {kind!r:.100} are not known here"
-            f"{nearest_name(kind, FAMILIES)}"
-        )
-    if not FAMILIES[kind].translates:
+    try:
+        family = family_of(kind)
+    except ConfigError as error:
+        raise ConfigError(f"{directory / 'config.json'}: {error}") from None
+    if not family.translates:
         raise ConfigError(
             f"{directory} holds a {kind} model, which is an encoder or a decoder alone and translates nothing; in "
             f"Python clearhead.interop.import_state reads its weights"
@@ -90,7 +89,7 @@ def import_directory(
     theirs, files = read_their_weights(directory)
     config, tensors = import_state(kind, values, theirs)
     # Positions that are computed have no weights, and PyTorch would load its compiler to compute none.
-    shape = config if config.positions == "learned" else config.model_copy(update={"positions": "none"})
+    shape = config if config.learns_positions else config.model_copy(update={"positions": "none"})
     with torch.device("meta"):  # shapes alone, whatever the settings ask for
         headers = {name: TensorHeader(tuple(tensor.shape), "F32") for name, tensor in tensors.items()}
         require_fit(model_tensors(Transformer(shape)), headers, origin=str(directory))

@@ -6,6 +6,8 @@ D d_model, V vocabulary.
 
 from __future__ import annotations
 
+import math
+
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
@@ -57,9 +59,13 @@ class Transformer(nn.Module):
             final_norm=config.final_norm,
             activation=config.activation,
             gated=config.gated,
+            attention_scale=config.attention_scale,
             attention_bias=config.attention_bias,
             feed_forward_bias=config.feed_forward_bias,
             rotary=config.positions == "rotary",
+            relative=config.positions == "relative",
+            relative_attention_num_buckets=config.relative_attention_num_buckets,
+            relative_attention_max_distance=config.relative_attention_max_distance,
         )
         if has_encoder:
             self.source_embedding = self._embedding(config.source_vocabulary, num_segments=config.num_segments)
@@ -158,7 +164,7 @@ class Transformer(nn.Module):
             memory_mask: From `encode`.
             cache: What earlier calls kept; takes in the new positions. None to keep nothing.
             weights: Takes in what every head attended to, if given.
-            hidden: Takes in what every layer reads, and the states returned, if given.
+            hidden: Takes in what every layer reads, and what the last one writes, if given.
 
         Raises:
             ValueError: If there is no decoder, or its memory is missing or not for it.
@@ -170,7 +176,8 @@ class Transformer(nn.Module):
         if memory is not None and self.config.num_encoder_layers == 0:
             raise ValueError("a decoder alone (model.num_encoder_layers = 0) takes no memory; give None")
         embedded = self.target_embedding(target, start=0 if cache is None else cache.length)
-        return self.decoder(embedded, memory, memory_mask, cache, weights, hidden)
+        states = self.decoder(embedded, memory, memory_mask, cache, weights, hidden)
+        return states / math.sqrt(self.config.d_model) if self.config.output_scale else states
 
     def decode(
         self,

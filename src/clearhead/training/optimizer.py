@@ -20,7 +20,8 @@ def build_optimizer(model: nn.Module, config: TrainConfig) -> torch.optim.Optimi
     Weight decay is for matrices only: biases and norms have no use for small values.
     """
     if config.optimizer == "muon":
-        hidden = [p for name, p in model.named_parameters() if p.dim() > 1 and name.startswith(("encoder", "decoder"))]
+        layers = ("encoder.layers.", "decoder.layers.")  # relative positions are a table, as embeddings are
+        hidden = [p for name, p in model.named_parameters() if p.dim() > 1 and name.startswith(layers)]
         is_hidden = {id(parameter) for parameter in hidden}
         others = [parameter for parameter in model.parameters() if id(parameter) not in is_hidden]
         betas, eps, decay = config.adam_betas, config.adam_eps, config.weight_decay

@@ -43,6 +43,8 @@ class Rows:
     """What is added to the scores of self-attention: 0, or minus infinity."""
     memory_mask: Float[Tensor, "N 1 1 S"]
     """Likewise of cross-attention."""
+    distances: Int[Tensor, "N P"] | None = None
+    """Position of the key in each place less that of the newest, where a model asks for it."""
 
     def spread(self, x: Shaped[Tensor, "R W"], empty: float = 0.0) -> Shaped[Tensor, "N K W"]:
         """Put each row where its beam stands, and `empty` where none is active."""
@@ -74,9 +76,19 @@ class SlotCache:
         beam_size: Beams of a sentence.
         max_slots: Most sentences in flight at once.
         device: Where they are.
+        knows_distances: Whether each step says how far away every key stands.
     """
 
-    def __init__(self, *, num_layers: int, kv_width: int, beam_size: int, max_slots: int, device: torch.device) -> None:
+    def __init__(
+        self,
+        *,
+        num_layers: int,
+        kv_width: int,
+        beam_size: int,
+        max_slots: int,
+        device: torch.device,
+        knows_distances: bool = False,
+    ) -> None:
         self.beam_size = beam_size
         self.source_lengths: list[int] = []
         self._lengths: list[int] = []  # target positions seen by each slot
@@ -85,6 +97,8 @@ class SlotCache:
         self.memory = torch.empty(num_layers, max_slots, 0, kv_width, device=device)  # (L, N, S, W)
         self._past_mask = torch.empty(max_slots, beam_size, 0, device=device)  # (N, K, P)
         self._memory_mask = torch.empty(max_slots, 1, 0, device=device)  # (N, 1, S)
+        # The position of the key in each place, (N, 1, P).
+        self._written = torch.empty(max_slots, 1, 0, dtype=torch.long, device=device) if knows_distances else None
 
     def __len__(self) -> int:
         return len(self._lengths)
@@ -114,6 +128,8 @@ class SlotCache:
             self.memory[:, slot, :length] = self.memory[:, last, :length]
             self._past_mask[slot] = self._past_mask[last]
             self._memory_mask[slot] = self._memory_mask[last]
+            if self._written is not None:
+                self._written[slot] = self._written[last]
         for values in (self.source_lengths, self._lengths, self._ends):
             values[slot] = values[last]
             values.pop()
@@ -130,6 +146,8 @@ class SlotCache:
         if most > self.past.size(2):
             self.past = self._with_room(self.past, most, slots_axis=1)
             self._past_mask = self._with_room(self._past_mask, most, slots_axis=0)
+            if self._written is not None:
+                self._written = self._with_room(self._written, most, slots_axis=0)
         mask = self._past_mask[:num_slots]  # (N, K, P)
         beams = mask.flatten(0, 1)  # (NK, P)
         rows = torch.tensor(index, device=device)
@@ -148,6 +166,11 @@ class SlotCache:
         self._lengths = [length + 1 for length in self._lengths]
         newest = torch.tensor(places, device=device)
         beams[rows, newest] = 0.0
+        distances = None
+        if self._written is not None:
+            self._written[rows // beam_size, 0, newest] = torch.tensor(positions, device=device)
+            now = torch.tensor(self._lengths, device=device)[:, None] - 1
+            distances = self._written[:num_slots, 0, : max(self._ends)] - now
         return Rows(
             num_slots,
             beam_size,
@@ -157,13 +180,15 @@ class SlotCache:
             longest=max(self._lengths),
             past_mask=mask[:, None, :, : max(self._ends)],
             memory_mask=self._memory_mask[:num_slots, None, :, : rounded(max(self.source_lengths))],
+            distances=distances,
         )
 
     def _with_room(self, tensor: Tensor, length: int, *, slots_axis: int) -> Tensor:
         """Return a copy with room for more places or positions, which are the third axis."""
         shape = [*tensor.shape[:2], rounded(max(length, 2 * tensor.size(2))), *tensor.shape[3:]]
         # A mask hides what has no values yet; it must be finite all the same, for 0 times NaN is NaN.
-        larger = lazy_zeros(shape, tensor.device) if slots_axis else tensor.new_full(shape, float("-inf"))
+        empty = float("-inf") if tensor.is_floating_point() else 0
+        larger = lazy_zeros(shape, tensor.device) if slots_axis else tensor.new_full(shape, empty)
         larger[:, :, : tensor.size(2)].narrow(slots_axis, 0, len(self)).copy_(tensor.narrow(slots_axis, 0, len(self)))
         return larger
 
