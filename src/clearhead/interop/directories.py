@@ -114,6 +114,7 @@ def import_directory(
     }
     card = directory / "README.md"
     their_card = card.read_text(encoding="utf-8", errors="replace") if card.is_file() else ""
+    notes += _tasks(values)
     return Imported(Bundle(model.eval(), tokenizer, decode, info), kind, tuple(notes), their_card)
 
 
@@ -165,6 +166,15 @@ def _decode(
     if generation.get("early_stopping") is not None and decode.beam_size > 1:
         notes.append("early_stopping is not taken over: ours stops when no hypothesis can win any more")
     return decode, notes
+
+
+def _tasks(values: Mapping[str, Any]) -> list[str]:
+    """Return a note of what texts begin with, where a model has learned several tasks by that, as T5."""
+    tasks = values.get("task_specific_params")
+    settings = list(tasks.values()) if isinstance(tasks, dict) else []
+    prefixes = [task.get("prefix") for task in settings if isinstance(task, dict)]
+    named = ", ".join(f"{prefix!r:.60}" for prefix in prefixes[:8] if isinstance(prefix, str) and prefix)
+    return [f"it has learned several tasks, and a text begins with the one that is asked for: {named}"] if named else []
 
 
 def _read_settings(directory: Path, **settings: Any) -> DecodeConfig:
