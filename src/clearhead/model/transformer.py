@@ -83,7 +83,7 @@ class Transformer(nn.Module):
             if config.tying in ("three-way", "decoder"):
                 self.output_proj.weight = self.target_embedding.weight
         if self.device.type != "meta":  # there are no numbers to draw, and PyTorch would take seconds to find out
-            draw_initial_weights(self, d_model=config.d_model)
+            draw_initial_weights(self, config)
 
     def _embedding(self, vocab_size: int, *, num_segments: int = 0) -> Embedding:
         config = self.config

@@ -7,7 +7,8 @@ import math
 import pytest
 import torch
 
-from clearhead.model import MultiHeadAttention
+from clearhead.config import ModelConfig
+from clearhead.model import MultiHeadAttention, Transformer
 from clearhead.model.other_positions import RelativePositions, relative_bucket
 
 SETTINGS = [(32, 128), (8, 6), (4, 3), (6, 10), (32, 17), (10, 128), (64, 256), (128, 1024)]
@@ -140,9 +141,6 @@ def test_layers_share_the_gradient_of_their_table(make_model, make_batch):
 
 @torch.no_grad()
 def test_weights_start_so_that_scores_have_the_size_that_the_paper_wants():
-    from clearhead.config import ModelConfig
-    from clearhead.model import Transformer
-
     sizes = {"vocab_size": 31, "d_model": 96, "num_heads": 3, "d_k": 49, "d_v": 32, "positions": "relative"}
     model = Transformer(ModelConfig(**sizes, attention_scale=False))
     divides = Transformer(ModelConfig(**sizes))
@@ -152,6 +150,14 @@ def test_weights_start_so_that_scores_have_the_size_that_the_paper_wants():
             assert ratio == pytest.approx(7.0, rel=0.05)  # the root of d_k
             assert theirs.k_proj.weight.std().item() == pytest.approx(ours.k_proj.weight.std().item(), rel=0.05)
     assert model.encoder.relative_positions.weight.std().item() == pytest.approx(96**-0.5, rel=0.25)
+
+
+@pytest.mark.parametrize(("embedding_scale", "output_scale"), [(True, False), (False, True), (False, False)])
+@torch.no_grad()
+def test_embeddings_start_so_that_what_is_divided_in_the_end_is_large_enough(embedding_scale, output_scale):
+    config = ModelConfig(vocab_size=311, d_model=96, embedding_scale=embedding_scale, output_scale=output_scale)
+    deviation = Transformer(config).source_embedding.weight.std().item()
+    assert deviation == pytest.approx(1.0 if output_scale else 96**-0.5, rel=0.02)
 
 
 @torch.no_grad()
