@@ -82,6 +82,9 @@ translation begins with, Marian by a token before the source (`>>deu<<`). Their 
 `deu_Latn`, `de_DE`), in `--source-lang` (`translate`, `evaluate`) and `--target-lang`, in a tag such as `<2deu_Latn> `
 before a line, and by default what the files say. What a model is told costs nothing: scores are those of the text.
 
+T5 and Flan-T5 are told in the text itself what to do with it, such as `translate English to German: `. That stands
+before every line that is given; the import names what a directory says of it.
+
 ## What is otherwise
 
 - A vocabulary of another library is kept exactly, and what it loses is lost: characters it does not know, letter case,
@@ -100,7 +103,8 @@ clearhead export runs/de-en -o de-en-hf --to hf
 ```
 
 writes a directory that `transformers` loads without any code of ours (`AutoTokenizer`, `AutoModelForSeq2SeqLM`): a
-post-norm model, as the paper's, as Marian, a pre-norm one, as the presets `tiny` and `small`, as Pegasus. The paper's
+post-norm model, as the paper's, as Marian, a pre-norm one, as the presets `tiny` and `small`, as Pegasus, and one with
+T5's settings ([paper.md](paper.md#where-well-known-code-departs-from-the-paper)) as T5. The paper's
 sinusoids take turns, theirs have sines before cosines; as no part of the model knows the order of its components, they
 are reordered everywhere alike, and every logit stays. The vocabulary goes along, tags included: `<2fr> May 3, 2018` is
 read there as here. Where `transformers` is installed, the directory is loaded and compared as above before it gets its

@@ -224,7 +224,7 @@ def require_fitting_weights(config: ModelConfig, path: Path, *, origin: str) -> 
         if len(found) != number:
             raise ModelError(f"{origin} has model.num_{side}_layers = {number}, but {path} holds {len(found)}")
     # Positions that are computed have no weights, and PyTorch would load its compiler to compute none.
-    shape = config if config.positions == "learned" else config.model_copy(update={"positions": "none"})
+    shape = config if config.learns_positions else config.model_copy(update={"positions": "none"})
     with torch.device("meta"):  # shapes alone, whatever the settings ask for
         own = model_tensors(Transformer(shape))
     require_fit(own, headers, origin=str(path))

@@ -34,7 +34,7 @@ NormOrder = Literal["post", "pre"]
 NormKind = Literal["layer", "rms"]
 Activation = Literal["relu", "gelu", "gelu_tanh", "silu"]
 SinusoidLayout = Literal["sinusoidal", "sinusoidal_halves", "sinusoidal_t2t"]
-PositionKind = Literal[SinusoidLayout, "learned", "rotary", "none"]
+PositionKind = Literal[SinusoidLayout, "learned", "rotary", "relative", "none"]
 Tying = Literal["three-way", "decoder", "embeddings", "none"]
 
 Optimizer = Literal["adam", "adamw", "muon"]

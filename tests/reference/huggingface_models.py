@@ -52,9 +52,26 @@ BERT_SPECIAL = {"pad_token_id": 5, "bos_token_id": 3, "eos_token_id": 7}
 STARTS_WITH_PADDING = {"pad_token_id": 36, "decoder_start_token_id": 36, "bos_token_id": 0, "eos_token_id": 0}
 STARTS_WITH_END = {"pad_token_id": 1, "decoder_start_token_id": 2, "bos_token_id": 0, "eos_token_id": 2}
 PEGASUS_SPECIAL = {"pad_token_id": 0, "decoder_start_token_id": 0, "bos_token_id": None, "eos_token_id": 1}
+T5_SHAPE = {
+    "vocab_size": 37,
+    "d_model": 26,
+    "d_kv": 3,
+    "d_ff": 19,
+    "num_layers": 3,
+    "num_decoder_layers": 2,
+    "num_heads": 5,
+    "relative_attention_num_buckets": 8,
+    "relative_attention_max_distance": 6,  # less than the longest sentences of the tests
+    "dropout_rate": 0.0,
+    "layer_norm_epsilon": 1e-3,  # large enough to show
+    "decoder_start_token_id": 3,
+    "pad_token_id": 5,
+    "eos_token_id": 7,
+}
 GPT2_SPECIAL = {"pad_token_id": None, "bos_token_id": 36, "eos_token_id": 36}
 
 SHARED = ("model.encoder.embed_tokens.weight", "model.decoder.embed_tokens.weight", "lm_head.weight")
+T5_SHARED = ("encoder.embed_tokens.weight", "decoder.embed_tokens.weight")
 SINUSOIDS = ("model.encoder.embed_positions.weight", "model.decoder.embed_positions.weight")
 
 
@@ -135,6 +152,24 @@ def gpt2(**settings: Any) -> nn.Module:
     return transformers.GPT2LMHeadModel(config)
 
 
+def t5(**settings: Any) -> nn.Module:
+    config = transformers.T5Config(**{**T5_SHAPE, **settings}, attn_implementation="eager")
+    return transformers.T5ForConditionalGeneration(config)
+
+
+def t5_untied(**settings: Any) -> nn.Module:
+    """T5 1.1 and Flan-T5; their library ties what it makes, and unties what it reads, if a file has both matrices."""
+    model = t5(feed_forward_proj="gated-gelu", tie_word_embeddings=False, **settings)
+    model.lm_head.weight = nn.Parameter(model.lm_head.weight.detach().clone())
+    return model
+
+
+def mt5() -> nn.Module:
+    model = transformers.MT5ForConditionalGeneration(transformers.MT5Config(**T5_SHAPE, attn_implementation="eager"))
+    model.lm_head.weight = nn.Parameter(model.lm_head.weight.detach().clone())
+    return model
+
+
 KINDS = {
     "marian": Kind("marian", marian, (*SHARED, *SINUSOIDS), "silu"),
     "marian with two vocabularies": Kind(
@@ -187,6 +222,18 @@ KINDS = {
     ),
     "gpt2": Kind("gpt2", gpt2, ("lm_head.weight",), "gelu_tanh"),
     "gpt2 that starts with its end": Kind("gpt2", lambda: gpt2(**GPT2_SPECIAL), ("lm_head.weight",), "gelu_tanh"),
+    "t5": Kind("t5", t5, (*T5_SHARED, "lm_head.weight"), "relu"),
+    "t5 that starts with padding": Kind(
+        "t5",
+        lambda: t5(pad_token_id=0, decoder_start_token_id=0, eos_token_id=1, num_decoder_layers=None),
+        (*T5_SHARED, "lm_head.weight"),
+        "relu",
+    ),
+    "t5 1.1": Kind("t5", t5_untied, T5_SHARED, "gelu_tanh"),
+    "t5 with a gated silu": Kind(
+        "t5", lambda: t5(feed_forward_proj="gated-silu"), (*T5_SHARED, "lm_head.weight"), "silu"
+    ),
+    "mt5": Kind("mt5", mt5, T5_SHARED, "gelu_tanh"),
 }
 """Name of a test case to the kind of model."""
 
@@ -202,11 +249,14 @@ def random_state(model: nn.Module) -> nn.Module:
                 elif weight.dim() == 2:
                     weight.normal_(std=math.sqrt(2 / sum(weight.shape)))
                 else:
-                    weight.normal_(mean=float(isinstance(module, nn.LayerNorm) and name == "weight"), std=0.3)
+                    is_gain = type(module).__name__.endswith("LayerNorm") and name == "weight"
+                    weight.normal_(mean=float(is_gain), std=0.3)
             if type(module).__name__.endswith("BartLearnedPositionalEmbedding"):
                 module.weight[:2] = 0.0  # never read, and so not kept
             if hasattr(module, "final_logits_bias"):
                 module.final_logits_bias.normal_(std=0.3)
+        if model.config.model_type in ("t5", "mt5"):
+            model.shared.weight.normal_()  # which is not multiplied by sqrt(d_model)
     return model.eval()
 
 

@@ -2,8 +2,8 @@
 
 Written from the papers and from the names of the weights alone; it shares no code with the model:
 "Attention Is All You Need" sections 3.1 to 3.5, Ba et al. 2016 (layer norm), Zhang and Sennrich 2019 (RMS norm),
-Hendrycks and Gimpel 2016 (GELU, SiLU), Shazeer 2020 (gates), Su et al. 2021 (rotary positions), Devlin et al. 2019
-(segments, a norm over the embeddings).
+Hendrycks and Gimpel 2016 (GELU, SiLU), Shazeer 2020 (gates), Su et al. 2021 (rotary positions), Raffel et al. 2020
+(relative positions, scores that are not divided), Devlin et al. 2019 (segments, a norm over the embeddings).
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["NumpyTransformer", "activate", "positional_encoding", "turn"]
+__all__ = ["NumpyTransformer", "activate", "positional_encoding", "relative_row", "turn"]
 
 Array = NDArray[np.float64]
 MayAttend = Callable[[int, int], bool]
@@ -49,6 +49,25 @@ def turn(x: Array, position: int) -> Array:
         turned[2 * i - 2] = first * math.cos(angle) - second * math.sin(angle)
         turned[2 * i - 1] = second * math.cos(angle) + first * math.sin(angle)
     return turned
+
+
+def relative_row(distance: int, num_rows: int, max_distance: int, *, is_causal: bool) -> int:
+    """The row of a distance (key less query) in a table of relative positions, in whole numbers alone.
+
+    Of n rows of one direction the first s = n / 2 are for one distance each. Any other distance has the last row that
+    begins at or before it: row s + k begins at s * (max_distance / s)^(k / (n - s)).
+    """
+    if is_causal:
+        num, first, far = num_rows, 0, max(-distance, 0)
+    else:
+        num = num_rows // 2
+        first, far = (num if distance > 0 else 0), abs(distance)
+    single = num // 2
+    if far < single:
+        return first + far
+    ranges = num - single
+    begun = [k for k in range(ranges) if far**ranges * single**k >= max_distance**k * single**ranges]
+    return first + single + begun[-1]
 
 
 def activate(kind: str, x: float) -> float:
@@ -101,7 +120,8 @@ class NumpyTransformer:
                 states = self.attention_sublayer(layer, "cross_attn", states, memory, lambda t, s: visible[s])  # noqa: B023
             states = self.feed_forward_sublayer(layer, states)
         matrix = self.weight(self.owner("output_proj.weight"))
-        scores = np.array([matrix @ state for state in self.finish("decoder", states)])
+        factor = 1 / math.sqrt(self.settings["d_model"]) if self.settings["output_scale"] else 1.0
+        scores = np.array([matrix @ (factor * state) for state in self.finish("decoder", states)])
         return scores + self.weight("output_proj.bias") if self.settings["output_bias"] else scores
 
     def encode(self, source: Sequence[int], segments: Sequence[int] | None = None) -> list[Array]:
@@ -153,7 +173,7 @@ class NumpyTransformer:
             x = x * math.sqrt(width)
         if kind == "learned":
             x = x + self.weight(f"{part}.positions.weight")[position]
-        elif kind not in ("rotary", "none"):
+        elif kind not in ("rotary", "relative", "none"):
             encoding = positional_encoding(position + self.settings["first_position"], width, kind)
             x = x + encoding.astype(self.position_dtype).astype(np.float64)
         if self.settings["num_segments"] and part == "source_embedding":
@@ -165,13 +185,13 @@ class NumpyTransformer:
     ) -> list[Array]:
         """Residual connection around multi-head attention; `memory` None is self-attention."""
         inputs = self.before(f"{layer}.{name}_residual.norm", states)
-        is_rotary = self.settings["positions"] == "rotary" and memory is None
+        positions = self.settings["positions"] if memory is None else "none"
         attended = inputs if memory is None else memory
-        updates = self.multi_head_attention(f"{layer}.{name}", inputs, attended, may_attend, is_rotary)
+        updates = self.multi_head_attention(f"{layer}.{name}", inputs, attended, may_attend, positions)
         return self.after(f"{layer}.{name}_residual.norm", states, updates)
 
     def multi_head_attention(
-        self, name: str, queries: list[Array], memory: list[Array], may_attend: MayAttend, is_rotary: bool
+        self, name: str, queries: list[Array], memory: list[Array], may_attend: MayAttend, positions: str
     ) -> list[Array]:
         """Concat(head_1, ..., head_h) W^O, each head over its own slice of the projections (section 3.2.2)."""
         num_heads, bias = self.settings["num_heads"], self.settings["attention_bias"]
@@ -186,18 +206,28 @@ class NumpyTransformer:
             part = slice(head * d_k, (head + 1) * d_k)
             values = [v[head * d_v : (head + 1) * d_v] for v in projected_v]
             head_q, head_k = [q[part] for q in projected_q], [k[part] for k in projected_k]
-            if is_rotary:
+            if positions == "rotary":
                 head_q = [turn(q, position) for position, q in enumerate(head_q)]
                 head_k = [turn(k, position) for position, k in enumerate(head_k)]
             for t, query in enumerate(head_q):
                 keys = [s for s in range(len(memory)) if may_attend(t, s)]
-                scores = [float(query @ head_k[s]) / math.sqrt(d_k) for s in keys]
+                divisor = math.sqrt(d_k) if self.settings["attention_scale"] else 1.0
+                scores = [float(query @ head_k[s]) / divisor for s in keys]
+                if positions == "relative":
+                    scores = [score + self.relative(name, head, s - t) for score, s in zip(scores, keys, strict=True)]
                 largest = max(scores)
                 exponentials = [math.exp(score - largest) for score in scores]
                 total = sum(exponentials)
                 for s, exponential in zip(keys, exponentials, strict=True):
                     concatenated[t][head * d_v : (head + 1) * d_v] += exponential / total * values[s]
         return [self.linear(f"{name}.out_proj", x, bias=bias) for x in concatenated]
+
+    def relative(self, name: str, head: int, distance: int) -> float:
+        """What the distance of a key adds to its score; a stack has one table for all its layers."""
+        stack = name.partition(".")[0]
+        rows, farthest = (self.settings[f"relative_attention_{name}"] for name in ("num_buckets", "max_distance"))
+        row = relative_row(distance, rows, farthest, is_causal=stack == "decoder")
+        return float(self.weight(f"{stack}.relative_positions.weight")[row, head])
 
     def feed_forward_sublayer(self, layer: str, states: list[Array]) -> list[Array]:
         """Residual connection around max(0, x W1 + b1) W2 + b2 (section 3.3) and its kin."""

@@ -314,6 +314,51 @@ def pegasus(directory: Path) -> Published:
     return Published(directory, reads=("es", "it"), is_converted=True)
 
 
+# T5
+
+
+def write_t5(directory: Path, lines: Sequence[tuple[str, str]], **settings: Any) -> None:
+    """Write all files of a T5 with spiece.model alone; as published, the last rows of the model have no piece."""
+    spelled = sentencepiece_model(texts(), 600, pad_id=0, eos_id=1, unk_id=2, bos_id=-1)
+    (directory / "spiece.model").write_bytes(spelled)
+    write_json(directory / "config.json", {"model_type": "t5"})
+    tokenizer = read_tokenizer(directory)
+    ids = {"pad_token_id": 0, "decoder_start_token_id": 0, "eos_token_id": 1}
+    config = transformers.T5Config(
+        vocab_size=len(tokenizer) + 28,
+        d_model=D_MODEL,
+        d_kv=16,
+        d_ff=64,
+        num_heads=4,
+        num_layers=2,
+        dropout_rate=0.0,
+        relative_attention_max_distance=24,
+        **ids,
+        **settings,
+    )
+    model = transformers.T5ForConditionalGeneration(config)
+    if not config.scale_decoder_outputs:
+        model.lm_head.weight = nn.Parameter(torch.randn_like(model.lm_head.weight) * D_MODEL**-0.5)
+    learn(model, examples_of(tokenizer, lines), 0)
+    task = {"early_stopping": True, "max_length": 300, "num_beams": 4, "prefix": "translate English to German: "}
+    old = {"n_positions": 512, "output_past": True, "task_specific_params": {"translation_en_to_de": task}}
+    if not config.scale_decoder_outputs:  # which version 5 writes otherwise
+        old["tie_word_embeddings"] = False
+    write_model(directory, model, ids, old)
+
+
+def t5(directory: Path) -> Published:
+    """Return a T5 of the first kind: one matrix, ReLU."""
+    write_t5(directory, pairs("en", "fr"))
+    return Published(directory, reads=("en", "fr"), is_converted=True)
+
+
+def t5_1_1(directory: Path) -> Published:
+    """Return a T5 1.1, as Flan-T5: an output matrix of its own, a gated GELU."""
+    write_t5(directory, pairs("nl", "en"), feed_forward_proj="gated-gelu", tie_word_embeddings=False)
+    return Published(directory, reads=("nl", "en"), is_converted=True)
+
+
 # Models that are told languages
 
 
@@ -512,6 +557,8 @@ PUBLISHED: Mapping[str, Callable[[Path], Published]] = {
     "marian with two vocabularies": marian_with_two_vocabularies,
     "bart": bart,
     "pegasus": pegasus,
+    "t5": t5,
+    "t5 1.1": t5_1_1,
     "mbart": mbart,
     "mbart-50": mbart50,
     "nllb": nllb,
@@ -524,6 +571,7 @@ PUBLISHED: Mapping[str, Callable[[Path], Published]] = {
 FORMS: Mapping[str, tuple[str, Callable[[Path], None]]] = {
     "bart with tokenizer.json": ("bart", with_byte_level_file),
     "pegasus with tokenizer.json": ("pegasus", with_their_tokenizer),
+    "t5 1.1 with tokenizer.json": ("t5 1.1", with_their_tokenizer),
     "mbart-50 with tokenizer.json": ("mbart-50", with_their_tokenizer),
 }
 """Name of a test case to the one that it is a copy of, and what is then done to it."""

@@ -151,3 +151,31 @@ def test_every_option_that_ctranslate2_has_gives_the_same_scores(tmp_path, setti
     assert [sum(one.log_probs) for one in scores] == pytest.approx(expected, abs=1e-3)
     export_directory(bundle, tmp_path / "rounded", "ctranslate2", texts, "int8")
     assert all(weight.equal(before[name]) for name, weight in model.named_parameters())
+
+
+T5 = {
+    "norm": "pre",
+    "norm_kind": "rms",
+    "positions": "relative",
+    "attention_scale": False,
+    "embedding_scale": False,
+    "feed_forward_bias": False,
+}
+
+
+@pytest.mark.parametrize(
+    "settings", [{"output_scale": True}, {"gated": True, "activation": "gelu_tanh", "tying": "embeddings"}]
+)
+def test_a_model_in_the_form_of_t5_goes_out_as_one(tmp_path, settings):
+    texts = ["ein Hund rennt", "a dog runs", "zwei Hunde", "two dogs"]
+    tokenizer = Tokenizer.train(texts * 9, vocab_size=300)
+    sizes = {"d_model": 24, "d_ff": 40, "num_heads": 4, "num_encoder_layers": 2, "num_decoder_layers": 1}
+    torch.manual_seed(3)
+    model = Transformer(ModelConfig(**tokenizer.model_settings, **sizes, **T5, **settings)).eval()
+    with torch.no_grad():
+        for weight in model.parameters():
+            weight.add_(torch.randn_like(weight) * 0.5)
+    bundle = Bundle(model, tokenizer, DecodeConfig(beam_size=1, split="never"))
+    written, compared, _ = export_directory(bundle, tmp_path / "theirs", "hf", texts)
+    assert written == "a t5 model"
+    assert compared == "4 sentences have the same tokens, scores and texts in transformers"

@@ -26,6 +26,19 @@ ENCODER_ALONE, DECODER_ALONE = {"num_decoder_layers": 0}, {"num_encoder_layers":
 BIASES = {"attention_bias": True, "output_bias": True}
 ROTARY = {"positions": "rotary", "num_heads": 3, "d_k": 10, "d_v": 7}
 LLAMA = {**ROTARY, "norm": "pre", "norm_kind": "rms", "gated": True, "activation": "silu"}
+T5 = {
+    "positions": "relative",
+    "num_heads": 5,
+    "d_k": 3,
+    "d_v": 3,
+    "attention_scale": False,
+    "embedding_scale": False,
+    "feed_forward_bias": False,
+    "norm": "pre",
+    "norm_kind": "rms",
+    "norm_eps": 1e-6,
+}
+FEW_BUCKETS = {"relative_attention_num_buckets": 8, "relative_attention_max_distance": 7}
 BERT = {"positions": "learned", "max_positions": 97, "num_segments": 2, "embedding_norm": True, "activation": "gelu"}
 
 # Each option at least once, in the company it keeps in models that exist.
@@ -51,13 +64,20 @@ ARCHITECTURES = {
     "rotary encoder and decoder": {**LLAMA, "tying": "embeddings"},
     "rotary post-norm": {**ROTARY, "tying": "decoder"},
     "rotary in narrow heads": {"positions": "rotary"},
+    "T5": {**T5, "output_scale": True},
+    "T5 1.1": {**T5, **FEW_BUCKETS, "activation": "gelu_tanh", "gated": True, "tying": "embeddings"},
+    "relative post-norm": {"positions": "relative", **FEW_BUCKETS, "attention_bias": True},
+    "relative, encoder alone": {"positions": "relative", **ENCODER_ALONE},
+    "relative, decoder alone": {"positions": "relative", **DECODER_ALONE},
     "no positions": {"positions": "none", "norm_kind": "rms", "gated": True, "activation": "gelu"},
     "no positions, decoder alone": {"positions": "none", **DECODER_ALONE},
     "odd widths": {"positions": "none", "d_model": 29, "num_heads": 3, "d_k": 7, "d_v": 11, "norm": "pre"},
 }
 WITH_ENCODER = [name for name, settings in ARCHITECTURES.items() if settings.get("num_encoder_layers") != 0]
 WITH_DECODER = [name for name, settings in ARCHITECTURES.items() if settings.get("num_decoder_layers") != 0]
-POSITIONS = {"sinusoidal", "sinusoidal_halves", "sinusoidal_t2t", "learned", "rotary", "none"}
+POSITIONS = {"sinusoidal", "sinusoidal_halves", "sinusoidal_t2t", "learned", "rotary", "relative", "none"}
+OTHERWISE = {"first_position": 0, "relative_attention_num_buckets": 32, "relative_attention_max_distance": 128}
+"""What a model must have whose positions are no sinusoids and not relative."""
 
 every_architecture = pytest.mark.parametrize("name", ARCHITECTURES)
 every_encoder = pytest.mark.parametrize("name", WITH_ENCODER)
@@ -134,7 +154,7 @@ def test_tokens_after_a_position_change_no_bit_up_to_it(make, draw, name, run):
     assert_causal(lambda *inputs: run(model, *inputs), source, target, range(12))
 
 
-@pytest.mark.parametrize("name", ["paper", "rotary encoder and decoder", "Llama", "odd widths"])
+@pytest.mark.parametrize("name", ["paper", "rotary encoder and decoder", "Llama", "T5", "odd widths"])
 @torch.no_grad()
 def test_tokens_after_a_position_change_no_bit_up_to_it_in_long_targets(make, draw, name):
     # Past 512 positions tables grow, and kernels cut the keys into blocks.
@@ -150,7 +170,7 @@ def test_tokens_after_a_position_change_no_bit_up_to_it_in_training(make, draw, 
     assert_causal(lambda *inputs: output_of(model, *inputs), source, target, range(12))
 
 
-@pytest.mark.parametrize("name", ["paper", "Llama", "rotary encoder and decoder"])
+@pytest.mark.parametrize("name", ["paper", "Llama", "rotary encoder and decoder", "T5"])
 @torch.no_grad()
 def test_tokens_after_a_position_change_no_bit_up_to_it_in_bfloat16(make, draw, name):
     model = make(name)
@@ -213,7 +233,7 @@ def test_a_sentence_alone_gives_what_it_gives_in_a_padded_batch(make, draw, reco
 @every_architecture
 def test_padding_takes_no_part_in_any_gradient(make, draw, name):
     # With the positions and both vocabularies untied every row tells who used it.
-    model = make(name, tying="none", positions="learned", max_positions=17, first_position=0)
+    model = make(name, **{**OTHERWISE, "tying": "none", "positions": "learned", "max_positions": 17})
     source, target = draw(model.config)
     real = source != 0 if target is None else target != 0
     output_of(model, source, target)[real].square().sum().backward()
@@ -338,7 +358,7 @@ def test_reordered_beams_continue_the_chosen_pasts(make, draw, record_property, 
     assert_close(stepped, expected[:, 5:], record_property)
 
 
-@pytest.mark.parametrize("name", ["paper", "M2M100", "Llama", "rotary encoder and decoder"])
+@pytest.mark.parametrize("name", ["paper", "M2M100", "Llama", "rotary encoder and decoder", "T5", "T5 1.1"])
 @torch.no_grad()
 def test_cached_decoding_equals_uncached_where_tables_grow(make, draw, record_property, name):
     model = make(name)
@@ -380,7 +400,7 @@ def test_every_other_encoder_does_see_order(make, draw, name):
 @pytest.mark.parametrize("name", sorted(set(WITH_ENCODER) & set(WITH_DECODER)))
 @torch.no_grad()
 def test_cross_attention_does_not_see_the_order_of_the_memory(make, draw, name):
-    # What stands in a memory has its position in itself; queries and keys are not turned here, rotary or not.
+    # What stands in a memory has its position in itself; here no queries and keys are turned, and no distance counts.
     model = make(name).double()
     source, target = draw(model.config)
     memory, mask = model.encode(source)
@@ -392,14 +412,14 @@ def test_cross_attention_does_not_see_the_order_of_the_memory(make, draw, name):
 @pytest.mark.parametrize("shift", [1, 7, 64, 501])
 @every_encoder
 @torch.no_grad()
-def test_distances_alone_count_in_rotary_encoders(make, draw, record_property, name, shift):
+def test_distances_alone_count_in_rotary_and_relative_encoders(make, draw, record_property, name, shift):
     # What is hidden before a sentence moves all its tokens on by as much.
     model = make(name, **({"max_positions": 601} if ARCHITECTURES[name].get("positions") == "learned" else {}))
     source, _ = draw(model.config, source=(11, 11, 11))
     memory, _ = model.encode(source)
     moved, _ = model.encode(functional.pad(source, (shift, 0)))
     difference = (moved[:, shift:] - memory).abs().max().item()
-    if model.config.positions in ("rotary", "none"):
+    if model.config.positions in ("rotary", "relative", "none"):
         record_property("largest difference", difference)
         assert difference < 1e-5
     else:
@@ -444,6 +464,8 @@ FILES = {
     "BERT to BERT": ({**ARCHITECTURES["BERT to BERT"], "source_vocab_size": 311}, 3),
     "Llama": (ARCHITECTURES["Llama"], 2),
     "BART": (ARCHITECTURES["BART"], 1),
+    "T5": (ARCHITECTURES["T5"], 1),
+    "T5 1.1": (ARCHITECTURES["T5 1.1"], 2),
 }
 
 
@@ -518,6 +540,31 @@ def test_a_model_that_was_saved_and_loaded_is_the_same_bit_for_bit(make_model, d
             "model.d_k (7) must be even: rotary positions turn pairs of components; nearest that fit: 8",
         ),
         (
+            {"positions": "relative", "relative_attention_num_buckets": 31},
+            "model.relative_attention_num_buckets (31) must be even and at least 4: near and far keys, before the "
+            "query and behind it; nearest that fits: 30",
+        ),
+        (
+            {"positions": "relative", "relative_attention_num_buckets": 2, "relative_attention_max_distance": 1},
+            "model.relative_attention_num_buckets (2) must be even and at least 4: near and far keys, before the query "
+            "and behind it; nearest that fits: 4",
+        ),
+        (
+            {"positions": "relative", "relative_attention_max_distance": 16},
+            "model.relative_attention_max_distance (16) must be more than 16: so many distances have one of "
+            "model.relative_attention_num_buckets (32) each; nearest that fits: 17",
+        ),
+        (
+            {"positions": "rotary", "relative_attention_num_buckets": 64},
+            "model.relative_attention_num_buckets (64) is for relative positions; with model.positions = 'rotary' it "
+            "must be 32",
+        ),
+        (
+            {"relative_attention_max_distance": 256},
+            "model.relative_attention_max_distance (256) is for relative positions; with model.positions = "
+            "'sinusoidal' it must be 128",
+        ),
+        (
             {"num_encoder_layers": 0, "num_decoder_layers": 0},
             "model.num_encoder_layers and model.num_decoder_layers must not both be 0",
         ),
@@ -547,6 +594,8 @@ def test_what_a_refusal_suggests_works():
     assert ModelConfig(d_model=26, num_heads=2, positions="rotary", d_k=14).key_dim == 14
     assert ModelConfig(d_model=15, num_heads=3, positions="none").value_dim == 5
     assert ModelConfig(d_model=15, num_heads=4, d_k=3, d_v=7, positions="learned").key_dim == 3
+    assert ModelConfig(positions="relative", relative_attention_num_buckets=4, relative_attention_max_distance=3)
+    assert ModelConfig(positions="relative", relative_attention_max_distance=17).learns_positions
     assert ModelConfig(source_vocab_size=41, tying="none").source_vocab_size == 41
     assert ModelConfig(d_model=18, num_heads=3).key_dim == 6
 

@@ -11,6 +11,19 @@ import transformers
 from clearhead.interop.huggingface import export_state
 from clearhead.weights import model_tensors, write_weights
 
+T5 = {
+    "positions": "relative",
+    "relative_attention_num_buckets": 8,
+    "relative_attention_max_distance": 7,
+    "norm": "pre",
+    "norm_kind": "rms",
+    "attention_scale": False,
+    "embedding_scale": False,
+    "feed_forward_bias": False,
+    "num_heads": 5,
+    "d_k": 3,
+    "d_v": 3,
+}
 POST_NORM_FORMS = [
     {},  # the paper
     {"tying": "decoder", "source_vocab_size": 41, "output_bias": True},
@@ -25,6 +38,11 @@ POST_NORM_FORMS = [
         ("pegasus", {"norm": "pre"}),  # our presets `tiny` and `small`
         ("m2m_100", {"norm": "pre", "positions": "sinusoidal_t2t", "first_position": 1}),
         ("bart", {"positions": "learned", "embedding_norm": True}),
+        ("t5", {**T5, "output_scale": True}),
+        ("t5", {**T5, "gated": True, "activation": "gelu_tanh", "tying": "embeddings"}),
+        ("t5", T5),  # tied and not divided
+        ("t5", {**T5, "tying": "embeddings", "output_scale": True}),
+        ("mt5", {**T5, "gated": True, "activation": "silu", "tying": "embeddings"}),
         (
             "encoder-decoder",
             {"positions": "learned", "embedding_norm": True, "embedding_scale": False, "tying": "decoder"},

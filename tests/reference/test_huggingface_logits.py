@@ -11,7 +11,7 @@ import json
 import pytest
 import torch
 import transformers
-from huggingface_models import KINDS, as_ours, logits, our_logits, random_state, their_output
+from huggingface_models import KINDS, as_ours, logits, our_logits, random_state, t5, t5_untied, their_output
 from torch.nn import functional
 from transformers.activations import ACT2FN
 
@@ -81,6 +81,21 @@ def test_hidden_states_are_equal(kind, batch):
                 torch.testing.assert_close(state[real], other[real], rtol=0.0, atol=1e-5)
     assert len(found.encoder) == (ours.config.num_encoder_layers + 1) * has_encoder
     assert len(found.decoder) == (ours.config.num_decoder_layers + 1) * has_decoder
+
+
+@pytest.mark.parametrize("name", ["t5", "t5 1.1"])
+def test_logits_are_equal_in_sentences_longer_than_any_distance_of_t5(make_batch, name, record_property):
+    usual = {"relative_attention_num_buckets": 32, "relative_attention_max_distance": 128}
+    theirs = random_state({"t5": t5, "t5 1.1": t5_untied}[name](**usual))
+    ours = as_ours("t5", theirs)
+    lengths = (301, 140, 7)
+    source, target = make_batch(ours.config, lengths, lengths[::-1])
+    seen = torch.arange(301) < torch.tensor(lengths[::-1])[:, None]
+    with torch.no_grad():
+        expected = logits(theirs, ours.config, source, target, source)[seen]
+        actual = ours(source, target)[seen]
+    record_property("largest difference", (actual - expected).abs().max().item())
+    torch.testing.assert_close(actual, expected, rtol=0.0, atol=1e-5)
 
 
 @pytest.mark.parametrize("name", ACTIVATIONS)

@@ -9,7 +9,7 @@ from itertools import combinations
 import numpy as np
 import pytest
 import torch
-from numpy_twin import NumpyTransformer, activate, positional_encoding, turn
+from numpy_twin import NumpyTransformer, activate, positional_encoding, relative_row, turn
 
 from clearhead.config import ModelConfig
 
@@ -45,6 +45,23 @@ CONFIGURATIONS = {
     "learned positions": {"positions": "learned", "max_positions": 17},
     "rotary positions": {"positions": "rotary"},
     "rotary positions in wide heads": {"positions": "rotary", "num_heads": 3, "d_k": 6, "d_v": 5},
+    "relative positions": {"positions": "relative"},
+    "relative positions in few rows": {
+        "positions": "relative",
+        "relative_attention_num_buckets": 6,
+        "relative_attention_max_distance": 5,
+    },
+    "scores not divided": {"attention_scale": False},
+    "relative positions, scores not divided, wide heads": {
+        "positions": "relative",
+        "attention_scale": False,
+        "num_heads": 3,
+        "d_k": 7,
+        "d_v": 5,
+        "relative_attention_num_buckets": 4,
+        "relative_attention_max_distance": 3,
+    },
+    "outputs divided": {"output_scale": True},
     "no positions": {"positions": "none"},
     "no positions, odd width": {"positions": "none", "d_model": 21, "num_heads": 3},
     "segments": {"num_segments": 3},
@@ -69,6 +86,8 @@ CONFIGURATIONS = {
     "decoder alone, tied on the target side": {**DECODER_ALONE, "tying": "decoder"},
     "decoder alone, tied embeddings": {**DECODER_ALONE, "tying": "embeddings"},
     "decoder alone, rotary": {**DECODER_ALONE, "positions": "rotary", "tying": "none", "norm": "pre"},
+    "decoder alone, relative": {**DECODER_ALONE, "positions": "relative", "output_scale": True},
+    "encoder alone, relative": {**ENCODER_ALONE, "positions": "relative"},
 }
 
 CHOICES = {
@@ -81,7 +100,9 @@ CHOICES = {
     "attention_bias": [False, True],
     "feed_forward_bias": [False, True],
     "output_bias": [False, True],
-    "positions": ["sinusoidal", "sinusoidal_halves", "sinusoidal_t2t", "learned", "rotary", "none"],
+    "positions": ["sinusoidal", "sinusoidal_halves", "sinusoidal_t2t", "learned", "rotary", "relative", "none"],
+    "attention_scale": [True, False],
+    "output_scale": [False, True],
     "first_position": [0, 2],
     "num_segments": [0, 2, 3],
     "tying": ["three-way", "decoder", "embeddings", "none"],
@@ -101,6 +122,9 @@ def drawn_settings(seed):
         settings["source_vocab_size"] = draw.choice([None, 31, 47])
     if not settings["positions"].startswith("sinusoidal"):
         settings["first_position"] = 0
+    if settings["positions"] == "relative":
+        few = {"relative_attention_num_buckets": 8, "relative_attention_max_distance": 7}
+        settings |= draw.choice([{}, few])
     if settings.get("num_encoder_layers") == 0:
         settings |= {"source_vocab_size": None, "num_segments": 0}
     return settings
@@ -211,6 +235,7 @@ def test_a_padded_batch_equals_the_twin_reading_each_sentence_alone(make_model, 
         {"norm": "pre", "norm_kind": "rms", "gated": True, "activation": "silu", "tying": "none", "output_bias": True},
         {"positions": "rotary", "attention_bias": True, "embedding_norm": True, "tying": "decoder"},
         {"positions": "learned", "max_positions": 7, "num_segments": 2, "tying": "embeddings", "final_norm": True},
+        {"positions": "relative", "attention_scale": False, "output_scale": True, "norm": "pre"},
     ],
 )
 def test_the_twin_notices_each_changed_weight(make_model, settings):
@@ -241,6 +266,8 @@ def test_the_twin_tells_options_apart_that_have_the_same_weights(make_model):
         {"positions": "rotary"},
         {"positions": "none"},
         {"first_position": 2},
+        {"attention_scale": False},
+        {"output_scale": True},
         {"embedding_scale": False},
         {"pad_id": 11},
     ]
@@ -276,6 +303,29 @@ def test_rotary_turn_of_a_hand_worked_case():
     np.testing.assert_allclose(turned, [-0.9899925, 0.1411200, -2 * 0.0299955, 2 * 0.9995500], rtol=0, atol=1e-7)
 
 
+def test_relative_rows_of_a_hand_worked_case():
+    # 8 rows up to a distance of 16. In a decoder 4 for one distance each, then ranges that begin at 4, 5.7, 8 and 11.3.
+    assert [relative_row(-far, 8, 16, is_causal=True) for far in range(14)] == [
+        0,
+        1,
+        2,
+        3,
+        4,
+        4,
+        5,
+        5,
+        6,
+        6,
+        6,
+        6,
+        7,
+        7,
+    ]
+    # In an encoder 4 for each direction: 2 for one distance each, then ranges that begin at 2 and 5.7.
+    assert [relative_row(-far, 8, 16, is_causal=False) for far in range(8)] == [0, 1, 2, 2, 2, 2, 3, 3]
+    assert [relative_row(far, 8, 16, is_causal=False) for far in range(1, 8)] == [5, 6, 6, 6, 6, 7, 7]
+
+
 GRADIENTS = {
     "paper": {},
     "paper, padding is not 0": {"pad_id": 11, "vocab_size": 41},
@@ -300,6 +350,18 @@ GRADIENTS = {
         "attention_bias": True,
         "output_bias": True,
         "activation": "gelu",
+    },
+    "T5": {
+        "activation": "gelu_tanh",
+        "positions": "relative",
+        "relative_attention_num_buckets": 6,
+        "relative_attention_max_distance": 5,
+        "attention_scale": False,
+        "output_scale": True,
+        "embedding_scale": False,
+        "feed_forward_bias": False,
+        "norm": "pre",
+        "norm_kind": "rms",
     },
     "tied embeddings, free head widths": {"tying": "embeddings", "num_heads": 3, "d_k": 7, "d_v": 5},
     "decoder alone": {**DECODER_ALONE, "activation": "gelu_tanh", "norm": "pre"},

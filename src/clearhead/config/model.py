@@ -17,6 +17,8 @@ Layers = Annotated[NonNegativeInt, Field(le=1_000)]
 Segments = Annotated[NonNegativeInt, Field(le=10_000)]
 TokenId = Annotated[NonNegativeInt, Field(lt=10_000_000)]
 Position = Annotated[NonNegativeInt, Field(le=10_000_000)]
+Buckets = Annotated[PositiveInt, Field(le=1_000_000)]
+Distance = Annotated[PositiveInt, Field(le=10_000_000)]
 
 
 class ModelConfig(Settings):
@@ -62,6 +64,8 @@ class ModelConfig(Settings):
     """Of the feed-forward network: ReLU (paper equation 2), GELU (BERT), its tanh form (GPT-2), SiLU."""
     gated: bool = False
     """Gate the feed-forward network with a third projection (Shazeer 2020); SwiGLU is `silu` with this."""
+    attention_scale: bool = True
+    """Divide scores by sqrt(d_k) (paper equation 1); T5 does not, and draws smaller queries instead."""
     attention_bias: bool = False
     """Biases in the projections of attention; the paper's equation and parameter counts have none."""
     feed_forward_bias: bool = True
@@ -70,12 +74,21 @@ class ModelConfig(Settings):
     """A bias in the linear map before the softmax."""
     output_transform: bool = False
     """A layer between the last states and the linear map before the softmax: projection, activation, norm (BERT)."""
+    output_scale: bool = False
+    """Divide the decoder's states by sqrt(d_model) before that map, as T5 does where it is one matrix with embeddings
+    that are not scaled themselves."""
     positions: PositionKind = "sinusoidal"
     """`sinusoidal`, interleaved as in section 3.5; `sinusoidal_halves`, sines and then cosines (Marian);
     `sinusoidal_t2t`, these with the wavelengths of tensor2tensor and fairseq; `learned` (Table 3, row E); `rotary`
-    inside self-attention (Su et al. 2021); `none`."""
+    inside self-attention (Su et al. 2021); `relative`, a learned number for each distance and head, added to the scores
+    of self-attention, with one table for all layers of a stack (T5, Raffel et al. 2020); `none`."""
     max_positions: Pieces = 1_024
     """Rows of learned positions: no sequence may be longer."""
+    relative_attention_num_buckets: Buckets = 32
+    """Rows of the tables of relative positions: half of them for single distances, the others for ranges that grow with
+    the distance. In an encoder one half is for keys before the query and one for those behind it."""
+    relative_attention_max_distance: Distance = 128
+    """Distance from which on all share one of these rows."""
     first_position: Position = 0
     """Position of the first token, for sinusoids; models made with fairseq count from 2."""
     num_segments: Segments = 0
@@ -122,6 +135,11 @@ class ModelConfig(Settings):
     def source_vocabulary(self) -> int:
         """Rows of the source embedding."""
         return self.source_vocab_size or self.vocab_size
+
+    @property
+    def learns_positions(self) -> bool:
+        """Whether positions have weights."""
+        return self.positions in ("learned", "relative")
 
     @property
     def max_length(self) -> int | None:
@@ -176,6 +194,29 @@ class ModelConfig(Settings):
             raise ValueError(
                 f"model.first_position ({self.first_position}) is for sinusoids; with model.positions = "
                 f"{self.positions!r} it must be 0"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _relative_positions_fit(self) -> Self:
+        buckets, distance = self.relative_attention_num_buckets, self.relative_attention_max_distance
+        if self.positions != "relative":
+            for name in ("relative_attention_num_buckets", "relative_attention_max_distance"):
+                if getattr(self, name) != (default := ModelConfig.model_fields[name].default):
+                    raise ValueError(
+                        f"model.{name} ({getattr(self, name)}) is for relative positions; with model.positions = "
+                        f"{self.positions!r} it must be {default}"
+                    )
+        elif buckets < 4 or buckets % 2:
+            raise ValueError(
+                f"model.relative_attention_num_buckets ({buckets}) must be even and at least 4: near and far keys, "
+                f"before the query and behind it; nearest that fits: {max(4, buckets - buckets % 2)}"
+            )
+        elif distance <= buckets // 2:
+            raise ValueError(
+                f"model.relative_attention_max_distance ({distance}) must be more than {buckets // 2}: so many "
+                f"distances have one of model.relative_attention_num_buckets ({buckets}) each; nearest that fits: "
+                f"{buckets // 2 + 1}"
             )
         return self
 

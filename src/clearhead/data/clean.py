@@ -85,7 +85,10 @@ class CleaningReport:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the counts and examples as plain values."""
-        return {**asdict(self), "examples": {reason: origins for reason, origins in self.examples.items() if origins}}
+        values = {**asdict(self), "examples": {reason: origins for reason, origins in self.examples.items() if origins}}
+        if not self.not_needed:
+            del values["not_needed"]  # of general text alone, which few runs have
+        return values
 
     def lines(self) -> list[str]:
         """Return the counts as lines to print; reasons that dropped nothing are left out."""

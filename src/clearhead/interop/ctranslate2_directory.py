@@ -90,6 +90,8 @@ def _require_expressible(config: ModelConfig) -> None:
         "d_v": config.d_model // config.num_heads,
         "final_norm": config.norm == "pre",
         "num_segments": 0,
+        "attention_scale": True,
+        "output_scale": False,
         "source_vocabulary": config.vocab_size,
     }
     problems = [

@@ -102,6 +102,8 @@ def permute_stream(tensors: Mapping[str, Tensor], order: Tensor) -> dict[str, Te
 def _stream_axis(name: str) -> int | None:
     """Return the axis of a tensor that counts the components of the residual stream."""
     module, kind = name.split(".")[-2:]
+    if module == "relative_positions":
+        return None
     if module in ("out_proj", "down_proj", "norm", "final_norm"):
         return 0  # what is added to the stream, and norms of it
     return 1 if kind == "weight" else None  # what reads the stream, and embeddings; other biases are within a part

@@ -12,7 +12,7 @@ from clearhead.config import DecodeConfig, ModelConfig
 from clearhead.config.decode import is_language
 from clearhead.errors import ConfigError, ModelError, nearest_name
 from clearhead.files import read_json
-from clearhead.interop.huggingface import FAMILIES, import_state
+from clearhead.interop.huggingface import family_of, import_state
 from clearhead.interop.imported import Imported, as_model, as_vocabulary, origin_info, read_settings
 from clearhead.interop.proof import can_prove, prove
 from clearhead.interop.their_tokenizer import their_vocabulary
@@ -54,11 +54,10 @@ def import_huggingface(directory: Path, kind: str | None, source_lang: str | Non
     """
     values = read_json(directory / "config.json", ModelError)
     kind = str(kind or values.get("model_type"))
-    if kind not in FAMILIES:
-        raise ConfigError(
-            f"{directory / 'config.json'}: models of the kind {kind!r:.100} are not known here"
-            f"{nearest_name(kind, FAMILIES)}"
-        )
+    try:
+        family_of(kind)
+    except ConfigError as error:
+        raise ConfigError(f"{directory / 'config.json'}: {error}") from None
     generation = _generation(directory, values)
     if kind == "mbart" and generation.get("decoder_start_token_id") is not None:
         values = {**values, "decoder_start_token_id": generation["decoder_start_token_id"]}
@@ -72,7 +71,7 @@ def import_huggingface(directory: Path, kind: str | None, source_lang: str | Non
     card = directory / "README.md"
     their_card = card.read_text(encoding="utf-8", errors="replace") if card.is_file() else ""
     compare = partial(prove, directory, kind, bundle) if can_prove() else None
-    return Imported(bundle, LIBRARY, kind, tuple(notes), their_card, compare)
+    return Imported(bundle, LIBRARY, kind, (*notes, *_tasks(values)), their_card, compare)
 
 
 def _generation(directory: Path, values: Mapping[str, Any]) -> dict[str, Any]:
@@ -124,6 +123,15 @@ def _decode(
     if generation.get("early_stopping") is not None and decode.beam_size > 1:
         notes.append("early_stopping is not taken over: ours stops when no hypothesis can win any more")
     return decode, notes
+
+
+def _tasks(values: Mapping[str, Any]) -> list[str]:
+    """Return a note of what texts begin with, where a model has learned several tasks by that, as T5."""
+    tasks = values.get("task_specific_params")
+    settings = list(tasks.values()) if isinstance(tasks, dict) else []
+    prefixes = [task.get("prefix") for task in settings if isinstance(task, dict)]
+    named = ", ".join(f"{prefix!r:.60}" for prefix in prefixes[:8] if isinstance(prefix, str) and prefix)
+    return [f"it has learned several tasks, and a text begins with the one that is asked for: {named}"] if named else []
 
 
 def _language(name: object, tokenizer: ForeignVocabulary) -> str | None:

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from clearhead.config import ModelConfig
 from clearhead.errors import ConfigError, nearest_name
-from clearhead.interop import bart, bart_shape, bert, encoder_decoder, gpt2, m2m100, marian, mbart, pegasus
+from clearhead.interop import bart, bart_shape, bert, encoder_decoder, gpt2, m2m100, marian, mbart, pegasus, t5
 from clearhead.interop.equivalent import (
     Rewrite,
     resolved,
@@ -21,7 +21,7 @@ from clearhead.interop.equivalent import (
 )
 from clearhead.interop.key_table import KeyTable
 
-__all__ = ["FAMILIES", "Family", "export_state", "exportable_as", "import_parts", "import_state"]
+__all__ = ["FAMILIES", "Family", "export_state", "exportable_as", "family_of", "import_parts", "import_state"]
 
 
 @dataclass(frozen=True)
@@ -36,6 +36,8 @@ class Family:
     """The tensors of a model with these settings."""
     rewrites: tuple[Rewrite, ...]
     """What brings our models nearer to this kind without changing a logit."""
+    as_stored: Callable[[Mapping[str, Any], Mapping[str, Tensor]], Mapping[str, Any]] = lambda values, _: values
+    """From their `config.json` and the tensors beside it to the fields that such tensors belong to."""
 
 
 BIASES: tuple[Rewrite, ...] = (with_attention_biases, with_feed_forward_biases)
@@ -55,8 +57,13 @@ FAMILIES: Mapping[str, Family] = {
     "pegasus": Family(
         pegasus.config_from, pegasus.config_to, bart_shape.key_table, (*BIASES, with_output_bias, with_sine_halves)
     ),
+    "t5": Family(t5.config_from, t5.config_to, t5.key_table, (), as_stored=t5.as_stored),
+    "mt5": Family(t5.mt5_config_from, t5.mt5_config_to, t5.key_table, (), as_stored=t5.as_stored),
 }
-"""`model_type` in their `config.json` to what we know of it."""
+"""`model_type` in their `config.json` to what we know of it; a model goes out as the first that holds it."""
+
+NOT_KNOWN = {"umt5": "every layer has relative positions of its own there, and all layers of a stack the same here"}
+"""Kinds that are near to one that we know, and what they have that ours have not."""
 
 NOT_COMPARED = {"dropout", "attention_dropout", "feed_forward_dropout"}
 """Settings that act in training alone, which a written model need not keep."""
@@ -76,8 +83,8 @@ def import_state(
         ConfigError: If we do not know this kind, or naming every field that our model cannot express.
         ModelError: Listing every tensor that is missing, unknown, or contradicts another.
     """
-    family = _family(model_type)
-    config = family.config_from(their_config)
+    family = family_of(model_type)
+    config = family.config_from(family.as_stored(their_config, their_state))
     return config, family.key_table(config).from_theirs(their_state, origin=f"this {model_type} model")
 
 
@@ -115,7 +122,7 @@ def export_state(
         ConfigError: If we do not know this kind, or naming every setting it cannot hold and the kinds that can.
         ModelError: Listing every tensor that is missing or unknown.
     """
-    family = _family(model_type)
+    family = family_of(model_type)
     if differences := _differences(family, config):
         others = exportable_as(config)
         advice = f"kinds that can: {', '.join(others)}" if others else "no kind of model we write can"
@@ -134,9 +141,17 @@ def exportable_as(config: ModelConfig) -> list[str]:
     return [name for name, family in FAMILIES.items() if not _differences(family, config)]
 
 
-def _family(model_type: str) -> Family:
+def family_of(model_type: str) -> Family:
+    """Return what we know of a kind of model, by its `model_type`.
+
+    Raises:
+        ConfigError: If we do not know this kind.
+    """
+    if model_type in NOT_KNOWN:
+        raise ConfigError(f"models of the kind {model_type!r} cannot be expressed here: {NOT_KNOWN[model_type]}")
     if model_type not in FAMILIES:
-        raise ConfigError(f"models of the kind {model_type!r} are not known here{nearest_name(model_type, FAMILIES)}")
+        nearest = nearest_name(model_type, FAMILIES)
+        raise ConfigError(f"models of the kind {model_type!r:.100} are not known here{nearest}")
     return FAMILIES[model_type]
 
 

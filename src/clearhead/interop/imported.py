@@ -48,7 +48,7 @@ def as_model(config: ModelConfig, tensors: Mapping[str, Tensor], origin: Path) -
         ModelError: Listing every tensor that is missing, unknown or of another shape.
     """
     # Positions that are computed have no weights, and PyTorch would load its compiler to compute none.
-    shape = config if config.positions == "learned" else config.model_copy(update={"positions": "none"})
+    shape = config if config.learns_positions else config.model_copy(update={"positions": "none"})
     with torch.device("meta"):  # shapes alone, whatever the settings ask for
         headers = {name: TensorHeader(tuple(tensor.shape), "F32") for name, tensor in tensors.items()}
         require_fit(model_tensors(Transformer(shape)), headers, origin=str(origin))

@@ -79,11 +79,11 @@ class TheirConfig:
             self._problem(field, f"({self[field]!r}) and {self._within}{other} ({self[other]!r}) must be equal")
         return self[field]
 
-    def activation(self, field: str) -> str:
-        """Return our name of an activation."""
-        name = self[field]
+    def activation(self, field: str, name: object = None) -> str:
+        """Return our name of an activation; `name` is theirs, where the field says more than that."""
+        name = self[field] if name is None else name
         if not isinstance(name, str) or name not in ACTIVATIONS:
-            self._problem(field, f"is {name!r}; activations we have: {', '.join(ACTIVATIONS)}")
+            self._problem(field, f"is {self[field]!r}; activations we have: {', '.join(ACTIVATIONS)}")
             return "relu"
         return ACTIVATIONS[name]
 

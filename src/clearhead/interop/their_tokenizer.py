@@ -122,11 +122,7 @@ def _sentencepiece_side(path: Path, model_type: str, config: ModelConfig, asked:
     own = _checked(path, lambda: sentencepiece_pieces(_base64(path)))
     match model_type:
         case "pegasus":
-            offset = asked.get("offset", 103)
-            if type(offset) is not int or not 2 <= offset < _MOST_PIECES:
-                raise ModelError(
-                    f"{path.parent / 'tokenizer_config.json'}: offset is {offset!r:.50}, not a number of ids"
-                )
+            offset = _number(path, asked, "offset", 103, least=2)
             masks = ["<pad>", "</s>", "<mask_1>", "<mask_2>", *(f"<unk_{number}>" for number in range(2, offset))]
             pieces = [*masks[: offset + 2], *own[2:]]
             return _side(path, pieces, [*range(offset + 3)], offset + 2)
@@ -134,11 +130,19 @@ def _sentencepiece_side(path: Path, model_type: str, config: ModelConfig, asked:
             pieces = ["<s>", "<pad>", "</s>", "<unk>", *own[3:], *codes, "<mask>"]
             return _side(path, pieces, [0, 1, 2, 3, *range(len(own) + 1, len(pieces))], 3)
         case _:
-            extra = [f"<extra_id_{number}>" for number in reversed(range(asked.get("extra_ids", 100)))]
-            pieces = [*own, *(extra if model_type == "t5" else [])]
+            extra = _number(path, asked, "extra_ids", 100) if model_type in ("t5", "mt5") else 0
+            pieces = [*own, *(f"<extra_id_{number}>" for number in reversed(range(extra)))]
             named = {number for number, piece in enumerate(own) if piece in ("<pad>", "<s>", "</s>", "<unk>")}
             named |= {config.pad_id, config.eos_id, *range(len(own), len(pieces))}
             return _side(path, pieces, sorted(named), own.index("<unk>") if "<unk>" in own else 0)
+
+
+def _number(path: Path, asked: Mapping[str, Any], name: str, default: int, *, least: int = 0) -> int:
+    """Return a number of ids that `tokenizer_config.json` may name."""
+    number = asked.get(name, default)
+    if type(number) is not int or not least <= number < _MOST_PIECES:
+        raise ModelError(f"{path.parent / 'tokenizer_config.json'}: {name} is {number!r:.50}, not a number of ids")
+    return number
 
 
 def _frames(

@@ -37,6 +37,7 @@ def scaled_dot_product_attention(
     v: Float[Tensor, "*heads S V"],
     mask: Bool[Tensor, "..."] | None = None,
     *,
+    bias: Float[Tensor, "..."] | None = None,
     dropout: float = 0.0,
 ) -> tuple[Float[Tensor, "*heads T V"], Float[Tensor, "*heads T S"]]:
     """Attend each query to the keys it may see: softmax(q k^T / sqrt(d_k)) v (equation 1).
@@ -46,6 +47,7 @@ def scaled_dot_product_attention(
         k: Keys.
         v: Values, one for each key.
         mask: True where a query may attend to a key; must broadcast to [*heads, T, S], and leave every query a key.
+        bias: Added to the scores (`RelativePositions`); must broadcast alike.
         dropout: Rate on the weights before they meet the values; section 5.4 has none there, section 6.3 names one
             for its parser without a rate.
 
@@ -54,6 +56,8 @@ def scaled_dot_product_attention(
     """
     # Dot products grow with K and would push the softmax into flat gradients (footnote 4).
     scores = (q / math.sqrt(q.size(-1))) @ k.transpose(-2, -1)  # (*heads, T, S)
+    if bias is not None:
+        scores = scores + bias
     if mask is not None:
         scores = scores.masked_fill(~mask, float("-inf"))
     weights = scores.softmax(dim=-1)  # (*heads, T, S)
@@ -73,6 +77,7 @@ class MultiHeadAttention(nn.Module):
         d_v: Width of a value; None likewise.
         bias: Whether the projections have biases; the paper's equation and its parameter counts (Table 3) have none.
         dropout: Rate on the attention weights, see `scaled_dot_product_attention`.
+        scale: Whether to divide scores by sqrt(d_k).
         rotary: Turn queries and keys by their positions (`RotaryPositions`); for self-attention.
 
     Raises:
@@ -88,6 +93,7 @@ class MultiHeadAttention(nn.Module):
         d_v: int | None = None,
         bias: bool = False,
         dropout: float = 0.0,
+        scale: bool = True,
         rotary: bool = False,
     ) -> None:
         super().__init__()
@@ -97,6 +103,7 @@ class MultiHeadAttention(nn.Module):
         d_v = d_v or d_model // num_heads
         self.num_heads = num_heads
         self.dropout = dropout
+        self.scale = scale
         self.q_proj = Linear(d_model, num_heads * d_k, bias=bias)  # W^Q
         self.k_proj = Linear(d_model, num_heads * d_k, bias=bias)  # W^K
         self.v_proj = Linear(d_model, num_heads * d_v, bias=bias)  # W^V
@@ -109,10 +116,11 @@ class MultiHeadAttention(nn.Module):
         memory: Float[Tensor, "B S D"] | None = None,
         mask: Bool[Tensor, "..."] | None = None,
         weights: list[Tensor] | None = None,
+        bias: Float[Tensor, "..."] | None = None,
     ) -> Float[Tensor, "B T D"]:
         """Attend from `query` to `memory`, or without one to itself (self-attention); see `attend` for the rest."""
         keys, values = self.keys_and_values(query if memory is None else memory)
-        return self.attend(query, keys, values, mask=mask, weights=weights)
+        return self.attend(query, keys, values, mask=mask, weights=weights, bias=bias)
 
     def keys_and_values(
         self, memory: Float[Tensor, "B S D"], start: int = 0
@@ -133,6 +141,7 @@ class MultiHeadAttention(nn.Module):
         mask: Bool[Tensor, "..."] | None = None,
         is_causal: bool = False,
         weights: list[Tensor] | None = None,
+        bias: Float[Tensor, "..."] | None = None,
     ) -> Float[Tensor, "B T D"]:
         """Attend from `query` to projected keys and values.
 
@@ -145,20 +154,26 @@ class MultiHeadAttention(nn.Module):
             is_causal: Instead of a mask: position t of T = S may attend to positions up to t.
             weights: Compute equation 1 step by step and append its weights, [B, H, T, S]; if not given, PyTorch's fused
                 kernel computes the same output without holding them, where it is the faster of the two.
+            bias: Added to the scores; must broadcast to [B, H, T, S].
         """
         q = self._split_heads(self.q_proj(query))
         if self.rotary is not None:
             q = self.rotary(q, start)
+        if not self.scale:
+            q = q * math.sqrt(q.size(-1))  # by which equation 1 divides
         dropout = self.dropout if self.training else 0.0
         is_slow = dropout > 0.0 and q.device.type == "cpu"  # where the fused kernel draws number by number
-        if weights is None and not is_slow:
+        is_fused = weights is None and not is_slow
+        if is_causal and (bias is not None or not is_fused):
+            mask = causal_mask(q.size(2), q.device)
+        if is_fused:
+            if bias is not None:  # which the kernel takes in the place of a mask
+                mask, is_causal = bias if mask is None else bias.masked_fill(~mask, float("-inf")), False
             heads = functional.scaled_dot_product_attention(
                 q, keys, values, attn_mask=mask, dropout_p=dropout, is_causal=is_causal
             )
         else:
-            if is_causal:
-                mask = causal_mask(q.size(2), q.device)
-            heads, attended = scaled_dot_product_attention(q, keys, values, mask, dropout=dropout)
+            heads, attended = scaled_dot_product_attention(q, keys, values, mask, bias=bias, dropout=dropout)
             if weights is not None:
                 weights.append(attended)
         joined = heads.transpose(1, 2).flatten(2)  # (B, T, H * V): Concat(head_1, ..., head_h)

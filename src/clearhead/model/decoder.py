@@ -42,12 +42,14 @@ class DecoderLayer(nn.Module):
         memory_mask: Bool[Tensor, "B 1 1 S"] | None = None,
         cache: LayerCache | None = None,
         weights: AttentionWeights | None = None,
+        bias: Float[Tensor, "1 H T past"] | None = None,
     ) -> Float[Tensor, "R T D"]:
         """Run the sub-layers; the cache takes in the new positions, `weights` what each head attended to.
 
         The rows are either the whole target (T positions, no cache or an empty one) or one new position each (T = 1).
+        `bias` is added to the scores of self-attention.
         """
-        masked_self_attention = partial(self._masked_self_attention, cache=cache, weights=weights)
+        masked_self_attention = partial(self._masked_self_attention, cache=cache, weights=weights, bias=bias)
         x = self.self_attn_residual.add_and_norm(x, masked_self_attention)
         if self.cross_attn_residual is not None:
             assert memory is not None, "a decoder with cross-attention needs a memory"
@@ -57,7 +59,9 @@ class DecoderLayer(nn.Module):
             x = self.cross_attn_residual.add_and_norm(x, cross_attention)
         return self.feed_forward_residual.add_and_norm(x, self.feed_forward)
 
-    def _masked_self_attention(self, x: Tensor, cache: LayerCache | None, weights: AttentionWeights | None) -> Tensor:
+    def _masked_self_attention(
+        self, x: Tensor, cache: LayerCache | None, weights: AttentionWeights | None, bias: Tensor | None
+    ) -> Tensor:
         start = 0 if cache is None else cache.length
         assert x.size(1) == 1 or start == 0, "several positions at once need an empty cache"
         keys, values = self.self_attn.keys_and_values(x, start)
@@ -65,7 +69,7 @@ class DecoderLayer(nn.Module):
             keys, values = cache.extend(keys, values)
         seen = None if weights is None else weights.decoder
         # A single new position may see all that came before it; only several at once need the causal mask.
-        return self.self_attn.attend(x, keys, values, start=start, is_causal=x.size(1) > 1, weights=seen)
+        return self.self_attn.attend(x, keys, values, start=start, is_causal=x.size(1) > 1, weights=seen, bias=bias)
 
     def _cross_attention(
         self, x: Tensor, memory: Tensor, mask: Tensor | None, cache: LayerCache | None, weights: AttentionWeights | None
@@ -93,6 +97,7 @@ class Decoder(nn.Module):
 
     def __init__(self, sublayers: Sublayers, *, num_layers: int, cross_attention: bool = True) -> None:
         super().__init__()
+        self.relative_positions = sublayers.relative_positions(is_causal=True)
         self.layers = nn.ModuleList(DecoderLayer(sublayers, cross_attention=cross_attention) for _ in range(num_layers))
         self.final_norm = sublayers.end_of_stack()
 
@@ -107,7 +112,9 @@ class Decoder(nn.Module):
     ) -> Float[Tensor, "R T D"]:
         """Decode embedded target tokens; the rest is as in `Transformer.states`."""
         mask = None if memory_mask is None else memory_mask[:, None, None, :]  # (B, 1, 1, S)
+        start = 0 if cache is None else cache.length
+        bias = None if self.relative_positions is None else self.relative_positions(x.size(1), start)
         for index, layer in enumerate(self.layers):
             keep(x, hidden)
-            x = layer(x, memory, mask, None if cache is None else cache.layers[index], weights)
+            x = layer(x, memory, mask, None if cache is None else cache.layers[index], weights, bias)
         return keep(self.final_norm(x), hidden)

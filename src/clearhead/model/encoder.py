@@ -28,11 +28,15 @@ class EncoderLayer(nn.Module):
         self.feed_forward_residual = sublayers.residual()
 
     def forward(
-        self, x: Float[Tensor, "B S D"], mask: Bool[Tensor, "B 1 1 S"], weights: AttentionWeights | None = None
+        self,
+        x: Float[Tensor, "B S D"],
+        mask: Bool[Tensor, "B 1 1 S"],
+        weights: AttentionWeights | None = None,
+        bias: Float[Tensor, "1 H S S"] | None = None,
     ) -> Float[Tensor, "B S D"]:
-        """Run the sub-layers; `weights` takes in what each head attended to."""
+        """Run the sub-layers; `weights` takes in what each head attended to, `bias` is added to its scores."""
         seen = None if weights is None else weights.encoder
-        x = self.self_attn_residual.add_and_norm(x, partial(self.self_attn, mask=mask, weights=seen))
+        x = self.self_attn_residual.add_and_norm(x, partial(self.self_attn, mask=mask, weights=seen, bias=bias))
         return self.feed_forward_residual.add_and_norm(x, self.feed_forward)
 
 
@@ -46,6 +50,7 @@ class Encoder(nn.Module):
 
     def __init__(self, sublayers: Sublayers, *, num_layers: int) -> None:
         super().__init__()
+        self.relative_positions = sublayers.relative_positions(is_causal=False)
         self.layers = nn.ModuleList(EncoderLayer(sublayers) for _ in range(num_layers))
         self.final_norm = sublayers.end_of_stack()
 
@@ -64,7 +69,8 @@ class Encoder(nn.Module):
             weights: Takes in what every head attended to, if given.
             hidden: Takes in what every layer reads, and the memory, if given.
         """
+        bias = None if self.relative_positions is None else self.relative_positions(x.size(1))
         for layer in self.layers:
             keep(x, hidden)
-            x = layer(x, mask[:, None, None, :], weights)
+            x = layer(x, mask[:, None, None, :], weights, bias)
         return keep(self.final_norm(x), hidden)

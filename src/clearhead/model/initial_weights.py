@@ -2,19 +2,29 @@
 
 from __future__ import annotations
 
+import math
+
+import torch
 from torch import nn
 
+from clearhead.config import ModelConfig
+from clearhead.model.attention import MultiHeadAttention
 from clearhead.model.embeddings import Embedding, OutputProjection
+from clearhead.model.other_positions import RelativePositions
 
 __all__ = ["draw_initial_weights"]
 
 
-def draw_initial_weights(model: nn.Module, *, d_model: int) -> None:
+def draw_initial_weights(model: nn.Module, config: ModelConfig) -> None:
     """Draw Xavier-uniform matrices and normal embeddings; biases are 0 and norms change nothing.
 
-    Xavier-uniform is uniform unit scaling over fan-average there; embeddings have deviation d_model ** -0.5. What
-    PyTorch drew when it made the layers is lost: not to draw it would take layers of our own.
+    Xavier-uniform is uniform unit scaling over fan-average there; embeddings and relative positions have deviation
+    d_model ** -0.5. What PyTorch drew when it made the layers is lost: not to draw it would take layers of our own.
+
+    As in T5, queries start smaller where attention does not divide by sqrt(d_k), and embeddings have deviation 1 where
+    they are not multiplied by sqrt(d_model) and the output is divided by it.
     """
+    narrow = config.d_model**-0.5
     tied = {id(module.weight) for module in model.modules() if isinstance(module, Embedding)}
     for module in model.modules():
         if isinstance(module, nn.Linear | OutputProjection):
@@ -24,6 +34,12 @@ def draw_initial_weights(model: nn.Module, *, d_model: int) -> None:
                 nn.init.zeros_(module.bias)
         elif isinstance(module, nn.LayerNorm | nn.RMSNorm):
             module.reset_parameters()
+        elif isinstance(module, RelativePositions):
+            nn.init.normal_(module.weight, std=narrow)
+    with torch.no_grad():
+        for module in model.modules():
+            if isinstance(module, MultiHeadAttention) and not module.scale:
+                module.q_proj.weight /= math.sqrt(module.q_proj.out_features // module.num_heads)
     for name, weight in model.named_parameters():  # a tied matrix comes once
         if "_embedding." in name and ".norm." not in name:
-            nn.init.normal_(weight, std=d_model**-0.5)
+            nn.init.normal_(weight, std=1.0 if config.output_scale and not config.embedding_scale else narrow)

@@ -1,17 +1,20 @@
-"""Other positions than sinusoids: learned vectors (paper Table 3, row E) and rotary ones, of which the paper has none.
+"""Other positions than sinusoids: learned vectors (paper Table 3, row E); rotary and relative ones, which it has not.
 
-Shapes: B batch, H heads, T length, D d_model, K head width, half K / 2.
+Shapes: B batch, H heads, T length, S keys, D d_model, K head width, half K / 2.
 """
 
 from __future__ import annotations
 
+import math
+
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from torch import Tensor, nn
+from torch.nn import functional
 
 from clearhead.errors import ConfigError
 
-__all__ = ["LearnedPositions", "RotaryPositions", "rotary_positions"]
+__all__ = ["LearnedPositions", "RelativePositions", "RotaryPositions", "relative_bucket", "rotary_positions"]
 
 
 class LearnedPositions(nn.Module):
@@ -88,3 +91,61 @@ class RotaryPositions(nn.Module):
         # float64, and not the angles themselves in the table: rounded to bfloat16, one of 300 would be off by 1.
         angle = torch.arange(length, dtype=torch.float64)[:, None] * frequency
         return torch.stack([angle.cos(), angle.sin()]).float()
+
+
+def relative_bucket(
+    distance: Int[Tensor, "*shape"], *, num_buckets: int, max_distance: int, is_causal: bool
+) -> Int[Tensor, "*shape"]:
+    """Return the row that a distance has in a table of relative positions (Raffel et al. 2020, section 2.1).
+
+    Half of the rows are for one distance each. The others share all that is farther, up to the largest distance and
+    beyond, in ranges that grow with it.
+
+    Args:
+        distance: Position of the key less that of the query.
+        num_buckets: Rows of the table.
+        max_distance: From here on all share the last row.
+        is_causal: No key stands behind its query; else those that do have the second half of the table.
+    """
+    if is_causal:
+        first, distance = torch.zeros_like(distance), (-distance).clamp(min=0)
+    else:
+        num_buckets //= 2
+        first, distance = (distance > 0) * num_buckets, distance.abs()
+    single = num_buckets // 2
+    # In float32 and in this order, as T5 was trained: elsewhere a distance could fall to the other side of a boundary.
+    log = torch.log(distance.float() / single) / math.log(max_distance / single)  # 0 at `single`, 1 at `max_distance`
+    shared = single + (log * (num_buckets - single)).long()
+    return first + torch.where(distance < single, distance, shared.clamp(max=num_buckets - 1))
+
+
+class RelativePositions(nn.Module):
+    """Relative positions: a trained number for each head and distance, added to scores (Raffel et al. 2020, 2.1).
+
+    All layers of a stack have them in common.
+
+    Args:
+        num_heads: Columns of the table.
+        num_buckets: Rows; see `relative_bucket`.
+        max_distance: Likewise.
+        is_causal: Likewise.
+    """
+
+    def __init__(self, *, num_heads: int, num_buckets: int, max_distance: int, is_causal: bool) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.empty(num_buckets, num_heads))
+        self.max_distance = max_distance
+        self.is_causal = is_causal
+
+    def forward(self, length: int, start: int = 0) -> Float[Tensor, "1 H T S"]:
+        """Return what is added to the scores of queries at positions start, start + 1, ... and all keys up to there."""
+        position = torch.arange(start + length, device=self.weight.device)
+        distance = position - position[start:, None]  # (T, S)
+        return self.at(distance).permute(2, 0, 1)[None]
+
+    def at(self, distance: Int[Tensor, "*shape"]) -> Float[Tensor, "*shape H"]:
+        """Return the numbers of some distances, each the position of a key less that of its query."""
+        rows = relative_bucket(
+            distance, num_buckets=len(self.weight), max_distance=self.max_distance, is_causal=self.is_causal
+        )
+        return functional.embedding(rows, self.weight)

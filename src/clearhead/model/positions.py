@@ -81,11 +81,11 @@ class SinusoidalPositions(nn.Module):
 
 
 def make_positions(kind: PositionKind, *, d_model: int, max_positions: int, first: int) -> nn.Module | None:
-    """Return the positions added to the embeddings; None if attention itself sees them (`rotary`) or nothing does."""
+    """Return the positions added to the embeddings; None if attention sees them (`rotary`, `relative`), or nothing."""
     match kind:
         case "sinusoidal" | "sinusoidal_halves" | "sinusoidal_t2t":
             return SinusoidalPositions(d_model=d_model, layout=kind, first=first)
         case "learned":
             return LearnedPositions(d_model=d_model, max_positions=max_positions)
-        case "rotary" | "none":
+        case "rotary" | "relative" | "none":
             return None

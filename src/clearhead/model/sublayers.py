@@ -9,6 +9,7 @@ from torch import nn
 from clearhead.choices import Activation, NormKind, NormOrder
 from clearhead.model.attention import MultiHeadAttention
 from clearhead.model.feed_forward import FeedForward
+from clearhead.model.other_positions import RelativePositions
 from clearhead.model.residual import Residual, make_norm
 
 __all__ = ["Sublayers"]
@@ -35,10 +36,15 @@ class Sublayers:
     final_norm: bool | None = None
     activation: Activation = "relu"
     gated: bool = False
+    attention_scale: bool = True
     attention_bias: bool = False
     feed_forward_bias: bool = True
     rotary: bool = False
     """Whether self-attention turns queries and keys by their positions."""
+    relative: bool = False
+    """Whether the distance of query and key adds to the scores of self-attention."""
+    relative_attention_num_buckets: int = 32
+    relative_attention_max_distance: int = 128
 
     def self_attention(self) -> MultiHeadAttention:
         """Return attention of a sequence to itself."""
@@ -56,7 +62,19 @@ class Sublayers:
             d_v=self.d_v,
             bias=self.attention_bias,
             dropout=self.attention_dropout,
+            scale=self.attention_scale,
             rotary=rotary,
+        )
+
+    def relative_positions(self, *, is_causal: bool) -> RelativePositions | None:
+        """Return what all layers of a stack add to the scores of their self-attention, if there is such."""
+        if not self.relative:
+            return None
+        return RelativePositions(
+            num_heads=self.num_heads,
+            num_buckets=self.relative_attention_num_buckets,
+            max_distance=self.relative_attention_max_distance,
+            is_causal=is_causal,
         )
 
     def feed_forward(self) -> FeedForward:

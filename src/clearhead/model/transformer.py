@@ -6,6 +6,8 @@ D d_model, V vocabulary.
 
 from __future__ import annotations
 
+import math
+
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
@@ -57,9 +59,13 @@ class Transformer(nn.Module):
             final_norm=config.final_norm,
             activation=config.activation,
             gated=config.gated,
+            attention_scale=config.attention_scale,
             attention_bias=config.attention_bias,
             feed_forward_bias=config.feed_forward_bias,
             rotary=config.positions == "rotary",
+            relative=config.positions == "relative",
+            relative_attention_num_buckets=config.relative_attention_num_buckets,
+            relative_attention_max_distance=config.relative_attention_max_distance,
         )
         if has_encoder:
             self.source_embedding = self._embedding(config.source_vocabulary, num_segments=config.num_segments)
@@ -78,7 +84,7 @@ class Transformer(nn.Module):
             if config.tying in ("three-way", "decoder"):
                 self.output_proj.weight = self.target_embedding.weight
         if self.device.type != "meta":  # there are no numbers to draw, and PyTorch would take seconds to find out
-            draw_initial_weights(self, d_model=config.d_model)
+            draw_initial_weights(self, config)
 
     def _embedding(self, vocab_size: int, *, num_segments: int) -> Embedding:
         config = self.config
@@ -177,7 +183,8 @@ class Transformer(nn.Module):
         if memory is not None and self.config.num_encoder_layers == 0:
             raise ValueError("a decoder alone (model.num_encoder_layers = 0) takes no memory; give None")
         embedded = self.target_embedding(target, start=0 if cache is None else cache.length)
-        return self.output_transform(self.decoder(embedded, memory, memory_mask, cache, weights, hidden))
+        states = self.output_transform(self.decoder(embedded, memory, memory_mask, cache, weights, hidden))
+        return states / math.sqrt(self.config.d_model) if self.config.output_scale else states
 
     def decode(
         self,

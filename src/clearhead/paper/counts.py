@@ -50,9 +50,10 @@ def _vocabulary_weights(config: ModelConfig) -> int:
 
 
 def _position_weights(config: ModelConfig) -> int:
-    """Return what each side adds to its tokens: learned positions, and the norm over their sum."""
-    rows = config.max_positions if config.positions == "learned" else 0
-    return rows * config.d_model + (_norm_weights(config) if config.embedding_norm else 0)
+    """Return what each side knows of positions: learned ones or relative ones, and the norm over tokens with theirs."""
+    learned = config.max_positions * config.d_model if config.positions == "learned" else 0
+    relative = config.relative_attention_num_buckets * config.num_heads if config.positions == "relative" else 0
+    return learned + relative + (_norm_weights(config) if config.embedding_norm else 0)
 
 
 def _attention_weights(config: ModelConfig) -> int:

@@ -45,7 +45,8 @@ def build_optimizer(model: nn.Module, config: TrainConfig) -> torch.optim.Optimi
     """
     named = {name: weight for name, weight in model.named_parameters() if weight.requires_grad}
     if config.optimizer == "muon":
-        hidden = [p for name, p in named.items() if p.dim() > 1 and name.startswith(("encoder", "decoder"))]
+        layers = ("encoder.layers.", "decoder.layers.")  # relative positions are a table, as embeddings are
+        hidden = [p for name, p in named.items() if p.dim() > 1 and name.startswith(layers)]
         is_hidden = {id(parameter) for parameter in hidden}
         others = [parameter for parameter in named.values() if id(parameter) not in is_hidden]
         betas, eps, decay = config.adam_betas, config.adam_eps, config.weight_decay

@@ -66,6 +66,9 @@ def test_what_their_library_has_not_is_said(make_model_dir, tmp_path, run_comman
         run_command(export, make_model_dir(positions="rotary"), "-o", tmp_path / "theirs", "--to", "hf")
     with pytest.raises(ConfigError, match=r"CTranslate2 cannot hold this model: model\.positions is 'rotary'"):
         run_command(export, make_model_dir(positions="rotary"), "-o", tmp_path / "theirs", "--to", "ctranslate2")
+    theirs = make_model_dir(positions="relative", attention_scale=False, output_scale=True)
+    with pytest.raises(ConfigError, match=r"attention_scale is False .*output_scale is True .*positions is 'relative'"):
+        run_command(export, theirs, "-o", tmp_path / "theirs", "--to", "ctranslate2")
     with pytest.raises(ConfigError, match="--precision int8 has no meaning with --to hf"):
         run_command(export, make_model_dir(), "-o", tmp_path / "theirs", "--to", "hf", "--precision", "int8")
     assert not (tmp_path / "theirs").exists()

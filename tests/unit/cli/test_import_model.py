@@ -61,6 +61,44 @@ def directory(published, tmp_path) -> Path:
     return Path(shutil.copytree(published, tmp_path / "there"))
 
 
+@pytest.fixture(scope="module")
+def published_t5(tmp_path_factory) -> Path:
+    """Return a directory as a T5 is published in: more rows than pieces, copies of matrices, and several tasks."""
+    directory = tmp_path_factory.mktemp("published") / "t5-tiny"
+    directory.mkdir()
+    with (directory / "spiece.model").open("wb") as file:
+        sentencepiece.SentencePieceTrainer.train(
+            sentence_iterator=iter(TEXT),
+            model_writer=file,
+            vocab_size=80,
+            hard_vocab_limit=False,
+            pad_id=0,
+            eos_id=1,
+            unk_id=2,
+            bos_id=-1,
+            minloglevel=2,
+        )
+    (directory / "tokenizer_config.json").write_text('{"extra_ids": 20}')
+    shape = {"d_model": 32, "d_k": 16, "d_v": 16, "d_ff": 64, "num_heads": 2, "vocab_size": 128}
+    layers = {"num_encoder_layers": 1, "num_decoder_layers": 1}
+    form = {"norm": "pre", "norm_kind": "rms", "feed_forward_bias": False, "positions": "relative"}
+    scales = {"attention_scale": False, "embedding_scale": False, "output_scale": True}
+    torch.manual_seed(5)
+    model = Transformer(ModelConfig(**shape, **layers, **form, **scales, pad_id=0, bos_id=0, eos_id=1))
+    values, tensors = export_state("t5", model.config, model_tensors(model))
+    unread = "decoder.block.0.layer.1.EncDecAttention.relative_attention_bias.weight"
+    copies = ("encoder.embed_tokens.weight", "decoder.embed_tokens.weight", "lm_head.weight")
+    tasks = {
+        "summarization": {"prefix": "summarize: "},
+        "other": {"num_beams": 4},
+        "en_to_de": {"prefix": "to German: "},
+    }
+    (directory / "config.json").write_text(json.dumps({**values, "task_specific_params": tasks}))
+    state = {**tensors, **{name: tensors["shared.weight"].clone() for name in copies}, unread: torch.ones(32, 2)}
+    torch.save(state, directory / "pytorch_model.bin")
+    return directory
+
+
 @pytest.fixture
 def without_their_library(monkeypatch):
     monkeypatch.setattr(proof.importlib.util, "find_spec", lambda name: None)
@@ -80,6 +118,68 @@ def test_a_published_directory_becomes_a_model_of_ours(directory, tmp_path, run_
     assert "# The original's card" in (output / "README.md").read_text()
     assert len(run_command(translate, output, stdin="ein Hund\n\nzwei\n").stdout.splitlines()) == 3
     assert explain(Translator.load(output), "ein Hund").decoder_tokens[0] == "<pad>"  # from which Marian starts
+
+
+@pytest.mark.usefixtures("without_their_library")
+def test_a_t5_comes_with_a_note_of_the_tasks_it_has_learned(published_t5, tmp_path, run_command):
+    said = run_command(import_model, published_t5, "-o", tmp_path / "ours")
+    note = "a text begins with the one that is asked for: 'summarize: ', 'to German: '"
+    assert note in said.stderr
+    assert note in (tmp_path / "ours" / "README.md").read_text()
+    bundle = load_bundle(tmp_path / "ours")
+    assert bundle.model.config.vocab_size == 128
+    assert bundle.tokenizer.pieces([0, 1, 2]) == ["<pad>", "</s>", "<unk>"]
+    last = bundle.tokenizer.pieces(range(128)).index("<extra_id_0>")
+    assert bundle.tokenizer.pieces([last - 19, last + 1, 127]) == ["<extra_id_19>", "", ""]
+    assert bundle.tokenizer.decode([last + 1, 127, last, 1]) == ""
+    assert len(run_command(translate, tmp_path / "ours", stdin="to German: a dog\n\nx\n").stdout.splitlines()) == 3
+
+
+@pytest.mark.parametrize(
+    ("name", "values", "error", "message"),
+    [
+        (
+            "config.json",
+            {"model_type": "umt5"},
+            ConfigError,
+            "config.json: .*'umt5' cannot be expressed here: every layer",
+        ),
+        (
+            "config.json",
+            {"feed_forward_proj": "gated-elu"},
+            ConfigError,
+            "feed_forward_proj is 'gated-elu'; activations",
+        ),
+        (
+            "config.json",
+            {"relative_attention_num_buckets": 16},
+            ModelError,
+            "shape     decoder.relative_positions.weight",
+        ),
+        (
+            "config.json",
+            {"relative_attention_max_distance": 9},
+            ConfigError,
+            "relative_attention_max_distance .9. must be",
+        ),
+        (
+            "config.json",
+            {"num_decoder_layers": 2},
+            ModelError,
+            "missing   decoder.block.1.layer.0.SelfAttention.q.weight",
+        ),
+        ("config.json", {"vocab_size": 64}, ModelError, "shape     source_embedding.weight"),
+        ("tokenizer_config.json", {"extra_ids": "all"}, ModelError, "extra_ids is 'all', not a number of ids"),
+        ("tokenizer_config.json", {"extra_ids": 999}, ModelError, "does not fit the model: it has the id"),
+    ],
+)
+@pytest.mark.usefixtures("without_their_library")
+def test_what_is_wrong_with_a_t5_is_named(published_t5, tmp_path, run_command, name, values, error, message):
+    directory = Path(shutil.copytree(published_t5, tmp_path / "there"))
+    (directory / name).write_text(json.dumps({**json.loads((directory / name).read_text()), **values}))
+    with pytest.raises(error, match=message):
+        run_command(import_model, directory, "-o", tmp_path / "ours")
+    assert not (tmp_path / "ours").exists()
 
 
 @pytest.mark.usefixtures("without_their_library")

@@ -68,6 +68,11 @@ CASES = [
     {"output_bias": True},
     *({"positions": kind} for kind in ("sinusoidal_halves", "sinusoidal_t2t", "learned", "rotary", "none")),
     {"positions": "rotary", "num_heads": 3, "d_k": 64, "d_v": 32, "d_model": 32, "attention_bias": True},
+    {"positions": "relative"},
+    {"positions": "relative", "relative_attention_num_buckets": 6, "relative_attention_max_distance": 5, "norm": "pre"},
+    {"attention_scale": False},
+    {"output_scale": True},
+    {"output_scale": True, "norm": "pre", "norm_kind": "rms", "output_bias": True},
     {"positions": "sinusoidal_t2t", "first_position": 2},
     {"positions": "learned", "max_positions": 29},
     {"num_segments": 2},
@@ -137,7 +142,11 @@ def test_what_the_core_cannot_compute_is_left_to_pytorch(make_model, name, value
     assert isinstance(make_engine(model), PyTorchEngine)
 
 
-@pytest.mark.parametrize("settings", [{}, {"norm": "pre", "positions": "rotary"}, {"positions": "learned"}])
+@pytest.mark.parametrize(
+    "settings",
+    [{}, {"norm": "pre", "positions": "rotary"}, {"positions": "learned"}, {"positions": "relative"}],
+    ids=described,
+)
 def test_beams_that_branch_end_and_swap_go_on_from_their_own_past(make_model, settings):
     model = make_model(**{**WIDTHS, **settings})
     sources = draw(model.config, (5, 11))
@@ -183,7 +192,7 @@ def test_ways_come_best_first_and_what_is_not_possible_has_no_score(make_model):
     assert [token for score, _, token in last if score > float("-inf")] == [END]
 
 
-@pytest.mark.parametrize("positions", ["sinusoidal", "rotary", "learned"])
+@pytest.mark.parametrize("positions", ["sinusoidal", "rotary", "learned", "relative"])
 def test_long_translations_find_room_whatever_their_length(make_sharp_model, positions):
     model = make_sharp_model(**WIDTHS, positions=positions, output_bias=True)
     model.output_proj.bias[END] = -60.0  # an end that is never likely
@@ -194,7 +203,7 @@ def test_long_translations_find_room_whatever_their_length(make_sharp_model, pos
     assert_same(found, find_plainly(model, sources, limits, config, 2))
 
 
-@pytest.mark.parametrize("positions", ["sinusoidal", "rotary"])
+@pytest.mark.parametrize("positions", ["sinusoidal", "rotary", "relative"])
 def test_positions_beyond_512_are_those_of_the_model(make_sharp_model, positions):
     model = make_sharp_model(**WIDTHS, positions=positions, output_bias=True, num_decoder_layers=1)
     model.output_proj.bias[END] = -60.0
@@ -245,7 +254,12 @@ def test_a_bias_may_forbid_most_of_the_vocabulary(make_sharp_model):
 
 @pytest.mark.parametrize(
     "settings",
-    [{}, {"norm": "pre", "positions": "rotary", "attention_bias": True}, {"source_vocab_size": 29, "tying": "none"}],
+    [
+        {},
+        {"norm": "pre", "positions": "rotary", "attention_bias": True},
+        {"source_vocab_size": 29, "tying": "none"},
+        {"positions": "relative", "attention_scale": False},
+    ],
     ids=described,
 )
 def test_memory_is_the_keys_and_values_of_the_model_for_any_lengths(make_model, settings):
@@ -407,7 +421,7 @@ def test_scoring_uses_no_more_threads_than_a_translation_may(make_sharp_model, m
 
 
 def test_targets_longer_than_any_position_so_far_are_scored(make_sharp_model):
-    for positions in ("sinusoidal", "rotary"):
+    for positions in ("sinusoidal", "rotary", "relative"):
         model = make_sharp_model(**WIDTHS, positions=positions)
         sources, targets = draw(model.config, (3, 700)), draw(model.config, (1_100, 2))
         expected = token_log_probs(model, sources, targets).sum(dim=1).tolist()

@@ -38,6 +38,11 @@ CASES = [
     {"output_bias": True},
     *({"positions": kind} for kind in ("sinusoidal_halves", "sinusoidal_t2t", "learned", "rotary", "none")),
     {"positions": "rotary", "num_heads": 3, "d_k": 10, "d_v": 4, "attention_bias": True, "norm": "pre"},
+    {"positions": "relative"},
+    {"positions": "relative", "relative_attention_num_buckets": 6, "relative_attention_max_distance": 5, "norm": "pre"},
+    {"attention_scale": False},
+    {"output_scale": True},
+    {"output_scale": True, "norm": "pre", "norm_kind": "rms", "output_bias": True},
     {"positions": "sinusoidal_t2t", "first_position": 2},
     {"positions": "learned", "max_positions": 19},
     {"num_segments": 2},
@@ -131,7 +136,7 @@ def test_every_option_of_a_model_is_among_these_cases():
     assert {name for settings in CASES for name in settings} == set(ModelConfig.model_fields) - {"d_model"}
 
 
-@pytest.mark.parametrize("positions", ["rotary", "sinusoidal"])
+@pytest.mark.parametrize("positions", ["rotary", "relative", "sinusoidal"])
 def test_positions_beyond_512_are_those_of_the_model(make_model, positions):
     model = make_model(positions=positions, num_encoder_layers=1, num_decoder_layers=1)
     config = model.config
@@ -154,8 +159,13 @@ def test_learned_positions_are_used_to_the_last_and_none_beyond(make_model):
 
 @pytest.mark.parametrize(
     "settings",
-    [{}, {"norm": "pre", "positions": "rotary"}, {"num_heads": 5, "d_k": 3, "d_v": 8, "positions": "learned"}],
-    ids=["paper", "rotary", "learned"],
+    [
+        {},
+        {"norm": "pre", "positions": "rotary"},
+        {"num_heads": 5, "d_k": 3, "d_v": 8, "positions": "learned"},
+        {"positions": "relative", "relative_attention_num_buckets": 4, "relative_attention_max_distance": 4},
+    ],
+    ids=["paper", "rotary", "learned", "relative"],
 )
 def test_beams_that_branch_end_and_swap_go_on_from_their_own_past(make_model, settings):
     model = make_model(**settings)

@@ -18,6 +18,7 @@ def make_cache(beam_size, max_slots):
         beam_size=beam_size,
         max_slots=max_slots,
         device=torch.device("cpu"),
+        knows_distances=True,
     )
 
 
@@ -86,7 +87,9 @@ def assert_each_sees_its_own(cache, active, rows):
             for layer in range(NUM_LAYERS):
                 seen = rows.past(cache.past[layer])[slot][is_seen]
                 expected = torch.stack([keys_of(number)[layer] for number in past])
-                assert seen[seen[:, 0].argsort()].equal(expected)  # numbers ascend
+                order = seen[:, 0].argsort()
+                assert seen[order].equal(expected)  # numbers ascend
+                assert rows.distances[slot][is_seen][order].tolist() == list(range(1 - len(past), 1))
         for beam in range(len(sentence.pasts), cache.beam_size):
             assert (rows.past_mask[slot, 0, beam] == HIDDEN).all()
     assert at == len(rows.index)

@@ -50,6 +50,39 @@ GPT2 = {
     "bos_token_id": 35,
     "eos_token_id": 36,
 }
+T5 = {
+    "vocab_size": 37,
+    "d_model": 26,
+    "d_kv": 3,
+    "d_ff": 19,
+    "num_layers": 3,
+    "num_heads": 5,
+    "pad_token_id": 0,
+    "eos_token_id": 1,
+    "decoder_start_token_id": 0,
+}
+OURS_OF_T5 = {
+    "vocab_size": 37,
+    "d_model": 26,
+    "d_k": 3,
+    "d_v": 3,
+    "d_ff": 19,
+    "num_heads": 5,
+    "num_encoder_layers": 3,
+    "num_decoder_layers": 3,
+    "attention_dropout": 0.1,
+    "feed_forward_dropout": 0.1,
+    "norm": "pre",
+    "norm_kind": "rms",
+    "norm_eps": 1e-6,
+    "attention_scale": False,
+    "feed_forward_bias": False,
+    "positions": "relative",
+    "embedding_scale": False,
+    "pad_id": 0,
+    "bos_id": 0,
+    "eos_id": 1,
+}
 M2M100 = {**BART_LIKE, "max_position_embeddings": 35}
 TWO_BERTS = {"encoder": BERT_LIKE, "decoder": BERT_DECODER}
 BERT_ALONE = {**BERT_LIKE, "model_type": "bert"}
@@ -89,6 +122,85 @@ def test_a_marian_file_is_read():
         bos_id=4,
         eos_id=0,
     )
+
+
+# What the files of t5-small and of google/t5-v1_1-small hold besides.
+OLD_T5 = {
+    "architectures": ["T5WithLMHeadModel"],
+    "initializer_factor": 1.0,
+    "n_positions": 512,
+    "output_past": True,
+    "relative_attention_num_buckets": 32,
+    "task_specific_params": {"translation_en_to_de": {"prefix": "translate English to German: "}},
+}
+
+
+def test_a_t5_file_is_read():
+    config = FAMILIES["t5"].config_from({**T5, **OLD_T5})
+    assert config == ModelConfig(**OURS_OF_T5, output_scale=True)
+
+
+def test_a_t5_1_1_file_is_read():
+    gated = {"feed_forward_proj": "gated-gelu", "tie_word_embeddings": False, "num_decoder_layers": 2}
+    config = FAMILIES["t5"].config_from({**T5, **gated})
+    differently = {"num_decoder_layers": 2, "activation": "gelu_tanh", "gated": True, "tying": "embeddings"}
+    assert config == ModelConfig(**{**OURS_OF_T5, **differently})
+    assert FAMILIES["mt5"].config_from({**T5, **gated}) == config
+    del gated["feed_forward_proj"]
+    assert FAMILIES["mt5"].config_from({**T5, **gated}) == config  # which is its default
+
+
+@pytest.mark.parametrize("kind", ["t5", "mt5"])
+@pytest.mark.parametrize(
+    ("values", "output_scale"),
+    [
+        ({}, True),
+        ({"tie_word_embeddings": True}, True),
+        ({"tie_word_embeddings": False}, False),
+        ({"tie_word_embeddings": True, "scale_decoder_outputs": False}, False),  # written by version 5
+        ({"tie_word_embeddings": False, "scale_decoder_outputs": True}, True),
+    ],
+)
+@pytest.mark.parametrize("output", ["none", "a copy", "its own"])
+def test_whether_t5_has_an_output_matrix_of_its_own_its_tensors_tell(kind, values, output_scale, output):
+    config = ModelConfig(**OURS_OF_T5, tying="embeddings" if output == "its own" else "three-way")
+    tensors = model_tensors(Transformer(config))
+    state = FAMILIES[kind].key_table(config).to_theirs(tensors)
+    if output == "a copy":
+        state["lm_head.weight"] = state["shared.weight"].clone()
+    found, back = import_state(kind, {**T5, **values, "feed_forward_proj": "relu"}, state)
+    assert found == config.model_copy(update={"output_scale": output_scale and kind == "t5"})
+    assert back.keys() == tensors.keys()
+
+
+def test_a_table_that_old_t5_files_have_for_cross_attention_is_left_out(make_model):
+    model = make_model(**{**OURS_OF_T5, "dropout": 0.1})
+    fields, state = export_state("t5", model.config, model_tensors(model))
+    assert "decoder.block.0.layer.0.SelfAttention.relative_attention_bias.weight" in state
+    unread = "decoder.block.0.layer.1.EncDecAttention.relative_attention_bias.weight"
+    config, tensors = import_state("t5", fields, {**state, unread: torch.randn(32, 5)})
+    assert config == model.config
+    assert tensors.keys() == model_tensors(model).keys()
+
+
+@pytest.mark.parametrize(
+    ("theirs", "ours", "gated"),
+    [
+        ("relu", "relu", False),
+        ("gelu", "gelu", False),
+        ("gelu_new", "gelu_tanh", False),
+        ("silu", "silu", False),
+        ("gated-gelu", "gelu_tanh", True),  # not "gelu" itself
+        ("gated-gelu_new", "gelu_tanh", True),
+        ("gated-silu", "silu", True),
+        ("gated-relu", "relu", True),
+    ],
+)
+def test_every_feed_forward_network_of_t5_is_read_and_written(theirs, ours, gated):
+    family = FAMILIES["t5"]
+    config = family.config_from({**T5, "feed_forward_proj": theirs})
+    assert (config.activation, config.gated) == (ours, gated)
+    assert family.config_from(family.config_to(config)) == config
 
 
 def test_gpt2_needs_no_padding_and_a_default_width():
@@ -166,6 +278,14 @@ def test_bert_gets_free_ids_for_what_its_file_does_not_name():
         ("gpt2", GPT2, {"scale_attn_weights": False}, "scale_attn_weights is False, but must be True"),
         ("gpt2", GPT2, {"scale_attn_by_inverse_layer_idx": True}, "scale_attn_by_inverse_layer_idx is True, but must"),
         ("gpt2", GPT2, {"add_cross_attention": True}, "add_cross_attention is True, but must be False"),
+        ("t5", T5, {"feed_forward_proj": "gated-elu"}, "feed_forward_proj is 'gated-elu'; activations we have: relu,"),
+        ("t5", T5, {"feed_forward_proj": "double-relu"}, "feed_forward_proj is 'double-relu'; activations we have"),
+        ("t5", T5, {"feed_forward_proj": None}, "feed_forward_proj is None; activations we have"),
+        ("t5", T5, {"is_encoder_decoder": False}, "is_encoder_decoder is False, but must be True"),
+        ("t5", T5, {"num_layers": 0}, "num_layers is 0, but such a model has both"),
+        ("t5", T5, {"num_decoder_layers": 0}, "num_decoder_layers is 0, but such a model has both"),
+        ("mt5", T5, {"relative_attention_num_buckets": 7}, "relative_attention_num_buckets .7. must be even"),
+        ("mt5", T5, {"eos_token_id": 0}, "model.pad_id and model.eos_id must differ, both are 0"),
         ("encoder-decoder", TWO_BERTS, {"encoder": {**BERT_LIKE, "model_type": "vit"}}, "encoder.model_type is 'vit'"),
         ("encoder-decoder", TWO_BERTS, {"decoder": BERT_LIKE}, "decoder.is_decoder is False, but must be True"),
         (
@@ -236,6 +356,17 @@ def test_every_activation_is_read_and_written(theirs, ours):
         ({"norm_eps": 1e-6}, []),
         ({"gated": True}, []),
         ({"positions": "rotary"}, []),
+        ({"positions": "relative"}, []),
+        ({"attention_scale": False}, []),
+        ({"output_scale": True}, []),
+        (OURS_OF_T5, ["t5", "mt5"]),
+        ({**OURS_OF_T5, "output_scale": True}, ["t5"]),
+        ({**OURS_OF_T5, "relative_attention_num_buckets": 8, "relative_attention_max_distance": 5}, ["t5", "mt5"]),
+        ({**OURS_OF_T5, "gated": True, "activation": "gelu_tanh", "tying": "embeddings"}, ["t5", "mt5"]),
+        ({**OURS_OF_T5, "gated": True, "activation": "gelu"}, []),  # its name means another behind a gate
+        ({**OURS_OF_T5, "tying": "none"}, []),
+        ({**OURS_OF_T5, "d_v": 4}, []),
+        ({**OURS_OF_T5, "attention_scale": True}, []),
         ({"d_k": 3}, []),
         ({"tying": "embeddings"}, []),
         (
@@ -291,6 +422,11 @@ def test_rates_of_dropout_do_not_stand_in_the_way():
             feed_forward_dropout=0.2,
         )
     )
+
+
+def test_umt5_is_refused_with_the_reason():
+    with pytest.raises(ConfigError, match="'umt5' cannot be expressed here: every layer has relative positions of its"):
+        import_state("umt5", T5, {})
 
 
 def test_an_unknown_kind_is_named_with_the_nearest():

@@ -37,6 +37,7 @@ OPTIONS = [
     {"output_bias": True},
     {"positions": "learned", "max_positions": 31},
     {"positions": "rotary"},
+    {"positions": "relative", "relative_attention_num_buckets": 10, "num_heads": 11},
     {"positions": "none", "embedding_scale": False},
     {"num_segments": 2},
     {"num_target_segments": 3, "output_transform": True},

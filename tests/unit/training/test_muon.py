@@ -84,6 +84,14 @@ def test_embeddings_biases_and_norms_move_as_with_adam_at_three_tenths_of_the_ra
     assert same == set(adams) - hidden
 
 
+def test_relative_positions_are_a_table_and_move_as_embeddings_do(make_model):
+    model = make_model(positions="relative")
+    optimizer = muon(model)
+    for name, parameter in model.named_parameters():
+        is_matrix = parameter.dim() > 1 and name.startswith(("encoder.layers.", "decoder.layers."))
+        assert optimizer.moves_as_matrix(parameter) == is_matrix, name
+
+
 def test_a_resumed_optimiser_goes_on_with_the_same_bits(model):
     cut = Transformer(model.config)
     cut.load_state_dict(model.state_dict())

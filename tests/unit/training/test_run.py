@@ -415,7 +415,7 @@ def test_patience_ends_when_neither_chrf_nor_likelihood_gets_better(settings, mo
         chrf, nll = next(found)
         return Validation(nll, 0.0, "", float(chrf), "")
 
-    monkeypatch.setattr("clearhead.training.loop.validate", validate)
+    monkeypatch.setattr("clearhead.training.loop.measure", validate)
     values = settings(train={"validate_every": 1, "patience": 2, "max_steps": 99, "average_last": 1})
     result = train_from_values(values)
     assert (result.ended_by, result.step) == ("patience", end)

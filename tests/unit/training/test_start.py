@@ -107,7 +107,7 @@ def test_a_model_that_is_not_bettered_is_published_as_it_was(from_finished, fini
         chrf, nll = next(measured)
         return Validation(nll, 9.0, "", chrf, "")
 
-    monkeypatch.setattr("clearhead.training.loop.validate", validate)
+    monkeypatch.setattr("clearhead.training.loop.measure", validate)
     run = train_from_values(from_finished(train={"average_last": 1})).run
     bundle = load_bundle(run)
     assert bundle.info["weights"] == "the model it started from"

@@ -107,12 +107,18 @@ class NativeWeights:
             embedding_norm=norm_struct(embedding.norm),
         )
         cos, sin = (None, None) if self._rotary is None else self._rotary.cos_and_sin(longest)
+        stack = self.model.encoder if embedding is self.model.source_embedding else self.model.decoder
+        relative = None
+        if stack.relative_positions is not None:
+            relative = stack.relative_positions.at(torch.arange(1 - longest, longest)).T.contiguous()
+            tokens.reach = longest
         return tokens.point(
             embedding=embedding.weight.detach(),
             positions=None if embedding.positions is None else embedding.positions(0, longest),
             segment=None if embedding.segments is None else embedding.segments.weight.detach(),
             cos=cos,
             sin=sin,
+            relative=relative,
         )
 
     def _stack(
@@ -128,6 +134,8 @@ class NativeWeights:
             d_ff=config.d_ff,
             num_layers=len(layers),
             is_pre=config.norm == "pre",
+            is_scaled=config.attention_scale,
+            scales_output=config.output_scale and isinstance(layers[0], DecoderLayer),
             activation=CONSTANTS[config.activation.upper()],
             layers=(STRUCTS["Layer"] * len(structs))(*structs),
             final_norm=norm_struct(final_norm),

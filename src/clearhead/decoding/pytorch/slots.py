@@ -43,6 +43,8 @@ class Rows:
     """What is added to the scores of self-attention: 0, or minus infinity."""
     memory_mask: Float[Tensor, "N 1 1 S"]
     """Likewise of cross-attention."""
+    distances: Int[Tensor, "N P"] | None = None
+    """Position of the key in each place less that of the newest, where a model asks for it."""
 
     def spread(self, x: Shaped[Tensor, "R W"], empty: float = 0.0) -> Shaped[Tensor, "N K W"]:
         """Put each row where its beam stands, and `empty` where none is active."""
@@ -74,9 +76,19 @@ class SlotCache:
         beam_size: Beams of a sentence.
         max_slots: Most sentences in flight at once.
         device: Where they are.
+        knows_distances: Whether each step says how far away every key stands.
     """
 
-    def __init__(self, *, num_layers: int, kv_width: int, beam_size: int, max_slots: int, device: torch.device) -> None:
+    def __init__(
+        self,
+        *,
+        num_layers: int,
+        kv_width: int,
+        beam_size: int,
+        max_slots: int,
+        device: torch.device,
+        knows_distances: bool = False,
+    ) -> None:
         self.beam_size = beam_size
         self.source_lengths: list[int] = []
         self._lengths: list[int] = []  # target positions seen by each slot
@@ -85,6 +97,8 @@ class SlotCache:
         self.memory = torch.empty(num_layers, max_slots, 0, kv_width, device=device)  # (L, N, S, W)
         self._past_mask = torch.empty(max_slots, beam_size, 0, device=device)  # (N, K, P)
         self._memory_mask = torch.empty(max_slots, 1, 0, device=device)  # (N, 1, S)
+        # The position of the key in each place, (N, 1, P).
+        self._written = torch.empty(max_slots, 1, 0, dtype=torch.long, device=device) if knows_distances else None
 
     def __len__(self) -> int:
         return len(self._lengths)
@@ -109,12 +123,12 @@ class SlotCache:
         """Give a slot to each of some texts that a decoder alone goes on with, and whose beginnings it has read."""
         first, lengths = len(self), [past.size(1) for past in pasts]
         self.enter(self.memory.new_empty(self.memory.size(0), len(pasts), 0, self.memory.size(3)), lengths)
-        if max(lengths) > self.past.size(2):
-            self.past = self._with_room(self.past, max(lengths), slots_axis=1)
-            self._past_mask = self._with_room(self._past_mask, max(lengths), slots_axis=0)
+        self._make_room(max(lengths))
         for slot, (past, length) in enumerate(zip(pasts, lengths, strict=True), start=first):
             self.past[:, slot, :length] = past
             self._past_mask[slot, 0, :length] = 0.0
+            if self._written is not None:
+                self._written[slot, 0, :length] = torch.arange(length, device=past.device)
             self._lengths[slot] = self._ends[slot] = length
 
     def leave(self, slot: int) -> None:
@@ -126,6 +140,8 @@ class SlotCache:
             self.memory[:, slot, :length] = self.memory[:, last, :length]
             self._past_mask[slot] = self._past_mask[last]
             self._memory_mask[slot] = self._memory_mask[last]
+            if self._written is not None:
+                self._written[slot] = self._written[last]
         for values in (self.source_lengths, self._lengths, self._ends):
             values[slot] = values[last]
             values.pop()
@@ -139,9 +155,7 @@ class SlotCache:
         """
         num_slots, beam_size, device = len(self), self.beam_size, self.past.device
         most = max(self._ends) + beam_size
-        if most > self.past.size(2):
-            self.past = self._with_room(self.past, most, slots_axis=1)
-            self._past_mask = self._with_room(self._past_mask, most, slots_axis=0)
+        self._make_room(most)
         mask = self._past_mask[:num_slots]  # (N, K, P)
         beams = mask.flatten(0, 1)  # (NK, P)
         rows = torch.tensor(index, device=device)
@@ -160,6 +174,11 @@ class SlotCache:
         self._lengths = [length + 1 for length in self._lengths]
         newest = torch.tensor(places, device=device)
         beams[rows, newest] = 0.0
+        distances = None
+        if self._written is not None:
+            self._written[rows // beam_size, 0, newest] = torch.tensor(positions, device=device)
+            now = torch.tensor(self._lengths, device=device)[:, None] - 1
+            distances = self._written[:num_slots, 0, : max(self._ends)] - now
         return Rows(
             num_slots,
             beam_size,
@@ -169,13 +188,23 @@ class SlotCache:
             longest=max(self._lengths),
             past_mask=mask[:, None, :, : max(self._ends)],
             memory_mask=self._memory_mask[:num_slots, None, :, : rounded(max(self.source_lengths))],
+            distances=distances,
         )
+
+    def _make_room(self, most: int) -> None:
+        """Make sure that every slot has so many places for target keys."""
+        if most > self.past.size(2):
+            self.past = self._with_room(self.past, most, slots_axis=1)
+            self._past_mask = self._with_room(self._past_mask, most, slots_axis=0)
+            if self._written is not None:
+                self._written = self._with_room(self._written, most, slots_axis=0)
 
     def _with_room(self, tensor: Tensor, length: int, *, slots_axis: int) -> Tensor:
         """Return a copy with room for more places or positions, which are the third axis."""
         shape = [*tensor.shape[:2], rounded(max(length, 2 * tensor.size(2))), *tensor.shape[3:]]
         # A mask hides what has no values yet; it must be finite all the same, for 0 times NaN is NaN.
-        larger = lazy_zeros(shape, tensor.device) if slots_axis else tensor.new_full(shape, float("-inf"))
+        empty = float("-inf") if tensor.is_floating_point() else 0
+        larger = lazy_zeros(shape, tensor.device) if slots_axis else tensor.new_full(shape, empty)
         larger[:, :, : tensor.size(2)].narrow(slots_axis, 0, len(self)).copy_(tensor.narrow(slots_axis, 0, len(self)))
         return larger
 

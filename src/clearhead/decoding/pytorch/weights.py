@@ -10,6 +10,7 @@ D d_model, V vocabulary, rounded up to whole blocks.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import torch
@@ -82,8 +83,14 @@ class PackedModel:
 
     def cache(self, beam_size: int, max_slots: int) -> SlotCache:
         """Return room for the keys and values of this model's decoder."""
-        sizes = {"num_layers": len(self._layers), "beam_size": beam_size, "max_slots": max_slots}
-        return SlotCache(**sizes, kv_width=sum(self._layers[0].self_attn.widths[1:]), device=self.device)
+        return SlotCache(
+            num_layers=len(self._layers),
+            kv_width=sum(self._layers[0].self_attn.widths[1:]),
+            beam_size=beam_size,
+            max_slots=max_slots,
+            device=self.device,
+            knows_distances=self.model.decoder.relative_positions is not None,
+        )
 
     def encode(self, source: Int[Tensor, "B S"]) -> Float[Tensor, "L B S W"]:
         """Return the keys and values that cross-attention will ask for, of every decoder layer, side by side."""
@@ -91,6 +98,8 @@ class PackedModel:
         source = source.to(self.device)
         is_token = source != self.config.pad_id
         mask = torch.where(is_token, 0.0, float("-inf"))[:, None, None, :]
+        if self.model.encoder.relative_positions is not None:
+            mask = mask + self.model.encoder.relative_positions(source.size(1))  # (B, H, S, S)
         x = self.model.source_embedding(source).flatten(0, 1)
         positions = torch.arange(source.size(1), device=self.device).repeat(len(source))
         turns = _turns(self._encoder_layers[0].self_attn, positions, source.size(1))
@@ -117,9 +126,14 @@ class PackedModel:
         """
         x = _embedded(self.model.target_embedding, newest, rows.positions, rows.longest)
         turns = _turns(self._layers[0].self_attn, rows.positions, rows.longest)
+        mask = rows.past_mask  # (N, 1, K, P)
+        if self.model.decoder.relative_positions is not None:
+            assert rows.distances is not None
+            mask = mask + self.model.decoder.relative_positions.at(rows.distances).permute(0, 2, 1)[:, :, None]
         for layer, past, memory in zip(self._layers, cache.past, cache.memory, strict=True):
-            x = layer(x, past, memory, rows, turns)
-        return self.model.output_transform(self.model.decoder.final_norm(x))
+            x = layer(x, past, memory, rows, mask, turns)
+        x = self.model.output_transform(self.model.decoder.final_norm(x))
+        return x / math.sqrt(self.config.d_model) if self.config.output_scale else x
 
     def log_probs(self, hidden_states: Float[Tensor, "R D"]) -> Float[Tensor, "R V"]:
         """Return the log-probabilities of each row's next token; what must not come has minus infinity."""
@@ -169,6 +183,7 @@ class _PackedAttention:
         projections = [module.q_proj, module.k_proj, module.v_proj]
         self.num_heads = module.num_heads
         self.rotary = module.rotary
+        self.scale = None if module.scale else 1.0
         self.widths = [p.out_features for p in projections]
         self.project = _joined(projections[:1] if is_cross else projections, precision)
         self.out = _joined([module.out_proj], precision)
@@ -187,12 +202,13 @@ class _PackedAttention:
         return rotary_positions(heads, cos, sin).transpose(1, 2).flatten(2)[0]
 
     def attend(
-        self, q: Float[Tensor, "B T Q"], kv: Float[Tensor, "B S W"], mask: Float[Tensor, "B 1 #T S"]
+        self, q: Float[Tensor, "B T Q"], kv: Float[Tensor, "B S W"], mask: Float[Tensor, "B H #T S"]
     ) -> Float[Tensor, "B T V"]:
         """Attend from queries to keys and values that stand side by side."""
         k, v = kv.split(self.widths[1:], dim=-1)
         q, k, v = (part.unflatten(-1, (self.num_heads, -1)).transpose(1, 2) for part in (q, k, v))
-        return functional.scaled_dot_product_attention(q, k, v, attn_mask=mask).transpose(1, 2).flatten(2)
+        attended = functional.scaled_dot_product_attention(q, k, v, attn_mask=mask, scale=self.scale)
+        return attended.transpose(1, 2).flatten(2)
 
 
 class _PackedEncoderLayer:
@@ -201,7 +217,7 @@ class _PackedEncoderLayer:
         self.self_attn = _PackedAttention(layer.self_attn, precision)
         self.feed_forward = _PackedFeedForward(layer.feed_forward, precision)
 
-    def __call__(self, x: Float[Tensor, "BS D"], mask: Float[Tensor, "B 1 1 S"], turns: Turns) -> Float[Tensor, "BS D"]:
+    def __call__(self, x: Float[Tensor, "BS D"], mask: Float[Tensor, "B H #S S"], turns: Turns) -> Tensor:
         residual, shape = self.layer.self_attn_residual, (mask.size(0), mask.size(-1))
         q, kv = self.self_attn.queries_and_keys(_before(residual, x), turns)
         attended = self.self_attn.attend(q.unflatten(0, shape), kv.unflatten(0, shape), mask)
@@ -218,12 +234,14 @@ class _PackedDecoderLayer:
         self.cross_attn_residual = layer.cross_attn_residual
         self.feed_forward = _PackedFeedForward(layer.feed_forward, precision)
 
-    def __call__(self, x: Tensor, past: Tensor, memory: Tensor, rows: Rows, turns: Turns) -> Float[Tensor, "R D"]:
+    def __call__(
+        self, x: Tensor, past: Tensor, memory: Tensor, rows: Rows, mask: Tensor, turns: Turns
+    ) -> Float[Tensor, "R D"]:
         """Take rows of (R, D) through the layer; `past` is (slots, places, W) and takes theirs in, `memory` alike."""
         residual = self.layer.self_attn_residual
         q, kv = self.self_attn.queries_and_keys(_before(residual, x), turns)
         past.flatten(0, 1).index_copy_(0, rows.places, kv)
-        attended = self.self_attn.attend(rows.spread(q), rows.past(past), rows.past_mask)
+        attended = self.self_attn.attend(rows.spread(q), rows.past(past), mask)
         x = _after(residual, x, self.self_attn.out(rows.gather(attended)))
 
         if self.cross_attn is not None and self.cross_attn_residual is not None:

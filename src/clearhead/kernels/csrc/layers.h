@@ -23,13 +23,13 @@ INLINE void weighted_sum(
 }
 
 /* Equation 1 (section 3.2.1) in every head (3.2.2): attention of one query row to keys and values side by side;
- * without places, to the first ones. */
+ * without places, to the first ones. What is added to the scores, if anything is, is [head][bias_stride]. */
 static void attend(
     const Stack *stack, const float *q, const float *kv, int64_t stride, const int32_t *places, int64_t count,
-    float *weights, float *y
+    const float *bias, int64_t bias_stride, float *weights, float *y
 ) {
     int64_t d_k = stack->d_k, d_v = stack->d_v;
-    float scale = 1.0f / sqrtf((float)d_k);
+    float scale = stack->is_scaled ? 1.0f / sqrtf((float)d_k) : 1.0f;
     for (int64_t head = 0; head < stack->num_heads; head++, q += d_k, y += d_v) {
         const float *k = kv + head * d_k, *v = kv + stack->num_heads * d_k + head * d_v;
         float largest = -INFINITY, sum = 0.0f;
@@ -39,6 +39,7 @@ static void attend(
             for (int64_t j = 0; j < d_k; j += WIDE)
                 dot = _mm512_fmadd_ps(_mm512_loadu_ps(q + j), _mm512_loadu_ps(key + j), dot);
             weights[i] = _mm512_reduce_add_ps(dot) * scale;
+            if (bias) weights[i] += bias[head * bias_stride + i];
             if (!(weights[i] <= largest)) largest = weights[i];
         }
         for (int64_t i = 0; i < count; i += WIDE) {
@@ -93,12 +94,14 @@ static void self_attention(const Stack *stack, const Tokens *t, int64_t index, c
     for (int64_t row = 0; row < at->num_rows; row++) {
         const float *q = s->qkv + row * stride;
         float *y = s->attended + row * values;
+        const float *bias = t->relative ? t->relative + t->reach - 1 - at->position[row] : NULL; /* of position 0 */
         if (!at->first) {
             const float *past = at->slots[at->slot[row]].past + index * (keys + values);
             attend(stack, q, past, stack->num_layers * (keys + values), s->path + row * at->longest,
-                   at->position[row] + 1, s->weights, y);
+                   at->position[row] + 1, bias, 2 * t->reach - 1, s->weights, y);
         } else {
-            attend(stack, q, s->qkv + at->first[row] * stride + keys, stride, NULL, at->length[row], s->weights, y);
+            attend(stack, q, s->qkv + at->first[row] * stride + keys, stride, NULL, at->length[row], bias,
+                   2 * t->reach - 1, s->weights, y);
         }
     }
 }
@@ -108,7 +111,8 @@ static void cross_attention(const Stack *stack, int64_t index, const Places *at,
     for (int64_t row = 0; row < at->num_rows; row++) {
         const Slot *slot = at->slots + at->slot[row];
         attend(stack, s->qkv + row * stack->layers[index].query.outputs, slot->memory + index * (keys + values),
-               stack->num_layers * (keys + values), NULL, slot->source_length, s->weights, s->attended + row * values);
+               stack->num_layers * (keys + values), NULL, slot->source_length, NULL, 0, s->weights,
+               s->attended + row * values);
     }
 }
 
@@ -172,5 +176,7 @@ static void run_layers(const Stack *stack, const Tokens *t, const int32_t *token
         after(stack, &layer->ff_norm, rows, s);
     }
     if (stack->final_norm.weight) normalize(&stack->final_norm, s->x, rows, stack->d_model, s->x);
+    if (stack->scales_output)
+        for (int64_t i = 0; i < rows * stack->d_model; i++) s->x[i] /= sqrtf((float)stack->d_model);
     spend(s, NORMS);
 }

@@ -54,6 +54,8 @@ typedef struct {
 
 typedef struct {
     int64_t d_model, num_heads, d_k, d_v, d_ff, num_layers, is_pre, activation;
+    int64_t is_scaled;   /* whether attention divides scores by sqrt(d_k) */
+    int64_t scales_output; /* whether states are divided by sqrt(d_model) in the end */
     const Layer *layers;
     Norm final_norm;
     Product output; /* cross-attention's keys and values of all decoder layers in an encoder, logits in a decoder */
@@ -76,6 +78,8 @@ typedef struct {
     const float *embedding, *positions; /* [token][D]; [position][D] or NULL */
     const float *segment;               /* [D], added to every token, or NULL */
     const float *cos, *sin;             /* of rotary positions [position][d_k / 2], or NULL */
+    const float *relative; /* added to scores [head][distance from 1 - reach to reach - 1], or NULL */
+    int64_t reach;
     Norm embedding_norm;
     const int32_t *ids; /* of the tokens that may be written; NULL is the first num_ids, the whole vocabulary */
     int64_t num_ids;
