@@ -160,8 +160,9 @@ This was tried with optimum-onnx 0.1.0, which needs transformers before 4.58 and
 
 Multi30k, German to English, a `tiny` model after 1,527 steps, the 1,000 lines of test2016, beam 4, each library's
 search beside ours with the same power of the length: transformers writes the same text for all 1,000 lines with 0.6,
-CTranslate2 for all 1,000 without a penalty, and for 981 with 0.6, for it stops as soon as four hypotheses have ended,
-while a longer one may still be better.
+CTranslate2 for all 1,000 without a penalty, and for 983 with 0.6, for it stops as soon as four hypotheses have ended,
+while a longer one may still be better. The ONNX files write the same for all 1,000 with either penalty, in the search
+beside the benchmark and, with 0.6, in Optimum's; in 8-bit integers for 871 and 867, with BLEU 39.4 beside 39.3.
 
 ```
 clearhead train --source train.de.gz --target train.en.gz --valid-source val.de.gz --valid-target val.en.gz \\
