@@ -2,8 +2,9 @@
 
     python bench/exports.py runs/de-en --source test2016.de.gz
 
-All search with the same beams and divide by length ** alpha, the form that all of them have. Where a text differs, both
-are printed, with the scores that our model gives them.
+All search with the same beams and divide by length ** alpha, the form that all of them have; ONNX has no search of its
+own, so the one of `onnx_search.py` is taken, with the weights in float32 and in 8-bit integers. Where a text differs,
+both are printed, with the scores that our model gives them.
 """
 
 from __future__ import annotations
@@ -21,9 +22,10 @@ import transformers
 from clearhead.bundle import load_bundle
 from clearhead.config import DecodeConfig
 from clearhead.corpora.text_files import read_lines
-from clearhead.device import set_num_threads
+from clearhead.device import num_threads, set_num_threads
 from clearhead.interop.export import export_directory
 from clearhead.translator import Translator
+from onnx_search import OnnxSearch
 
 _AT_ONCE = 50
 _SHOWN = 3
@@ -48,9 +50,15 @@ def main() -> None:
     ours = Translator(bundle)
     with tempfile.TemporaryDirectory() as directory:
         searches: dict[str, Callable[[Sequence[str], float], list[str]]] = {}
-        for name, search in (("hf", _transformers), ("ctranslate2", _ctranslate2)):
+        for to, precision, search in (
+            ("hf", "float32", _transformers),
+            ("ctranslate2", "float32", _ctranslate2),
+            ("onnx", "float32", _onnx),
+            ("onnx", "int8", _onnx),
+        ):
+            name = to if precision == "float32" else f"{to} {precision}"
             there = Path(directory, name)
-            _, compared, _ = export_directory(bundle, there, name, lines[:8])  # type: ignore[arg-type]
+            _, compared, _ = export_directory(bundle, there, to, lines[:8], precision)  # type: ignore[arg-type]
             print(f"{name}: {compared}")
             searches[name] = search(there, bundle.decode)
         for alpha in options.alpha:
@@ -102,6 +110,12 @@ def _ctranslate2(directory: Path, decode: DecodeConfig) -> Callable[[Sequence[st
         return tokenizer.decode_batch(written)
 
     return translate
+
+
+def _onnx(directory: Path, decode: DecodeConfig) -> Callable[[Sequence[str], float], list[str]]:
+    model = OnnxSearch(directory, num_threads())
+    ways = {"beam_size": decode.beam_size, "extra_length": decode.extra_length}
+    return lambda lines, alpha: [model.translate(line, alpha=alpha, **ways) for line in lines]
 
 
 if __name__ == "__main__":

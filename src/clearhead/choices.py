@@ -43,7 +43,7 @@ TrainPrecision = Literal["auto", "fp32", "bf16"]
 
 PenaltyForm = Literal["gnmt", "power"]
 Split = Literal["auto", "always", "never"]
-ExportLibrary = Literal["hf", "ctranslate2"]
+ExportLibrary = Literal["hf", "ctranslate2", "onnx"]
 ExportPrecision = Literal["float32", "float16", "bfloat16", "int16", "int8"]
 DecodePrecision = Literal["fp32", "bf16x3", "bf16", "int8"]
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import importlib.util
+from pathlib import Path
+
 import ctranslate2
 import pytest
 import tokenizers
@@ -99,6 +102,31 @@ def test_their_generate_writes_the_same_texts(exported, beam_size):
     assert len(same) > len(sources) / 2
     assert [ours[row].text for row in same] == [expected[row] for row in same]
     assert len({expected[row] for row in same}) > 10
+
+
+def load_search():
+    """Return the benchmark's search over ONNX files, which is no part of the package."""
+    path = Path(__file__).parents[2] / "bench" / "onnx_search.py"
+    spec = importlib.util.spec_from_file_location("bench_onnx_search", path)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module.OnnxSearch
+
+
+def test_a_search_over_onnx_files_writes_the_same_texts(exported, tmp_path):
+    translator, _, _, sources = exported
+    written, compared, _ = export_directory(translator.bundle, tmp_path / "onnx", "onnx", sources[:4])
+    assert written == "a model in float32"
+    assert compared.startswith("4 sentences: with the cache and without, scores differ by ")
+    search = load_search()(tmp_path / "onnx")
+    extra_length = translator.bundle.decode.extra_length
+    for beam_size, alpha in ((1, 0.0), (4, 0.0), (4, 1.0)):
+        ours = translator.translate(sources, beam_size=beam_size, length_penalty=alpha)
+        texts = [
+            search.translate(text, beam_size=beam_size, alpha=alpha, extra_length=extra_length) for text in sources
+        ]
+        assert texts == [one.text for one in ours]
+    assert len(set(texts)) > 10
 
 
 def test_ctranslate2_writes_the_same_texts(exported, tmp_path):

@@ -59,6 +59,7 @@ OWNERS = {
     "ctranslate2": ("interop",),
     "matplotlib": ("inspection",),
     "onnx": ("interop",),
+    "onnxruntime": ("interop",),
     "pyarrow": ("data",),
     "sacrebleu": ("evaluation",),
     "safetensors": ("weights",),

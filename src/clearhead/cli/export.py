@@ -22,10 +22,13 @@ def export(
     output: Annotated[Path, typer.Option("-o", "--output", help="The directory to write.", show_default=False)],
     to: Annotated[
         ExportLibrary,
-        typer.Option("--to", help="The library: hf (Hugging Face transformers) or ctranslate2.", show_default=False),
+        typer.Option("--to", help="hf (Hugging Face transformers), ctranslate2 or onnx.", show_default=False),
     ],
     precision: Annotated[
-        ExportPrecision, typer.Option("--precision", help="Of the weights; other than float32 with ctranslate2 alone.")
+        ExportPrecision,
+        typer.Option(
+            "--precision", help="Of the weights: any with ctranslate2, float32 or int8 with onnx, float32 with hf."
+        ),
     ] = "float32",
     threads: Threads = None,
 ) -> None:

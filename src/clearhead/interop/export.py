@@ -12,6 +12,8 @@ from clearhead.files import is_utf8, new_directory, write_text
 from clearhead.interop import proof
 from clearhead.interop.ctranslate2_directory import write_ctranslate2
 from clearhead.interop.huggingface_directory import their_tokenizer, write_huggingface
+from clearhead.interop.onnx_directory import write_onnx
+from clearhead.interop.onnx_proof import prove_onnx
 from clearhead.tokenizers import Tokenizer
 
 __all__ = ["export_directory"]
@@ -27,7 +29,7 @@ def export_directory(
         directory: Where it shall stand; nothing may be there yet.
         to: The library.
         sources: Sentences to compare on, if the library is installed.
-        precision: Of the weights; other than float32 with CTranslate2 alone.
+        precision: Of the weights; with ONNX float32 or int8, with transformers float32 alone.
 
     Returns:
         What was written, what was compared, and what is otherwise there.
@@ -43,18 +45,26 @@ def export_directory(
         )
     if to == "hf" and precision != "float32":
         raise ConfigError(f"--precision {precision} has no meaning with --to hf: transformers converts when it loads")
+    if to == "onnx" and precision not in ("float32", "int8"):
+        raise ConfigError(f"--precision {precision} is not written with --to onnx; choose float32 or int8")
     if not is_utf8(directory):
         raise ModelError(f"cannot write to {directory}: its path is not UTF-8; choose another name")
     if directory.exists():
         raise ModelError(f"{directory} is there already; choose another name, or remove it first")
     try:
         with new_directory(directory) as temporary:
-            if to == "hf":
-                kind, notes = write_huggingface(bundle, temporary)
-                return f"a {kind} model", _compared_with_transformers(bundle, temporary, kind, sources), notes
-            write_ctranslate2(bundle, temporary, precision)
-            write_text(temporary / "tokenizer.json", their_tokenizer(tokenizer))
-            return f"a model in {precision}", proof.prove_ctranslate2(temporary, bundle, sources, precision), []
+            match to:
+                case "hf":
+                    kind, notes = write_huggingface(bundle, temporary)
+                    return f"a {kind} model", _compared_with_transformers(bundle, temporary, kind, sources), notes
+                case "ctranslate2":
+                    write_ctranslate2(bundle, temporary, precision)
+                    write_text(temporary / "tokenizer.json", their_tokenizer(tokenizer))
+                    compared, notes = proof.prove_ctranslate2(temporary, bundle, sources, precision), []
+                case "onnx":
+                    notes = write_onnx(bundle, temporary, precision)
+                    compared = prove_onnx(temporary, bundle, sources, precision)
+            return f"a model in {precision}", compared, notes
     except OSError as error:
         raise ModelError(f"cannot write {directory}: {error.strerror or error}") from None
 

@@ -15,7 +15,7 @@ from clearhead.language_tags import language_tag
 from clearhead.tokenizers import SPECIAL_TOKENS, Tokenizer
 from clearhead.weights import model_tensors, write_weights
 
-__all__ = ["their_tokenizer", "write_huggingface"]
+__all__ = ["their_tokenizer", "write_huggingface", "write_settings"]
 
 
 def write_huggingface(bundle: Bundle, directory: Path) -> tuple[str, list[str]]:
@@ -32,19 +32,37 @@ def write_huggingface(bundle: Bundle, directory: Path) -> tuple[str, list[str]]:
         ConfigError: If their library has no such model.
         OSError: If the files cannot be written.
     """
-    config, tokenizer = bundle.model.config, bundle.tokenizer
-    assert isinstance(tokenizer, Tokenizer)
+    config = bundle.model.config
     kinds = exportable_as(config)
     if not kinds:
         raise ConfigError(f"no kind of model in Hugging Face transformers can hold this one ({config.norm}-norm)")
     values, tensors = export_state(kinds[0], config, model_tensors(bundle.model), computed=True)
+    write_weights(directory / "model.safetensors", tensors, {"format": "pt"})
+    return kinds[0], write_settings(bundle, directory, values)
+
+
+def write_settings(bundle: Bundle, directory: Path, values: Mapping[str, Any]) -> list[str]:
+    """Write what stands beside the weights: `config.json`, how to decode, and the vocabulary.
+
+    Args:
+        bundle: A model with a vocabulary that was learned here.
+        directory: Which is there.
+        values: The fields of `config.json`.
+
+    Returns:
+        In words what is otherwise there.
+
+    Raises:
+        OSError: If the files cannot be written.
+    """
+    tokenizer = bundle.tokenizer
+    assert isinstance(tokenizer, Tokenizer)
     generation, notes = _generation(bundle, values)
     write_json(directory / "config.json", {**values, "dtype": "float32"})
     write_json(directory / "generation_config.json", generation)
-    write_weights(directory / "model.safetensors", tensors, {"format": "pt"})
     write_text(directory / "tokenizer.json", their_tokenizer(tokenizer))
-    write_json(directory / "tokenizer_config.json", _tokenizer_config(tokenizer, config.max_positions))
-    return kinds[0], notes
+    write_json(directory / "tokenizer_config.json", _tokenizer_config(tokenizer, bundle.model.config.max_positions))
+    return notes
 
 
 def their_tokenizer(tokenizer: Tokenizer) -> str:
@@ -73,7 +91,8 @@ def _tokenizer_config(tokenizer: Tokenizer, max_positions: int) -> dict[str, Any
         "bos_token": bos,
         "eos_token": eos,
         "unk_token": unk,
-        "extra_special_tokens": [language_tag(language) for language in tokenizer.language_tags],
+        # Version 4, which Optimum needs, reads this name alone; version 5 has another one and reads both.
+        "additional_special_tokens": [language_tag(language) for language in tokenizer.language_tags],
         "clean_up_tokenization_spaces": False,
         "model_max_length": max_positions,
     }

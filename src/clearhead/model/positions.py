@@ -15,7 +15,7 @@ from clearhead.choices import PositionKind, SinusoidLayout
 from clearhead.errors import ConfigError
 from clearhead.model.other_positions import LearnedPositions
 
-__all__ = ["SinusoidalPositions", "make_positions", "sinusoidal_positions"]
+__all__ = ["SinusoidalPositions", "make_positions", "sinusoidal_positions", "wave_frequencies"]
 
 
 def sinusoidal_positions(
@@ -43,14 +43,24 @@ def sinusoidal_positions(
         )
     # float64: the angle at position 5000 would lose three digits in float32.
     position = torch.arange(first, first + length, dtype=torch.float64)[:, None]  # (T, 1)
+    angle = position * wave_frequencies(d_model, layout)  # (T, D/2)
+    if layout == "sinusoidal":
+        return torch.stack([angle.sin(), angle.cos()], dim=-1).flatten(1).float()
+    return torch.cat([angle.sin(), angle.cos()], dim=-1).float()
+
+
+def wave_frequencies(d_model: int, layout: SinusoidLayout = "sinusoidal") -> Float[Tensor, " half"]:
+    """Return the angle in radians that each wave moves on by from one position to the next, in float64.
+
+    Args:
+        d_model: Width; a wave is a sine and a cosine.
+        layout: See `sinusoidal_positions`.
+    """
     num_waves = d_model // 2
     longest = num_waves - 1 if layout == "sinusoidal_t2t" else num_waves
     # A width of 2 has a single wave, of frequency 1.
     step = -math.log(10_000.0) / max(longest, 1)
-    angle = position * torch.exp(torch.arange(num_waves, dtype=torch.float64) * step)  # (T, D/2)
-    if layout == "sinusoidal":
-        return torch.stack([angle.sin(), angle.cos()], dim=-1).flatten(1).float()
-    return torch.cat([angle.sin(), angle.cos()], dim=-1).float()
+    return torch.exp(torch.arange(num_waves, dtype=torch.float64) * step)
 
 
 class SinusoidalPositions(nn.Module):

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import errno
 import json
+from pathlib import Path
 
+import numpy as np
 import pytest
 from safetensors.torch import load_file
 
 from clearhead.cli.export import export
 from clearhead.errors import ConfigError, ModelError
-from clearhead.interop import proof
+from clearhead.interop import export as exports
+from clearhead.interop import onnx_directory, onnx_graph, proof
 
 
 @pytest.fixture
@@ -32,7 +36,7 @@ def test_a_directory_of_theirs_is_written(make_model_dir, tmp_path, run_command)
     assert (generation["num_beams"], generation["length_penalty"]) == (3, 0.4)
     assert generation["early_stopping"] == "never"
     asked = json.loads((output / "tokenizer_config.json").read_text())
-    assert asked["extra_special_tokens"] == ["<2de>", "<2fr>"]
+    assert asked["additional_special_tokens"] == ["<2de>", "<2fr>"]
     assert load_file(output / "model.safetensors")["model.encoder.embed_positions.weight"].shape == (1_024, 22)
 
 
@@ -71,6 +75,81 @@ def test_what_their_library_has_not_is_said(make_model_dir, tmp_path, run_comman
         run_command(export, theirs, "-o", tmp_path / "theirs", "--to", "ctranslate2")
     with pytest.raises(ConfigError, match="--precision int8 has no meaning with --to hf"):
         run_command(export, make_model_dir(), "-o", tmp_path / "theirs", "--to", "hf", "--precision", "int8")
+    with pytest.raises(ConfigError, match="--precision float16 is not written with --to onnx; choose float32 or int8"):
+        run_command(export, make_model_dir(), "-o", tmp_path / "theirs", "--to", "onnx", "--precision", "float16")
     assert not (tmp_path / "theirs").exists()
     with pytest.raises(ModelError, match="no model at"):
         run_command(export, tmp_path / "nowhere", "-o", tmp_path / "theirs", "--to", "hf")
+
+
+@pytest.mark.parametrize("precision", ["float32", "int8"])
+def test_onnx_files_are_written_and_compared(make_model_dir, tmp_path, run_command, precision):
+    output = tmp_path / "theirs"
+    said = run_command(export, make_model_dir(), "-o", output, "--to", "onnx", "--precision", precision)
+    assert f"written  {output}, a model in {precision}" in said.stdout
+    assert "proof    8 sentences: with the cache and without, scores differ by" in said.stdout
+    names = {"config.json", "generation_config.json", "tokenizer.json", "tokenizer_config.json"}
+    files = {"encoder_model.onnx", "decoder_model.onnx", "decoder_with_past_model.onnx"}
+    assert {path.name for path in output.iterdir()} == names | files
+    config = json.loads((output / "config.json").read_text())
+    assert (config["model_type"], config["decoder_start_token_id"]) == ("pegasus", 1)
+    assert "calls it marian" not in said.stderr
+    assert "use_io_binding" not in said.stderr
+
+
+def test_a_model_that_transformers_has_not_goes_out_as_onnx_with_a_note(make_model_dir, tmp_path, run_command):
+    said = run_command(export, make_model_dir(positions="rotary", d_k=4), "-o", tmp_path / "theirs", "--to", "onnx")
+    assert "transformers has no such model: config.json calls it marian" in said.stderr
+    assert "give it use_io_binding=False there" in said.stderr
+    assert json.loads((tmp_path / "theirs" / "config.json").read_text())["model_type"] == "marian"
+
+
+def test_onnx_files_that_say_something_else_are_not_written(make_model_dir, tmp_path, run_command, monkeypatch):
+    model, norm = make_model_dir(), onnx_graph.Graph.norm
+    monkeypatch.setattr(
+        onnx_graph.Graph, "norm", lambda graph, x, ours: graph.op("Mul", norm(graph, x, ours), np.float32(1.1))
+    )
+    before = sorted(tmp_path.iterdir())
+    with pytest.raises(
+        ModelError, match=r"a translation has another score in onnxruntime, by \d.* a token; nothing was wr"
+    ):
+        run_command(export, model, "-o", tmp_path / "theirs", "--to", "onnx")
+    assert sorted(tmp_path.iterdir()) == before
+
+
+def test_what_onnx_needs_is_named(make_model_dir, tmp_path, run_command, monkeypatch):
+    model = make_model_dir()
+    monkeypatch.setattr(
+        onnx_directory.importlib.util, "find_spec", lambda name: None if name == "onnxruntime" else name
+    )
+    with pytest.raises(ModelError, match=r"not installed: onnxruntime; pip install 'clearhead\[interop\]'"):
+        run_command(export, model, "-o", tmp_path / "theirs", "--to", "onnx")
+    monkeypatch.setattr(onnx_directory.importlib.util, "find_spec", lambda name: None)
+    with pytest.raises(ModelError, match="not installed: onnx, onnxruntime; pip install"):
+        run_command(export, model, "-o", tmp_path / "theirs", "--to", "onnx")
+    assert not (tmp_path / "theirs").exists()
+
+
+def test_what_does_not_fit_is_not_written_as_onnx(make_model_dir, tmp_path, run_command, monkeypatch):
+    model = make_model_dir()
+    before = sorted(tmp_path.iterdir())
+
+    def full(path, data):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Path, "write_bytes", full)
+        with pytest.raises(ModelError, match=r"cannot write .*theirs: No space left on device"):
+            run_command(export, model, "-o", tmp_path / "theirs", "--to", "onnx")
+    monkeypatch.setattr(onnx_graph, "MOST_BYTES", 30_000)
+    with pytest.raises(
+        ConfigError, match=r"encoder_model\.onnx would hold 0\.0 GiB of weights, and an ONNX file ends at 2"
+    ):
+        run_command(export, model, "-o", tmp_path / "theirs", "--to", "onnx")
+    assert sorted(tmp_path.iterdir()) == before
+
+
+def test_half_a_model_is_not_written_as_onnx(make_bundle, tmp_path):
+    bundle = make_bundle(num_decoder_layers=0)
+    with pytest.raises(ConfigError, match="this model has an encoder or a decoder alone"):
+        exports.export_directory(bundle, tmp_path / "theirs", "onnx", [])
