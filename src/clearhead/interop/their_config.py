@@ -15,6 +15,8 @@ ACTIVATIONS = {
     "gelu": "gelu",
     "gelu_new": "gelu_tanh",
     "gelu_pytorch_tanh": "gelu_tanh",
+    "gelu_accurate": "gelu_tanh",
+    "gelu_fast": "gelu_tanh",
     "silu": "silu",
     "swish": "silu",
 }
@@ -36,6 +38,7 @@ class TheirConfig:
         defaults: What their class takes for fields that a file may leave out.
         within: Where the fields stand in the file, for messages.
         problems: Gathers what is wrong; shared by the parts of one file.
+        origin: What cannot be expressed then, such as the file.
 
     Raises:
         ConfigError: If there are no fields at all, but something else in their place.
@@ -48,12 +51,14 @@ class TheirConfig:
         *,
         within: str = "",
         problems: list[str] | None = None,
+        origin: object = "this model",
     ) -> None:
         if not isinstance(values, Mapping):
             raise ConfigError(f"{within.rstrip('.') or 'config.json'} is {values!r}, but must be an object with fields")
         self.problems = [] if problems is None else problems
         self._values = {**defaults, **values}
         self._within = within
+        self._origin = origin
 
     def __getitem__(self, field: str) -> Any:
         """Return a field that the file must have."""
@@ -65,6 +70,19 @@ class TheirConfig:
         """Refuse every other value of a field; a file may leave it out."""
         if field in self._values and self._values[field] != value:
             self._problem(field, f"is {self._values[field]!r}, but must be {value!r}: {reason}")
+
+    def nothing_else(self, fields: Mapping[str, Any]) -> None:
+        """Refuse what our model has not, unless a field has the value that asks for nothing of it, or none."""
+        for field, nothing in fields.items():
+            if self._values.get(field) is not None:
+                self.require(field, nothing, "our model has no other")
+
+    def agree(self, other: TheirConfig, *fields: str) -> None:
+        """Make sure that the parts of one file have the same values, as our model has one setting for both."""
+        for field in fields:
+            if self[field] != other[field]:
+                values = f"{self[field]!r}, and {other._within}{field} {other[field]!r}"
+                self._problem(field, f"is {values}; they must be equal")
 
     def same(self, field: str, other: str) -> Any:
         """Return the value that two fields must share, as our model has one setting for both."""
@@ -107,7 +125,7 @@ class TheirConfig:
             ConfigError: Naming every field that our model cannot express.
         """
         if self.problems:
-            raise ConfigError("this model cannot be expressed here: " + "; ".join(self.problems))
+            raise ConfigError(f"{self._origin} cannot be expressed here: {'; '.join(self.problems)}")
         return ModelConfig(**settings)
 
     def _problem(self, field: str, text: str) -> None:
