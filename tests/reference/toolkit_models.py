@@ -15,6 +15,7 @@ import types
 from argparse import Namespace
 from collections import Counter
 from collections.abc import Callable, Sequence
+from copy import deepcopy
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -619,8 +620,8 @@ def joeynmt(directory: Path, *, style: Style, is_first_version: bool = False) ->
         "model": {
             "tied_embeddings": style.tied[0],
             "tied_softmax": style.tied[1],
-            "encoder": {**part, "num_layers": ENCODER_LAYERS},
-            "decoder": {**part, "num_layers": DECODER_LAYERS},
+            "encoder": {**deepcopy(part), "num_layers": ENCODER_LAYERS},
+            "decoder": {**deepcopy(part), "num_layers": DECODER_LAYERS},
         },
     }
     (directory / "config.yaml").write_text(yaml.safe_dump(values))

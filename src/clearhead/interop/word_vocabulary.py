@@ -6,6 +6,7 @@ fastBPE or of sentencepiece. Without one, text is looked up word by word, as it 
 
 from __future__ import annotations
 
+import base64
 from collections.abc import Collection, Sequence
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from torch import Tensor
 
 from clearhead.config import ModelConfig
 from clearhead.errors import ModelError
+from clearhead.interop.sentencepiece_pieces import only_pieces
 from clearhead.interop.their_tokenizer import file_base64, file_text
 from clearhead.tokenizers.foreign import Frame, Side, VocabularyFile
 
@@ -72,7 +74,7 @@ def word_side(
         special: Ids of special tokens; what is unknown is none, and reads as it is called.
         unk_id: Id of words that are not in the list.
         subwords: From `find_subwords`.
-        within_pieces: As of `Side`.
+        within_pieces: Whether text is split into what has a piece, as JoeyNMT does.
         lowercase: As of `Side`.
 
     Raises:
@@ -80,13 +82,15 @@ def word_side(
     """
     is_sentencepiece = subwords is not None and subwords.suffix in _SENTENCEPIECE
     model = "" if subwords is None else file_base64(subwords) if is_sentencepiece else file_text(subwords)
+    if is_sentencepiece and within_pieces:
+        model = base64.b64encode(only_pieces(base64.b64decode(model), set(pieces))).decode()
     return Side(
         speller="sentencepiece" if is_sentencepiece else "words",
         model=model,
         pieces=tuple(pieces),
         special=tuple(sorted(special)),
         unk_id=unk_id,
-        within_pieces=within_pieces,
+        within_pieces=within_pieces and not is_sentencepiece,
         lowercase=lowercase,
     )
 

@@ -38,7 +38,7 @@ class Side(Settings):
     unk_id: int = 0
     """With sentencepiece and words, the id of pieces that have none."""
     within_pieces: bool = False
-    """With sentencepiece and words, whether what has no piece is split into what has."""
+    """With words, whether a part that has no piece is split into what has."""
     lowercase: bool = False
     """Whether text is put in small letters before it is spelled."""
 
@@ -187,9 +187,7 @@ def _speller(side: Side) -> Speller:
     speller: Speller
     match side.speller:
         case "sentencepiece":
-            speller = SentencePieceSpeller(
-                side.model, side.pieces, side.special, side.unk_id, within_pieces=side.within_pieces
-            )
+            speller = SentencePieceSpeller(side.model, side.pieces, side.special, side.unk_id)
         case "tokenizers":
             speller = TokenizersSpeller(side.model)
         case "words":

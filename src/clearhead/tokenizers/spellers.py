@@ -89,25 +89,14 @@ class SentencePieceSpeller(Speller):
         pieces: The piece of every id; None where an id has none.
         special: Ids of special tokens.
         unk_id: Id of pieces that are not in the table.
-        within_pieces: Spell in pieces of the table wherever a text allows it, as JoeyNMT does.
 
     Raises:
         ModelError: If the library `sentencepiece` is missing.
         ValueError: If the model is damaged.
     """
 
-    def __init__(
-        self,
-        model: str,
-        pieces: Sequence[str | None],
-        special: Collection[int],
-        unk_id: int,
-        *,
-        within_pieces: bool = False,
-    ) -> None:
+    def __init__(self, model: str, pieces: Sequence[str | None], special: Collection[int], unk_id: int) -> None:
         self._processor = _processor(model)
-        if within_pieces:
-            self._processor.SetVocabulary([piece for piece in pieces if piece is not None])
         self._pieces = pieces
         self._special = frozenset(special)
         self._unk_id = unk_id
