@@ -1,4 +1,4 @@
-"""Directories of eole, OpenNMT-py's successor: `config.json`, `model.00.safetensors` and `vocab.json`.
+"""Transformers of eole, OpenNMT-py's successor: pre-norm, also gated, with RMSNorm or with learned positions.
 
 After its public source (0.6: config/models.py, models/model_saver.py, inputters). Its configuration holds what was set,
 for the whole model or for one part; what the part says counts first.

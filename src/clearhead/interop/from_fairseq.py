@@ -1,4 +1,4 @@
-"""Checkpoints of fairseq, with their dictionaries: `dict.<language>.txt` beside them, and what made its words.
+"""Transformers of fairseq: post- or pre-norm, computed or learned positions, a dictionary for each side.
 
 After its public source (0.12.2: checkpoint_utils.py, data/dictionary.py, data/encoders).
 """

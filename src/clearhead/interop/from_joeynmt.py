@@ -1,4 +1,4 @@
-"""Models of JoeyNMT: a directory with `best.ckpt`, `config.yaml` and a vocabulary a side.
+"""Transformers of JoeyNMT 1 and 2: post- or pre-norm, with words, subword-nmt or sentencepiece.
 
 After its public source (2.3 and 1.5: config.py, vocabulary.py, tokenizers.py, prediction.py).
 """

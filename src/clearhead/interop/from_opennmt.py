@@ -1,6 +1,7 @@
-"""Checkpoints of OpenNMT-py, which hold their vocabularies: as lists in version 3, in torchtext's objects before.
+"""Transformers of OpenNMT-py 2 and 3: pre-norm, also gated or with RMSNorm.
 
-After its public source (2.3 and 3.5: model_builder.py, models/model_saver.py, inputters).
+A checkpoint holds its vocabularies: as lists in version 3, in torchtext's objects before. After its public source (2.3
+and 3.5: model_builder.py, models/model_saver.py, inputters).
 """
 
 from __future__ import annotations

@@ -54,7 +54,7 @@ LIBRARIES: Mapping[str, Library] = {
         _has_like("*.pt", beside="dict.*.txt"),
         import_fairseq,
         ("fairseq",),
-        "a checkpoint such as checkpoint_best.pt, or its directory, with dict.<language>.txt beside it",
+        "a checkpoint such as checkpoint_best.pt, or its directory, with dictionaries such as dict.de.txt beside it",
     ),
     "JoeyNMT": Library(
         _has_like("*.ckpt", beside="config.yaml"),
