@@ -25,6 +25,14 @@ SOURCE, TARGET = "encoder.embed_tokens.weight", "decoder.embed_tokens.weight"
 """Names of the embeddings."""
 _OUTPUT = "decoder.output_projection.weight"
 
+ACTIVATIONS = {
+    "relu": "relu",
+    "gelu": "gelu",
+    "gelu_accurate": "gelu_tanh",
+    "gelu_fast": "gelu_tanh",
+}
+"""Their name of an activation to ours."""
+
 DEFAULTS: Mapping[str, Any] = {
     "activation_dropout": 0.0,
     "activation_fn": "relu",
@@ -105,7 +113,7 @@ def config_from(
         feed_forward_dropout=their["activation_dropout"] or values.get("relu_dropout") or 0.0,
         norm="pre" if is_pre else "post",
         final_norm=is_pre and ends_with_norm,
-        activation=their.activation("activation_fn"),
+        activation=their.activation("activation_fn", ACTIVATIONS),
         attention_bias=True,
         positions=positions,
         max_positions=their.same("max_source_positions", "max_target_positions") if learned else 1_024,
@@ -126,7 +134,11 @@ def key_table(config: ModelConfig) -> KeyTable:
     copies = "copies of the layer's other tensors, which fairseq makes anew when it loads them"
     left_out = [
         *computed_positions(config, ""),
-        *(LeftOut(f"encoder.layers.*.{name}", copies) for name in ("in_proj_*", "out_proj_*", "fc1_*", "fc2_*")),
+        *(
+            LeftOut(f"encoder.layers.*.{module}_{kind}", copies)
+            for module in ("in_proj", "out_proj", "fc1", "fc2")
+            for kind in ("weight", "bias")
+        ),
         LeftOut("*.version", "says of which form the file is"),
         LeftOut("*.embed_positions._float_tensor", "says of which type the numbers are"),
     ]

@@ -15,8 +15,6 @@ ACTIVATIONS = {
     "gelu": "gelu",
     "gelu_new": "gelu_tanh",
     "gelu_pytorch_tanh": "gelu_tanh",
-    "gelu_accurate": "gelu_tanh",
-    "gelu_fast": "gelu_tanh",
     "silu": "silu",
     "swish": "silu",
 }
@@ -90,13 +88,13 @@ class TheirConfig:
             self._problem(field, f"({self[field]!r}) and {self._within}{other} ({self[other]!r}) must be equal")
         return self[field]
 
-    def activation(self, field: str) -> str:
+    def activation(self, field: str, known: Mapping[str, str] = ACTIVATIONS) -> str:
         """Return our name of an activation."""
         name = self[field]
-        if not isinstance(name, str) or name not in ACTIVATIONS:
-            self._problem(field, f"is {name!r}; activations we have: {', '.join(ACTIVATIONS)}")
+        if not isinstance(name, str) or name not in known:
+            self._problem(field, f"is {name!r}; activations we have: {', '.join(known)}")
             return "relu"
-        return ACTIVATIONS[name]
+        return known[name]
 
     def layers(self, field: str) -> Any:
         """Return the number of layers of a part that must be there."""
