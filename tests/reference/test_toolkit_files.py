@@ -133,7 +133,7 @@ FAIRSEQ = {
     "too many words": (
         lines("dict.en.txt", lambda words: words.append("more 1")),
         ModelError,
-        r"dict\.en\.txt has 25 words, and the embedding in .*checkpoint_best\.pt has 24 rows",
+        r"dict\.en\.txt makes 25 words, special ones included, and the embedding in .*checkpoint_best\.pt has 24 rows",
     ),
     "no count": (lines("dict.en.txt", lambda words: words.insert(2, "word")), ModelError, r"line 3: 'word' is no word"),
     "a word twice": (lines("dict.en.txt", lambda words: words.insert(2, words[0])), ModelError, "stands in it twice"),
@@ -152,7 +152,12 @@ FAIRSEQ = {
     "two norms": (args(encoder_normalize_before=True), ConfigError, "decoder_normalize_before"),
     "a softmax of parts": (args(adaptive_softmax_cutoff=[9]), ConfigError, r"adaptive_softmax_cutoff is \[9\]"),
     "layers left out": (args(encoder_layers_to_keep="0,1"), ConfigError, "encoder_layers_to_keep is '0,1'"),
-    "heads that do not fit": (args(encoder_attention_heads=5, decoder_attention_heads=5), ConfigError, "multiple of"),
+    "heads that do not fit": (
+        args(encoder_attention_heads=5, decoder_attention_heads=5),
+        ConfigError,
+        r"checkpoint_best\.pt cannot .* multiple",
+    ),
+    "no languages": (args(source_lang=None), ModelError, "does not say its languages, which name its dictionaries"),
     "no settings": (
         lambda d: change_checkpoint(d / "checkpoint_best.pt", lambda c: c.update(args=None, cfg=[1])),
         ModelError,
@@ -220,7 +225,7 @@ OPENNMT = {
     "too few words": (
         tensors("vocab", lambda vocab: vocab["tgt"].pop()),
         ModelError,
-        "20 words, and .* 21 rows",
+        "makes 20 words, .* 21 rows",
     ),
     "no start": (
         tensors("vocab", lambda vocab: vocab.update(decoder_start_token="<go>")),
@@ -282,7 +287,7 @@ EOLE = {
     "no vocabulary": (lambda d: (d / "vocab.json").unlink(), ModelError, r"cannot read .*vocab\.json"),
     "a damaged vocabulary": (settings("vocab.json", src=[1]), ModelError, "must hold src and tgt as lists of words"),
     "a vocabulary of noise": (lambda d: (d / "vocab.json").write_text("{"), ModelError, r"vocab\.json is damaged"),
-    "too few words": (settings("vocab.json", tgt=["<s>"]), ModelError, r"vocab\.json has 1 words, and tgt_emb"),
+    "too few words": (settings("vocab.json", tgt=["<s>"]), ModelError, r"vocab\.json makes 1 words, .* tgt_emb"),
     "a scale": (
         weights(lambda state: state["decoder.transformer_layers.1.layer_scalar"].mul_(2)),
         ModelError,
@@ -360,7 +365,7 @@ JOEYNMT = {
     "too few words": (
         lines("trg_vocab.txt", lambda words: words.pop()),
         ModelError,
-        r"trg_vocab\.txt has 20 words, and trg_embed\.lut\.weight in .* has 21 rows",
+        r"trg_vocab\.txt makes 20 words, special ones included, and trg_embed\.lut\.weight in .* has 21 rows",
     ),
     "no number": (
         tensors("model_state", spoil("src_embed.lut.weight")),

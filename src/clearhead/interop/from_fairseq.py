@@ -42,6 +42,10 @@ def import_fairseq(path: Path, kind: str | None, source_lang: str | None, target
     checkpoint = read_checkpoint(file)
     values, state = _settings(checkpoint, file), upgraded(tensors_in(checkpoint, "model", file))
     languages = (source_lang or values.get("source_lang"), target_lang or values.get("target_lang"))
+    if None in languages:
+        raise ModelError(
+            f"{file} does not say its languages, which name its dictionaries: say --source-lang, --target-lang"
+        )
     dictionaries = [
         _dictionary(file.parent / f"dict.{language}.txt", state.get(name), file)
         for language, name in zip(languages, (SOURCE, TARGET), strict=True)

@@ -124,7 +124,10 @@ class TheirConfig:
         """
         if self.problems:
             raise ConfigError(f"{self._origin} cannot be expressed here: {'; '.join(self.problems)}")
-        return ModelConfig(**settings)
+        try:
+            return ModelConfig(**settings)
+        except ConfigError as error:
+            raise ConfigError(f"{self._origin} cannot be expressed here: {error}") from None
 
     def _problem(self, field: str, text: str) -> None:
         line = f"{self._within}{field} {text}"

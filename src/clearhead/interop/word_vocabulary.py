@@ -132,4 +132,7 @@ def require_rows(pieces: Sequence[object], embedding: Tensor, *, words: object, 
     """
     rows = embedding.size(0) if embedding.dim() else 0
     if len(pieces) != rows:
-        raise ModelError(f"{words} has {len(pieces):,} words, and {weights} has {rows:,} rows: they are of two models")
+        raise ModelError(
+            f"{words} makes {len(pieces):,} words, special ones included, and {weights} has {rows:,} rows: they are of "
+            f"two models"
+        )
