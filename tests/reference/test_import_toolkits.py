@@ -199,6 +199,7 @@ def test_the_command_says_what_it_cannot_prove_and_writes_a_directory_that_verif
     _, ours, said, path = case
     assert "not compared with its own library: clearhead does not run" in said
     assert ours.bundle.info["imported_from"]["weights_sha256"]
+    assert ours.bundle.info["imported_from"]["kind"].startswith("transformer")
     assert ours.bundle.decode.source_lang == (None if "eole" in said else "de")
     verified = CliRunner().invoke(app, ["verify", str(path)], catch_exceptions=False)
     assert (verified.exit_code, "all 8 are translated as when the model was made" in verified.output) == (0, True)

@@ -100,7 +100,7 @@ def import_eole(path: Path, kind: str | None, source_lang: str | None, target_la
     source, target = lists.sides(path, transforms, (splits.get("src_subword_model"), splits.get("tgt_subword_model")))
     return put_together(
         "eole",
-        "eole",
+        "transformer",
         path,
         config,
         key_table(config, EOLE).from_theirs(state, origin=str(path)),

@@ -5,6 +5,7 @@ After its public source (0.12.2: checkpoint_utils.py, data/dictionary.py, data/e
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -57,10 +58,11 @@ def import_fairseq(path: Path, kind: str | None, source_lang: str | None, target
         for pieces, language in zip(dictionaries, languages, strict=True)
     )
     vocabulary = word_vocabulary(config, source, target, ("text", EOS))
+    arch = str(values.get("arch", "transformer"))
     search = settings_in(values.get("generation")) or {}
     return put_together(
         "fairseq",
-        "fairseq",
+        arch if re.fullmatch(r"[\w.-]{1,100}", arch) else "transformer",
         file,
         config,
         tensors,

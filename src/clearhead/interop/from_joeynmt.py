@@ -66,7 +66,7 @@ def import_joeynmt(path: Path, kind: str | None, source_lang: str | None, target
     penalty = testing.get("beam_alpha", testing.get("alpha", 0))
     return put_together(
         "JoeyNMT",
-        "joeynmt",
+        "transformer",
         file,
         config,
         key_table(config).from_theirs(state, origin=str(file)),

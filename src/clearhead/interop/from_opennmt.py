@@ -105,7 +105,7 @@ def import_opennmt(path: Path, kind: str | None, source_lang: str | None, target
     source, target = lists.sides(file.parent, transforms, named)
     return put_together(
         "OpenNMT-py",
-        "opennmt-py",
+        "transformer",
         file,
         config,
         key_table(config, OPENNMT_PY).from_theirs(state, origin=str(file)),

@@ -100,7 +100,7 @@ def put_together(
 
     Args:
         library: The toolkit.
-        kind: What `--kind` calls its models.
+        kind: What it calls the model.
         checkpoint: The file, for messages.
         config: Our settings.
         tensors: Ours.
