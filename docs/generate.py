@@ -6,6 +6,7 @@ A test fails when they are stale.
 from __future__ import annotations
 
 import inspect
+from collections.abc import Callable
 from pathlib import Path
 
 import typer
@@ -13,7 +14,8 @@ from pydantic import BaseModel
 
 from clearhead.cli.main import app
 from clearhead.config import Config
-from clearhead.interop.huggingface import FAMILIES, Family
+from clearhead.interop.huggingface import FAMILIES
+from clearhead.interop.import_path import LIBRARIES
 from clearhead.paper.errata import errata_page
 
 __all__ = ["PAGES", "commands_page", "settings_page"]
@@ -64,16 +66,29 @@ clearhead import opus-mt-de-en -o models/de-en
 clearhead translate models/de-en < input.txt > output.txt
 ```
 
-The directory is one of Hugging Face transformers, with `config.json`, the weights (`model.safetensors`, whole or in
-shards, or `pytorch_model.bin`, of which tensors alone are read) and the tokenizer. Nothing in it is run, and nothing is
-downloaded. What comes out is a model directory like any other: `translate`, `evaluate`, `score`, `verify`, `info` and
-`optimize` take it, and so does `train --from`, which keeps its shape and its vocabulary.
+The path is a directory or a file of one of the libraries below; which one, the names of the files say, or `--kind`. Of
+Hugging Face transformers it is a directory with `config.json`, the weights (`model.safetensors`, whole or in shards, or
+`pytorch_model.bin`) and the tokenizer. Nothing in it is run, and nothing is downloaded. What comes out is a model
+directory like any other: `translate`, `evaluate`, `score`, `verify`, `info` and `optimize` take it, and so does `train
+--from`, which keeps its shape and its vocabulary.
+
+{libraries}
+
+Checkpoints of toolkits are pickles, which are programs: PyTorch's own reader of weights takes tensors and plain values
+out of them, and an object, such as the settings that fairseq and OpenNMT-py keep, becomes a record of what it would be
+made of. No class and no function that such a file names is looked up or called; one that names anything but the
+toolkits' own is refused.
 
 ## Proof
 
 Where `transformers` is installed (`pip install 'clearhead[interop]'`), the import translates golden sentences, made of
 words of the vocabulary, and compares with it: the ids of the source, the log-probability of our translation under their
 model, and the text that their tokenizer reads from its ids. The first difference is an error, and nothing is written.
+
+The toolkits cannot be run beside this, so their models come in unproved: that is said, and stands on the model's card.
+The tests compare each kind with its formulas, log-probability by log-probability and text by text; models that fairseq
+0.12.2, OpenNMT-py 2.3.0 and 3.5.1, eole 0.6.4 and JoeyNMT 2.3.0 wrote themselves were compared with their own forward
+pass once, and differed by 1e-6 at most.
 
 ## Languages
 
@@ -90,6 +105,11 @@ before every line that is given; the import names what a directory says of it.
 - A vocabulary of another library is kept exactly, and what it loses is lost: characters it does not know, letter case,
   runs of spaces. Our own promise, that every text comes back from its ids, holds for vocabularies learned here alone. A
   special token that stands in a text, such as `</s>`, is text here.
+- Toolkits know words between spaces. A file of subword-nmt (versions 0.1 and 0.2), fastBPE or sentencepiece beside the
+  checkpoint splits them as the original does (fairseq: `bpecodes`, `code`, `codes`, `*.model`, or one for each
+  language, such as `codes.de`; JoeyNMT and eole: what their configuration names); without one a line is looked up as
+  it stands, and `@@ ` is joined in what is written. Whether a model learned text that Moses had tokenized, its files
+  mostly do not say: the import says so then, and text must be prepared and put together outside.
 - Of their search the number of beams and the length penalty are taken over, in their form (`power`). What has no
   counterpart here, such as `no_repeat_ngram_size`, is named when the model is imported. Our search stops when no
   hypothesis can win any more (their `early_stopping="never"`), and ends repetition loops (`decode.end_loops`).
@@ -190,13 +210,17 @@ its beginning, and gives what the model writes after it, in so many tokens as `d
 
 def models_page() -> str:
     """Return the page of other libraries' models."""
-    rows = [f"| `{name}` | {_cell(_about(family))} |" for name, family in FAMILIES.items()]
-    return MODELS + "\n".join(rows) + "\n"
+    rows = [f"| `{name}` | {_cell(_about(family.config_from))} |" for name, family in FAMILIES.items()]
+    libraries = [
+        f"| {name} | {_cell(library.layout)} | {_cell(_about(library.read))} |" for name, library in LIBRARIES.items()
+    ]
+    table = "\n".join(["| library | the path | its models |", "| --- | --- | --- |", *libraries])
+    return MODELS.replace("{libraries}", table) + "\n".join(rows) + "\n"
 
 
-def _about(family: Family) -> str:
-    """Return what the module of a family says of it."""
-    module = inspect.getmodule(family.config_from)
+def _about(function: Callable[..., object]) -> str:
+    """Return what the module of a function says of itself."""
+    module = inspect.getmodule(function)
     assert module is not None
     assert module.__doc__ is not None
     return module.__doc__.split("\n\n")[0]

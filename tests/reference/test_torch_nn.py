@@ -7,13 +7,16 @@ so that the bound can be far below what a wrong detail would change.
 from __future__ import annotations
 
 import math
+import warnings
 
 import pytest
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from clearhead.interop import torch_nn
+from clearhead.config import ModelConfig
+from clearhead.errors import ConfigError, ModelError
+from clearhead.interop import import_torch_state, torch_nn
 from clearhead.interop.equivalent import with_attention_biases
 from clearhead.model import MultiHeadAttention, Transformer
 from clearhead.model.decoder import Decoder, DecoderLayer
@@ -249,3 +252,38 @@ def test_every_tensor_of_torch_is_written_back():
     assert written.keys() == theirs.state_dict().keys()
     for name, tensor in theirs.state_dict().items():
         torch.testing.assert_close(written[name], tensor, rtol=0.0, atol=0.0)
+
+
+@pytest.mark.parametrize("norm", ["post", "pre"])
+def test_a_whole_transformer_of_torch_becomes_the_stacks_of_ours(norm, make_model, make_batch):
+    """nn.Transformer as anyone makes it, with a norm at the end of both stacks, between embeddings of ours."""
+    sizes = {"d_model": 28, "num_heads": 2, "attention_bias": True}
+    ours = make_model(norm=norm, final_norm=True, activation="gelu", **sizes).double()
+    with warnings.catch_warnings(action="ignore"):  # that it will not take its fast path
+        theirs = nn.Transformer(28, 2, 3, 2, D_FF, 0.0, "gelu", batch_first=True, norm_first=norm == "pre")
+    shaken(theirs).train()  # the plain path; there is no dropout
+    stacks = import_torch_state(ours.config, theirs.state_dict())
+    load_tensors(ours, {**model_tensors(ours), **stacks}, origin="torch.nn")
+    source, target = make_batch(ours.config)
+    with torch.no_grad():
+        states = theirs(
+            ours.source_embedding(source),
+            ours.target_embedding(target),
+            tgt_mask=hidden_future(target.size(1)),
+            src_key_padding_mask=source == 0,
+            memory_key_padding_mask=source == 0,
+        )
+        assert_same(ours(source, target), states @ ours.source_embedding.weight.T)
+
+
+def test_what_no_transformer_of_torch_is_gets_named():
+    theirs = nn.Transformer(28, 2, 1, 1, D_FF, batch_first=True)
+    right = {"d_model": 28, "num_heads": 2, "d_ff": D_FF, "num_encoder_layers": 1, "num_decoder_layers": 1}
+    biased = ModelConfig(**right, attention_bias=True, final_norm=True)
+    assert "encoder.layers.0.self_attn.q_proj.bias" in import_torch_state(biased, theirs.state_dict())
+    with pytest.raises(ConfigError, match=r"attention_bias is False \(True there\); model.gated is True"):
+        import_torch_state(ModelConfig(**right, gated=True), theirs.state_dict())
+    with pytest.raises(ConfigError, match=r"model\.positions is 'rotary'"):
+        import_torch_state(ModelConfig(**right, attention_bias=True, positions="rotary"), theirs.state_dict())
+    with pytest.raises(ModelError, match=r"unknown   encoder\.norm.weight"):
+        import_torch_state(ModelConfig(**right, attention_bias=True), theirs.state_dict())

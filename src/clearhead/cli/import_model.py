@@ -14,7 +14,7 @@ __all__ = ["import_model"]
 
 
 def import_model(
-    path: Annotated[Path, typer.Argument(help="Directory of the other library.", show_default=False)],
+    path: Annotated[Path, typer.Argument(help="Directory or file of the other library.", show_default=False)],
     output: Annotated[Path, typer.Option("-o", "--output", help="The model directory to write.", show_default=False)],
     kind: Annotated[
         str | None, typer.Option("--kind", help="What it is, if its config.json does not say.", show_default=False)
@@ -54,7 +54,7 @@ def import_model(
     proof = (
         f"{len(sources)} sentences have the same {compared} as in {imported.library}"
         if imported.prove is not None
-        else "not compared with its own library: pip install 'clearhead[interop]' and import again"
+        else f"not compared with its own library: {imported.no_proof}"
     )
     typer.echo(f"read     {path}, of the kind {imported.kind}")
     typer.echo(f"model    {model.num_parameters():,} parameters, {tokenizer.vocab_size:,} pieces")

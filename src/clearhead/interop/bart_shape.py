@@ -10,7 +10,7 @@ from clearhead.interop.key_table import AFTER_TWO_ROWS, ONE_ROW, KeyTable, LeftO
 from clearhead.interop.their_config import TheirConfig, activation_name
 from clearhead.model.positions import sinusoidal_positions
 
-__all__ = ["key_table", "read_shape", "write_shape"]
+__all__ = ["computed_positions", "key_table", "read_shape", "stack_rows", "write_shape"]
 
 
 def read_shape(their: TheirConfig) -> dict[str, Any]:
@@ -88,22 +88,33 @@ DECODER_LAYER = (
 def key_table(config: ModelConfig) -> KeyTable:
     """Return the tensors of an encoder-decoder in this shape; the settings say which there are."""
     config = resolved(config)
-    rows = _embeddings(config)
+    rows = _embeddings(config) + stack_rows(config, "model.")
+    if config.output_bias:
+        rows.append(Row(("output_proj.bias",), "final_logits_bias", ONE_ROW, zeros=(1, config.vocab_size)))
+    return KeyTable(tuple(rows), tuple(computed_positions(config, "model.")), prefix="model.")
+
+
+def stack_rows(config: ModelConfig, prefix: str) -> list[Row]:
+    """Return the rows of both stacks, with their norms and learned positions, as fairseq first named them.
+
+    Args:
+        config: Resolved settings.
+        prefix: What stands before their names.
+    """
+    rows = []
     for ours, side, layer, count in (
         ("source", "encoder", ENCODER_LAYER, config.num_encoder_layers),
         ("target", "decoder", DECODER_LAYER, config.num_decoder_layers),
     ):
-        rows += numbered(layer, count, ours=f"{side}.layers.{{i}}.", theirs=f"model.{side}.layers.{{i}}.")
+        rows += numbered(layer, count, ours=f"{side}.layers.{{i}}.", theirs=f"{prefix}{side}.layers.{{i}}.")
         if config.final_norm:
-            rows += pair(f"{side}.final_norm", f"model.{side}.layer_norm")
+            rows += pair(f"{side}.final_norm", f"{prefix}{side}.layer_norm")
         if config.embedding_norm:
-            rows += pair(f"{ours}_embedding.norm", f"model.{side}.layernorm_embedding")
+            rows += pair(f"{ours}_embedding.norm", f"{prefix}{side}.layernorm_embedding")
         if config.positions == "learned":
-            name = f"model.{side}.embed_positions.weight"
+            name = f"{prefix}{side}.embed_positions.weight"
             rows.append(Row((f"{ours}_embedding.positions.weight",), name, AFTER_TWO_ROWS))
-    if config.output_bias:
-        rows.append(Row(("output_proj.bias",), "final_logits_bias", ONE_ROW, zeros=(1, config.vocab_size)))
-    return KeyTable(tuple(rows), tuple(_left_out(config)), prefix="model.")
+    return rows
 
 
 def _embeddings(config: ModelConfig) -> list[Row]:
@@ -119,16 +130,23 @@ def _embeddings(config: ModelConfig) -> list[Row]:
     return [Row(("source_embedding.weight",), source), *rows]
 
 
-def _left_out(config: ModelConfig) -> list[LeftOut]:
-    """Return the sinusoids, which old files hold."""
+def computed_positions(config: ModelConfig, prefix: str) -> list[LeftOut]:
+    """Return the sinusoids, which old files hold.
+
+    Args:
+        config: Our settings.
+        prefix: What stands before their names.
+    """
     reason = "computed from the position"
     match config.positions:
         case "sinusoidal_halves":
             table = sinusoidal_positions(config.max_positions, config.d_model, config.positions)
-            return [LeftOut(f"model.{side}.embed_positions.weight", reason, table) for side in ("encoder", "decoder")]
+            return [LeftOut(f"{prefix}{side}.embed_positions.weight", reason, table) for side in ("encoder", "decoder")]
         case "sinusoidal_t2t":
             table = sinusoidal_positions(config.max_positions + 2, config.d_model, config.positions)
             table[config.pad_id] = 0.0  # their row of the padding token
-            return [LeftOut(f"model.{side}.embed_positions.weights", reason, table) for side in ("encoder", "decoder")]
+            return [
+                LeftOut(f"{prefix}{side}.embed_positions.weights", reason, table) for side in ("encoder", "decoder")
+            ]
         case _:
             return []

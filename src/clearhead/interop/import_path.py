@@ -7,7 +7,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from clearhead.errors import ConfigError, ModelError, nearest_name
+from clearhead.interop.from_eole import import_eole
+from clearhead.interop.from_fairseq import import_fairseq
 from clearhead.interop.from_huggingface import import_huggingface
+from clearhead.interop.from_joeynmt import import_joeynmt
+from clearhead.interop.from_opennmt import import_opennmt
 from clearhead.interop.huggingface import FAMILIES
 from clearhead.interop.imported import Imported
 
@@ -34,15 +38,50 @@ def _has_any(*names: str) -> Callable[[Path], bool]:
     return lambda path: any((path / name).exists() for name in names)
 
 
+def _has_like(pattern: str, *, beside: str | None = None) -> Callable[[Path], bool]:
+    """Tell whether a path is, or holds, a file of such a name, and another beside it."""
+
+    def is_here(path: Path) -> bool:
+        directory = path if path.is_dir() else path.parent
+        is_named = any(directory.glob(pattern)) if path.is_dir() else path.match(pattern)
+        return is_named and (beside is None or any(directory.glob(beside)))
+
+    return is_here
+
+
 LIBRARIES: Mapping[str, Library] = {
+    "fairseq": Library(
+        _has_like("*.pt", beside="dict.*.txt"),
+        import_fairseq,
+        ("fairseq",),
+        "a checkpoint such as checkpoint_best.pt, or its directory, with dictionaries such as dict.de.txt beside it",
+    ),
+    "JoeyNMT": Library(
+        _has_like("*.ckpt", beside="config.yaml"),
+        import_joeynmt,
+        ("joeynmt",),
+        "a directory with best.ckpt, config.yaml, src_vocab.txt and trg_vocab.txt",
+    ),
+    "eole": Library(
+        _has_any("model.00.safetensors"),
+        import_eole,
+        ("eole",),
+        "a directory with config.json, model.00.safetensors and vocab.json",
+    ),
     "transformers": Library(
         _has_any("config.json", "model.safetensors", "pytorch_model.bin"),
         import_huggingface,
         tuple(FAMILIES),
         "a directory with config.json, the weights and the tokenizer",
     ),
+    "OpenNMT-py": Library(
+        _has_like("*.pt"),
+        import_opennmt,
+        ("opennmt-py",),
+        "a checkpoint such as model_step_50000.pt",
+    ),
 }
-"""In the order in which a path is offered to them."""
+"""In the order in which a path is offered to them: directories of transformers may hold other files that end in .pt."""
 
 
 def import_path(

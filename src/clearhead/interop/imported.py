@@ -38,7 +38,9 @@ class Imported:
     their_card: str = ""
     """The text of their README.md; empty if there is none."""
     prove: Callable[[Sequence[str]], None] | None = None
-    """Compares translations of sentences with its own library; None where that is not installed."""
+    """Compares translations of sentences with its own library; None where that cannot be done."""
+    no_proof: str = "pip install 'clearhead[interop]' and import again"
+    """Why that cannot be done, or what it takes."""
 
 
 def as_model(config: ModelConfig, tensors: Mapping[str, Tensor], origin: Path) -> Transformer:

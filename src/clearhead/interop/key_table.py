@@ -13,6 +13,7 @@ from fnmatch import fnmatchcase
 import torch
 from torch import Tensor
 
+from clearhead.choices import Tying
 from clearhead.weights import raise_problems
 
 __all__ = [
@@ -26,6 +27,7 @@ __all__ = [
     "Layout",
     "LeftOut",
     "Row",
+    "embedding_rows",
     "numbered",
     "pair",
     "target_rows",
@@ -110,6 +112,25 @@ def target_rows(words: str, output: str, *, are_one: bool) -> list[Row]:
     if are_one:
         return [Row(("target_embedding.weight",), words, also=(output,))]
     return [Row(("target_embedding.weight",), words), Row(("output_proj.weight",), output)]
+
+
+def embedding_rows(tying: Tying, source: str, target: str, output: str) -> list[Row]:
+    """Return the rows of both embeddings and of the linear map before the softmax; what is one may stand there thrice.
+
+    Args:
+        tying: Which of them are one, as in `[model]`.
+        source: Their name of the source embedding.
+        target: Their name of the target embedding.
+        output: Their name of the linear map.
+    """
+    match tying:
+        case "three-way":
+            return [Row(("source_embedding.weight",), source, also=(target, output))]
+        case "embeddings":
+            return [Row(("source_embedding.weight",), source, also=(target,)), Row(("output_proj.weight",), output)]
+        case _:
+            rows = target_rows(target, output, are_one=tying == "decoder")
+            return [Row(("source_embedding.weight",), source), *rows]
 
 
 def numbered(rows: Iterable[Row], count: int, *, ours: str, theirs: str) -> list[Row]:

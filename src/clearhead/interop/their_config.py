@@ -36,6 +36,7 @@ class TheirConfig:
         defaults: What their class takes for fields that a file may leave out.
         within: Where the fields stand in the file, for messages.
         problems: Gathers what is wrong; shared by the parts of one file.
+        origin: What cannot be expressed then, such as the file.
 
     Raises:
         ConfigError: If there are no fields at all, but something else in their place.
@@ -48,12 +49,14 @@ class TheirConfig:
         *,
         within: str = "",
         problems: list[str] | None = None,
+        origin: object = "this model",
     ) -> None:
         if not isinstance(values, Mapping):
             raise ConfigError(f"{within.rstrip('.') or 'config.json'} is {values!r}, but must be an object with fields")
         self.problems = [] if problems is None else problems
         self._values = {**defaults, **values}
         self._within = within
+        self._origin = origin
 
     def __getitem__(self, field: str) -> Any:
         """Return a field that the file must have."""
@@ -73,19 +76,32 @@ class TheirConfig:
             return values[0]
         return str(self[field])
 
+    def nothing_else(self, fields: Mapping[str, Any]) -> None:
+        """Refuse what our model has not, unless a field has the value that asks for nothing of it, or none."""
+        for field, nothing in fields.items():
+            if self._values.get(field) is not None:
+                self.require(field, nothing, "our model has no other")
+
+    def agree(self, other: TheirConfig, *fields: str) -> None:
+        """Make sure that the parts of one file have the same values, as our model has one setting for both."""
+        for field in fields:
+            if self[field] != other[field]:
+                values = f"{self[field]!r}, and {other._within}{field} {other[field]!r}"
+                self._problem(field, f"is {values}; they must be equal")
+
     def same(self, field: str, other: str) -> Any:
         """Return the value that two fields must share, as our model has one setting for both."""
         if self[field] != self[other]:
             self._problem(field, f"({self[field]!r}) and {self._within}{other} ({self[other]!r}) must be equal")
         return self[field]
 
-    def activation(self, field: str, name: object = None) -> str:
+    def activation(self, field: str, name: object = None, known: Mapping[str, str] = ACTIVATIONS) -> str:
         """Return our name of an activation; `name` is theirs, where the field says more than that."""
         name = self[field] if name is None else name
-        if not isinstance(name, str) or name not in ACTIVATIONS:
-            self._problem(field, f"is {self[field]!r}; activations we have: {', '.join(ACTIVATIONS)}")
+        if not isinstance(name, str) or name not in known:
+            self._problem(field, f"is {self[field]!r}; activations we have: {', '.join(known)}")
             return "relu"
-        return ACTIVATIONS[name]
+        return known[name]
 
     def layers(self, field: str) -> Any:
         """Return the number of layers of a part that must be there."""
@@ -114,8 +130,11 @@ class TheirConfig:
             ConfigError: Naming every field that our model cannot express.
         """
         if self.problems:
-            raise ConfigError("this model cannot be expressed here: " + "; ".join(self.problems))
-        return ModelConfig(**settings)
+            raise ConfigError(f"{self._origin} cannot be expressed here: {'; '.join(self.problems)}")
+        try:
+            return ModelConfig(**settings)
+        except ConfigError as error:
+            raise ConfigError(f"{self._origin} cannot be expressed here: {error}") from None
 
     def _problem(self, field: str, text: str) -> None:
         line = f"{self._within}{field} {text}"

@@ -19,7 +19,7 @@ from clearhead.tokenizers.foreign import Frame, Side, VocabularyFile
 from clearhead.tokenizers.spellers import byte_level_tokenizer, sentencepiece_pieces, wordpiece_tokenizer
 from clearhead.tokenizers.vocabulary import MOST_BYTES
 
-__all__ = ["their_vocabulary"]
+__all__ = ["file_base64", "file_text", "their_vocabulary"]
 
 _CODES = {
     "m2m_100": re.compile(r"__(\w+)__|([a-z]{3}_[A-Z][a-z]{3})"),  # M2M100's and NLLB's
@@ -75,13 +75,13 @@ def _sides(directory: Path, model_type: str, config: ModelConfig, asked: Mapping
     if (path := directory / "tokenizer.json").is_file():
         return Side(speller="tokenizers", model=_checked_json(path)), None
     if model_type in ("bart", "gpt2") and (path := directory / "vocab.json").is_file():
-        merges = [tuple(line.split(" ")) for line in _text(directory / "merges.txt").split("\n")]
+        merges = [tuple(line.split(" ")) for line in file_text(directory / "merges.txt").split("\n")]
         pairs = [(pair[0], pair[1]) for pair in merges if len(pair) == 2 and pair[0] != "#version:"]
         special = ("<s>", "<pad>", "</s>", "<unk>", "<mask>", "<|endoftext|>")
         space = bool(asked.get("add_prefix_space"))
         return _made_side(path, lambda: byte_level_tokenizer(_ids(path), pairs, special, space_before=space)), None
     if model_type == "bert" and (path := directory / "vocab.txt").is_file():
-        pieces = _text(path).removesuffix("\n").split("\n")
+        pieces = file_text(path).removesuffix("\n").split("\n")
         settings: dict[str, Any] = {
             "lowercase": asked.get("do_lower_case", True),
             "strip_accents": asked.get("strip_accents"),
@@ -119,7 +119,7 @@ def _sentencepiece_side(path: Path, model_type: str, config: ModelConfig, asked:
         first = ("<s>", "<pad>", "</s>", "<unk>")
         special = [number for number, piece in enumerate(pieces) if piece in first or number >= len(ids)]
         return _side(path, pieces, special, ids.get("<unk>", 0))
-    own = _checked(path, lambda: sentencepiece_pieces(_base64(path)))
+    own = _checked(path, lambda: sentencepiece_pieces(file_base64(path)))
     match model_type:
         case "pegasus":
             offset = _number(path, asked, "offset", 103, least=2)
@@ -221,7 +221,7 @@ def _id_of(side: Side, token: str) -> int:
 
 def _side(path: Path, pieces: Sequence[str | None], special: Sequence[int], unk_id: int) -> Side:
     return Side(
-        speller="sentencepiece", model=_base64(path), pieces=tuple(pieces), special=tuple(special), unk_id=unk_id
+        speller="sentencepiece", model=file_base64(path), pieces=tuple(pieces), special=tuple(special), unk_id=unk_id
     )
 
 
@@ -236,7 +236,12 @@ def _checked(path: Path, make: Callable[[], Any]) -> Any:
         raise ModelError(f"{path} is damaged: {error}") from None
 
 
-def _base64(path: Path) -> str:
+def file_base64(path: Path) -> str:
+    """Return the bytes of a vocabulary's file in base 64.
+
+    Raises:
+        ModelError: If it cannot be read, or is larger than any.
+    """
     try:
         require_regular(path)
         if path.stat().st_size > MOST_BYTES:
@@ -248,7 +253,7 @@ def _base64(path: Path) -> str:
 
 def _checked_json(path: Path) -> str:
     """Return the text of a `tokenizer.json` whose parts can be looked at."""
-    text = _text(path)
+    text = file_text(path)
     try:
         values = parse_json(text)
     except ValueError as error:
@@ -267,7 +272,12 @@ def _checked_json(path: Path) -> str:
     return text
 
 
-def _text(path: Path) -> str:
+def file_text(path: Path) -> str:
+    """Return the text of a vocabulary's file.
+
+    Raises:
+        ModelError: If it cannot be read, is larger than any, or is not UTF-8.
+    """
     try:
         return read_text(path, most_bytes=MOST_BYTES)
     except OSError as error:

@@ -13,7 +13,7 @@ from clearhead.errors import ModelError
 from clearhead.files import read_json, require_regular
 from clearhead.weights import read_weights
 
-__all__ = ["read_their_weights", "require_finite"]
+__all__ = ["float32", "read_their_weights", "require_finite", "require_tensors"]
 
 _FILES = ("model.safetensors", "model.safetensors.index.json", "pytorch_model.bin", "pytorch_model.bin.index.json")
 """The first that is there counts, as in their library."""
@@ -29,11 +29,11 @@ def read_their_weights(directory: Path) -> tuple[dict[str, Tensor], list[Path]]:
     for name in _FILES:
         if (path := directory / name).exists():
             tensors, files = _read_shards(path) if path.suffix == ".json" else (_read(path), [path])
-            return require_finite(_float32(tensors), path), files
+            return require_finite(float32(tensors), path), files
     raise ModelError(f"{directory} holds no weights: none of {', '.join(_FILES)}")
 
 
-def require_finite(tensors: Mapping[str, Tensor], origin: Path) -> dict[str, Tensor]:
+def require_finite(tensors: Mapping[str, Tensor], origin: Path | str) -> dict[str, Tensor]:
     """Return tensors all of whose numbers are finite.
 
     Raises:
@@ -73,13 +73,23 @@ def _read(path: Path) -> dict[str, Tensor]:
     except Exception as error:  # what a damaged zip archive raises can be anything
         said = next(iter(str(error).splitlines()), type(error).__name__)
         raise ModelError(f"cannot read the weights {path}: {said}") from None
+    return require_tensors(state, path)
+
+
+def require_tensors(state: object, origin: Path | str) -> dict[str, Tensor]:
+    """Return what was read from a pickle as tensors by name.
+
+    Raises:
+        ModelError: If it is anything else.
+    """
     if not isinstance(state, dict) or not all(
         isinstance(name, str) and isinstance(tensor, Tensor) and tensor.layout == torch.strided and not tensor.is_meta
         for name, tensor in state.items()
     ):
-        raise ModelError(f"{path} must hold tensors by name, and holds something else")
-    return state
+        raise ModelError(f"{origin} must hold tensors by name, and holds something else")
+    return dict(state)
 
 
-def _float32(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+def float32(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Return tensors whose floating-point numbers are in float32."""
     return {name: tensor.float() if tensor.is_floating_point() else tensor for name, tensor in tensors.items()}

@@ -6,6 +6,13 @@ our `final_norm=True`; it has no embeddings, positions or output.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
+from torch import Tensor
+
+from clearhead.config import ModelConfig
+from clearhead.errors import ConfigError
+from clearhead.interop.equivalent import resolved
 from clearhead.interop.key_table import STACKED, KeyTable, Row, numbered, pair
 
 __all__ = [
@@ -14,6 +21,7 @@ __all__ = [
     "decoder_table",
     "encoder_layer_table",
     "encoder_table",
+    "import_torch_state",
     "transformer_table",
 ]
 
@@ -74,6 +82,43 @@ def transformer_table(num_encoder_layers: int, num_decoder_layers: int, *, final
     encoder = _stack(ENCODER_LAYER, num_encoder_layers, final_norm, at="encoder.")
     decoder = _stack(DECODER_LAYER, num_decoder_layers, final_norm, at="decoder.")
     return KeyTable((*encoder, *decoder))
+
+
+def import_torch_state(config: ModelConfig, state: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Return the tensors of our encoder and decoder from the state dict of an nn.Transformer.
+
+    It says neither its number of heads nor its activation, and has no embeddings and no output: `config` must be right
+    about the former, and the other tensors of `clearhead.weights.load_tensors` are the caller's.
+
+    Args:
+        config: Our settings of the model; as nn.Transformer ends both stacks with a norm, `final_norm` mostly is True.
+        state: Every tensor, by name.
+
+    Raises:
+        ConfigError: Naming every setting that nn.Transformer has otherwise.
+        ModelError: Listing every tensor that is missing or unknown.
+    """
+    config = resolved(config)
+    width = config.d_model // config.num_heads
+    wanted = {
+        "attention_bias": True,
+        "feed_forward_bias": True,
+        "gated": False,
+        "norm_kind": "layer",
+        "d_k": width,
+        "d_v": width,
+    }
+    problems = [
+        f"model.{name} is {getattr(config, name)!r} ({value!r} there)"
+        for name, value in wanted.items()
+        if getattr(config, name) != value
+    ]
+    if config.positions == "rotary":
+        problems.append("model.positions is 'rotary', which is within attention (nn.Transformer has none there)")
+    if problems:
+        raise ConfigError(f"an nn.Transformer cannot be this model: {'; '.join(problems)}")
+    table = transformer_table(config.num_encoder_layers, config.num_decoder_layers, final_norm=bool(config.final_norm))
+    return table.from_theirs(state, origin="this state of nn.Transformer")
 
 
 def _stack(layer: tuple[Row, ...], num_layers: int, final_norm: bool, *, at: str = "") -> list[Row]:

@@ -15,6 +15,7 @@ from clearhead.config.settings import Settings
 from clearhead.errors import ConfigError, nearest_name
 from clearhead.tokenizers.spellers import SentencePieceSpeller, Speller, TokenizersSpeller
 from clearhead.tokenizers.vocabulary import Vocabulary
+from clearhead.tokenizers.word_speller import WordSpeller
 
 __all__ = ["ForeignVocabulary", "Frame", "Side", "VocabularyFile", "is_foreign"]
 
@@ -25,16 +26,21 @@ Frame = tuple[int | Literal["text", "source_lang", "target_lang"], ...]
 class Side(Settings):
     """How one side is spelled."""
 
-    speller: Literal["sentencepiece", "tokenizers"]
-    """The library."""
+    speller: Literal["sentencepiece", "tokenizers", "words"]
+    """The library; `words` is a list of words, or of the parts that the codes of subword-nmt make of them."""
     model: str
-    """Its file: the text of a `tokenizer.json`, or the bytes of a sentencepiece model in base 64."""
+    """Its file: the text of a `tokenizer.json` or of codes, or the bytes of a sentencepiece model in base 64; empty for
+    words that are split at spaces alone."""
     pieces: tuple[str | None, ...] = ()
-    """With sentencepiece, the piece of every id; None where an id has none."""
+    """With sentencepiece and words, the piece of every id; None where an id has none."""
     special: tuple[int, ...] = ()
-    """With sentencepiece, the ids of special tokens."""
+    """With sentencepiece and words, the ids of special tokens."""
     unk_id: int = 0
-    """With sentencepiece, the id of pieces that have none."""
+    """With sentencepiece and words, the id of pieces that have none."""
+    within_pieces: bool = False
+    """With words, whether a part that has no piece is split into what has."""
+    lowercase: bool = False
+    """Whether text is put in small letters before it is spelled."""
 
 
 class VocabularyFile(Settings):
@@ -178,11 +184,16 @@ def is_foreign(values: object) -> bool:
 
 
 def _speller(side: Side) -> Speller:
+    speller: Speller
     match side.speller:
         case "sentencepiece":
-            return SentencePieceSpeller(side.model, side.pieces, side.special, side.unk_id)
+            speller = SentencePieceSpeller(side.model, side.pieces, side.special, side.unk_id)
         case "tokenizers":
-            return TokenizersSpeller(side.model)
+            speller = TokenizersSpeller(side.model)
+        case "words":
+            speller = WordSpeller(side.model, side.pieces, side.special, side.unk_id, within_pieces=side.within_pieces)
+    speller.lowercase = side.lowercase
+    return speller
 
 
 def _require_ids_within(file: VocabularyFile, source: Speller, target: Speller) -> None:

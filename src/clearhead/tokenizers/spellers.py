@@ -21,6 +21,7 @@ __all__ = [
     "Speller",
     "TokenizersSpeller",
     "byte_level_tokenizer",
+    "require_id",
     "sentencepiece_pieces",
     "wordpiece_tokenizer",
 ]
@@ -33,6 +34,8 @@ class Speller(ABC):
     """The subword algorithm, such as `bpe`."""
     num_ids: int
     """Ids that have a piece are smaller."""
+    lowercase: bool = False
+    """Whether texts are put in small letters first."""
 
     def encode(self, texts: Sequence[str]) -> list[list[int]]:
         """Spell texts in ids, without special tokens; a special token in a text is text.
@@ -44,7 +47,7 @@ class Speller(ABC):
         texts = require_texts(texts, "texts")
         refuse_surrogates(texts)
         with typed_errors(ModelError, "the tokenizer cannot spell the text: "):
-            return self._encode(texts)
+            return self._encode([text.lower() for text in texts] if self.lowercase else texts)
 
     def decode(self, batch: Sequence[Sequence[int]]) -> list[str]:
         """Return the texts of ids, special tokens left out.
@@ -105,7 +108,7 @@ class SentencePieceSpeller(Speller):
 
     def token(self, token_id: int) -> str | None:
         """Return a piece by its own name, with `▁` for a space."""
-        _require_id(token_id)
+        require_id(token_id)
         return self._pieces[token_id] if token_id < len(self._pieces) else None
 
     def readable(self, token_id: int) -> str:
@@ -170,7 +173,12 @@ class TokenizersSpeller(Speller):
         return self._backend.decode_batch(batch, skip_special_tokens=True)
 
 
-def _require_id(token_id: object) -> None:
+def require_id(token_id: object) -> None:
+    """Make sure that a token id can be one.
+
+    Raises:
+        DataError: If it is no whole number from 0 on.
+    """
     if not isinstance(token_id, int) or token_id < 0:
         raise DataError(f"these ids cannot be read as pieces: {token_id!r} is none")
 

@@ -1,0 +1,161 @@
+"""Words between spaces, and their parts after the codes of subword-nmt (Sennrich, Haddow and Birch 2016).
+
+Codes are pairs of symbols in the order in which they are joined; version 0.2 has the end of a word on its last letter,
+0.1 as a symbol of its own. Files of fastBPE are codes of 0.2 with a count behind each pair. A part that does not end
+its word is marked `@@`.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Collection, Sequence
+from functools import lru_cache
+from itertools import pairwise
+
+from clearhead.tokenizers.spellers import Speller, require_id
+
+__all__ = ["Codes", "WordSpeller"]
+
+_MARK = "@@"
+_END = "</w>"
+_CACHED_WORDS = 65_536
+
+
+class Codes:
+    """What splits words into parts.
+
+    Args:
+        text: A file of codes.
+        known: Parts with their marks; a part that is not among them is split again. None is no such list.
+
+    Raises:
+        ValueError: If a line is no pair, or the version is not known.
+    """
+
+    def __init__(self, text: str, known: Collection[str] | None = None) -> None:
+        lines = text.rstrip("\n").split("\n")
+        version = "0.1"
+        if lines[0].startswith("#version:"):
+            version = re.sub(r"(\.0+)*$", "", lines.pop(0).split()[-1])
+        columns = [line.strip("\r ").split(" ") for line in lines]
+        if version == "0.1" and columns and all(len(parts) == 3 and parts[2].isdecimal() for parts in columns):
+            version, columns = "0.2", [parts[:2] for parts in columns]
+        if version not in ("0.1", "0.2"):
+            raise ValueError(f"its codes are of version {version}; those that can be read are 0.1 and 0.2")
+        for number, parts in enumerate(columns, start=1):
+            if len(parts) != 2:
+                raise ValueError(f"its pair of codes {number} is {' '.join(parts)!r:.60}, not two symbols")
+        self._end_is_symbol = version == "0.1"
+        # Backwards: of a pair that stands twice the first counts, and of pairs that join to the same the first too.
+        self._ranks = {(left, right): rank for rank, (left, right) in reversed(list(enumerate(columns)))}
+        self._joined = {left + right: (left, right) for left, right in self._ranks}
+        self._known = None if known is None else frozenset(known)
+        self.parts = lru_cache(maxsize=_CACHED_WORDS)(self._parts)
+        """From a word to its parts, without marks."""
+
+    def marked(self, text: str) -> list[str]:
+        """Return the parts of a text's words with their marks."""
+        marked: list[str] = []
+        for word in text.strip("\r\n ").split(" "):
+            if word:
+                *parts, last = self.parts(word)
+                marked += [*(part + _MARK for part in parts), last]
+        return " ".join(marked).split()  # other white space is split at behind the codes, as in the toolkits
+
+    def _parts(self, word: str) -> tuple[str, ...]:
+        if len(word) == 1:
+            return (word,)
+        symbols = [*word, _END] if self._end_is_symbol else [*word[:-1], word[-1] + _END]
+        while len(symbols) > 1:
+            best = min(pairwise(symbols), key=lambda pair: self._ranks.get(pair, math.inf))
+            if best not in self._ranks:
+                break
+            symbols = _join(symbols, best)
+        if symbols[-1] == _END:
+            symbols.pop()
+        else:
+            symbols[-1] = symbols[-1].removesuffix(_END)
+        if self._known is None:
+            return tuple(symbols)
+        last = len(symbols) - 1
+        return tuple(
+            part for at, symbol in enumerate(symbols) for part in self._within_known(symbol, is_last=at == last)
+        )
+
+    def _within_known(self, part: str, *, is_last: bool) -> list[str]:
+        """Undo joins until every part is known, or is none of a join."""
+        assert self._known is not None
+        if (part if is_last else part + _MARK) in self._known:
+            return [part]
+        pair = self._joined.get(part + _END if is_last else part)
+        if pair is None:
+            return [part]
+        left, right = pair
+        right = right.removesuffix(_END) if is_last else right
+        return self._within_known(left, is_last=False) + self._within_known(right, is_last=is_last)
+
+
+class WordSpeller(Speller):
+    """A list of words, or of the parts that codes make of them.
+
+    Args:
+        codes: The text of a file of codes; if empty, a text is split at its spaces alone.
+        pieces: The piece of every id; None where an id has none.
+        special: Ids of special tokens, which no text is spelled with.
+        unk_id: Id of pieces that are not in the list.
+        within_pieces: Split a part that is not in the list again, as JoeyNMT does.
+
+    Raises:
+        ValueError: If the codes are damaged.
+    """
+
+    def __init__(
+        self, codes: str, pieces: Sequence[str | None], special: Collection[int], unk_id: int, *, within_pieces: bool
+    ) -> None:
+        self._pieces = pieces
+        self._special = frozenset(special)
+        self._unk_id = unk_id
+        self._ids = {
+            piece: token_id
+            for token_id, piece in enumerate(pieces)
+            if piece is not None and token_id not in self._special
+        }
+        self._codes = Codes(codes, self._ids if within_pieces else None) if codes else None
+        self.kind = "bpe" if codes else "word"
+        self.num_ids = len(pieces)
+
+    def token(self, token_id: int) -> str | None:
+        """Return a piece by its own name, with `@@` where its word goes on."""
+        require_id(token_id)
+        return self._pieces[token_id] if token_id < len(self._pieces) else None
+
+    def readable(self, token_id: int) -> str:
+        """Return a piece with the space behind it, a special token by name."""
+        piece = self.token(token_id)
+        if piece is None or token_id in self._special:
+            return piece or ""
+        return piece.removesuffix(_MARK) if piece.endswith(_MARK) else f"{piece} "
+
+    def _encode(self, texts: list[str]) -> list[list[int]]:
+        spelled = [text.split() if self._codes is None else self._codes.marked(text) for text in texts]
+        return [[self._ids.get(piece, self._unk_id) for piece in pieces] for pieces in spelled]
+
+    def _decode(self, batch: list[list[int]]) -> list[str]:
+        rows = [[self.token(token_id) for token_id in ids if token_id not in self._special] for ids in batch]
+        texts = [" ".join(piece for piece in row if piece is not None) for row in rows]
+        return [f"{text} ".replace(f"{_MARK} ", "").rstrip() for text in texts]
+
+
+def _join(symbols: list[str], pair: tuple[str, str]) -> list[str]:
+    """Join every occurrence of a pair, from the left."""
+    joined: list[str] = []
+    at = 0
+    while at < len(symbols):
+        if tuple(symbols[at : at + 2]) == pair:
+            joined.append(pair[0] + pair[1])
+            at += 2
+        else:
+            joined.append(symbols[at])
+            at += 1
+    return joined
