@@ -68,6 +68,7 @@ OWNERS = {
     "tokenizers": ("tokenizers",),
     "transformers": ("interop",),
     "typer": ("cli",),
+    "yaml": ("interop",),
 }
 """Third-party library to the rooms that may import it."""
 

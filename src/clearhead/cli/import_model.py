@@ -14,7 +14,7 @@ __all__ = ["import_model"]
 
 
 def import_model(
-    path: Annotated[Path, typer.Argument(help="Directory of the other library.", show_default=False)],
+    path: Annotated[Path, typer.Argument(help="Directory or file of the other library.", show_default=False)],
     output: Annotated[Path, typer.Option("-o", "--output", help="The model directory to write.", show_default=False)],
     kind: Annotated[
         str | None, typer.Option("--kind", help="What it is, if its config.json does not say.", show_default=False)
@@ -40,18 +40,15 @@ def import_model(
     imported = import_path(path, kind=kind, source_lang=source_lang, target_lang=target_lang)
     with progress("translating golden sentences"):
         golden = make_golden(Translator(imported.bundle))
+    proof = f"not compared with its own library: {imported.why_unproven}"
     if imported.prove is not None:
         with progress(f"comparing with {imported.library}"):
-            imported.prove([sentence["source"] for sentence in golden])
-    save_bundle(output, imported.bundle, golden=golden, card=card(output.name, imported))
+            found = imported.prove([sentence["source"] for sentence in golden])
+        proof = found or f"{len(golden)} sentences have the same tokens, scores and texts as in {imported.library}"
+    save_bundle(output, imported.bundle, golden=golden, card=card(output.name, imported, proof))
     for note in imported.notes:
         notice(note)
     model = imported.bundle.model
-    proof = (
-        f"{len(golden)} sentences have the same tokens, scores and texts as in {imported.library}"
-        if imported.prove is not None
-        else "not compared with its own library: pip install 'clearhead[interop]' and import again"
-    )
     typer.echo(f"read     {path}, of the kind {imported.kind}")
     typer.echo(f"model    {model.num_parameters():,} parameters, {imported.bundle.tokenizer.vocab_size:,} pieces")
     typer.echo(f"proof    {proof}")

@@ -11,7 +11,9 @@ from clearhead.errors import ConfigError, ModelError
 from clearhead.files import is_utf8, new_directory, write_text
 from clearhead.interop import proof
 from clearhead.interop.ctranslate2_directory import write_ctranslate2
-from clearhead.interop.huggingface_directory import their_tokenizer, write_huggingface
+from clearhead.interop.ctranslate2_vocabulary import Pieces
+from clearhead.interop.huggingface_directory import write_huggingface
+from clearhead.interop.origin import their_tokenizer
 from clearhead.tokenizers import Tokenizer
 
 __all__ = ["export_directory"]
@@ -54,7 +56,8 @@ def export_directory(
                 return f"a {kind} model", _compared_with_transformers(bundle, temporary, kind, sources), notes
             write_ctranslate2(bundle, temporary, precision)
             write_text(temporary / "tokenizer.json", their_tokenizer(tokenizer))
-            return f"a model in {precision}", proof.prove_ctranslate2(temporary, bundle, sources, precision), []
+            pieces = Pieces(tokenizer.tokens(), tokenizer.tokens())
+            return f"a model in {precision}", proof.prove_ctranslate2(temporary, bundle, sources, precision, pieces), []
     except OSError as error:
         raise ModelError(f"cannot write {directory}: {error.strerror or error}") from None
 

@@ -7,7 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from clearhead.errors import ConfigError, ModelError, nearest_name
+from clearhead.interop.from_ctranslate2 import import_ctranslate2
 from clearhead.interop.from_huggingface import import_huggingface
+from clearhead.interop.from_marian import import_marian, is_marian
 from clearhead.interop.huggingface import FAMILIES
 from clearhead.interop.imported import Imported
 
@@ -35,11 +37,20 @@ def _has_any(*names: str) -> Callable[[Path], bool]:
 
 
 LIBRARIES: Mapping[str, Library] = {
+    "CTranslate2": Library(
+        _has_any("model.bin"),
+        import_ctranslate2,
+        ("ctranslate2",),
+        "a directory with model.bin, config.json, the vocabulary and the tokenizer",
+    ),
     "transformers": Library(
         _has_any("config.json", "model.safetensors", "pytorch_model.bin"),
         import_huggingface,
         tuple(FAMILIES),
         "a directory with config.json, the weights and the tokenizer",
+    ),
+    "Marian": Library(
+        is_marian, import_marian, ("marian-nmt",), "an .npz file, beside it decoder.yml and the vocabularies"
     ),
 }
 """In the order in which a path is offered to them."""
