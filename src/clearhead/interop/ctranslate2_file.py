@@ -65,7 +65,8 @@ def _read(reader: _Reader, path: Path) -> ModelBin:
     version = reader.number("I")
     if version != VERSION:
         raise ModelError(
-            f"{path} is of version {version}, not {VERSION}: convert the model again with CTranslate2 3 or 4"
+            f"{path} is no model of CTranslate2 in version {VERSION} of its format, but begins with {version}; convert "
+            f"the model again"
         )
     specification, _ = reader.text(), reader.number("I")
     stored: dict[str, Tensor] = {}

@@ -91,15 +91,22 @@ def with_rows(tensors: Mapping[str, Tensor], rows: int) -> dict[str, Tensor]:
     A library that starts from no token at all starts from zeros, which is such a row here.
 
     Args:
-        tensors: All tensors of an encoder-decoder.
-        rows: How many there shall be; where there are as many, nothing changes.
+        tensors: All tensors of an encoder-decoder; what does not fit the embeddings stays as it is.
+        rows: How many there shall be, at least as many as there are.
     """
-    given = next(tensors[name] for name in ("target_embedding.weight", "source_embedding.weight") if name in tensors)
-    bias = tensors.get("output_proj.bias", given.new_zeros(len(given)))
-    more = {"output_proj.bias": torch.cat([bias, bias.new_full((rows - len(bias),), HIDDEN)])}
-    for name in ("source_embedding.weight", "target_embedding.weight", "output_proj.weight"):
-        if name in tensors:
-            more[name] = functional.pad(tensors[name], (0, 0, 0, rows - len(tensors[name])))
+    source = tensors["source_embedding.weight"]
+    size = len(tensors.get("target_embedding.weight", source))
+    bias = tensors.get("output_proj.bias", source.new_zeros(size))
+    if bias.shape == (size,):
+        bias = torch.cat([bias, bias.new_full((rows - size,), HIDDEN)])
+    more = {"output_proj.bias": bias}
+    for name, own in (
+        ("source_embedding.weight", len(source)),
+        ("target_embedding.weight", size),
+        ("output_proj.weight", size),
+    ):
+        if name in tensors and tensors[name].dim() == 2 and len(tensors[name]) == own:
+            more[name] = functional.pad(tensors[name], (0, 0, 0, rows - own))
     return {**tensors, **more}
 
 

@@ -18,7 +18,15 @@ from clearhead.interop.ctranslate2_file import read_model_bin
 from clearhead.interop.ctranslate2_shape import read_variables
 from clearhead.interop.ctranslate2_vocabulary import Pieces, ctranslate2_vocabulary, read_pieces
 from clearhead.interop.equivalent import undone, with_rows
-from clearhead.interop.imported import Imported, as_model, as_vocabulary, origin_info, read_settings, require_told
+from clearhead.interop.imported import (
+    Imported,
+    as_model,
+    as_vocabulary,
+    origin_info,
+    read_card,
+    read_settings,
+    require_told,
+)
 from clearhead.interop.origin import own_bundle, read_origin
 from clearhead.interop.proof import can_prove, prove_ctranslate2
 from clearhead.interop.their_weights import require_finite
@@ -59,6 +67,8 @@ def import_ctranslate2(directory: Path, kind: str | None, source_lang: str | Non
     if file.stored_in != ("float32",):
         stored = ", ".join(file.stored_in)
         notes.append(f"the weights were stored in {stored}; here they are in float32, without what the rounding lost")
+    if (directory / "vmap.txt").exists():
+        notes.append("vmap.txt is not taken over: `clearhead optimize` learns which tokens translate which")
     info = origin_info(LIBRARY, KIND, directory, [path])
     origin, more = read_origin(values, directory / "config.json", config)
     if origin is not None:
@@ -73,7 +83,7 @@ def import_ctranslate2(directory: Path, kind: str | None, source_lang: str | Non
         decode = read_settings(directory, **_ITS_SEARCH, **told, familiar=False, max_input_tokens=most)
         bundle = Bundle(as_model(config, tensors, path), vocabulary, decode, info)
     compare = partial(_compare, directory, bundle, pieces, file.stored_in) if can_prove(KIND) else None
-    return Imported(bundle, LIBRARY, KIND, (*notes, *more), prove=compare)
+    return Imported(bundle, LIBRARY, KIND, (*notes, *more), read_card(directory), compare)
 
 
 def _epsilon(values: Mapping[str, Any], directory: Path) -> float | None:

@@ -13,7 +13,15 @@ from clearhead.config.decode import is_language
 from clearhead.errors import ConfigError, ModelError, nearest_name
 from clearhead.files import read_json
 from clearhead.interop.huggingface import FAMILIES, import_state, restored_state
-from clearhead.interop.imported import Imported, as_model, as_vocabulary, origin_info, read_settings, require_told
+from clearhead.interop.imported import (
+    Imported,
+    as_model,
+    as_vocabulary,
+    origin_info,
+    read_card,
+    read_settings,
+    require_told,
+)
 from clearhead.interop.origin import KEY, own_bundle, read_origin
 from clearhead.interop.proof import can_prove, prove
 from clearhead.interop.their_tokenizer import their_vocabulary
@@ -86,10 +94,8 @@ def import_huggingface(directory: Path, kind: str | None, source_lang: str | Non
         decode = _decode(directory, config, generation, vocabulary, source_lang, target_lang)
         bundle = Bundle(as_model(config, tensors, directory), vocabulary, decode, info)
     notes += _not_taken(config, generation, bundle.decode)
-    card = directory / "README.md"
-    their_card = card.read_text(encoding="utf-8", errors="replace") if card.is_file() else ""
     compare = partial(prove, directory, kind, bundle) if can_prove() else None
-    return Imported(bundle, LIBRARY, kind, tuple(notes), their_card, compare)
+    return Imported(bundle, LIBRARY, kind, tuple(notes), read_card(directory), compare)
 
 
 def _generation(directory: Path, values: Mapping[str, Any]) -> dict[str, Any]:

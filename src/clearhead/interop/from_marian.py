@@ -17,7 +17,15 @@ from clearhead.config import ModelConfig
 from clearhead.errors import ConfigError, ModelError
 from clearhead.files import require_regular
 from clearhead.interop.equivalent import with_rows
-from clearhead.interop.imported import Imported, as_model, as_vocabulary, origin_info, read_settings, require_told
+from clearhead.interop.imported import (
+    Imported,
+    as_model,
+    as_vocabulary,
+    origin_info,
+    read_card,
+    read_settings,
+    require_told,
+)
 from clearhead.interop.marian_npz import config_from, key_table
 from clearhead.interop.their_tokenizer import MARIAN_CODE, own_pieces, sentencepiece_side
 from clearhead.interop.their_weights import require_finite
@@ -76,7 +84,8 @@ def import_marian(path: Path, kind: str | None, source_lang: str | None, target_
     if search.get("word-penalty", 0):
         notes.append(f"word-penalty = {search['word-penalty']!r:.50} is not taken over: our search has no such setting")
     bundle = Bundle(as_model(config, tensors, weights), vocabulary, decode, origin_info(LIBRARY, KIND, path, [weights]))
-    return Imported(bundle, LIBRARY, KIND, tuple(notes), why_unproven="it has no Python")
+    card = read_card(weights.parent)
+    return Imported(bundle, LIBRARY, KIND, tuple(notes), card, why_unproven="it has no Python")
 
 
 def _files(path: Path) -> tuple[Path, dict[str, Any]]:
@@ -141,13 +150,11 @@ def _with_vocabulary(
 ) -> tuple[VocabularyFile, dict[str, Tensor], ModelConfig]:
     """Return the vocabulary, and the model with one row more on both sides: translations start from zeros."""
     source = tensors["source_embedding.weight"]
-    rows = [len(source), len(tensors.get("target_embedding.weight", source))]
+    rows = [len(matrix) for matrix in (source, tensors.get("target_embedding.weight", source))]
     made: list[Side] = []
     for (path, pieces), number in zip(sides, rows, strict=True):
         if len(pieces) > number:
-            raise ModelError(
-                f"{weights} has rows for {number:,} pieces, and the vocabulary of {path.name} {len(pieces):,}"
-            )
+            raise ModelError(f"{weights} has rows for {number:,} pieces, and {path.name} belongs to {len(pieces):,}")
         if missing := [token for token in ("</s>", "<unk>") if token not in pieces]:
             raise ModelError(f"the vocabulary of {path} has no piece {missing[0]}")
         padded = [*pieces, *[None] * (max(rows) - len(pieces)), "<pad>"]
