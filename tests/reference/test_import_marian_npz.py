@@ -24,6 +24,7 @@ from torch import nn
 from typer.testing import CliRunner
 
 from clearhead.cli.main import app
+from clearhead.interop.equivalent import resolved
 from clearhead.interop.import_path import import_path
 from clearhead.translator import Translator
 
@@ -345,6 +346,15 @@ def test_scores_are_those_of_ctranslate2s_reader_of_such_files(case, tmp_path, m
     written = [[vocabulary._target.token(token) for token in row[:-1]] for row in vocabulary.encode_targets(targets)]
     expected = [sum(one.log_probs) for one in theirs.score_batch(read, written)]
     assert case.ours.score(sources, targets) == pytest.approx(expected, abs=1e-3)
+    for name in ("source.spm", "target.spm"):
+        shutil.copy(case.directory / name, tmp_path / "ct2")
+    converted, direct = import_path(tmp_path / "ct2").bundle, case.ours.bundle  # two ways, one model
+    unsaid = {"max_positions": 1_024, "dropout": 0.0}
+    assert resolved(converted.model.config).model_copy(update=unsaid) == resolved(direct.model.config)
+    tensors = converted.model.state_dict()
+    assert all(torch.equal(tensors[name], tensor) for name, tensor in direct.model.state_dict().items())
+    assert converted.tokenizer.encode_sources(sources) == vocabulary.encode_sources(sources)
+    assert converted.tokenizer.decode_batch(vocabulary.encode_targets(targets)) == targets
 
 
 def test_the_file_alone_is_enough_where_its_own_decoder_yml_stands_beside_it(case, tmp_path):

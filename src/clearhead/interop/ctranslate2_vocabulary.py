@@ -51,8 +51,13 @@ class Pieces:
         return None
 
 
-def read_pieces(directory: Path, values: Mapping[str, Any]) -> Pieces:
+def read_pieces(directory: Path, values: Mapping[str, Any], *, starts_from_zeros: bool) -> Pieces:
     """Read the lists of tokens, and what `config.json` says of them.
+
+    Args:
+        directory: Where they stand.
+        values: The fields of `config.json`.
+        starts_from_zeros: A translation starts from no token; the one that is named may then be any.
 
     Raises:
         ConfigError: If `config.json` names no end or no start token of the vocabulary.
@@ -62,7 +67,7 @@ def read_pieces(directory: Path, values: Mapping[str, Any]) -> Pieces:
     source, target = (_tokens(directory, "shared" if is_shared else side) for side in ("source", "target"))
     problems = [
         f"{key} is {values.get(key)!r:.50}, but must be a token of the vocabulary"
-        for key in ("eos_token", "decoder_start_token")
+        for key in ("eos_token", *(() if starts_from_zeros else ("decoder_start_token",)))
         if values.get(key) not in target
     ]
     for key in ("add_source_bos", "add_source_eos"):
@@ -76,7 +81,7 @@ def read_pieces(directory: Path, values: Mapping[str, Any]) -> Pieces:
         bos=str(values.get("bos_token")),
         eos=values["eos_token"],
         unk=str(values.get("unk_token")),
-        start=values["decoder_start_token"],
+        start=str(values.get("decoder_start_token")),
         adds_bos=values.get("add_source_bos", False),
         adds_eos=values.get("add_source_eos", False),
     )

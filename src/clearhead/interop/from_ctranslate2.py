@@ -60,8 +60,8 @@ def import_ctranslate2(directory: Path, kind: str | None, source_lang: str | Non
         raise ConfigError(f"{path} holds a {file.specification:.50}, and only a TransformerSpec translates")
     require_finite(file.tensors, path)
     settings, tensors = read_variables(file, _epsilon(values, directory), path)
-    pieces = read_pieces(directory, values)
     starts_from_zeros = bool(file.attributes.get("decoder/start_from_zero_embedding"))
+    pieces = read_pieces(directory, values, starts_from_zeros=starts_from_zeros)
     config, tensors = _with_vocabulary(settings, tensors, pieces, directory, starts_from_zeros=starts_from_zeros)
     notes = []
     if file.stored_in != ("float32",):

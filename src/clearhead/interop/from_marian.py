@@ -114,7 +114,7 @@ def _read_npz(path: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
             found = {name: arrays[name] for name in arrays.files}
     except OSError as error:
         raise ModelError(f"cannot read {path}: {error.strerror or error}") from None
-    except (ValueError, EOFError, KeyError, MemoryError, zipfile.BadZipFile, zlib.error, NotImplementedError) as error:
+    except (ValueError, EOFError, KeyError, MemoryError, RuntimeError, zipfile.BadZipFile, zlib.error) as error:
         raise ModelError(f"{path} is damaged, or no model of Marian: {error!s:.200}") from None
     text = found.pop(_OPTIONS, None)
     if text is None:

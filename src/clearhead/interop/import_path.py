@@ -73,7 +73,12 @@ def import_path(
     """
     if not path.exists():
         raise ModelError(f"no model at {path}: there is no such file or directory")
-    return _library(path, kind).read(path, kind, source_lang, target_lang)
+    try:
+        return _library(path, kind).read(path, kind, source_lang, target_lang)
+    except ConfigError as error:
+        if str(path) in str(error):
+            raise
+        raise ConfigError(f"{path}: {error}") from None
 
 
 def _library(path: Path, kind: str | None) -> Library:

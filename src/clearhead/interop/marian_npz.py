@@ -11,7 +11,7 @@ from typing import Any
 
 from clearhead.config import ModelConfig
 from clearhead.interop.equivalent import resolved
-from clearhead.interop.key_table import ONE_ROW, SAME, TRANSPOSED, KeyTable, Row, numbered
+from clearhead.interop.key_table import ONE_ROW, SAME, TRANSPOSED, KeyTable, Layout, Row, numbered
 from clearhead.interop.their_config import TheirConfig
 
 __all__ = ["config_from", "key_table"]
@@ -48,6 +48,7 @@ _ONLY: Mapping[str, tuple[Any, str]] = {
 }
 """Options that must have one value, if they are there, and why."""
 
+MATRIX = Layout("a matrix", (2,), SAME.split, SAME.join)
 _ACTIVATIONS = {"relu": "relu", "swish": "silu"}  # its gelu is x * sigmoid(1.702 x), which ours is not
 
 
@@ -75,7 +76,7 @@ def config_from(options: Mapping[str, Any]) -> ModelConfig:
             f"{top!r} and {embedding!r} but for dropout; our norms stand before ('n', 'a') or behind ('', 'an') a "
             f"sub-layer, and 'n' or nothing on top and on the embedding"
         )
-    if (activation := their["transformer-ffn-activation"]) not in _ACTIVATIONS:
+    if (activation := str(their["transformer-ffn-activation"])) not in _ACTIVATIONS:
         their.problems.append(f"transformer-ffn-activation is {activation!r}; those we have: {', '.join(_ACTIVATIONS)}")
     shares_both = bool(their["tied-embeddings-src"] or their["tied-embeddings-all"])
     shares_output = bool(their["tied-embeddings"] or their["tied-embeddings-all"])
@@ -128,11 +129,12 @@ def key_table(config: ModelConfig, *, has_old_output: bool) -> KeyTable:
 
 def _embeddings(config: ModelConfig, has_old_output: bool) -> list[Row]:
     if config.tying in ("three-way", "embeddings"):
-        rows = [Row(("source_embedding.weight",), "Wemb")]
+        rows = [Row(("source_embedding.weight",), "Wemb", MATRIX)]
     else:
-        rows = [Row(("source_embedding.weight",), "encoder_Wemb"), Row(("target_embedding.weight",), "decoder_Wemb")]
+        sides = {"source": "encoder", "target": "decoder"}
+        rows = [Row((f"{ours}_embedding.weight",), f"{theirs}_Wemb", MATRIX) for ours, theirs in sides.items()]
     if config.tying in ("embeddings", "none"):
-        name, layout = ("W", TRANSPOSED) if has_old_output else ("Wt", SAME)
+        name, layout = ("W", TRANSPOSED) if has_old_output else ("Wt", MATRIX)
         rows.append(Row(("output_proj.weight",), f"decoder_ff_logit_out_{name}", layout))
     if config.output_bias:
         rows.append(Row(("output_proj.bias",), "decoder_ff_logit_out_b", ONE_ROW))
