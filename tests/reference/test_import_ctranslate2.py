@@ -25,6 +25,7 @@ from published import FORMS, PUBLISHED, Published, pairs, read_tokenizer, senten
 from typer.testing import CliRunner
 
 from clearhead.cli.main import app
+from clearhead.inspection.explain import explain
 from clearhead.interop.import_path import import_path
 from clearhead.translator import Translator
 
@@ -302,6 +303,14 @@ def opennmt_positions(rows: int, d_model: int) -> np.ndarray:
     table = torch.zeros(rows, d_model)
     table[:, 0::2], table[:, 1::2] = angles.sin(), angles.cos()
     return table.numpy()
+
+
+def test_a_translation_that_starts_from_zeros_starts_from_padding(converted):
+    bundle = import_path(converted).bundle
+    config = bundle.model.config
+    assert config.bos_id == config.pad_id == len(json.loads((converted / "shared_vocabulary.json").read_text()))
+    assert not bundle.model.target_embedding.weight[config.bos_id].any()
+    assert explain(Translator(bundle), "ein Hund").decoder_tokens[0] == "<pad>"
 
 
 def test_an_older_list_of_tokens_is_read(directories, tmp_path):

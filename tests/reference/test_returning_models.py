@@ -21,7 +21,7 @@ from clearhead.bundle import Bundle, load_bundle, save_bundle
 from clearhead.cli.main import app
 from clearhead.config import DecodeConfig, ModelConfig
 from clearhead.corpora.cldr import generate
-from clearhead.errors import ConfigError
+from clearhead.errors import ConfigError, ModelError
 from clearhead.interop import huggingface, import_state, proof
 from clearhead.interop.equivalent import resolved, undone
 from clearhead.interop.import_path import import_path
@@ -290,6 +290,12 @@ def test_without_the_key_ctranslate2s_files_say_the_same_but_what_they_do_not_kn
     expected = make(MODELS["post, as the paper's"])
     save_bundle(tmp_path / "ours", expected)
     run("export", tmp_path / "ours", "-o", tmp_path / "theirs", "--to", "ctranslate2")
+    tokens = tmp_path / "theirs" / "shared_vocabulary.json"
+    names = json.loads(tokens.read_text(encoding="utf-8"))
+    tokens.write_text(json.dumps([*names[:40], names[41], names[40], *names[42:]]))
+    with pytest.raises(ModelError, match="tokenizer.json is not the model's: .* is token 40 there"):
+        import_path(tmp_path / "theirs")
+    tokens.write_text(json.dumps(names))
     change_config(tmp_path / "theirs", lambda values: values.pop("clearhead"))
     found = import_path(tmp_path / "theirs").bundle
     assert found.model.config == expected.model.config.model_copy(update={"dropout": 0.1})

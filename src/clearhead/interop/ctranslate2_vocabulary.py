@@ -16,7 +16,7 @@ from clearhead.interop.their_tokenizer import checked_json, own_pieces, sentence
 from clearhead.tokenizers.foreign import Frame, Side, VocabularyFile
 from clearhead.tokenizers.vocabulary import MOST_BYTES
 
-__all__ = ["Pieces", "ctranslate2_vocabulary", "read_pieces"]
+__all__ = ["Pieces", "ctranslate2_vocabulary", "read_pieces", "tokenizer_side"]
 
 _ONE_MODEL = ("sentencepiece.bpe.model", "sentencepiece.model", "spiece.model")
 """A sentencepiece model of both sides, by the names that libraries give it."""
@@ -98,7 +98,7 @@ def ctranslate2_vocabulary(directory: Path, pieces: Pieces, config: ModelConfig)
     Raises:
         ModelError: If there is no tokenizer, or it is damaged, or knows other tokens than the lists.
     """
-    source, target, special = _sides(directory, pieces)
+    source, target, special = _sides(directory, pieces, config.pad_id)
     told = _languages(_TOLD, special, pieces.source)
     asked = {} if told else _languages(_HEADS_SOURCE, special, pieces.source)
     return VocabularyFile(
@@ -131,12 +131,10 @@ def _tokens(directory: Path, side: str) -> list[str]:
     return tokens
 
 
-def _sides(directory: Path, pieces: Pieces) -> tuple[Side, Side | None, set[str]]:
+def _sides(directory: Path, pieces: Pieces, pad_id: int) -> tuple[Side, Side | None, set[str]]:
     """Return how the source is spelled, how the target is where that differs, and the tokens that are no text."""
     if (path := directory / "tokenizer.json").is_file():
-        side = Side(speller="tokenizers", model=checked_json(path))
-        for tokens in (pieces.source, pieces.target):
-            _require_same_ids(path, token_ids(side), tokens)
+        side = tokenizer_side(path, pieces)
         return side, None, {token["content"] for token in json.loads(side.model).get("added_tokens", ())}
     paths = [directory / "source.spm", directory / "target.spm"]
     if not any(path.is_file() for path in paths):
@@ -152,12 +150,26 @@ def _sides(directory: Path, pieces: Pieces) -> tuple[Side, Side | None, set[str]
         named = {pieces.bos, pieces.eos, pieces.unk, pieces.start, *_PADDING}
         others = {token for token in tokens if token in named or _HEADS_SOURCE.fullmatch(token)}
         others |= {token for token in tokens if token not in own and _TOLD.fullmatch(token)}
-        ids = [number for number, token in enumerate(tokens) if token in others]
         if pieces.unk not in tokens:
             raise ModelError(f"{directory}: the list of tokens has no {pieces.unk} for what {path.name} does not know")
-        sides.append(sentencepiece_side(path, tokens, ids, tokens.index(pieces.unk)))
+        # A row that was added for padding has no name there.
+        whole = [*tokens, *[None] * (pad_id - len(tokens)), "<pad>"] if pad_id >= len(tokens) else tokens
+        ids = [number for number, token in enumerate(whole) if token in others or number == pad_id]
+        sides.append(sentencepiece_side(path, whole, ids, tokens.index(pieces.unk)))
         special |= others
     return sides[0], None if sides[0] == sides[1] else sides[1], special
+
+
+def tokenizer_side(path: Path, pieces: Pieces) -> Side:
+    """Return what a `tokenizer.json` spells, if its tokens have the ids of the lists.
+
+    Raises:
+        ModelError: If it is damaged, or naming the first token that has another id.
+    """
+    side = Side(speller="tokenizers", model=checked_json(path))
+    for tokens in (pieces.source, pieces.target):
+        _require_same_ids(path, token_ids(side), tokens)
+    return side
 
 
 def _require_same_ids(path: Path, ids: Mapping[str, int], tokens: Sequence[str]) -> None:

@@ -16,7 +16,7 @@ from clearhead.errors import ConfigError, ModelError
 from clearhead.files import read_json
 from clearhead.interop.ctranslate2_file import read_model_bin
 from clearhead.interop.ctranslate2_shape import read_variables
-from clearhead.interop.ctranslate2_vocabulary import Pieces, ctranslate2_vocabulary, read_pieces
+from clearhead.interop.ctranslate2_vocabulary import Pieces, ctranslate2_vocabulary, read_pieces, tokenizer_side
 from clearhead.interop.equivalent import undone, with_rows
 from clearhead.interop.imported import (
     Imported,
@@ -72,6 +72,7 @@ def import_ctranslate2(directory: Path, kind: str | None, source_lang: str | Non
     info = origin_info(LIBRARY, KIND, directory, [path])
     origin, more = read_origin(values, directory / "config.json", config)
     if origin is not None:
+        tokenizer_side(directory / "tokenizer.json", pieces)  # or it is another model's
         was = undone(origin.model, (), config, tensors, unsaid=_UNSAID)
         bundle, others = own_bundle(origin, directory, was, info, source_lang=source_lang, target_lang=target_lang)
         more += others
