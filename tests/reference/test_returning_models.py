@@ -278,6 +278,16 @@ def test_a_search_that_was_changed_there_stays_changed(exported, tmp_path):
     assert import_path(other).bundle.decode == bundle.decode.with_changes(changed)
 
 
+def test_a_vocabulary_that_is_gone_is_named(exported, tmp_path):
+    other = Path(shutil.copytree(exported[1], tmp_path / "there"))
+    (other / "tokenizer.json").write_text("{")
+    with pytest.raises(ModelError, match=r"tokenizer\.json is damaged"):
+        import_path(other)
+    (other / "tokenizer.json").unlink()
+    with pytest.raises(ModelError, match=r"cannot read the tokenizer .*tokenizer\.json"):
+        import_path(other)
+
+
 def test_languages_that_are_asked_for_must_be_known(exported):
     _, directory = exported
     assert import_path(directory, source_lang="nl", target_lang="fr").bundle.decode.source_lang == "nl"
@@ -293,7 +303,7 @@ def test_without_the_key_ctranslate2s_files_say_the_same_but_what_they_do_not_kn
     tokens = tmp_path / "theirs" / "shared_vocabulary.json"
     names = json.loads(tokens.read_text(encoding="utf-8"))
     tokens.write_text(json.dumps([*names[:40], names[41], names[40], *names[42:]]))
-    with pytest.raises(ModelError, match="tokenizer.json is not the model's: .* is token 40 there"):
+    with pytest.raises(ModelError, match=r"tokenizer\.json is not the model's: .* is token 40 there"):
         import_path(tmp_path / "theirs")
     tokens.write_text(json.dumps(names))
     change_config(tmp_path / "theirs", lambda values: values.pop("clearhead"))

@@ -1,90 +1,27 @@
-"""The vocabulary of a directory of CTranslate2: its lists of tokens, and the tokenizer that was put beside them."""
+"""The vocabulary of a directory of CTranslate2: the tokenizer that was put beside its lists of tokens."""
 
 from __future__ import annotations
 
 import json
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from clearhead.config import ModelConfig
-from clearhead.errors import ConfigError, ModelError
-from clearhead.files import parse_json, read_text
+from clearhead.errors import ModelError
+from clearhead.interop.ctranslate2_pieces import PADDING, Pieces
 from clearhead.interop.their_tokenizer import checked_json, own_pieces, sentencepiece_side, token_ids
 from clearhead.tokenizers.foreign import Frame, Side, VocabularyFile
-from clearhead.tokenizers.vocabulary import MOST_BYTES
 
-__all__ = ["Pieces", "ctranslate2_vocabulary", "read_pieces", "tokenizer_side"]
+__all__ = ["ctranslate2_vocabulary", "tokenizer_side"]
 
 _ONE_MODEL = ("sentencepiece.bpe.model", "sentencepiece.model", "spiece.model")
 """A sentencepiece model of both sides, by the names that libraries give it."""
-_PADDING = ("<pad>", "<blank>", "[PAD]")
 _TOLD = re.compile(r"__(\w+)__|([a-z]{3}_[A-Z][a-z]{3})|([a-z]{2}_[A-Z]{2})")
 """Tokens of languages of which one heads the source, and one the translation: M2M100's, NLLB's and mBART's."""
 _HEADS_SOURCE = re.compile(r">>(\S+)<<|<2(\S+)>")
 """Tokens of languages that head the source and say what to write: Marian's and ours."""
-
-
-@dataclass(frozen=True)
-class Pieces:
-    """The tokens of both sides, by id, and what CTranslate2 puts around a source by itself."""
-
-    source: Sequence[str]
-    target: Sequence[str]
-    bos: str = "<s>"
-    eos: str = "</s>"
-    unk: str = "<unk>"
-    start: str = "<s>"
-    """From which a translation starts."""
-    adds_bos: bool = False
-    adds_eos: bool = False
-
-    @property
-    def padding(self) -> int | None:
-        """Id of padding, if it is one on both sides: their library knows lengths and needs none."""
-        for token in _PADDING:
-            if token in self.source and token in self.target and token != self.eos:
-                number = self.source.index(token)
-                return number if self.target.index(token) == number else None
-        return None
-
-
-def read_pieces(directory: Path, values: Mapping[str, Any], *, starts_from_zeros: bool) -> Pieces:
-    """Read the lists of tokens, and what `config.json` says of them.
-
-    Args:
-        directory: Where they stand.
-        values: The fields of `config.json`.
-        starts_from_zeros: A translation starts from no token; the one that is named may then be any.
-
-    Raises:
-        ConfigError: If `config.json` names no end or no start token of the vocabulary.
-        ModelError: If a file is missing or damaged.
-    """
-    is_shared = any((directory / f"shared_vocabulary.{kind}").exists() for kind in ("json", "txt"))
-    source, target = (_tokens(directory, "shared" if is_shared else side) for side in ("source", "target"))
-    problems = [
-        f"{key} is {values.get(key)!r:.50}, but must be a token of the vocabulary"
-        for key in ("eos_token", *(() if starts_from_zeros else ("decoder_start_token",)))
-        if values.get(key) not in target
-    ]
-    for key in ("add_source_bos", "add_source_eos"):
-        if not isinstance(values.get(key, False), bool):
-            problems.append(f"{key} is {values[key]!r:.50}, but must be true or false")
-    if problems:
-        raise ConfigError(f"{directory / 'config.json'}: " + "; ".join(problems))
-    return Pieces(
-        source,
-        target,
-        bos=str(values.get("bos_token")),
-        eos=values["eos_token"],
-        unk=str(values.get("unk_token")),
-        start=str(values.get("decoder_start_token")),
-        adds_bos=values.get("add_source_bos", False),
-        adds_eos=values.get("add_source_eos", False),
-    )
 
 
 def ctranslate2_vocabulary(directory: Path, pieces: Pieces, config: ModelConfig) -> VocabularyFile:
@@ -115,22 +52,6 @@ def ctranslate2_vocabulary(directory: Path, pieces: Pieces, config: ModelConfig)
     )
 
 
-def _tokens(directory: Path, side: str) -> list[str]:
-    """Read a list of tokens, as JSON or, of old, as lines."""
-    old = directory / f"{side}_vocabulary.txt"
-    path = old if old.exists() else old.with_suffix(".json")
-    try:
-        text = read_text(path, most_bytes=MOST_BYTES)
-        tokens = text.removesuffix("\n").split("\n") if path == old else parse_json(text)
-    except OSError as error:
-        raise ModelError(f"cannot read {path}: {error.strerror or error}") from None
-    except ValueError as error:
-        raise ModelError(f"{path} is damaged: {error}") from None
-    if not isinstance(tokens, list) or not tokens or not all(isinstance(token, str) for token in tokens):
-        raise ModelError(f"{path} is damaged: it must be a list of tokens")
-    return tokens
-
-
 def _sides(directory: Path, pieces: Pieces, pad_id: int) -> tuple[Side, Side | None, set[str]]:
     """Return how the source is spelled, how the target is where that differs, and the tokens that are no text."""
     if (path := directory / "tokenizer.json").is_file():
@@ -147,7 +68,7 @@ def _sides(directory: Path, pieces: Pieces, pad_id: int) -> tuple[Side, Side | N
     sides, special = [], set()
     for path, tokens in zip(paths, (pieces.source, pieces.target), strict=True):
         own = set(own_pieces(path))
-        named = {pieces.bos, pieces.eos, pieces.unk, pieces.start, *_PADDING}
+        named = {pieces.bos, pieces.eos, pieces.unk, pieces.start, *PADDING}
         others = {token for token in tokens if token in named or _HEADS_SOURCE.fullmatch(token)}
         others |= {token for token in tokens if token not in own and _TOLD.fullmatch(token)}
         if pieces.unk not in tokens:

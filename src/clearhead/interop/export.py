@@ -11,7 +11,7 @@ from clearhead.errors import ConfigError, ModelError
 from clearhead.files import is_utf8, new_directory, write_text
 from clearhead.interop import proof
 from clearhead.interop.ctranslate2_directory import write_ctranslate2
-from clearhead.interop.ctranslate2_vocabulary import Pieces
+from clearhead.interop.ctranslate2_pieces import Pieces
 from clearhead.interop.huggingface_directory import write_huggingface
 from clearhead.interop.origin import their_tokenizer
 from clearhead.tokenizers import Tokenizer

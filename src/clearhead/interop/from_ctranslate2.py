@@ -15,8 +15,9 @@ from clearhead.config import ModelConfig
 from clearhead.errors import ConfigError, ModelError
 from clearhead.files import read_json
 from clearhead.interop.ctranslate2_file import read_model_bin
+from clearhead.interop.ctranslate2_pieces import Pieces, read_pieces
 from clearhead.interop.ctranslate2_shape import read_variables
-from clearhead.interop.ctranslate2_vocabulary import Pieces, ctranslate2_vocabulary, read_pieces, tokenizer_side
+from clearhead.interop.ctranslate2_vocabulary import ctranslate2_vocabulary, tokenizer_side
 from clearhead.interop.equivalent import undone, with_rows
 from clearhead.interop.imported import (
     Imported,

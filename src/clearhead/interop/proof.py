@@ -14,7 +14,7 @@ from clearhead.bundle import Bundle
 from clearhead.choices import ExportPrecision
 from clearhead.decoding import SearchOptions, decode, given_prefix
 from clearhead.errors import ModelError
-from clearhead.interop.ctranslate2_vocabulary import Pieces
+from clearhead.interop.ctranslate2_pieces import Pieces
 from clearhead.language_tags import tagged_language
 
 __all__ = ["can_prove", "prove", "prove_ctranslate2"]
