@@ -66,24 +66,59 @@ clearhead import opus-mt-de-en -o models/de-en
 clearhead translate models/de-en < input.txt > output.txt
 ```
 
-The path is a directory or a file of one of the libraries below; which one, the names of the files say, or `--kind`. Of
-Hugging Face transformers it is a directory with `config.json`, the weights (`model.safetensors`, whole or in shards, or
-`pytorch_model.bin`) and the tokenizer. Nothing in it is run, and nothing is downloaded. What comes out is a model
-directory like any other: `translate`, `evaluate`, `score`, `verify`, `info` and `optimize` take it, and so does `train
---from`, which keeps its shape and its vocabulary.
+The path is a directory or a file of one of the libraries below; which one, the names of the files say, or `--kind`.
 
 {libraries}
 
-Checkpoints of toolkits are pickles, which are programs: PyTorch's own reader of weights takes tensors and plain values
-out of them, and an object, such as the settings that fairseq and OpenNMT-py keep, becomes a record of what it would be
-made of. No class and no function that such a file names is looked up or called; one that names anything but the
-toolkits' own is refused.
+The weights of transformers are `model.safetensors`, whole or in shards, or `pytorch_model.bin`, of which tensors alone
+are read. Checkpoints of toolkits are pickles, which are programs: PyTorch's own reader of weights takes tensors and
+plain values out of them, and an object, such as the settings that fairseq and OpenNMT-py keep, becomes a record of what
+it would be made of. No class and no function that such a file names is looked up or called; one that names anything but
+the toolkits' own is refused. Nothing in a directory is run, and nothing is downloaded.
+
+What comes out is a model directory like any other: `translate`, `evaluate`, `score`, `verify`, `info` and `optimize`
+take it, and so does `train --from`, which keeps its shape and its vocabulary. What our model cannot express is an error
+that names the setting, option or variable.
 
 ## Proof
 
-Where `transformers` is installed (`pip install 'clearhead[interop]'`), the import translates golden sentences, made of
-words of the vocabulary, and compares with it: the ids of the source, the log-probability of our translation under their
-model, and the text that their tokenizer reads from its ids. The first difference is an error, and nothing is written.
+Where its library is installed (`pip install 'clearhead[interop]'`), the import translates golden sentences, made of
+words of the vocabulary, and compares with it. With transformers: the ids of the source, the log-probability of our
+translation under their model, and the text that their tokenizer reads from its ids. With CTranslate2: the
+log-probabilities. The first difference is an error, and nothing is written. Marian has no Python to compare with.
+
+## CTranslate2
+
+`model.bin` is read without CTranslate2, in version 6 of its format (CTranslate2 3 and 4): an encoder and a decoder, of
+OPUS-MT, OpenNMT, fairseq or transformers. Weights in 8 or 16 bits come in as float32, as CTranslate2 itself reads them
+when it computes in that; what the rounding lost is lost. Tables of sinusoids are known by their numbers, and kept as
+learned positions if they are none.
+
+A directory of CTranslate2 has a list of tokens and no tokenizer, so what the model was made with must stand beside it:
+`tokenizer.json`, `source.spm` and `target.spm`, or one `sentencepiece.bpe.model`, `sentencepiece.model` or
+`spiece.model`. What stands around a source is what the tokenizer says; where it does not, a source ends with the end
+token, but for models of OpenNMT (their padding is called `<blank>`), which say it in `config.json`. The search is the
+one of `translate_batch` if nothing else is asked for: two beams, and the length penalty 1.
+
+## Marian
+
+```
+clearhead import opus-2020-02-26 -o models/de-en
+```
+
+reads what Marian itself writes: the `.npz` file, of which arrays of numbers alone are read, the vocabularies (`.spm`,
+or `.yml` with `source.spm` and `target.spm`, as OPUS-MT publishes them) and `decoder.yml`, which names them; without it
+the file says itself what they are called. Marian's sinusoids have tensor2tensor's wavelengths, and its softmax has no
+padding. The conversions of transformers and CTranslate2 take the paper's wavelengths, and that of transformers adds a
+token, so a model that came through them gives scores that differ a little.
+
+## There and back
+
+What `clearhead export` writes says what it was made of, under the key `clearhead` of its `config.json`, which
+transformers and CTranslate2 keep without reading it. Its import is the model again: the same bits of weights (of
+CTranslate2 in float32), settings, vocabulary with its promise, and way to decode. What was changed meanwhile comes back
+changed: weights that learned in transformers, biases that are no longer zero, beams. A vocabulary that grew there is
+taken as another library's.
 
 The toolkits cannot be run beside this, so their models come in unproved: that is said, and stands on the model's card.
 The tests compare each kind with its formulas, log-probability by log-probability and text by text; models that fairseq
@@ -196,8 +231,9 @@ python bench/exports.py runs/de-en --source test2016.de.gz
 
 ## What can come in, and go out
 
-Weights go both ways in Python (`clearhead.interop`: `import_state`, `export_state`, `exportable_as`); whole directories
-come in by `clearhead import`, and go out by `clearhead export --to hf` as the first kind that holds the model.
+Of transformers' models, weights go both ways in Python (`clearhead.interop`: `import_state`, `export_state`,
+`exportable_as`); whole directories come in by `clearhead import`, and go out by `clearhead export --to hf` as the first
+kind that holds the model.
 
 An encoder alone writes nothing; `translator.bundle.model.hidden_states` gives the states of every layer, and
 [masked_word.py](../examples/masked_word.py) fills in a `[MASK]`. A decoder alone goes on with a text: `translate` takes
@@ -214,8 +250,13 @@ def models_page() -> str:
     libraries = [
         f"| {name} | {_cell(library.layout)} | {_cell(_about(library.read))} |" for name, library in LIBRARIES.items()
     ]
-    table = "\n".join(["| library | the path | its models |", "| --- | --- | --- |", *libraries])
-    return MODELS.replace("{libraries}", table) + "\n".join(rows) + "\n"
+    libraries = [
+        f"| {name} | {', '.join(f'`{kind}`' for kind in library.kinds)} | {_cell(library.layout)} | "
+        f"{_cell(_about(library.read))} |"
+        for name, library in LIBRARIES.items()
+    ]
+    table = ["| library | `--kind` | the path | its models |", "| --- | --- | --- | --- |", *libraries]
+    return MODELS.replace("{libraries}", "\n".join(table)) + "\n".join(rows) + "\n"
 
 
 def _about(function: Callable[..., object]) -> str:

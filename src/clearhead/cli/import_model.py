@@ -45,17 +45,14 @@ def import_model(
         with progress("translating golden sentences"):
             golden = make_golden(Translator(imported.bundle))
         sources, compared = [sentence["source"] for sentence in golden], "tokens, scores and texts"
+    proof = f"not compared with its own library: {imported.why_unproven}"
     if imported.prove is not None:
         with progress(f"comparing with {imported.library}"):
-            imported.prove(sources)
-    save_bundle(output, imported.bundle, golden=golden, card=card(output.name, imported))
+            found = imported.prove(sources)
+        proof = found or f"{len(sources)} sentences have the same {compared} as in {imported.library}"
+    save_bundle(output, imported.bundle, golden=golden, card=card(output.name, imported, proof))
     for note in imported.notes:
         notice(note)
-    proof = (
-        f"{len(sources)} sentences have the same {compared} as in {imported.library}"
-        if imported.prove is not None
-        else f"not compared with its own library: {imported.no_proof}"
-    )
     typer.echo(f"read     {path}, of the kind {imported.kind}")
     typer.echo(f"model    {model.num_parameters():,} parameters, {tokenizer.vocab_size:,} pieces")
     typer.echo(f"proof    {proof}")

@@ -2,25 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from torch import Tensor, nn
+from torch import Tensor
 
 from clearhead.bundle import Bundle
 from clearhead.choices import ExportPrecision
 from clearhead.config import ModelConfig
 from clearhead.errors import ConfigError, ModelError
+from clearhead.interop.ctranslate2_table import ACTIVATIONS, key_table
 from clearhead.interop.equivalent import resolved
+from clearhead.interop.origin import KEY, origin_values
 from clearhead.model.positions import sinusoidal_positions
 from clearhead.tokenizers import SPECIAL_TOKENS, Tokenizer
+from clearhead.weights import model_tensors
 
 __all__ = ["write_ctranslate2"]
-
-ACTIVATIONS = {"relu": "RELU", "gelu": "GELU", "gelu_tanh": "GELUTanh", "silu": "SWISH"}
-"""Our name of an activation to theirs."""
 
 
 def write_ctranslate2(bundle: Bundle, directory: Path, precision: ExportPrecision) -> None:
@@ -38,6 +37,7 @@ def write_ctranslate2(bundle: Bundle, directory: Path, precision: ExportPrecisio
     """
     try:
         from ctranslate2.specs import TransformerSpec, common_spec
+        from ctranslate2.specs.model_spec import index_spec
     except ImportError:
         raise ModelError("CTranslate2 is not installed: pip install 'clearhead[interop]'") from None
     model, tokenizer, config = bundle.model, bundle.tokenizer, resolved(bundle.model.config)
@@ -53,27 +53,23 @@ def write_ctranslate2(bundle: Bundle, directory: Path, precision: ExportPrecisio
         ffn_glu=config.gated,
         rms_norm=config.norm_kind == "rms",
     )
-    for stack, ours, embedding in (
-        (spec.encoder, model.encoder, model.source_embedding),
-        (spec.decoder, model.decoder, model.target_embedding),
-    ):
-        table = stack.embeddings[0] if isinstance(stack.embeddings, list) else stack.embeddings
-        table.weight = _numbers(embedding.weight)
+    for stack in (spec.encoder, spec.decoder):
         stack.scale_embeddings = config.embedding_scale
-        stack.position_encodings.encodings = _positions(config, embedding)
-        if config.embedding_norm:
-            _set_norm(stack.layernorm_embedding, embedding.norm)
-        if config.final_norm:
-            _set_norm(stack.layer_norm, ours.final_norm)
-        for theirs, layer in zip(stack.layer, ours.layers, strict=True):
-            _set_layer(theirs, layer)
-    _set_linear(spec.decoder.projection, [model.output_proj])
+        if config.positions != "learned":
+            stack.position_encodings.encodings = _sinusoids(config)
+    table = key_table(config)
+    variables = table.to_theirs(model_tensors(model))
+    for row in table.rows:
+        for name in (row.theirs, *row.also):
+            scope, _, attribute = name.rpartition("/")
+            setattr(index_spec(spec, scope), attribute, _numbers(variables[row.theirs]))
     pieces = tokenizer.tokens()
     spec.register_source_vocabulary(pieces)
     spec.register_target_vocabulary(pieces)
     _, spec.config.bos_token, spec.config.eos_token, spec.config.unk_token = SPECIAL_TOKENS
     spec.config.decoder_start_token = spec.config.bos_token
     spec.config.layer_norm_epsilon = config.norm_eps
+    spec.config.add_attribute(KEY, origin_values(bundle))
     spec.validate()
     spec.optimize(quantization=None if precision == "float32" else precision)
     spec.save(str(directory))
@@ -109,48 +105,10 @@ def _require_expressible(config: ModelConfig) -> None:
         raise ConfigError(f"CTranslate2 cannot hold this model: {'; '.join(problems)}")
 
 
-def _positions(config: ModelConfig, embedding: Any) -> np.ndarray:
-    if config.positions == "learned":
-        return _numbers(embedding.positions.weight)
+def _sinusoids(config: ModelConfig) -> np.ndarray:
     layout: Any = config.positions
     return _numbers(sinusoidal_positions(config.max_positions, config.d_model, layout, first=config.first_position))
 
 
-def _set_layer(theirs: Any, layer: Any) -> None:
-    attention = layer.self_attn
-    _set_linear(theirs.self_attention.linear[0], [attention.q_proj, attention.k_proj, attention.v_proj])
-    _set_linear(theirs.self_attention.linear[1], [attention.out_proj])
-    _set_norm(theirs.self_attention.layer_norm, layer.self_attn_residual.norm)
-    if hasattr(layer, "cross_attn"):
-        attention = layer.cross_attn
-        _set_linear(theirs.attention.linear[0], [attention.q_proj])
-        _set_linear(theirs.attention.linear[1], [attention.k_proj, attention.v_proj])
-        _set_linear(theirs.attention.linear[2], [attention.out_proj])
-        _set_norm(theirs.attention.layer_norm, layer.cross_attn_residual.norm)
-    network = layer.feed_forward
-    if hasattr(theirs.ffn, "linear_0_noact"):  # gated: the gate has the activation
-        _set_linear(theirs.ffn.linear_0, [network.gate_proj])
-        _set_linear(theirs.ffn.linear_0_noact, [network.up_proj])
-    else:
-        _set_linear(theirs.ffn.linear_0, [network.up_proj])
-    _set_linear(theirs.ffn.linear_1, [network.down_proj])
-    _set_norm(theirs.ffn.layer_norm, layer.feed_forward_residual.norm)
-
-
-def _set_linear(theirs: Any, ours: Sequence[Any]) -> None:
-    """Put linear maps of ours above one another."""
-    theirs.weight = np.concatenate([_numbers(linear.weight) for linear in ours])
-    if ours[0].bias is not None:
-        theirs.bias = np.concatenate([_numbers(linear.bias) for linear in ours])
-
-
-def _set_norm(theirs: Any, norm: nn.Module | None) -> None:
-    assert norm is not None
-    theirs.gamma = _numbers(norm.weight)
-    if hasattr(theirs, "beta"):
-        theirs.beta = _numbers(norm.bias)
-
-
-def _numbers(tensor: Tensor | nn.Module) -> np.ndarray:
-    assert isinstance(tensor, Tensor)
-    return np.array(tensor.detach().float().cpu().numpy())  # a copy: their library rounds in place
+def _numbers(tensor: Tensor) -> np.ndarray:
+    return np.array(tensor.float().cpu().numpy())  # a copy: their library rounds in place

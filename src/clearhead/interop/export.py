@@ -11,9 +11,11 @@ from clearhead.errors import ConfigError, ModelError
 from clearhead.files import is_utf8, new_directory, write_text
 from clearhead.interop import proof
 from clearhead.interop.ctranslate2_directory import write_ctranslate2
-from clearhead.interop.huggingface_directory import their_tokenizer, write_huggingface
+from clearhead.interop.ctranslate2_pieces import Pieces
+from clearhead.interop.huggingface_directory import write_huggingface
 from clearhead.interop.onnx_directory import write_onnx
 from clearhead.interop.onnx_proof import prove_onnx
+from clearhead.interop.origin import their_tokenizer
 from clearhead.tokenizers import Tokenizer
 
 __all__ = ["export_directory"]
@@ -60,7 +62,8 @@ def export_directory(
                 case "ctranslate2":
                     write_ctranslate2(bundle, temporary, precision)
                     write_text(temporary / "tokenizer.json", their_tokenizer(tokenizer))
-                    compared, notes = proof.prove_ctranslate2(temporary, bundle, sources, precision), []
+                    pieces = Pieces(tokenizer.tokens(), tokenizer.tokens())
+                    compared, notes = proof.prove_ctranslate2(temporary, bundle, sources, precision, pieces), []
                 case "onnx":
                     notes = write_onnx(bundle, temporary, precision)
                     compared = prove_onnx(temporary, bundle, sources, precision)

@@ -10,10 +10,19 @@ from typing import Any
 from clearhead.bundle import Bundle
 from clearhead.config import DecodeConfig, ModelConfig
 from clearhead.config.decode import is_language
-from clearhead.errors import ConfigError, ModelError, nearest_name
+from clearhead.errors import ConfigError, ModelError
 from clearhead.files import read_json
-from clearhead.interop.huggingface import family_of, import_state
-from clearhead.interop.imported import Imported, as_model, as_vocabulary, origin_info, read_settings
+from clearhead.interop.huggingface import family_of, import_state, restored_state
+from clearhead.interop.imported import (
+    Imported,
+    as_model,
+    as_vocabulary,
+    origin_info,
+    read_card,
+    read_settings,
+    require_told,
+)
+from clearhead.interop.origin import KEY, own_bundle, read_origin
 from clearhead.interop.proof import can_prove, prove
 from clearhead.interop.their_tokenizer import their_vocabulary
 from clearhead.interop.their_weights import read_their_weights
@@ -63,15 +72,24 @@ def import_huggingface(directory: Path, kind: str | None, source_lang: str | Non
         values = {**values, "decoder_start_token_id": generation["decoder_start_token_id"]}
     theirs, files = read_their_weights(directory)
     config, tensors = import_state(kind, values, theirs)
-    model = as_model(config, tensors, directory)
-    part = values["encoder"]["model_type"] if kind == "encoder-decoder" else kind
-    tokenizer = as_vocabulary(their_vocabulary(directory, part, config), directory)
-    decode, notes = _decode(directory, config, generation, tokenizer, source_lang, target_lang)
-    bundle = Bundle(model, tokenizer, decode, origin_info(LIBRARY, kind, directory, files))
-    card = directory / "README.md"
-    their_card = card.read_text(encoding="utf-8", errors="replace") if card.is_file() else ""
+    info = origin_info(LIBRARY, kind, directory, files)
+    origin, notes = read_origin(values, directory / "config.json", config)
+    if origin is not None:
+        restored = restored_state(kind, origin.model, config, tensors)
+        if restored is None:
+            notes.append(f"the settings under {KEY!r} in config.json do not fit the weights, and are not used")
+        asked = {"source_lang": source_lang, "target_lang": target_lang}
+        changed = _changed_search(directory, origin.decode)
+        bundle, more = own_bundle(origin, directory, restored or (config, tensors), info, **asked, **changed)
+        notes += more
+    else:
+        part = values["encoder"]["model_type"] if kind == "encoder-decoder" else kind
+        vocabulary = as_vocabulary(their_vocabulary(directory, part, config), directory)
+        decode = _decode(directory, config, generation, vocabulary, source_lang, target_lang)
+        bundle = Bundle(as_model(config, tensors, directory), vocabulary, decode, info)
+    notes += _not_taken(config, generation, bundle.decode)
     compare = partial(prove, directory, kind, bundle) if can_prove() else None
-    return Imported(bundle, LIBRARY, kind, (*notes, *_tasks(values)), their_card, compare)
+    return Imported(bundle, LIBRARY, kind, (*notes, *_tasks(values)), read_card(directory), compare)
 
 
 def _generation(directory: Path, values: Mapping[str, Any]) -> dict[str, Any]:
@@ -87,26 +105,21 @@ def _decode(
     tokenizer: ForeignVocabulary,
     source_lang: str | None,
     target_lang: str | None,
-) -> tuple[DecodeConfig, list[str]]:
-    """Return our settings of their search, and in words what of it is left behind."""
+) -> DecodeConfig:
+    """Return our settings of their search."""
     path = directory / "tokenizer_config.json"
     asked = read_json(path, ModelError) if path.is_file() else {}
     languages = {token_id: language for language, token_id in tokenizer.languages.items()}
     written = target_lang or _language(asked.get("tgt_lang", asked.get("target_lang")), tokenizer)
     written = written or languages.get(generation.get("forced_bos_token_id") or -1) or languages.get(config.bos_id)
     read = source_lang or _language(asked.get("src_lang", asked.get("source_lang")), tokenizer)
-    if target_lang is not None and not tokenizer.languages:
-        raise ConfigError(f"target_lang = {target_lang!r} has no meaning: the model in {directory} is told no language")
-    for name, language in (("source", source_lang), ("target", target_lang)):
-        if language is not None and tokenizer.languages and language not in tokenizer.languages:
-            raise ConfigError(f"unknown {name} language {language!r}{nearest_name(language, tokenizer.languages)}")
+    require_told(directory, tokenizer.languages, source_lang, target_lang)
     if config.bos_id in languages and written != languages[config.bos_id]:
         start = languages[config.bos_id]
         raise ConfigError(f"{directory} starts every translation from the token of {start}, and cannot write {written}")
-    decode = read_settings(
+    return read_settings(
         directory,
-        beam_size=1 if generation.get("num_beams") is None else generation["num_beams"],
-        length_penalty=1.0 if generation.get("length_penalty") is None else generation["length_penalty"],
+        **_search(generation),
         length_penalty_form="power",
         familiar=False,
         split="never" if config.is_decoder_alone else "auto",
@@ -114,15 +127,35 @@ def _decode(
         source_lang=read,
         target_lang=written if tokenizer.language_tags else None,
     )
+
+
+def _search(generation: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what of their search is the same here."""
+    return {
+        "beam_size": 1 if generation.get("num_beams") is None else generation["num_beams"],
+        "length_penalty": 1.0 if generation.get("length_penalty") is None else generation["length_penalty"],
+    }
+
+
+def _changed_search(directory: Path, exported: DecodeConfig) -> dict[str, Any]:
+    """Return what of the search is no longer as it was exported; a penalty that was chosen there has their form."""
+    path = directory / "generation_config.json"
+    found = _search(read_json(path, ModelError)) if path.is_file() else {}
+    changed = {name: value for name, value in found.items() if value != getattr(exported, name)}
+    return {**changed, "length_penalty_form": "power"} if "length_penalty" in changed else changed
+
+
+def _not_taken(config: ModelConfig, generation: Mapping[str, Any], decode: DecodeConfig) -> list[str]:
+    """Return in words what of their search is left behind."""
+    ours = {"bad_words_ids": [[config.pad_id]], "suppress_tokens": sorted({config.pad_id, config.bos_id})}
     notes = [
         f"{name} = {generation[name]!r:.60} is not taken over: our search has no such setting"
         for name, nothing in _NOT_TAKEN.items()
-        if generation.get(name, nothing) not in (nothing, None)
-        and not (name == "bad_words_ids" and generation[name] == [[config.pad_id]])
+        if generation.get(name, nothing) not in (nothing, None) and generation[name] != ours.get(name)
     ]
-    if generation.get("early_stopping") is not None and decode.beam_size > 1:
+    if generation.get("early_stopping") not in (None, "never") and decode.beam_size > 1:
         notes.append("early_stopping is not taken over: ours stops when no hypothesis can win any more")
-    return decode, notes
+    return notes
 
 
 def _tasks(values: Mapping[str, Any]) -> list[str]:

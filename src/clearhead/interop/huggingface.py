@@ -6,14 +6,16 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from clearhead.config import ModelConfig
-from clearhead.errors import ConfigError, nearest_name
+from clearhead.errors import ConfigError, ModelError, nearest_name
 from clearhead.interop import bart, bart_shape, bert, encoder_decoder, gpt2, m2m100, marian, mbart, pegasus, t5
 from clearhead.interop.equivalent import (
     Rewrite,
     resolved,
+    undone,
     with_attention_biases,
     with_feed_forward_biases,
     with_output_bias,
@@ -21,7 +23,16 @@ from clearhead.interop.equivalent import (
 )
 from clearhead.interop.key_table import KeyTable
 
-__all__ = ["FAMILIES", "Family", "export_state", "exportable_as", "family_of", "import_parts", "import_state"]
+__all__ = [
+    "FAMILIES",
+    "Family",
+    "export_state",
+    "exportable_as",
+    "family_of",
+    "import_parts",
+    "import_state",
+    "restored_state",
+]
 
 
 @dataclass(frozen=True)
@@ -134,6 +145,29 @@ def export_state(
     if computed:
         state |= {entry.pattern: entry.value.clone() for entry in table.left_out if entry.value is not None}
     return family.config_to(config), state
+
+
+def restored_state(
+    model_type: str, original: ModelConfig, config: ModelConfig, tensors: Mapping[str, Tensor]
+) -> tuple[ModelConfig, dict[str, Tensor]] | None:
+    """Return a model that `export_state` had made one of theirs as it was before; None if it would not give the same.
+
+    Args:
+        model_type: Their name of the kind of model.
+        original: Its settings before.
+        config: Its settings as `import_state` reads them.
+        tensors: Its tensors, likewise; they may have learned more since.
+    """
+    try:
+        restored = undone(original, family_of(model_type).rewrites, config, tensors)
+        (values, state), (again, rewritten) = (
+            export_state(model_type, *model) for model in ((config, tensors), restored)
+        )
+    except (ConfigError, ModelError):
+        return None
+    if (values, state.keys()) != (again, rewritten.keys()):
+        return None
+    return restored if all(torch.equal(rewritten[name], tensor) for name, tensor in state.items()) else None
 
 
 def exportable_as(config: ModelConfig) -> list[str]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -11,11 +10,12 @@ from clearhead.bundle import Bundle
 from clearhead.errors import ConfigError
 from clearhead.files import write_json, write_text
 from clearhead.interop.huggingface import export_state, exportable_as
+from clearhead.interop.origin import KEY, origin_values, their_tokenizer
 from clearhead.language_tags import language_tag
 from clearhead.tokenizers import SPECIAL_TOKENS, Tokenizer
 from clearhead.weights import model_tensors, write_weights
 
-__all__ = ["their_tokenizer", "write_huggingface", "write_settings"]
+__all__ = ["write_huggingface", "write_settings"]
 
 
 def write_huggingface(bundle: Bundle, directory: Path) -> tuple[str, list[str]]:
@@ -58,29 +58,11 @@ def write_settings(bundle: Bundle, directory: Path, values: Mapping[str, Any]) -
     tokenizer = bundle.tokenizer
     assert isinstance(tokenizer, Tokenizer)
     generation, notes = _generation(bundle, values)
-    write_json(directory / "config.json", {**values, "dtype": "float32"})
+    write_json(directory / "config.json", {**values, "dtype": "float32", KEY: origin_values(bundle)})
     write_json(directory / "generation_config.json", generation)
     write_text(directory / "tokenizer.json", their_tokenizer(tokenizer))
     write_json(directory / "tokenizer_config.json", _tokenizer_config(tokenizer, bundle.model.config.max_positions))
     return notes
-
-
-def their_tokenizer(tokenizer: Tokenizer) -> str:
-    """Return the `tokenizer.json` of a vocabulary as other programs read it: it adds the end token, and reads tags."""
-    values = json.loads(tokenizer.text)
-    pad, bos, eos, unk = SPECIAL_TOKENS
-    for token in values["added_tokens"]:
-        token["rstrip"] = token["content"] not in (pad, bos, eos, unk)  # a tag takes the space behind it
-    piece = {"id": eos, "ids": [tokenizer.eos_id], "tokens": [eos]}
-    text, end = {"Sequence": {"id": "A", "type_id": 0}}, {"SpecialToken": {"id": eos, "type_id": 0}}
-    other = {"Sequence": {"id": "B", "type_id": 0}}
-    values["post_processor"] = {
-        "type": "TemplateProcessing",
-        "single": [text, end],
-        "pair": [text, other, end],
-        "special_tokens": {eos: piece},
-    }
-    return json.dumps(values, ensure_ascii=False, indent=2)
 
 
 def _tokenizer_config(tokenizer: Tokenizer, max_positions: int) -> dict[str, Any]:

@@ -7,10 +7,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from clearhead.errors import ConfigError, ModelError, nearest_name
+from clearhead.interop.from_ctranslate2 import import_ctranslate2
 from clearhead.interop.from_eole import import_eole
 from clearhead.interop.from_fairseq import import_fairseq
 from clearhead.interop.from_huggingface import import_huggingface
 from clearhead.interop.from_joeynmt import import_joeynmt
+from clearhead.interop.from_marian import import_marian, is_marian
 from clearhead.interop.from_opennmt import import_opennmt
 from clearhead.interop.huggingface import FAMILIES
 from clearhead.interop.imported import Imported
@@ -68,6 +70,12 @@ LIBRARIES: Mapping[str, Library] = {
         ("eole",),
         "a directory with config.json, model.00.safetensors and vocab.json",
     ),
+    "CTranslate2": Library(
+        _has_any("model.bin"),
+        import_ctranslate2,
+        ("ctranslate2",),
+        "a directory with model.bin, config.json, the vocabulary and the tokenizer",
+    ),
     "transformers": Library(
         _has_any("config.json", "model.safetensors", "pytorch_model.bin"),
         import_huggingface,
@@ -79,6 +87,9 @@ LIBRARIES: Mapping[str, Library] = {
         import_opennmt,
         ("opennmt-py",),
         "a checkpoint such as model_step_50000.pt",
+    ),
+    "Marian": Library(
+        is_marian, import_marian, ("marian-nmt",), "an .npz file, beside it decoder.yml and the vocabularies"
     ),
 }
 """In the order in which a path is offered to them: directories of transformers may hold other files that end in .pt."""
@@ -101,7 +112,12 @@ def import_path(
     """
     if not path.exists():
         raise ModelError(f"no model at {path}: there is no such file or directory")
-    return _library(path, kind).read(path, kind, source_lang, target_lang)
+    try:
+        return _library(path, kind).read(path, kind, source_lang, target_lang)
+    except ConfigError as error:
+        if str(path) in str(error):
+            raise
+        raise ConfigError(f"{path}: {error}") from None
 
 
 def _library(path: Path, kind: str | None) -> Library:

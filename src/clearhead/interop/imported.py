@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
 from pathlib import Path
@@ -14,14 +14,14 @@ from torch import Tensor
 
 from clearhead.bundle import Bundle
 from clearhead.config import DecodeConfig, ModelConfig
-from clearhead.errors import ConfigError, ModelError
+from clearhead.errors import ConfigError, ModelError, nearest_name
 from clearhead.files import file_sha256
 from clearhead.model.transformer import Transformer
 from clearhead.tokenizers.foreign import ForeignVocabulary, VocabularyFile
 from clearhead.version import __version__
 from clearhead.weights import TensorHeader, load_tensors, model_tensors, require_fit
 
-__all__ = ["Imported", "as_model", "as_vocabulary", "card", "origin_info", "read_settings"]
+__all__ = ["Imported", "as_model", "as_vocabulary", "card", "origin_info", "read_card", "read_settings", "require_told"]
 
 
 @dataclass(frozen=True)
@@ -37,10 +37,11 @@ class Imported:
     """What is otherwise here than there."""
     their_card: str = ""
     """The text of their README.md; empty if there is none."""
-    prove: Callable[[Sequence[str]], None] | None = None
-    """Compares translations of sentences with its own library; None where that cannot be done."""
-    no_proof: str = "pip install 'clearhead[interop]' and import again"
-    """Why that cannot be done, or what it takes."""
+    prove: Callable[[Sequence[str]], str | None] | None = None
+    """Compares translations of sentences with its own library, and says what was found if not all is the same; None
+    where that is not installed."""
+    why_unproven: str = "pip install 'clearhead[interop]' and import again"
+    """What to do about it, or why nothing can be done."""
 
 
 def as_model(config: ModelConfig, tensors: Mapping[str, Tensor], origin: Path) -> Transformer:
@@ -104,12 +105,38 @@ def read_settings(origin: Path, **settings: Any) -> DecodeConfig:
         raise ConfigError(f"{origin}: its settings of decoding cannot be taken over: {error}") from None
 
 
-def card(name: str, imported: Imported) -> str:
+def require_told(origin: Path, languages: Collection[str], source_lang: str | None, target_lang: str | None) -> None:
+    """Make sure that a model is told the languages that were asked for.
+
+    Args:
+        origin: The model's directory or file.
+        languages: Those that it is told; none, if it is told no language.
+        source_lang: Language of the sources, or None.
+        target_lang: Language to write, or None.
+
+    Raises:
+        ConfigError: If the model does not know one, or is told none.
+    """
+    if target_lang is not None and not languages:
+        raise ConfigError(f"target_lang = {target_lang!r} has no meaning: the model in {origin} is told no language")
+    for name, language in (("source", source_lang), ("target", target_lang)):
+        if language is not None and languages and language not in languages:
+            raise ConfigError(f"unknown {name} language {language!r}{nearest_name(language, languages)}")
+
+
+def read_card(directory: Path) -> str:
+    """Return the text of the README.md that a model came with; nothing if there is none."""
+    path = directory / "README.md"
+    return path.read_text(encoding="utf-8", errors="replace") if path.is_file() else ""
+
+
+def card(name: str, imported: Imported, proof: str) -> str:
     """Return the card of an imported model, in Markdown; the other library's own stands behind it.
 
     Args:
         name: What its directory is called.
         imported: The model.
+        proof: What was found beside its own library.
     """
     shape, tokenizer, came = (
         imported.bundle.model.config,
@@ -117,7 +144,7 @@ def card(name: str, imported: Imported) -> str:
         imported.bundle.info["imported_from"],
     )
     languages = ", ".join(tokenizer.language_tags) or "none"
-    proof = "compared on golden sentences, and found the same" if imported.prove else "not compared"
+    kept = "exactly the original's: what that loses is lost" if not tokenizer.is_lossless else "as it was learned here"
     use = (
         f"clearhead translate {name} < input.txt > output.txt"
         if shape.num_decoder_layers
@@ -136,7 +163,7 @@ A model of {came["library"]}, of the kind {imported.kind} ({came["name"]}), impo
 | shape | {shape.num_encoder_layers}+{shape.num_decoder_layers} layers, d_model {shape.d_model}, d_ff {shape.d_ff}, \
 {shape.num_heads} heads, {shape.norm}-norm |
 | parameters | {imported.bundle.model.num_parameters():,} |
-| vocabulary | {tokenizer.vocab_size:,} {tokenizer.kind} pieces, exactly the original's: what that loses is lost |
+| vocabulary | {tokenizer.vocab_size:,} {tokenizer.kind} pieces, {kept} |
 | languages | {languages} |
 | beside its own library | {proof} |
 {notes}

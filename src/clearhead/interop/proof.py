@@ -17,8 +17,8 @@ from clearhead.choices import ExportPrecision
 from clearhead.config import ModelConfig
 from clearhead.decoding import SearchOptions, decode, given_prefix
 from clearhead.errors import ModelError
-from clearhead.language_tags import language_tag
-from clearhead.tokenizers import Tokenizer
+from clearhead.interop.ctranslate2_pieces import Pieces
+from clearhead.language_tags import tagged_language
 
 __all__ = ["can_prove", "prove", "prove_ctranslate2"]
 
@@ -30,9 +30,9 @@ MOST_ROUNDING = 0.5
 """The same for weights that were rounded; beyond it nothing is left of the model."""
 
 
-def can_prove() -> bool:
+def can_prove(library: str = "transformers") -> bool:
     """Tell whether their library is installed."""
-    return importlib.util.find_spec("transformers") is not None
+    return importlib.util.find_spec(library) is not None
 
 
 @torch.inference_mode()
@@ -57,8 +57,8 @@ def prove(directory: Path, kind: str, bundle: Bundle, sources: Sequence[str]) ->
     for number, (language, text) in enumerate(ours.split_sources(sources, settings.target_lang), start=1):
         where = f"{directory}: golden sentence {number} ({text!r:.60})"
         [source_ids] = ours.encode_parts([(language, text)], settings.source_lang)
-        is_ours = isinstance(ours, Tokenizer)
-        their_ids = _their_ids(tokenizer, language, text, settings.source_lang, is_ours=is_ours)
+        tag = "" if language is None else ours.source_pieces([ours.language_tags[language]])[0]
+        their_ids = _their_ids(tokenizer, tag, text, settings.source_lang)
         _require_same(f"{where} is spelled", source_ids, their_ids)
         if not bundle.model.config.num_decoder_layers:
             _require_same_states(where, bundle, model, source_ids)
@@ -77,14 +77,17 @@ def prove(directory: Path, kind: str, bundle: Bundle, sources: Sequence[str]) ->
 
 
 @torch.inference_mode()
-def prove_ctranslate2(directory: Path, bundle: Bundle, sources: Sequence[str], precision: ExportPrecision) -> str:
+def prove_ctranslate2(
+    directory: Path, bundle: Bundle, sources: Sequence[str], precision: ExportPrecision, pieces: Pieces
+) -> str:
     """Compare a model with what CTranslate2 makes of it, on a few sentences.
 
     Args:
         directory: Where their model stands.
-        bundle: The model here, with a vocabulary of ours.
+        bundle: The model here.
         sources: Sentences; each may begin with the tag of the language to write.
         precision: Of the weights there. In float32 the scores of our translations must be the same, otherwise near.
+        pieces: The names of its tokens.
 
     Returns:
         What was found, in words.
@@ -94,34 +97,37 @@ def prove_ctranslate2(directory: Path, bundle: Bundle, sources: Sequence[str], p
     """
     import ctranslate2
 
-    tokenizer = bundle.tokenizer
-    assert isinstance(tokenizer, Tokenizer)
-    names = tokenizer.tokens()
+    vocabulary, settings = bundle.tokenizer, bundle.decode
     try:
         theirs = ctranslate2.Translator(
             str(directory), device="cpu", compute_type="float32" if precision == "float32" else "default"
         )
     except (RuntimeError, ValueError) as error:
-        raise ModelError(f"CTranslate2 cannot load what was written: {error}") from None
-    ids = tokenizer.encode_parts(tokenizer.split_sources(sources, bundle.decode.target_lang))
-    found = [best for (best,) in decode(bundle.model, ids, SearchOptions(bundle.decode))]
-    read = [[names[token] for token in source] for source in ids]
-    written = [[names[token] for token in best.tokens[:-1]] for best in found]
-    scores = [sum(one.log_probs) for one in theirs.score_batch(read, written)]
+        raise ModelError(f"CTranslate2 cannot load {directory}: {error}") from None
+    parts = vocabulary.split_sources(sources, settings.target_lang)
+    ids = vocabulary.encode_parts(parts, settings.source_lang)
+    given = [vocabulary.given(language) for language, _ in parts]
+    found = [
+        best for (best,) in decode(bundle.model, ids, SearchOptions(settings), prefixes=list(map(given_prefix, given)))
+    ]
+    # What their library puts around a source itself it is not given.
+    read = [[pieces.source[token] for token in row[pieces.adds_bos : len(row) - pieces.adds_eos]] for row in ids]
+    written = [[pieces.target[token] for token in best.tokens[:-1]] for best in found]
+    scored = theirs.score_batch(read, written)
+    scores = [sum(one.log_probs[len(begin) :]) for one, begin in zip(scored, given, strict=True)]
     largest = max(abs(best.log_prob - score) / len(best.tokens) for best, score in zip(found, scores, strict=True))
     if not largest <= (TOLERANCE if precision == "float32" else MOST_ROUNDING):
         raise ModelError(
             f"a translation has another score in CTranslate2, by {largest:.4f} a token; nothing was written"
         )
-    settings = {
-        "beam_size": bundle.decode.beam_size,
-        "length_penalty": bundle.decode.length_penalty,
-        "max_decoding_length": max(map(len, ids)) + bundle.decode.extra_length,
-    }
-    same = sum(
-        one.hypotheses[0] == tokens
-        for one, tokens in zip(theirs.translate_batch(read, **settings), written, strict=True)
+    searched = theirs.translate_batch(
+        read,
+        target_prefix=[[pieces.target[token] for token in begin] for begin in given],
+        beam_size=settings.beam_size,
+        length_penalty=settings.length_penalty,
+        max_decoding_length=max(map(len, ids)) + settings.extra_length,
     )
+    same = sum(one.hypotheses[0] == tokens for one, tokens in zip(searched, written, strict=True))
     return (
         f"{len(sources)} sentences: scores differ by {largest:.1e} a token at most, and CTranslate2's own search finds "
         f"{same} of the same translations"
@@ -168,12 +174,12 @@ def _require_same_states(where: str, bundle: Bundle, model: Any, source: list[in
             raise ModelError(f"{where}: the states after layer {layer} differ by {difference:.1e}")
 
 
-def _their_ids(tokenizer: Any, language: str | None, text: str, source_lang: str | None, *, is_ours: bool) -> list[int]:
+def _their_ids(tokenizer: Any, tag: str, text: str, source_lang: str | None) -> list[int]:
     if hasattr(tokenizer, "src_lang") and source_lang is not None:
         tokenizer.src_lang = source_lang
         return list(tokenizer(text)["input_ids"])
-    tag = "" if language is None else f"{language_tag(language)} " if is_ours else f">>{language}<<"
-    return list(tokenizer(tag + text)["input_ids"])
+    space = " " if tagged_language(tag) is not None else ""  # a tag of ours takes the space behind it
+    return list(tokenizer(tag + space + text)["input_ids"])
 
 
 def _require_same(what: str, here: object, there: object) -> None:

@@ -19,16 +19,28 @@ from clearhead.tokenizers.foreign import Frame, Side, VocabularyFile
 from clearhead.tokenizers.spellers import byte_level_tokenizer, sentencepiece_pieces, wordpiece_tokenizer
 from clearhead.tokenizers.vocabulary import MOST_BYTES
 
-__all__ = ["file_base64", "file_text", "their_vocabulary"]
+__all__ = [
+    "MARIAN_CODE",
+    "checked_json",
+    "file_base64",
+    "file_text",
+    "own_pieces",
+    "sentencepiece_side",
+    "their_vocabulary",
+    "token_ids",
+]
 
 _CODES = {
+    "clearhead": re.compile(r"<2(\S+)>"),  # our own, where the tokens are no longer ours
     "m2m_100": re.compile(r"__(\w+)__|([a-z]{3}_[A-Z][a-z]{3})"),  # M2M100's and NLLB's
     "mbart": re.compile(r"([a-z]{2}_[A-Z]{2})"),
 }
 """Kind of model to the tokens that name languages."""
 
+MARIAN_CODE = re.compile(r">>(\S+)<<")
+"""The token that asks Marian's models of several languages for one of them."""
+
 _MOST_PIECES = 10_000_000
-_MARIAN_CODE = re.compile(r">>(\S+)<<")
 
 
 def their_vocabulary(directory: Path, model_type: str, config: ModelConfig) -> VocabularyFile:
@@ -73,7 +85,7 @@ def _sides(directory: Path, model_type: str, config: ModelConfig, asked: Mapping
     if model_type == "marian":
         return _marian_sides(directory, config)
     if (path := directory / "tokenizer.json").is_file():
-        return Side(speller="tokenizers", model=_checked_json(path)), None
+        return Side(speller="tokenizers", model=checked_json(path)), None
     if model_type in ("bart", "gpt2") and (path := directory / "vocab.json").is_file():
         merges = [tuple(line.split(" ")) for line in file_text(directory / "merges.txt").split("\n")]
         pairs = [(pair[0], pair[1]) for pair in merges if len(pair) == 2 and pair[0] != "#version:"]
@@ -106,7 +118,7 @@ def _marian_sides(directory: Path, config: ModelConfig) -> tuple[Side, Side]:
         named = (ids.get(token) for token in ("</s>", "<unk>", "<pad>"))
         special = sorted({*(token for token in named if token is not None), config.pad_id, config.eos_id})
         pieces = _by_id(ids)
-        sides.append(_side(directory / name, pieces, special, ids["<unk>"]))
+        sides.append(sentencepiece_side(directory / name, pieces, special, ids["<unk>"]))
     return sides[0], sides[1]
 
 
@@ -118,23 +130,23 @@ def _sentencepiece_side(path: Path, model_type: str, config: ModelConfig, asked:
         pieces = [*_by_id(ids), *codes]
         first = ("<s>", "<pad>", "</s>", "<unk>")
         special = [number for number, piece in enumerate(pieces) if piece in first or number >= len(ids)]
-        return _side(path, pieces, special, ids.get("<unk>", 0))
-    own = _checked(path, lambda: sentencepiece_pieces(file_base64(path)))
+        return sentencepiece_side(path, pieces, special, ids.get("<unk>", 0))
+    own = own_pieces(path)
     match model_type:
         case "pegasus":
             offset = _number(path, asked, "offset", 103, least=2)
             masks = ["<pad>", "</s>", "<mask_1>", "<mask_2>", *(f"<unk_{number}>" for number in range(2, offset))]
             pieces = [*masks[: offset + 2], *own[2:]]
-            return _side(path, pieces, [*range(offset + 3)], offset + 2)
+            return sentencepiece_side(path, pieces, [*range(offset + 3)], offset + 2)
         case "mbart" | "m2m_100":  # numbered as in fairseq
             pieces = ["<s>", "<pad>", "</s>", "<unk>", *own[3:], *codes, "<mask>"]
-            return _side(path, pieces, [0, 1, 2, 3, *range(len(own) + 1, len(pieces))], 3)
+            return sentencepiece_side(path, pieces, [0, 1, 2, 3, *range(len(own) + 1, len(pieces))], 3)
         case _:
             extra = _number(path, asked, "extra_ids", 100) if model_type in ("t5", "mt5") else 0
             pieces = [*own, *(f"<extra_id_{number}>" for number in reversed(range(extra)))]
             named = {number for number, piece in enumerate(own) if piece in ("<pad>", "<s>", "</s>", "<unk>")}
             named |= {config.pad_id, config.eos_id, *range(len(own), len(pieces))}
-            return _side(path, pieces, sorted(named), own.index("<unk>") if "<unk>" in own else 0)
+            return sentencepiece_side(path, pieces, sorted(named), own.index("<unk>") if "<unk>" in own else 0)
 
 
 def _number(path: Path, asked: Mapping[str, Any], name: str, default: int, *, least: int = 0) -> int:
@@ -156,7 +168,7 @@ def _frames(
     """Return what stands around a source and, behind its start token, around a target."""
     eos = config.eos_id
     match model_type:
-        case "marian":
+        case "marian" | "clearhead":
             return (("target_lang", "text", eos) if has_languages else ("text", eos)), ("text", eos)
         case "bart":
             forced = generation.get("forced_bos_token_id")
@@ -181,7 +193,7 @@ def _languages(source: Side, model_type: str, asked: Mapping[str, Any]) -> dict[
         tokens = {token["content"]: token["id"] for token in json.loads(source.model).get("added_tokens", ())}
     else:
         tokens = {piece: number for number, piece in enumerate(source.pieces) if piece is not None}
-    pattern = _MARIAN_CODE if model_type == "marian" else _CODES.get(model_type)
+    pattern = MARIAN_CODE if model_type == "marian" else _CODES.get(model_type)
     if pattern is None:
         return {}
     found = ((pattern.fullmatch(token), number) for token, number in tokens.items())
@@ -206,23 +218,41 @@ def _named_tokens(asked: Mapping[str, Any], directory: Path) -> list[str]:
 
 
 def _id_of(side: Side, token: str) -> int:
-    if side.speller == "tokenizers":
-        values = json.loads(side.model)
-        vocabulary = values["model"]["vocab"]
-        names = list(vocabulary) if isinstance(vocabulary, dict) else [piece for piece, _ in vocabulary]
-        ids = vocabulary if isinstance(vocabulary, dict) else {name: number for number, name in enumerate(names)}
-        ids = {**ids, **{added["content"]: added["id"] for added in values.get("added_tokens", ())}}
-    else:
-        ids = {piece: number for number, piece in enumerate(side.pieces)}
+    ids = token_ids(side)
     if token not in ids:
         raise ModelError(f"the tokenizer has no token {token}")
-    return int(ids[token])
+    return ids[token]
 
 
-def _side(path: Path, pieces: Sequence[str | None], special: Sequence[int], unk_id: int) -> Side:
+def token_ids(side: Side) -> dict[str, int]:
+    """Return the ids of all tokens of a side by their own names."""
+    if side.speller == "sentencepiece":
+        return {piece: number for number, piece in enumerate(side.pieces) if piece is not None}
+    values = json.loads(side.model)
+    vocabulary = values["model"]["vocab"]
+    names = list(vocabulary) if isinstance(vocabulary, dict) else [piece for piece, _ in vocabulary]
+    ids = vocabulary if isinstance(vocabulary, dict) else {name: number for number, name in enumerate(names)}
+    return {**ids, **{added["content"]: added["id"] for added in values.get("added_tokens", ())}}
+
+
+def sentencepiece_side(path: Path, pieces: Sequence[str | None], special: Sequence[int], unk_id: int) -> Side:
+    """Return the side that a sentencepiece model spells; the rest is as in `Side`.
+
+    Raises:
+        ModelError: If the file cannot be read.
+    """
     return Side(
         speller="sentencepiece", model=file_base64(path), pieces=tuple(pieces), special=tuple(special), unk_id=unk_id
     )
+
+
+def own_pieces(path: Path) -> list[str]:
+    """Return the pieces of a sentencepiece model by its own ids.
+
+    Raises:
+        ModelError: If the file cannot be read or is damaged.
+    """
+    return _checked(path, lambda: sentencepiece_pieces(file_base64(path)))
 
 
 def _made_side(path: Path, make: Callable[[], str]) -> Side:
@@ -251,7 +281,7 @@ def file_base64(path: Path) -> str:
         raise ModelError(f"cannot read {path}: {error.strerror or error}") from None
 
 
-def _checked_json(path: Path) -> str:
+def checked_json(path: Path) -> str:
     """Return the text of a `tokenizer.json` whose parts can be looked at."""
     text = file_text(path)
     try:

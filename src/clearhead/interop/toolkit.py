@@ -128,7 +128,7 @@ def put_together(
         **decode,
     )
     bundle = Bundle(model, tokenizer, settings, origin_info(library, kind, checkpoint, files))
-    return Imported(bundle, library, kind, tuple(notes), no_proof=f"clearhead does not run {library}")
+    return Imported(bundle, library, kind, tuple(notes), why_unproven=f"clearhead does not run {library}")
 
 
 def text_notes(*sides: Side) -> list[str]:

@@ -7,9 +7,11 @@ from clearhead.config import ModelConfig
 from clearhead.interop.equivalent import (
     permute_stream,
     resolved,
+    undone,
     with_attention_biases,
     with_feed_forward_biases,
     with_output_bias,
+    with_rows,
     with_sine_halves,
 )
 from clearhead.model import Transformer
@@ -65,6 +67,59 @@ def test_a_rewritten_model_gives_the_same_logits(make_model, make_batch, setting
     if rewrite is with_sine_halves and config.num_decoder_layers == 0:
         expected = torch.cat([expected[:, 0::2], expected[:, 1::2]], dim=1)  # an encoder alone gives the stream itself
     torch.testing.assert_close(outputs(rewritten, batch), expected, rtol=0.0, atol=1e-5)
+
+
+REWRITES = (with_attention_biases, with_feed_forward_biases, with_output_bias, with_sine_halves)
+
+
+def rewritten(config, tensors):
+    for rewrite in REWRITES:
+        config, tensors = rewrite(config, tensors)
+    return config, tensors
+
+
+@pytest.mark.parametrize("settings", FORMS)
+def test_rewrites_are_undone_to_the_bit(make_model, settings):
+    model = make_model(**settings)
+    before = model_tensors(model)
+    config, tensors = undone(model.config, REWRITES, *rewritten(model.config, before))
+    assert config == model.config
+    assert tensors.keys() == before.keys()
+    assert all(torch.equal(tensors[name], tensor) for name, tensor in before.items())
+
+
+def test_what_was_changed_meanwhile_is_not_undone(make_model, make_batch):
+    model = make_model(tying="decoder")
+    config, tensors = rewritten(model.config, model_tensors(model))
+    tensors = {name: tensor.clone() for name, tensor in tensors.items()}
+    tensors["decoder.layers.0.cross_attn.k_proj.bias"][3] = 1.5
+    changed = ModelConfig(**{**config.model_dump(), "dropout": 0.7})
+    found, restored = undone(model.config, REWRITES, changed, tensors)
+    assert found == ModelConfig(**{**model.config.model_dump(), "attention_bias": True, "dropout": 0.7})
+    assert "output_proj.bias" not in restored
+    now, then = Transformer(found).eval(), Transformer(changed).eval()
+    load_tensors(now, restored, origin="restored")
+    load_tensors(then, tensors, origin="changed")
+    batch = make_batch(model.config)
+    torch.testing.assert_close(outputs(now, batch), outputs(then, batch), rtol=0.0, atol=1e-5)
+    assert undone(model.config, REWRITES, changed, tensors, unsaid={"dropout"})[0].dropout == model.config.dropout
+
+
+@pytest.mark.parametrize("settings", [{}, {"tying": "none", "source_vocab_size": 41}, {"tying": "embeddings"}])
+def test_rows_that_are_added_are_zeros_that_are_never_written(make_model, make_batch, settings):
+    model = make_model(**settings, output_bias=True)
+    tensors = with_rows(model_tensors(model), 50)
+    wider = {"vocab_size": 50, "source_vocab_size": None, "bos_id": 49}
+    larger = Transformer(ModelConfig(**{**model.config.model_dump(), **wider})).eval()
+    load_tensors(larger, tensors, origin="larger")
+    source, target = make_batch(model.config)
+    logits, expected = larger(source, target), model(source, target)
+    torch.testing.assert_close(logits[..., :37], expected)
+    assert logits.softmax(-1)[..., 37:].max() == 0.0
+    with torch.no_grad():
+        model.target_embedding.weight[1] = 0.0  # where it is tied, the logit of this token is another one too
+    started = larger(source, torch.full_like(target, 49))
+    torch.testing.assert_close(started[..., 2:37], model(source, torch.full_like(target, 1))[..., 2:])
 
 
 def test_reordering_moves_every_tensor_of_the_stream(make_model):

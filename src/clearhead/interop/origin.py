@@ -1,0 +1,150 @@
+"""What an export says of the model that was exported, so that an import makes that model again and not one like it.
+
+It stands in their `config.json` under one key, which their libraries keep and do not read. The vocabulary stands beside
+it in their `tokenizer.json`, which is ours with the end token and the tags' spaces put in.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from torch import Tensor
+
+from clearhead.bundle import FORMAT_VERSION, Bundle, require_same_vocabulary
+from clearhead.config import DecodeConfig, ModelConfig
+from clearhead.errors import ConfigError, ModelError
+from clearhead.files import read_text
+from clearhead.interop.imported import as_model, as_vocabulary, require_told
+from clearhead.interop.their_tokenizer import their_vocabulary
+from clearhead.line_statistics import LineStatistics
+from clearhead.tokenizers import SPECIAL_TOKENS, Tokenizer, Vocabulary
+from clearhead.tokenizers.vocabulary import MOST_BYTES
+
+__all__ = ["KEY", "Origin", "origin_values", "own_bundle", "read_origin", "their_tokenizer"]
+
+KEY = "clearhead"
+"""In their `config.json`."""
+
+
+@dataclass(frozen=True)
+class Origin:
+    """What a model was when it was exported."""
+
+    model: ModelConfig
+    decode: DecodeConfig
+    info: dict[str, Any] = field(default_factory=dict)
+    """What the translation of a line needs to know of the training."""
+
+
+def origin_values(bundle: Bundle) -> dict[str, Any]:
+    """Return what an export says under the key."""
+    lines = bundle.line_statistics
+    return {
+        "format_version": FORMAT_VERSION,
+        "model": bundle.model.config.model_dump(mode="json"),
+        "decode": bundle.decode.model_dump(mode="json", exclude={"shortlist"}),  # which is a file that stays behind
+        "line_statistics": None if lines is None else lines.model_dump(mode="json"),
+    }
+
+
+def read_origin(values: Mapping[str, Any], path: Path, config: ModelConfig) -> tuple[Origin | None, list[str]]:
+    """Read what their `config.json` says under the key.
+
+    Args:
+        values: The fields of the file.
+        path: The file.
+        config: The settings of the model as the rest of the file says them.
+
+    Returns:
+        What it says, None if that is nothing; and in words why it does not count, if it cannot be read.
+    """
+    said = values.get(KEY)
+    if said is None:
+        return None, []
+    try:
+        version, lines = said["format_version"], said["line_statistics"]
+        if type(version) is not int or version > FORMAT_VERSION:
+            raise ValueError(f"its format is {version!r:.20}, and this clearhead reads formats up to {FORMAT_VERSION}")
+        data = {} if lines is None else {"line_statistics": LineStatistics.from_dict(lines).model_dump(mode="json")}
+        return Origin(ModelConfig(**said["model"]), DecodeConfig(**said["decode"]), {"data": data} if data else {}), []
+    except (ConfigError, KeyError, TypeError, ValueError) as error:
+        note = f"{path}: {KEY!r} cannot be read ({type(error).__name__}: {error!s:.300}); what it says is not used"
+        return Origin(config, DecodeConfig()), [note]
+
+
+def their_tokenizer(tokenizer: Tokenizer) -> str:
+    """Return the `tokenizer.json` of a vocabulary as other programs read it: it adds the end token, and reads tags."""
+    values = json.loads(tokenizer.text)
+    pad, bos, eos, unk = SPECIAL_TOKENS
+    for token in values["added_tokens"]:
+        token["rstrip"] = token["content"] not in (pad, bos, eos, unk)  # a tag takes the space behind it
+    piece = {"id": eos, "ids": [tokenizer.eos_id], "tokens": [eos]}
+    text, end = {"Sequence": {"id": "A", "type_id": 0}}, {"SpecialToken": {"id": eos, "type_id": 0}}
+    other = {"Sequence": {"id": "B", "type_id": 0}}
+    values["post_processor"] = {
+        "type": "TemplateProcessing",
+        "single": [text, end],
+        "pair": [text, other, end],
+        "special_tokens": {eos: piece},
+    }
+    return _written(values)
+
+
+def own_bundle(
+    origin: Origin,
+    directory: Path,
+    parts: tuple[ModelConfig, Mapping[str, Tensor]],
+    info: Mapping[str, Any],
+    *,
+    target_lang: str | None,
+    **changes: Any,
+) -> tuple[Bundle, list[str]]:
+    """Put the model together that was ours.
+
+    Args:
+        origin: What it was when it was exported.
+        directory: Where it stands; the vocabulary in `tokenizer.json`.
+        parts: Its settings and tensors, as they were but for what was changed since.
+        info: How it came in.
+        target_lang: Language to write where nothing else is asked for; None is that of the export.
+        changes: Settings of decoding that were changed since; None leaves what was.
+
+    Returns:
+        The model, and in words what is otherwise.
+
+    Raises:
+        ConfigError: If it is not told the language, or a setting is impossible.
+        ModelError: If `tokenizer.json` is missing or damaged, or the parts do not fit.
+    """
+    config, tensors = parts
+    vocabulary, notes = _own_vocabulary(directory, config)
+    require_told(directory, vocabulary.language_tags, None, target_lang)
+    asked = {"target_lang": target_lang, **changes}
+    decode = origin.decode.with_changes({name: value for name, value in asked.items() if value is not None})
+    return Bundle(as_model(config, tensors, directory), vocabulary, decode, {**info, **origin.info}), notes
+
+
+def _own_vocabulary(directory: Path, config: ModelConfig) -> tuple[Vocabulary, list[str]]:
+    """Return the vocabulary of a model that was ours; if it is no longer ours, as one of another library, and why."""
+    path = directory / "tokenizer.json"
+    try:
+        values = json.loads(read_text(path, most_bytes=MOST_BYTES))
+        for token in values["added_tokens"]:
+            token["rstrip"] = False
+        tokenizer = Tokenizer(_written({**values, "post_processor": None, "padding": None, "truncation": None}))
+        require_same_vocabulary(config, tokenizer, origin=str(path))
+    except OSError as error:
+        raise ModelError(f"cannot read the tokenizer {path}: {error.strerror or error}") from None
+    except (KeyError, TypeError, ValueError, RecursionError, ModelError) as error:
+        theirs = as_vocabulary(their_vocabulary(directory, KEY, config), directory)
+        return theirs, [f"the vocabulary is taken as another library's, for it is no longer the exported one: {error}"]
+    return tokenizer, []
+
+
+def _written(values: Any) -> str:
+    # As the library that made it writes it, so that the same vocabulary has the same checksum.
+    return json.dumps(values, ensure_ascii=False, indent=2)

@@ -1,0 +1,53 @@
+"""YAML as other libraries write it: plain values alone, and nothing is made or run."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from clearhead.errors import ModelError
+from clearhead.files import read_text
+from clearhead.tokenizers.vocabulary import MOST_BYTES
+
+__all__ = ["parse_yaml", "read_yaml"]
+
+
+def read_yaml(path: Path, *, as_texts: bool = False) -> dict[str, Any]:
+    """Read a file of options; see `parse_yaml`.
+
+    Raises:
+        ModelError: If it cannot be read or is damaged.
+    """
+    try:
+        text = read_text(path, most_bytes=MOST_BYTES)
+    except OSError as error:
+        raise ModelError(f"cannot read {path}: {error.strerror or error}") from None
+    except ValueError as error:
+        raise ModelError(f"{path} is damaged: {error}") from None
+    return parse_yaml(text, str(path), as_texts=as_texts)
+
+
+def parse_yaml(text: str, origin: str, *, as_texts: bool = False) -> dict[str, Any]:
+    """Return names and values.
+
+    Args:
+        text: The YAML.
+        origin: Where it stands, for messages.
+        as_texts: Take every name and value as it is written: `null` and `1` are texts.
+
+    Raises:
+        ModelError: If the text is not such YAML, or PyYAML is not installed.
+    """
+    try:
+        import yaml
+    except ImportError:
+        raise ModelError("PyYAML is not installed: pip install 'clearhead[interop]'") from None
+    kind = "BaseLoader" if as_texts else "SafeLoader"
+    try:
+        values = yaml.load(text, Loader=getattr(yaml, f"C{kind}", getattr(yaml, kind)))
+    except (yaml.YAMLError, ValueError, RecursionError) as error:
+        said = next(iter(str(error).splitlines()), type(error).__name__)
+        raise ModelError(f"{origin} is damaged: {said:.200}") from None
+    if not isinstance(values, dict) or not all(isinstance(name, str) for name in values):
+        raise ModelError(f"{origin} is damaged: it must hold names and their values")
+    return values

@@ -1,0 +1,353 @@
+"""`clearhead import` of directories of CTranslate2: tokens, scores and texts are those that CTranslate2 itself gives.
+
+The directories are models of Hugging Face transformers (see `published`) that CTranslate2's own converter has made
+some of its own of, and specifications filled in by hand in the form of OpenNMT and fairseq.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import shutil
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import ctranslate2
+import numpy as np
+import pytest
+import torch
+from ctranslate2.specs import TransformerSpec, common_spec
+from published import FORMS, PUBLISHED, Published, pairs, read_tokenizer, sentencepiece_model, texts
+from typer.testing import CliRunner
+
+from clearhead.cli.main import app
+from clearhead.inspection.explain import explain
+from clearhead.interop.import_path import import_path
+from clearhead.translator import Translator
+
+LIMIT = 40
+TOKENIZERS = ("tokenizer.json", "source.spm", "target.spm", "sentencepiece.bpe.model", "spiece.model")
+CONVERTED = ("marian", "marian into several languages", "bart with tokenizer.json", "pegasus", "nllb", "m2m100")
+
+
+@dataclass(frozen=True)
+class Case:
+    """A directory of CTranslate2, what it was converted from, and what our command makes of it."""
+
+    published: Published
+    directory: Path
+    output: str
+    path: Path
+    ours: Translator
+
+    @property
+    def tokenizer(self) -> Any:
+        return read_tokenizer(self.published.directory)
+
+    @property
+    def vocabulary(self) -> list[str]:
+        return json.loads((self.directory / "shared_vocabulary.json").read_text(encoding="utf-8"))
+
+    def their_sources(self, sources: list[str], language: str | None) -> list[list[str]]:
+        """Spell texts in tokens as a user of CTranslate2 does, with the tokenizer of transformers."""
+        tokenizer, lang = self.tokenizer, self.published
+        if lang.source_lang is not None:
+            tokenizer.src_lang = lang.source_lang
+        begin = f"{lang.token.format(language)} " if lang.heads_source else ""
+        return [tokenizer.convert_ids_to_tokens(tokenizer(begin + source)["input_ids"]) for source in sources]
+
+    def prefix(self, language: str | None) -> list[str]:
+        return (
+            [self.published.token.format(language)] if self.published.token and not self.published.heads_source else []
+        )
+
+
+@pytest.fixture(scope="module")
+def directories(tmp_path_factory) -> Callable[[str], Published]:
+    @cache
+    def find(name: str) -> Published:
+        directory = tmp_path_factory.mktemp("published") / "model"
+        directory.mkdir()
+        torch.manual_seed(1)
+        if name in PUBLISHED:
+            return PUBLISHED[name](directory)
+        base, change = FORMS[name]
+        published = PUBLISHED[base](directory)
+        change(directory)
+        return published
+
+    return find
+
+
+def convert(published: Published, directory: Path, quantization: str | None = None) -> Path:
+    """Convert by their converter, the tokenizer beside the model."""
+    files = [name for name in TOKENIZERS if (published.directory / name).exists()]
+    converter = ctranslate2.converters.TransformersConverter(str(published.directory), copy_files=files)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # Marian's tokenizer asks for a library that it never uses
+        converter.convert(str(directory), quantization=quantization)
+    return directory
+
+
+def import_it(directory: Path, path: Path, published: Published | None = None) -> str:
+    options = []
+    if published is not None and published.source_lang is not None:
+        options += ["--source-lang", published.source_lang]
+    if published is not None and published.target_langs[0] is not None:
+        options += ["--target-lang", published.target_langs[0]]
+    result = CliRunner().invoke(app, ["import", str(directory), "-o", str(path), *options])
+    if result.exception is not None and not isinstance(result.exception, SystemExit):
+        raise result.exception
+    assert result.exit_code == 0, result.output
+    return result.output
+
+
+@pytest.fixture(scope="module", params=CONVERTED)
+def case(request, directories, tmp_path_factory) -> Case:
+    published = directories(request.param)
+    directory = convert(published, tmp_path_factory.mktemp("converted") / "ct2")
+    path = tmp_path_factory.mktemp("imported") / "model"
+    output = import_it(directory, path, published)
+    return Case(published, directory, output, path, Translator.load(path, device="cpu"))
+
+
+def sources_of(case: Case) -> list[str]:
+    return [*(source for source, _ in pairs(*case.published.reads)[:10]), "Ein Hund 😀 rennt.", "日本語"]
+
+
+def test_the_command_compares_with_ctranslate2_and_says_what_it_found(case):
+    assert "of the kind ctranslate2" in case.output
+    assert "8 sentences: scores differ by" in case.output
+    verified = CliRunner().invoke(app, ["verify", str(case.path)])
+    assert verified.exit_code == 0, verified.output
+    decode = case.ours.bundle.decode
+    assert (decode.beam_size, decode.length_penalty, decode.length_penalty_form) == (2, 1.0, "power")
+
+
+def test_texts_are_spelled_in_the_same_tokens(case):
+    for language in case.published.target_langs:
+        theirs = case.their_sources(sources_of(case), language)
+        found = case.ours.bundle.tokenizer.encode_sources(sources_of(case), language, case.published.source_lang)
+        unk = case.tokenizer.unk_token
+        for source, tokens, ids in zip(sources_of(case), theirs, found, strict=True):
+            expected = [token if token in case.vocabulary else unk for token in tokens]
+            assert [case.vocabulary[token] for token in ids] == expected, source
+
+
+def test_scores_are_those_of_ctranslate2(case):
+    theirs = ctranslate2.Translator(str(case.directory), compute_type="float32")
+    sources, targets = map(list, zip(*pairs(*case.published.reads)[:8], ("Ein Hund", "A"), strict=True))
+    for language in case.published.target_langs:
+        read = case.their_sources(sources, language)
+        tokenizer = case.tokenizer
+        if case.published.source_lang is not None:
+            tokenizer.tgt_lang = language
+        end, begin = tokenizer.eos_token, case.prefix(language)
+        written = []
+        for row in tokenizer(text_target=targets)["input_ids"]:
+            tokens = tokenizer.convert_ids_to_tokens(row)
+            written.append([*begin, *(one for one in tokens if one not in (end, *begin, tokenizer.bos_token))])
+        expected = [sum(one.log_probs[len(begin) :]) for one in theirs.score_batch(read, written)]
+        found = case.ours.score(sources, targets, target_lang=language)
+        assert found == pytest.approx(expected, abs=1e-3)
+
+
+@pytest.mark.parametrize("beam_size", [1, 4])
+def test_translations_are_those_of_ctranslate2(case, beam_size):
+    theirs = ctranslate2.Translator(str(case.directory), compute_type="float32")
+    sources, tokenizer = sources_of(case), case.tokenizer
+    start = json.loads((case.directory / "config.json").read_text())["decoder_start_token"]
+    forbidden = {tokenizer.pad_token, start} - {tokenizer.eos_token}  # which our search never writes
+    for language in case.published.target_langs:
+        read = case.their_sources(sources, language)
+        begin = case.prefix(language)
+        found = theirs.translate_batch(
+            read,
+            target_prefix=[begin] * len(read),
+            beam_size=beam_size,
+            length_penalty=0.0,  # without one both searches are exact
+            min_decoding_length=0,
+            suppress_sequences=[[token] for token in forbidden & set(case.vocabulary)],
+            max_decoding_length=LIMIT,
+            return_end_token=True,
+        )
+        rows = [one.hypotheses[0] for one in found]
+        how: Any = {"length_penalty": 0.0, "end_loops": False, "split": "never", "target_lang": language}
+        ours = [
+            case.ours.translate([source], beam_size=beam_size, extra_length=LIMIT - len(tokens), **how)[0]
+            for source, tokens in zip(sources, read, strict=True)
+        ]
+        ended = [number for number, row in enumerate(rows) if row[-1] == tokenizer.eos_token]
+        assert len(ended) > len(rows) / 2
+        for number in ended:
+            ids = tokenizer.convert_tokens_to_ids(rows[number][len(begin) : -1])
+            text = tokenizer.decode(ids, skip_special_tokens=True, clean_up_tokenization_spaces=False)
+            assert ours[number].text.strip() == text.strip(), sources[number]
+
+
+@pytest.mark.parametrize("quantization", ["int8", "int16", "float16", "int8_float16"])
+def test_rounded_weights_score_as_ctranslate2_reads_them(directories, tmp_path, quantization):
+    published = directories("marian")
+    directory = convert(published, tmp_path / "ct2", quantization)
+    output = import_it(directory, tmp_path / "ours")
+    stored = quantization.partition("_")[0]
+    assert f"the weights were stored in {stored}; here they are in float32" in output
+    ours = Translator.load(tmp_path / "ours", device="cpu")
+    theirs = ctranslate2.Translator(str(directory), compute_type="float32")  # which divides by the scales as well
+    sources, targets = map(list, zip(*pairs(*published.reads)[:6], strict=True))
+    tokenizer = read_tokenizer(published.directory)
+    read = [tokenizer.convert_ids_to_tokens(tokenizer(source)["input_ids"]) for source in sources]
+    written = [tokenizer.convert_ids_to_tokens(ids)[:-1] for ids in tokenizer(text_target=targets)["input_ids"]]
+    expected = [sum(one.log_probs) for one in theirs.score_batch(read, written)]
+    assert ours.score(sources, targets) == pytest.approx(expected, abs=5e-3)
+
+
+# Specifications filled in by hand: what other converters write.
+
+
+def fill(directory: Path, *, tokens: list[str], config: dict[str, Any], positions: np.ndarray | None, **settings: Any):
+    """Write a model with random variables, all of them that a specification has."""
+    spec = TransformerSpec.from_config((2, 1), 4, **settings)
+    rng = np.random.default_rng(3)
+
+    def draw(owner, name, value):
+        if value is None:
+            leaf, d_model, d_ff = name.rpartition("/")[2], 16, 24
+            if "embeddings" in name or "projection" in name:
+                shape: tuple[int, ...] = (len(tokens), d_model)
+            elif leaf in ("gamma", "beta"):
+                shape = (d_model,)
+            elif "ffn" in name:
+                shape = (d_model, d_ff) if name.endswith("linear_1/weight") else (d_ff, d_model)
+            else:
+                fused = 3 if "self_attention/linear_0" in name else 2 if "/attention/linear_1" in name else 1
+                shape = (fused * d_model, d_model)
+            setattr(owner, leaf, rng.normal(0, 0.4, shape).astype(np.float32) + (leaf == "gamma"))
+
+    spec._visit(draw)
+    spec.decoder.layer[0].attention.linear[1].bias = rng.normal(size=32).astype(np.float32)  # the others have none
+    for side in (spec.encoder, spec.decoder):
+        side.scale_embeddings = 1.0
+        if positions is not None:
+            side.position_encodings.encodings = positions
+    spec.register_source_vocabulary(tokens)
+    spec.register_target_vocabulary(tokens)
+    for key, value in config.items():
+        spec.config.add_attribute(key, value)
+    directory.mkdir()
+    spec.validate()
+    spec.optimize()
+    spec.save(str(directory))
+
+
+@pytest.fixture(scope="module")
+def model_file() -> bytes:
+    return sentencepiece_model(texts(), 300)
+
+
+@pytest.mark.parametrize("positions", ["computed there", "learned", "fairseq", "opennmt"])
+@pytest.mark.parametrize("pre_norm", [True, False])
+def test_models_of_opennmt_and_fairseq_score_as_there(tmp_path, model_file, positions, pre_norm):
+    import sentencepiece
+
+    own = sentencepiece.SentencePieceProcessor(model_proto=model_file)
+    pieces = [own.id_to_piece(number) for number in range(3, own.get_piece_size())]
+    is_fairseq = positions == "fairseq"
+    special = ["<s>", "<blank>", "</s>", "<unk>"] if is_fairseq else ["<unk>", "<blank>", "<s>", "</s>"]
+    config = {"decoder_start_token": "</s>", "add_source_eos": True} if is_fairseq else {}
+    table = {
+        "computed there": lambda: None,
+        "learned": lambda: np.random.default_rng(5).normal(size=(70, 16)).astype(np.float32),
+        "fairseq": lambda: fairseq_positions(90, 16),
+        "opennmt": lambda: opennmt_positions(80, 16),
+    }[positions]()
+    tokens = [*special, *pieces]
+    fill(tmp_path / "ct2", tokens=tokens, config=config, positions=table, pre_norm=pre_norm)
+    (tmp_path / "ct2" / "sentencepiece.model").write_bytes(model_file)
+    found = import_path(tmp_path / "ct2")
+    expected = {
+        "computed there": ("sinusoidal_t2t", 1),
+        "learned": ("learned", 0),
+        "fairseq": ("sinusoidal_t2t", 2),
+        "opennmt": ("sinusoidal", 0),
+    }
+    shape = found.bundle.model.config
+    assert (shape.positions, shape.first_position) == expected[positions]
+    assert (shape.attention_bias, shape.feed_forward_bias, shape.output_bias) == (True, False, False)
+    assert (shape.tying, shape.embedding_scale, shape.pad_id) == ("none", False, 1)
+    ours, theirs = Translator(found.bundle), ctranslate2.Translator(str(tmp_path / "ct2"), compute_type="float32")
+    sources, targets = ["Ein Hund rennt.", "日本語 🐕"], ["a dog", "5. März"]
+    read, written = ([own.encode(text, out_type=str) for text in side] for side in (sources, targets))
+    scores = [sum(one.log_probs) for one in theirs.score_batch(read, written)]
+    assert ours.score(sources, targets) == pytest.approx(scores, abs=1e-3)
+    assert found.prove is not None
+    assert "2 sentences: scores differ by" in (found.prove(sources) or "")
+
+
+def fairseq_positions(rows: int, d_model: int) -> np.ndarray:
+    """Return fairseq's sinusoids in float32, as it computes them, behind its row of padding (id 1)."""
+    half = d_model // 2
+    frequencies = torch.exp(torch.arange(half, dtype=torch.float32) * -(math.log(10_000) / (half - 1)))
+    angles = torch.arange(rows + 2, dtype=torch.float32)[:, None] * frequencies
+    return torch.cat([angles.sin(), angles.cos()], dim=1)[2:].numpy()
+
+
+def opennmt_positions(rows: int, d_model: int) -> np.ndarray:
+    """Return OpenNMT-py's sinusoids, sines and cosines in turn."""
+    terms = torch.exp(torch.arange(0, d_model, 2) * -(math.log(10_000.0) / d_model))
+    angles = torch.arange(rows)[:, None].float() * terms
+    table = torch.zeros(rows, d_model)
+    table[:, 0::2], table[:, 1::2] = angles.sin(), angles.cos()
+    return table.numpy()
+
+
+def test_a_translation_that_starts_from_zeros_starts_from_padding(converted):
+    bundle = import_path(converted).bundle
+    config = bundle.model.config
+    assert config.bos_id == config.pad_id == len(json.loads((converted / "shared_vocabulary.json").read_text()))
+    assert not bundle.model.target_embedding.weight[config.bos_id].any()
+    assert explain(Translator(bundle), "ein Hund").decoder_tokens[0] == "<pad>"
+
+
+def test_an_older_list_of_tokens_is_read(directories, tmp_path):
+    published = directories("marian")
+    directory = convert(published, tmp_path / "ct2")
+    expected = import_path(directory).bundle
+    list_of_tokens = directory / "shared_vocabulary.json"
+    tokens = json.loads(list_of_tokens.read_text(encoding="utf-8"))
+    list_of_tokens.unlink()
+    (directory / "shared_vocabulary.txt").write_text("".join(f"{token}\n" for token in tokens), encoding="utf-8")
+    assert import_path(directory).bundle.tokenizer.text == expected.tokenizer.text
+
+
+def test_two_vocabularies_are_kept_apart(tmp_path, model_file):
+    tokens = ["<unk>", "<blank>", "<s>", "</s>", *"abcdefgh"]
+    fill(tmp_path / "ct2", tokens=tokens, config={}, positions=None, activation=common_spec.Activation.GELU)
+    (tmp_path / "ct2" / "shared_vocabulary.json").unlink()
+    for side, some in (("source", tokens), ("target", [*tokens[:4], *tokens[:3:-1]])):
+        (tmp_path / "ct2" / f"{side}_vocabulary.json").write_text(json.dumps(some))
+    for name in ("source.spm", "target.spm"):
+        (tmp_path / "ct2" / name).write_bytes(model_file)
+    bundle = import_path(tmp_path / "ct2").bundle
+    assert bundle.model.config.activation == "gelu"
+    assert bundle.tokenizer.source_pieces([4, 11]) == ["a", "h"]
+    assert bundle.tokenizer.pieces([4, 11]) == ["h", "a"]
+
+
+@pytest.fixture(scope="module")
+def converted(directories, tmp_path_factory) -> Path:
+    return convert(directories("marian"), tmp_path_factory.mktemp("converted") / "ct2")
+
+
+def test_a_directory_without_a_tokenizer_says_which_files_are_looked_for(converted, tmp_path):
+    directory = Path(shutil.copytree(converted, tmp_path / "there"))
+    for name in ("source.spm", "target.spm"):
+        (directory / name).unlink()
+    with pytest.raises(
+        Exception, match=r"no tokenizer.* tokenizer\.json, source\.spm and target\.spm, or sentencepiece"
+    ):
+        import_path(directory)

@@ -1,0 +1,337 @@
+"""`clearhead import` of a directory of CTranslate2 that is damaged, or that our model cannot express.
+
+What comes in well is compared with CTranslate2 in tests/reference/test_import_ctranslate2.py.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import shutil
+import struct
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from clearhead.bundle import load_bundle
+from clearhead.cli.export import export
+from clearhead.cli.import_model import import_model
+from clearhead.errors import ClearheadError, ConfigError, ModelError
+from clearhead.interop import proof
+from clearhead.interop.ctranslate2_file import read_model_bin
+from clearhead.interop.export import export_directory
+from clearhead.interop.import_path import import_path
+
+pytest.importorskip("ctranslate2", reason="writes the directories: pip install -e '.[interop]'")
+
+Variables = dict[str, tuple[tuple[int, ...], int, bytes]]
+"""Name to shape, number of the type, and bytes."""
+
+
+def parse(data: bytes) -> tuple[bytes, Variables, dict[str, str]]:
+    """Take a model.bin apart, by a plain reading of the loop that writes it."""
+    at = 0
+
+    def take(form: str) -> Any:
+        nonlocal at
+        [value] = struct.unpack_from(f"<{form}", data, at)
+        at += struct.calcsize(f"<{form}")
+        return value
+
+    def text() -> str:
+        size = take("H")
+        return take(f"{size}s")[:-1].decode()
+
+    take("I"), text(), take("I")
+    head = data[:at]
+    variables = {}
+    for _ in range(take("I")):
+        name = text()
+        shape = tuple(take("I") for _ in range(take("B")))
+        kind = take("B")
+        variables[name] = (shape, kind, take(f"{take('I')}s"))
+    return head, variables, {text(): text() for _ in range(take("I"))}
+
+
+def join(head: bytes, variables: Variables, aliases: dict[str, str]) -> bytes:
+    """Put a model.bin together."""
+
+    def text(value: str) -> bytes:
+        return struct.pack("<H", len(value.encode()) + 1) + value.encode() + b"\0"
+
+    out = head + struct.pack("<I", len(variables))
+    for name, (shape, kind, data) in variables.items():
+        out += text(name) + struct.pack(f"<B{len(shape)}IBI", len(shape), *shape, kind, len(data)) + data
+    return out + struct.pack("<I", len(aliases)) + b"".join(text(one) + text(two) for one, two in aliases.items())
+
+
+@pytest.fixture(autouse=True)
+def without_their_library(monkeypatch):
+    monkeypatch.setattr(proof, "can_prove", lambda library="": False)
+    monkeypatch.setattr("clearhead.interop.from_ctranslate2.can_prove", lambda library: False)
+
+
+@pytest.fixture(scope="module")
+def written(make_bundle, tmp_path_factory) -> Path:
+    """Return a directory that does not say that it came from here."""
+    directory = tmp_path_factory.mktemp("written") / "theirs"
+    export_directory(make_bundle(language_tags=("de", "fr")), directory, "ctranslate2", ["<2de> Ein Hund"])
+    change_json(directory / "config.json", lambda values: values.pop("clearhead"))
+    return directory
+
+
+@pytest.fixture
+def directory(written, tmp_path) -> Path:
+    return Path(shutil.copytree(written, tmp_path / "there"))
+
+
+def change_json(path: Path, change: Callable[[Any], Any]) -> None:
+    values = json.loads(path.read_text(encoding="utf-8"))
+    change(values)
+    path.write_text(json.dumps(values), encoding="utf-8")
+
+
+def config(**values: Any) -> Callable[[Path], None]:
+    return lambda d: change_json(d / "config.json", lambda found: found.update(values))
+
+
+def edit(change: Callable[[Variables, dict[str, str]], Any]) -> Callable[[Path], None]:
+    """Return what changes the variables and aliases of a directory."""
+
+    def apply(directory: Path) -> None:
+        path = directory / "model.bin"
+        head, variables, aliases = parse(path.read_bytes())
+        change(variables, aliases)
+        path.write_bytes(join(head, variables, aliases))
+
+    return apply
+
+
+def numbers(value: int, *names: str) -> Callable[[Path], None]:
+    """Return what sets numbers of the type int16."""
+    return edit(lambda variables, _: variables.update({name: ((), 2, struct.pack("<h", value)) for name in names}))
+
+
+def number(name: str, value: int) -> Callable[[Path], None]:
+    return numbers(value, name)
+
+
+def drop(name: str) -> Callable[[Path], None]:
+    return edit(lambda variables, aliases: (variables.pop(name, None), aliases.pop(name, None)))
+
+
+def add(name: str, shape: tuple[int, ...] = (2, 3)) -> Callable[[Path], None]:
+    data = b"\0" * 4 * shape[0] * shape[-1]
+    return edit(lambda variables, _: variables.update({name: (shape, 0, data)}))
+
+
+def bytes_of(change: Callable[[bytes], bytes]) -> Callable[[Path], None]:
+    def apply(directory: Path) -> None:
+        path = directory / "model.bin"
+        path.write_bytes(change(path.read_bytes()))
+
+    return apply
+
+
+def set_nan(variables: Variables, _: dict[str, str]) -> None:
+    shape, kind, data = variables["encoder/layer_0/ffn/linear_0/weight"]
+    variables["encoder/layer_0/ffn/linear_0/weight"] = (shape, kind, struct.pack("<f", float("nan")) + data[4:])
+
+
+def reshape(variables: Variables, _: dict[str, str]) -> None:
+    (rows, columns), kind, data = variables["encoder/layer_0/ffn/linear_0/weight"]
+    variables["encoder/layer_0/ffn/linear_0/weight"] = ((columns, rows), kind, data)
+
+
+def lie_about_size(variables: Variables, _: dict[str, str]) -> None:
+    variables["encoder/layer_0/ffn/linear_0/weight"] = ((2**31, 2**31), 0, b"\0" * 8)
+
+
+def without_scale(variables: Variables, _: dict[str, str]) -> None:
+    variables["encoder/layer_0/ffn/linear_0/weight"] = ((17, 22), 1, b"\1" * 17 * 22)
+
+
+def unknown_type(variables: Variables, _: dict[str, str]) -> None:
+    variables["encoder/num_heads"] = ((), 9, b"\1")
+
+
+def as_text(value: bytes) -> bytes:
+    return struct.pack("<H", len(value) + 1) + value + b"\0"
+
+
+def list_of_tokens(change: Callable[[Any], Any]) -> Callable[[Path], None]:
+    return lambda d: change_json(d / "shared_vocabulary.json", change)
+
+
+MATRIX = "encoder/layer_0/ffn/linear_0/weight"
+
+
+@pytest.mark.parametrize(
+    ("damage", "error", "message"),
+    [
+        (
+            bytes_of(lambda data: b""),
+            ModelError,
+            "model.bin is damaged, .*it ends where 4 bytes",
+        ),
+        (bytes_of(lambda data: b"PK\3\4" + data), ModelError, "version 6 of its format, but begins with 67324752"),
+        (
+            bytes_of(lambda data: struct.pack("<I", 5) + data[4:]),
+            ModelError,
+            "version 6 of its format, but begins with 5",
+        ),
+        (bytes_of(lambda data: data[:-1]), ModelError, "it ends where"),
+        (bytes_of(lambda data: data[: len(data) // 2]), ModelError, "it ends where"),
+        (bytes_of(lambda data: data + b"more"), ModelError, "there are 4 bytes behind its end"),
+        (
+            bytes_of(lambda data: data.replace(as_text(b"TransformerSpec"), as_text(b"WhisperSpec"))),
+            ConfigError,
+            "holds a WhisperSpec, and only a TransformerSpec translates",
+        ),
+        (edit(lie_about_size), ModelError, rf"{MATRIX} \(2147483648, 2147483648\) has 8 bytes"),
+        (edit(reshape), ModelError, r"shape     encoder.layers.0.feed_forward.up_proj.weight"),
+        (edit(set_nan), ModelError, f"{MATRIX} has numbers that are not finite"),
+        (edit(without_scale), ModelError, f"{MATRIX} is in int8, in a form that is not known here"),
+        (edit(unknown_type), ModelError, "encoder/num_heads is of the unknown type 9"),
+        (edit(lambda v, a: a.update(more="nothing")), ModelError, "it calls nothing also more, and has none"),
+        (edit(lambda v, a: a.update({MATRIX: "encoder/num_heads"})), ModelError, f"also {MATRIX}, and has both"),
+        (drop(MATRIX), ModelError, f"has no matrix {MATRIX}"),
+        (drop("decoder/projection/weight"), ModelError, "has no matrix decoder/projection/weight|and has none"),
+        (
+            drop("decoder/layer_0/attention/linear_1/weight"),
+            ModelError,
+            "missing   decoder/layer_0/attention/linear_1",
+        ),
+        (
+            drop("decoder/layer_norm/gamma"),
+            ConfigError,
+            "encoder/layer_norm/gamma is there, and on the",
+        ),
+        (
+            add("encoder/layer_0/self_attention/relative_position_keys"),
+            ModelError,
+            "unknown .*relative_position",
+        ),
+        (add("encoder/embeddings_1/weight"), ModelError, "unknown   encoder/embeddings_1/weight"),
+        (add("decoder/layer_0/ffn/moe/gate"), ModelError, "unknown   decoder/layer_0/ffn/moe/gate"),
+        (
+            number("decoder/layer_0/self_attention/rotary_dim", 0),
+            ConfigError,
+            "rotary_dim is 0, and our model",
+        ),
+        (
+            number("encoder/activation", 4),
+            ConfigError,
+            "encoder/activation is 4; those we have: 0 RELU",
+        ),
+        (number("decoder/alibi", 1), ConfigError, "decoder/alibi is 1, but must be 0"),
+        (number("encoder/multi_query_attention", 1), ConfigError, "multi_query_attention is 1, but must be 0"),
+        (number("decoder/sliding_window", 4), ConfigError, "decoder/sliding_window is 4, but must be 0"),
+        (
+            number("decoder/scale_outputs", 2),
+            ConfigError,
+            "decoder/scale_outputs is 2, and our model has",
+        ),
+        (
+            number("decoder/num_heads", 2),
+            ConfigError,
+            r"encoder/num_heads \(11\) and decoder/num_heads \(2\)",
+        ),
+        (
+            number("decoder/pre_norm", 0),
+            ConfigError,
+            r"encoder/pre_norm \(1\) and decoder/pre_norm \(0\)",
+        ),
+        (lambda d: (d / "config.json").unlink(), ModelError, "cannot read .*config.json"),
+        (config(decoder_start_token=None), ConfigError, "decoder_start_token is None, but must be a token"),
+        (config(eos_token="</x>"), ConfigError, "eos_token is '</x>', but must be a token of the vocabulary"),
+        (config(add_source_eos="yes"), ConfigError, "add_source_eos is 'yes', but must be true or false"),
+        (config(layer_norm_epsilon="small"), ConfigError, "config.json: layer_norm_epsilon is 'small'"),
+        (
+            list_of_tokens(lambda tokens: tokens.pop()),
+            ModelError,
+            "source vocabulary has .* model.bin rows",
+        ),
+        (list_of_tokens(lambda tokens: tokens.insert(9, "x")), ModelError, "source vocabulary has"),
+        (list_of_tokens(lambda tokens: tokens.__setitem__(9, "x")), ModelError, "tokenizer.json is not the model's"),
+        (list_of_tokens(lambda tokens: tokens.__setitem__(9, 1)), ModelError, "must be a list of tokens"),
+        (lambda d: (d / "shared_vocabulary.json").unlink(), ModelError, "cannot read .*source_vocabulary.json"),
+        (lambda d: (d / "shared_vocabulary.json").write_text("["), ModelError, "shared_vocabulary.json is damaged"),
+        (lambda d: (d / "tokenizer.json").unlink(), ModelError, "has no tokenizer, and so no text can be spelled"),
+        (lambda d: (d / "tokenizer.json").write_text("{}"), ModelError, "tokenizer.json is damaged"),
+        (
+            lambda d: change_json(d / "tokenizer.json", lambda v: v["post_processor"].update(single=[{"A": 1}])),
+            ModelError,
+            "tokenizer in .* does not fit",
+        ),
+    ],
+)
+def test_what_is_damaged_is_named_and_nothing_is_written(
+    directory, tmp_path, run_command, monkeypatch, damage, error, message
+):
+    damage(directory)
+    monkeypatch.chdir(tmp_path)
+    before = sorted(tmp_path.iterdir())
+    with pytest.raises(error, match=message):
+        run_command(import_model, directory, "-o", tmp_path / "ours")
+    assert sorted(tmp_path.iterdir()) == before
+
+
+def test_parts_put_together_again_are_the_same_file(directory):
+    data = (directory / "model.bin").read_bytes()
+    assert join(*parse(data)) == data
+
+
+def test_a_file_cut_anywhere_is_refused(directory):
+    path = directory / "model.bin"
+    data = path.read_bytes()
+    for length in [*range(200), *range(200, len(data), 997)]:
+        path.write_bytes(data[:length])
+        with pytest.raises(ModelError, match=r"model\.bin is damaged"):
+            read_model_bin(path)
+
+
+def test_no_flipped_byte_does_more_than_an_error(directory):
+    path = directory / "model.bin"
+    data, rng, refused = path.read_bytes(), random.Random(5), 0
+    for _ in range(100):
+        changed = bytearray(data)
+        for _ in range(rng.randrange(1, 4)):
+            changed[rng.choice([rng.randrange(len(data)), rng.randrange(400)])] = rng.randrange(256)
+        path.write_bytes(changed)
+        try:
+            import_path(directory)
+        except ClearheadError:
+            refused += 1
+    assert refused > 30
+
+
+def test_a_pipe_is_not_read(directory):
+    (directory / "model.bin").unlink()
+    os.mkfifo(directory / "model.bin")
+    with pytest.raises(ModelError, match=r"cannot read .*model\.bin"):
+        import_path(directory)
+
+
+def test_what_was_asked_of_languages_must_fit(directory, tmp_path, run_command):
+    run_command(import_model, directory, "-o", tmp_path / "ours", "--target-lang", "fr")
+    bundle = load_bundle(tmp_path / "ours")
+    assert bundle.decode.target_lang == "fr"
+    assert bundle.tokenizer.language_tags.keys() == {"de", "fr"}
+    with pytest.raises(ConfigError, match="unknown target language 'xx'"):
+        run_command(import_model, directory, "-o", tmp_path / "other", "--target-lang", "xx")
+
+
+def test_what_lies_beside_the_model_is_kept_or_named(make_model_dir, tmp_path, run_command):
+    run_command(export, make_model_dir(), "-o", tmp_path / "theirs", "--to", "ctranslate2")
+    (tmp_path / "theirs" / "vmap.txt").write_text("")
+    (tmp_path / "theirs" / "README.md").write_text("# Their card\n")
+    said = run_command(import_model, tmp_path / "theirs", "-o", tmp_path / "ours", "--kind", "ctranslate2")
+    assert "of the kind ctranslate2" in said.stdout
+    assert "vmap.txt is not taken over" in said.stderr
+    assert "# Their card" in (tmp_path / "ours" / "README.md").read_text()
+    with pytest.raises(ConfigError, match="kind 'ctranslate' are not known here; did you mean 'ctranslate2'"):
+        run_command(import_model, tmp_path / "theirs", "-o", tmp_path / "other", "--kind", "ctranslate")
