@@ -43,9 +43,9 @@ def import_fairseq(path: Path, kind: str | None, source_lang: str | None, target
     checkpoint = read_checkpoint(file)
     values, state = _settings(checkpoint, file), upgraded(tensors_in(checkpoint, "model", file))
     languages = (source_lang or values.get("source_lang"), target_lang or values.get("target_lang"))
-    if None in languages:
+    if not all(isinstance(language, str) and re.fullmatch(r"[\w.-]+", language) for language in languages):
         raise ModelError(
-            f"{file} does not say its languages, which name its dictionaries: say --source-lang, --target-lang"
+            f"{file} does not say its languages, which name its dictionaries: say --source-lang and --target-lang"
         )
     dictionaries = [
         _dictionary(file.parent / f"dict.{language}.txt", state.get(name), file)

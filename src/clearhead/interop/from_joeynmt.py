@@ -53,7 +53,8 @@ def import_joeynmt(path: Path, kind: str | None, source_lang: str | None, target
         if embedding in state:
             require_rows(pieces, state[embedding], words=words, weights=f"{embedding} in {file}")
         settings = _side_settings(data, name, origin)
-        sides.append(side := _side(settings, pieces, f"{origin}: data.{name}", file.parent))
+        side = _side(settings, pieces, f"{origin}: data.{name}", file.parent)
+        sides.append(side)
         notes += text_notes(side) if settings.get("is_split") else _notes(settings)
     source, target = sides
     config = config_from(

@@ -44,25 +44,21 @@ def config_from(
         ConfigError: Naming every setting that our model cannot express.
     """
     problems: list[str] = []
-    parts = [section(model, part, origin, within="model.") for part in ("encoder", "decoder")]
-    embeddings = [section(part, "embeddings", origin, within="model.encoder.") for part in parts]
     one, tied = bool(model.get("tied_embeddings")), bool(model.get("tied_softmax"))
-    if one:  # then the decoder's are not read
-        embeddings[1] = embeddings[0]
-    encoder, decoder = (
-        TheirConfig(
-            {**part, "scale": bool(embedding.get("scale")), "embedding_dim": embedding.get("embedding_dim")},
-            DEFAULTS,
-            within=f"model.{name}.",
-            problems=problems,
-            origin=origin,
+    read = []
+    for name in ("encoder", "decoder"):
+        part = section(model, name, origin, within="model.")
+        holder = "encoder" if one else name  # of one embedding the decoder's settings are not read
+        embedding = section(
+            section(model, holder, origin, within="model."), "embeddings", origin, within=f"model.{holder}."
         )
-        for name, part, embedding in zip(("encoder", "decoder"), parts, embeddings, strict=True)
-    )
-    for part in (encoder, decoder):
-        part.require("type", "transformer", "other networks are not supported")
-        part.require("alpha", 1.0, "our residual connections have no other factor")
-        part.same("embedding_dim", "hidden_size")
+        values = {**part, "scale": bool(embedding.get("scale")), "embedding_dim": embedding.get("embedding_dim")}
+        read.append(TheirConfig(values, DEFAULTS, within=f"model.{name}.", problems=problems, origin=origin))
+    encoder, decoder = read
+    for their in read:
+        their.require("type", "transformer", "other networks are not supported")
+        their.require("alpha", 1.0, "our residual connections have no other factor")
+        their.same("embedding_dim", "hidden_size")
     encoder.agree(decoder, "hidden_size", "ff_size", "num_heads", "layer_norm", "activation", "scale")
     norm = encoder["layer_norm"] or ("pre" if is_first_version else None)
     if norm not in ("pre", "post"):

@@ -38,9 +38,10 @@ def checkpoint_at(path: Path, suffix: str, preferred: Sequence[str]) -> Path:
         return path
     found = {file.name: file for file in sorted(path.iterdir()) if file.suffix == suffix}
     named = [found[name] for name in preferred if name in found]
-    if not named and len(found) != 1:
-        several = f": name one of its {len(found)} files, such as {next(iter(found))}" if found else ""
-        raise ModelError(f"{path} holds no checkpoint {' or '.join(preferred)}{several}")
+    if not found:
+        raise ModelError(f"{path} holds no checkpoint: no file ends in {suffix}")
+    if not named and len(found) > 1:
+        raise ModelError(f"{path} holds {len(found)} checkpoints: name one, such as {path / next(iter(found))}")
     return (named or list(found.values()))[0]
 
 
