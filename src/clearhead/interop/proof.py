@@ -140,6 +140,7 @@ def _their_model(directory: Path, kind: str) -> tuple[Any, Any]:
         import transformers
 
         transformers.utils.logging.disable_progress_bar()  # type: ignore[no-untyped-call]
+        transformers.utils.logging.set_verbosity_error()  # type: ignore[no-untyped-call]
         where = {
             "pretrained_model_name_or_path": str(directory),
             "local_files_only": True,

@@ -29,7 +29,7 @@ static void attend(
     const float *bias, int64_t bias_stride, float *weights, float *y
 ) {
     int64_t d_k = stack->d_k, d_v = stack->d_v;
-    float scale = stack->is_scaled ? 1.0f / sqrtf((float)d_k) : 1.0f;
+    float scale = stack->divides_scores ? 1.0f / sqrtf((float)d_k) : 1.0f;
     for (int64_t head = 0; head < stack->num_heads; head++, q += d_k, y += d_v) {
         const float *k = kv + head * d_k, *v = kv + stack->num_heads * d_k + head * d_v;
         float largest = -INFINITY, sum = 0.0f;
@@ -176,7 +176,9 @@ static void run_layers(const Stack *stack, const Tokens *t, const int32_t *token
         after(stack, &layer->ff_norm, rows, s);
     }
     if (stack->final_norm.weight) normalize(&stack->final_norm, s->x, rows, stack->d_model, s->x);
-    if (stack->scales_output)
-        for (int64_t i = 0; i < rows * stack->d_model; i++) s->x[i] /= sqrtf((float)stack->d_model);
+    if (stack->divides_output) {
+        float root = sqrtf((float)stack->d_model);
+        for (int64_t i = 0; i < rows * stack->d_model; i++) s->x[i] /= root;
+    }
     spend(s, NORMS);
 }

@@ -54,8 +54,7 @@ typedef struct {
 
 typedef struct {
     int64_t d_model, num_heads, d_k, d_v, d_ff, num_layers, is_pre, activation;
-    int64_t is_scaled;   /* whether attention divides scores by sqrt(d_k) */
-    int64_t scales_output; /* whether states are divided by sqrt(d_model) in the end */
+    int64_t divides_scores, divides_output; /* scores of attention by sqrt(d_k); states, in the end, by sqrt(d_model) */
     const Layer *layers;
     Norm final_norm;
     Product output; /* cross-attention's keys and values of all decoder layers in an encoder, logits in a decoder */
