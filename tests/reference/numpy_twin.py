@@ -121,7 +121,8 @@ class NumpyTransformer:
             states = self.feed_forward_sublayer(layer, states)
         matrix = self.weight(self.owner("output_proj.weight"))
         factor = 1 / math.sqrt(self.settings["d_model"]) if self.settings["output_scale"] else 1.0
-        scores = np.array([matrix @ (factor * state) for state in self.finish("decoder", states)])
+        states = [self.output_transform(state) for state in self.finish("decoder", states)]
+        scores = np.array([matrix @ (factor * state) for state in states])
         return scores + self.weight("output_proj.bias") if self.settings["output_bias"] else scores
 
     def encode(self, source: Sequence[int], segments: Sequence[int] | None = None) -> list[Array]:
@@ -137,6 +138,13 @@ class NumpyTransformer:
             states = self.attention_sublayer(layer, "self_attn", states, None, lambda t, s: visible[s])
             states = self.feed_forward_sublayer(layer, states)
         return self.finish("encoder", states)
+
+    def output_transform(self, state: Array) -> Array:
+        """BERT's layer before the output matrix: an activation of W x + b, and a norm."""
+        if not self.settings["output_transform"]:
+            return state
+        hidden = self.linear("output_transform.proj", state, bias=True)
+        return self.norm("output_transform.norm", np.array([activate(self.settings["activation"], x) for x in hidden]))
 
     def weight(self, name: str) -> Array:
         """Return a weight and remember that it was read."""
@@ -178,6 +186,8 @@ class NumpyTransformer:
             x = x + encoding.astype(self.position_dtype).astype(np.float64)
         if self.settings["num_segments"] and part == "source_embedding":
             x = x + self.weight(f"{part}.segments.weight")[segment]
+        if self.settings["num_target_segments"] and part == "target_embedding":
+            x = x + self.weight(f"{part}.segments.weight")[0]
         return self.norm(f"{part}.norm", x) if self.settings["embedding_norm"] else x
 
     def attention_sublayer(

@@ -40,6 +40,7 @@ T5 = {
 }
 FEW_BUCKETS = {"relative_attention_num_buckets": 8, "relative_attention_max_distance": 7}
 BERT = {"positions": "learned", "max_positions": 97, "num_segments": 2, "embedding_norm": True, "activation": "gelu"}
+HEAD = {"num_target_segments": 2, "output_transform": True}
 
 # Each option at least once, in the company it keeps in models that exist.
 ARCHITECTURES = {
@@ -49,7 +50,7 @@ ARCHITECTURES = {
     "Marian": {**BIASES, "positions": "sinusoidal_halves", "activation": "silu"},
     "M2M100": {"attention_bias": True, "positions": "sinusoidal_t2t", "first_position": 2, "norm": "pre"},
     "BART": {**BIASES, **BERT, "num_segments": 0, "embedding_scale": False},
-    "BERT to BERT": {**BIASES, **BERT, "embedding_scale": False, "tying": "none", "source_vocab_size": 41},
+    "BERT to BERT": {**BIASES, **BERT, **HEAD, "embedding_scale": False, "tying": "none", "source_vocab_size": 41},
     "BERT": {**BIASES, **BERT, **ENCODER_ALONE, "embedding_scale": False},
     "GPT-2": {
         **DECODER_ALONE,

@@ -62,6 +62,15 @@ CONFIGURATIONS = {
         "relative_attention_max_distance": 3,
     },
     "outputs divided": {"output_scale": True},
+    "outputs transformed": {"output_transform": True},
+    "outputs transformed by gelu and an rms norm, then divided": {
+        "output_transform": True,
+        "output_scale": True,
+        "activation": "gelu",
+        "norm_kind": "rms",
+        "norm_eps": 0.1,
+    },
+    "segments of the target": {"num_target_segments": 2},
     "no positions": {"positions": "none"},
     "no positions, odd width": {"positions": "none", "d_model": 21, "num_heads": 3},
     "segments": {"num_segments": 3},
@@ -103,6 +112,8 @@ CHOICES = {
     "positions": ["sinusoidal", "sinusoidal_halves", "sinusoidal_t2t", "learned", "rotary", "relative", "none"],
     "attention_scale": [True, False],
     "output_scale": [False, True],
+    "output_transform": [False, True],
+    "num_target_segments": [0, 2],
     "first_position": [0, 2],
     "num_segments": [0, 2, 3],
     "tying": ["three-way", "decoder", "embeddings", "none"],
@@ -127,6 +138,8 @@ def drawn_settings(seed):
         settings |= draw.choice([{}, few])
     if settings.get("num_encoder_layers") == 0:
         settings |= {"source_vocab_size": None, "num_segments": 0}
+    if settings.get("num_decoder_layers") == 0:
+        settings |= {"num_target_segments": 0, "output_transform": False}
     return settings
 
 
