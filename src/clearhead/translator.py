@@ -225,6 +225,8 @@ class Translator:
                     f"{name}{', ' if name else ''}pair {number} has {ids:,} tokens on one side; scoring takes at most "
                     f"{config.max_input_tokens:,} (decode.max_input_tokens)"
                 )
+        if self.model.config.is_decoder_alone:
+            self._require_continuations(source_ids, target_ids, targets, name=name)
         rows = [row for row, (_, text) in enumerate(parts) if text.strip() or targets[row]]
         if on_progress is not None and len(rows) < len(parts):
             on_progress(len(parts) - len(rows))
@@ -238,6 +240,24 @@ class Translator:
         )
         found = dict(zip(rows, scores, strict=True))
         return [found.get(row, 0.0) for row in range(len(parts))]
+
+    def _require_continuations(
+        self, sources: Sequence[list[int]], targets: Sequence[list[int]], texts: Sequence[str], *, name: str
+    ) -> None:
+        """Make sure that a decoder alone can go on from each source with its target.
+
+        Raises:
+            DataError: Naming the first pair whose source is empty, or which needs more positions than there are.
+        """
+        most = self.model.config.max_length or math.inf
+        for number, (source, target, text) in enumerate(zip(sources, targets, texts, strict=True), start=1):
+            where = f"{name}{', ' if name else ''}pair {number}"
+            if text and not source:
+                raise DataError(f"{where} has no source, and this model, a decoder alone, goes on with a text")
+            if len(source) + len(target) > most:
+                raise DataError(
+                    f"{where} has {len(source) + len(target):,} tokens, and this model has positions for {most:,}"
+                )
 
     def _options(
         self,
@@ -293,7 +313,8 @@ class Translator:
         cuts = [form.cut for form in forms]
         cut_up = cut_lines(as_read, parts, cuts, self.bundle.tokenizer, config, self.bundle.line_statistics, whole)
         filled = [index for index, piece in enumerate(cut_up.pieces) if piece.text.strip()]
-        ids = cut_sources(self.model.config, config, [cut_up.pieces[index].ids for index in filled])
+        begun_tokens = max((len(prefix.tokens) for prefix in prefixes), default=0)
+        ids = cut_sources(self.model.config, config, [cut_up.pieces[index].ids for index in filled], begun=begun_tokens)
         of_pieces = cut_up.first_of_lines(prefixes, NO_PREFIX)
         given = self.bundle.tokenizer.given
         begun_pieces = [given_prefix(given(cut_up.pieces[index].language), of_pieces[index]) for index in filled]
@@ -335,6 +356,8 @@ class Translator:
         if one_line and any("\n" in text or "\r" in text for text in different):
             raise ConfigError("a prefix has a line end, which a file with one translation a line cannot hold")
         tokenizer, room = self.bundle.tokenizer, self.model.config.max_length or math.inf
+        if self.model.config.is_decoder_alone:
+            room -= 1  # its positions hold the source as well, of which it reads a token at least
         spelled = tokenizer.encode_prefixes(different)
         for text, ids in zip(different, spelled, strict=True):
             if not tokenizer.is_lossless and (read := tokenizer.decode(ids)) not in (text, text.strip()):

@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 
 import clearhead as ch
 from clearhead.cli.main import app
-from clearhead.errors import ConfigError, ModelError
+from clearhead.errors import ConfigError, DataError, ModelError
 
 PROMPTS = ["3 days", "in 5 Stunden", "a", "日本語 and", "le 12 mars 2014 à", "Hello! No 0!"]
 STEPS = 250
@@ -150,6 +150,27 @@ def test_a_text_that_is_longer_than_the_positions_is_read_from_its_end(our_gpt2)
     assert long.source_truncated
     assert not short.source_truncated
     assert long.text == short.text
+
+
+def test_pairs_that_cannot_be_scored_are_named(our_gpt2):
+    translator = ch.Translator.load(our_gpt2, device="cpu")
+    assert translator.score(["a", ""], ["b", ""], name="f")[1] == 0.0
+    with pytest.raises(DataError, match="f, pair 2 has no source, and this model, a decoder alone"):
+        translator.score(["a", ""], ["b", "c"], name="f")
+    with pytest.raises(DataError, match=r"f, pair 1 has \d+ tokens, and this model has positions for 64"):
+        translator.score(["day " * 12], ["day " * 12], name="f")
+
+
+@pytest.mark.parametrize("words", [20, 45])
+def test_a_long_beginning_finds_room_behind_a_long_text(our_gpt2, words):
+    translator, prefix = ch.Translator.load(our_gpt2, device="cpu"), " 3" * words
+    tokens = len(translator.bundle.tokenizer.encode_prefixes([prefix])[0])
+    assert 12 < tokens < 63
+    [found] = translator.translate(["day " * 100], prefix=prefix, extra_length=12, one_line=False)
+    assert found.text.startswith(prefix)
+    assert found.source_truncated
+    with pytest.raises(DataError, match=r"a prefix has .* tokens; this model writes at most 63"):
+        translator.translate(["day"], prefix=" 3" * 63)
 
 
 def test_what_only_translators_do_is_refused(our_gpt2, tmp_path):

@@ -47,7 +47,9 @@ def first_token(model: ModelConfig, source: Sequence[int]) -> int:
     return source[-1] if model.is_decoder_alone else model.bos_id
 
 
-def cut_sources(model: ModelConfig, config: DecodeConfig, sources: Sequence[list[int]]) -> list[list[int]]:
+def cut_sources(
+    model: ModelConfig, config: DecodeConfig, sources: Sequence[list[int]], *, begun: int = 0
+) -> list[list[int]]:
     """Return sources of which no more is read than `max_input_tokens`, and than the model has positions for.
 
     Args:
@@ -55,9 +57,11 @@ def cut_sources(model: ModelConfig, config: DecodeConfig, sources: Sequence[list
         config: Of which `max_input_tokens` counts.
         sources: Source ids of each sentence, ended by `eos_id`; those that are cut end with it too. Of a text that a
             decoder alone goes on with, the end is kept, and room for what it writes.
+        begun: Tokens of the longest prefix, which a decoder alone needs room for as well.
     """
     if model.is_decoder_alone:
-        limit = max(1, int(min(config.max_input_tokens, (model.max_length or math.inf) - config.extra_length)))
+        room = (model.max_length or math.inf) - config.extra_length - begun
+        limit = max(1, int(min(config.max_input_tokens, room)))
         return [ids[-limit:] for ids in sources]
     limit = int(min(config.max_input_tokens, model.max_length or math.inf))
     return [ids if len(ids) <= limit else [*ids[: limit - 1], model.eos_id] for ids in sources]
