@@ -79,7 +79,8 @@ class TrainConfig(Settings):
     run whose model lost more says so. The older model stays beside it in any case."""
     freeze: tuple[str, ...] = ()
     """Parts whose weights stay as they are: `embeddings`, `encoder`, `decoder`, or a layer, such as
-    `encoder.layers.0`; for a run that starts from a model."""
+    `encoder.layers.0`; for a run that starts from a model. A matrix that embeddings and output share is of the
+    embeddings."""
     seed: Seed = 1
     """Seed of initialisation, batch order and dropout."""
     planned: tuple[str, ...] = ()

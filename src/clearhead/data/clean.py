@@ -24,7 +24,7 @@ REASONS = {
     "too_many_characters": "a side is longer than data.max_characters",
     "length_ratio": "one side is more than data.max_ratio times as long as the other",
     "duplicate": "the same pair came before",
-    "leakage": "a side is in the validation or excluded text",
+    "leakage": "a side is in text that is validated on or excluded",
     "too_many_tokens": "a side is longer than data.max_length",
 }
 """Every reason to drop a pair, in the order in which they are looked for, and what it means."""

@@ -21,13 +21,14 @@ def side_keys(pair: SentencePair) -> tuple[bytes, bytes]:
     return key_digest(pair.text), key_digest(pair.target)
 
 
-def choose_rows(num_pairs: int, valid_size: int, *, seed: int) -> set[int]:
+def choose_rows(num_pairs: int, valid_size: int, *, seed: int, what: str = "") -> set[int]:
     """Choose the pairs to hold out: `valid_size`, but at most a tenth of all.
 
     Args:
         num_pairs: Pairs to choose from.
         valid_size: Pairs wanted.
         seed: Decides, together with `num_pairs`, which ones.
+        what: What text it is, if not the training text, for the message.
 
     Returns:
         Their rows, counted from 0.
@@ -36,9 +37,12 @@ def choose_rows(num_pairs: int, valid_size: int, *, seed: int) -> set[int]:
         DataError: If there are fewer than ten pairs.
     """
     if num_pairs < LEAST_PAIRS:
+        advice = "give more of it"
+        if not what:
+            advice = "give more text, or validation files (--valid-source F --valid-target F, or --valid-pairs F)"
         raise DataError(
-            f"the corpus has {num_pairs} usable pairs, and {LEAST_PAIRS} are needed to hold some out for validation; "
-            f"give more text, or validation files (--valid-source F --valid-target F, or --valid-pairs F)"
+            f"the {what or 'corpus'} has {num_pairs} usable pairs, and {LEAST_PAIRS} are needed to hold some out for "
+            f"validation; {advice}"
         )
     return set(drawn_rows(num_pairs, seed=seed)[: min(valid_size, num_pairs // LEAST_PAIRS)])
 

@@ -271,7 +271,7 @@ def _read_general(
     tags = config.tokenizer.language_tags
     general.write(clean(pairs, config.data, forbidden=forbidden, report=general.report, language_tags=tags))
     _refuse_empty("general", config.data, general.report)
-    watched = choose_rows(general.report.kept, config.data.valid_size, seed=config.train.seed)
+    watched = choose_rows(general.report.kept, config.data.valid_size, seed=config.train.seed, what="general text")
     forbidden.update(key for pair in _rows(general, watched) for key in side_keys(pair))
     return watched
 

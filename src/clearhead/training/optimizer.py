@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 
 import torch
@@ -11,31 +12,40 @@ from clearhead.config import TrainConfig
 from clearhead.errors import CheckpointError, ConfigError
 from clearhead.training.muon import Muon
 
-__all__ = ["build_optimizer", "freeze", "load_optimizer_state", "optimizer_state"]
+__all__ = ["build_optimizer", "freeze", "load_optimizer_state", "optimizer_state", "weights_of"]
+
+_PART = re.compile(r"embeddings|(encoder|decoder)(\.layers\.\d+)?")
 
 
 def freeze(model: nn.Module, parts: Sequence[str]) -> None:
-    """Leave the weights of some parts as they are.
+    """Leave the weights of some parts as they are; see `weights_of`."""
+    for weight in weights_of(model, parts):
+        weight.requires_grad_(False)
+
+
+def weights_of(model: nn.Module, parts: Sequence[str]) -> list[nn.Parameter]:
+    """Return the weights of some parts; a matrix that several share is of the embeddings.
 
     Args:
         model: A Transformer.
-        parts: `embeddings`, or the beginnings of names of parameters, such as `encoder` or `decoder.layers.0`.
+        parts: `embeddings`, `encoder`, `decoder`, or layers such as `decoder.layers.0`.
 
     Raises:
-        ConfigError: If a part is not there, or nothing is left to train.
+        ConfigError: If a part is not there, or there are no other weights.
     """
+    found: list[nn.Parameter] = []
     for part in parts:
-        names = ("source_embedding", "target_embedding") if part == "embeddings" else (part,)
-        found = [weight for name, weight in model.named_parameters() if name.startswith(tuple(f"{n}." for n in names))]
-        if not found:
+        names = ("source_embedding.", "target_embedding.") if part == "embeddings" else (f"{part}.",)
+        of_part = [weight for name, weight in model.named_parameters() if name.startswith(names)]
+        if not of_part or not _PART.fullmatch(part):
             raise ConfigError(
                 f"train.freeze: the model has no part {part!r:.100}; parts are embeddings, encoder, decoder, and "
                 f"layers such as encoder.layers.0"
             )
-        for weight in found:
-            weight.requires_grad_(False)
-    if not any(weight.requires_grad for weight in model.parameters()):
+        found += of_part
+    if {id(weight) for weight in found} == {id(weight) for weight in model.parameters()}:
         raise ConfigError(f"train.freeze = {list(parts)} leaves nothing to train")
+    return found
 
 
 def build_optimizer(model: nn.Module, config: TrainConfig) -> torch.optim.Optimizer:

@@ -19,6 +19,7 @@ from clearhead.errors import CheckpointError, ConfigError, ModelError
 from clearhead.language_tags import language_tag, split_tag
 from clearhead.presets import AUTOMATIC_PRESETS, TABLE3, recipe, small
 from clearhead.tokenizers import Vocabulary
+from clearhead.training.optimizer import weights_of
 from clearhead.training.settings import OF_THE_TOKENIZER, draft, merge, refuse_misshapen
 
 __all__ = ["model_name", "over_start", "starting_model", "untagged"]
@@ -73,6 +74,7 @@ def over_start(values: Mapping[str, Any], *, fresh: bool) -> tuple[Mapping[str, 
     decode = bundle.decode.model_dump(exclude=no_longer)
     settings = {"preset": _preset(bundle), "decode": decode, "from_sha256": bundle.model_sha256}
     whole = _over(values, owned, settings, named)
+    weights_of(bundle.model, draft(whole).train.freeze)  # what cannot be frozen is refused before anything is written
     if source_language(draft(whole)) is None:
         whole = merge({"decode": {"source_lang": bundle.decode.source_lang}}, whole)
     return whole, bundle

@@ -132,6 +132,8 @@ def test_a_frozen_run_goes_on_exactly(fine_tuned, tmp_path):
     [
         ({"train": {"freeze": ["enc"]}}, "train.freeze: the model has no part 'enc'; parts are embeddings, encoder"),
         ({"train": {"freeze": ["embeddings", "encoder", "decoder"]}}, "leaves nothing to train"),
+        ({"train": {"freeze": ["output_proj"]}}, "the model has no part 'output_proj'"),
+        ({"train": {"freeze": ["decoder.layers.7"]}}, "the model has no part 'decoder.layers.7'"),
         (
             {"from_model": None, "data": {"general_pairs": []}, "train": {"freeze": ["encoder"]}},
             "train.freeze keeps weights",
@@ -140,12 +142,19 @@ def test_a_frozen_run_goes_on_exactly(fine_tuned, tmp_path):
         ({"data": {"general_share": 1.0}}, "data.general_share"),
     ],
 )
-def test_what_has_no_meaning_is_refused(fine_tuned, changes, message):
+def test_what_has_no_meaning_is_refused_before_anything_is_written(fine_tuned, changes, message, tmp_path):
     with pytest.raises(ConfigError, match=message):
         fine_tuned(**changes)
+    assert not (tmp_path / "run").exists()
 
 
 def test_general_text_that_is_empty_is_named(fine_tuned, tmp_path):
     (tmp_path / "none.tsv").write_text("", encoding="utf-8")
     with pytest.raises(DataError, match=r"empty corpus: there is no line in .*none\.tsv"):
         fine_tuned(data={"general_pairs": [str(tmp_path / "none.tsv")]})
+
+
+def test_general_text_that_is_too_short_is_named(fine_tuned, tmp_path):
+    (tmp_path / "few.tsv").write_text("eins\tone\nzwei\ttwo\n", encoding="utf-8")
+    with pytest.raises(DataError, match=r"the general text has 2 usable pairs, and 10 are needed .*; give more of it$"):
+        fine_tuned(data={"general_pairs": [str(tmp_path / "few.tsv")]})
