@@ -46,6 +46,7 @@ __all__ = [
     "Bundle",
     "load_bundle",
     "model_directory",
+    "read_card",
     "read_golden",
     "require_fitting_weights",
     "require_same_vocabulary",
@@ -240,6 +241,12 @@ def refuse_foreign(directory: Path) -> None:
         raise ModelError(f"cannot write a model to {directory}: its path is not UTF-8; choose another name")
     if directory.exists() and not _is_model_or_empty(directory):
         raise ModelError(f"{directory} exists and is not a model directory; choose another name, or remove it first")
+
+
+def read_card(directory: Path) -> str:
+    """Return the text of the README.md in a model's directory; nothing if there is none."""
+    path = directory / "README.md"
+    return path.read_text(encoding="utf-8", errors="replace") if path.is_file() else ""
 
 
 def model_directory(path: str | Path) -> Path:

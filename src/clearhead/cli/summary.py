@@ -32,6 +32,7 @@ def summary(facts: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
         ],
         "data": [
             _said(facts, "{} training pairs", *made, "data", "train", "kept"),
+            _said(facts, "{} general pairs", *made, "data", "general", "kept"),
             _said(facts, "99.9 % of at most {} tokens", *made, "data", "line_statistics", "source_tokens", "p999"),
             *(f"{role} {plain(files)}" for role in ("source", "target", "pairs") if (files := _files(facts, role))),
         ],
@@ -44,6 +45,7 @@ def summary(facts: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
         "quality": [
             _said(facts, "validation BLEU {}", *made, "metrics", "valid_bleu"),
             _said(facts, "chrF {}", *made, "metrics", "valid_chrf"),
+            _said(facts, "on general text chrF {}", *made, "metrics", "general_chrf"),
             _said(facts, "perplexity a piece {}", *made, "metrics", "valid_ppl"),
         ],
         "made": [

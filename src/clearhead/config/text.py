@@ -28,10 +28,10 @@ class DataConfig(Settings):
     pairs: tuple[str, ...] = ()
     """Files that hold both sides: `.tsv`, `.csv`, or the `.txt` of Tatoeba and Anki."""
     columns: tuple[int | str, int | str] | None = None
-    """Columns of `pairs` and `valid_pairs` that hold source and target: numbers counted from 1, or names from a header
-    line, such as `[2, 1]` or `["english", "german"]`; told by each file if not set (docs/formats.md)."""
+    """Columns that hold source and target in all files of pairs: numbers counted from 1, or names from a header line,
+    such as `[2, 1]` or `["english", "german"]`; told by each file if not set (docs/formats.md)."""
     swap: bool = False
-    """The other direction: source and target change places, in the training text and the validation text alike."""
+    """The other direction: source and target change places in all text."""
     valid_source: tuple[str, ...] = ()
     """Validation source files; without any, `valid_size` pairs are held out of the training text."""
     valid_target: tuple[str, ...] = ()
@@ -46,8 +46,8 @@ class DataConfig(Settings):
     general_pairs: tuple[str, ...] = ()
     """Files of general text that hold both sides."""
     general_share: Probability = 0.5
-    """Share of the training pairs that are drawn from the rest of the general text, as far as that goes; 0 mixes none
-    in."""
+    """Share of the training pairs, altered copies aside, that are drawn from the rest of the general text, as far as
+    that goes; 0 mixes none in."""
     exclude: tuple[str, ...] = ()
     """Files, one segment a line or of pairs (test sets, say): training pairs with a side in them are dropped as
     leakage."""

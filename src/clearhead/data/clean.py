@@ -15,7 +15,7 @@ from clearhead.config import DataConfig
 from clearhead.corpora import SentencePair
 from clearhead.language_tags import split_tag
 
-__all__ = ["REASONS", "CleaningReport", "clean", "key_digest", "normalized_key"]
+__all__ = ["REASONS", "CleaningReport", "clean", "key_digest", "normalized_key", "pair_digest"]
 
 REASONS = {
     "malformed": "the row of its file is no pair",
@@ -90,11 +90,15 @@ class CleaningReport:
             del values["not_needed"]  # of general text alone, which few runs have
         return values
 
-    def lines(self) -> list[str]:
-        """Return the counts as lines to print; reasons that dropped nothing are left out."""
+    def lines(self, *, held_out_for: str = "validation") -> list[str]:
+        """Return the counts as lines to print; reasons that dropped nothing are left out.
+
+        Args:
+            held_out_for: What the pairs are for that were held out.
+        """
         result = [f"{self.read:>12,} pairs read", f"{self.kept:>12,} kept"]
         if self.held_out:
-            result.append(f"{self.held_out:>12,} held out for validation")
+            result.append(f"{self.held_out:>12,} held out for {held_out_for}")
         if self.not_needed:
             result.append(f"{self.not_needed:>12,} not needed for the share of general text")
         for reason, count in self.dropped.items():
@@ -152,8 +156,7 @@ def _reason_to_drop(
     if lengths[1] > config.max_ratio * max(lengths[0], RATIO_FLOOR):
         return "length_ratio"
     if config.drop_duplicates:
-        # The length says where the source ends, whatever characters the two sides hold.
-        digest = _digest(f"{len(pair.source)}:{pair.source}{pair.target}")
+        digest = pair_digest(pair)
         if digest in seen:
             return "duplicate"
         seen.add(digest)
@@ -192,6 +195,12 @@ def normalized_key(text: str) -> str:
 def key_digest(text: str) -> bytes:
     """Return 16 bytes that stand for `normalized_key(text)` in a set of millions."""
     return _digest(normalized_key(text))
+
+
+def pair_digest(pair: SentencePair) -> bytes:
+    """Return 16 bytes that stand for both sides of a pair as they are."""
+    # The length says where the source ends, whatever characters the two sides hold.
+    return _digest(f"{len(pair.source)}:{pair.source}{pair.target}")
 
 
 def _digest(text: str) -> bytes:

@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 from clearhead.config import Config, DataConfig, DecodeConfig, TokenizerConfig
 from clearhead.corpora import SentencePair, display_name
 from clearhead.data.augment import KINDS, altered
-from clearhead.data.clean import CleaningReport, clean, key_digest
+from clearhead.data.clean import CleaningReport, clean, key_digest, pair_digest
 from clearhead.data.hold_out import choose_rows, drawn_rows, side_keys, without
 from clearhead.data.inputs import ROLES, Inputs, open_inputs, source_language
 from clearhead.data.staged_text import StagedPairs
@@ -177,7 +177,7 @@ def _build(
         if added:
             _add_altered(store, train, tokenizer, config, added, counter, on_progress)
         if watched:
-            mixed = _mixed_in(general, watched, valid, train.report.kept, config)
+            mixed = _mixed_in(general, watched, valid, train, config)
             pairs = _progress(mixed, "mixing general text in", on_progress)
             _fill(store, pairs, tokenizer, config, report=general.report, counter=counter)
     pairs = _progress(valid, "tokenising validation text", on_progress)
@@ -281,7 +281,7 @@ def _rows(pairs: Iterable[SentencePair], rows: set[int]) -> Iterator[SentencePai
 
 
 def _mixed_in(
-    general: StagedPairs, watched: set[int], valid: StagedPairs, num_train: int, config: Config
+    general: StagedPairs, watched: set[int], valid: StagedPairs, train: StagedPairs, config: Config
 ) -> Iterator[SentencePair]:
     """Yield the general pairs that are learned from, in the order of their files, and count what becomes of the rest.
 
@@ -289,25 +289,27 @@ def _mixed_in(
         general: All of them.
         watched: Rows of those that are held out.
         valid: Validation pairs, which may be of the training text.
-        num_train: Pairs of the training text.
-        config: `data.general_share` is their share of both.
+        train: The training text, whose pairs are not learned a second time.
+        config: `data.general_share` is the share of general pairs in both.
     """
-    share = config.data.general_share
-    wanted = round(num_train * share / (1.0 - share))
-    free = [row for row in drawn_rows(general.report.kept, seed=config.train.seed) if row not in watched]
-    chosen = set(free[:wanted])
-    general.report.not_needed = len(free) - len(chosen)
-    general.report.kept -= general.report.not_needed
-    keys = {key for pair in chain(valid, _rows(general, watched)) for key in side_keys(pair)}
+    share, report = config.data.general_share, general.report
+    forbidden = {key for pair in chain(valid, _rows(general, watched)) for key in side_keys(pair)}
+    learned = {pair_digest(pair) for pair in train} if config.data.drop_duplicates else set()
+    free = []
     for row, pair in enumerate(general):
         if row in watched:
-            general.report.hold_out()
-        elif row not in chosen:
-            continue
-        elif keys.isdisjoint(side_keys(pair)):
-            yield pair
+            report.hold_out()
+        elif not forbidden.isdisjoint(side_keys(pair)):
+            report.drop_kept("leakage", pair.origin)
+        elif pair_digest(pair) in learned:
+            report.drop_kept("duplicate", pair.origin)
         else:
-            general.report.drop_kept("leakage", pair.origin)
+            free.append(row)
+    wanted = round(train.report.kept * share / (1.0 - share))
+    chosen = {free[place] for place in drawn_rows(len(free), seed=config.train.seed)[:wanted]}
+    report.not_needed = len(free) - len(chosen)
+    report.kept -= report.not_needed
+    return _rows(general, chosen)
 
 
 def _excluded_keys(inputs: Inputs, tags: Sequence[str], lines: dict[str, int], on_progress: Progress) -> set[bytes]:

@@ -9,7 +9,7 @@ from typing import Any
 
 from torch import Tensor
 
-from clearhead.bundle import Bundle
+from clearhead.bundle import Bundle, read_card
 from clearhead.choices import ExportPrecision
 from clearhead.config import ModelConfig
 from clearhead.errors import ConfigError, ModelError
@@ -24,7 +24,6 @@ from clearhead.interop.imported import (
     as_model,
     as_vocabulary,
     origin_info,
-    read_card,
     read_settings,
     require_told,
 )

@@ -7,7 +7,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from clearhead.bundle import Bundle
+from clearhead.bundle import Bundle, read_card
 from clearhead.config import DecodeConfig, ModelConfig
 from clearhead.config.decode import is_language
 from clearhead.errors import ConfigError, ModelError
@@ -18,7 +18,6 @@ from clearhead.interop.imported import (
     as_model,
     as_vocabulary,
     origin_info,
-    read_card,
     read_settings,
     require_told,
 )

@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from clearhead.bundle import Bundle
+from clearhead.bundle import Bundle, read_card
 from clearhead.config import ModelConfig
 from clearhead.errors import ConfigError, ModelError
 from clearhead.files import require_regular
@@ -22,7 +22,6 @@ from clearhead.interop.imported import (
     as_model,
     as_vocabulary,
     origin_info,
-    read_card,
     read_settings,
     require_told,
 )

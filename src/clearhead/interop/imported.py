@@ -21,7 +21,7 @@ from clearhead.tokenizers.foreign import ForeignVocabulary, VocabularyFile
 from clearhead.version import __version__
 from clearhead.weights import TensorHeader, load_tensors, model_tensors, require_fit
 
-__all__ = ["Imported", "as_model", "as_vocabulary", "card", "origin_info", "read_card", "read_settings", "require_told"]
+__all__ = ["Imported", "as_model", "as_vocabulary", "card", "origin_info", "read_settings", "require_told"]
 
 
 @dataclass(frozen=True)
@@ -122,12 +122,6 @@ def require_told(origin: Path, languages: Collection[str], source_lang: str | No
     for name, language in (("source", source_lang), ("target", target_lang)):
         if language is not None and languages and language not in languages:
             raise ConfigError(f"unknown {name} language {language!r}{nearest_name(language, languages)}")
-
-
-def read_card(directory: Path) -> str:
-    """Return the text of the README.md that a model came with; nothing if there is none."""
-    path = directory / "README.md"
-    return path.read_text(encoding="utf-8", errors="replace") if path.is_file() else ""
 
 
 def card(name: str, imported: Imported, proof: str) -> str:

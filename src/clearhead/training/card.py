@@ -30,6 +30,10 @@ def model_card(name: str, bundle: Bundle) -> str:
     metrics, training = info["metrics"], info["training"]
     start = info.get("started_from")
     start_row = f"| started from | {start['name']}, SHA-256 of its weights {start['sha256']} |\n" if start else ""
+    mixed_in = f" and {info['data']['general']['kept']:,} of general text" if "general" in info["data"] else ""
+    general_row = ""
+    if "general_chrf" in metrics:
+        general_row = f"| general text (greedy) | BLEU {metrics['general_bleu']}, chrF {metrics['general_chrf']} |\n"
     lines = bundle.line_statistics
     given = info["settings"]["golden"]
     golden = "words of its vocabulary" if given is None else "none" if given == NO_GOLDEN else f"sentences of {given}"
@@ -50,12 +54,12 @@ A Transformer trained by clearhead {__version__}.
 | weights | {info["weights"]} |
 {start_row}| trained | {training["date"]}, {training["steps"]:,} steps, {training["target_tokens"]:,} target tokens, \
 {training["minutes"]} minutes |
-| training pairs | {info["data"]["train"]["kept"]:,} |
+| training pairs | {info["data"]["train"]["kept"]:,}{mixed_in} |
 | training lines | {"not known" if lines is None else lines} |
 | validation BLEU (greedy) | {metrics["valid_bleu"]} `{metrics["bleu_signature"]}` |
 | validation chrF (greedy) | {metrics["valid_chrf"]} `{metrics["chrf_signature"]}` |
 | validation perplexity per piece | {metrics["valid_ppl"]} |
-| golden sentences | {golden} |
+{general_row}| golden sentences | {golden} |
 
 ## Training data
 

@@ -74,6 +74,7 @@ def report_end(loop: Loop, translator: Translator, validation: Validation, ended
             "direction": _direction(data, config.data),
             "verdict": "; ".join(judgement) or "too short to tell",
             "validation (greedy)": f"{validation.scores}, perplexity {validation.ppl:.2f} a piece",
+            **({"general text (greedy)": validation.general.scores} if validation.general else {}),
             "model": f"{config.preset}: {translator.bundle.info['weights']}",
             **({"started from": f"{config.from_model} (SHA-256 {config.from_sha256})"} if config.from_model else {}),
             "training": f"{state.step:,} steps, {state.target_tokens:,} target tokens, {minutes:.1f} minutes",
@@ -125,7 +126,8 @@ def data_lines(report: Mapping[str, Any]) -> list[str]:
     titles = {"train": "training text", "valid": "validation text", "general": "general text, mixed in"}
     for part, title in titles.items():
         if part in report and report[part]["read"]:
-            lines += [title, *CleaningReport(**report[part]).lines()]
+            held_out_for = "watching" if part == "general" else "validation"
+            lines += [title, *CleaningReport(**report[part]).lines(held_out_for=held_out_for)]
             added = report.get("augmented", {})
             if part == "train" and any(added.values()):
                 kinds = ", ".join(f"{count:,} {kind}" for kind, count in added.items() if count)

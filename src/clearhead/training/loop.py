@@ -11,7 +11,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from clearhead.bundle import Bundle, save_bundle
+from clearhead.bundle import Bundle, model_directory, read_card, save_bundle
 from clearhead.config import Config
 from clearhead.data.batches import Batch, BatchOrder, collate, split
 from clearhead.data.prepare import Prepared
@@ -79,7 +79,8 @@ class Loop:
         """Take the weights of a trained model in the place of random ones; where it must not unlearn, keep it."""
         load_tensors(self.model, model_tensors(bundle.model), origin=str(self.config.from_model))
         if self.data.general is not None:
-            card = f"# {OLDER_MODEL}\n\nThe model that the run {self.run.name} started from, as it was.\n"
+            card = read_card(model_directory(str(self.config.from_model)))  # which may hold a licence
+            card = card or f"# {OLDER_MODEL}\n\nThe model that the run {self.run.name} started from, as it was.\n"
             save_bundle(self.run / OLDER_MODEL, bundle, golden=bundle.golden, card=card)
 
     def resume(self, path: Path, state: TrainingState) -> None:

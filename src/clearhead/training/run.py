@@ -140,15 +140,20 @@ def _settle(
         tokenizer = None if early.from_model is None else starting_model(early, start_model).tokenizer
         data = prepare(early, run / "data", tokenizer=tokenizer, on_progress=display.stage, notice=display.say)
         seconds = time.monotonic() - started
-        kept = data.report["train"]["kept"]
-        display.say(f"prepared {kept:,} training and {len(data.valid):,} validation pairs in {seconds:.0f} s")
+        kept, general = data.report["train"]["kept"], ""
+        if data.general is not None:
+            mixed_in = data.report["general"]["kept"]
+            general = f", {mixed_in:,} general pairs to mix in and {len(data.general):,} to watch,"
+        display.say(f"prepared {kept:,} training and {len(data.valid):,} validation pairs{general} in {seconds:.0f} s")
         for line in data_lines(data.report):
             display.say("  " + line)
         display.say(
             f"the first pair, from source to target: {data.train.source(0)!r:.200} -> {data.train.target(0)!r:.200}"
         )
-        if early.from_model is not None and (warning := untagged(data.train, data.tokenizer)):
-            display.say(warning)
+        if early.from_model is not None:
+            for what, pairs in (("source", data.train), ("general source", data.general)):
+                if pairs is not None and (warning := untagged(pairs, data.tokenizer, what)):
+                    display.say(warning)
     else:
         data = open_prepared(run / "data")
         if missing := missing_inputs(saved):

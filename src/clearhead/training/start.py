@@ -115,14 +115,14 @@ def model_name(path: str) -> str:
     return directory.parent.name if directory.name == "model" else directory.name
 
 
-def untagged(pairs: PairStore, tokenizer: Vocabulary) -> str | None:
-    """Return a warning if the model asks for languages by tag and the new text has no tags."""
+def untagged(pairs: PairStore, tokenizer: Vocabulary, what: str) -> str | None:
+    """Return a warning if the model asks for languages by tag and a text, of which `what` lines are read, has none."""
     languages, rows = tokenizer.language_tags, range(min(len(pairs), _LINES_ASKED_FOR_A_TAG))
     if not languages or any(split_tag(pairs.source(row), languages)[0] for row in rows):
         return None
     tags = ", ".join(map(language_tag, languages))
     return (
-        f"the model is told by a tag ({tags}) which language to write, and the first {len(rows):,} source lines have "
+        f"the model is told by a tag ({tags}) which language to write, and the first {len(rows):,} {what} lines have "
         f"none: what is learned from them is not what a tag asks for; put the tag before each"
     )
 

@@ -57,6 +57,23 @@ def test_the_share_says_how_much_is_mixed_in(fine_tuned, share, mixed):
     assert (new, len(data.train) - new) == (36, mixed)
 
 
+def test_pairs_that_cannot_be_mixed_in_are_counted_and_others_take_their_place(fine_tuned, tmp_path):
+    """Half of what is learned from stays general, though some pairs are in the new text or in what is watched."""
+    lines = (tmp_path / "general.tsv").read_text(encoding="utf-8").splitlines()
+    both = lines[:36]  # of the new text as well
+    like_another = [f"{line.upper()}!" for line in lines[50:]]
+    (tmp_path / "general.tsv").write_text("\n".join([*lines, *like_another]) + "\n", encoding="utf-8")
+    with (tmp_path / "new.tsv").open("a", encoding="utf-8") as file:
+        file.write("\n".join(both) + "\n")
+    data = open_prepared(fine_tuned() / "data")
+    report = data.report["general"]
+    assert report["dropped"]["duplicate"] > 0
+    assert report["dropped"]["leakage"] > 0
+    assert report["kept"] == data.report["train"]["kept"] == len(data.train) // 2
+    sources = [data.train.source(row) for row in range(len(data.train))]
+    assert len(set(sources)) == len(sources)
+
+
 def test_both_texts_are_validated_and_the_older_model_is_kept(fine_tuned, finished_run, capsys):
     run = fine_tuned()
     records = [record for record in read_metrics(run / "metrics.jsonl") if record["split"] == "valid"]
@@ -69,6 +86,24 @@ def test_both_texts_are_validated_and_the_older_model_is_kept(fine_tuned, finish
     assert len(load_bundle(run / "started-from").golden) == len(load_bundle(finished_run).golden)
     assert "general_chrf" in load_bundle(run).info["metrics"]
     assert "general text, mixed in" in said
+    assert "prepared 36 training and 4 validation pairs, 36 general pairs to mix in and 4 to watch, in " in said
+    assert "4 held out for watching" in said
+    card = (run / "model" / "README.md").read_text(encoding="utf-8")
+    assert "| training pairs | 36 and 36 of general text |" in card
+    assert "| general text (greedy) | BLEU " in card
+    assert "general text (greedy)" in (run / "report.html").read_text(encoding="utf-8")
+
+
+def test_the_older_model_keeps_its_card(fine_tuned, finished_run):
+    card = (finished_run / "model" / "README.md").read_bytes()
+    assert (fine_tuned() / "started-from" / "README.md").read_bytes() == card
+
+
+@pytest.mark.parametrize("side", ["encoder", "decoder"])
+def test_a_model_of_one_side_is_not_trained_on_pairs(fine_tuned, side, tmp_path):
+    with pytest.raises(ConfigError, match=rf"a model without an? {side} cannot: model\.num_encoder_layers \("):
+        fine_tuned(from_model=None, model={f"num_{side}_layers": 0}, data={"general_pairs": []})
+    assert not (tmp_path / "run").exists()
 
 
 def test_a_run_without_general_text_keeps_nothing(fine_tuned):

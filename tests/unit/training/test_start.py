@@ -235,10 +235,13 @@ def test_the_models_tags_are_the_runs(settings, make_model_dir, tmp_path, capsys
     assert list(data.tokenizer.language_tags) == ["de", "fr"]
     assert data.report["train"]["dropped"]["unknown_tag"] == 1
     assert "none: what is learned" not in capsys.readouterr().err
-    train_from_values(
-        merge(values, {"out": str(tmp_path / "plain"), "data": {"pairs": [str(tmp_path / "numbers.tsv")]}})
-    )
+    untagged = [str(tmp_path / "numbers.tsv")]
+    train_from_values(merge(values, {"out": str(tmp_path / "plain"), "data": {"pairs": untagged}}))
     assert "(<2de>, <2fr>) which language to write, and the first 189 source lines have none" in capsys.readouterr().err
+    train_from_values(merge(values, {"out": str(tmp_path / "both"), "data": {"general_pairs": untagged}}))
+    said = capsys.readouterr().err
+    assert "and the first 21 general source lines have none" in said
+    assert said.count("none: what is learned") == 1
 
 
 @pytest.mark.parametrize("kind", ["bpe", "unigram", "wordpiece"])
