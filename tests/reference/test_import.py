@@ -21,11 +21,15 @@ from typing import Any
 import pytest
 import sentencepiece
 import torch
+import transformers
 from published import FORMS, OTHER_WEIGHTS, PUBLISHED, Language, Published, pairs, read_model, read_tokenizer
 from typer.testing import CliRunner
 
+from clearhead.bundle import load_bundle
 from clearhead.cli.main import app
 from clearhead.interop.import_path import import_path
+from clearhead.training.log import read_metrics
+from clearhead.training.run import train_from_values
 from clearhead.translation import Translation
 from clearhead.translator import Translator
 
@@ -322,3 +326,47 @@ def test_weights_in_other_files_are_the_same_model(directories, form, tmp_path):
     expected = import_path(published.directory).bundle.model.state_dict()
     found = Translator.load(tmp_path / "imported", device="cpu").bundle.model.state_dict()
     torch.testing.assert_close(found, expected, rtol=places, atol=places)
+
+
+def their_labels(case: Case, text: str) -> list[int]:
+    """Spell a target as they do for learning, from behind the start token to the end token."""
+    tokenizer, start = case.tokenizer, case.model.config.decoder_start_token_id
+    if case.published.source_lang is not None:
+        tokenizer.tgt_lang = case.published.target_langs[0] or tokenizer.convert_ids_to_tokens(start)
+    ids = tokenizer(text_target=text)["input_ids"]
+    if isinstance(case.model, transformers.EncoderDecoderModel):  # whose tokenizer puts BERT's own tokens around all
+        ids = [token for token in ids if token not in tokenizer.all_special_ids] + [case.end]
+    return ids[: ids.index(case.end) + 1]  # mBART has the language behind that, which moves to the start
+
+
+@torch.inference_mode()
+def their_loss(case: Case, examples: list[tuple[str, str]]) -> float:
+    """Return the negative log-likelihood per target token that their model gives pairs of text."""
+    start, total, tokens = case.model.config.decoder_start_token_id, 0.0, 0
+    for source, target in examples:
+        labels = torch.tensor([their_labels(case, target)])
+        inputs = torch.tensor(case.their_sources([source], case.published.target_langs[0]))
+        shifted = torch.nn.functional.pad(labels[:, :-1], (1, 0), value=start)
+        logits = case.model(input_ids=inputs, decoder_input_ids=shifted).logits
+        total += torch.nn.functional.cross_entropy(logits[0].double(), labels[0], reduction="sum").item()
+        tokens += labels.size(1)
+    return total / tokens
+
+
+def test_what_came_in_learns_from_pairs_as_it_did_before(case, tmp_path):
+    """The loss of the first validation is the one that their library finds, so texts are spelled as for learning."""
+    lines = pairs(*case.published.reads)
+    files = {"train": lines[10:], "valid": lines[:10]}
+    for name, some in files.items():
+        text = "".join(f"{source}\t{target}\n" for source, target in some)
+        (tmp_path / f"{name}.tsv").write_text(text, encoding="utf-8")
+    data = {"pairs": [str(tmp_path / "train.tsv")], "valid_pairs": [str(tmp_path / "valid.tsv")], "augment": False}
+    train = {"max_steps": 1, "validate_every": 1, "batch_tokens": 64, "validate_sentences": 1, "average_last": 1}
+    values = {"from_model": str(case.path), "out": str(tmp_path / "run"), "data": data, "train": train}
+    run = train_from_values(values).run
+    first = next(record for record in read_metrics(run / "metrics.jsonl") if record["split"] == "valid")
+    assert first["step"] == 0
+    assert first["nll"] == pytest.approx(their_loss(case, files["valid"]), rel=1e-4)
+    theirs, ours = (load_bundle(path).tokenizer for path in (case.path, run))
+    assert theirs.sha256 == ours.sha256
+    assert Translator.load(run, device="cpu").translate([lines[0][0]])[0].tokens

@@ -73,17 +73,6 @@ class Config(Settings):
     decode: DecodeConfig = DecodeConfig()
 
     @model_validator(mode="after")
-    def _pairs_need_both_sides(self) -> Self:
-        if not (self.model.num_encoder_layers and self.model.num_decoder_layers):
-            missing = "an encoder" if self.model.num_decoder_layers else "a decoder"
-            raise ValueError(
-                f"training learns to write a target for a source, and a model without {missing} cannot: "
-                f"model.num_encoder_layers ({self.model.num_encoder_layers}) and model.num_decoder_layers "
-                f"({self.model.num_decoder_layers}) must be 1 or more"
-            )
-        return self
-
-    @model_validator(mode="after")
     def _weights_are_those_of_a_model(self) -> Self:
         if self.from_sha256 is not None and self.from_model is None:
             raise ValueError("from_sha256 says which weights stand at from_model, so from_model must be set as well")

@@ -32,6 +32,7 @@ __all__ = [
     "over_saved",
     "parse_override",
     "refuse_misshapen",
+    "require_both_sides",
     "resolved",
 ]
 
@@ -322,12 +323,9 @@ def _refuse_what_training_cannot_have(config: Config) -> None:
             "decode.shortlist cannot be set for training: a model has none before `clearhead optimize` made it; "
             "leave it out, and ask for it with `clearhead translate --shortlist`"
         )
-    if not model.is_encoder_decoder:
-        raise ConfigError(
-            f"training on pairs of text needs an encoder and a decoder; model.num_encoder_layers is "
-            f"{model.num_encoder_layers} and model.num_decoder_layers {model.num_decoder_layers} (a model of one side "
-            f"is for Python: clearhead.Transformer)"
-        )
+    require_both_sides(model)
+    if config.from_model is not None:
+        return  # which has the vocabularies and segments that it has
     if model.source_vocab_size is not None:
         raise ConfigError(
             "training from text makes one joint vocabulary, so model.source_vocab_size cannot be set "
@@ -335,6 +333,20 @@ def _refuse_what_training_cannot_have(config: Config) -> None:
         )
     if model.num_segments:
         raise ConfigError("training on pairs of text has no segments; model.num_segments must be 0")
+
+
+def require_both_sides(model: ModelConfig) -> None:
+    """Check that a model can learn from pairs.
+
+    Raises:
+        ConfigError: If it has no encoder or no decoder.
+    """
+    if not model.is_encoder_decoder:
+        raise ConfigError(
+            f"training on pairs of text needs an encoder and a decoder; model.num_encoder_layers is "
+            f"{model.num_encoder_layers} and model.num_decoder_layers {model.num_decoder_layers} (a model of one side "
+            f"is for Python: clearhead.Transformer)"
+        )
 
 
 def _without(settings: Mapping[str, Any], names: Collection[str]) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from clearhead.bundle import Bundle, load_bundle
-from clearhead.config import Config
+from clearhead.config import Config, DataConfig
 from clearhead.data.inputs import source_language
 from clearhead.data.store import PairStore
 from clearhead.errors import CheckpointError, ConfigError, ModelError
@@ -20,7 +20,7 @@ from clearhead.language_tags import language_tag, split_tag
 from clearhead.presets import AUTOMATIC_PRESETS, TABLE3, recipe, small
 from clearhead.tokenizers import Vocabulary
 from clearhead.training.optimizer import weights_of
-from clearhead.training.settings import OF_THE_TOKENIZER, draft, merge, refuse_misshapen
+from clearhead.training.settings import OF_THE_TOKENIZER, draft, merge, refuse_misshapen, require_both_sides
 
 __all__ = ["model_name", "over_start", "starting_model", "untagged"]
 
@@ -59,9 +59,11 @@ def over_start(values: Mapping[str, Any], *, fresh: bool) -> tuple[Mapping[str, 
                 f"--fresh to start over"
             )
         owned = {"model": saved.model.model_dump(), "tokenizer": saved.tokenizer.model_dump()}
-        settings = {"preset": saved.preset, "decode": saved.decode.model_dump(), "from_sha256": saved.from_sha256}
+        decode = saved.decode.model_dump()
+        settings: dict[str, Any] = {"preset": saved.preset, "decode": decode, "from_sha256": saved.from_sha256}
         return _over(values, owned, settings, named), None
     bundle = load_bundle(named)
+    require_both_sides(bundle.model.config)
     asked = values.get("from_sha256")
     if asked is not None and asked != bundle.model_sha256:
         raise ConfigError(
@@ -73,6 +75,9 @@ def over_start(values: Mapping[str, Any], *, fresh: bool) -> tuple[Mapping[str, 
     no_longer = {"shortlist"} if bundle.tokenizer.tells_languages else {"shortlist", "source_lang"}
     decode = bundle.decode.model_dump(exclude=no_longer)
     settings = {"preset": _preset(bundle), "decode": decode, "from_sha256": bundle.model_sha256}
+    longest = bundle.model.config.max_length
+    if longest is not None and longest < DataConfig().max_length:
+        settings["data"] = {"max_length": longest}
     whole = _over(values, owned, settings, named)
     weights_of(bundle.model, draft(whole).train.freeze)  # what cannot be frozen is refused before anything is written
     if source_language(draft(whole)) is None:

@@ -99,13 +99,6 @@ def test_the_older_model_keeps_its_card(fine_tuned, finished_run):
     assert (fine_tuned() / "started-from" / "README.md").read_bytes() == card
 
 
-@pytest.mark.parametrize("side", ["encoder", "decoder"])
-def test_a_model_of_one_side_is_not_trained_on_pairs(fine_tuned, side, tmp_path):
-    with pytest.raises(ConfigError, match=rf"a model without an? {side} cannot: model\.num_encoder_layers \("):
-        fine_tuned(from_model=None, model={f"num_{side}_layers": 0}, data={"general_pairs": []})
-    assert not (tmp_path / "run").exists()
-
-
 def test_a_run_without_general_text_keeps_nothing(fine_tuned):
     run = fine_tuned(data={"general_pairs": []})
     assert not (run / "started-from").exists()

@@ -240,7 +240,7 @@ def test_the_models_tags_are_the_runs(settings, make_model_dir, tmp_path, capsys
     assert "(<2de>, <2fr>) which language to write, and the first 189 source lines have none" in capsys.readouterr().err
     train_from_values(merge(values, {"out": str(tmp_path / "both"), "data": {"general_pairs": untagged}}))
     said = capsys.readouterr().err
-    assert "and the first 21 general source lines have none" in said
+    assert "and the first 11 general source lines have none" in said
     assert said.count("none: what is learned") == 1
 
 
@@ -249,6 +249,17 @@ def test_the_models_tags_are_the_runs(settings, make_model_dir, tmp_path, capsys
 def test_a_tokenizer_tells_how_it_was_made(sentences, kind, split_digits):
     asked = {"kind": kind, "vocab_size": 285, "split_digits": split_digits, "language_tags": ("de", "fr")}
     assert Tokenizer.train(sentences, **asked).settings == asked
+
+
+def test_pairs_are_as_long_at_most_as_the_model_can_read(make_model_dir, tmp_path):
+    values = {
+        "from_model": str(make_model_dir(positions="learned", max_positions=50)),
+        "out": str(tmp_path),
+    }
+    values["data"] = {"pairs": ["mine.tsv"]}
+    assert draft(over_start(values, fresh=False)[0]).data.max_length == 50
+    values["data"]["max_length"] = 40
+    assert draft(over_start(values, fresh=False)[0]).data.max_length == 40
 
 
 def test_the_language_of_the_sources_is_the_new_texts_and_else_the_models(make_model_dir, tmp_path):
