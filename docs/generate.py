@@ -116,9 +116,10 @@ token, so a model that came through them gives scores that differ a little.
 
 What `clearhead export` writes says what it was made of, under the key `clearhead` of its `config.json`, which
 transformers and CTranslate2 keep without reading it. Its import is the model again: the same bits of weights (of
-CTranslate2 in float32), settings, vocabulary with its promise, and way to decode. What was changed meanwhile comes back
-changed: weights that learned in transformers, biases that are no longer zero, beams. A vocabulary that grew there is
-taken as another library's.
+CTranslate2 and ONNX in float32), settings, vocabulary with its promise, and way to decode. What was changed meanwhile
+comes back changed: weights that learned in transformers, biases that are no longer zero, beams. A vocabulary that grew
+there is taken as another library's. ONNX files come back alone: those of other programs say what is computed, not which
+model that is, and weights in 8-bit integers have lost what they were.
 
 The toolkits cannot be run beside this, so their models come in unproved: that is said, and stands on the model's card.
 The tests compare each kind with its formulas, log-probability by log-probability and text by text; models that fairseq
@@ -247,9 +248,6 @@ its beginning, and gives what the model writes after it, in so many tokens as `d
 def models_page() -> str:
     """Return the page of other libraries' models."""
     rows = [f"| `{name}` | {_cell(_about(family.config_from))} |" for name, family in FAMILIES.items()]
-    libraries = [
-        f"| {name} | {_cell(library.layout)} | {_cell(_about(library.read))} |" for name, library in LIBRARIES.items()
-    ]
     libraries = [
         f"| {name} | {', '.join(f'`{kind}`' for kind in library.kinds)} | {_cell(library.layout)} | "
         f"{_cell(_about(library.read))} |"

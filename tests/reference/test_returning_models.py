@@ -8,8 +8,11 @@ from __future__ import annotations
 import json
 import re
 import shutil
+from itertools import product
 from pathlib import Path
 
+import numpy as np
+import onnx
 import pytest
 import torch
 import transformers
@@ -47,6 +50,13 @@ MODELS = {
     },
     "sines before cosines": {**SMALLER, "positions": "sinusoidal_halves"},
 }
+ONLY_IN_ONNX = {
+    "rotary": {**SMALLER, "positions": "rotary", "norm_kind": "rms", "gated": True, "activation": "silu"},
+    "learned, nothing shared": {**SMALLER, "positions": "learned", "max_positions": 300, "tying": "none"},
+    "as T5": {**SMALLER, "positions": "relative", "norm": "pre", "attention_scale": 1.0, "output_scale": True},
+}
+"""What no other export can hold."""
+LIBRARIES = {"hf": "Hugging Face transformers", "ctranslate2": "CTranslate2", "onnx": "ONNX"}
 
 
 def train_tokenizer(kind: str) -> Tokenizer:
@@ -104,21 +114,18 @@ def require_same(found: Bundle, expected: Bundle) -> None:
     assert Translator(found).translate(sources) == Translator(expected).translate(sources)
 
 
-@pytest.mark.parametrize("to", ["hf", "ctranslate2"])
-@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize(("to", "name"), [*product(LIBRARIES, MODELS), *(("onnx", name) for name in ONLY_IN_ONNX)])
 def test_a_model_comes_back_bit_for_bit(tmp_path, name, to):
-    expected = make(MODELS[name])
+    expected = make({**MODELS, **ONLY_IN_ONNX}[name])
     found, said = there_and_back(expected, tmp_path, "--to", to)
     require_same(found, expected)
     assert "8 sentences" in said
-    assert (
-        found.info["imported_from"]["library"] == {"hf": "Hugging Face transformers", "ctranslate2": "CTranslate2"}[to]
-    )
+    assert found.info["imported_from"]["library"] == LIBRARIES[to]
     assert "metrics" not in found.info  # they are those of a model that nobody has changed
     assert "as it was learned here" in (tmp_path / "back" / "README.md").read_text()
 
 
-@pytest.mark.parametrize("to", ["hf", "ctranslate2"])
+@pytest.mark.parametrize("to", LIBRARIES)
 @pytest.mark.parametrize("kind", ["unigram", "wordpiece"])
 def test_a_vocabulary_of_every_kind_comes_back(tmp_path, kind, to):
     expected = make(MODELS["post, as the paper's"], kind)
@@ -313,3 +320,98 @@ def test_without_the_key_ctranslate2s_files_say_the_same_but_what_they_do_not_kn
     assert all(torch.equal(back[name], tensor) for name, tensor in model_tensors(expected.model).items())
     assert found.tokenizer.encode_sources(SOURCES) == expected.tokenizer.encode_sources(SOURCES)
     assert found.tokenizer.language_tags == expected.tokenizer.language_tags
+
+
+# ONNX
+
+
+@pytest.fixture(scope="module")
+def in_onnx(tmp_path_factory) -> tuple[Bundle, Path]:
+    """Return a model and its directory of ONNX files."""
+    bundle = make(MODELS["pre, with biases"])
+    directory = tmp_path_factory.mktemp("in-onnx")
+    save_bundle(directory / "ours", bundle)
+    run("export", directory / "ours", "-o", directory / "theirs", "--to", "onnx")
+    return bundle, directory / "theirs"
+
+
+def change_weights(path: Path, change) -> None:
+    file = onnx.load(path)
+    for weight in file.graph.initializer:
+        change(weight)
+    path.write_bytes(file.SerializeToString())
+
+
+def add_one(weight: onnx.TensorProto) -> None:
+    if weight.name == "decoder.layers.0.feed_forward.up_proj.weight":
+        weight.CopyFrom(onnx.numpy_helper.from_array(onnx.numpy_helper.to_array(weight) + 1, weight.name))
+
+
+def lose(weight: onnx.TensorProto) -> None:
+    if weight.name == "encoder.layers.0.feed_forward.up_proj.weight":
+        weight.name = "lost"
+
+
+def make_nan(weight: onnx.TensorProto) -> None:
+    if weight.name == "encoder.layers.0.feed_forward.up_proj.weight":
+        weight.CopyFrom(onnx.numpy_helper.from_array(onnx.numpy_helper.to_array(weight) * np.nan, weight.name))
+
+
+def shorten(weight: onnx.TensorProto) -> None:
+    weight.raw_data = weight.raw_data[:-4]
+
+
+def point_outside(weight: onnx.TensorProto) -> None:
+    weight.ClearField("raw_data")
+    weight.data_location = onnx.TensorProto.EXTERNAL
+    weight.external_data.add(key="location", value="/etc/passwd")
+
+
+@pytest.mark.parametrize(
+    ("name", "change", "message"),
+    [
+        (
+            "decoder_model.onnx",
+            add_one,
+            r"decoder_with_past_model\.onnx has another decoder\.layers\.0\.feed_forward\.",
+        ),
+        ("encoder_model.onnx", lose, r"missing   encoder\.layers\.0\.feed_forward\.up_proj\.weight"),
+        ("encoder_model.onnx", make_nan, r"encoder\.layers\.0\.feed_forward\.up_proj\.weight"),
+        ("encoder_model.onnx", shorten, r"encoder_model\.onnx: .* is damaged"),
+        ("encoder_model.onnx", point_outside, r"encoder_model\.onnx: .* is not in float32 inside the file"),
+    ],
+)
+def test_onnx_files_that_are_no_longer_the_model_are_refused(in_onnx, tmp_path, name, change, message):
+    other = Path(shutil.copytree(in_onnx[1], tmp_path / "there"))
+    change_weights(other / name, change)
+    with pytest.raises(ModelError, match=message):
+        import_path(other)
+
+
+def test_onnx_weights_that_were_changed_everywhere_come_back_changed(in_onnx, tmp_path):
+    bundle, directory = in_onnx
+    other = Path(shutil.copytree(directory, tmp_path / "there"))
+    for name in ("decoder_model.onnx", "decoder_with_past_model.onnx"):
+        change_weights(other / name, add_one)
+    found = import_path(other)
+    changed = found.bundle.model.decoder.layers[0].feed_forward.up_proj.weight
+    assert torch.equal(changed, bundle.model.decoder.layers[0].feed_forward.up_proj.weight + 1)
+    assert "scores differ by" in found.prove(SOURCES)
+
+
+def test_other_onnx_files_are_named(in_onnx, tmp_path):
+    bundle, directory = in_onnx
+    other = Path(shutil.copytree(directory, tmp_path / "there"))
+    (other / "decoder_model.onnx").write_bytes(b"\xff" * 100)
+    with pytest.raises(ModelError, match=r"decoder_model\.onnx is no ONNX file, or is cut off"):
+        import_path(other)
+    (other / "decoder_model.onnx").unlink()
+    with pytest.raises(ModelError, match=r"cannot read .*decoder_model\.onnx: No such file"):
+        import_path(other)
+    change_config(other, lambda values: values.pop("clearhead"))
+    with pytest.raises(ConfigError, match=r"was not exported by clearhead .*import the model that they were made of"):
+        import_path(other)
+    save_bundle(tmp_path / "ours", bundle)
+    run("export", tmp_path / "ours", "-o", tmp_path / "rounded", "--to", "onnx", "--precision", "int8")
+    with pytest.raises(ConfigError, match="rounded to 8-bit integers, and what they were before is lost"):
+        import_path(tmp_path / "rounded")

@@ -86,8 +86,11 @@ class Config(Settings):
                 "general text (data.general_source and others) is what a model must not unlearn, so from_model must "
                 "name one (--from)"
             )
-        if self.from_model is None and self.train.freeze:
-            raise ValueError("train.freeze keeps weights of the model that a run starts from; set from_model (--from)")
+        for name in ("freeze", "lora_rank"):
+            if self.from_model is None and getattr(self.train, name):
+                raise ValueError(
+                    f"train.{name} keeps weights of the model that a run starts from; set from_model (--from)"
+                )
         return self
 
     @model_validator(mode="after")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Self
 
-from pydantic import Field, NonNegativeFloat, PositiveFloat, PositiveInt, model_validator
+from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt, model_validator
 
 from clearhead.choices import Optimizer, Schedule, TrainPrecision
 from clearhead.config.settings import Items, Probability, Rate, Seed, Settings, SmallNumber, Tokens
@@ -16,6 +16,7 @@ MOST_STEPS = 1_000_000_000
 
 Steps = Annotated[PositiveInt, Field(le=MOST_STEPS)]
 Minutes = Annotated[PositiveFloat, Field(le=10_000_000.0)]
+Rank = Annotated[NonNegativeInt, Field(le=1_000_000)]
 Points = Annotated[NonNegativeFloat, Field(le=100.0)]
 NonNegativeRate = Annotated[NonNegativeFloat, Field(le=1e9)]
 
@@ -81,11 +82,25 @@ class TrainConfig(Settings):
     """Parts whose weights stay as they are: `embeddings`, `encoder`, `decoder`, or a layer, such as
     `encoder.layers.0`; for a run that starts from a model. A matrix that embeddings and output share is of the
     embeddings."""
+    lora_rank: Rank = 0
+    """Rank of the adapters that move in the place of the matrices inside layers, all else being frozen (LoRA, Hu et al.
+    2021): each matrix changes by the product of two thin ones, merged into it at every step. 0 is none; for a run that
+    starts from a model. Adam moves them."""
+    lora_alpha: Rate = 16.0
+    """The adapters' product is multiplied by this over `lora_rank`."""
     seed: Seed = 1
     """Seed of initialisation, batch order and dropout."""
     planned: tuple[str, ...] = ()
     """Settings that were chosen when the run began, such as `model.dropout`, not set by anybody: a run that goes on
     keeps them, and one that starts over chooses anew. It is found, whatever is written here."""
+
+    @model_validator(mode="after")
+    def _adam_moves_adapters(self) -> Self:
+        if self.lora_rank and self.optimizer != "adam":
+            raise ValueError(
+                f"train.lora_rank has adapters moved by Adam, so train.optimizer must be 'adam', not {self.optimizer!r}"
+            )
+        return self
 
     @model_validator(mode="after")
     def _schedule_has_an_end(self) -> Self:

@@ -27,7 +27,7 @@ from clearhead.interop.their_tokenizer import their_vocabulary
 from clearhead.interop.their_weights import read_their_weights
 from clearhead.tokenizers.foreign import ForeignVocabulary
 
-__all__ = ["import_huggingface"]
+__all__ = ["changed_search", "import_huggingface"]
 
 LIBRARY = "Hugging Face transformers"
 
@@ -78,7 +78,7 @@ def import_huggingface(directory: Path, kind: str | None, source_lang: str | Non
         if restored is None:
             notes.append(f"the settings under {KEY!r} in config.json do not fit the weights, and are not used")
         asked = {"source_lang": source_lang, "target_lang": target_lang}
-        changed = _changed_search(directory, origin.decode)
+        changed = changed_search(directory, origin.decode)
         bundle, more = own_bundle(origin, directory, restored or (config, tensors), info, **asked, **changed)
         notes += more
     else:
@@ -136,7 +136,7 @@ def _search(generation: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _changed_search(directory: Path, exported: DecodeConfig) -> dict[str, Any]:
+def changed_search(directory: Path, exported: DecodeConfig) -> dict[str, Any]:
     """Return what of the search is no longer as it was exported; a penalty that was chosen there has their form."""
     path = directory / "generation_config.json"
     found = _search(read_json(path, ModelError)) if path.is_file() else {}

@@ -13,6 +13,7 @@ from clearhead.interop.from_fairseq import import_fairseq
 from clearhead.interop.from_huggingface import import_huggingface
 from clearhead.interop.from_joeynmt import import_joeynmt
 from clearhead.interop.from_marian import import_marian, is_marian
+from clearhead.interop.from_onnx import import_onnx
 from clearhead.interop.from_opennmt import import_opennmt
 from clearhead.interop.huggingface import FAMILIES
 from clearhead.interop.imported import Imported
@@ -51,6 +52,9 @@ def _has_like(pattern: str, *, beside: str | None = None) -> Callable[[Path], bo
     return is_here
 
 
+_has_onnx = _has_any("encoder_model.onnx")
+_has_weights = _has_any("model.safetensors", "pytorch_model.bin")
+
 LIBRARIES: Mapping[str, Library] = {
     "fairseq": Library(
         _has_like("*.pt", beside="dict.*.txt"),
@@ -75,6 +79,12 @@ LIBRARIES: Mapping[str, Library] = {
         import_ctranslate2,
         ("ctranslate2",),
         "a directory with model.bin, config.json, the vocabulary and the tokenizer",
+    ),
+    "ONNX": Library(
+        lambda path: _has_onnx(path) and not _has_weights(path),
+        import_onnx,
+        ("onnx",),
+        "a directory that clearhead exported, with encoder_model.onnx and the files beside it",
     ),
     "transformers": Library(
         _has_any("config.json", "model.safetensors", "pytorch_model.bin"),

@@ -153,9 +153,10 @@ class _Stack:
             return None
         graph, most = self.graph, relative.max_distance
         # From the largest distance on all are alike, so that these are all there are.
-        table = relative.at(torch.arange(-most, most + 1)).detach().numpy()
+        rows = relative.rows(torch.arange(-most, most + 1)).numpy()
         near = graph.op("Clip", graph.op("Sub", *self._pairs()), np.int64(-most), np.int64(most))
-        found = graph.op("Gather", table, graph.op("Add", near, np.int64(most)))  # [T, P + T, H]
+        row = graph.op("Gather", rows, graph.op("Add", near, np.int64(most)))
+        found = graph.op("Gather", relative.weight, row)  # [T, P + T, H]
         return graph.op("Unsqueeze", graph.op("Transpose", found, perm=[2, 0, 1]), np.array([0]))
 
     def before(self, x: str, residual: Any) -> str:

@@ -145,7 +145,10 @@ class RelativePositions(nn.Module):
 
     def at(self, distance: Int[Tensor, "*shape"]) -> Float[Tensor, "*shape H"]:
         """Return the numbers of some distances, each the position of a key less that of its query."""
-        rows = relative_bucket(
+        return functional.embedding(self.rows(distance), self.weight)
+
+    def rows(self, distance: Int[Tensor, "*shape"]) -> Int[Tensor, "*shape"]:
+        """Return the row of the table in which the numbers of each distance stand."""
+        return relative_bucket(
             distance, num_buckets=len(self.weight), max_distance=self.max_distance, is_causal=self.is_causal
         )
-        return functional.embedding(rows, self.weight)

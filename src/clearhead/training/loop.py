@@ -20,7 +20,7 @@ from clearhead.model.transformer import Transformer
 from clearhead.training.checkpoints import Best, Checkpoints, TrainingState
 from clearhead.training.display import Display
 from clearhead.training.log import MetricsLog, Window
-from clearhead.training.optimizer import build_optimizer, freeze, load_optimizer_state, optimizer_state
+from clearhead.training.optimizer import build_optimizer, load_optimizer_state, optimizer_state
 from clearhead.training.publish import publish
 from clearhead.training.run_directory import OLDER_MODEL
 from clearhead.training.schedule import learning_rate
@@ -65,7 +65,6 @@ class Loop:
         config = self.config
         torch.manual_seed(config.train.seed)
         self.model = Transformer(config.model).to(self.device)  # a resumed run draws its weights for nothing
-        freeze(self.model, config.train.freeze)
         self.optimizer = build_optimizer(self.model, config.train)
         self.stepper = Stepper(self.model, self.optimizer, config.train)
         self.state = TrainingState(

@@ -3,73 +3,82 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 import torch
 from torch import Tensor, nn
 
 from clearhead.config import TrainConfig
 from clearhead.errors import CheckpointError, ConfigError
+from clearhead.training.low_rank import LowRankAdam
 from clearhead.training.muon import Muon
 
-__all__ = ["build_optimizer", "freeze", "load_optimizer_state", "optimizer_state", "weights_of"]
+__all__ = ["build_optimizer", "load_optimizer_state", "optimizer_state", "weights_to_train"]
 
 _PART = re.compile(r"embeddings|(encoder|decoder)(\.layers\.\d+)?")
+_LAYERS = ("encoder.layers.", "decoder.layers.")  # relative positions are a table, as embeddings are
 
 
-def freeze(model: nn.Module, parts: Sequence[str]) -> None:
-    """Leave the weights of some parts as they are; see `weights_of`."""
-    for weight in weights_of(model, parts):
-        weight.requires_grad_(False)
-
-
-def weights_of(model: nn.Module, parts: Sequence[str]) -> list[nn.Parameter]:
-    """Return the weights of some parts; a matrix that several share is of the embeddings.
+def weights_to_train(model: nn.Module, config: TrainConfig) -> dict[str, nn.Parameter]:
+    """Return the weights that training moves, by name.
 
     Args:
         model: A Transformer.
-        parts: `embeddings`, `encoder`, `decoder`, or layers such as `decoder.layers.0`.
+        config: `freeze` names parts that stay: `embeddings`, `encoder`, `decoder`, or layers such as
+            `decoder.layers.0`; a matrix that several share is of the embeddings. With `lora_rank` all stays but the
+            matrices inside layers.
 
     Raises:
-        ConfigError: If a part is not there, or there are no other weights.
+        ConfigError: If a part is not there, nothing is left to train, or a rank is more than a matrix has.
     """
-    found: list[nn.Parameter] = []
-    for part in parts:
+    named = dict(model.named_parameters())
+    moving = {name: weight for name, weight in named.items() if not config.lora_rank or _is_hidden(name, weight)}
+    for part in config.freeze:
         names = ("source_embedding.", "target_embedding.") if part == "embeddings" else (f"{part}.",)
-        of_part = [weight for name, weight in model.named_parameters() if name.startswith(names)]
-        if not of_part or not _PART.fullmatch(part):
+        if not _PART.fullmatch(part) or not any(name.startswith(names) for name in named):
             raise ConfigError(
                 f"train.freeze: the model has no part {part!r:.100}; parts are embeddings, encoder, decoder, and "
                 f"layers such as encoder.layers.0"
             )
-        found += of_part
-    if {id(weight) for weight in found} == {id(weight) for weight in model.parameters()}:
-        raise ConfigError(f"train.freeze = {list(parts)} leaves nothing to train")
-    return found
+        moving = {name: weight for name, weight in moving.items() if not name.startswith(names)}
+    if not moving:
+        raise ConfigError(f"train.freeze = {list(config.freeze)} leaves nothing to train")
+    if config.lora_rank and (least := min(min(weight.shape) for weight in moving.values())) < config.lora_rank:
+        raise ConfigError(
+            f"train.lora_rank ({config.lora_rank}) must be at most {least}, the rank of the model's smallest matrix"
+        )
+    return moving
+
+
+def _is_hidden(name: str, weight: nn.Parameter) -> bool:
+    return weight.dim() > 1 and name.startswith(_LAYERS)
 
 
 def build_optimizer(model: nn.Module, config: TrainConfig) -> torch.optim.Optimizer:
-    """Return the optimiser that `config.optimizer` names, over all parameters that are not frozen.
+    """Return the optimiser that `config` names, over `weights_to_train`; the others ask for no gradient any more.
 
     Weight decay is for matrices only: biases and norms have no use for small values.
     """
-    named = {name: weight for name, weight in model.named_parameters() if weight.requires_grad}
+    named = weights_to_train(model, config)
+    for name, weight in model.named_parameters():
+        weight.requires_grad_(name in named)
+    betas, eps, decay = config.adam_betas, config.adam_eps, config.weight_decay
+    if config.lora_rank:
+        rank, alpha = config.lora_rank, config.lora_alpha
+        return LowRankAdam(named.values(), rank=rank, alpha=alpha, betas=betas, eps=eps, seed=config.seed)
     if config.optimizer == "muon":
-        layers = ("encoder.layers.", "decoder.layers.")  # relative positions are a table, as embeddings are
-        hidden = [p for name, p in named.items() if p.dim() > 1 and name.startswith(layers)]
-        is_hidden = {id(parameter) for parameter in hidden}
-        others = [parameter for parameter in named.values() if id(parameter) not in is_hidden]
-        betas, eps, decay = config.adam_betas, config.adam_eps, config.weight_decay
+        hidden = [weight for name, weight in named.items() if _is_hidden(name, weight)]
+        others = [weight for name, weight in named.items() if not _is_hidden(name, weight)]
         rounded = config.precision != "fp32"
         return Muon(hidden, others, betas=betas, eps=eps, weight_decay=decay, rounded=rounded)
-    matrices = [parameter for parameter in named.values() if parameter.dim() > 1]
-    vectors = [parameter for parameter in named.values() if parameter.dim() <= 1]
+    matrices = [weight for weight in named.values() if weight.dim() > 1]
+    vectors = [weight for weight in named.values() if weight.dim() <= 1]
     groups = [
-        {"params": matrices, "weight_decay": config.weight_decay if config.optimizer == "adamw" else 0.0},
+        {"params": matrices, "weight_decay": decay if config.optimizer == "adamw" else 0.0},
         {"params": vectors, "weight_decay": 0.0},
     ]
     kind = {"adam": torch.optim.Adam, "adamw": torch.optim.AdamW}[config.optimizer]
-    return kind(groups, lr=0.0, betas=config.adam_betas, eps=config.adam_eps, fused=True)
+    return kind(groups, lr=0.0, betas=betas, eps=eps, fused=True)
 
 
 def optimizer_state(model: nn.Module, optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:
@@ -90,20 +99,24 @@ def load_optimizer_state(model: nn.Module, optimizer: torch.optim.Optimizer, ten
     for name, parameter in model.named_parameters():
         if not parameter.requires_grad:
             continue  # frozen: an optimiser knows nothing of it
-        saved = {key: tensors.get(f"{name}.{key}") for key in _state_keys(optimizer, parameter)}
+        shapes = _state_shapes(optimizer, parameter)
+        saved = {key: tensors.get(f"{name}.{key}") for key in shapes}
         for key, tensor in saved.items():
-            if tensor is None or (key != "step" and tensor.shape != parameter.shape):
+            if tensor is None or tensor.shape != shapes[key]:
                 found = "nothing" if tensor is None else tuple(tensor.shape)
                 raise CheckpointError(
                     f"optimizer.safetensors holds {found} for {name}.{key} of {tuple(parameter.shape)}"
                 )
-        # Adam counts its steps on the CPU unless it is capturable or fused; it moves with the parameter here.
+        # Adam counts its steps on the CPU unless it is capturable or fused; it moves with the parameter here. A copy is
+        # aligned in memory as the first one was: products of tensors as they lie in a file may differ in the last bit.
         optimizer.state[parameter] = {
-            key: tensor.to(parameter.device) for key, tensor in saved.items() if tensor is not None
+            key: tensor.to(parameter.device, copy=True) for key, tensor in saved.items() if tensor is not None
         }
 
 
-def _state_keys(optimizer: torch.optim.Optimizer, parameter: nn.Parameter) -> tuple[str, ...]:
+def _state_shapes(optimizer: torch.optim.Optimizer, parameter: nn.Parameter) -> Mapping[str, torch.Size]:
+    if isinstance(optimizer, LowRankAdam):
+        return optimizer.state_shapes(parameter)
     if isinstance(optimizer, Muon) and optimizer.moves_as_matrix(parameter):
-        return ("momentum",)
-    return ("step", "exp_avg", "exp_avg_sq")
+        return {"momentum": parameter.shape}
+    return {"step": torch.Size(()), "exp_avg": parameter.shape, "exp_avg_sq": parameter.shape}

@@ -143,7 +143,7 @@ def _plan(values: Mapping[str, Any], preset: str, data: Prepared, device: torch.
         return complete(values, preset, data.tokenizer.model_settings, {**found, **chosen})
 
     is_of_the_paper = preset in TABLE3
-    config = completed({} if is_of_the_paper else {"train": {"optimizer": "muon"}})
+    config = completed({} if is_of_the_paper else {"train": {"optimizer": _optimizer(values)}})
     train, width = config.train, config.model.d_model
     lengths = data.train.source_lengths, data.train.target_lengths
     order = BatchOrder(*lengths, batch_tokens=train.batch_tokens, seed=train.seed)
@@ -172,6 +172,10 @@ def _plan(values: Mapping[str, Any], preset: str, data: Prepared, device: torch.
         }
         config = completed(chosen)
     return Plan(config, order, steps, epochs, seconds_per_step)
+
+
+def _optimizer(values: Mapping[str, Any]) -> str:
+    return "adam" if values.get("train", {}).get("lora_rank") else "muon"
 
 
 def _muon_decay(steps: int) -> float:

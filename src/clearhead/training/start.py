@@ -19,7 +19,7 @@ from clearhead.errors import CheckpointError, ConfigError, ModelError
 from clearhead.language_tags import language_tag, split_tag
 from clearhead.presets import AUTOMATIC_PRESETS, TABLE3, recipe, small
 from clearhead.tokenizers import Vocabulary
-from clearhead.training.optimizer import weights_of
+from clearhead.training.optimizer import weights_to_train
 from clearhead.training.settings import OF_THE_TOKENIZER, draft, merge, refuse_misshapen, require_both_sides
 
 __all__ = ["model_name", "over_start", "starting_model", "untagged"]
@@ -79,7 +79,7 @@ def over_start(values: Mapping[str, Any], *, fresh: bool) -> tuple[Mapping[str, 
     if longest is not None and longest < DataConfig().max_length:
         settings["data"] = {"max_length": longest}
     whole = _over(values, owned, settings, named)
-    weights_of(bundle.model, draft(whole).train.freeze)  # what cannot be frozen is refused before anything is written
+    weights_to_train(bundle.model, draft(whole).train)  # what cannot be had is refused before anything is written
     if source_language(draft(whole)) is None:
         whole = merge({"decode": {"source_lang": bundle.decode.source_lang}}, whole)
     return whole, bundle

@@ -160,6 +160,12 @@ def test_a_frozen_run_goes_on_exactly(fine_tuned, tmp_path):
     [
         ({"train": {"freeze": ["enc"]}}, "train.freeze: the model has no part 'enc'; parts are embeddings, encoder"),
         ({"train": {"freeze": ["embeddings", "encoder", "decoder"]}}, "leaves nothing to train"),
+        ({"train": {"lora_rank": 500}}, r"train\.lora_rank \(500\) must be at most 16"),
+        ({"train": {"lora_rank": 2, "optimizer": "muon"}}, "adapters moved by Adam"),
+        (
+            {"from_model": None, "data": {"general_pairs": []}, "train": {"lora_rank": 2}},
+            "train.lora_rank keeps weights",
+        ),
         ({"train": {"freeze": ["output_proj"]}}, "the model has no part 'output_proj'"),
         ({"train": {"freeze": ["decoder.layers.7"]}}, "the model has no part 'decoder.layers.7'"),
         (
@@ -174,6 +180,22 @@ def test_what_has_no_meaning_is_refused_before_anything_is_written(fine_tuned, c
     with pytest.raises(ConfigError, match=message):
         fine_tuned(**changes)
     assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize("freeze", [[], ["encoder"]])
+def test_a_run_with_adapters_goes_on_exactly(fine_tuned, finished_run, tmp_path, freeze):
+    moved = {"lora_rank": 2, "freeze": freeze, "learning_rate": 0.05, "schedule": "constant"}
+    whole = fine_tuned(out=str(tmp_path / "whole"), train=moved)
+    fine_tuned(out=str(tmp_path / "parts"), train={**moved, "max_steps": 2})
+    parts = fine_tuned(out=str(tmp_path / "parts"), train=moved)
+    last = (next((run / "checkpoints").glob("*4")) / "model.safetensors" for run in (parts, whole))
+    found, expected = (read_weights(path)[0] for path in last)
+    assert all(found[name].equal(expected[name]) for name in expected)
+    before = read_weights(finished_run / "model" / "model.safetensors")[0]
+    for name, weight in expected.items():
+        moves = ".layers." in name and weight.dim() == 2 and not name.startswith(tuple(freeze))
+        assert weight.equal(before[name]) != moves
+        assert not moves or torch.linalg.matrix_rank(weight - before[name], rtol=1e-4) == 2
 
 
 def test_general_text_that_is_empty_is_named(fine_tuned, tmp_path):

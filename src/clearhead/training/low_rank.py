@@ -1,0 +1,90 @@
+"""LoRA: every matrix inside layers moves by the product of two thin ones, and all else stays (Hu et al. 2021)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+from torch.optim.adam import adam
+
+__all__ = ["LowRankAdam"]
+
+
+class LowRankAdam(torch.optim.Optimizer):
+    """Adam that moves two thin matrices for each matrix W, which is W0 + (alpha / rank) B A throughout.
+
+    The gradients of A and B follow from that of W, and after each step W is moved as far as their product was. So the
+    model is an ordinary one at every step, and at the end there is nothing to merge.
+
+    Args:
+        matrices: The W, each of (rows, columns).
+        rank: Rows of A, (rank, columns), and columns of B, (rows, rank).
+        alpha: Scales their product.
+        betas: Of Adam.
+        eps: Of Adam.
+        seed: Decides what A begins with; B begins with 0, and so W with W0.
+    """
+
+    def __init__(
+        self,
+        matrices: Iterable[nn.Parameter],
+        *,
+        rank: int,
+        alpha: float,
+        betas: tuple[float, float],
+        eps: float,
+        seed: int,
+    ) -> None:
+        super().__init__(list(matrices), {"lr": 0.0, "betas": betas, "eps": eps})
+        self.scale = alpha / rank
+        drawn = torch.Generator().manual_seed(seed)
+        for matrix in self.param_groups[0]["params"]:
+            rows, columns = matrix.shape
+            a = torch.empty(rank, columns).uniform_(-(columns**-0.5), columns**-0.5, generator=drawn)
+            thin = torch.cat([a, torch.zeros(rank, rows)], dim=1).to(matrix)  # A beside B transposed
+            moments = {name: torch.zeros_like(thin) for name in ("exp_avg", "exp_avg_sq")}
+            self.state[matrix] = {"thin": thin, **moments, "step": torch.zeros((), device=matrix.device)}
+
+    def state_shapes(self, matrix: nn.Parameter) -> dict[str, torch.Size]:
+        """Return the shape of every tensor that is kept for a matrix."""
+        return {name: tensor.shape for name, tensor in self.state[matrix].items()}
+
+    @torch.no_grad()
+    def step(self, closure: Callable[[], float] | None = None) -> None:  # type: ignore[override]
+        """Update every matrix from its gradient."""
+        assert closure is None, "this optimiser does not evaluate the loss"
+        group = self.param_groups[0]
+        moving = [matrix for matrix in group["params"] if matrix.grad is not None]
+        states = [self.state[matrix] for matrix in moving]
+        thins = [state["thin"] for state in states]
+        before = [self._product(thin, matrix) for thin, matrix in zip(thins, moving, strict=True)]
+        adam(
+            thins,
+            [self._thin_gradient(thin, matrix) for thin, matrix in zip(thins, moving, strict=True)],
+            [state["exp_avg"] for state in states],
+            [state["exp_avg_sq"] for state in states],
+            [],
+            [state["step"] for state in states],
+            fused=True,
+            amsgrad=False,
+            beta1=group["betas"][0],
+            beta2=group["betas"][1],
+            lr=group["lr"],
+            weight_decay=0.0,
+            eps=group["eps"],
+            maximize=False,
+        )
+        for matrix, thin, product in zip(moving, thins, before, strict=True):
+            matrix.add_(self._product(thin, matrix) - product)
+
+    def _product(self, thin: Float[Tensor, "rank both"], matrix: nn.Parameter) -> Float[Tensor, "rows columns"]:
+        a, b_transposed = thin.split([matrix.size(1), matrix.size(0)], dim=1)
+        return self.scale * b_transposed.t() @ a
+
+    def _thin_gradient(self, thin: Float[Tensor, "rank both"], matrix: nn.Parameter) -> Float[Tensor, "rank both"]:
+        """Return the gradient of A beside that of B transposed: of W0 + scale B A by the chain rule."""
+        assert matrix.grad is not None, "only matrices with a gradient move"
+        a, b_transposed = thin.split([matrix.size(1), matrix.size(0)], dim=1)
+        return self.scale * torch.cat([b_transposed @ matrix.grad, a @ matrix.grad.t()], dim=1)
