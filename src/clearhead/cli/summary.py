@@ -7,6 +7,9 @@ from typing import Any
 
 __all__ = ["plain", "summary"]
 
+_MOST_NAMED = 12
+"""Of a list, such as the languages of a model of two hundred; `--all` names them all."""
+
 
 def summary(facts: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     """Yield names and values, in words, of what `clearhead info` knows.
@@ -108,6 +111,8 @@ def _said(facts: Mapping[str, Any], phrase: str, *names: str) -> str | None:
     value = _at(facts, *names)
     if value is None or isinstance(value, Mapping) or value in ("", [], ()):
         return None
+    if isinstance(value, list | tuple) and len(value) > _MOST_NAMED:
+        return phrase.format(f"{plain(value[:_MOST_NAMED])} and {len(value) - _MOST_NAMED:,} more")
     return phrase.format(plain(value))
 
 

@@ -171,6 +171,14 @@ def test_what_matters_fits_a_screen(run_command, run_dir, make_model_dir, make_b
     ]
 
 
+def test_of_many_languages_a_few_are_named(run_command, make_model_dir):
+    languages = [f"{first}{second}" for first in "abcd" for second in "efghi"]
+    directory = make_model_dir(language_tags=languages)
+    [line] = [line for line in run_command(info, directory).stdout.splitlines() if line.startswith("vocabulary: ")]
+    assert line.endswith(f"translates into {', '.join(languages[:12])} and 8 more")
+    assert languages[-1] in run_command(info, directory, "--all").stdout
+
+
 @pytest.mark.parametrize(
     "odd",
     [
