@@ -238,7 +238,9 @@ kind that holds the model.
 
 An encoder alone writes nothing; `translator.bundle.model.hidden_states` gives the states of every layer, and
 [masked_word.py](../examples/masked_word.py) fills in a `[MASK]`. A decoder alone goes on with a text: `translate` takes
-its beginning, and gives what the model writes after it, in so many tokens as `decode.extra_length` says.
+its beginning, and gives what the model writes after it, in so many tokens as `decode.extra_length` says. Both share the
+model's positions: of a beginning that leaves too little room, the end is read, up to half of them at least, and it is
+flagged.
 
 | kind (`model_type`) | what it is |
 | --- | --- |

@@ -56,11 +56,12 @@ def cut_sources(
         model: Whose positions may have an end.
         config: Of which `max_input_tokens` counts.
         sources: Source ids of each sentence, ended by `eos_id`; those that are cut end with it too. Of a text that a
-            decoder alone goes on with, the end is kept, and room for what it writes.
+            decoder alone goes on with, the end is kept, and room for what it writes: half of the positions at most.
         begun: Tokens of the longest prefix, which a decoder alone needs room for as well.
     """
     if model.is_decoder_alone:
-        room = (model.max_length or math.inf) - config.extra_length - begun
+        positions = model.max_length or math.inf
+        room = positions - min(config.extra_length, positions // 2) - begun
         limit = max(1, int(min(config.max_input_tokens, room)))
         return [ids[-limit:] for ids in sources]
     limit = int(min(config.max_input_tokens, model.max_length or math.inf))

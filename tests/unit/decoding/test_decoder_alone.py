@@ -101,6 +101,9 @@ def test_the_text_and_what_is_written_share_the_positions(make_sharp_model):
     assert length_limits(model.config, config, cut) == [5, 5]
     assert length_limits(model.config, config.with_changes({"extra_length": 50}), cut) == [5, 14]
     assert all(len(best.tokens) <= 5 for best, *_ in decode(model, cut, SearchOptions(config)))
+    for extra_length in (8, 9, 500):  # half of the positions is always for the text
+        longest = config.with_changes({"extra_length": extra_length})
+        assert cut_sources(model.config, longest, prompts) == [prompts[0][-8:], prompts[1]]
     with pytest.raises(ValueError, match="as many tokens as the model has positions"):
         length_limits(model.config, config, [list(range(3, 18))], [Prefix((1,), ((1,),))])
 
