@@ -39,54 +39,76 @@ class Batch:
 
 
 class BatchOrder:
-    """The endless sequence of training batches: every pair once an epoch, epoch after epoch.
+    """The endless sequence of training batches: every pair once a round, round after round.
 
-    Pairs are sorted by target length and, within one, by source length; equal ones are shuffled anew every epoch, and
-    so is the order of the batches. The sorted lengths are the same in every epoch, and therefore so are the places
+    A round is an epoch, or several where text is mixed in: then a pair of the new text comes once for each of these,
+    and one of the other text once in all, so that the two stay in proportion and of the larger one little comes twice.
+
+    Pairs are sorted by target length and, within one, by source length; equal ones are shuffled anew every round, and
+    so is the order of the batches. The sorted lengths are the same in every round, and therefore so are the places
     where the batches are cut, and their number.
 
     Args:
         source_lengths: Source tokens of every pair.
         target_lengths: Target tokens of every pair.
         batch_tokens: Most target tokens in a batch, padding not counted; a longer pair is a batch of its own.
-        seed: Decides the shuffling, together with the epoch.
+        seed: Decides the shuffling, together with the round.
+        epochs: Epochs in a round.
+        num_new: Pairs of the new text, which stand before the others; where a round is one epoch, it says nothing.
 
     Raises:
         ValueError: If there is no pair.
     """
 
     def __init__(
-        self, source_lengths: NDArray[np.int32], target_lengths: NDArray[np.int32], *, batch_tokens: int, seed: int
+        self,
+        source_lengths: NDArray[np.int32],
+        target_lengths: NDArray[np.int32],
+        *,
+        batch_tokens: int,
+        seed: int,
+        epochs: int = 1,
+        num_new: int = 0,
     ) -> None:
         if not len(target_lengths):
             raise ValueError("there is no pair to make batches of")
+        self._epochs, self._rows = epochs, None
+        if epochs > 1:
+            rows = np.arange(len(target_lengths))
+            self._rows = np.concatenate([np.tile(rows[:num_new], epochs - 1), rows])
+            source_lengths, target_lengths = source_lengths[self._rows], target_lengths[self._rows]
         self._keys = _sort_keys(source_lengths, target_lengths)
         self._cuts = _greedy_cuts(np.sort(target_lengths), batch_tokens)
         self._seed = seed
-        self._planned_epoch = -1
+        self._planned_round = -1
         self._order: NDArray[np.int64] = np.zeros(0, dtype=np.int64)
         self._batch_order = self._order
 
     @property
     def batches_per_epoch(self) -> int:
-        """Steps in which every pair is seen once."""
+        """Steps in which every pair of the new text is seen once."""
+        return max(1, round(self._batches_per_round / self._epochs))
+
+    @property
+    def _batches_per_round(self) -> int:
         return len(self._cuts) - 1
 
     def rows(self, step: int) -> NDArray[np.int64]:
         """Rows of the pairs of a step, counted from 0, in order of target length."""
-        epoch, index = divmod(step, self.batches_per_epoch)
-        self._plan(epoch)
+        number, index = divmod(step, self._batches_per_round)
+        self._plan(number)
         batch = self._batch_order[index]
-        return self._order[self._cuts[batch] : self._cuts[batch + 1]]
+        found = self._order[self._cuts[batch] : self._cuts[batch + 1]]
+        return found if self._rows is None else self._rows[found]
 
-    def _plan(self, epoch: int) -> None:
-        if epoch == self._planned_epoch:
+    def _plan(self, number: int) -> None:
+        if number == self._planned_round:
             return
         # Raw Philox output, unlike NumPy's shuffling, is promised to stay the same in every later version.
-        random = np.random.Philox(key=np.array([self._seed, epoch], dtype=np.uint64))
+        random = np.random.Philox(key=np.array([self._seed, number], dtype=np.uint64))
         self._order = np.lexsort((random.random_raw(self._keys.size), self._keys))
-        self._batch_order = np.argsort(random.random_raw(self.batches_per_epoch), kind="stable")
-        self._planned_epoch = epoch
+        self._batch_order = np.argsort(random.random_raw(self._batches_per_round), kind="stable")
+        self._planned_round = number
 
 
 def _sort_keys(source_lengths: NDArray[np.int32], target_lengths: NDArray[np.int32]) -> NDArray[np.int64]:

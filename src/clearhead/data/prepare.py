@@ -14,9 +14,10 @@ from itertools import chain, islice
 from pathlib import Path
 from typing import Any, TypeVar
 
-from clearhead.config import Config, DataConfig, DecodeConfig, TokenizerConfig
+from clearhead.config import Config, DataConfig, DecodeConfig, TokenizerConfig, TrainConfig
 from clearhead.corpora import SentencePair, display_name
 from clearhead.data.augment import KINDS, altered
+from clearhead.data.batches import BatchOrder
 from clearhead.data.clean import CleaningReport, clean, key_digest, pair_digest
 from clearhead.data.hold_out import choose_rows, drawn_rows, side_keys, without
 from clearhead.data.inputs import ROLES, Inputs, open_inputs, source_language
@@ -38,6 +39,10 @@ STORES = ("train.arrow", "valid.arrow")
 GENERAL = "general.arrow"
 """The store of a run with general text."""
 PROGRESS_EVERY = 1_000
+MOST_EPOCHS_OF_A_ROUND = 30
+"""General text is mixed in for so many epochs; then it comes again. Few runs that start from a model make more."""
+MOST_MIXED_IN = 1_000_000
+"""General pairs that are mixed in, if one epoch does not take more: each is spelled before training begins."""
 # Fewer bytes cannot fill a vocabulary, which begins with the 256 bytes and a few special tokens.
 LEAST_TEXT_BYTES = 300
 FRESH = "run the same command with --fresh to prepare the data again"
@@ -57,6 +62,12 @@ class Prepared:
     """Contents of `report.json`: where every pair that was read went, and what the input files were."""
     general: PairStore | None = None
     """Pairs of general text that are watched; None if none was given."""
+
+    def order(self, train: TrainConfig) -> BatchOrder:
+        """Return which pairs each step sees."""
+        lengths = self.train.source_lengths, self.train.target_lengths
+        rounds = self.report.get("rounds", {})
+        return BatchOrder(*lengths, batch_tokens=train.batch_tokens, seed=train.seed, **rounds)
 
 
 def prepare(
@@ -172,12 +183,14 @@ def _build(
     pairs = _progress(train, "tokenising", on_progress)
     added = dict.fromkeys(KINDS if config.data.augment else (), 0)
     counter = LineCounter(source_language(config))
+    rounds: dict[str, int] = {}
     with StoreWriter(partial / "train.arrow") as store:
         tokens = _fill(store, pairs, tokenizer, config, report=train.report, counter=counter)
         if added:
             _add_altered(store, train, tokenizer, config, added, counter, on_progress)
         if watched:
-            mixed = _mixed_in(general, watched, valid, train, config)
+            epochs, mixed = _mixed_in(general, watched, valid, train, config)
+            rounds = {"epochs": epochs, "num_new": train.report.kept + sum(added.values())}
             pairs = _progress(mixed, "mixing general text in", on_progress)
             _fill(store, pairs, tokenizer, config, report=general.report, counter=counter)
     pairs = _progress(valid, "tokenising validation text", on_progress)
@@ -207,7 +220,7 @@ def _build(
         "tokenizer": {"kind": config.tokenizer.kind, "vocab_size": tokenizer.vocab_size, "sha256": tokenizer.sha256},
         "tokens": tokens,
         **({"augmented": added} if added else {}),
-        **({"general": general.report.to_dict()} if watched else {}),
+        **({"general": general.report.to_dict(), "rounds": rounds} if watched else {}),
         "line_statistics": counter.statistics().model_dump(mode="json"),
     }
     report["checksums"] = {**_hashes(partial, report), "report.json": json_sha256(report)}
@@ -282,15 +295,18 @@ def _rows(pairs: Iterable[SentencePair], rows: set[int]) -> Iterator[SentencePai
 
 def _mixed_in(
     general: StagedPairs, watched: set[int], valid: StagedPairs, train: StagedPairs, config: Config
-) -> Iterator[SentencePair]:
-    """Yield the general pairs that are learned from, in the order of their files, and count what becomes of the rest.
+) -> tuple[int, Iterator[SentencePair]]:
+    """Choose the general pairs that are learned from, and count what becomes of the rest.
 
     Args:
         general: All of them.
         watched: Rows of those that are held out.
         valid: Validation pairs, which may be of the training text.
         train: The training text, whose pairs are not learned a second time.
-        config: `data.general_share` is the share of general pairs in both.
+        config: `data.general_share` is the share of general pairs in every epoch.
+
+    Returns:
+        How many epochs they are enough for without one that comes twice, and they themselves, as their files have them.
     """
     share, report = config.data.general_share, general.report
     forbidden = {key for pair in chain(valid, _rows(general, watched)) for key in side_keys(pair)}
@@ -305,11 +321,13 @@ def _mixed_in(
             report.drop_kept("duplicate", pair.origin)
         else:
             free.append(row)
-    wanted = round(train.report.kept * share / (1.0 - share))
-    chosen = {free[place] for place in drawn_rows(len(free), seed=config.train.seed)[:wanted]}
+    wanted = round(train.report.kept * share / (1.0 - share))  # in an epoch
+    epochs = max(1, min(len(free), MOST_MIXED_IN) // max(1, wanted)) if wanted else 1
+    epochs = min(epochs, MOST_EPOCHS_OF_A_ROUND)
+    chosen = {free[place] for place in drawn_rows(len(free), seed=config.train.seed)[: wanted * epochs]}
     report.not_needed = len(free) - len(chosen)
     report.kept -= report.not_needed
-    return _rows(general, chosen)
+    return epochs, _rows(general, chosen)
 
 
 def _excluded_keys(inputs: Inputs, tags: Sequence[str], lines: dict[str, int], on_progress: Progress) -> set[bytes]:

@@ -132,4 +132,7 @@ def data_lines(report: Mapping[str, Any]) -> list[str]:
             if part == "train" and any(added.values()):
                 kinds = ", ".join(f"{count:,} {kind}" for kind, count in added.items() if count)
                 lines.append(f"{sum(added.values()):>12,} altered copies added: {kinds}")
+            epochs = report.get("rounds", {}).get("epochs", 1)
+            if part == "general" and epochs > 1:
+                lines.append(f"{report[part]['kept'] // epochs:>12,} of those kept come in each of {epochs} epochs")
     return lines

@@ -145,8 +145,7 @@ def _plan(values: Mapping[str, Any], preset: str, data: Prepared, device: torch.
     is_of_the_paper = preset in TABLE3
     config = completed({} if is_of_the_paper else {"train": {"optimizer": _optimizer(values)}})
     train, width = config.train, config.model.d_model
-    lengths = data.train.source_lengths, data.train.target_lengths
-    order = BatchOrder(*lengths, batch_tokens=train.batch_tokens, seed=train.seed)
+    order = data.order(train)
     steps, seconds_per_step = train.max_steps, None
     if train.max_minutes is not None:
         seconds_per_step = _seconds_per_step(config, order, data, device)

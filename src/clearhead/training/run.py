@@ -173,8 +173,7 @@ def _settle(
     else:
         preset = values.get("preset") or saved.preset or choose_preset(len(data.train))
         config = complete(values, preset, data.tokenizer.model_settings, planned_before(saved))
-        lengths = data.train.source_lengths, data.train.target_lengths
-        order = BatchOrder(*lengths, batch_tokens=config.train.batch_tokens, seed=config.train.seed)
+        order = data.order(config.train)
     rows = values.get("model", {}).get("vocab_size", config.model.vocab_size)
     if rows != config.model.vocab_size:
         display.say(

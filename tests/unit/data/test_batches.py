@@ -81,6 +81,25 @@ def test_epochs_and_seeds_shuffle_differently():
             assert lengths[0] != lengths[1]
 
 
+@pytest.mark.parametrize(("num_new", "epochs"), [(0, 1), (4, 1), (4, 3), (100, 7)])
+def test_in_a_round_new_pairs_come_once_an_epoch_and_others_once(num_new, epochs):
+    random = np.random.default_rng(3)
+    sources, targets = random.integers(1, 9, size=(2, num_new + 20)).astype(np.int32)
+    order = BatchOrder(sources, targets, batch_tokens=11, seed=2, num_new=num_new, epochs=epochs)
+    seen, step = np.zeros(len(targets), dtype=int), 0
+    while seen.min() == 0:
+        rows = order.rows(step)
+        assert targets[rows].sum() <= 11
+        assert (np.diff(targets[rows]) >= 0).all()
+        seen += np.bincount(rows, minlength=len(targets))
+        step += 1
+    while seen.sum() < epochs * num_new + 20:
+        seen += np.bincount(order.rows(step), minlength=len(targets))
+        step += 1
+    assert seen.tolist() == [epochs] * num_new + [1] * 20
+    assert order.batches_per_epoch == max(1, round(step / epochs))
+
+
 def test_shuffling_is_raw_philox_output_keyed_by_seed_and_epoch():
     # A run resumed under another version of NumPy relies on it.
     sources, targets = np.full(7, 3, dtype=np.int32), np.full(7, 2, dtype=np.int32)

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import re
 
+import numpy as np
 import pytest
 import torch
 from tiny_runs import write_numbers
 
 from clearhead.bundle import load_bundle
+from clearhead.config import TrainConfig
 from clearhead.data.prepare import open_prepared
 from clearhead.errors import ConfigError, DataError
 from clearhead.files import file_sha256
@@ -42,19 +44,25 @@ def test_general_text_is_held_out_and_mixed_in(fine_tuned):
     report = data.report["general"]
     assert data.general is not None
     assert len(data.general) == report["held_out"] == 4
-    new = [row for row in range(len(data.train)) if data.train.source(row).startswith("new ")]
-    assert len(data.train) == 2 * len(new) == len(new) + report["kept"]
+    new = sum(data.train.source(row).startswith("new ") for row in range(len(data.train)))
+    epochs = 196 // new  # that the general text is enough for
+    assert data.report["rounds"] == {"epochs": epochs, "num_new": new}
+    assert len(data.train) - new == report["kept"] == epochs * new
     assert report["read"] == sum(report[where] for where in ("kept", "held_out", "not_needed"))
     assert not any(report["dropped"].values())
     watched = {data.general.source(row) for row in range(4)}
     assert watched.isdisjoint(data.train.source(row) for row in range(len(data.train)))
 
 
-@pytest.mark.parametrize(("share", "mixed"), [(0.0, 0), (0.2, 9)])
-def test_the_share_says_how_much_is_mixed_in(fine_tuned, share, mixed):
+@pytest.mark.parametrize(("share", "an_epoch", "epochs"), [(0.0, 0, 1), (0.2, 9, 21), (0.8, 144, 1), (0.95, 196, 1)])
+def test_the_share_says_how_much_is_mixed_in(fine_tuned, share, an_epoch, epochs):
     data = open_prepared(fine_tuned(data={"general_share": share}) / "data")
     new = sum(data.train.source(row).startswith("new ") for row in range(len(data.train)))
-    assert (new, len(data.train) - new) == (36, mixed)
+    assert (new, len(data.train) - new) == (36, an_epoch * epochs)
+    assert data.report["rounds"]["epochs"] == epochs
+    rows = [data.order(TrainConfig(batch_tokens=100)).rows(step) for step in range(400)]
+    seen = np.concatenate(rows)
+    assert (seen >= new).mean() == pytest.approx(an_epoch / (36 + an_epoch), abs=0.05)
 
 
 def test_pairs_that_cannot_be_mixed_in_are_counted_and_others_take_their_place(fine_tuned, tmp_path):
@@ -69,7 +77,9 @@ def test_pairs_that_cannot_be_mixed_in_are_counted_and_others_take_their_place(f
     report = data.report["general"]
     assert report["dropped"]["duplicate"] > 0
     assert report["dropped"]["leakage"] > 0
-    assert report["kept"] == data.report["train"]["kept"] == len(data.train) // 2
+    new, epochs = data.report["rounds"]["num_new"], data.report["rounds"]["epochs"]
+    assert new == data.report["train"]["kept"]
+    assert (report["kept"], len(data.train)) == (epochs * new, (epochs + 1) * new)
     sources = [data.train.source(row) for row in range(len(data.train))]
     assert len(set(sources)) == len(sources)
 
@@ -86,10 +96,11 @@ def test_both_texts_are_validated_and_the_older_model_is_kept(fine_tuned, finish
     assert len(load_bundle(run / "started-from").golden) == len(load_bundle(finished_run).golden)
     assert "general_chrf" in load_bundle(run).info["metrics"]
     assert "general text, mixed in" in said
-    assert "prepared 36 training and 4 validation pairs, 36 general pairs to mix in and 4 to watch, in " in said
+    assert "prepared 36 training and 4 validation pairs, 180 general pairs to mix in and 4 to watch, in " in said
+    assert "36 of those kept come in each of 5 epochs" in said
     assert "4 held out for watching" in said
     card = (run / "model" / "README.md").read_text(encoding="utf-8")
-    assert "| training pairs | 36 and 36 of general text |" in card
+    assert "| training pairs | 36 and 180 of general text |" in card
     assert "| general text (greedy) | BLEU " in card
     assert "general text (greedy)" in (run / "report.html").read_text(encoding="utf-8")
 
