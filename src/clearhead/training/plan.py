@@ -38,8 +38,9 @@ _ENOUGH_TOKENS = {"small": 25_000_000, "paper-base": 500_000_000}
 _RATES = {"muon": 12e-3, "adam": 3e-3, "adamw": 3e-3}
 """Peak rates at width 128; they fall with the square root of the width."""
 
-_SHARE_OF_RATE = 0.25
-"""Of these, for a run that starts from a trained model: the full rate would undo what that has learned."""
+_SHARE_OF_RATE, _SHARE_BESIDE_GENERAL_TEXT = 0.25, 0.08
+"""Of these, for a run that starts from a trained model: the full rate would undo what that has learned, and so does a
+quarter where it must not unlearn. Adapters (`train.lora_rank`), which begin anew, take all of it."""
 
 _MOST_DECAY, _DECAY_OF_ONE_STEP = 0.3, 10.0
 """Of weights that Muon moves; it falls with the square root of the steps, for a longer run must remember for longer."""
@@ -155,13 +156,15 @@ def _plan(values: Mapping[str, Any], preset: str, data: Prepared, device: torch.
     steps = steps or min(MOST_STEPS, DEFAULT_EPOCHS * order.batches_per_epoch)
     epochs = steps / order.batches_per_epoch
     if not is_of_the_paper:
-        share, most_warmup = (1.0, _MOST_WARMUP) if config.from_model is None else (_SHARE_OF_RATE, _MOST_WARMUP_FROM)
+        most_warmup = _MOST_WARMUP if config.from_model is None else _MOST_WARMUP_FROM
         often = max(_LEAST_STEPS_BETWEEN, steps // _VALIDATIONS)
         chosen = {
             "model": {"dropout": next((rate for below, rate in _DROPOUT if epochs < below), _MOST_DROPOUT)},
             "train": {
                 "optimizer": train.optimizer,
-                "learning_rate": float(f"{share * _RATES[train.optimizer] * (128 / width) ** 0.5:.2g}"),
+                "learning_rate": float(
+                    f"{_share_of_rate(config) * _RATES[train.optimizer] * (128 / width) ** 0.5:.2g}"
+                ),
                 "weight_decay": _muon_decay(steps) if train.optimizer == "muon" else train.weight_decay,
                 "warmup_steps": max(1, min(most_warmup, steps // _WARMUP_SHARE)),
                 "validate_every": min(train.validate_every, often),
@@ -175,6 +178,13 @@ def _plan(values: Mapping[str, Any], preset: str, data: Prepared, device: torch.
 
 def _optimizer(values: Mapping[str, Any]) -> str:
     return "adam" if values.get("train", {}).get("lora_rank") else "muon"
+
+
+def _share_of_rate(config: Config) -> float:
+    if config.from_model is None or config.train.lora_rank:
+        return 1.0
+    data = config.data
+    return _SHARE_BESIDE_GENERAL_TEXT if data.general_source or data.general_pairs else _SHARE_OF_RATE
 
 
 def _muon_decay(steps: int) -> float:

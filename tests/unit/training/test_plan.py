@@ -10,6 +10,7 @@ import pytest
 import torch
 
 from clearhead.config import Config
+from clearhead.data.prepare import Prepared
 from clearhead.errors import ConfigError
 from clearhead.training import plan as plan_module
 from clearhead.training.plan import make_plan, planned_before
@@ -33,7 +34,7 @@ def planned(monkeypatch):
         lengths = np.full(pairs, 10, dtype=np.int32)
         store = SimpleNamespace(source_lengths=lengths, target_lengths=lengths)
         tokenizer = SimpleNamespace(model_settings={"vocab_size": 1_000})
-        data = SimpleNamespace(train=SizedStore(store), tokenizer=tokenizer, report={})
+        data = Prepared(SizedStore(store), SizedStore(store), tokenizer, report={})
         return make_plan({"out": "run", **values}, data, CPU, spent=spent)
 
     plan.timed = []
@@ -139,9 +140,18 @@ def test_a_run_from_a_model_has_a_lower_rate_and_a_short_warm_up(planned, optimi
     fresh, later = (planned({"train": train, "preset": "tiny", **values}) for values in ({}, {"from_model": "runs/x"}))
     assert later.config.train.learning_rate < fresh.config.train.learning_rate / 2
     assert (fresh.config.train.warmup_steps, later.config.train.warmup_steps) == (400, 100)
+    general = {"from_model": "runs/x", "data": {"general_pairs": ["general.tsv"]}}
+    careful = planned({"train": train, "preset": "tiny", **general})
+    assert careful.config.train.learning_rate < later.config.train.learning_rate / 2
     train = {**train, "learning_rate": 0.5, "warmup_steps": 300}
     given = planned({"train": train, "preset": "tiny", "from_model": "runs/x"}).config.train
     assert (given.learning_rate, given.warmup_steps) == (0.5, 300)
+
+
+def test_adapters_are_moved_by_adam_at_its_full_rate(planned):
+    values = {"from_model": "runs/x", "preset": "tiny", "train": {"max_steps": 5_000, "lora_rank": 4}}
+    train = planned(values).config.train
+    assert (train.optimizer, train.learning_rate, train.warmup_steps) == ("adam", 0.003, 100)
 
 
 @pytest.mark.parametrize(
