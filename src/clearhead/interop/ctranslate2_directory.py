@@ -78,7 +78,7 @@ def write_ctranslate2(bundle: Bundle, directory: Path, precision: ExportPrecisio
     spec.optimize(quantization=None if precision == "float32" else precision)
     spec.save(str(directory))
     write_files(directory, files)
-    return pieces, told_in_tokens(vocabulary, pieces)
+    return pieces, told_in_tokens(vocabulary, pieces, bundle.decode)
 
 
 def _require_expressible(config: ModelConfig) -> None:

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from clearhead.config import DecodeConfig
 from clearhead.interop.ctranslate2_pieces import Pieces
 from clearhead.interop.origin import OWN_VOCABULARY, their_tokenizer
 from clearhead.interop.their_tokenizer import token_ids
@@ -148,50 +149,62 @@ def listed_pieces(vocabulary: Vocabulary) -> Pieces:
     target = token_names(file.target or file.source, file.vocab_size, file.pad_id)
     start, eos = target[file.bos_id], target[file.eos_id]
     # A tokenizer.json puts around a text what stands there, and the others nothing.
-    begin, *_, end = file.source_frame if file.source.speller != "tokenizers" else ("text", "text")
-    adds_bos = isinstance(begin, int)
+    begin, end = (None, None) if file.source.speller == "tokenizers" else _ends(file.source_frame)
     return Pieces(
         source,
         target,
-        bos=source[begin] if isinstance(begin, int) else start,
+        bos=start if begin is None else source[begin],
         eos=eos,
         unk=unknown_name(file.source, source) or target[file.pad_id],
         start=start,
-        adds_bos=adds_bos,
-        adds_eos=isinstance(end, int) and source[end] == eos and len(file.source_frame) > 1,
+        adds_bos=begin is not None,
+        adds_eos=end is not None and source[end] == eos,
     )
 
 
-def told_in_tokens(vocabulary: Vocabulary, pieces: Pieces) -> list[str]:
+def _ends(frame: Frame) -> tuple[int | None, int | None]:
+    """Return the ids that a frame begins and ends with, None where that is no id."""
+    begin, end = (part if isinstance(part, int) else None for part in (frame[0], frame[-1]))
+    return begin, end
+
+
+def told_in_tokens(vocabulary: Vocabulary, pieces: Pieces, decode: DecodeConfig) -> list[str]:
     """Return in words which tokens a user of CTranslate2 gives a model beside the pieces of a text.
 
     Args:
         vocabulary: Of the model.
         pieces: From `listed_pieces`.
+        decode: Names the languages that are written for example.
     """
     if not isinstance(vocabulary, ForeignVocabulary):
         return []
     file, notes = vocabulary.file, []
+    source, target = file.source, file.target or file.source
     given = file.source_frame[pieces.adds_bos : len(file.source_frame) - pieces.adds_eos]
-    if given != ("text",) and (file.source.speller != "tokenizers" or any(part in _LANGUAGES for part in given)):
-        notes.append(f"CTranslate2 is given a source as {_in_words(given, file, pieces.source.__getitem__)}")
-    begin = file.target_frame[: file.target_frame.index("text")]
-    if begin:
-        notes.append(
-            f"every translation begins with {_in_words(begin, file, pieces.target.__getitem__)}: give CTranslate2 that "
-            f"as target_prefix"
-        )
-    sides = {side for side in (file.source, file.target or file.source) if side.lowercase}
-    if sides:
-        notes.append("text is put in small letters before it is spelled; CTranslate2 and its tokenizer do not")
+    if given != ("text",) and (source.speller != "tokenizers" or any(part in _LANGUAGES for part in given)):
+        notes.append(f"CTranslate2 is given a source as {_in_words(given, file, pieces.source, decode)}")
+    if begin := file.target_frame[: file.target_frame.index("text")]:
+        said = _in_words(begin, file, pieces.target, decode)
+        notes.append(f"every translation begins with {said}: give CTranslate2 that as target_prefix")
+    if "words" in (source.speller, target.speller):
+        notes.append("text is spelled in the words between its spaces; codes, where they stand beside, split those")
+    if source.lowercase or target.lowercase:
+        notes.append("text is put in small letters before it is spelled, which CTranslate2 does not do")
     return notes
 
 
-def _in_words(frame: Frame, file: VocabularyFile, name: Callable[[int], str]) -> str:
-    such = f" (such as {name(next(iter(file.languages.values())))!r})" if file.languages else ""
+def _in_words(frame: Frame, file: VocabularyFile, names: Sequence[str], decode: DecodeConfig) -> str:
     said = {
         "text": "its pieces",
-        "source_lang": f"the token of its language{such}",
-        "target_lang": f"the token of the language to write{such}",
+        "source_lang": "the token of its language",
+        "target_lang": "the token of the language to write",
     }
-    return ", ".join(repr(name(part)) if isinstance(part, int) else said[part] for part in frame)
+    example = {"source_lang": decode.source_lang, "target_lang": decode.target_lang}
+    found = []
+    for part in frame:
+        if isinstance(part, int):
+            found.append(repr(names[part]))
+            continue
+        number = file.languages.get(example.get(part) or "", next(iter(file.languages.values()), None))
+        found.append(said[part] + ("" if part == "text" or number is None else f" (such as {names[number]!r})"))
+    return ", ".join(found)
