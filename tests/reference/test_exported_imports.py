@@ -26,7 +26,7 @@ import torch
 import transformers
 from published import FORMS, PUBLISHED, Language, Published, read_model, read_tokenizer
 from test_import import LIMIT, TEXTS, Case, generate, import_it, sources_of, translate
-from toolkit_models import Style, joeynmt
+from toolkit_models import fairseq
 from typer.testing import CliRunner
 
 from clearhead.bundle import load_bundle, save_bundle
@@ -280,6 +280,14 @@ def test_it_comes_back_bit_for_bit(tuned, exported, tmp_path, name, to):
         assert found.info["imported_from"]["kind"] == tuned(name).kind
 
 
+SAID_BY_FILES = [
+    (name, to)
+    for name, to in exports()
+    # Files of CTranslate2 do not tell a source that nothing ends from one that the tokenizer ends.
+    if to != "onnx" and (name, to) != ("bert-generation", "ctranslate2")
+]
+
+
 def without_our_words(directory: Path, target: Path) -> Path:
     """Return a copy without anything that other programs would not have written."""
     shutil.copytree(directory, target)
@@ -290,7 +298,7 @@ def without_our_words(directory: Path, target: Path) -> Path:
     return target
 
 
-@pytest.mark.parametrize(("name", "to"), [pair for pair in exports() if pair[1] != "onnx"])
+@pytest.mark.parametrize(("name", "to"), SAID_BY_FILES)
 def test_what_their_files_say_alone_is_the_same_vocabulary(tuned, exported, tmp_path, name, to):
     model = tuned(name)
     languages = {"source_lang": model.published.source_lang, "target_lang": model.published.target_langs[0]}
@@ -346,7 +354,7 @@ def test_a_file_that_was_changed_since_counts_as_it_stands(exported, tmp_path):
     values[first], values[second] = values[second], values[first]
     (directory / "vocab.json").write_text(json.dumps(values), encoding="utf-8")
     found = import_path(directory)
-    assert "the vocabulary is read anew from their files, for vocab.json is no longer what was exported" in found.notes
+    assert "the vocabulary is read anew from their files; changed since: vocab.json" in found.notes
     assert found.bundle.tokenizer.source_pieces([values[first]]) == [first]
 
 
@@ -365,7 +373,7 @@ def test_what_transformers_writes_again_is_the_same_model(tuned, exported, tmp_p
     transformers.AutoModelForSeq2SeqLM.from_pretrained(directory).save_pretrained(tmp_path / "again")
     read_tokenizer(directory).save_pretrained(tmp_path / "again")
     found = import_path(tmp_path / "again")
-    assert any("clearhead_vocabulary.json is no longer what was exported" in note for note in found.notes)
+    assert any("changed since: clearhead_vocabulary.json" in note for note in found.notes)
     expected = load_bundle(tuned("marian into several languages").path)
     assert found.bundle.decode == expected.decode
     tensors, back = model_tensors(expected.model), model_tensors(found.bundle.model)
@@ -378,7 +386,8 @@ def test_what_transformers_writes_again_is_the_same_model(tuned, exported, tmp_p
 def test_words_of_a_toolkit_go_where_a_list_of_words_is_enough(tmp_path):
     (tmp_path / "there").mkdir()
     torch.manual_seed(3)
-    toolkit: Any = joeynmt(tmp_path / "there", style=Style(attention_bias=True, network_bias=True, output_bias=False))
+    of_bart = {"encoder_learned_pos": True, "layernorm_embedding": True, "share_all_embeddings": True}
+    toolkit: Any = fairseq(tmp_path / "there", activation_fn="gelu", **of_bart)
     ours = tmp_path / "ours"
     run("import", toolkit.path, "-o", ours)
     with pytest.raises(ConfigError, match=r"no tokenizer of words .*; write it with --to ctranslate2 or --to onnx"):

@@ -168,8 +168,8 @@ def _foreign_vocabulary(
         if all(getattr(config, name) == value for name, value in vocabulary.model_settings.items()):
             return vocabulary, []
         changed = ["the model's embedding"]
-    why = f"{', '.join(changed) or OWN_VOCABULARY} is no longer what was exported"
-    return as_vocabulary(anew(), directory), [f"the vocabulary is read anew from their files, for {why}"]
+    names = ", ".join(changed or [OWN_VOCABULARY])
+    return as_vocabulary(anew(), directory), [f"the vocabulary is read anew from their files; changed since: {names}"]
 
 
 def _has_sha256(path: Path, sha256: str) -> bool:
