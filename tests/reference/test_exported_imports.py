@@ -24,7 +24,7 @@ import sentencepiece
 import tokenizers
 import torch
 import transformers
-from published import FORMS, PUBLISHED, Language, Published, read_model, read_tokenizer
+from published import FORMS, PUBLISHED, Language, Published, pairs, read_model, read_tokenizer
 from test_import import LIMIT, TEXTS, Case, generate, import_it, sources_of, translate
 from toolkit_models import fairseq
 from typer.testing import CliRunner
@@ -135,6 +135,10 @@ def test_transformers_writes_the_same(tuned, exported, name):
     assert "8 sentences have the same tokens, scores and texts in transformers" in said
     case = case_of(model, directory)
     assert case.model.config.model_type == model.kind
+    is_begun = bool(model.published.token) and not model.published.heads_source
+    assert ("is told the language to write as forced_bos_token_id" in said) == is_begun
+    assert ("is told the language of a text as src_lang" in said) == (model.published.source_lang is not None)
+    assert ("a text begins with the token of the language to write" in said) == model.published.heads_source
     sources, ours = sources_of(case), case.ours.bundle
     for language in model.published.target_langs:
         spelled = ours.tokenizer.encode_sources(TEXTS, language, model.published.source_lang)
@@ -313,6 +317,26 @@ def test_what_their_files_say_alone_is_the_same_vocabulary(tuned, exported, tmp_
         if to == "hf" or not name.startswith("bart"):  # CTranslate2's files do not say what all begin with
             assert targets[0] == targets[1]
         assert found.tokenizer.decode_batch(targets[1]) == expected.tokenizer.decode_batch(targets[1])
+
+
+def test_a_model_learns_by_the_command_and_goes_out(tuned, tmp_path):
+    """The whole way: import, train --from, export, import."""
+    model = tuned("marian")
+    for name, lines in (("train", pairs("en", "de")[10:]), ("valid", pairs("en", "de")[:10])):
+        text = "".join(f"{source}\t{target}\n" for source, target in lines)
+        (tmp_path / f"{name}.tsv").write_text(text, encoding="utf-8")
+    files = ["--pairs", tmp_path / "train.tsv", "--valid-pairs", tmp_path / "valid.tsv"]
+    run("train", *files, "--from", model.path, "--out", tmp_path / "run", "--max-steps", 3)
+    expected = load_bundle(tmp_path / "run")
+    for to in ("hf", "ctranslate2", "onnx"):
+        run("export", tmp_path / "run", "-o", tmp_path / to, "--to", to)
+        run("import", tmp_path / to, "-o", tmp_path / f"{to}-back")
+        found = load_bundle(tmp_path / f"{to}-back")
+        assert (found.model.config, found.decode) == (expected.model.config, expected.decode)
+        assert found.line_statistics == expected.line_statistics
+        assert found.tokenizer.sha256 == expected.tokenizer.sha256
+        tensors, back = model_tensors(expected.model), model_tensors(found.model)
+        assert all(torch.equal(back[key], tensor) for key, tensor in tensors.items())
 
 
 @pytest.mark.parametrize(("name", "reason"), NOT_IN_CTRANSLATE2.items())

@@ -66,4 +66,5 @@ def _compared_with_transformers(bundle: Bundle, directory: Path, kind: str, sour
     if not proof.can_prove():
         return "not compared with transformers: pip install 'clearhead[interop]'"
     proof.prove(directory, kind, bundle, sources)
-    return f"{len(sources)} sentences have the same tokens, scores and texts in transformers"
+    same = "tokens, scores and texts" if bundle.model.config.num_decoder_layers else "tokens and hidden states"
+    return f"{len(sources)} sentences have the same {same} in transformers"

@@ -10,7 +10,7 @@ from clearhead.bundle import Bundle
 from clearhead.errors import ConfigError
 from clearhead.files import write_json
 from clearhead.interop.huggingface import export_state, exportable_as
-from clearhead.interop.huggingface_tokenizer import TheirTokenizer, forced_id, kind_and_tokenizer
+from clearhead.interop.huggingface_tokenizer import TheirTokenizer, forced_id, kind_and_tokenizer, told_in_transformers
 from clearhead.interop.origin import KEY, origin_values
 from clearhead.interop.vocabulary_files import write_files
 from clearhead.weights import model_tensors, write_weights
@@ -57,13 +57,15 @@ def write_settings(bundle: Bundle, directory: Path, values: Mapping[str, Any], t
     Raises:
         OSError: If the files cannot be written.
     """
-    generation, notes = _generation(bundle, values)
+    notes: list[str] = []
     said = {**values, "dtype": "float32", KEY: origin_values(bundle, tokenizer.files)}
     write_json(directory / "config.json", said)
-    write_json(directory / "generation_config.json", generation)
+    if bundle.model.config.num_decoder_layers:
+        generation, notes = _generation(bundle, values)
+        write_json(directory / "generation_config.json", generation)
     write_json(directory / "tokenizer_config.json", tokenizer.settings)
     write_files(directory, tokenizer.files)
-    return notes
+    return [*notes, *told_in_transformers(bundle.tokenizer, bundle.decode)]
 
 
 def _generation(bundle: Bundle, values: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
@@ -87,8 +89,9 @@ def _generation(bundle: Bundle, values: Mapping[str, Any]) -> tuple[dict[str, An
         "pad_token_id": config.pad_id,
         "bos_token_id": config.bos_id,
         "eos_token_id": config.eos_id,
-        "decoder_start_token_id": values["decoder_start_token_id"],
     }
+    if config.is_encoder_decoder:
+        generation["decoder_start_token_id"] = values["decoder_start_token_id"]
     if (begin := forced_id(bundle)) is not None:
         generation["forced_bos_token_id"] = begin
     return generation, notes

@@ -21,7 +21,7 @@ from clearhead.errors import ConfigError, ModelError
 from clearhead.files import write_json
 from clearhead.interop.huggingface import FAMILIES
 from clearhead.interop.origin import OWN_VOCABULARY
-from clearhead.interop.their_tokenizer import part_of, their_vocabulary
+from clearhead.interop.their_tokenizer import part_of, their_vocabulary, token_ids
 from clearhead.interop.vocabulary_files import (
     side_bytes,
     token_names,
@@ -30,11 +30,11 @@ from clearhead.interop.vocabulary_files import (
     write_files,
 )
 from clearhead.language_tags import language_tag
-from clearhead.tokenizers import SPECIAL_TOKENS, Tokenizer
+from clearhead.tokenizers import SPECIAL_TOKENS, Tokenizer, Vocabulary
 from clearhead.tokenizers.foreign import ForeignVocabulary, Side, VocabularyFile
 from clearhead.tokenizers.spellers import sentencepiece_pieces
 
-__all__ = ["TheirTokenizer", "forced_id", "kind_and_tokenizer"]
+__all__ = ["TheirTokenizer", "forced_id", "kind_and_tokenizer", "told_in_transformers"]
 
 _NLLB = re.compile(r"[a-z]{3}_[A-Z][a-z]{3}")
 _EXTRA = re.compile(r"<extra_id_\d+>")
@@ -83,6 +83,28 @@ def kind_and_tokenizer(bundle: Bundle, kinds: Iterable[str]) -> tuple[str, Their
     )
 
 
+def told_in_transformers(vocabulary: Vocabulary, decode: DecodeConfig) -> list[str]:
+    """Return in words how a user of transformers tells a model its languages.
+
+    Args:
+        vocabulary: Of the model.
+        decode: Names the languages that are written if nothing else is asked for.
+    """
+    if not isinstance(vocabulary, ForeignVocabulary):
+        return []
+    file, notes = vocabulary.file, []
+    if "target_lang" in file.source_frame:
+        names = {number: name for name, number in token_ids(file.source).items()}
+        number = file.languages.get(decode.target_lang or "", min(file.languages.values()))
+        notes.append(f"a text begins with the token of the language to write, such as {names[number]} and a space")
+    if "source_lang" in file.source_frame:
+        notes.append(f"their tokenizer is told the language of a text as src_lang; it is {decode.source_lang} if not")
+    if "target_lang" in file.target_frame:
+        begun = f"unless that is given, it is {decode.target_lang}" if decode.target_lang else "it must be given"
+        notes.append(f"generate() is told the language to write as forced_bos_token_id, the id of its token; {begun}")
+    return notes
+
+
 def forced_id(bundle: Bundle) -> int | None:
     """Return the id that every translation begins with unless another language is asked for; None if there is none."""
     given = bundle.tokenizer.given(bundle.decode.target_lang)
@@ -120,6 +142,7 @@ def _foreign(vocabulary: ForeignVocabulary, kind: str, decode: DecodeConfig, max
         "unk_token": unknown_name(file.source, names),
         "clean_up_tokenization_spaces": False,
         "model_max_length": max_positions,
+        "model_input_names": ["input_ids", "attention_mask"],
     }
     marian = kind == "marian"
     read, written = ("source_lang", "target_lang") if marian else ("src_lang", "tgt_lang")
@@ -176,20 +199,21 @@ def _of_many_languages(
     first = min(file.languages.values(), default=len(pieces))
     if settings["tokenizer_class"] == "M2M100Tokenizer":  # the languages stand behind its list
         files["vocab.json"] = _numbered(pieces[:first])
-    codes = [pieces[number] for number in sorted(file.languages.values())]
-    return files, {**settings, "additional_special_tokens": codes}
+    return files, settings
 
 
 def _of_class(file: VocabularyFile, kind: str, default: str) -> dict[str, Any]:
-    """Return the class that puts around a text what this vocabulary does."""
+    """Return the class that puts around a text what this vocabulary does, and its languages."""
     is_behind = file.source_frame[-1] == "source_lang"
+    names = {number: name for name, number in token_ids(file.source).items()}
+    codes = {"additional_special_tokens": [names[number] for number in sorted(file.languages.values())]}
     match kind:
         case "mbart":
-            return {"tokenizer_class": "MBartTokenizer" if is_behind else "MBart50Tokenizer"}
+            return {"tokenizer_class": "MBartTokenizer" if is_behind else "MBart50Tokenizer", **codes}
         case "m2m_100" if all(_NLLB.fullmatch(language) for language in file.languages):
-            return {"tokenizer_class": "NllbTokenizer", **({"legacy_behaviour": True} if is_behind else {})}
+            return {"tokenizer_class": "NllbTokenizer", "legacy_behaviour": is_behind, **codes}
         case _:
-            return {"tokenizer_class": default}
+            return {"tokenizer_class": default, **codes}
 
 
 def _numbered(pieces: Iterable[str | None]) -> bytes:
