@@ -21,6 +21,7 @@ import numpy as np
 import onnxruntime
 import pytest
 import sentencepiece
+import test_import_ctranslate2
 import tokenizers
 import torch
 import transformers
@@ -29,7 +30,7 @@ from test_import import LIMIT, TEXTS, Case, generate, import_it, sources_of, tra
 from toolkit_models import fairseq
 from typer.testing import CliRunner
 
-from clearhead.bundle import load_bundle, save_bundle
+from clearhead.bundle import Bundle, load_bundle, save_bundle
 from clearhead.cli.main import app
 from clearhead.errors import ConfigError, ModelError
 from clearhead.evaluation.golden import make_golden
@@ -120,6 +121,16 @@ def exported(tuned, tmp_path_factory) -> Callable[[str, str], tuple[Path, str]]:
         return directory, run("export", tuned(name).path, "-o", directory, "--to", to)
 
     return find
+
+
+def require_same(found: Bundle, expected: Bundle) -> None:
+    """Compare models, of weights every bit."""
+    assert found.model.config == expected.model.config
+    assert found.decode == expected.decode
+    assert found.tokenizer.sha256 == expected.tokenizer.sha256
+    tensors, back = model_tensors(expected.model), model_tensors(found.model)
+    assert tensors.keys() == back.keys()
+    assert all(torch.equal(back[key], tensor) for key, tensor in tensors.items())
 
 
 def case_of(model: Tuned, directory: Path) -> Case:
@@ -274,12 +285,7 @@ def test_it_comes_back_bit_for_bit(tuned, exported, tmp_path, name, to):
     said = run("import", exported(name, to)[0], "-o", tmp_path / "back")
     assert "8 sentences" in said
     expected, found = load_bundle(tuned(name).path), load_bundle(tmp_path / "back")
-    assert found.model.config == expected.model.config
-    assert found.decode == expected.decode
-    assert found.tokenizer.sha256 == expected.tokenizer.sha256
-    tensors, back = model_tensors(expected.model), model_tensors(found.model)
-    assert tensors.keys() == back.keys()
-    assert all(torch.equal(back[key], tensor) for key, tensor in tensors.items())
+    require_same(found, expected)
     if to == "hf":
         assert found.info["imported_from"]["kind"] == tuned(name).kind
 
@@ -332,11 +338,21 @@ def test_a_model_learns_by_the_command_and_goes_out(tuned, tmp_path):
         run("export", tmp_path / "run", "-o", tmp_path / to, "--to", to)
         run("import", tmp_path / to, "-o", tmp_path / f"{to}-back")
         found = load_bundle(tmp_path / f"{to}-back")
-        assert (found.model.config, found.decode) == (expected.model.config, expected.decode)
+        require_same(found, expected)
         assert found.line_statistics == expected.line_statistics
-        assert found.tokenizer.sha256 == expected.tokenizer.sha256
-        tensors, back = model_tensors(expected.model), model_tensors(found.model)
-        assert all(torch.equal(back[key], tensor) for key, tensor in tensors.items())
+
+
+@pytest.mark.parametrize("name", ["marian", "m2m100"])
+def test_what_came_from_ctranslate2_goes_everywhere(tuned, tmp_path, name):
+    published = tuned(name).published
+    converted = test_import_ctranslate2.convert(published, tmp_path / "converted")
+    test_import_ctranslate2.import_it(converted, tmp_path / "ours", published)
+    expected = load_bundle(tmp_path / "ours")
+    for to in ("hf", "ctranslate2", "onnx"):
+        run("export", tmp_path / "ours", "-o", tmp_path / to, "--to", to)
+        run("import", tmp_path / to, "-o", tmp_path / f"{to}-back")
+        found = load_bundle(tmp_path / f"{to}-back")
+        require_same(found, expected)
 
 
 @pytest.mark.parametrize(("name", "reason"), NOT_IN_CTRANSLATE2.items())
@@ -423,10 +439,7 @@ def test_words_of_a_toolkit_go_where_a_list_of_words_is_enough(tmp_path):
         assert "words" in said
         run("import", tmp_path / to, "-o", tmp_path / f"{to}-back")
         found = load_bundle(tmp_path / f"{to}-back")
-        assert (found.model.config, found.decode) == (expected.model.config, expected.decode)
-        assert found.tokenizer.sha256 == expected.tokenizer.sha256
-        tensors, back = model_tensors(expected.model), model_tensors(found.model)
-        assert all(torch.equal(back[key], tensor) for key, tensor in tensors.items())
+        require_same(found, expected)
     translator = ctranslate2.Translator(str(tmp_path / "ctranslate2"), device="cpu", compute_type="float32")
     results = translator.translate_batch(
         [text.split(" ") for text in toolkit.texts], beam_size=1, max_decoding_length=9

@@ -35,7 +35,10 @@ def write_huggingface(bundle: Bundle, directory: Path) -> tuple[str, list[str]]:
     config = bundle.model.config
     kinds = exportable_as(config)
     if not kinds:
-        raise ConfigError(f"no kind of model in Hugging Face transformers can hold this one ({config.norm}-norm)")
+        raise ConfigError(
+            f"no kind of model in Hugging Face transformers can hold this one ({config.norm}-norm); --to onnx writes "
+            f"every encoder with a decoder"
+        )
     kind, tokenizer = kind_and_tokenizer(bundle, kinds)
     values, tensors = export_state(kind, config, model_tensors(bundle.model), computed=True)
     write_weights(directory / "model.safetensors", tensors, {"format": "pt"})
