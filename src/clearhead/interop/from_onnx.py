@@ -35,7 +35,7 @@ def import_onnx(directory: Path, kind: str | None, source_lang: str | None, targ
     """Read a directory that `clearhead export --to onnx` wrote.
 
     Args:
-        directory: Where the three files, `config.json` and `tokenizer.json` stand.
+        directory: Where the three files, `config.json` and the vocabulary stand.
         kind: There is but one.
         source_lang: Language of the sources, for a model that is told; if None, that of the export.
         target_lang: Language to write where nothing else is asked for; if None, that of the export.

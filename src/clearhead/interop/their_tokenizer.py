@@ -51,7 +51,8 @@ def part_of(kind: str, values: Mapping[str, Any]) -> str:
         kind: Their `model_type`.
         values: The fields of `config.json`.
     """
-    return str(values["encoder"]["model_type"]) if kind == "encoder-decoder" else kind
+    encoder = values.get("encoder") if kind == "encoder-decoder" else None
+    return str(encoder.get("model_type")) if isinstance(encoder, Mapping) else kind
 
 
 def their_vocabulary(directory: Path, model_type: str, config: ModelConfig) -> VocabularyFile:
