@@ -108,7 +108,8 @@ def _require_expressible(config: ModelConfig) -> None:
     if config.activation not in ACTIVATIONS:
         problems.append(f"model.activation is {config.activation!r}")
     if problems:
-        raise ConfigError(f"CTranslate2 cannot hold this model: {'; '.join(problems)}")
+        instead = "; --to onnx writes it" if config.is_encoder_decoder else ""
+        raise ConfigError(f"CTranslate2 cannot hold this model: {'; '.join(problems)}{instead}")
 
 
 def _sinusoids(config: ModelConfig) -> np.ndarray:

@@ -159,7 +159,9 @@ def _form(file: VocabularyFile, kind: str) -> tuple[dict[str, bytes], dict[str, 
         raise ConfigError("it has no tokenizer of words that are looked up in a list")
     if source.lowercase or target.lowercase:
         raise ConfigError("no tokenizer there puts text in small letters before such pieces")
-    if kind == "marian" and source.speller == "sentencepiece":
+    if kind == "marian":
+        if "tokenizers" in (source.speller, target.speller):
+            raise ConfigError("its tokenizer is made of sentencepiece's files, and this one is a tokenizer.json")
         return _marian(source, target)
     if source != target:
         raise ConfigError("its two sides are spelled alike, and here they are not")
