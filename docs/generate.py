@@ -118,8 +118,11 @@ What `clearhead export` writes says what it was made of, under the key `clearhea
 transformers and CTranslate2 keep without reading it. Its import is the model again: the same bits of weights (of
 CTranslate2 and ONNX in float32), settings, vocabulary with its promise, and way to decode. What was changed meanwhile
 comes back changed: weights that learned in transformers, biases that are no longer zero, beams. A vocabulary that grew
-there is taken as another library's. ONNX files come back alone: those of other programs say what is computed, not which
-model that is, and weights in 8-bit integers have lost what they were.
+there is taken as another library's. A vocabulary that came from another library stands beside as its own files and, for
+the way back, as `clearhead_vocabulary.json`, which is ours: their files do not say everything, such as what stands
+around a sentence of CTranslate2's. Where one of its own files was changed since, those count, and the import says so.
+ONNX files come back alone: those of other programs say what is computed, not which model that is, and weights in 8-bit
+integers have lost what they were.
 
 The toolkits cannot be run beside this, so their models come in unproved: that is said, and stands on the model's card.
 The tests compare each kind with its formulas, log-probability by log-probability and text by text; models that fairseq
@@ -230,11 +233,47 @@ clearhead train --source train.de.gz --target train.en.gz --valid-source val.de.
 python bench/exports.py runs/de-en --source test2016.de.gz
 ```
 
+## A fine-tuned model goes on
+
+```
+clearhead import opus-mt-de-en -o models/de-en
+clearhead train --from models/de-en --source mine.de --target mine.en --out runs/de-en
+clearhead export runs/de-en -o de-en-ct2 --to ctranslate2 --precision int8
+```
+
+A model that came in and learned from your pairs goes out like one that was made here, to `hf`, `ctranslate2` or `onnx`,
+with the same proof and with the tokenizer it came with: to transformers as the kind it was, with the files from which
+its tokenizer is made there (`source.spm`, `target.spm` and `vocab.json` of Marian, `spiece.model` of Pegasus and T5,
+`sentencepiece.bpe.model` of mBART, NLLB and M2M100, else `tokenizer.json`); to CTranslate2 with `source.spm` and
+`target.spm`, one `sentencepiece.model`, or `tokenizer.json`. Before anything is written the files are read back as an
+import reads them, and must be the same vocabulary. For an OPUS-MT model:
+
+```python
+source = sentencepiece.SentencePieceProcessor(model_file="de-en-ct2/source.spm")
+target = sentencepiece.SentencePieceProcessor(model_file="de-en-ct2/target.spm")
+translator = ctranslate2.Translator("de-en-ct2")
+[result] = translator.translate_batch([source.encode("Ein Hund rennt.", out_type=str)])
+target.decode(result.hypotheses[0])
+```
+
+What ends a text CTranslate2 adds itself (`add_source_eos`) where the files are sentencepiece's, for those add nothing;
+a `tokenizer.json` does it. Languages it is told in tokens, and the export says which: a source of Marian's models of
+several languages begins with one such as `>>deu<<`; with NLLB, M2M100 and mBART-50 it begins with the token of its
+language (mBART's of 25 languages ends with the end token and that), and a translation begins with the token of its
+own, which is given as `target_prefix`, as is BART's `<s>`. In transformers these are the text's first word `>>deu<<`,
+the tokenizer's `src_lang`, and `forced_bos_token_id` of `generate`, which is by default the language that the model
+was told to write.
+
+What a library has not is an error that names it, and nothing is written: CTranslate2's Transformer, as it is written
+here, has no relative positions (T5) and no segments (BERT), and transformers no tokenizer of words that are looked up
+in a list, as those of fairseq and JoeyNMT. As ONNX every encoder with a decoder goes out, and what spells text stands
+beside as it came.
+
 ## What can come in, and go out
 
 Of transformers' models, weights go both ways in Python (`clearhead.interop`: `import_state`, `export_state`,
-`exportable_as`); whole directories come in by `clearhead import`, and go out by `clearhead export --to hf` as the first
-kind that holds the model.
+`exportable_as`); whole directories come in by `clearhead import`, and go out by `clearhead export --to hf` as the kind
+that they came as, or else the first that holds the model and its vocabulary.
 
 An encoder alone writes nothing; `translator.bundle.model.hidden_states` gives the states of every layer, and
 [masked_word.py](../examples/masked_word.py) fills in a `[MASK]`. A decoder alone goes on with a text: `translate` takes

@@ -23,10 +23,13 @@ from published import pairs, pieces_of, read_tokenizer, sentencepiece_model, tex
 from torch import nn
 from typer.testing import CliRunner
 
+from clearhead.bundle import load_bundle, save_bundle
 from clearhead.cli.main import app
+from clearhead.errors import ConfigError
 from clearhead.interop.equivalent import resolved
 from clearhead.interop.import_path import import_path
 from clearhead.translator import Translator
+from clearhead.weights import model_tensors
 
 LIMIT = 40
 SHAPE = {
@@ -364,3 +367,25 @@ def test_the_file_alone_is_enough_where_its_own_decoder_yml_stands_beside_it(cas
     found = import_path(directory / "opus.model1.npz").bundle
     assert found.tokenizer.text == case.ours.bundle.tokenizer.text
     assert found.decode.beam_size == 6
+
+
+def test_it_goes_out_to_ctranslate2_and_onnx_and_comes_back_bit_for_bit(case, tmp_path):
+    expected, path = case.ours.bundle, tmp_path / "ours"
+    save_bundle(path, expected)
+    for to in ("ctranslate2", "onnx"):
+        for arguments in (
+            ["export", path, "-o", tmp_path / to, "--to", to],
+            ["import", tmp_path / to, "-o", tmp_path / f"{to}-back"],
+        ):
+            result = CliRunner().invoke(app, list(map(str, arguments)), catch_exceptions=False)
+            assert result.exit_code == 0, result.output
+        assert (tmp_path / to / "source.spm").exists() != (tmp_path / to / "sentencepiece.model").exists()
+        found = load_bundle(tmp_path / f"{to}-back")
+        assert (found.model.config, found.decode) == (expected.model.config, expected.decode)
+        assert found.tokenizer.sha256 == expected.tokenizer.sha256
+        tensors, back = model_tensors(expected.model), model_tensors(found.model)
+        assert all(torch.equal(back[name], tensor) for name, tensor in tensors.items())
+    exported = ["export", str(path), "-o", str(tmp_path / "hf"), "--to", "hf"]
+    with pytest.raises(ConfigError, match=r"can hold this one .*; --to onnx writes every encoder with a decoder"):
+        CliRunner().invoke(app, exported, catch_exceptions=False)
+    assert not (tmp_path / "hf").exists()

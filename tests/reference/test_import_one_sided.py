@@ -13,8 +13,10 @@ from published import D_MODEL, read_tokenizer, texts, write_json
 from typer.testing import CliRunner
 
 import clearhead as ch
+from clearhead.bundle import load_bundle
 from clearhead.cli.main import app
 from clearhead.errors import ConfigError, DataError, ModelError
+from clearhead.weights import model_tensors
 
 PROMPTS = ["3 days", "in 5 Stunden", "a", "日本語 and", "le 12 mars 2014 à", "Hello! No 0!"]
 STEPS = 250
@@ -217,3 +219,22 @@ def test_the_states_of_another_bert_are_a_difference(bert, tmp_path, monkeypatch
         run("import", bert, "-o", tmp_path / "ours")
     assert not (tmp_path / "ours").exists()
     assert json.loads((bert / "config.json").read_text())["model_type"] == "bert"
+
+
+def test_a_decoder_alone_and_an_encoder_alone_go_out_again(our_gpt2, bert, tmp_path):
+    run("import", bert, "-o", tmp_path / "bert")
+    for ours, kind in ((our_gpt2, "gpt2"), (tmp_path / "bert", "bert")):
+        said = run("export", ours, "-o", tmp_path / f"{kind}-hf", "--to", "hf")
+        assert f"a {kind} model" in said
+        same = "tokens, scores and texts" if kind == "gpt2" else "tokens and hidden states"
+        assert f"8 sentences have the same {same} in transformers" in said
+        run("import", tmp_path / f"{kind}-hf", "-o", tmp_path / f"{kind}-back")
+        expected, found = load_bundle(ours), load_bundle(tmp_path / f"{kind}-back")
+        assert (found.model.config, found.decode) == (expected.model.config, expected.decode)
+        assert found.tokenizer.sha256 == expected.tokenizer.sha256
+        tensors, back = model_tensors(expected.model), model_tensors(found.model)
+        assert all(torch.equal(back[name], tensor) for name, tensor in tensors.items())
+        for to in ("ctranslate2", "onnx"):
+            with pytest.raises(ConfigError, match="an encoder or a decoder alone"):
+                run("export", ours, "-o", tmp_path / "none", "--to", to)
+        assert not (tmp_path / "none").exists()

@@ -12,23 +12,27 @@ from clearhead.bundle import Bundle
 from clearhead.choices import ExportPrecision
 from clearhead.config import ModelConfig
 from clearhead.errors import ConfigError, ModelError
+from clearhead.interop.ctranslate2_pieces import Pieces
 from clearhead.interop.ctranslate2_table import ACTIVATIONS, key_table
 from clearhead.interop.equivalent import resolved
 from clearhead.interop.origin import KEY, origin_values
+from clearhead.interop.vocabulary_files import listed_pieces, told_in_tokens, vocabulary_files, write_files
 from clearhead.model.positions import sinusoidal_positions
-from clearhead.tokenizers import SPECIAL_TOKENS, Tokenizer
 from clearhead.weights import model_tensors
 
 __all__ = ["write_ctranslate2"]
 
 
-def write_ctranslate2(bundle: Bundle, directory: Path, precision: ExportPrecision) -> None:
+def write_ctranslate2(bundle: Bundle, directory: Path, precision: ExportPrecision) -> tuple[Pieces, list[str]]:
     """Write model and vocabulary into a directory.
 
     Args:
-        bundle: A model with a vocabulary that was learned here.
+        bundle: The model.
         directory: Which is there, and empty.
         precision: Of the weights.
+
+    Returns:
+        The names of its tokens, and in words what it must be given beside a text.
 
     Raises:
         ConfigError: Naming every setting that their library has not.
@@ -40,8 +44,7 @@ def write_ctranslate2(bundle: Bundle, directory: Path, precision: ExportPrecisio
         from ctranslate2.specs.model_spec import index_spec
     except ImportError:
         raise ModelError("CTranslate2 is not installed: pip install 'clearhead[interop]'") from None
-    model, tokenizer, config = bundle.model, bundle.tokenizer, resolved(bundle.model.config)
-    assert isinstance(tokenizer, Tokenizer)
+    model, vocabulary, config = bundle.model, bundle.tokenizer, resolved(bundle.model.config)
     _require_expressible(config)
     spec = TransformerSpec.from_config(
         (config.num_encoder_layers, config.num_decoder_layers),
@@ -63,16 +66,19 @@ def write_ctranslate2(bundle: Bundle, directory: Path, precision: ExportPrecisio
         for name in (row.theirs, *row.also):
             scope, _, attribute = name.rpartition("/")
             setattr(index_spec(spec, scope), attribute, _numbers(variables[row.theirs]))
-    pieces = tokenizer.tokens()
-    spec.register_source_vocabulary(pieces)
-    spec.register_target_vocabulary(pieces)
-    _, spec.config.bos_token, spec.config.eos_token, spec.config.unk_token = SPECIAL_TOKENS
-    spec.config.decoder_start_token = spec.config.bos_token
+    pieces, files = listed_pieces(vocabulary), vocabulary_files(vocabulary)
+    spec.register_source_vocabulary(list(pieces.source))
+    spec.register_target_vocabulary(list(pieces.target))
+    spec.config.bos_token, spec.config.eos_token, spec.config.unk_token = pieces.bos, pieces.eos, pieces.unk
+    spec.config.decoder_start_token = pieces.start
+    spec.config.add_source_bos, spec.config.add_source_eos = pieces.adds_bos, pieces.adds_eos
     spec.config.layer_norm_epsilon = config.norm_eps
-    spec.config.add_attribute(KEY, origin_values(bundle))
+    spec.config.add_attribute(KEY, origin_values(bundle, files))
     spec.validate()
     spec.optimize(quantization=None if precision == "float32" else precision)
     spec.save(str(directory))
+    write_files(directory, files)
+    return pieces, told_in_tokens(vocabulary, pieces, bundle.decode)
 
 
 def _require_expressible(config: ModelConfig) -> None:
@@ -88,7 +94,7 @@ def _require_expressible(config: ModelConfig) -> None:
         "num_segments": 0,
         "attention_scale": True,
         "output_scale": False,
-        "source_vocabulary": config.vocab_size,
+        "output_transform": False,
     }
     problems = [
         f"model.{name} is {getattr(config, name)!r} (CTranslate2 has {value!r})"
@@ -102,7 +108,8 @@ def _require_expressible(config: ModelConfig) -> None:
     if config.activation not in ACTIVATIONS:
         problems.append(f"model.activation is {config.activation!r}")
     if problems:
-        raise ConfigError(f"CTranslate2 cannot hold this model: {'; '.join(problems)}")
+        instead = "; --to onnx writes it" if config.is_encoder_decoder else ""
+        raise ConfigError(f"CTranslate2 cannot hold this model: {'; '.join(problems)}{instead}")
 
 
 def _sinusoids(config: ModelConfig) -> np.ndarray:

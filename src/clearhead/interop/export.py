@@ -8,15 +8,12 @@ from pathlib import Path
 from clearhead.bundle import Bundle
 from clearhead.choices import ExportLibrary, ExportPrecision
 from clearhead.errors import ConfigError, ModelError
-from clearhead.files import is_utf8, new_directory, write_text
+from clearhead.files import is_utf8, new_directory
 from clearhead.interop import proof
 from clearhead.interop.ctranslate2_directory import write_ctranslate2
-from clearhead.interop.ctranslate2_pieces import Pieces
 from clearhead.interop.huggingface_directory import write_huggingface
 from clearhead.interop.onnx_directory import write_onnx
 from clearhead.interop.onnx_proof import prove_onnx
-from clearhead.interop.origin import their_tokenizer
-from clearhead.tokenizers import Tokenizer
 
 __all__ = ["export_directory"]
 
@@ -27,7 +24,7 @@ def export_directory(
     """Write a directory that another library loads without any code of ours, whole or not at all.
 
     Args:
-        bundle: A model with a vocabulary that was learned here.
+        bundle: The model.
         directory: Where it shall stand; nothing may be there yet.
         to: The library.
         sources: Sentences to compare on, if the library is installed.
@@ -37,14 +34,9 @@ def export_directory(
         What was written, what was compared, and what is otherwise there.
 
     Raises:
-        ConfigError: If the library has no such model or precision, or the vocabulary is another library's.
+        ConfigError: If the library has no such model or precision, or no such vocabulary.
         ModelError: If something stands there, it cannot be written, or the library finds something else.
     """
-    tokenizer = bundle.tokenizer
-    if not isinstance(tokenizer, Tokenizer):
-        raise ConfigError(
-            "this model has the vocabulary of another library; models whose vocabulary was learned here are exported"
-        )
     if to == "hf" and precision != "float32":
         raise ConfigError(f"--precision {precision} has no meaning with --to hf: transformers converts when it loads")
     if to == "onnx" and precision not in ("float32", "int8"):
@@ -60,10 +52,8 @@ def export_directory(
                     kind, notes = write_huggingface(bundle, temporary)
                     return f"a {kind} model", _compared_with_transformers(bundle, temporary, kind, sources), notes
                 case "ctranslate2":
-                    write_ctranslate2(bundle, temporary, precision)
-                    write_text(temporary / "tokenizer.json", their_tokenizer(tokenizer))
-                    pieces = Pieces(tokenizer.tokens(), tokenizer.tokens())
-                    compared, notes = proof.prove_ctranslate2(temporary, bundle, sources, precision, pieces), []
+                    pieces, notes = write_ctranslate2(bundle, temporary, precision)
+                    compared = proof.prove_ctranslate2(temporary, bundle, sources, precision, pieces)
                 case "onnx":
                     notes = write_onnx(bundle, temporary, precision)
                     compared = prove_onnx(temporary, bundle, sources, precision)
@@ -76,4 +66,5 @@ def _compared_with_transformers(bundle: Bundle, directory: Path, kind: str, sour
     if not proof.can_prove():
         return "not compared with transformers: pip install 'clearhead[interop]'"
     proof.prove(directory, kind, bundle, sources)
-    return f"{len(sources)} sentences have the same tokens, scores and texts in transformers"
+    same = "tokens, scores and texts" if bundle.model.config.num_decoder_layers else "tokens and hidden states"
+    return f"{len(sources)} sentences have the same {same} in transformers"

@@ -27,9 +27,10 @@ from clearhead.interop.imported import (
     read_settings,
     require_told,
 )
-from clearhead.interop.origin import own_bundle, read_origin
+from clearhead.interop.origin import OWN_VOCABULARY, own_bundle, read_origin
 from clearhead.interop.proof import can_prove, prove_ctranslate2
 from clearhead.interop.their_weights import require_finite
+from clearhead.interop.vocabulary_files import listed_pieces
 
 __all__ = ["import_ctranslate2"]
 
@@ -62,7 +63,12 @@ def import_ctranslate2(directory: Path, kind: str | None, source_lang: str | Non
     settings, tensors = read_variables(file, _epsilon(values, directory), path)
     starts_from_zeros = bool(file.attributes.get("decoder/start_from_zero_embedding"))
     pieces = read_pieces(directory, values, starts_from_zeros=starts_from_zeros)
-    config, tensors = _with_vocabulary(settings, tensors, pieces, directory, starts_from_zeros=starts_from_zeros)
+    origin, more = read_origin(values, directory / "config.json", ModelConfig())
+    is_ours = origin is not None and not more
+    pad_id = origin.model.pad_id if origin is not None and is_ours else pieces.padding
+    config, tensors = _with_vocabulary(
+        settings, tensors, pieces, pad_id, directory, starts_from_zeros=starts_from_zeros
+    )
     notes = []
     if file.stored_in != ("float32",):
         stored = ", ".join(file.stored_in)
@@ -70,14 +76,18 @@ def import_ctranslate2(directory: Path, kind: str | None, source_lang: str | Non
     if (directory / "vmap.txt").exists():
         notes.append("vmap.txt is not taken over: `clearhead optimize` learns which tokens translate which")
     info = origin_info(LIBRARY, KIND, directory, [path])
-    origin, more = read_origin(values, directory / "config.json", config)
+    anew = partial(ctranslate2_vocabulary, directory, pieces, config)
     if origin is not None:
-        tokenizer_side(directory / "tokenizer.json", pieces)  # or it is another model's
-        was = undone(origin.model, (), config, tensors, unsaid=_UNSAID)
-        bundle, others = own_bundle(origin, directory, was, info, source_lang=source_lang, target_lang=target_lang)
+        if origin.vocabulary_sha256 is None:
+            tokenizer_side(directory / "tokenizer.json", pieces)  # or it is another model's
+        was = undone(origin.model, (), config, tensors, unsaid=_UNSAID) if is_ours else (config, tensors)
+        told = {"source_lang": source_lang, "target_lang": target_lang}
+        bundle, others = own_bundle(origin, directory, was, info, anew, **told)
+        if origin.vocabulary_sha256 is not None and not others and listed_pieces(bundle.tokenizer) != pieces:
+            raise ModelError(f"{directory}: the lists of tokens are not those of {OWN_VOCABULARY}")
         more += others
     else:
-        vocabulary = as_vocabulary(ctranslate2_vocabulary(directory, pieces, config), directory)
+        vocabulary = as_vocabulary(anew(), directory)
         require_told(directory, vocabulary.languages, source_lang, target_lang)
         told = {"source_lang": source_lang, "target_lang": target_lang}
         most = min(config.max_length or 1_024, 1_024)
@@ -98,6 +108,7 @@ def _with_vocabulary(
     settings: Mapping[str, Any],
     tensors: Mapping[str, Tensor],
     pieces: Pieces,
+    pad_id: int | None,
     directory: Path,
     *,
     starts_from_zeros: bool,
@@ -115,7 +126,6 @@ def _with_vocabulary(
             raise ModelError(
                 f"{directory}: the {side} vocabulary has {len(tokens):,} tokens, and model.bin rows for {sizes[side]:,}"
             )
-    pad_id = pieces.padding
     if starts_from_zeros or pad_id is None:
         pad_id = max(sizes.values())
         tensors = with_rows(tensors, pad_id + 1)

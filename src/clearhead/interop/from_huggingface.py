@@ -23,7 +23,7 @@ from clearhead.interop.imported import (
 )
 from clearhead.interop.origin import KEY, own_bundle, read_origin
 from clearhead.interop.proof import can_prove, prove
-from clearhead.interop.their_tokenizer import their_vocabulary
+from clearhead.interop.their_tokenizer import part_of, their_vocabulary
 from clearhead.interop.their_weights import read_their_weights
 from clearhead.tokenizers.foreign import ForeignVocabulary
 
@@ -73,17 +73,17 @@ def import_huggingface(directory: Path, kind: str | None, source_lang: str | Non
     config, tensors = import_state(kind, values, theirs)
     info = origin_info(LIBRARY, kind, directory, files)
     origin, notes = read_origin(values, directory / "config.json", config)
+    anew = partial(their_vocabulary, directory, part_of(kind, values), config)
     if origin is not None:
         restored = restored_state(kind, origin.model, config, tensors)
         if restored is None:
             notes.append(f"the settings under {KEY!r} in config.json do not fit the weights, and are not used")
         asked = {"source_lang": source_lang, "target_lang": target_lang}
         changed = changed_search(directory, origin.decode)
-        bundle, more = own_bundle(origin, directory, restored or (config, tensors), info, **asked, **changed)
+        bundle, more = own_bundle(origin, directory, restored or (config, tensors), info, anew, **asked, **changed)
         notes += more
     else:
-        part = values["encoder"]["model_type"] if kind == "encoder-decoder" else kind
-        vocabulary = as_vocabulary(their_vocabulary(directory, part, config), directory)
+        vocabulary = as_vocabulary(anew(), directory)
         decode = _decode(directory, config, generation, vocabulary, source_lang, target_lang)
         bundle = Bundle(as_model(config, tensors, directory), vocabulary, decode, info)
     notes += _not_taken(config, generation, bundle.decode)

@@ -22,6 +22,7 @@ from clearhead.interop.imported import Imported, origin_info
 from clearhead.interop.onnx_proof import prove_onnx
 from clearhead.interop.origin import KEY, own_bundle, read_origin
 from clearhead.interop.proof import can_prove
+from clearhead.interop.their_tokenizer import part_of, their_vocabulary
 from clearhead.interop.their_weights import require_finite
 
 __all__ = ["import_onnx"]
@@ -34,7 +35,7 @@ def import_onnx(directory: Path, kind: str | None, source_lang: str | None, targ
     """Read a directory that `clearhead export --to onnx` wrote.
 
     Args:
-        directory: Where the three files, `config.json` and `tokenizer.json` stand.
+        directory: Where the three files, `config.json` and the vocabulary stand.
         kind: There is but one.
         source_lang: Language of the sources, for a model that is told; if None, that of the export.
         target_lang: Language to write where nothing else is asked for; if None, that of the export.
@@ -61,9 +62,10 @@ def import_onnx(directory: Path, kind: str | None, source_lang: str | None, targ
                 raise ModelError(f"{directory / name} has another {weight} than the files beside it")
     require_finite(tensors, directory)
     info = origin_info(LIBRARY, KIND, directory, [directory / name for name in _FILES])
+    anew = partial(their_vocabulary, directory, part_of(str(values.get("model_type")), values), origin.model)
     asked = {"source_lang": source_lang, "target_lang": target_lang}
     bundle, more = own_bundle(
-        origin, directory, (origin.model, tensors), info, **asked, **changed_search(directory, origin.decode)
+        origin, directory, (origin.model, tensors), info, anew, **asked, **changed_search(directory, origin.decode)
     )
     compare = partial(prove_onnx, directory, bundle, precision="float32") if can_prove("onnxruntime") else None
     return Imported(bundle, LIBRARY, KIND, tuple(more), read_card(directory), compare)

@@ -8,11 +8,11 @@ from typing import Any
 
 from clearhead.bundle import Bundle
 from clearhead.errors import ConfigError
-from clearhead.files import write_json, write_text
+from clearhead.files import write_json
 from clearhead.interop.huggingface import export_state, exportable_as
-from clearhead.interop.origin import KEY, origin_values, their_tokenizer
-from clearhead.language_tags import language_tag
-from clearhead.tokenizers import SPECIAL_TOKENS, Tokenizer
+from clearhead.interop.huggingface_tokenizer import TheirTokenizer, forced_id, kind_and_tokenizer, told_in_transformers
+from clearhead.interop.origin import KEY, origin_values
+from clearhead.interop.vocabulary_files import write_files
 from clearhead.weights import model_tensors, write_weights
 
 __all__ = ["write_huggingface", "write_settings"]
@@ -22,7 +22,7 @@ def write_huggingface(bundle: Bundle, directory: Path) -> tuple[str, list[str]]:
     """Write model, vocabulary and way to decode into a directory.
 
     Args:
-        bundle: A model with a vocabulary that was learned here.
+        bundle: The model.
         directory: Which is there, and empty.
 
     Returns:
@@ -35,19 +35,24 @@ def write_huggingface(bundle: Bundle, directory: Path) -> tuple[str, list[str]]:
     config = bundle.model.config
     kinds = exportable_as(config)
     if not kinds:
-        raise ConfigError(f"no kind of model in Hugging Face transformers can hold this one ({config.norm}-norm)")
-    values, tensors = export_state(kinds[0], config, model_tensors(bundle.model), computed=True)
+        raise ConfigError(
+            f"no kind of model in Hugging Face transformers can hold this one ({config.norm}-norm); --to onnx writes "
+            f"every encoder with a decoder"
+        )
+    kind, tokenizer = kind_and_tokenizer(bundle, kinds)
+    values, tensors = export_state(kind, config, model_tensors(bundle.model), computed=True)
     write_weights(directory / "model.safetensors", tensors, {"format": "pt"})
-    return kinds[0], write_settings(bundle, directory, values)
+    return kind, write_settings(bundle, directory, values, tokenizer)
 
 
-def write_settings(bundle: Bundle, directory: Path, values: Mapping[str, Any]) -> list[str]:
+def write_settings(bundle: Bundle, directory: Path, values: Mapping[str, Any], tokenizer: TheirTokenizer) -> list[str]:
     """Write what stands beside the weights: `config.json`, how to decode, and the vocabulary.
 
     Args:
-        bundle: A model with a vocabulary that was learned here.
+        bundle: The model.
         directory: Which is there.
         values: The fields of `config.json`.
+        tokenizer: The vocabulary in their form.
 
     Returns:
         In words what is otherwise there.
@@ -55,29 +60,15 @@ def write_settings(bundle: Bundle, directory: Path, values: Mapping[str, Any]) -
     Raises:
         OSError: If the files cannot be written.
     """
-    tokenizer = bundle.tokenizer
-    assert isinstance(tokenizer, Tokenizer)
-    generation, notes = _generation(bundle, values)
-    write_json(directory / "config.json", {**values, "dtype": "float32", KEY: origin_values(bundle)})
-    write_json(directory / "generation_config.json", generation)
-    write_text(directory / "tokenizer.json", their_tokenizer(tokenizer))
-    write_json(directory / "tokenizer_config.json", _tokenizer_config(tokenizer, bundle.model.config.max_positions))
-    return notes
-
-
-def _tokenizer_config(tokenizer: Tokenizer, max_positions: int) -> dict[str, Any]:
-    pad, bos, eos, unk = SPECIAL_TOKENS
-    return {
-        "tokenizer_class": "PreTrainedTokenizerFast",
-        "pad_token": pad,
-        "bos_token": bos,
-        "eos_token": eos,
-        "unk_token": unk,
-        # Version 4, which Optimum needs, reads this name alone; version 5 has another one and reads both.
-        "additional_special_tokens": [language_tag(language) for language in tokenizer.language_tags],
-        "clean_up_tokenization_spaces": False,
-        "model_max_length": max_positions,
-    }
+    notes: list[str] = []
+    said = {**values, "dtype": "float32", KEY: origin_values(bundle, tokenizer.files)}
+    write_json(directory / "config.json", said)
+    if bundle.model.config.num_decoder_layers:
+        generation, notes = _generation(bundle, values)
+        write_json(directory / "generation_config.json", generation)
+    write_json(directory / "tokenizer_config.json", tokenizer.settings)
+    write_files(directory, tokenizer.files)
+    return [*notes, *told_in_transformers(bundle.tokenizer, bundle.decode)]
 
 
 def _generation(bundle: Bundle, values: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
@@ -101,6 +92,9 @@ def _generation(bundle: Bundle, values: Mapping[str, Any]) -> tuple[dict[str, An
         "pad_token_id": config.pad_id,
         "bos_token_id": config.bos_id,
         "eos_token_id": config.eos_id,
-        "decoder_start_token_id": values["decoder_start_token_id"],
     }
+    if config.is_encoder_decoder:
+        generation["decoder_start_token_id"] = values["decoder_start_token_id"]
+    if (begin := forced_id(bundle)) is not None:
+        generation["forced_bos_token_id"] = begin
     return generation, notes

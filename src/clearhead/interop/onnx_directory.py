@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 
@@ -11,6 +12,8 @@ from clearhead.choices import ExportPrecision
 from clearhead.errors import ConfigError, ModelError
 from clearhead.interop.huggingface import FAMILIES, exportable_as
 from clearhead.interop.huggingface_directory import write_settings
+from clearhead.interop.huggingface_tokenizer import TheirTokenizer, kind_and_tokenizer
+from clearhead.interop.vocabulary_files import vocabulary_files
 
 __all__ = ["write_onnx"]
 
@@ -19,7 +22,7 @@ def write_onnx(bundle: Bundle, directory: Path, precision: ExportPrecision) -> l
     """Write encoder, decoder, decoder with a cache, vocabulary and way to decode into a directory.
 
     Args:
-        bundle: A model with a vocabulary that was learned here.
+        bundle: The model.
         directory: Which is there, and empty.
         precision: Of the weights, float32 or int8.
 
@@ -46,7 +49,8 @@ def write_onnx(bundle: Bundle, directory: Path, precision: ExportPrecision) -> l
         file = make(rounded=precision == "int8")
         (directory / f"{file.graph.name}.onnx").write_bytes(file.SerializeToString())
     kinds = exportable_as(config)
-    notes = write_settings(bundle, directory, FAMILIES[kinds[0] if kinds else "marian"].config_to(config))
+    kind, tokenizer, notes = _tokenizer(bundle, kinds)
+    notes += write_settings(bundle, directory, FAMILIES[kind].config_to(config), tokenizer)
     if not kinds:
         notes.append(
             "transformers has no such model: config.json calls it marian, so that Optimum finds its ids and sizes; "
@@ -55,3 +59,13 @@ def write_onnx(bundle: Bundle, directory: Path, precision: ExportPrecision) -> l
     if {config.key_dim, config.value_dim} != {config.d_model / config.num_heads}:
         notes.append("Optimum makes room on a GPU for heads of d_model / num_heads: give it use_io_binding=False there")
     return notes
+
+
+def _tokenizer(bundle: Bundle, kinds: Sequence[str]) -> tuple[str, TheirTokenizer, list[str]]:
+    """Return what `config.json` calls the model, its vocabulary in their form, and in words where that has none."""
+    try:
+        kind, tokenizer = kind_and_tokenizer(bundle, kinds or FAMILIES)
+    except ConfigError as error:
+        files = TheirTokenizer(vocabulary_files(bundle.tokenizer), {})
+        return kinds[0] if kinds else "marian", files, [f"what spells text stands beside as it came: {error}"]
+    return kind if kinds else "marian", tokenizer, []

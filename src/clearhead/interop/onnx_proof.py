@@ -12,7 +12,7 @@ from torch import Tensor
 
 from clearhead.bundle import Bundle
 from clearhead.choices import ExportPrecision
-from clearhead.decoding import SearchOptions, decode
+from clearhead.decoding import SearchOptions, decode, given_prefix
 from clearhead.decoding.step import pad_batch
 from clearhead.device import num_threads
 from clearhead.errors import ModelError
@@ -37,9 +37,12 @@ def prove_onnx(directory: Path, bundle: Bundle, sources: Sequence[str], precisio
     Raises:
         ModelError: If the scores differ by more, or the files cannot be loaded.
     """
-    model, tokenizer, config = bundle.model, bundle.tokenizer, bundle.model.config
-    source_ids = tokenizer.encode_parts(tokenizer.split_sources(sources, bundle.decode.target_lang))
-    found = [list(best.tokens) for (best,) in decode(model, source_ids, SearchOptions(bundle.decode))]
+    model, tokenizer, config, settings = bundle.model, bundle.tokenizer, bundle.model.config, bundle.decode
+    parts = tokenizer.split_sources(sources, settings.target_lang)
+    source_ids = tokenizer.encode_parts(parts, settings.source_lang)
+    prefixes = [given_prefix(tokenizer.given(language)) for language, _ in parts]
+    searched = decode(model, source_ids, SearchOptions(settings), prefixes=prefixes)
+    found = [list(best.tokens) for (best,) in searched]
     source, target = pad_batch(source_ids, config.pad_id), pad_batch(found, config.pad_id)  # [B, S], [B, T]
     given = torch.cat([torch.full((len(found), 1), config.bos_id), target[:, :-1]], dim=1)
     is_written = target != config.pad_id

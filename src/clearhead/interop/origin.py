@@ -1,13 +1,15 @@
 """What an export says of the model that was exported, so that an import makes that model again and not one like it.
 
 It stands in their `config.json` under one key, which their libraries keep and do not read. The vocabulary stands beside
-it in their `tokenizer.json`, which is ours with the end token and the tags' spaces put in.
+it in their `tokenizer.json`, which is ours with the end token and the tags' spaces put in, or, if it is another
+library's, in a file of ours beside those that it is made of.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -17,17 +19,21 @@ from torch import Tensor
 from clearhead.bundle import FORMAT_VERSION, Bundle, require_same_vocabulary
 from clearhead.config import DecodeConfig, ModelConfig
 from clearhead.errors import ConfigError, ModelError
-from clearhead.files import read_text
+from clearhead.files import file_sha256, read_text
 from clearhead.interop.imported import as_model, as_vocabulary, require_told
 from clearhead.interop.their_tokenizer import their_vocabulary
 from clearhead.line_statistics import LineStatistics
 from clearhead.tokenizers import SPECIAL_TOKENS, Tokenizer, Vocabulary
-from clearhead.tokenizers.vocabulary import MOST_BYTES
+from clearhead.tokenizers.foreign import ForeignVocabulary, VocabularyFile
+from clearhead.tokenizers.vocabulary import MOST_BYTES, read_vocabulary
 
-__all__ = ["KEY", "Origin", "origin_values", "own_bundle", "read_origin", "their_tokenizer"]
+__all__ = ["KEY", "OWN_VOCABULARY", "Origin", "origin_values", "own_bundle", "read_origin", "their_tokenizer"]
 
 KEY = "clearhead"
 """In their `config.json`."""
+
+OWN_VOCABULARY = "clearhead_vocabulary.json"
+"""A vocabulary of another library as our model directories hold it."""
 
 
 @dataclass(frozen=True)
@@ -38,16 +44,25 @@ class Origin:
     decode: DecodeConfig
     info: dict[str, Any] = field(default_factory=dict)
     """What the translation of a line needs to know of the training."""
+    vocabulary_sha256: dict[str, str] | None = None
+    """Of a vocabulary of another library, the files that it was written in; None for one that was learned here."""
 
 
-def origin_values(bundle: Bundle) -> dict[str, Any]:
-    """Return what an export says under the key."""
+def origin_values(bundle: Bundle, files: Mapping[str, bytes]) -> dict[str, Any]:
+    """Return what an export says under the key.
+
+    Args:
+        bundle: The model.
+        files: Of its vocabulary, by their names.
+    """
     lines = bundle.line_statistics
+    sha256 = {name: hashlib.sha256(content).hexdigest() for name, content in files.items()}
     return {
         "format_version": FORMAT_VERSION,
         "model": bundle.model.config.model_dump(mode="json"),
         "decode": bundle.decode.model_dump(mode="json", exclude={"shortlist"}),  # which is a file that stays behind
         "line_statistics": None if lines is None else lines.model_dump(mode="json"),
+        **({"vocabulary_sha256": sha256} if OWN_VOCABULARY in files else {}),
     }
 
 
@@ -70,10 +85,17 @@ def read_origin(values: Mapping[str, Any], path: Path, config: ModelConfig) -> t
         if type(version) is not int or version > FORMAT_VERSION:
             raise ValueError(f"its format is {version!r:.20}, and this clearhead reads formats up to {FORMAT_VERSION}")
         data = {} if lines is None else {"line_statistics": LineStatistics.from_dict(lines).model_dump(mode="json")}
-        return Origin(ModelConfig(**said["model"]), DecodeConfig(**said["decode"]), {"data": data} if data else {}), []
+        info, files = {"data": data} if data else {}, said.get("vocabulary_sha256")
+        if files is not None and not (isinstance(files, dict) and all(_is_file_name(name) for name in files)):
+            raise ValueError("vocabulary_sha256 names no files")
+        return Origin(ModelConfig(**said["model"]), DecodeConfig(**said["decode"]), info, files), []
     except (ConfigError, KeyError, TypeError, ValueError) as error:
         note = f"{path}: {KEY!r} cannot be read ({type(error).__name__}: {error!s:.300}); what it says is not used"
         return Origin(config, DecodeConfig()), [note]
+
+
+def _is_file_name(name: str) -> bool:
+    return Path(name).name == name
 
 
 def their_tokenizer(tokenizer: Tokenizer) -> str:
@@ -99,7 +121,9 @@ def own_bundle(
     directory: Path,
     parts: tuple[ModelConfig, Mapping[str, Tensor]],
     info: Mapping[str, Any],
+    anew: Callable[[], VocabularyFile],
     *,
+    source_lang: str | None,
     target_lang: str | None,
     **changes: Any,
 ) -> tuple[Bundle, list[str]]:
@@ -107,9 +131,11 @@ def own_bundle(
 
     Args:
         origin: What it was when it was exported.
-        directory: Where it stands; the vocabulary in `tokenizer.json`.
+        directory: Where it stands, the vocabulary as well.
         parts: Its settings and tensors, as they were but for what was changed since.
         info: How it came in.
+        anew: Reads a vocabulary of another library from its own files, as if the model had never been ours.
+        source_lang: Language of the sources, for a model that is told; None is that of the export.
         target_lang: Language to write where nothing else is asked for; None is that of the export.
         changes: Settings of decoding that were changed since; None leaves what was.
 
@@ -118,14 +144,36 @@ def own_bundle(
 
     Raises:
         ConfigError: If it is not told the language, or a setting is impossible.
-        ModelError: If `tokenizer.json` is missing or damaged, or the parts do not fit.
+        ModelError: If the vocabulary is missing or damaged, or the parts do not fit.
     """
     config, tensors = parts
-    vocabulary, notes = _own_vocabulary(directory, config)
-    require_told(directory, vocabulary.language_tags, None, target_lang)
-    asked = {"target_lang": target_lang, **changes}
+    if origin.vocabulary_sha256 is None:
+        vocabulary, notes = _own_vocabulary(directory, config)
+        require_told(directory, vocabulary.language_tags, None, target_lang)
+    else:
+        vocabulary, notes = _foreign_vocabulary(directory, config, origin.vocabulary_sha256, anew)
+        require_told(directory, vocabulary.languages, source_lang, target_lang)
+    asked = {"source_lang": source_lang, "target_lang": target_lang, **changes}
     decode = origin.decode.with_changes({name: value for name, value in asked.items() if value is not None})
     return Bundle(as_model(config, tensors, directory), vocabulary, decode, {**info, **origin.info}), notes
+
+
+def _foreign_vocabulary(
+    directory: Path, config: ModelConfig, sha256: Mapping[str, str], anew: Callable[[], VocabularyFile]
+) -> tuple[ForeignVocabulary, list[str]]:
+    """Return the vocabulary of another library as it went out; if a file of it was changed since, as those say now."""
+    changed = [name for name in sha256 if not _has_sha256(directory / name, sha256[name])]
+    if not changed and OWN_VOCABULARY in sha256:
+        vocabulary = read_vocabulary(directory / OWN_VOCABULARY, ForeignVocabulary)
+        if all(getattr(config, name) == value for name, value in vocabulary.model_settings.items()):
+            return vocabulary, []
+        changed = ["the model's embedding"]
+    names = ", ".join(changed or [OWN_VOCABULARY])
+    return as_vocabulary(anew(), directory), [f"the vocabulary is read anew from their files; changed since: {names}"]
+
+
+def _has_sha256(path: Path, sha256: str) -> bool:
+    return path.is_file() and file_sha256(path) == sha256
 
 
 def _own_vocabulary(directory: Path, config: ModelConfig) -> tuple[Vocabulary, list[str]]:

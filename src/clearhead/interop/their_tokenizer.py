@@ -25,6 +25,7 @@ __all__ = [
     "file_base64",
     "file_text",
     "own_pieces",
+    "part_of",
     "sentencepiece_side",
     "their_vocabulary",
     "token_ids",
@@ -41,6 +42,17 @@ MARIAN_CODE = re.compile(r">>(\S+)<<")
 """The token that asks Marian's models of several languages for one of them."""
 
 _MOST_PIECES = 10_000_000
+
+
+def part_of(kind: str, values: Mapping[str, Any]) -> str:
+    """Return the kind of model that decides how text is spelled: of an encoder-decoder of two, the encoder's.
+
+    Args:
+        kind: Their `model_type`.
+        values: The fields of `config.json`.
+    """
+    encoder = values.get("encoder") if kind == "encoder-decoder" else None
+    return str(encoder.get("model_type")) if isinstance(encoder, Mapping) else kind
 
 
 def their_vocabulary(directory: Path, model_type: str, config: ModelConfig) -> VocabularyFile:
@@ -226,7 +238,7 @@ def _id_of(side: Side, token: str) -> int:
 
 def token_ids(side: Side) -> dict[str, int]:
     """Return the ids of all tokens of a side by their own names."""
-    if side.speller == "sentencepiece":
+    if side.speller != "tokenizers":
         return {piece: number for number, piece in enumerate(side.pieces) if piece is not None}
     values = json.loads(side.model)
     vocabulary = values["model"]["vocab"]

@@ -82,7 +82,8 @@ class ForeignVocabulary(Vocabulary):
         except (ConfigError, TypeError, RecursionError) as error:
             raise ValueError(str(error)) from None
         self.text = text
-        self._file = file
+        self.file = file
+        """What the text says."""
         _require_pieces(file)
         self._source = _speller(file.source)
         self._target = self._source if file.target is None else _speller(file.target)
@@ -110,7 +111,7 @@ class ForeignVocabulary(Vocabulary):
 
     def encode_parts(self, parts: Sequence[tuple[str | None, str]], source_lang: str | None = None) -> list[list[int]]:
         """Spell source lines that `split_sources` has split; see `encode_sources`."""
-        if "source_lang" in self._file.source_frame and source_lang not in self.languages:
+        if "source_lang" in self.file.source_frame and source_lang not in self.languages:
             known = nearest_name(source_lang or "", self.languages)
             asked = (
                 "which language is the source?" if source_lang is None else f"unknown source language {source_lang}."
@@ -118,7 +119,7 @@ class ForeignVocabulary(Vocabulary):
             raise ConfigError(f"{asked} This model is told so: say --source-lang (in Python source_lang=){known}")
         spelled = self.encode_batch([text for _, text in parts])
         return [
-            self._filled(self._file.source_frame, ids, language, source_lang)
+            self._filled(self.file.source_frame, ids, language, source_lang)
             for ids, (language, _) in zip(spelled, parts, strict=True)
         ]
 
@@ -126,13 +127,13 @@ class ForeignVocabulary(Vocabulary):
         """Spell target lines: what they are given (`given`), the pieces, the end token."""
         spelled = self._target.encode(texts)
         return [
-            self._filled(self._file.target_frame, ids, language)
+            self._filled(self.file.target_frame, ids, language)
             for ids, language in zip(spelled, languages or [None] * len(spelled), strict=True)
         ]
 
     def given(self, language: str | None) -> tuple[int, ...]:
         """Return the ids that every translation into a language begins with, such as that of the language."""
-        before = takewhile(lambda part: part != "text", self._file.target_frame)
+        before = takewhile(lambda part: part != "text", self.file.target_frame)
         return tuple(self._filled(tuple(before), [], language))
 
     def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
