@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import wraps
 from types import FrameType
-from typing import Any
+from typing import Any, TextIO
 
 import typer
 from typer.core import TyperGroup
@@ -70,7 +70,7 @@ def ending_quietly(command: Callable[..., None]) -> Callable[..., None]:
         try:
             command(*args, **kwargs)
         except BrokenPipeError:
-            _drop_output()
+            _drop(sys.stdout)
             sys.exit(0)
         except KeyboardInterrupt:
             notice("interrupted")
@@ -100,7 +100,7 @@ def run(arguments: list[str] | None = None) -> None:
     open_missing_streams()
     prepare_openmp()
     show_warnings_as_notices()
-    with _ending_on_sigterm():
+    with _ending_on_sigterm(), _losing_what_cannot_be_said():
         try:
             try:
                 app(args=spread_values(sys.argv[1:] if arguments is None else arguments))
@@ -110,12 +110,12 @@ def run(arguments: list[str] | None = None) -> None:
             notice(str(error))
             sys.exit(1)
         except BrokenPipeError:
-            _drop_output()
+            _drop(sys.stdout)
             sys.exit(0)
         except SystemExit as ended:
             if not _is_unread_help(ended):
                 raise
-            _drop_output()
+            _drop(sys.stdout)
             sys.exit(0)
         except OSError as error:
             if error.filename is not None:  # such as a name that is too long, or a directory that may not be read
@@ -123,9 +123,21 @@ def run(arguments: list[str] | None = None) -> None:
                 sys.exit(1)
             if error.errno not in OUTPUT_FAILED:
                 raise
-            _drop_output()
+            _drop(sys.stdout)
             notice(f"cannot write standard output: {error.strerror}")
             sys.exit(1)
+
+
+@contextmanager
+def _losing_what_cannot_be_said() -> Iterator[None]:
+    """Let what stderr could not take be lost at the end: Python would try once more, and exit with status 120."""
+    try:
+        yield
+    finally:
+        try:
+            sys.stderr.flush()
+        except OSError:
+            _drop(sys.stderr)
 
 
 @contextmanager
@@ -157,9 +169,9 @@ def _is_unread_help(ended: SystemExit) -> bool:
     return isinstance(cause, BrokenPipeError) and cause.__context__ is None
 
 
-def _drop_output() -> None:
-    """Discard what is left in Python's buffer, which would fail once more at exit."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+def _drop(stream: TextIO) -> None:
+    """Discard what is left in Python's buffer of a stream, which would fail once more at exit."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
 MULTIPLE = ("--source", "--target", "--pairs", "--valid-source", "--valid-target", "--valid-pairs", "--set")

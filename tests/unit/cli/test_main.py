@@ -21,6 +21,12 @@ os.execv(sys.executable, [sys.executable, "-m", "clearhead", *sys.argv[2:]])
 """
 
 
+@pytest.fixture(autouse=True)
+def buffered_streams(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let Python buffer standard streams as it does unless told otherwise: what cannot be written fails again at exit."""
+    monkeypatch.delenv("PYTHONUNBUFFERED", raising=False)
+
+
 def clearhead_with_closed(numbers: str, *arguments: object) -> subprocess.CompletedProcess[str]:
     """Run the command line with some of the standard streams closed before it starts."""
     command = [sys.executable, "-c", CLOSED, numbers, *map(str, arguments)]
