@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import re
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
@@ -53,6 +53,12 @@ NOT_IN_CTRANSLATE2 = {
 CODES_BEHIND = {"mbart"}
 """Cases whose source ends with the token of its language."""
 KINDS = {"m2m100": "m2m_100", "nllb": "m2m_100", "bert2bert": "encoder-decoder", "bert-generation": "encoder-decoder"}
+
+
+def cases(found: Iterable[str | tuple[str, str]]) -> list[Any]:
+    """Return names of cases, or tuples that begin with one; other forms of the same files are for the slow run."""
+    rows = [(case,) if isinstance(case, str) else case for case in found]
+    return [pytest.param(*row, marks=pytest.mark.slow if row[0] in FORMS else ()) for row in rows]
 
 
 @dataclass(frozen=True)
@@ -140,7 +146,7 @@ def case_of(model: Tuned, directory: Path) -> Case:
     return Case(published, read_tokenizer(directory), read_model(directory), "", model.path, ours)
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", cases(NAMES))
 def test_transformers_writes_the_same(tuned, exported, name):
     model, (directory, said) = tuned(name), exported(name, "hf")
     assert "8 sentences have the same tokens, scores and texts in transformers" in said
@@ -164,7 +170,7 @@ def test_transformers_writes_the_same(tuned, exported, name):
         assert len({tuple(theirs[row]) for row in ended}) > len(ended) / 2
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", cases(NAMES))
 def test_transformers_writes_the_same_if_nothing_is_asked_for(tuned, exported, name):
     model, (directory, _) = tuned(name), exported(name, "hf")
     case = case_of(model, directory)
@@ -209,7 +215,7 @@ def spelled_as_said(model: Tuned, directory: Path, text: str, language: Language
     return [code, *pieces, *(["</s>"] if is_whole else [])]  # else CTranslate2 is told to add it
 
 
-@pytest.mark.parametrize("name", [name for name in NAMES if name not in NOT_IN_CTRANSLATE2])
+@pytest.mark.parametrize("name", cases(name for name in NAMES if name not in NOT_IN_CTRANSLATE2))
 def test_ctranslate2_writes_the_same(tuned, exported, name):
     model, (directory, said) = tuned(name), exported(name, "ctranslate2")
     assert "8 sentences: scores differ by" in said
@@ -245,7 +251,7 @@ def test_ctranslate2_writes_the_same(tuned, exported, name):
         assert num_ended > len(sources) / 2
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", cases(NAMES))
 def test_onnx_files_write_the_same(tuned, exported, name):
     model, (directory, said) = tuned(name), exported(name, "onnx")
     assert "8 sentences: with the cache and without, scores differ by" in said
@@ -280,7 +286,7 @@ def exports() -> list[tuple[str, str]]:
     return [(name, to) for name in NAMES for to in libraries if to != "ctranslate2" or name not in NOT_IN_CTRANSLATE2]
 
 
-@pytest.mark.parametrize(("name", "to"), exports())
+@pytest.mark.parametrize(("name", "to"), cases(exports()))
 def test_it_comes_back_bit_for_bit(tuned, exported, tmp_path, name, to):
     said = run("import", exported(name, to)[0], "-o", tmp_path / "back")
     assert "8 sentences" in said
@@ -308,7 +314,7 @@ def without_our_words(directory: Path, target: Path) -> Path:
     return target
 
 
-@pytest.mark.parametrize(("name", "to"), SAID_BY_FILES)
+@pytest.mark.parametrize(("name", "to"), cases(SAID_BY_FILES))
 def test_what_their_files_say_alone_is_the_same_vocabulary(tuned, exported, tmp_path, name, to):
     model = tuned(name)
     languages = {"source_lang": model.published.source_lang, "target_lang": model.published.target_langs[0]}

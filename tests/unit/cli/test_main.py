@@ -23,7 +23,7 @@ os.execv(sys.executable, [sys.executable, "-m", "clearhead", *sys.argv[2:]])
 
 @pytest.fixture(autouse=True)
 def buffered_streams(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let Python buffer standard streams as it does unless told otherwise: what cannot be written fails again at exit."""
+    """Let Python buffer standard streams, as it does unless told otherwise: what fails there fails again at exit."""
     monkeypatch.delenv("PYTHONUNBUFFERED", raising=False)
 
 
