@@ -39,22 +39,22 @@ class Batch:
 
 
 class BatchOrder:
-    """The endless sequence of training batches: every pair once a round, round after round.
+    """The endless sequence of training batches: every pair once an epoch, epoch after epoch.
 
-    A round is an epoch, or several where text is mixed in: then a pair of the new text comes once for each of these,
-    and one of the other text once in all, so that the two stay in proportion and of the larger one little comes twice.
+    Where text is mixed in that is enough for several epochs, each of these sees all of the new text and its own part of
+    the other; then the first part comes again.
 
-    Pairs are sorted by target length and, within one, by source length; equal ones are shuffled anew every round, and
-    so is the order of the batches. The sorted lengths are the same in every round, and therefore so are the places
-    where the batches are cut, and their number.
+    Pairs are sorted by target length and, within one, by source length; equal ones are shuffled anew every epoch, and
+    so is the order of the batches. The sorted lengths of the same pairs are the same in every epoch, and therefore so
+    are the places where the batches are cut, and their number.
 
     Args:
         source_lengths: Source tokens of every pair.
         target_lengths: Target tokens of every pair.
         batch_tokens: Most target tokens in a batch, padding not counted; a longer pair is a batch of its own.
-        seed: Decides the shuffling, together with the round.
-        epochs: Epochs in a round.
-        num_new: Pairs of the new text, which stand before the others; where a round is one epoch, it says nothing.
+        seed: Decides the shuffling, together with the epoch.
+        epochs: Parts of the text that is mixed in, one for each epoch.
+        num_new: Pairs of the new text, which stand before that; with one part, it says nothing.
 
     Raises:
         ValueError: If there is no pair.
@@ -72,43 +72,53 @@ class BatchOrder:
     ) -> None:
         if not len(target_lengths):
             raise ValueError("there is no pair to make batches of")
-        self._epochs, self._rows = epochs, None
-        if epochs > 1:
-            rows = np.arange(len(target_lengths))
-            self._rows = np.concatenate([np.tile(rows[:num_new], epochs - 1), rows])
-            source_lengths, target_lengths = source_lengths[self._rows], target_lengths[self._rows]
         self._keys = _sort_keys(source_lengths, target_lengths)
-        self._cuts = _greedy_cuts(np.sort(target_lengths), batch_tokens)
         self._seed = seed
-        self._planned_round = -1
+        self._parts: list[NDArray[np.int64]] = []
+        sorted_lengths = [np.sort(target_lengths)]
+        if epochs > 1:
+            others = num_new + np.argsort(_random(seed, _NO_EPOCH).random_raw(len(target_lengths) - num_new))
+            self._parts = [np.concatenate([np.arange(num_new), part]) for part in np.array_split(others, epochs)]
+            sorted_lengths = [np.sort(target_lengths[rows]) for rows in self._parts]
+        self._cuts = [_greedy_cuts(lengths, batch_tokens) for lengths in sorted_lengths]
+        self._starts = np.cumsum([0, *(len(cuts) - 1 for cuts in self._cuts)])  # steps of the first epochs
+        self._planned_epoch = -1
         self._order: NDArray[np.int64] = np.zeros(0, dtype=np.int64)
         self._batch_order = self._order
 
     @property
     def batches_per_epoch(self) -> int:
-        """Steps in which every pair of the new text is seen once."""
-        return max(1, round(self._batches_per_round / self._epochs))
-
-    @property
-    def _batches_per_round(self) -> int:
-        return len(self._cuts) - 1
+        """Steps in which every pair of the new text is seen once; with text mixed in, on average."""
+        return round(int(self._starts[-1]) / len(self._cuts))
 
     def rows(self, step: int) -> NDArray[np.int64]:
         """Rows of the pairs of a step, counted from 0, in order of target length."""
-        number, index = divmod(step, self._batches_per_round)
-        self._plan(number)
-        batch = self._batch_order[index]
-        found = self._order[self._cuts[batch] : self._cuts[batch + 1]]
-        return found if self._rows is None else self._rows[found]
+        times, rest = divmod(step, int(self._starts[-1]))
+        part = int(np.searchsorted(self._starts, rest, side="right")) - 1
+        self._plan(times * len(self._cuts) + part)
+        batch, cuts = self._batch_order[rest - self._starts[part]], self._cuts[part]
+        return self._order[cuts[batch] : cuts[batch + 1]]
 
-    def _plan(self, number: int) -> None:
-        if number == self._planned_round:
+    def _plan(self, epoch: int) -> None:
+        if epoch == self._planned_epoch:
             return
-        # Raw Philox output, unlike NumPy's shuffling, is promised to stay the same in every later version.
-        random = np.random.Philox(key=np.array([self._seed, number], dtype=np.uint64))
-        self._order = np.lexsort((random.random_raw(self._keys.size), self._keys))
-        self._batch_order = np.argsort(random.random_raw(self._batches_per_round), kind="stable")
-        self._planned_round = number
+        part = epoch % len(self._cuts)
+        random = _random(self._seed, epoch)
+        if self._parts:
+            rows = self._parts[part]
+            self._order = rows[np.lexsort((random.random_raw(rows.size), self._keys[rows]))]
+        else:
+            self._order = np.lexsort((random.random_raw(self._keys.size), self._keys))
+        self._batch_order = np.argsort(random.random_raw(len(self._cuts[part]) - 1), kind="stable")
+        self._planned_epoch = epoch
+
+
+_NO_EPOCH = 2**64 - 1
+
+
+def _random(seed: int, epoch: int) -> np.random.Philox:
+    # Raw Philox output, unlike NumPy's shuffling, is promised to stay the same in every later version.
+    return np.random.Philox(key=np.array([seed, epoch], dtype=np.uint64))
 
 
 def _sort_keys(source_lengths: NDArray[np.int32], target_lengths: NDArray[np.int32]) -> NDArray[np.int64]:

@@ -39,8 +39,10 @@ STORES = ("train.arrow", "valid.arrow")
 GENERAL = "general.arrow"
 """The store of a run with general text."""
 PROGRESS_EVERY = 1_000
-MOST_EPOCHS_OF_A_ROUND = 30
+MOST_EPOCHS = 30
 """General text is mixed in for so many epochs; then it comes again. Few runs that start from a model make more."""
+MOST_ROWS = 20_000_000
+"""New pairs of these epochs together: each epoch is cut into batches before training begins."""
 MOST_MIXED_IN = 1_000_000
 """General pairs that are mixed in, if one epoch does not take more: each is spelled before training begins."""
 # Fewer bytes cannot fill a vocabulary, which begins with the 256 bytes and a few special tokens.
@@ -322,8 +324,8 @@ def _mixed_in(
         else:
             free.append(row)
     wanted = round(train.report.kept * share / (1.0 - share))  # in an epoch
-    epochs = max(1, min(len(free), MOST_MIXED_IN) // max(1, wanted)) if wanted else 1
-    epochs = min(epochs, MOST_EPOCHS_OF_A_ROUND)
+    enough_for = min(len(free), MOST_MIXED_IN) // wanted if wanted else 1
+    epochs = max(1, min(enough_for, MOST_EPOCHS, MOST_ROWS // train.report.kept))
     chosen = {free[place] for place in drawn_rows(len(free), seed=config.train.seed)[: wanted * epochs]}
     report.not_needed = len(free) - len(chosen)
     report.kept -= report.not_needed

@@ -16,7 +16,7 @@ from torch import Tensor
 from clearhead.bundle import read_card
 from clearhead.config import ModelConfig
 from clearhead.errors import ConfigError, ModelError
-from clearhead.files import read_json
+from clearhead.files import read_json, require_regular
 from clearhead.interop.from_huggingface import changed_search
 from clearhead.interop.imported import Imported, origin_info
 from clearhead.interop.onnx_proof import prove_onnx
@@ -28,6 +28,7 @@ from clearhead.interop.their_weights import require_finite
 __all__ = ["import_onnx"]
 
 LIBRARY, KIND = "ONNX", "onnx"
+MOST_FILE_BYTES = 2**31
 _FILES = ("encoder_model.onnx", "decoder_model.onnx", "decoder_with_past_model.onnx")
 
 
@@ -77,6 +78,9 @@ def _weights(path: Path) -> dict[str, Tensor]:
     from google.protobuf.message import DecodeError
 
     try:
+        require_regular(path)
+        if path.stat().st_size > MOST_FILE_BYTES:
+            raise ModelError(f"{path} is larger than 2 GiB, where such files end")
         file = onnx.load(path, load_external_data=False)
     except OSError as error:
         raise ModelError(f"cannot read {path}: {error.strerror or error}") from None

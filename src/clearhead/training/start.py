@@ -61,6 +61,7 @@ def over_start(values: Mapping[str, Any], *, fresh: bool) -> tuple[Mapping[str, 
         owned = {"model": saved.model.model_dump(), "tokenizer": saved.tokenizer.model_dump()}
         decode = saved.decode.model_dump()
         settings: dict[str, Any] = {"preset": saved.preset, "decode": decode, "from_sha256": saved.from_sha256}
+        settings["data"] = {"max_length": saved.data.max_length} if saved.model.max_length is not None else {}
         return _over(values, owned, settings, named), None
     bundle = load_bundle(named)
     require_both_sides(bundle.model.config)

@@ -81,23 +81,27 @@ def test_epochs_and_seeds_shuffle_differently():
             assert lengths[0] != lengths[1]
 
 
-@pytest.mark.parametrize(("num_new", "epochs"), [(0, 1), (4, 1), (4, 3), (100, 7)])
-def test_in_a_round_new_pairs_come_once_an_epoch_and_others_once(num_new, epochs):
+@pytest.mark.parametrize(("num_new", "others", "epochs"), [(0, 20, 1), (4, 20, 1), (4, 21, 3), (100, 700, 7)])
+def test_an_epoch_sees_all_new_pairs_and_its_part_of_the_others(num_new, others, epochs):
     random = np.random.default_rng(3)
-    sources, targets = random.integers(1, 9, size=(2, num_new + 20)).astype(np.int32)
+    sources, targets = random.integers(1, 9, size=(2, num_new + others)).astype(np.int32)
     order = BatchOrder(sources, targets, batch_tokens=11, seed=2, num_new=num_new, epochs=epochs)
-    seen, step = np.zeros(len(targets), dtype=int), 0
-    while seen.min() == 0:
-        rows = order.rows(step)
-        assert targets[rows].sum() <= 11
-        assert (np.diff(targets[rows]) >= 0).all()
-        seen += np.bincount(rows, minlength=len(targets))
-        step += 1
-    while seen.sum() < epochs * num_new + 20:
-        seen += np.bincount(order.rows(step), minlength=len(targets))
-        step += 1
-    assert seen.tolist() == [epochs] * num_new + [1] * 20
-    assert order.batches_per_epoch == max(1, round(step / epochs))
+    step, seen, steps = 0, [], []
+    for _ in range(2 * epochs):
+        found, first = [], step
+        while len(found) < num_new + others // epochs:
+            rows = order.rows(step).tolist()
+            assert targets[rows].sum() <= 11
+            assert sorted(targets[rows]) == targets[rows].tolist()
+            found += rows
+            step += 1
+        assert sorted(found)[:num_new] == list(range(num_new))
+        seen.append({row for row in found if row >= num_new})
+        assert len(seen[-1]) == others // epochs
+        steps.append(step - first)
+    assert set().union(*seen[:epochs]) == set(range(num_new, num_new + others))
+    assert seen[epochs:] == seen[:epochs]
+    assert order.batches_per_epoch == round(np.mean(steps))
 
 
 def test_shuffling_is_raw_philox_output_keyed_by_seed_and_epoch():
