@@ -62,8 +62,6 @@ _MOST_SHOWN = 5
 
 _DIGITS = re.compile(r"\d+")
 _NUMBER = re.compile(r"\d+(?:[.,:/'’ \u00a0\u2009\u202f-]\d+)*")
-_THOUSANDS = 3
-"""Digits behind a separator that need not be decimals."""
 _MOST_RUNS = 5
 """Runs of digits that one number has at most: 1.000.000.000,50."""
 
@@ -154,9 +152,9 @@ def missing_numbers(source: str, text: str) -> list[str]:
     """Return the numbers of a source that its translation should have, and has not.
 
     Only digits are compared, so that `1,250.5`, `1.250,5` and `1250.5` are one number, in whatever script they are
-    written, `1.50` is `1.5`, and `3.5.2016` and `2016-05-03` the same three. A number up to 31 is missing only if
-    another one stands in the translation that the source has not: it may have become a word, the name of a month or,
-    12 less, an hour of the afternoon.
+    written, and `3.5.2016` and `2016-05-03` the same three. A number up to 31 is missing only if another one stands in
+    the translation that the source has not: it may have become a word, the name of a month or, 12 less, an hour of the
+    afternoon.
 
     >>> missing_numbers("1.250 Hunde am 3. Mai 2016", "1,250 dogs on May 3, 2018")
     ['2016']
@@ -296,10 +294,9 @@ def _absent(numbers: Sequence[Sequence[str]], others: Sequence[Sequence[str]]) -
         for start in range(len(runs))
         for end in range(start + 1, min(start + _MOST_RUNS, len(runs)) + 1)
     }
-    joined.update(map(_without_last_zeros, others))
     absent: dict[str, None] = {}
     for runs in numbers:
-        start = len(runs) if _without_last_zeros(runs) in joined else 0
+        start = 0
         while start < len(runs):
             ends = range(min(start + _MOST_RUNS, len(runs)), start, -1)
             found = next((end for end in ends if "".join(runs[start:end]).lstrip("0") in joined), None)
@@ -307,12 +304,6 @@ def _absent(numbers: Sequence[Sequence[str]], others: Sequence[Sequence[str]]) -
                 absent[runs[start]] = None
             start = found or start + 1
     return list(absent)
-
-
-def _without_last_zeros(runs: Sequence[str]) -> str:
-    """Return the digits of a number without the zeros that end its decimals; 1.250 may be thousands and keeps them."""
-    decimals = runs[-1].rstrip("0") if len(runs) > 1 and len(runs[-1]) != _THOUSANDS else runs[-1]
-    return "".join([*runs[:-1], decimals]).lstrip("0")
 
 
 def _placeholders(text: str) -> Iterator[str]:
