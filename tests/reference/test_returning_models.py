@@ -6,6 +6,7 @@ What another program has changed meanwhile (weights, biases, the search, the voc
 from __future__ import annotations
 
 import json
+import os
 import re
 import shutil
 from itertools import product
@@ -408,6 +409,13 @@ def test_other_onnx_files_are_named(in_onnx, tmp_path):
     (other / "decoder_model.onnx").unlink()
     with pytest.raises(ModelError, match=r"cannot read .*decoder_model\.onnx: No such file"):
         import_path(other)
+    os.mkfifo(other / "decoder_model.onnx")
+    with pytest.raises(ModelError, match=r"cannot read .*decoder_model\.onnx: it is a pipe"):
+        import_path(other)
+    (other / "model.safetensors.index.json").write_text("{}")  # a sharded model, with ONNX files beside it
+    with pytest.raises((ConfigError, ModelError), match=r"model\.safetensors\.index\.json"):
+        import_path(other)
+    (other / "model.safetensors.index.json").unlink()
     change_config(other, lambda values: values.pop("clearhead"))
     with pytest.raises(ConfigError, match=r"was not exported by clearhead .*import the model that they were made of"):
         import_path(other)

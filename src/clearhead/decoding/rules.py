@@ -60,9 +60,10 @@ def cut_sources(
         begun: Tokens of the longest prefix, which a decoder alone needs room for as well.
     """
     if model.is_decoder_alone:
-        positions = model.max_length or math.inf
-        room = positions - min(config.extra_length, positions // 2) - begun
-        limit = max(1, int(min(config.max_input_tokens, room)))
+        limit = config.max_input_tokens
+        if model.max_length is not None:
+            room = model.max_length - min(config.extra_length, model.max_length // 2) - begun
+            limit = max(1, min(limit, room))
         return [ids[-limit:] for ids in sources]
     limit = int(min(config.max_input_tokens, model.max_length or math.inf))
     return [ids if len(ids) <= limit else [*ids[: limit - 1], model.eos_id] for ids in sources]

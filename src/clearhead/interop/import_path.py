@@ -17,6 +17,7 @@ from clearhead.interop.from_onnx import import_onnx
 from clearhead.interop.from_opennmt import import_opennmt
 from clearhead.interop.huggingface import FAMILIES
 from clearhead.interop.imported import Imported
+from clearhead.interop.their_weights import WEIGHT_FILES
 
 __all__ = ["import_path"]
 
@@ -53,7 +54,7 @@ def _has_like(pattern: str, *, beside: str | None = None) -> Callable[[Path], bo
 
 
 _has_onnx = _has_any("encoder_model.onnx")
-_has_weights = _has_any("model.safetensors", "pytorch_model.bin")
+_has_weights = _has_any(*WEIGHT_FILES)
 
 LIBRARIES: Mapping[str, Library] = {
     "fairseq": Library(

@@ -168,12 +168,15 @@ def _foreign_vocabulary(
         if all(getattr(config, name) == value for name, value in vocabulary.model_settings.items()):
             return vocabulary, []
         changed = ["the model's embedding"]
-    names = ", ".join(changed or [OWN_VOCABULARY])
+    names = ", ".join(repr(name)[1:-1][:100] for name in changed or [OWN_VOCABULARY])
     return as_vocabulary(anew(), directory), [f"the vocabulary is read anew from their files; changed since: {names}"]
 
 
 def _has_sha256(path: Path, sha256: str) -> bool:
-    return path.is_file() and file_sha256(path) == sha256
+    try:
+        return path.is_file() and file_sha256(path) == sha256
+    except OSError:  # such as a name that no file can have
+        return False
 
 
 def _own_vocabulary(directory: Path, config: ModelConfig) -> tuple[Vocabulary, list[str]]:

@@ -13,9 +13,14 @@ from clearhead.errors import ModelError
 from clearhead.files import read_json, require_regular
 from clearhead.weights import read_weights
 
-__all__ = ["float32", "read_their_weights", "require_finite", "require_tensors"]
+__all__ = ["WEIGHT_FILES", "float32", "read_their_weights", "require_finite", "require_tensors"]
 
-_FILES = ("model.safetensors", "model.safetensors.index.json", "pytorch_model.bin", "pytorch_model.bin.index.json")
+WEIGHT_FILES = (
+    "model.safetensors",
+    "model.safetensors.index.json",
+    "pytorch_model.bin",
+    "pytorch_model.bin.index.json",
+)
 """The first that is there counts, as in their library."""
 
 
@@ -26,11 +31,11 @@ def read_their_weights(directory: Path) -> tuple[dict[str, Tensor], list[Path]]:
         ModelError: If there are none, a shard is missing, a file is damaged or holds more than tensors, or a number is
             not finite.
     """
-    for name in _FILES:
+    for name in WEIGHT_FILES:
         if (path := directory / name).exists():
             tensors, files = _read_shards(path) if path.suffix == ".json" else (_read(path), [path])
             return require_finite(float32(tensors), path), files
-    raise ModelError(f"{directory} holds no weights: none of {', '.join(_FILES)}")
+    raise ModelError(f"{directory} holds no weights: none of {', '.join(WEIGHT_FILES)}")
 
 
 def require_finite(tensors: Mapping[str, Tensor], origin: Path | str) -> dict[str, Tensor]:

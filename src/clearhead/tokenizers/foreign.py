@@ -85,6 +85,7 @@ class ForeignVocabulary(Vocabulary):
         self.file = file
         """What the text says."""
         _require_pieces(file)
+        _require_frames(file)
         self._source = _speller(file.source)
         self._target = self._source if file.target is None else _speller(file.target)
         self.vocab_size, self.source_vocab_size = file.vocab_size, file.source_vocab_size
@@ -213,6 +214,21 @@ def _require_ids_within(file: VocabularyFile, source: Speller, target: Speller) 
     ):
         if outside := [token_id for token_id in (*ids, last) if not 0 <= token_id < size]:
             raise ValueError(f"it has the id {outside[0]}, and the model has {size} rows")
+
+
+def _require_frames(file: VocabularyFile) -> None:
+    """Make sure that a text has one place among what stands around it, and that nothing there is padding.
+
+    Raises:
+        ValueError: If it is otherwise.
+    """
+    for frame in (file.source_frame, file.target_frame):
+        if frame.count("text") != 1:
+            raise ValueError(f"it has {frame.count('text')} places for the text of a sentence, not 1")
+        if not file.languages and {"source_lang", "target_lang"} & set(frame):
+            raise ValueError("it has a place for a language, and no languages")
+    if file.pad_id in file.source_frame and file.pad_id != file.eos_id:
+        raise ValueError("it has padding around the text of a sentence")
 
 
 def _require_pieces(file: VocabularyFile) -> None:

@@ -262,6 +262,17 @@ def test_pairs_are_as_long_at_most_as_the_model_can_read(make_model_dir, tmp_pat
     assert draft(over_start(values, fresh=False)[0]).data.max_length == 40
 
 
+def test_a_run_from_a_model_of_few_positions_goes_on_by_the_same_command(settings, make_model_dir):
+    source = make_model_dir(positions="learned", max_positions=50)
+    values = settings(from_model=str(source), train=QUICK)
+    for section in ("tokenizer", "model", "preset"):
+        del values[section]
+    run = train_from_values(values).run
+    assert Config.load(run / "config.toml").data.max_length == 50
+    longer = merge(values, {"train": {"max_steps": 6}})
+    assert train_from_values(longer).step == 6
+
+
 def test_the_language_of_the_sources_is_the_new_texts_and_else_the_models(make_model_dir, tmp_path):
     values = {"from_model": str(make_model_dir(decode={"source_lang": "en"})), "out": str(tmp_path / "run")}
     for data, language in (
