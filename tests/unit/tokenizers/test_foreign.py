@@ -160,6 +160,21 @@ def test_ids_without_a_row_are_refused(make, settings, message):
 
 
 @pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"source_frame": ()}, "it has 0 places for the text"),
+        ({"source_frame": (5,)}, "it has 0 places for the text"),
+        ({"target_frame": ("text", "text")}, "it has 2 places for the text"),
+        ({"source_frame": ("text", "source_lang"), "languages": {}}, "a place for a language, and no languages"),
+        ({"source_frame": ("text", 6), "pad_id": 6}, "it has padding around the text"),
+    ],
+)
+def test_what_cannot_stand_around_a_text_is_refused(make, settings, message):
+    with pytest.raises(ValueError, match=message):
+        make(**settings)
+
+
+@pytest.mark.parametrize(
     ("change", "message"),
     [
         ({"clearhead_vocabulary": 2}, "clearhead_vocabulary"),
