@@ -17,7 +17,7 @@ from torch import Tensor
 
 from clearhead.config import ModelConfig
 from clearhead.errors import ConfigError
-from clearhead.interop.huggingface import export_state, exportable_as
+from clearhead.interop.huggingface.state import export_state, exportable_as
 from clearhead.weights import write_weights
 
 __all__ = ["comparable", "kind_of", "padding_last", "write_clearhead", "write_ctranslate2", "write_huggingface"]

@@ -14,7 +14,7 @@ from pydantic import BaseModel
 
 from clearhead.cli.main import app
 from clearhead.config import Config
-from clearhead.interop.huggingface import FAMILIES
+from clearhead.interop.huggingface.state import FAMILIES
 from clearhead.interop.import_path import LIBRARIES
 from clearhead.paper.errata import errata_page
 
@@ -92,7 +92,10 @@ log-probabilities. The first difference is an error, and nothing is written. Mar
 `model.bin` is read without CTranslate2, in version 6 of its format (CTranslate2 3 and 4): an encoder and a decoder, of
 OPUS-MT, OpenNMT, fairseq or transformers. Weights in 8 or 16 bits come in as float32, as CTranslate2 itself reads them
 when it computes in that; what the rounding lost is lost. Tables of sinusoids are known by their numbers, and kept as
-learned positions if they are none.
+learned positions if they are none. T5, Flan-T5 and mT5 come in with their relative positions, and so do models with
+rotary ones. A layer that lacks the table of the others, or has another (UMT5), is refused. Beside transformers 5,
+CTranslate2's converter (4.8.5) divides the output of T5 1.1, Flan-T5 and mT5 by sqrt(d_model), which those do not. The
+import takes what the file says: import such a model from transformers, and export it from here.
 
 A directory of CTranslate2 has a list of tokens and no tokenizer, so what the model was made with must stand beside it:
 `tokenizer.json`, `source.spm` and `target.spm`, or one `sentencepiece.bpe.model`, `sentencepiece.model` or
@@ -135,6 +138,9 @@ A model of several languages is told them: M2M100, NLLB and mBART by a token of 
 translation begins with, Marian by a token before the source (`>>deu<<`). Their names are the model's own (`de`,
 `deu_Latn`, `de_DE`), in `--source-lang` (`translate`, `evaluate`) and `--target-lang`, in a tag such as `<2deu_Latn> `
 before a line, and by default what the files say. What a model is told costs nothing: scores are those of the text.
+The codes of mBART's 25 and 50 languages stand behind the pieces of `sentencepiece.bpe.model`, which needs no other file
+beside it; those of NLLB and M2M100 must be named, by `tokenizer.json`, `tokenizer_config.json` or
+`special_tokens_map.json`.
 
 T5 and Flan-T5 are told in the text itself what to do with it, such as `translate English to German: `. That stands
 before every line that is given; the import names what a directory says of it.
@@ -150,8 +156,9 @@ before every line that is given; the import names what a directory says of it.
   it stands, and `@@ ` is joined in what is written. Whether a model learned text that Moses had tokenized, its files
   mostly do not say: the import says so then, and text must be prepared and put together outside.
 - Of their search the number of beams and the length penalty are taken over, in their form (`power`). What has no
-  counterpart here, such as `no_repeat_ngram_size`, is named when the model is imported. Our search stops when no
-  hypothesis can win any more (their `early_stopping="never"`), and ends repetition loops (`decode.end_loops`).
+  counterpart here, such as `no_repeat_ngram_size`, is named when the model is imported, and so is
+  `clean_up_tokenization_spaces`: spaces that the model wrote stay. Our search stops when no hypothesis can win any more
+  (their `early_stopping="never"`), and ends repetition loops (`decode.end_loops`).
 - Lines are read as they are: no line is brought to the case of a training text that nobody knows (`decode.familiar`),
   and only lines longer than the model's positions are split.
 
@@ -171,7 +178,9 @@ name; if anything differs, nothing is written.
 
 Their search divides by a power of the length, ours by default by the paper's penalty, so it may choose the other of two
 close translations; with `decode.length_penalty_form = "power"` both find the same, but for repetition loops, which ours
-ends, and for outputs that reach the length limit.
+ends, and for outputs that reach the length limit. What else is otherwise there the export says: sinusoids, computed
+here for any length, are a table of `model.max_positions` rows there and in CTranslate2, and a model of several
+languages that writes one of them unless told otherwise (`decode.target_lang`) must be told always, by a tag.
 
 ```
 clearhead export runs/de-en -o de-en-ct2 --to ctranslate2 --precision int8
@@ -246,7 +255,8 @@ with the same proof and with the tokenizer it came with: to transformers as the 
 its tokenizer is made there (`source.spm`, `target.spm` and `vocab.json` of Marian, `spiece.model` of Pegasus and T5,
 `sentencepiece.bpe.model` of mBART, NLLB and M2M100, else `tokenizer.json`); to CTranslate2 with `source.spm` and
 `target.spm`, one `sentencepiece.model`, or `tokenizer.json`. Before anything is written the files are read back as an
-import reads them, and must be the same vocabulary. For an OPUS-MT model:
+import reads them, and must be the same vocabulary. Where the model came from, `info` and the card of the fine-tuned one
+still say. For an OPUS-MT model:
 
 ```python
 source = sentencepiece.SentencePieceProcessor(model_file="de-en-ct2/source.spm")
@@ -264,10 +274,11 @@ own, which is given as `target_prefix`, as is BART's `<s>`. In transformers thes
 the tokenizer's `src_lang`, and `forced_bos_token_id` of `generate`, which is by default the language that the model
 was told to write.
 
-What a library has not is an error that names it, and nothing is written: CTranslate2's Transformer, as it is written
-here, has no relative positions (T5) and no segments (BERT), and transformers no tokenizer of words that are looked up
-in a list, as those of fairseq and JoeyNMT. As ONNX every encoder with a decoder goes out, and what spells text stands
-beside as it came.
+What a library has not is an error that names it, and nothing is written (of transformers' kinds, what the nearest has
+otherwise): CTranslate2's Transformer, as it is written here, has no segments (BERT), no layer before the output map
+(BERT), one width of keys and values, and positions of some kind (sinusoids, learned, relative or rotary), and
+transformers no tokenizer of words that are looked up in a list, as those of fairseq and JoeyNMT. As ONNX every encoder
+with a decoder goes out, and what spells text stands beside as it came.
 
 ## What can come in, and go out
 

@@ -12,7 +12,7 @@ import transformers
 from torch import Tensor, nn
 
 from clearhead.config import ModelConfig
-from clearhead.interop.huggingface import import_state
+from clearhead.interop.huggingface.state import import_state
 from clearhead.model import Transformer
 from clearhead.weights import load_tensors
 

@@ -32,6 +32,7 @@ __all__ = [
     "PUBLISHED",
     "Language",
     "Published",
+    "bert2bert",
     "pairs",
     "read_model",
     "read_tokenizer",
@@ -457,13 +458,15 @@ def m2m100(directory: Path) -> Published:
 # Two BERTs
 
 
-def learn_two_berts(directory: Path, model: Any, lines: Sequence[tuple[str, str]], ids: Mapping[str, int]) -> None:
-    """Train an EncoderDecoderModel, and write it with a search of its own; targets end as `ids` say."""
+def learn_two_berts(
+    directory: Path, model: Any, lines: Sequence[tuple[str, str]], ids: Mapping[str, int], begin: Sequence[int] = ()
+) -> None:
+    """Train an EncoderDecoderModel, and write it with a search of its own; targets begin and end as is said."""
     for name, token_id in ids.items():
         setattr(model.config, name, token_id)
     examples = examples_of(read_tokenizer(directory), lines)
     end = ids["eos_token_id"]
-    targets = ([*(token for token in target if token not in ids.values()), end] for _, target in examples)
+    targets = ([*begin, *(token for token in target if token not in ids.values()), end] for _, target in examples)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # their loss is another one than years ago
         sources = (source for source, _ in examples)
@@ -471,8 +474,11 @@ def learn_two_berts(directory: Path, model: Any, lines: Sequence[tuple[str, str]
     write_model(directory, model, {**ids, "num_beams": 4})
 
 
-def bert2bert(directory: Path) -> Published:
-    """Return an encoder and a decoder that were BERTs, with vocab.txt; its words are in small letters."""
+def bert2bert(directory: Path, *, labels_begin: bool = False) -> Published:
+    """Return an encoder and a decoder that were BERTs, with vocab.txt; its words are in small letters.
+
+    Labels are what stands behind the start token [CLS], or all that the tokenizer says, [CLS] again.
+    """
     made = tokenizers.BertWordPieceTokenizer(lowercase=True)
     made.train_from_iterator(texts(), vocab_size=600, min_frequency=2, show_progress=False)
     made.save_model(str(directory))
@@ -496,7 +502,8 @@ def bert2bert(directory: Path) -> Published:
     )
     tokens = {"decoder_start_token_id": "[CLS]", "eos_token_id": "[SEP]", "pad_token_id": "[PAD]"}
     ids = {name: vocabulary[token] for name, token in tokens.items()}
-    learn_two_berts(directory, model, pairs("sv", "de"), ids)
+    begin = [vocabulary["[CLS]"]] if labels_begin else []
+    learn_two_berts(directory, model, pairs("sv", "de"), ids, begin)
     return Published(directory, reads=("sv", "de"))
 
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 import importlib.util
 from pathlib import Path
 
+import ctranslate2
 import pytest
 import torch
 from test_huggingface_generation import LIMIT, draw_pairs, learn
@@ -20,8 +21,6 @@ from clearhead.decoding.beam import beam_search
 from clearhead.decoding.sampling import greedy_search
 from clearhead.model import Transformer
 from clearhead.weights import load_tensors, model_tensors
-
-ctranslate2 = pytest.importorskip("ctranslate2", reason="needs CTranslate2: pip install -e '.[interop]'")
 
 
 def load_conversion():

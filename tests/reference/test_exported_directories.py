@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 from pathlib import Path
+from typing import Any
 
 import ctranslate2
 import pytest
@@ -15,12 +16,15 @@ from clearhead.bundle import Bundle
 from clearhead.config import DecodeConfig, ModelConfig
 from clearhead.corpora.cldr import generate
 from clearhead.decoding.step import pad_batch
+from clearhead.interop.ctranslate2 import outgoing
+from clearhead.interop.ctranslate2.attention import other_row
 from clearhead.interop.export import export_directory
 from clearhead.model import Transformer
 from clearhead.tokenizers import Tokenizer
 from clearhead.translator import Translator
 
 LOCALES = ("de", "en", "fr", "ja")
+TEXTS = ["ein Hund rennt", "a dog runs", "zwei Hunde", "two dogs"]
 STRANGE = [
     "",
     " ",
@@ -147,6 +151,16 @@ def test_ctranslate2_writes_the_same_texts(exported, tmp_path):
     assert len(same) > len(sources) / 2
 
 
+T5 = {
+    "norm": "pre",
+    "norm_kind": "rms",
+    "positions": "relative",
+    "attention_scale": False,
+    "embedding_scale": False,
+    "feed_forward_bias": False,
+}
+
+
 @pytest.mark.parametrize(
     "settings",
     [
@@ -158,8 +172,30 @@ def test_ctranslate2_writes_the_same_texts(exported, tmp_path):
     ],
 )
 def test_every_option_that_ctranslate2_has_gives_the_same_scores(tmp_path, settings):
-    texts = ["ein Hund rennt", "a dog runs", "zwei Hunde", "two dogs"]
-    tokenizer = Tokenizer.train(texts * 9, vocab_size=300)
+    bundle = require_same_scores(tmp_path, settings)
+    before = {name: weight.clone() for name, weight in bundle.model.named_parameters()}
+    export_directory(bundle, tmp_path / "rounded", "ctranslate2", TEXTS, "int8")
+    assert all(weight.equal(before[name]) for name, weight in bundle.model.named_parameters())
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {**T5, "output_scale": True, "norm_eps": 0.01, "relative_attention_max_distance": 20},
+        {**T5, "tying": "embeddings", "gated": True, "activation": "gelu_tanh", "num_heads": 3, "d_k": 5, "d_v": 5},
+        {"positions": "relative", "attention_bias": True, "relative_attention_num_buckets": 8},
+        {"norm": "pre", "positions": "rotary", "norm_kind": "rms", "gated": True, "activation": "silu"},
+        {"positions": "rotary", "num_heads": 3, "d_k": 10, "d_v": 10, "attention_bias": True},
+        {"num_heads": 5, "d_k": 7, "d_v": 7, "attention_bias": True, "output_scale": True},
+    ],
+)
+def test_every_option_of_its_attention_gives_the_same_scores(tmp_path, settings):
+    require_same_scores(tmp_path, settings)
+
+
+def require_same_scores(directory: Path, settings: dict[str, Any]) -> Bundle:
+    """Make a model, write it for CTranslate2, and compare scores with it, also of a long text; return the model."""
+    tokenizer = Tokenizer.train(TEXTS * 9, vocab_size=300)
     sizes = {"d_model": 24, "d_ff": 40, "num_heads": 4, "num_encoder_layers": 2, "num_decoder_layers": 1}
     torch.manual_seed(3)
     model = Transformer(ModelConfig(**{**tokenizer.model_settings, **sizes, "max_positions": 80, **settings})).eval()
@@ -168,27 +204,63 @@ def test_every_option_that_ctranslate2_has_gives_the_same_scores(tmp_path, setti
             weight.add_(torch.randn_like(weight) * 0.2)  # also biases and norms, so that one that is forgotten shows
     bundle = Bundle(model, tokenizer, DecodeConfig(beam_size=1, split="never"))
     before = {name: weight.clone() for name, weight in model.named_parameters()}
-    export_directory(bundle, tmp_path / "theirs", "ctranslate2", texts)
-    theirs = ctranslate2.Translator(str(tmp_path / "theirs"), compute_type="float32")
-    names = tokenizer.tokens()
+    export_directory(bundle, directory / "theirs", "ctranslate2", TEXTS)
+    assert all(weight.equal(before[name]) for name, weight in model.named_parameters())
+    theirs = ctranslate2.Translator(str(directory / "theirs"), compute_type="float32")
+    names, long = tokenizer.tokens(), "dogs Hunde runs " * 8  # farther than relative positions tell apart
+    sources, targets = [*TEXTS, long], [*TEXTS[::-1], long]
     read, written = (
-        [[names[token] for token in tokenizer.encode(text)] for text in side] for side in (texts, texts[::-1])
+        [[names[token] for token in tokenizer.encode(text)] for text in side] for side in (sources, targets)
     )
     scores = theirs.score_batch([[*tokens, "</s>"] for tokens in read], written)
-    expected = Translator(bundle).score(texts, texts[::-1])
+    expected = Translator(bundle).score(sources, targets)
     assert [sum(one.log_probs) for one in scores] == pytest.approx(expected, abs=1e-3)
-    export_directory(bundle, tmp_path / "rounded", "ctranslate2", texts, "int8")
-    assert all(weight.equal(before[name]) for name, weight in model.named_parameters())
+    return bundle
 
 
-T5 = {
-    "norm": "pre",
-    "norm_kind": "rms",
-    "positions": "relative",
-    "attention_scale": False,
-    "embedding_scale": False,
-    "feed_forward_bias": False,
-}
+@pytest.mark.parametrize(("end", "is_same"), [(440, True), (441, False), (442, True)])
+def test_a_distance_in_another_row_there_is_foreseen(tmp_path, monkeypatch, end, is_same):
+    """With 14 rows that end at 441 CTranslate2 rounds the logarithm of 244 up; another row is another score."""
+    assert (other_row(14, end) is None) == is_same
+    monkeypatch.setattr(outgoing, "other_row", lambda buckets, distance: None)
+    tokenizer = Tokenizer.train(["ein Hund rennt"], vocab_size=270)
+    sizes = {"d_model": 24, "d_ff": 40, "num_heads": 4, "num_encoder_layers": 1, "num_decoder_layers": 1}
+    ends: Any = {"relative_attention_num_buckets": 14, "relative_attention_max_distance": end}
+    torch.manual_seed(3)
+    model = Transformer(ModelConfig(**tokenizer.model_settings, **sizes, **T5, **ends)).eval()
+    with torch.no_grad():
+        model.decoder.relative_positions.weight.copy_(torch.randn(14, 4) * 20)
+    bundle = Bundle(model, tokenizer, DecodeConfig(beam_size=1, split="never"))
+    export_directory(bundle, tmp_path / "theirs", "ctranslate2", ["ein Hund"])
+    theirs = ctranslate2.Translator(str(tmp_path / "theirs"), compute_type="float32")
+    names, ids = tokenizer.tokens(), [*torch.randint(5, 260, (250,)).tolist(), tokenizer.eos_id]
+    [found] = theirs.score_batch([[names[7], "</s>"]], [[names[token] for token in ids[:-1]]])
+    [logits] = model(torch.tensor([[7, tokenizer.eos_id]]), torch.tensor([[tokenizer.bos_id, *ids[:-1]]]))
+    differs = (logits.log_softmax(-1)[range(251), ids] - torch.tensor(found.log_probs)).abs() > 1e-3
+    assert differs.any() != is_same
+    assert not differs[:244].any()
+
+
+def test_sinusoids_end_there_where_the_export_says(tmp_path):
+    texts = ["ein Hund rennt", "a dog runs"]
+    tokenizer = Tokenizer.train(texts * 9, vocab_size=280)
+    sizes = {"d_model": 24, "d_ff": 40, "num_heads": 4, "num_encoder_layers": 1, "num_decoder_layers": 1}
+    model = Transformer(ModelConfig(**tokenizer.model_settings, **sizes, max_positions=60)).eval()
+    bundle = Bundle(model, tokenizer, DecodeConfig(beam_size=1, extra_length=5, split="never"))
+    for to in ("hf", "ctranslate2"):
+        notes = export_directory(bundle, tmp_path / to, to, texts[:1])[2]
+        assert any(note.startswith("positions end at 60 tokens there") for note in notes)
+    theirs = transformers.AutoModelForSeq2SeqLM.from_pretrained(tmp_path / "hf").eval()
+    in_ctranslate2 = ctranslate2.Translator(str(tmp_path / "ctranslate2"), compute_type="float32")
+    longest, longer = ([7] * (length - 1) + [tokenizer.eos_id] for length in (60, 61))
+    names, start = tokenizer.tokens(), torch.tensor([[tokenizer.bos_id]])
+    theirs(input_ids=torch.tensor([longest]), decoder_input_ids=start)
+    with pytest.raises(IndexError):
+        theirs(input_ids=torch.tensor([longer]), decoder_input_ids=start)
+    in_ctranslate2.translate_batch([[names[token] for token in longest]], max_decoding_length=2)
+    with pytest.raises(RuntimeError, match="position"):
+        in_ctranslate2.translate_batch([[names[token] for token in longer]], max_decoding_length=2)
+    model(torch.tensor([longer]), start)
 
 
 @pytest.mark.parametrize(

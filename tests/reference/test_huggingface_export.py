@@ -8,7 +8,7 @@ import pytest
 import torch
 import transformers
 
-from clearhead.interop.huggingface import export_state
+from clearhead.interop.huggingface.state import export_state
 from clearhead.weights import model_tensors, write_weights
 
 T5 = {

@@ -21,7 +21,7 @@ from torch.nn import functional
 from clearhead.decoding.beam import beam_search
 from clearhead.decoding.sampling import greedy_search
 from clearhead.decoding.step import pad_batch
-from clearhead.interop.huggingface import export_state
+from clearhead.interop.huggingface.state import export_state
 from clearhead.weights import model_tensors
 
 LIMIT = 31

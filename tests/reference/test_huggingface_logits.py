@@ -15,8 +15,8 @@ from huggingface_models import KINDS, as_ours, logits, our_logits, random_state,
 from torch.nn import functional
 from transformers.activations import ACT2FN
 
-from clearhead.interop.huggingface import FAMILIES, export_state, import_state
-from clearhead.interop.their_config import ACTIVATIONS
+from clearhead.interop.huggingface.state import FAMILIES, export_state, import_state
+from clearhead.interop.readers.their_config import ACTIVATIONS
 from clearhead.model import feed_forward
 from clearhead.weights import model_tensors, read_weights, write_weights
 
@@ -129,7 +129,9 @@ def test_gradients_are_equal(kind, batch, record_property):
     for name in expected:
         # A bias on all keys alike cannot change a softmax over them.
         assert expected[name].abs().max() > 1e-4 or name.endswith("k_proj.bias"), name
-        torch.testing.assert_close(actual[name], expected[name], rtol=0.0, atol=1e-5, msg=lambda text, n=name: n + text)
+        # Gradients of one weight are sums of terms of all sizes; float32 is as exact as the largest of them allows.
+        bound = 1e-5 * max(1.0, expected[name].abs().max().item())
+        torch.testing.assert_close(actual[name], expected[name], rtol=0.0, atol=bound, msg=lambda text, n=name: n + text)
 
 
 @every_kind

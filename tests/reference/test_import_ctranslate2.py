@@ -11,7 +11,7 @@ import math
 import shutil
 import warnings
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -19,9 +19,12 @@ from typing import Any
 import ctranslate2
 import numpy as np
 import pytest
+import test_import
 import torch
+import transformers
+from commands import run
 from ctranslate2.specs import TransformerSpec, common_spec
-from published import FORMS, PUBLISHED, Published, pairs, read_tokenizer, sentencepiece_model, texts
+from published import Published, pairs, read_model, read_tokenizer, sentencepiece_model, texts
 from typer.testing import CliRunner
 
 from clearhead.cli.main import app
@@ -31,7 +34,8 @@ from clearhead.translator import Translator
 
 LIMIT = 40
 TOKENIZERS = ("tokenizer.json", "source.spm", "target.spm", "sentencepiece.bpe.model", "spiece.model")
-CONVERTED = ("marian", "marian into several languages", "bart with tokenizer.json", "pegasus", "nllb", "m2m100")
+CONVERTED = ("marian", "marian into several languages", "bart with tokenizer.json", "pegasus", "nllb", "m2m100", "t5")
+SLOW = [pytest.param(name, marks=pytest.mark.slow) for name in ("t5 1.1", "t5 1.1 with tokenizer.json")]
 
 
 @dataclass(frozen=True)
@@ -66,23 +70,6 @@ class Case:
         )
 
 
-@pytest.fixture(scope="module")
-def directories(tmp_path_factory) -> Callable[[str], Published]:
-    @cache
-    def find(name: str) -> Published:
-        directory = tmp_path_factory.mktemp("published") / "model"
-        directory.mkdir()
-        torch.manual_seed(1)
-        if name in PUBLISHED:
-            return PUBLISHED[name](directory)
-        base, change = FORMS[name]
-        published = PUBLISHED[base](directory)
-        change(directory)
-        return published
-
-    return find
-
-
 def convert(published: Published, directory: Path, quantization: str | None = None) -> Path:
     """Convert by their converter, the tokenizer beside the model."""
     files = [name for name in TOKENIZERS if (published.directory / name).exists()]
@@ -99,20 +86,27 @@ def import_it(directory: Path, path: Path, published: Published | None = None) -
         options += ["--source-lang", published.source_lang]
     if published is not None and published.target_langs[0] is not None:
         options += ["--target-lang", published.target_langs[0]]
-    result = CliRunner().invoke(app, ["import", str(directory), "-o", str(path), *options])
-    if result.exception is not None and not isinstance(result.exception, SystemExit):
-        raise result.exception
-    assert result.exit_code == 0, result.output
-    return result.output
+    return run("import", directory, "-o", path, *options)
 
 
-@pytest.fixture(scope="module", params=CONVERTED)
-def case(request, directories, tmp_path_factory) -> Case:
-    published = directories(request.param)
-    directory = convert(published, tmp_path_factory.mktemp("converted") / "ct2")
-    path = tmp_path_factory.mktemp("imported") / "model"
-    output = import_it(directory, path, published)
-    return Case(published, directory, output, path, Translator.load(path, device="cpu"))
+@pytest.fixture(scope="module")
+def find_case(directories, tmp_path_factory) -> Callable[[str], Case]:
+    """Return a function from the name of a directory to its case, which is made when first asked for."""
+
+    @cache
+    def find(name: str) -> Case:
+        published = directories(name)
+        directory = convert(published, tmp_path_factory.mktemp("converted") / "ct2")
+        path = tmp_path_factory.mktemp("imported") / "model"
+        output = import_it(directory, path, published)
+        return Case(published, directory, output, path, Translator.load(path, device="cpu"))
+
+    return find
+
+
+@pytest.fixture(scope="module", params=[*CONVERTED, *SLOW])
+def case(request, find_case) -> Case:
+    return find_case(request.param)
 
 
 def sources_of(case: Case) -> list[str]:
@@ -187,6 +181,67 @@ def test_translations_are_those_of_ctranslate2(case, beam_size):
             ids = tokenizer.convert_tokens_to_ids(rows[number][len(begin) : -1])
             text = tokenizer.decode(ids, skip_special_tokens=True, clean_up_tokenization_spaces=False)
             assert ours[number].text.strip() == text.strip(), sources[number]
+
+
+# Beside transformers 5 their converter divides the output of T5 1.1 as well, which changes what a beam finds.
+@pytest.mark.parametrize(
+    ("name", "beam_size"), [("t5", 1), ("t5", 4), pytest.param("t5 1.1", 1, marks=pytest.mark.slow)]
+)
+def test_t5_writes_what_transformers_writes(find_case, name, beam_size):
+    case = find_case(name)
+    model = read_model(case.published.directory)
+    theirs = test_import.Case(case.published, case.tokenizer, model, case.output, case.path, case.ours)
+    sources = test_import.sources_of(theirs)
+    rows = test_import.generate(theirs, None, sources, beam_size)
+    found = test_import.translate(theirs, None, sources, beam_size)
+    ended = [number for number, ids in enumerate(rows) if ids[-1] == theirs.end]
+    assert len(ended) > len(rows) / 2
+    for number in ended:
+        assert found[number].tokens == tuple(case.ours.bundle.tokenizer.pieces(rows[number][:-1])), sources[number]
+    sentinels = [number for number, token in enumerate(case.vocabulary) if token.startswith("<extra_id_")]
+    assert len(sentinels) > 100
+    assert case.ours.bundle.tokenizer.decode(sentinels) == case.tokenizer.decode(sentinels, skip_special_tokens=True)
+
+
+@pytest.mark.parametrize("is_gated", [False, True])
+def test_a_t5_of_an_own_shape_scores_as_in_both_libraries(directories, tmp_path, is_gated):
+    """Its heads together are wider than the model, and texts reach farther than its relative positions."""
+    published = directories("t5")
+    shutil.copytree(published.directory, tmp_path / "theirs")
+    torch.manual_seed(5)
+    config = transformers.T5Config(
+        vocab_size=json.loads((tmp_path / "theirs" / "config.json").read_text())["vocab_size"],
+        d_model=20,
+        d_kv=7,
+        num_heads=4,
+        d_ff=30,
+        num_layers=2,
+        num_decoder_layers=3,
+        relative_attention_num_buckets=8,
+        relative_attention_max_distance=20,
+        feed_forward_proj="gated-gelu" if is_gated else "relu",
+        initializer_factor=2.0,
+        decoder_start_token_id=0,
+    )
+    transformers.T5ForConditionalGeneration(config).save_pretrained(tmp_path / "theirs")
+    directory = convert(replace(published, directory=tmp_path / "theirs"), tmp_path / "ct2")
+    ours = Translator(import_path(directory).bundle)
+    shape = ours.bundle.model.config
+    assert (shape.key_dim, shape.value_dim, shape.max_length, shape.gated) == (7, 7, None, is_gated)
+    assert (shape.relative_attention_num_buckets, shape.relative_attention_max_distance) == (8, 20)
+    tokenizer, long = read_tokenizer(tmp_path / "theirs"), " ".join(source for source, _ in pairs("en", "fr")[:20])
+    sources, targets = [long, "May 3", long], ["le 3 mai", long, long]
+    read, written = (tokenizer(texts)["input_ids"] for texts in (sources, targets))
+    assert len(read[0]) > 100
+    there = ctranslate2.Translator(str(directory), compute_type="float32").score_batch(
+        *([tokenizer.convert_ids_to_tokens(ids) for ids in rows] for rows in (read, [ids[:-1] for ids in written]))
+    )
+    found, model = ours.score(sources, targets), read_model(tmp_path / "theirs")
+    assert found == pytest.approx([sum(one.log_probs) for one in there], abs=1e-2)
+    for score, source, target in zip(found, read, written, strict=True):
+        labels = torch.tensor([target])
+        mean = model(input_ids=torch.tensor([source]), labels=labels).loss.item()
+        assert score == pytest.approx(-mean * labels.numel(), abs=1e-2)
 
 
 @pytest.mark.parametrize("quantization", ["int8", "int16", "float16", "int8_float16"])

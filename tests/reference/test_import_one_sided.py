@@ -9,27 +9,17 @@ import pytest
 import tokenizers
 import torch
 import transformers
+from commands import run
 from published import D_MODEL, read_tokenizer, texts, write_json
-from typer.testing import CliRunner
 
 import clearhead as ch
 from clearhead.bundle import load_bundle
-from clearhead.cli.main import app
 from clearhead.errors import ConfigError, DataError, ModelError
 from clearhead.weights import model_tensors
 
 PROMPTS = ["3 days", "in 5 Stunden", "a", "日本語 and", "le 12 mars 2014 à", "Hello! No 0!"]
 STEPS = 250
 BATCH = 24
-
-
-def run(*arguments: object) -> str:
-    """Run the command, and return what it wrote."""
-    result = CliRunner().invoke(app, list(map(str, arguments)))
-    if result.exception is not None and not isinstance(result.exception, SystemExit):
-        raise result.exception
-    assert result.exit_code == 0, result.output
-    return result.output
 
 
 @pytest.fixture(scope="module")
@@ -206,15 +196,15 @@ def test_a_bert_gives_the_states_of_every_layer(bert, tmp_path):
 
 
 def test_the_states_of_another_bert_are_a_difference(bert, tmp_path, monkeypatch):
-    from clearhead.interop import from_huggingface
+    from clearhead.interop.huggingface import incoming
 
-    read = from_huggingface.read_their_weights
+    read = incoming.read_their_weights
 
     def changed(directory):
         tensors, files = read(directory)
         return {**tensors, "bert.embeddings.LayerNorm.bias": tensors["bert.embeddings.LayerNorm.bias"] + 0.1}, files
 
-    monkeypatch.setattr(from_huggingface, "read_their_weights", changed)
+    monkeypatch.setattr(incoming, "read_their_weights", changed)
     with pytest.raises(ModelError, match=r"golden sentence 1 .*: the states after layer 0 differ by"):
         run("import", bert, "-o", tmp_path / "ours")
     assert not (tmp_path / "ours").exists()

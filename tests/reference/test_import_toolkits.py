@@ -18,9 +18,9 @@ from torch.nn.functional import gelu, silu
 from typer.testing import CliRunner
 
 from clearhead.cli.main import app
-from clearhead.interop import fairseq as fairseq_tables
-from clearhead.interop import joeynmt as joeynmt_tables
-from clearhead.interop import opennmt as opennmt_tables
+from clearhead.interop.toolkits import fairseq as fairseq_tables
+from clearhead.interop.toolkits import joeynmt as joeynmt_tables
+from clearhead.interop.toolkits import opennmt as opennmt_tables
 from clearhead.translator import Translator
 from clearhead.weights import model_tensors
 

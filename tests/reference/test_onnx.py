@@ -9,7 +9,7 @@ import torch
 from torch.testing import assert_close
 
 from clearhead.config import ModelConfig
-from clearhead.interop.onnx_model import decoder_graph, encoder_graph
+from clearhead.interop.onnx.model import decoder_graph, encoder_graph
 
 OPTIONS = [
     {},

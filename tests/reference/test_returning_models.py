@@ -9,25 +9,26 @@ import json
 import os
 import re
 import shutil
-from itertools import product
+from itertools import cycle, product
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import onnx
 import pytest
 import torch
 import transformers
+from commands import run
 from safetensors.torch import load_file
-from typer.testing import CliRunner
 
 from clearhead import presets
 from clearhead.bundle import Bundle, load_bundle, save_bundle
-from clearhead.cli.main import app
 from clearhead.config import DecodeConfig, ModelConfig
 from clearhead.corpora.cldr import generate
 from clearhead.errors import ConfigError, ModelError
-from clearhead.interop import huggingface, import_state, proof
+from clearhead.interop import import_state, proof
 from clearhead.interop.equivalent import resolved, undone
+from clearhead.interop.huggingface.state import restored_state
 from clearhead.interop.import_path import import_path
 from clearhead.line_statistics import LineCounter
 from clearhead.model import Transformer
@@ -51,12 +52,12 @@ MODELS = {
     },
     "sines before cosines": {**SMALLER, "positions": "sinusoidal_halves"},
 }
-ONLY_IN_ONNX = {
+NOT_IN_TRANSFORMERS = {
     "rotary": {**SMALLER, "positions": "rotary", "norm_kind": "rms", "gated": True, "activation": "silu"},
     "learned, nothing shared": {**SMALLER, "positions": "learned", "max_positions": 300, "tying": "none"},
     "as T5": {**SMALLER, "positions": "relative", "norm": "pre", "attention_scale": 1.0, "output_scale": True},
 }
-"""What no other export can hold."""
+"""What no kind of model there can hold."""
 LIBRARIES = {"hf": "Hugging Face transformers", "ctranslate2": "CTranslate2", "onnx": "ONNX"}
 
 
@@ -85,14 +86,6 @@ def make(settings: dict[str, object], kind: str = "bpe") -> Bundle:
     return Bundle(model, tokenizer, decode, info)
 
 
-def run(*arguments: object) -> str:
-    result = CliRunner().invoke(app, list(map(str, arguments)))
-    if result.exception is not None and not isinstance(result.exception, SystemExit):
-        raise result.exception
-    assert result.exit_code == 0, result.output
-    return result.output
-
-
 def there_and_back(bundle: Bundle, directory: Path, *export: str) -> tuple[Bundle, str]:
     """Export by the command and import by the command; return what came back and what was said."""
     save_bundle(directory / "ours", bundle)
@@ -115,9 +108,17 @@ def require_same(found: Bundle, expected: Bundle) -> None:
     assert Translator(found).translate(sources) == Translator(expected).translate(sources)
 
 
-@pytest.mark.parametrize(("to", "name"), [*product(LIBRARIES, MODELS), *(("onnx", name) for name in ONLY_IN_ONNX)])
+def there() -> list[Any]:
+    """Return every library with every model that it can hold; in every run each model once, in the slow one all."""
+    others = ("ctranslate2", "onnx")
+    first = [*zip(cycle(LIBRARIES), MODELS, strict=False), *zip(cycle(others), NOT_IN_TRANSFORMERS, strict=False)]
+    every = [*product(LIBRARIES, MODELS), *product(others, NOT_IN_TRANSFORMERS)]
+    return [pytest.param(*one, marks=() if one in first else pytest.mark.slow) for one in every]
+
+
+@pytest.mark.parametrize(("to", "name"), there())
 def test_a_model_comes_back_bit_for_bit(tmp_path, name, to):
-    expected = make({**MODELS, **ONLY_IN_ONNX}[name])
+    expected = make({**MODELS, **NOT_IN_TRANSFORMERS}[name])
     found, said = there_and_back(expected, tmp_path, "--to", to)
     require_same(found, expected)
     assert "8 sentences" in said
@@ -126,7 +127,7 @@ def test_a_model_comes_back_bit_for_bit(tmp_path, name, to):
     assert "as it was learned here" in (tmp_path / "back" / "README.md").read_text()
 
 
-@pytest.mark.parametrize("to", LIBRARIES)
+@pytest.mark.parametrize("to", ["hf", *(pytest.param(to, marks=pytest.mark.slow) for to in ("ctranslate2", "onnx"))])
 @pytest.mark.parametrize("kind", ["unigram", "wordpiece"])
 def test_a_vocabulary_of_every_kind_comes_back(tmp_path, kind, to):
     expected = make(MODELS["post, as the paper's"], kind)
@@ -134,9 +135,10 @@ def test_a_vocabulary_of_every_kind_comes_back(tmp_path, kind, to):
     require_same(found, expected)
 
 
+@pytest.mark.parametrize("name", ["pre, with biases", pytest.param("as T5", marks=pytest.mark.slow)])
 @pytest.mark.parametrize("precision", ["float16", "bfloat16", "int16", "int8"])
-def test_rounded_weights_come_back_as_they_read_there(tmp_path, precision):
-    expected = make(MODELS["pre, with biases"])
+def test_rounded_weights_come_back_as_they_read_there(tmp_path, name, precision):
+    expected = make({**MODELS, **NOT_IN_TRANSFORMERS}[name])
     found, said = there_and_back(expected, tmp_path, "--to", "ctranslate2", "--precision", precision)
     assert f"the weights were stored in {precision}; here they are in float32" in said
     assert found.model.config == expected.model.config
@@ -147,7 +149,7 @@ def test_rounded_weights_come_back_as_they_read_there(tmp_path, precision):
         match precision:
             case "float16" | "bfloat16":
                 rounded = was.to(getattr(torch, precision)).float()
-            case _ if was.dim() == 1:
+            case _ if was.dim() == 1 or "relative_positions" in name:
                 rounded = was
             case "int8":
                 scale = 127 / was.abs().amax(dim=1, keepdim=True)
@@ -160,10 +162,13 @@ def test_rounded_weights_come_back_as_they_read_there(tmp_path, precision):
 @pytest.fixture(scope="module")
 def exported(tmp_path_factory) -> tuple[Bundle, Path]:
     """Return a model and its directory for transformers."""
-    bundle = make(MODELS["post, as the paper's"])
-    directory = tmp_path_factory.mktemp("exported")
+    return export_to(tmp_path_factory.mktemp("exported"), "post, as the paper's", "hf")
+
+
+def export_to(directory: Path, name: str, to: str) -> tuple[Bundle, Path]:
+    bundle = make(MODELS[name])
     save_bundle(directory / "ours", bundle)
-    run("export", directory / "ours", "-o", directory / "theirs", "--to", "hf")
+    run("export", directory / "ours", "-o", directory / "theirs", "--to", to)
     return bundle, directory / "theirs"
 
 
@@ -241,7 +246,7 @@ def test_settings_that_contradict_the_file_give_way_to_it(exported):
         **{**values["clearhead"]["model"], "norm_eps": 1e-3, "d_ff": 7, "activation": "silu", "norm": "pre"}
     )
     config, tensors = import_state("marian", values, load_file(directory / "model.safetensors"))
-    restored = huggingface.restored_state("marian", said, config, tensors)
+    restored = restored_state("marian", said, config, tensors)
     assert restored is not None
     assert resolved(restored[0]) == resolved(bundle.model.config)
 
@@ -250,7 +255,7 @@ def test_a_model_that_would_not_be_exported_as_it_stands_there_is_not_taken_for_
     def wrong(original, rewrites, config, tensors):
         return original, {name: tensor + 1 for name, tensor in undone(original, rewrites, config, tensors)[1].items()}
 
-    monkeypatch.setattr(huggingface, "undone", wrong)
+    monkeypatch.setattr("clearhead.interop.huggingface.state.undone", wrong)
     found = import_path(exported[1])
     assert found.notes == ("the settings under 'clearhead' in config.json do not fit the weights, and are not used",)
     assert found.bundle.model.config.positions == "sinusoidal_halves"
@@ -329,11 +334,7 @@ def test_without_the_key_ctranslate2s_files_say_the_same_but_what_they_do_not_kn
 @pytest.fixture(scope="module")
 def in_onnx(tmp_path_factory) -> tuple[Bundle, Path]:
     """Return a model and its directory of ONNX files."""
-    bundle = make(MODELS["pre, with biases"])
-    directory = tmp_path_factory.mktemp("in-onnx")
-    save_bundle(directory / "ours", bundle)
-    run("export", directory / "ours", "-o", directory / "theirs", "--to", "onnx")
-    return bundle, directory / "theirs"
+    return export_to(tmp_path_factory.mktemp("in-onnx"), "pre, with biases", "onnx")
 
 
 def change_weights(path: Path, change) -> None:

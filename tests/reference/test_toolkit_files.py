@@ -27,8 +27,8 @@ from typer.testing import CliRunner
 
 from clearhead.cli.main import app
 from clearhead.errors import ConfigError, ModelError
-from clearhead.interop import from_joeynmt
 from clearhead.interop.import_path import import_path
+from clearhead.interop.toolkits import from_joeynmt
 from clearhead.translator import Translator
 
 BIASES = {"attention_bias": True, "network_bias": True}

@@ -73,14 +73,15 @@ def next_log_probs(
 ) -> Float[Tensor, "R V"]:
     """Feed each row its newest token and return the log-probabilities of the next.
 
-    Padding and the start token (unless it is also the end token) are impossible, and so is what a row's mask rules out.
+    What a row's mask rules out is impossible; without one, padding and the start token are, unless it is also the end.
     What remains keeps the model's own probability, so that scores compare with scoring.
     """
     logits, batch.cache = model.decode(newest[:, None], batch.memory, batch.memory_mask, batch.cache)
     # bfloat16 has 8 significant bits; a sum over the vocabulary needs float32.
     log_probs = logits[:, 0].float().log_softmax(dim=-1)
-    log_probs[:, never_written(model.config)] = float("-inf")
     for row, mask in enumerate(masks):
-        if mask is not None:
+        if mask is None:
+            log_probs[row, never_written(model.config)] = float("-inf")
+        else:
             log_probs[row, ~torch.from_numpy(mask).to(log_probs.device)] = float("-inf")
     return log_probs

@@ -44,19 +44,20 @@ def require_regular(path: str | Path) -> None:
         raise OSError(errno.EINVAL, "it is a pipe, a socket or a device; it must be a regular file", str(path))
 
 
-def read_text(path: str | Path, *, most_bytes: int = MOST_JSON_BYTES) -> str:
+def read_text(path: str | Path, *, most_bytes: int = MOST_JSON_BYTES, errors: str = "strict") -> str:
     """Read a regular file of UTF-8 text.
 
     Args:
         path: The file.
         most_bytes: Largest size that is read.
+        errors: What becomes of bytes that are not UTF-8, as of `open`.
 
     Raises:
         OSError: If it cannot be read, or is no regular file.
         ValueError: If it is not UTF-8, or larger.
     """
     require_regular(path)
-    with open(path, encoding="utf-8") as file:
+    with open(path, encoding="utf-8", errors=errors) as file:
         if os.fstat(file.fileno()).st_size > most_bytes:
             raise ValueError(f"it is larger than {most_bytes:,} bytes")
         return file.read()

@@ -1,6 +1,6 @@
 """Other libraries' models as ours and ours as theirs: key tables used in both directions."""
 
-from clearhead.interop.huggingface import export_state, exportable_as, import_parts, import_state
+from clearhead.interop.huggingface.state import export_state, exportable_as, import_parts, import_state
 from clearhead.interop.torch_nn import import_torch_state
 
 __all__ = ["export_state", "exportable_as", "import_parts", "import_state", "import_torch_state"]

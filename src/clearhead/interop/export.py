@@ -7,13 +7,14 @@ from pathlib import Path
 
 from clearhead.bundle import Bundle
 from clearhead.choices import ExportLibrary, ExportPrecision
+from clearhead.config import ModelConfig
 from clearhead.errors import ConfigError, ModelError
 from clearhead.files import is_utf8, new_directory
 from clearhead.interop import proof
-from clearhead.interop.ctranslate2_directory import write_ctranslate2
-from clearhead.interop.huggingface_directory import write_huggingface
-from clearhead.interop.onnx_directory import write_onnx
-from clearhead.interop.onnx_proof import prove_onnx
+from clearhead.interop.ctranslate2.outgoing import write_ctranslate2
+from clearhead.interop.huggingface.outgoing import write_huggingface
+from clearhead.interop.onnx.outgoing import write_onnx
+from clearhead.interop.onnx.proof import prove_onnx
 
 __all__ = ["export_directory"]
 
@@ -50,16 +51,30 @@ def export_directory(
             match to:
                 case "hf":
                     kind, notes = write_huggingface(bundle, temporary)
-                    return f"a {kind} model", _compared_with_transformers(bundle, temporary, kind, sources), notes
+                    compared = _compared_with_transformers(bundle, temporary, kind, sources)
+                    # M2M100 computes more positions when a longer text comes.
+                    ends = [] if kind == "m2m_100" else _ends(bundle.model.config)
+                    return f"a {kind} model", compared, [*notes, *ends]
                 case "ctranslate2":
                     pieces, notes = write_ctranslate2(bundle, temporary, precision)
                     compared = proof.prove_ctranslate2(temporary, bundle, sources, precision, pieces)
+                    notes += _ends(bundle.model.config)
                 case "onnx":
                     notes = write_onnx(bundle, temporary, precision)
                     compared = prove_onnx(temporary, bundle, sources, precision)
             return f"a model in {precision}", compared, notes
     except OSError as error:
         raise ModelError(f"cannot write {directory}: {error.strerror or error}") from None
+
+
+def _ends(config: ModelConfig) -> list[str]:
+    """Return in words where sinusoids end that are a table there, and computed here."""
+    if not config.positions.startswith("sinusoidal"):
+        return []
+    return [
+        f"positions end at {config.max_positions:,} tokens there, and a longer text is an error; here they are "
+        f"computed for any length"
+    ]
 
 
 def _compared_with_transformers(bundle: Bundle, directory: Path, kind: str, sources: Sequence[str]) -> str:

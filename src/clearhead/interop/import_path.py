@@ -7,17 +7,17 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from clearhead.errors import ConfigError, ModelError, nearest_name
-from clearhead.interop.from_ctranslate2 import import_ctranslate2
-from clearhead.interop.from_eole import import_eole
-from clearhead.interop.from_fairseq import import_fairseq
-from clearhead.interop.from_huggingface import import_huggingface
-from clearhead.interop.from_joeynmt import import_joeynmt
-from clearhead.interop.from_marian import import_marian, is_marian
-from clearhead.interop.from_onnx import import_onnx
-from clearhead.interop.from_opennmt import import_opennmt
-from clearhead.interop.huggingface import FAMILIES
+from clearhead.interop.ctranslate2.incoming import import_ctranslate2
+from clearhead.interop.huggingface.incoming import import_huggingface
+from clearhead.interop.huggingface.state import FAMILIES
 from clearhead.interop.imported import Imported
-from clearhead.interop.their_weights import WEIGHT_FILES
+from clearhead.interop.onnx.incoming import import_onnx
+from clearhead.interop.readers.their_weights import WEIGHT_FILES
+from clearhead.interop.toolkits.from_eole import import_eole
+from clearhead.interop.toolkits.from_fairseq import import_fairseq
+from clearhead.interop.toolkits.from_joeynmt import import_joeynmt
+from clearhead.interop.toolkits.from_marian import import_marian, is_marian
+from clearhead.interop.toolkits.from_opennmt import import_opennmt
 
 __all__ = ["import_path"]
 

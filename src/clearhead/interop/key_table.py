@@ -23,6 +23,7 @@ __all__ = [
     "STACKED",
     "STACKED_TRANSPOSED",
     "TRANSPOSED",
+    "Computed",
     "KeyTable",
     "Layout",
     "LeftOut",
@@ -85,6 +86,16 @@ class Row:
 
 
 @dataclass(frozen=True)
+class Computed:
+    """A tensor that our model computes, of as many rows as are asked for: settings may say anything of their number."""
+
+    make: Callable[[int], Tensor]
+    """From a number of rows to the first so many."""
+    rows: int
+    """Those that their model has."""
+
+
+@dataclass(frozen=True)
 class LeftOut:
     """Tensors of theirs that have no place in our model and need none."""
 
@@ -92,7 +103,7 @@ class LeftOut:
     """Their name; `*` stands for anything."""
     reason: str
     """Why nothing is lost."""
-    value: Tensor | None = None
+    computed: Computed | None = None
     """What our model computes in its place: a stored tensor must agree with it, as far as its rows go."""
 
 
@@ -227,14 +238,15 @@ class KeyTable:
         known = [entry for entry in self.left_out if fnmatchcase(bare, entry.pattern.removeprefix(self.prefix))]
         if not known:
             return [f"unknown   {name}  {tuple(tensor.shape)}"]
-        value = known[0].value
-        if value is None:
+        computed = known[0].computed
+        if computed is None:
             return []
-        if tensor.dim() == 0 or tensor.shape[1:] != value.shape[1:]:
-            return [f"shape     {name}  {tuple(tensor.shape)}, not rows of {tuple(value.shape[1:])}"]
-        rows = min(len(value), len(tensor))
+        row = tuple(computed.make(0).shape[1:])
+        if tensor.dim() == 0 or tensor.shape[1:] != row:
+            return [f"shape     {name}  {tuple(tensor.shape)}, not rows of {row}"]
+        rows = min(computed.rows, len(tensor))
         # The file may be in half precision; another formula would be off by about 1.
-        if torch.allclose(tensor[:rows].float(), value[:rows], atol=1e-2):
+        if torch.allclose(tensor[:rows].float(), computed.make(rows), atol=1e-2):
             return []
         return [f"differs   {name} from what this model computes there"]
 

@@ -21,7 +21,7 @@ from clearhead.config import DecodeConfig, ModelConfig
 from clearhead.errors import ConfigError, ModelError
 from clearhead.files import file_sha256, read_text
 from clearhead.interop.imported import as_model, as_vocabulary, require_told
-from clearhead.interop.their_tokenizer import their_vocabulary
+from clearhead.interop.vocabularies.their_tokenizer import their_vocabulary
 from clearhead.line_statistics import LineStatistics
 from clearhead.tokenizers import SPECIAL_TOKENS, Tokenizer, Vocabulary
 from clearhead.tokenizers.foreign import ForeignVocabulary, VocabularyFile

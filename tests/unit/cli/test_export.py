@@ -13,7 +13,9 @@ from safetensors.torch import load_file
 from clearhead.cli.export import export
 from clearhead.errors import ConfigError, ModelError
 from clearhead.interop import export as exports
-from clearhead.interop import onnx_directory, onnx_graph, proof
+from clearhead.interop import proof
+from clearhead.interop.onnx import graph as onnx_graph
+from clearhead.interop.onnx import outgoing as onnx_directory
 
 
 @pytest.fixture
@@ -30,6 +32,8 @@ def test_a_directory_of_theirs_is_written(make_model_dir, tmp_path, run_command)
     assert "not compared with transformers: pip install 'clearhead[interop]'" in said.stdout
     assert "divides by length ** 0.4, not by ((5 + length) / 6) ** 0.4" in said.stderr
     assert "does not end repetition loops" in said.stderr
+    assert "positions end at 1,024 tokens there" in said.stderr
+    assert "begins with the tag of the language to write, such as '<2de>' and a space\n" in said.stderr
     names = {"config.json", "generation_config.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json"}
     assert {path.name for path in output.iterdir()} == names
     generation = json.loads((output / "generation_config.json").read_text())
@@ -38,6 +42,15 @@ def test_a_directory_of_theirs_is_written(make_model_dir, tmp_path, run_command)
     asked = json.loads((output / "tokenizer_config.json").read_text())
     assert asked["additional_special_tokens"] == ["<2de>", "<2fr>"]
     assert load_file(output / "model.safetensors")["model.encoder.embed_positions.weight"].shape == (1_024, 22)
+
+
+@pytest.mark.parametrize("to", ["hf", "ctranslate2", "onnx"])
+def test_a_language_that_is_written_by_default_must_be_asked_for_elsewhere(make_bundle, tmp_path, monkeypatch, to):
+    monkeypatch.setattr(proof, "can_prove", lambda: False)
+    bundle = make_bundle(language_tags=("de", "fr"), decode={"target_lang": "fr"})
+    notes = exports.export_directory(bundle, tmp_path / "theirs", to, ["Ein kleiner Hund"])[2]
+    assert any("such as '<2fr>' and a space: that fr is written if nothing is said" in note for note in notes)
+    assert any("positions end at 1,024 tokens there" in note for note in notes) is (to != "onnx")
 
 
 @pytest.mark.usefixtures("unproven")
@@ -66,12 +79,23 @@ def test_what_differs_there_is_not_written(make_model_dir, tmp_path, run_command
 
 @pytest.mark.usefixtures("unproven")
 def test_what_their_library_has_not_is_said(make_model_dir, tmp_path, run_command):
-    with pytest.raises(ConfigError, match="no kind of model in Hugging Face transformers can hold this one"):
+    with pytest.raises(
+        ConfigError,
+        match=r"no kind of model in Hugging Face transformers can hold this one; of the nearest, m2m_100, differs: "
+        r"model\.positions is 'rotary' \('sinusoidal_t2t' there\); --to onnx writes it$",
+    ):
         run_command(export, make_model_dir(positions="rotary"), "-o", tmp_path / "theirs", "--to", "hf")
-    with pytest.raises(ConfigError, match=r"CTranslate2 cannot hold this model: model\.positions is 'rotary'"):
-        run_command(export, make_model_dir(positions="rotary"), "-o", tmp_path / "theirs", "--to", "ctranslate2")
-    theirs = make_model_dir(positions="relative", attention_scale=False, output_scale=True)
-    with pytest.raises(ConfigError, match=r"attention_scale is False .*output_scale is True .*positions is 'relative'"):
+    none = make_model_dir(positions="none", output_transform=True)
+    refused = r"CTranslate2 cannot hold this model: model\.output_transform is True .*model\.positions is 'none'"
+    with pytest.raises(ConfigError, match=refused):
+        run_command(export, none, "-o", tmp_path / "theirs", "--to", "ctranslate2")
+    theirs = make_model_dir(positions="relative", d_k=3, d_v=4, final_norm=False, num_target_segments=2)
+    refused = r"d_v is 4 \(CTranslate2 has 3\).*final_norm is False .*num_target_segments is 2 \(CTranslate2 has 0\);"
+    with pytest.raises(ConfigError, match=refused):
+        run_command(export, theirs, "-o", tmp_path / "theirs", "--to", "ctranslate2")
+    buckets = {"relative_attention_num_buckets": 14, "relative_attention_max_distance": 441}
+    theirs = make_model_dir(positions="relative", **buckets)
+    with pytest.raises(ConfigError, match=r"max_distance is 441 \(of 14 rows distance 244 has another there\)"):
         run_command(export, theirs, "-o", tmp_path / "theirs", "--to", "ctranslate2")
     with pytest.raises(ConfigError, match="--precision int8 has no meaning with --to hf"):
         run_command(export, make_model_dir(), "-o", tmp_path / "theirs", "--to", "hf", "--precision", "int8")

@@ -6,11 +6,13 @@ What comes in well is compared with CTranslate2 in tests/reference/test_import_c
 from __future__ import annotations
 
 import json
+import math
 import os
 import random
 import shutil
 import struct
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -21,11 +23,9 @@ from clearhead.cli.export import export
 from clearhead.cli.import_model import import_model
 from clearhead.errors import ClearheadError, ConfigError, ModelError
 from clearhead.interop import proof
-from clearhead.interop.ctranslate2_file import read_model_bin
+from clearhead.interop.ctranslate2.model_bin import read_model_bin
 from clearhead.interop.export import export_directory
 from clearhead.interop.import_path import import_path
-
-pytest.importorskip("ctranslate2", reason="writes the directories: pip install -e '.[interop]'")
 
 Variables = dict[str, tuple[tuple[int, ...], int, bytes]]
 """Name to shape, number of the type, and bytes."""
@@ -71,7 +71,7 @@ def join(head: bytes, variables: Variables, aliases: dict[str, str]) -> bytes:
 @pytest.fixture(autouse=True)
 def without_their_library(monkeypatch):
     monkeypatch.setattr(proof, "can_prove", lambda library="": False)
-    monkeypatch.setattr("clearhead.interop.from_ctranslate2.can_prove", lambda library: False)
+    monkeypatch.setattr("clearhead.interop.ctranslate2.incoming.can_prove", lambda library: False)
 
 
 @pytest.fixture(scope="module")
@@ -81,6 +81,22 @@ def written(make_bundle, tmp_path_factory) -> Path:
     export_directory(make_bundle(language_tags=("de", "fr")), directory, "ctranslate2", ["<2de> Ein Hund"])
     change_json(directory / "config.json", lambda values: values.pop("clearhead"))
     return directory
+
+
+@pytest.fixture(scope="module")
+def with_own_positions(make_bundle, tmp_path_factory) -> Callable[[str], Path]:
+    """Return a function that writes a directory whose attentions know positions: `relative`, as T5, or `rotary`."""
+
+    @cache
+    def find(positions: str) -> Path:
+        directory = tmp_path_factory.mktemp("written") / positions
+        of_t5 = {"attention_scale": False, "output_scale": True, "norm_kind": "rms", "feed_forward_bias": False}
+        bundle = make_bundle(positions=positions, **(of_t5 if positions == "relative" else {}))
+        export_directory(bundle, directory, "ctranslate2", ["Ein Hund"])
+        change_json(directory / "config.json", lambda values: values.pop("clearhead"))
+        return directory
+
+    return find
 
 
 @pytest.fixture
@@ -119,13 +135,25 @@ def number(name: str, value: int) -> Callable[[Path], None]:
     return numbers(value, name)
 
 
-def drop(name: str) -> Callable[[Path], None]:
-    return edit(lambda variables, aliases: (variables.pop(name, None), aliases.pop(name, None)))
+def typed(name: str, form: str, value: float) -> Callable[[Path], None]:
+    """Return what sets a number of another type: `f` or `i`."""
+    kind = {"f": 0, "i": 3}[form]
+    return edit(lambda variables, _: variables.update({name: ((), kind, struct.pack(f"<{form}", value))}))
+
+
+def drop(*names: str) -> Callable[[Path], None]:
+    return edit(lambda variables, aliases: [found.pop(name, None) for name in names for found in (variables, aliases)])
 
 
 def add(name: str, shape: tuple[int, ...] = (2, 3)) -> Callable[[Path], None]:
     data = b"\0" * 4 * shape[0] * shape[-1]
     return edit(lambda variables, _: variables.update({name: (shape, 0, data)}))
+
+
+def table(name: str, shape: tuple[int, ...], number: float = 0.5) -> Callable[[Path], None]:
+    """Return what puts a matrix of one number there, also in the place of another name of a variable."""
+    data = struct.pack("<f", number) * math.prod(shape)
+    return edit(lambda variables, aliases: (aliases.pop(name, None), variables.update({name: (shape, 0, data)})))
 
 
 def bytes_of(change: Callable[[bytes], bytes]) -> Callable[[Path], None]:
@@ -280,6 +308,72 @@ def test_what_is_damaged_is_named_and_nothing_is_written(
     assert sorted(tmp_path.iterdir()) == before
 
 
+ENCODER, DECODER = "encoder/layer_0/self_attention", "decoder/layer_0/self_attention"
+SECOND = "encoder/layer_1/self_attention"
+BIAS, DISTANCE = "relative_attention_bias", "relative_attention_max_distance"
+HEADS = ("encoder/num_heads", "decoder/num_heads")
+
+
+@pytest.mark.parametrize(
+    ("damage", "message"),
+    [
+        (typed(f"{ENCODER}/{DISTANCE}", "i", 24), rf"{DISTANCE} \(24\) and {SECOND}/{DISTANCE} \(128\) must be equal"),
+        (drop(f"{DECODER}/{DISTANCE}"), f"here: {DECODER}/{DISTANCE} is missing$"),
+        (table(f"{DECODER}/{DISTANCE}", (1,)), f"here: {DECODER}/{DISTANCE} is missing$"),
+        (drop(f"{DECODER}/{BIAS}"), f"here: {DECODER}/{BIAS} is missing$"),
+        (drop(f"{SECOND}/{BIAS}"), f"here: {SECOND}/{BIAS} is missing$"),
+        (table(f"{SECOND}/{BIAS}", (32, 11)), f"differs   {SECOND}/{BIAS} from {ENCODER}/{BIAS}, with which it should"),
+        (table(f"{DECODER}/{BIAS}", (32, 12)), r"shape     decoder\.relative_positions\.weight"),
+        (table(f"{DECODER}/{BIAS}", (16, 11)), r"shape     decoder\.relative_positions\.weight"),
+        (table(f"{DECODER}/{BIAS}", (352,)), r"shape     decoder\.relative_positions\.weight"),
+        (table(f"{DECODER}/{BIAS}", ()), f"{DECODER}/{BIAS} is missing; {DECODER}/{BIAS} is 0.5"),
+        (table(f"{DECODER}/{BIAS}", (32, 11), math.nan), f"{DECODER}/{BIAS} has numbers that are not finite"),
+        (table(f"decoder/layer_0/attention/{BIAS}", (32, 11)), f"unknown   decoder/layer_0/attention/{BIAS}"),
+        (add("encoder/position_encodings/encodings"), "unknown   encoder/position_encodings/encodings"),
+        (drop(f"{DECODER}/queries_scale"), f"{DECODER}/queries_scale is 0.707107, and our model has 1 or"),
+        (typed(f"{DECODER}/queries_scale", "f", 0.5), f"{DECODER}/queries_scale is 0.5, and our model has 1 or"),
+        (typed(f"{DECODER}/queries_scale", "f", math.nan), f"{DECODER}/queries_scale is nan, and our model has 1"),
+        (typed("decoder/scale_outputs", "f", math.nan), "decoder/scale_outputs is nan, and our model has 1 or"),
+        (numbers(0, *HEADS), "num_heads"),
+        (numbers(4, *HEADS), r"shape     decoder\.layers\.0\.cross_attn\.k_proj"),
+    ],
+)
+def test_relative_positions_are_read_whole_or_refused(with_own_positions, tmp_path, damage, message):
+    directory = Path(shutil.copytree(with_own_positions("relative"), tmp_path / "there"))
+    assert import_path(directory).bundle.model.config.positions == "relative"
+    damage(directory)
+    with pytest.raises(ClearheadError, match=message):
+        import_path(directory)
+
+
+@pytest.mark.parametrize(
+    ("damage", "message"),
+    [
+        (typed(f"{DECODER}/rotary_base", "f", 5e5), f"{DECODER}/rotary_base is 500000.0, but must be 10000: our"),
+        (number(f"{ENCODER}/rotary_interleave", 0), f"{ENCODER}/rotary_interleave is 0, but must be 1: our"),
+        (number(f"{ENCODER}/rotary_dim", 1), f"{ENCODER}/rotary_dim is 1, but must be 0 or 2: our"),
+        (number(f"{ENCODER}/rotary_scaling_type", 1), f"{ENCODER}/rotary_scaling_type is 1, and our model has no"),
+        (drop(f"{DECODER}/rotary_dim"), f"{ENCODER}/rotary_dim is 0, and our model has such positions everywhere"),
+        (table(f"{DECODER}/{BIAS}", (32, 11)), f"{ENCODER}/{BIAS}, {SECOND}/{BIAS}, .* are missing"),
+    ],
+)
+def test_rotary_positions_are_read_whole_or_refused(with_own_positions, tmp_path, damage, message):
+    directory = Path(shutil.copytree(with_own_positions("rotary"), tmp_path / "there"))
+    assert import_path(directory).bundle.model.config.positions == "rotary"
+    damage(directory)
+    with pytest.raises(ClearheadError, match=message):
+        import_path(directory)
+
+
+@pytest.mark.parametrize("distance", [10**9, 2**31 - 1, 0, -1, 16, math.inf, math.nan, 24.5])
+def test_distances_that_no_model_has_are_refused(with_own_positions, tmp_path, distance):
+    directory = Path(shutil.copytree(with_own_positions("relative"), tmp_path / "there"))
+    for layer in (ENCODER, DECODER, "encoder/layer_1/self_attention"):
+        typed(f"{layer}/{DISTANCE}", "i" if isinstance(distance, int) else "f", distance)(directory)
+    with pytest.raises(ConfigError, match=DISTANCE):
+        import_path(directory)
+
+
 def test_parts_put_together_again_are_the_same_file(directory):
     data = (directory / "model.bin").read_bytes()
     assert join(*parse(data)) == data
@@ -294,7 +388,10 @@ def test_a_file_cut_anywhere_is_refused(directory):
             read_model_bin(path)
 
 
-def test_no_flipped_byte_does_more_than_an_error(directory):
+@pytest.mark.parametrize("positions", ["sinusoidal", "relative"])
+def test_no_flipped_byte_does_more_than_an_error(written, with_own_positions, tmp_path, positions):
+    made = written if positions == "sinusoidal" else with_own_positions(positions)
+    directory = Path(shutil.copytree(made, tmp_path / "there"))
     path = directory / "model.bin"
     data, rng, refused = path.read_bytes(), random.Random(5), 0
     for _ in range(100):

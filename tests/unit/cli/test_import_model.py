@@ -6,9 +6,11 @@ What comes in is compared with its own library in tests/reference/test_import.py
 from __future__ import annotations
 
 import io
+import itertools
 import json
 import os
 import shutil
+import signal
 from pathlib import Path
 
 import pytest
@@ -21,9 +23,10 @@ from clearhead.cli.import_model import import_model
 from clearhead.cli.translate import translate
 from clearhead.config import ModelConfig
 from clearhead.errors import ConfigError, ModelError
+from clearhead.files import writing
 from clearhead.inspection.explain import explain
 from clearhead.interop import export_state, proof
-from clearhead.interop.their_tokenizer import their_vocabulary
+from clearhead.interop.vocabularies.their_tokenizer import their_vocabulary
 from clearhead.model import Transformer
 from clearhead.translator import Translator
 from clearhead.weights import model_tensors
@@ -118,6 +121,52 @@ def test_a_published_directory_becomes_a_model_of_ours(directory, tmp_path, run_
     assert "# The original's card" in (output / "README.md").read_text()
     assert len(run_command(translate, output, stdin="ein Hund\n\nzwei\n").stdout.splitlines()) == 3
     assert explain(Translator.load(output), "ein Hund").decoder_tokens[0] == "<pad>"  # from which Marian starts
+
+
+@pytest.mark.usefixtures("without_their_library")
+def test_spaces_that_their_tokenizer_takes_out_are_said_to_stay(directory, tmp_path, run_command):
+    for asked in (True, False):
+        (directory / "tokenizer_config.json").write_text(json.dumps({"clean_up_tokenization_spaces": asked}))
+        said = run_command(import_model, directory, "-o", tmp_path / "ours")
+        assert ("clean_up_tokenization_spaces is not taken over" in said.stderr) is asked
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system cannot fork")
+@pytest.mark.parametrize("is_there", [False, True])
+@pytest.mark.usefixtures("without_their_library")
+def test_a_killed_import_leaves_the_older_model_or_none(directory, tmp_path, run_command, monkeypatch, is_there):
+    output, flush = tmp_path / "ours", writing._flush
+    translated = [{"source": "Hund", "text": "dog", "score": -1.0}]
+    monkeypatch.setattr("clearhead.evaluation.golden.make_golden", lambda _: translated)  # each takes a while
+
+    def import_in_child(last: int) -> int:
+        """Import in a process that is killed in the place of its flush of such a number; return how it ended."""
+        done = itertools.count(1)
+
+        def flush_or_die(path: Path) -> None:
+            if next(done) == last:
+                os.kill(os.getpid(), signal.SIGKILL)
+            flush(path)
+
+        if process := os.fork():
+            return os.waitstatus_to_exitcode(os.waitpid(process, 0)[1])
+        try:
+            writing._flush = flush_or_die
+            run_command(import_model, directory, "-o", output)
+            os._exit(0)
+        finally:
+            os._exit(1)
+
+    if is_there:
+        run_command(import_model, directory, "-o", output)
+    ended = []
+    while not ended or ended[-1]:
+        ended.append(import_in_child(1 + 4 * len(ended)))
+        assert ended[-1] in (0, -signal.SIGKILL)
+        if output.exists():
+            assert load_bundle(output).golden == translated  # whole, or a checksum would not fit
+        assert output.exists() or (not is_there and ended[-1])
+    assert len(ended) > 3
 
 
 @pytest.mark.usefixtures("without_their_library")
@@ -269,6 +318,13 @@ def set_nan(tensors):
         (lambda d: change_config(d, num_beams="many"), ConfigError, "beam_size"),
         (lambda d: change_config(d, d_model="wide"), ConfigError, "d_model"),
         (lambda d: change_config(d, d_model=64), ModelError, "shape"),
+        (
+            lambda d: change_config(d, max_position_embeddings=10**9),
+            ConfigError,
+            r"config\.json: .* max_position_embeddings is 1,000,000,000, but must be at most 1,000,000",
+        ),
+        (lambda d: change_config(d, max_position_embeddings=10**6), None, None),  # of which no table is made
+        (lambda d: os.truncate(d / "README.md", 9 * 2**20), ModelError, "README.md is no card .*larger than 8,388,608"),
         (lambda d: (d / "model.safetensors").unlink(), ModelError, "holds no weights"),
         (lambda d: (d / "model.safetensors").write_bytes(b"x" * 99), ModelError, "cannot read the weights"),
         (lambda d: change_weights(d, lambda t: t.pop("final_logits_bias")), None, None),  # zeros, by their default

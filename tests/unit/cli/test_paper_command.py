@@ -99,7 +99,6 @@ def test_a_full_disk_is_told_in_one_line(arguments):
 
 
 def test_texts_and_figures_go_into_a_directory(run_command, fake_parts, tmp_path):
-    pytest.importorskip("matplotlib")
     directory = tmp_path / "new" / "paper"
     for _ in range(2):  # the second time over the first
         result = run_command(paper, "errata", "-o", directory)
@@ -111,7 +110,6 @@ def test_texts_and_figures_go_into_a_directory(run_command, fake_parts, tmp_path
 
 
 def test_a_place_that_cannot_be_written_is_named_before_anything_is_computed(run_command, fake_parts, tmp_path):
-    pytest.importorskip("matplotlib")
     file = tmp_path / "file"
     file.write_text("kept", encoding="utf-8")
     with pytest.raises(ClearheadError, match=r"cannot write to .*file: it is a file; name a directory"):
@@ -123,7 +121,6 @@ def test_a_place_that_cannot_be_written_is_named_before_anything_is_computed(run
 
 
 def test_a_file_that_cannot_be_written_is_named(run_command, fake_parts, tmp_path):
-    pytest.importorskip("matplotlib")
     (tmp_path / "errata.txt").mkdir()
     with pytest.raises(ClearheadError, match=r"cannot write .*errata\.txt: Is a directory"):
         run_command(paper, "errata", "-o", tmp_path)

@@ -4,6 +4,7 @@ import pytest
 import torch
 
 from clearhead.config import ModelConfig
+from clearhead.decoding.pytorch.candidates import log_probs_of_all
 from clearhead.decoding.pytorch.engine import PyTorchEngine
 from clearhead.decoding.pytorch.weights import BLOCK, PackedModel
 from clearhead.decoding.step import pad_batch
@@ -99,7 +100,8 @@ def packed_log_probs(packed, sources, targets, starts):
             flying += entering
         index = list(range(len(flying)))
         newest = torch.tensor([targets[number][len(results[number])] for number in flying])
-        log_probs = packed.log_probs(packed.hidden_states(newest, slots, slots.advance(index, index)))
+        states = packed.hidden_states(newest, slots, slots.advance(index, index))
+        log_probs = log_probs_of_all(packed, states, [None] * len(flying))
         for number, row in zip(flying, log_probs, strict=True):
             results[number].append(row)
         for slot in reversed(index):
@@ -190,7 +192,8 @@ def test_beams_that_branch_end_and_swap_go_on_from_their_own_past(make_model, se
         index = [3 * slot + beam for slot in range(2) for beam in range(len(parents[slot]))]
         rows = slots.advance(index, [3 * slot + parent for slot in range(2) for parent in parents[slot]])
         flat = [(source, past) for source, beams in zip(sources, pasts, strict=True) for past in beams]
-        found = packed.log_probs(packed.hidden_states(torch.tensor([past[-1] for _, past in flat]), slots, rows))
+        states = packed.hidden_states(torch.tensor([past[-1] for _, past in flat]), slots, rows)
+        found = log_probs_of_all(packed, states, [None] * len(flat))
         expected = plain_log_probs(model, [source for source, _ in flat], [past for _, past in flat])
         assert_same(found[:, None], [row[-1:] for row in expected])
 

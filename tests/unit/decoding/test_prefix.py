@@ -138,15 +138,21 @@ def test_a_prefix_that_fills_all_positions_is_refused(make_model):
         decode(model, [[5, 2]], SearchOptions(DecodeConfig()), prefixes=[prefix_of((3,) * 5)])
 
 
-GIVEN = [Prefix((), ()), Prefix((5,), ((5,),), 1), Prefix((9, 4), ((9,), (4,)), 2), Prefix((5, 7), ((5,), (7,)), 1)]
-"""What the model is told, in the last with a prefix behind it."""
+GIVEN = [
+    Prefix((), ()),
+    Prefix((5,), ((5,),), 1),
+    Prefix((9, 4), ((9,), (4,)), 2),
+    Prefix((5, 7), ((5,), (7,)), 1),
+    Prefix((1,), ((1,),), 1),
+]
+"""What the model is told, in the last but one with a prefix behind it; in the last it is the start token."""
 
 
 @pytest.mark.parametrize("settings", [{"beam_size": 1}, {"beam_size": 3}, {"beam_size": 3, "length_penalty": 0.0}])
 def test_what_is_given_costs_nothing_in_any_form(make_ending_model, make_sources, form, settings):
-    model, sources, config = make_ending_model(), make_sources(LENGTHS)[:4], DecodeConfig(**settings)
-    expected = find_plainly(model, sources, LIMITS[:4], config, prefixes=GIVEN)
-    assert_same(find(form(model), sources, LIMITS[:4], config, prefixes=GIVEN), expected)
+    model, sources, config = make_ending_model(), make_sources(LENGTHS), DecodeConfig(**settings)
+    expected = find_plainly(model, sources, LIMITS, config, prefixes=GIVEN)
+    assert_same(find(form(model), sources, LIMITS, config, prefixes=GIVEN), expected)
     targets = [list(h.tokens) for (h,) in expected]
     free = [prefix.given for prefix in GIVEN]
     each = token_log_probs(model, sources, targets)
@@ -157,7 +163,7 @@ def test_what_is_given_costs_nothing_in_any_form(make_ending_model, make_sources
 
 
 def test_what_is_given_costs_samples_and_diverse_hypotheses_nothing(make_ending_model, make_sources, form):
-    model, sources = make_ending_model(), make_sources(LENGTHS)[:4]
+    model, sources = make_ending_model(), make_sources(LENGTHS)
     for options in (
         SearchOptions(DecodeConfig(), 3, Sampling(seed=3)),
         SearchOptions(DecodeConfig(beam_size=3), 3, diversity=0.5),
@@ -168,6 +174,6 @@ def test_what_is_given_costs_samples_and_diverse_hypotheses_nothing(make_ending_
             assert all(tuple(ids[: prefix.given]) == prefix.tokens[: prefix.given] for ids in targets)
             each = token_log_probs(model, [source] * len(targets), targets)[:, prefix.given :]
             assert [h.log_prob for h in hypotheses] == near(each.sum(dim=-1).tolist())
-    drawn = sample(model, sources, max_lengths=LIMITS[:4], sampling=Sampling(seed=3), count=3, prefixes=GIVEN)
+    drawn = sample(model, sources, max_lengths=LIMITS, sampling=Sampling(seed=3), count=3, prefixes=GIVEN)
     each = token_log_probs(model, [sources[2]] * 3, [list(h.tokens) for h in drawn[2]])[:, 2:]
     assert [h.log_prob for h in drawn[2]] == near(each.sum(dim=-1).tolist())

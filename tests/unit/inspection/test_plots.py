@@ -6,13 +6,12 @@ import io
 import subprocess
 import sys
 
+import matplotlib
 import numpy as np
 import pytest
 
 from clearhead.errors import ClearheadError
 from clearhead.inspection.plots import HeatMap, LinePlot, Panel, Series, draw, draw_heatmap, draw_lines, require_plots
-
-matplotlib = pytest.importorskip("matplotlib")
 
 
 def pixels(png: bytes) -> np.ndarray:

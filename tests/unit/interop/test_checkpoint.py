@@ -19,7 +19,7 @@ import pytest
 import torch
 
 from clearhead.errors import ModelError
-from clearhead.interop.checkpoint import Record, read_checkpoint, settings_in, tensors_in
+from clearhead.interop.readers.checkpoint import Record, read_checkpoint, settings_in, tensors_in
 
 MARK = "was_run"
 

@@ -9,8 +9,8 @@ import torch
 
 from clearhead.config import ModelConfig
 from clearhead.errors import ConfigError, ModelError
-from clearhead.interop.huggingface import FAMILIES, export_state, exportable_as, import_state
-from clearhead.interop.their_config import ACTIVATIONS
+from clearhead.interop.huggingface.state import FAMILIES, export_state, exportable_as, import_state
+from clearhead.interop.readers.their_config import ACTIVATIONS
 from clearhead.model import Transformer
 from clearhead.weights import load_tensors, model_tensors
 

@@ -11,6 +11,7 @@ from clearhead.interop.key_table import (
     STACKED,
     STACKED_TRANSPOSED,
     TRANSPOSED,
+    Computed,
     KeyTable,
     LeftOut,
     Row,
@@ -76,7 +77,7 @@ def table():
         ),
         (
             LeftOut("model.h.*.mask", "a constant"),
-            LeftOut("model.positions", "computed", torch.arange(4.0)[:, None]),
+            LeftOut("model.positions", "computed", Computed(lambda rows: torch.arange(rows * 1.0)[:, None], 4)),
         ),
         prefix="model.",
     )

@@ -9,7 +9,7 @@ import pytest
 import sentencepiece
 from sentencepiece import sentencepiece_model_pb2
 
-from clearhead.interop.sentencepiece_pieces import only_pieces
+from clearhead.interop.vocabularies.sentencepiece_pieces import only_pieces
 
 TEXT = ["ein Hund rennt über die Wiese", "zwei Hunde bellen", "der Mann liest ein Buch", "日本語の本", "😀 lacht"] * 9
 

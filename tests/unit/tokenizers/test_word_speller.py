@@ -36,7 +36,9 @@ ODD = [
 
 def library():
     """Return the original."""
-    return pytest.importorskip("subword_nmt.apply_bpe", reason="needs subword-nmt (pip install 'clearhead[dev]')")
+    from subword_nmt import apply_bpe
+
+    return apply_bpe
 
 
 def learned(words: Counter[str], count: int) -> list[tuple[str, str]]:

@@ -45,14 +45,18 @@ def log_probs_of_all(
 
     They are a whole number of blocks: the last may have tokens that there are not.
     """
-    log_probs = model.log_probs(hidden_states)
-    for row, mask in _restricted(masks):
+    log_probs, never = model.log_probs(hidden_states), never_written(model.config)
+    for row, mask in _restricted(log_probs, never, masks):
         log_probs[row, : len(mask)][~torch.from_numpy(mask).to(log_probs.device)] = float("-inf")
     return log_probs
 
 
-def _restricted(masks: Sequence[Mask | None]) -> Iterable[tuple[int, Mask]]:
-    """Return the rows that may not go on with anything, and with what they may."""
+def _restricted(
+    log_probs: Float[Tensor, "R C"], never: list[int], masks: Sequence[Mask | None]
+) -> Iterable[tuple[int, Mask]]:
+    """Rule out what is never written; return the rows with a mask, which alone says what may come, a prefix too."""
+    free = torch.tensor([row for row, mask in enumerate(masks) if mask is None], dtype=torch.int64)
+    log_probs[slice(None) if len(free) == len(masks) else free[:, None], never] = float("-inf")
     return [(row, mask) for row, mask in enumerate(masks) if mask is not None]
 
 
@@ -105,7 +109,7 @@ class ListedTokens:
         # shortlist that allows everything changes nothing.
         never = never_written(config)
         others = [token for token in dict.fromkeys(shortlist.common.tolist()) if token not in {config.eos_id, *never}]
-        self._never = slice(1, 1 + len(never))
+        self._never = list(range(1, 1 + len(never)))
         self._common = torch.tensor([config.eos_id, *never, *others], device=model.device)  # (A,)
         self._common_logits = make_product(
             [self.weight[self._common]], [None if self.bias is None else self.bias[self._common]], "fp32"
@@ -153,9 +157,8 @@ class ListedTokens:
         )  # (N, K, P)
         logits = torch.cat([self._common_logits(hidden_states), rows.gather(own)], dim=1)  # (R, A + P)
         log_probs = logits.log_softmax(dim=-1)
-        log_probs[:, self._never] = float("-inf")
         ids = self._ids[rows.index // rows.beam_size, : log_probs.size(1)]  # (R, A + P)
-        for row, mask in _restricted(masks):
+        for row, mask in _restricted(log_probs, self._never, masks):
             log_probs[row, ~torch.from_numpy(mask).to(log_probs.device)[ids[row]]] = float("-inf")
         values, places = log_probs.topk(min(count, log_probs.size(1)), dim=-1)
         return values, ids.gather(1, places)

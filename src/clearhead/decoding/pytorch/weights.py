@@ -20,7 +20,6 @@ from torch.nn import functional
 
 from clearhead.config import DecodePrecision
 from clearhead.decoding.pytorch.slots import Rows, SlotCache
-from clearhead.decoding.rules import never_written
 from clearhead.device import keep_freed_memory
 from clearhead.kernels.products import Product, make_product
 from clearhead.model.attention import MultiHeadAttention
@@ -136,13 +135,11 @@ class PackedModel:
         return x / math.sqrt(self.config.d_model) if self.config.output_scale else x
 
     def log_probs(self, hidden_states: Float[Tensor, "R D"]) -> Float[Tensor, "R V"]:
-        """Return the log-probabilities of each row's next token; what must not come has minus infinity."""
+        """Return the log-probabilities of each row's next token, of all but what is no token."""
         logits = self._output(hidden_states)
         logits[:, self.config.vocab_size :] = float("-inf")
         # On a CPU in place: it is the largest tensor of a step, and another one would push it out of the cache.
-        log_probs = torch.log_softmax(logits, dim=-1, out=logits if logits.device.type == "cpu" else None)
-        log_probs[:, never_written(self.config)] = float("-inf")
-        return log_probs
+        return torch.log_softmax(logits, dim=-1, out=logits if logits.device.type == "cpu" else None)
 
 
 def _turns(attention: _PackedAttention, positions: Int[Tensor, " R"], longest: int) -> Turns:

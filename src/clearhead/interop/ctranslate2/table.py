@@ -1,0 +1,90 @@
+"""Key table of CTranslate2's Transformer, whose projections of the same input are one matrix."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from clearhead.config import ModelConfig
+from clearhead.interop.ctranslate2.attention import BIAS
+from clearhead.interop.equivalent import resolved
+from clearhead.interop.key_table import SAME, STACKED, KeyTable, Row, numbered, target_rows
+
+__all__ = ["ACTIVATIONS", "OUTPUT", "SOURCE", "TARGET", "key_table"]
+
+ACTIVATIONS = {"relu": "RELU", "gelu_tanh": "GELUTanh", "silu": "SWISH", "gelu": "GELU"}
+"""Our name of an activation to theirs, in the order of their numbers from 0 on."""
+
+SOURCE, TARGET, OUTPUT = "encoder/embeddings_0/weight", "decoder/embeddings/weight", "decoder/projection/weight"
+
+
+def key_table(config: ModelConfig) -> KeyTable:
+    """Return the variables of an encoder-decoder with these settings.
+
+    Tables of positions are among them where they are learned; what is computed here is a table there as well.
+    """
+    config = resolved(config)
+    rows = _embeddings(config)
+    layer = [*_attention(config, "self_attn", "self_attention", ("qkv", "o")), *_feed_forward(config)]
+    cross = _attention(config, "cross_attn", "attention", ("q", "kv", "o"))
+    for side, embedding, parts, count in (
+        ("encoder", "source_embedding", layer, config.num_encoder_layers),
+        ("decoder", "target_embedding", [*layer, *cross], config.num_decoder_layers),
+    ):
+        rows += numbered(parts, count, ours=f"{side}.layers.{{i}}.", theirs=f"{side}/layer_{{i}}/")
+        if config.final_norm:
+            rows += _norm(config, f"{side}.final_norm", f"{side}/layer_norm")
+        if config.embedding_norm:
+            rows += _norm(config, f"{embedding}.norm", f"{side}/layernorm_embedding")
+        if config.positions == "learned":
+            rows.append(Row((f"{embedding}.positions.weight",), f"{side}/position_encodings/encodings"))
+        if config.positions == "relative" and count:
+            first, *others = (f"{side}/layer_{number}/self_attention/{BIAS}" for number in range(count))
+            rows.append(Row((f"{side}.relative_positions.weight",), first, also=tuple(others)))
+    return KeyTable(tuple(rows))
+
+
+def _embeddings(config: ModelConfig) -> list[Row]:
+    bias = [Row(("output_proj.bias",), "decoder/projection/bias")] if config.output_bias else []
+    source = ("source_embedding.weight",)
+    match config.tying:
+        case "three-way":
+            return [Row(source, SOURCE, also=(TARGET, OUTPUT)), *bias]
+        case "embeddings":
+            return [Row(source, SOURCE, also=(TARGET,)), Row(("output_proj.weight",), OUTPUT), *bias]
+        case tying:
+            return [Row(source, SOURCE), *target_rows(TARGET, OUTPUT, are_one=tying == "decoder"), *bias]
+
+
+def _attention(config: ModelConfig, ours: str, theirs: str, fused: Sequence[str]) -> list[Row]:
+    rows = _norm(config, f"{ours}_residual.norm", f"{theirs}/layer_norm")
+    for number, parts in enumerate(fused):
+        names = [f"{ours}.{'out' if part == 'o' else part}_proj" for part in parts]
+        size = config.d_model if parts == "o" else config.num_heads * config.key_dim
+        rows += _linear(names, f"{theirs}/linear_{number}", size, has_bias=config.attention_bias)
+    return rows
+
+
+def _feed_forward(config: ModelConfig) -> list[Row]:
+    names = {"up_proj": "linear_0", "down_proj": "linear_1"}
+    if config.gated:  # the gate has the activation
+        names = {"gate_proj": "linear_0", "up_proj": "linear_0_noact", "down_proj": "linear_1"}
+    rows = _norm(config, "feed_forward_residual.norm", "ffn/layer_norm")
+    for ours, theirs in names.items():
+        size = config.d_model if ours == "down_proj" else config.d_ff
+        rows += _linear([f"feed_forward.{ours}"], f"ffn/{theirs}", size, has_bias=config.feed_forward_bias)
+    return rows
+
+
+def _linear(ours: Sequence[str], theirs: str, size: int, *, has_bias: bool) -> list[Row]:
+    """Return the rows of linear maps of ours above one another; where one of theirs has no bias, it is zero."""
+    layout = SAME if len(ours) == 1 else STACKED
+    rows = [Row(tuple(f"{name}.weight" for name in ours), f"{theirs}/weight", layout)]
+    if has_bias:
+        zeros = (size * len(ours),)
+        rows.append(Row(tuple(f"{name}.bias" for name in ours), f"{theirs}/bias", layout, zeros=zeros))
+    return rows
+
+
+def _norm(config: ModelConfig, ours: str, theirs: str) -> list[Row]:
+    bias = [Row((f"{ours}.bias",), f"{theirs}/beta")] if config.norm_kind == "layer" else []
+    return [Row((f"{ours}.weight",), f"{theirs}/gamma"), *bias]

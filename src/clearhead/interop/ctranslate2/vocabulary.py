@@ -1,0 +1,148 @@
+"""The vocabulary of a directory of CTranslate2: the tokenizer that was put beside its lists of tokens."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from clearhead.config import ModelConfig
+from clearhead.errors import ModelError
+from clearhead.interop.ctranslate2.pieces import PADDING, Pieces
+from clearhead.interop.vocabularies.their_tokenizer import checked_json, own_pieces, sentencepiece_side, token_ids
+from clearhead.tokenizers.foreign import Frame, Side, VocabularyFile
+
+__all__ = ["ctranslate2_vocabulary", "tokenizer_side"]
+
+_ONE_MODEL = ("sentencepiece.bpe.model", "sentencepiece.model", "spiece.model")
+"""A sentencepiece model of both sides, by the names that libraries give it."""
+_TOLD = re.compile(r"__(\w+)__|([a-z]{3}_[A-Z][a-z]{3})|([a-z]{2}_[A-Z]{2})")
+"""Tokens of languages of which one heads the source, and one the translation: M2M100's, NLLB's and mBART's."""
+_HEADS_SOURCE = re.compile(r">>(\S+)<<|<2(\S+)>")
+"""Tokens of languages that head the source and say what to write: Marian's and ours."""
+_SENTINEL = re.compile(r"<extra_id_\d+>")
+"""Tokens that stand for masked words while a T5 is trained; their converter also names rows so that have no token."""
+
+
+def ctranslate2_vocabulary(directory: Path, pieces: Pieces, config: ModelConfig) -> VocabularyFile:
+    """Return the vocabulary of a model from the tokenizer that stands beside it.
+
+    Args:
+        directory: Where the files are.
+        pieces: The lists of tokens.
+        config: Our settings of the model: its special ids, and how many rows it has.
+
+    Raises:
+        ModelError: If there is no tokenizer, or it is damaged, or knows other tokens than the lists.
+    """
+    source, target, special = _sides(directory, pieces, config.pad_id)
+    told = _languages(_TOLD, special, pieces.source)
+    asked = {} if told else _languages(_HEADS_SOURCE, special, pieces.source)
+    return VocabularyFile(
+        source=source,
+        target=target,
+        source_frame=_source_frame(directory, source, pieces, told, is_asked=bool(asked)),
+        target_frame=("target_lang", "text", config.eos_id) if told else ("text", config.eos_id),
+        languages={**told, **asked},
+        pad_id=config.pad_id,
+        bos_id=config.bos_id,
+        eos_id=config.eos_id,
+        vocab_size=config.vocab_size,
+        source_vocab_size=config.source_vocab_size,
+    )
+
+
+def _sides(directory: Path, pieces: Pieces, pad_id: int) -> tuple[Side, Side | None, set[str]]:
+    """Return how the source is spelled, how the target is where that differs, and the tokens that are no text."""
+    if (path := directory / "tokenizer.json").is_file():
+        side = tokenizer_side(path, pieces)
+        return side, None, {token["content"] for token in json.loads(side.model).get("added_tokens", ())}
+    paths = [directory / "source.spm", directory / "target.spm"]
+    if not any(path.is_file() for path in paths):
+        paths = [directory / name for name in _ONE_MODEL if (directory / name).is_file()][:1] * 2
+    if not paths:
+        raise ModelError(
+            f"{directory} has no tokenizer, and so no text can be spelled in the model's tokens: put beside model.bin "
+            f"what it was made with, tokenizer.json, source.spm and target.spm, or {' or '.join(_ONE_MODEL)}"
+        )
+    sides, special = [], set()
+    for path, tokens in zip(paths, (pieces.source, pieces.target), strict=True):
+        own = set(own_pieces(path))
+        named = {pieces.bos, pieces.eos, pieces.unk, pieces.start, *PADDING}
+        others = {token for token in tokens if token in named or _HEADS_SOURCE.fullmatch(token)}
+        others |= {
+            token for token in tokens if token not in own and (_TOLD.fullmatch(token) or _SENTINEL.fullmatch(token))
+        }
+        if pieces.unk not in tokens:
+            raise ModelError(f"{directory}: the list of tokens has no {pieces.unk} for what {path.name} does not know")
+        # A row that was added for padding has no name there.
+        whole = [*tokens, *[None] * (pad_id - len(tokens)), "<pad>"] if pad_id >= len(tokens) else tokens
+        ids = [number for number, token in enumerate(whole) if token in others or number == pad_id]
+        sides.append(sentencepiece_side(path, whole, ids, tokens.index(pieces.unk)))
+        special |= others
+    return sides[0], None if sides[0] == sides[1] else sides[1], special
+
+
+def tokenizer_side(path: Path, pieces: Pieces) -> Side:
+    """Return what a `tokenizer.json` spells, if its tokens have the ids of the lists.
+
+    Raises:
+        ModelError: If it is damaged, or naming the first token that has another id.
+    """
+    side = Side(speller="tokenizers", model=checked_json(path))
+    for tokens in (pieces.source, pieces.target):
+        _require_same_ids(path, token_ids(side), tokens)
+    return side
+
+
+def _require_same_ids(path: Path, ids: Mapping[str, int], tokens: Sequence[str]) -> None:
+    for token, number in ids.items():
+        if number >= len(tokens) or tokens[number] != token:
+            there = repr(tokens[number])[:50] if number < len(tokens) else f"the end of {len(tokens):,} tokens"
+            raise ModelError(f"{path} is not the model's: {token!r:.50} is token {number} there, where it has {there}")
+
+
+def _languages(pattern: re.Pattern[str], special: set[str], tokens: Sequence[str]) -> dict[str, int]:
+    found = {token: match for token in special if (match := pattern.fullmatch(token)) is not None}
+    return {next(filter(None, found[token].groups())): number for number, token in enumerate(tokens) if token in found}
+
+
+def _source_frame(directory: Path, side: Side, pieces: Pieces, told: Mapping[str, int], *, is_asked: bool) -> Frame:
+    """Return what stands around a source, as the tokenizer says or, if it does not, `config.json`."""
+    names = _template(side)
+    if names is None:
+        # What config.json does not ask for, tokenizers do: those of Hugging Face end a source, OpenNMT's do not.
+        ends = pieces.adds_eos or "<blank>" not in pieces.source
+        names = [*([pieces.bos] if pieces.adds_bos else []), None, *([pieces.eos] if ends else [])]
+    if unknown := [name for name in names if name is not None and name not in pieces.source]:
+        raise ModelError(f"{directory}: beside a text stands {unknown[0]!r:.50}, which is no token of the model")
+    ids = [None if name is None else pieces.source.index(name) for name in names]
+    frame: Frame = tuple(
+        "text" if number is None else "source_lang" if number in told.values() else number for number in ids
+    )
+    if told and "source_lang" not in frame:
+        return ("source_lang", *frame)
+    return ("target_lang", *frame) if is_asked else frame
+
+
+def _template(side: Side) -> list[str | None] | None:
+    """Return the tokens that a `tokenizer.json` puts around a text, None in its place; None if it does not say."""
+    made = json.loads(side.model).get("post_processor") if side.speller == "tokenizers" else None
+    match made:
+        case {"type": "TemplateProcessing", "single": [*parts]}:
+            names = [_special_token(part) for part in parts]
+            return names if names.count(None) == 1 else None
+        case {"type": "RobertaProcessing" | "BertProcessing", "cls": [str(cls), _], "sep": [str(sep), _]}:
+            return [cls, None, sep]
+        case _:
+            return None
+
+
+def _special_token(part: Any) -> str | None:
+    match part:
+        case {"SpecialToken": {"id": str(name)}}:
+            return name
+        case _:
+            return None

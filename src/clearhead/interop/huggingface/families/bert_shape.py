@@ -1,0 +1,92 @@
+"""What BERT and BertGeneration have in common in Hugging Face transformers: names of fields and tensors."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from clearhead.config import ModelConfig
+from clearhead.interop.key_table import Row, numbered, pair
+from clearhead.interop.readers.their_config import TheirConfig, activation_name
+
+__all__ = ["embedding_rows", "layer_rows", "read_shape", "write_shape"]
+
+READ_ALIKE = {
+    "d_model": "hidden_size",
+    "d_ff": "intermediate_size",
+    "num_heads": "num_attention_heads",
+    "dropout": "hidden_dropout_prob",
+    "attention_dropout": "attention_probs_dropout_prob",
+    "norm_eps": "layer_norm_eps",
+}
+"""Our settings and their fields of the same meaning."""
+
+
+def read_shape(their: TheirConfig) -> dict[str, Any]:
+    """Return the settings that encoder and decoder of this shape write alike."""
+    their.require("position_embedding_type", "absolute", "positions relative to one another are not supported")
+    return {
+        **{ours: their[field] for ours, field in READ_ALIKE.items()},
+        "max_positions": their.positions("max_position_embeddings"),
+        "activation": their.activation("hidden_act"),
+        "positions": "learned",
+        "embedding_scale": False,
+        "embedding_norm": True,
+        "attention_bias": True,
+    }
+
+
+def write_shape(config: ModelConfig) -> dict[str, Any]:
+    """Return the fields that encoder and decoder of this shape read alike."""
+    return {
+        **{field: getattr(config, ours) for ours, field in READ_ALIKE.items()},
+        "max_position_embeddings": config.max_positions,
+        "hidden_act": activation_name(config.activation),
+        "pad_token_id": config.pad_id,
+        "bos_token_id": config.bos_id,
+        "eos_token_id": config.eos_id,
+    }
+
+
+def embedding_rows(ours: str, theirs: str, *, segments: bool) -> list[Row]:
+    """Return what is added to the tokens, and its norm.
+
+    Args:
+        ours: What stands before our names, such as "source_embedding.".
+        theirs: What stands before theirs, such as "encoder.embeddings.".
+        segments: Whether there are segments.
+    """
+    kinds = [Row((f"{ours}segments.weight",), f"{theirs}token_type_embeddings.weight")] if segments else []
+    return [
+        *kinds,
+        Row((f"{ours}positions.weight",), f"{theirs}position_embeddings.weight"),
+        *pair(f"{ours}norm", f"{theirs}LayerNorm"),
+    ]
+
+
+def layer_rows(count: int, ours: str, theirs: str, *, cross_attention: bool) -> list[Row]:
+    """Return the rows of a stack.
+
+    Args:
+        count: Layers.
+        ours: What stands before our names, such as "encoder.".
+        theirs: What stands before theirs, such as "encoder.encoder.".
+        cross_attention: Whether its layers attend to a memory.
+    """
+    rows = [
+        *_attention("self_attn", "attention"),
+        *(_attention("cross_attn", "crossattention") if cross_attention else ()),
+        *pair("feed_forward.up_proj", "intermediate.dense"),
+        *pair("feed_forward.down_proj", "output.dense"),
+        *pair("feed_forward_residual.norm", "output.LayerNorm"),
+    ]
+    return numbered(rows, count, ours=f"{ours}layers.{{i}}.", theirs=f"{theirs}layer.{{i}}.")
+
+
+def _attention(ours: str, theirs: str) -> list[Row]:
+    return [
+        *pair(f"{ours}.q_proj", f"{theirs}.self.query"),
+        *pair(f"{ours}.k_proj", f"{theirs}.self.key"),
+        *pair(f"{ours}.v_proj", f"{theirs}.self.value"),
+        *pair(f"{ours}.out_proj", f"{theirs}.output.dense"),
+        *pair(f"{ours}_residual.norm", f"{theirs}.output.LayerNorm"),
+    ]

@@ -1,0 +1,46 @@
+"""Pegasus as Hugging Face transformers has it: Marian's form with the norm before the sub-layer and after the stacks.
+
+No other of their models has computed positions with the paper's wavelengths and pre-norm, so this is the form in which
+our own pre-norm models can be written exactly.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from clearhead.config import ModelConfig
+from clearhead.interop.huggingface.families.bart_shape import read_shape, write_shape
+from clearhead.interop.readers.their_config import TheirConfig
+
+__all__ = ["config_from", "config_to"]
+
+DEFAULTS: Mapping[str, Any] = {
+    "activation_dropout": 0.0,
+    "attention_dropout": 0.0,
+    "scale_embedding": False,
+    "tie_word_embeddings": True,
+}
+"""What PegasusConfig takes for fields that files leave out."""
+
+
+def config_from(values: Mapping[str, Any]) -> ModelConfig:
+    """Return our settings of a PegasusForConditionalGeneration."""
+    their = TheirConfig(values, DEFAULTS)
+    their.require("tie_word_embeddings", True, "Pegasus has one matrix for embeddings and output")
+    their.require("normalize_before", True, "Pegasus' norm stands before the sub-layer")
+    their.require("normalize_embedding", False, "Pegasus has no norm over the embedding")
+    their.require("add_final_layer_norm", True, "Pegasus has a norm after the last layer")
+    their.require("static_position_embeddings", True, "Pegasus' positions are computed")
+    return their.model_config(
+        **read_shape(their),
+        vocab_size=their["vocab_size"],
+        norm="pre",
+        positions="sinusoidal_halves",
+        output_bias=True,
+    )
+
+
+def config_to(config: ModelConfig) -> dict[str, Any]:
+    """Return the fields of a PegasusConfig."""
+    return {"architectures": ["PegasusForConditionalGeneration"], "model_type": "pegasus", **write_shape(config)}

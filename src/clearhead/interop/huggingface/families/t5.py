@@ -1,0 +1,181 @@
+"""T5, Flan-T5 and mT5 as Hugging Face transformers has them: pre-norm with RMSNorm, relative positions, no biases.
+
+In none of them attention divides by sqrt(d_k). The first T5 has one matrix for embeddings and output, and divides the
+decoder's states by sqrt(d_model) before it; T5 1.1, Flan-T5 and mT5 have an output matrix of their own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from clearhead.config import ModelConfig
+from clearhead.interop.equivalent import resolved
+from clearhead.interop.key_table import KeyTable, LeftOut, Row, numbered
+from clearhead.interop.readers.their_config import TheirConfig, activation_name
+
+__all__ = ["as_stored", "config_from", "config_to", "key_table", "mt5_config_from", "mt5_config_to"]
+
+DEFAULTS: Mapping[str, Any] = {
+    "decoder_start_token_id": 0,
+    "dropout_rate": 0.1,
+    "eos_token_id": 1,
+    "feed_forward_proj": "relu",
+    "layer_norm_epsilon": 1e-6,
+    "num_decoder_layers": None,
+    "pad_token_id": 0,
+    "relative_attention_max_distance": 128,
+    "relative_attention_num_buckets": 32,
+    "tie_word_embeddings": True,
+}
+"""What T5Config takes for fields that files leave out; `decoder_start_token_id` as MT5Config."""
+
+
+def as_stored(values: Mapping[str, Any], state: Mapping[str, Tensor]) -> Mapping[str, Any]:
+    """Return the fields of a file with what its tensors say of the output matrix, as their library goes by them.
+
+    Since version 5 it writes `tie_word_embeddings` for every model. Whether there are two matrices the tensors tell;
+    whether states are divided another field, which older files leave to the first one.
+    """
+    if not isinstance(values, Mapping):
+        return values
+    words = next((state[name] for name in SHARED if name in state), None)
+    output = state.get("lm_head.weight")
+    are_one = words is None or output is None or torch.equal(words, output)
+    return {**values, "scale_decoder_outputs": _divides(values), "tie_word_embeddings": are_one}
+
+
+def config_from(values: Mapping[str, Any]) -> ModelConfig:
+    """Return our settings of a T5ForConditionalGeneration; its start token, usually its padding, becomes `bos_id`."""
+    their = TheirConfig(values, DEFAULTS)
+    return _config_from(their, output_scale=_divides(values))
+
+
+def mt5_config_from(values: Mapping[str, Any]) -> ModelConfig:
+    """Return our settings of an MT5ForConditionalGeneration, which never divides the decoder's states."""
+    their = TheirConfig(values, {**DEFAULTS, "feed_forward_proj": "gated-gelu"})
+    return _config_from(their, output_scale=False)
+
+
+def _divides(values: Mapping[str, Any]) -> bool:
+    return bool(values.get("scale_decoder_outputs", values.get("tie_word_embeddings", True)))
+
+
+def _config_from(their: TheirConfig, *, output_scale: bool) -> ModelConfig:
+    their.require("is_encoder_decoder", True, "T5 is supported with both of its sides")
+    name = their["feed_forward_proj"]
+    # Their name of GELU itself means its tanh form behind a gate.
+    activation = "gelu_new" if name == "gated-gelu" else str(name).removeprefix("gated-")
+    has_own = their["num_decoder_layers"] is not None
+    return their.model_config(
+        vocab_size=their["vocab_size"],
+        d_model=their["d_model"],
+        d_ff=their["d_ff"],
+        num_heads=their["num_heads"],
+        d_k=their["d_kv"],
+        d_v=their["d_kv"],
+        num_encoder_layers=their.layers("num_layers"),
+        num_decoder_layers=their.layers("num_decoder_layers" if has_own else "num_layers"),
+        dropout=their["dropout_rate"],
+        attention_dropout=their["dropout_rate"],
+        feed_forward_dropout=their["dropout_rate"],
+        norm="pre",
+        norm_kind="rms",
+        norm_eps=their["layer_norm_epsilon"],
+        activation=their.activation("feed_forward_proj", activation),
+        gated=str(name).startswith("gated-"),
+        attention_scale=False,
+        feed_forward_bias=False,
+        output_scale=output_scale,
+        positions="relative",
+        relative_attention_num_buckets=their["relative_attention_num_buckets"],
+        relative_attention_max_distance=their["relative_attention_max_distance"],
+        tying="three-way" if their["tie_word_embeddings"] else "embeddings",
+        embedding_scale=False,
+        pad_id=their.token("pad_token_id"),
+        bos_id=their.token("decoder_start_token_id"),
+        eos_id=their.token("eos_token_id"),
+    )
+
+
+def config_to(config: ModelConfig) -> dict[str, Any]:
+    """Return the fields of a T5Config."""
+    activation = "gelu" if config.gated and config.activation == "gelu_tanh" else activation_name(config.activation)
+    return {
+        "architectures": ["T5ForConditionalGeneration"],
+        "model_type": "t5",
+        "is_encoder_decoder": True,
+        "vocab_size": config.vocab_size,
+        "d_model": config.d_model,
+        "d_kv": config.key_dim,
+        "d_ff": config.d_ff,
+        "num_layers": config.num_encoder_layers,
+        "num_decoder_layers": config.num_decoder_layers,
+        "num_heads": config.num_heads,
+        "relative_attention_num_buckets": config.relative_attention_num_buckets,
+        "relative_attention_max_distance": config.relative_attention_max_distance,
+        "dropout_rate": config.dropout,
+        "layer_norm_epsilon": config.norm_eps,
+        "feed_forward_proj": f"gated-{activation}" if config.gated else activation,
+        "tie_word_embeddings": config.tying == "three-way",
+        "scale_decoder_outputs": config.output_scale,
+        "pad_token_id": config.pad_id,
+        "eos_token_id": config.eos_id,
+        "decoder_start_token_id": config.bos_id,
+    }
+
+
+def mt5_config_to(config: ModelConfig) -> dict[str, Any]:
+    """Return the fields of an MT5Config."""
+    return {**config_to(config), "architectures": ["MT5ForConditionalGeneration"], "model_type": "mt5"}
+
+
+SHARED = ("shared.weight", "encoder.embed_tokens.weight", "decoder.embed_tokens.weight")
+"""Their names of the one matrix of all embeddings."""
+
+
+def key_table(config: ModelConfig) -> KeyTable:
+    """Return the tensors of a T5ForConditionalGeneration."""
+    words, *copies = SHARED
+    if resolved(config).tying == "three-way":
+        rows = [Row(("source_embedding.weight",), words, also=(*copies, "lm_head.weight"))]
+    else:
+        rows = [_weight("output_proj", "lm_head"), Row(("source_embedding.weight",), words, also=tuple(copies))]
+    for side, count in (("encoder", config.num_encoder_layers), ("decoder", config.num_decoder_layers)):
+        layer = _layer(is_gated=config.gated, is_decoder=side == "decoder")
+        rows += numbered(layer, count, ours=f"{side}.layers.{{i}}.", theirs=f"{side}.block.{{i}}.layer.")
+        # One table for all layers; the first has it there.
+        table = f"{side}.block.0.layer.0.SelfAttention.relative_attention_bias"
+        rows.append(_weight(f"{side}.relative_positions", table))
+        rows.append(_weight(f"{side}.final_norm", f"{side}.final_layer_norm"))
+    unread = "decoder.block.0.layer.1.EncDecAttention.relative_attention_bias.weight"
+    return KeyTable(tuple(rows), (LeftOut(unread, "in old files; cross-attention sees no positions"),))
+
+
+def _layer(*, is_gated: bool, is_decoder: bool) -> list[Row]:
+    last = 2 if is_decoder else 1
+    network = {"gate_proj": "wi_0", "up_proj": "wi_1"} if is_gated else {"up_proj": "wi"}
+    return [
+        *_attention("self_attn", "0", "SelfAttention"),
+        *(_attention("cross_attn", "1", "EncDecAttention") if is_decoder else ()),
+        *(
+            _weight(f"feed_forward.{ours}", f"{last}.DenseReluDense.{theirs}")
+            for ours, theirs in {**network, "down_proj": "wo"}.items()
+        ),
+        _weight("feed_forward_residual.norm", f"{last}.layer_norm"),
+    ]
+
+
+def _attention(ours: str, number: str, theirs: str) -> list[Row]:
+    return [
+        *(_weight(f"{ours}.{part}_proj", f"{number}.{theirs}.{part[0]}") for part in ("q", "k", "v", "out")),
+        _weight(f"{ours}_residual.norm", f"{number}.layer_norm"),
+    ]
+
+
+def _weight(ours: str, theirs: str) -> Row:
+    """Return the row of a module without a bias."""
+    return Row((f"{ours}.weight",), f"{theirs}.weight")

@@ -1,0 +1,240 @@
+"""Models of Hugging Face transformers as ours, and ours as theirs: settings and tensors, without their library."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from clearhead.config import ModelConfig
+from clearhead.errors import ConfigError, ModelError, nearest_name
+from clearhead.interop.equivalent import (
+    Rewrite,
+    resolved,
+    undone,
+    with_attention_biases,
+    with_feed_forward_biases,
+    with_output_bias,
+    with_sine_halves,
+)
+from clearhead.interop.huggingface.families import (
+    bart,
+    bart_shape,
+    bert,
+    encoder_decoder,
+    gpt2,
+    m2m100,
+    marian,
+    mbart,
+    pegasus,
+    t5,
+)
+from clearhead.interop.key_table import KeyTable
+
+__all__ = [
+    "FAMILIES",
+    "Family",
+    "export_state",
+    "exportable_as",
+    "family_of",
+    "import_parts",
+    "import_state",
+    "nearest_kind",
+    "restored_state",
+]
+
+
+@dataclass(frozen=True)
+class Family:
+    """One of their kinds of model."""
+
+    config_from: Callable[[Mapping[str, Any]], ModelConfig]
+    """From their `config.json` to our settings; a ConfigError names every field that our model cannot express."""
+    config_to: Callable[[ModelConfig], dict[str, Any]]
+    """From our settings to their `config.json`; what it cannot hold is found by reading it back."""
+    key_table: Callable[[ModelConfig], KeyTable]
+    """The tensors of a model with these settings."""
+    rewrites: tuple[Rewrite, ...]
+    """What brings our models nearer to this kind without changing a logit."""
+    as_stored: Callable[[Mapping[str, Any], Mapping[str, Tensor]], Mapping[str, Any]] = lambda values, _: values
+    """From their `config.json` and the tensors beside it to the fields that such tensors belong to."""
+
+
+BIASES: tuple[Rewrite, ...] = (with_attention_biases, with_feed_forward_biases)
+
+FAMILIES: Mapping[str, Family] = {
+    "bart": Family(bart.config_from, bart.config_to, bart_shape.key_table, (*BIASES, with_output_bias)),
+    "bert": Family(bert.config_from, bert.config_to, bert.key_table, BIASES),
+    "encoder-decoder": Family(
+        encoder_decoder.config_from, encoder_decoder.config_to, encoder_decoder.key_table, (*BIASES, with_output_bias)
+    ),
+    "gpt2": Family(gpt2.config_from, gpt2.config_to, gpt2.key_table, BIASES),
+    "m2m_100": Family(m2m100.config_from, m2m100.config_to, bart_shape.key_table, BIASES),
+    "marian": Family(
+        marian.config_from, marian.config_to, bart_shape.key_table, (*BIASES, with_output_bias, with_sine_halves)
+    ),
+    "mbart": Family(mbart.config_from, mbart.config_to, bart_shape.key_table, (*BIASES, with_output_bias)),
+    "pegasus": Family(
+        pegasus.config_from, pegasus.config_to, bart_shape.key_table, (*BIASES, with_output_bias, with_sine_halves)
+    ),
+    "t5": Family(t5.config_from, t5.config_to, t5.key_table, (), as_stored=t5.as_stored),
+    "mt5": Family(t5.mt5_config_from, t5.mt5_config_to, t5.key_table, (), as_stored=t5.as_stored),
+}
+"""`model_type` in their `config.json` to what we know of it; a model goes out as the first that holds it."""
+
+NOT_KNOWN = {"umt5": "every layer has relative positions of its own there, and all layers of a stack the same here"}
+"""Kinds that are near to one that we know, and what they have that ours have not."""
+
+NOT_COMPARED = {"dropout", "attention_dropout", "feed_forward_dropout"}
+"""Settings that act in training alone, which a written model need not keep."""
+
+
+def import_state(
+    model_type: str, their_config: Mapping[str, Any], their_state: Mapping[str, Tensor]
+) -> tuple[ModelConfig, dict[str, Tensor]]:
+    """Return one of their models as ours: settings, and tensors for `clearhead.weights.load_tensors`.
+
+    Args:
+        model_type: Their name of the kind of model.
+        their_config: The fields of `config.json`.
+        their_state: All tensors of the model, from a file or a state dict.
+
+    Raises:
+        ConfigError: If we do not know this kind, or naming every field that our model cannot express.
+        ModelError: Listing every tensor that is missing, unknown, or contradicts another.
+    """
+    family = family_of(model_type)
+    config = family.config_from(family.as_stored(their_config, their_state))
+    return config, family.key_table(config).from_theirs(their_state, origin=f"this {model_type} model")
+
+
+def import_parts(
+    encoder: tuple[Mapping[str, Any], Mapping[str, Tensor]], decoder: tuple[Mapping[str, Any], Mapping[str, Tensor]]
+) -> tuple[ModelConfig, dict[str, Tensor]]:
+    """Return an encoder and a decoder that are models of their own there as one model of ours; see `import_state`.
+
+    Args:
+        encoder: The fields of its `config.json`, and its tensors, such as those of a BertGenerationEncoder.
+        decoder: Those of a decoder that attends to the encoder's output, such as a BertGenerationDecoder.
+
+    Raises:
+        ConfigError: Naming every field that our model cannot express.
+        ModelError: Listing every tensor that is missing, unknown, or contradicts another.
+    """
+    (encoder_config, encoder_state), (decoder_config, decoder_state) = encoder, decoder
+    state = {f"encoder.{name}": tensor for name, tensor in encoder_state.items()}
+    state |= {f"decoder.{name}": tensor for name, tensor in decoder_state.items()}
+    return import_state("encoder-decoder", {"encoder": encoder_config, "decoder": decoder_config}, state)
+
+
+def export_state(
+    model_type: str, config: ModelConfig, tensors: Mapping[str, Tensor], *, computed: bool = False
+) -> tuple[dict[str, Any], dict[str, Tensor]]:
+    """Return one of our models as theirs, with equal logits: fields of `config.json`, and tensors, each once.
+
+    Args:
+        model_type: Their name of the kind of model.
+        config: Our settings.
+        tensors: All tensors of our model, see `clearhead.weights.model_tensors`.
+        computed: Return with them what their model computes by itself: of files without, their library warns.
+
+    Raises:
+        ConfigError: If we do not know this kind, or naming every setting it cannot hold and the kinds that can.
+        ModelError: Listing every tensor that is missing or unknown.
+    """
+    family = family_of(model_type)
+    if differences := _differences(family, config):
+        others = exportable_as(config)
+        advice = f"kinds that can: {', '.join(others)}" if others else "no kind of model we write can"
+        raise ConfigError(f"a {model_type} model cannot hold this one: {'; '.join(differences)}; {advice}")
+    for rewrite in family.rewrites:
+        config, tensors = rewrite(config, tensors)
+    table = family.key_table(config)
+    state = table.to_theirs(tensors)
+    if computed:
+        found = ((entry.pattern, entry.computed) for entry in table.left_out)
+        state |= {name: computed.make(computed.rows) for name, computed in found if computed is not None}
+    return family.config_to(config), state
+
+
+def restored_state(
+    model_type: str, original: ModelConfig, config: ModelConfig, tensors: Mapping[str, Tensor]
+) -> tuple[ModelConfig, dict[str, Tensor]] | None:
+    """Return a model that `export_state` had made one of theirs as it was before; None if it would not give the same.
+
+    Args:
+        model_type: Their name of the kind of model.
+        original: Its settings before.
+        config: Its settings as `import_state` reads them.
+        tensors: Its tensors, likewise; they may have learned more since.
+    """
+    try:
+        restored = undone(original, family_of(model_type).rewrites, config, tensors)
+        (values, state), (again, rewritten) = (
+            export_state(model_type, *model) for model in ((config, tensors), restored)
+        )
+    except (ConfigError, ModelError):
+        return None
+    if (values, state.keys()) != (again, rewritten.keys()):
+        return None
+    return restored if all(torch.equal(rewritten[name], tensor) for name, tensor in state.items()) else None
+
+
+def exportable_as(config: ModelConfig) -> list[str]:
+    """Return the kinds of model, `model_type`, that can hold one with these settings."""
+    return [name for name, family in FAMILIES.items() if not _differences(family, config)]
+
+
+def nearest_kind(config: ModelConfig) -> tuple[str, list[str]]:
+    """Return the kind of model that differs least from one with these settings, and what differs."""
+    found = {name: _differences(family, config) for name, family in FAMILIES.items() if _has_sides_of(name, config)}
+    kind = min(found, key=lambda name: len(found[name]))
+    return kind, found[kind]
+
+
+def family_of(model_type: str) -> Family:
+    """Return what we know of a kind of model, by its `model_type`.
+
+    Raises:
+        ConfigError: If we do not know this kind.
+    """
+    if model_type in NOT_KNOWN:
+        raise ConfigError(f"models of the kind {model_type!r} cannot be expressed here: {NOT_KNOWN[model_type]}")
+    if model_type not in FAMILIES:
+        nearest = nearest_name(model_type, FAMILIES)
+        raise ConfigError(f"models of the kind {model_type!r:.100} are not known here{nearest}")
+    return FAMILIES[model_type]
+
+
+def _has_sides_of(kind: str, config: ModelConfig) -> bool:
+    match kind:
+        case "bert":
+            return config.num_decoder_layers == 0
+        case "gpt2":
+            return config.is_decoder_alone
+        case _:
+            return config.is_encoder_decoder
+
+
+def _differences(family: Family, config: ModelConfig) -> list[str]:
+    """Write the settings, read them back, and return what changed on the way or cannot be read."""
+    for rewrite in family.rewrites:
+        config, _ = rewrite(config, {})
+    try:
+        back = family.config_from(family.config_to(config))
+    except ConfigError as error:
+        return str(error).removeprefix("this model cannot be expressed here: ").split("; ")
+    ours, theirs = (resolved(settings).model_dump() for settings in (config, back))
+    ignored = set(NOT_COMPARED)
+    if config.positions != "learned":
+        ignored.add("max_positions")  # computed positions have no end
+    if not config.positions.startswith("sinusoidal"):
+        ignored.add("first_position")
+    return [
+        f"model.{name} is {ours[name]!r} ({theirs[name]!r} there)"
+        for name in ours
+        if ours[name] != theirs[name] and name not in ignored
+    ]

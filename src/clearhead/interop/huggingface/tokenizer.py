@@ -1,0 +1,262 @@
+"""A vocabulary as the tokenizer of Hugging Face transformers that spells the same: its files, and how they are read.
+
+A kind of model there goes with a class of tokenizer, and the class decides which ids the pieces of a file have and what
+stands around a text. Whether that is this vocabulary is found by reading the files back.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import re
+import tempfile
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from clearhead.bundle import Bundle
+from clearhead.config import DecodeConfig
+from clearhead.errors import ConfigError, ModelError
+from clearhead.files import write_json
+from clearhead.interop.huggingface.state import FAMILIES
+from clearhead.interop.origin import OWN_VOCABULARY
+from clearhead.interop.vocabularies.their_tokenizer import part_of, their_vocabulary, token_ids
+from clearhead.interop.vocabularies.vocabulary_files import (
+    side_bytes,
+    token_names,
+    told_by_tag,
+    unknown_name,
+    vocabulary_files,
+    write_files,
+)
+from clearhead.language_tags import language_tag
+from clearhead.tokenizers import SPECIAL_TOKENS, Tokenizer, Vocabulary
+from clearhead.tokenizers.foreign import ForeignVocabulary, Side, VocabularyFile
+from clearhead.tokenizers.spellers import sentencepiece_pieces
+
+__all__ = ["TheirTokenizer", "forced_id", "kind_and_tokenizer", "told_in_transformers"]
+
+_NLLB = re.compile(r"[a-z]{3}_[A-Z][a-z]{3}")
+_EXTRA = re.compile(r"<extra_id_\d+>")
+
+
+@dataclass(frozen=True)
+class TheirTokenizer:
+    """What stands in a directory."""
+
+    files: Mapping[str, bytes]
+    """By their names; those of clearhead among them."""
+    settings: Mapping[str, Any]
+    """The fields of `tokenizer_config.json`."""
+
+
+def kind_and_tokenizer(bundle: Bundle, kinds: Iterable[str]) -> tuple[str, TheirTokenizer]:
+    """Return the first kind of model whose tokenizer can be this vocabulary, and that tokenizer.
+
+    Args:
+        bundle: The model.
+        kinds: Their `model_type`s to choose from; that which the model was imported as comes first.
+
+    Raises:
+        ConfigError: If there is none; it says why.
+    """
+    vocabulary, config = bundle.tokenizer, bundle.model.config
+    was = (bundle.imported_from or {}).get("kind")
+    found = sorted(kinds, key=lambda kind: kind != was)
+    if isinstance(vocabulary, Tokenizer):
+        return found[0], _learned(vocabulary, config.max_positions)
+    assert isinstance(vocabulary, ForeignVocabulary)
+    problems = []
+    for kind in found:
+        part = part_of(kind, FAMILIES[kind].config_to(config))
+        try:
+            tokenizer = _foreign(vocabulary, part, bundle.decode, config.max_positions)
+            _require_same(vocabulary, part, bundle, tokenizer)
+        except (ConfigError, ModelError) as error:
+            problems.append(f"as {kind}, {error}")
+        else:
+            return kind, tokenizer
+    raise ConfigError(
+        f"no tokenizer of Hugging Face transformers that goes with such a model spells as this vocabulary does "
+        f"({'; '.join(problems)}); write it with --to ctranslate2 or --to onnx"
+    )
+
+
+def told_in_transformers(vocabulary: Vocabulary, decode: DecodeConfig) -> list[str]:
+    """Return in words how a user of transformers tells a model its languages.
+
+    Args:
+        vocabulary: Of the model.
+        decode: Names the languages that are written if nothing else is asked for.
+    """
+    if not isinstance(vocabulary, ForeignVocabulary):
+        return told_by_tag(vocabulary, decode)
+    file, notes = vocabulary.file, []
+    if "target_lang" in file.source_frame:
+        names = {number: name for name, number in token_ids(file.source).items()}
+        number = file.languages.get(decode.target_lang or "", min(file.languages.values()))
+        notes.append(f"a text begins with the token of the language to write, such as {names[number]} and a space")
+    if "source_lang" in file.source_frame:
+        notes.append(f"their tokenizer is told the language of a text as src_lang; it is {decode.source_lang} if not")
+    if "target_lang" in file.target_frame:
+        begun = f"unless that is given, it is {decode.target_lang}" if decode.target_lang else "it must be given"
+        notes.append(f"generate() is told the language to write as forced_bos_token_id, the id of its token; {begun}")
+    return notes
+
+
+def forced_id(bundle: Bundle) -> int | None:
+    """Return the id that every translation begins with unless another language is asked for; None if there is none."""
+    given = bundle.tokenizer.given(bundle.decode.target_lang)
+    return given[0] if given else None
+
+
+def _learned(tokenizer: Tokenizer, max_positions: int) -> TheirTokenizer:
+    pad, bos, eos, unk = SPECIAL_TOKENS
+    settings = {
+        "tokenizer_class": "PreTrainedTokenizerFast",
+        "pad_token": pad,
+        "bos_token": bos,
+        "eos_token": eos,
+        "unk_token": unk,
+        # Version 4, which Optimum needs, reads this name alone; version 5 has another one and reads both.
+        "additional_special_tokens": [language_tag(language) for language in tokenizer.language_tags],
+        "clean_up_tokenization_spaces": False,
+        "model_max_length": max_positions,
+    }
+    return TheirTokenizer(vocabulary_files(tokenizer), settings)
+
+
+def _foreign(vocabulary: ForeignVocabulary, kind: str, decode: DecodeConfig, max_positions: int) -> TheirTokenizer:
+    """Return the files of a kind's tokenizer.
+
+    Raises:
+        ConfigError: If no tokenizer of the kind is made of such files.
+    """
+    file = vocabulary.file
+    files, settings = _form(file, kind)
+    names = token_names(file.source, file.source_vocab_size or file.vocab_size, file.pad_id)
+    named = {
+        "pad_token": names[file.pad_id],
+        "eos_token": names[file.eos_id],
+        "unk_token": unknown_name(file.source, names),
+        "clean_up_tokenization_spaces": False,
+        "model_max_length": max_positions,
+        "model_input_names": ["input_ids", "attention_mask"],
+    }
+    marian = kind == "marian"
+    read, written = ("source_lang", "target_lang") if marian else ("src_lang", "tgt_lang")
+    told = {read: decode.source_lang, written: decode.target_lang} if marian or file.languages else {}
+    own = {OWN_VOCABULARY: vocabulary.text.encode()}
+    known = {name: value for name, value in {**named, **told}.items() if value is not None}
+    return TheirTokenizer({**files, **own}, {**known, **settings})
+
+
+def _form(file: VocabularyFile, kind: str) -> tuple[dict[str, bytes], dict[str, Any]]:
+    """Return files of what spells text, and what `tokenizer_config.json` says of them."""
+    source, target = file.source, file.target or file.source
+    if source.speller == "words" or target.speller == "words":
+        raise ConfigError("it has no tokenizer of words that are looked up in a list")
+    if source.lowercase or target.lowercase:
+        raise ConfigError("no tokenizer there puts text in small letters before such pieces")
+    if kind == "marian":
+        if "tokenizers" in (source.speller, target.speller):
+            raise ConfigError("its tokenizer is made of sentencepiece's files, and this one is a tokenizer.json")
+        return _marian(source, target)
+    if source != target:
+        raise ConfigError("its two sides are spelled alike, and here they are not")
+    if source.speller == "tokenizers":
+        return {"tokenizer.json": side_bytes(file)}, _of_class(file, kind, "PreTrainedTokenizerFast")
+    pieces = [piece or "" for piece in source.pieces]
+    model = base64.b64decode(source.model)
+    match kind:
+        case "pegasus":
+            return {"spiece.model": model}, {"tokenizer_class": "PegasusTokenizer", "offset": source.unk_id - 2}
+        case "t5" | "mt5":
+            extra = sum(_EXTRA.fullmatch(piece) is not None for piece in pieces)
+            return {"spiece.model": model}, {"tokenizer_class": "T5Tokenizer", "extra_ids": extra}
+        case "bert-generation":
+            return {"spiece.model": model}, {"tokenizer_class": "BertGenerationTokenizer"}
+        case "mbart" | "m2m_100":
+            return _of_many_languages(file, kind, pieces, model)
+        case _:
+            raise ConfigError("it has no tokenizer of sentencepiece")
+
+
+def _marian(source: Side, target: Side) -> tuple[dict[str, bytes], dict[str, Any]]:
+    files = {"source.spm": base64.b64decode(source.model), "target.spm": base64.b64decode(target.model)}
+    settings: dict[str, Any] = {"tokenizer_class": "MarianTokenizer"}
+    files["vocab.json"] = _numbered(source.pieces)
+    if source.pieces != target.pieces:
+        files["target_vocab.json"] = _numbered(target.pieces)
+        settings["separate_vocabs"] = True
+    return files, settings
+
+
+def _of_many_languages(
+    file: VocabularyFile, kind: str, pieces: list[str], model: bytes
+) -> tuple[dict[str, bytes], dict[str, Any]]:
+    files = {"sentencepiece.bpe.model": model}
+    settings = _of_class(file, kind, "M2M100Tokenizer")
+    first = min(file.languages.values(), default=len(pieces))
+    if settings["tokenizer_class"] == "M2M100Tokenizer":  # the languages stand behind its list
+        files["vocab.json"] = _numbered(pieces[:first])
+    return files, settings
+
+
+def _of_class(file: VocabularyFile, kind: str, default: str) -> dict[str, Any]:
+    """Return the class that puts around a text what this vocabulary does, and its languages."""
+    is_behind = file.source_frame[-1] == "source_lang"
+    names = {number: name for name, number in token_ids(file.source).items()}
+    codes = {"additional_special_tokens": [names[number] for number in sorted(file.languages.values())]}
+    match kind:
+        case "mbart":
+            return {"tokenizer_class": "MBartTokenizer" if is_behind else "MBart50Tokenizer", **codes}
+        case "m2m_100" if all(_NLLB.fullmatch(language) for language in file.languages):
+            return {"tokenizer_class": "NllbTokenizer", "legacy_behaviour": is_behind, **codes}
+        case _:
+            return {"tokenizer_class": default, **codes}
+
+
+def _numbered(pieces: Iterable[str | None]) -> bytes:
+    ids = {piece: number for number, piece in enumerate(pieces) if piece is not None}
+    return json.dumps(ids, ensure_ascii=False, indent=2).encode()
+
+
+def _require_same(vocabulary: ForeignVocabulary, kind: str, bundle: Bundle, tokenizer: TheirTokenizer) -> None:
+    """Read the files as an import does, and compare with the vocabulary.
+
+    Raises:
+        ConfigError: Naming what would be otherwise.
+        ModelError: If they cannot be read.
+    """
+    with tempfile.TemporaryDirectory() as name:
+        write_files(directory := Path(name), tokenizer.files)
+        write_json(directory / "tokenizer_config.json", tokenizer.settings)
+        write_json(directory / "generation_config.json", {"forced_bos_token_id": forced_id(bundle)})
+        try:
+            there = their_vocabulary(directory, kind, bundle.model.config)
+        except ModelError as error:
+            raise ModelError(str(error).replace(f"{directory}/", "")) from None
+    here = vocabulary.file
+    different = [
+        what
+        for what, ours, theirs in (
+            ("what stands around a source", here.source_frame, there.source_frame),
+            ("what stands around a translation", here.target_frame, there.target_frame),
+            ("the tokens of languages", here.languages, there.languages),
+            ("the ids of a source", _spelled(here.source), _spelled(there.source)),
+            ("the ids of a translation", _spelled(here.target or here.source), _spelled(there.target or there.source)),
+        )
+        if ours != theirs
+    ]
+    if different:
+        raise ConfigError(f"{' and '.join(different)} would be otherwise there")
+
+
+def _spelled(side: Side) -> dict[str, int] | str:
+    """Return the ids of all that text is spelled in; of a `tokenizer.json`, which is written as it is, nothing."""
+    if side.speller != "sentencepiece":
+        return side.speller
+    own = set(sentencepiece_pieces(side.model))
+    return {piece: number for number, piece in enumerate(side.pieces) if piece in own}

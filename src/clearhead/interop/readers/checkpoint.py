@@ -1,0 +1,125 @@
+"""Checkpoints that toolkits pickled: tensors, and the plain values of settings; nothing that stands in one is run.
+
+A pickle is a program that calls what it names. PyTorch's own reader of weights alone makes tensors and containers and
+refuses every other name; but toolkits keep their settings in objects, such as argparse's Namespace. For the names of
+those modules it is given stand-ins here: a `Record` takes in what such an object would be made of. No class and no
+function that a file names is looked up, imported or called.
+"""
+
+from __future__ import annotations
+
+import io
+import pickle
+import pickletools
+import zipfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import torch
+from torch import Tensor
+
+from clearhead.errors import ModelError
+from clearhead.files import require_regular
+from clearhead.interop.readers.their_weights import float32, require_finite, require_tensors
+
+__all__ = ["Record", "read_checkpoint", "settings_in", "tensors_in"]
+
+_STOOD_IN_FOR = ("argparse", "enum", "fairseq", "functools", "joeynmt", "numpy", "omegaconf", "onmt", "torchtext")
+"""Packages whose objects stand in checkpoints beside the tensors."""
+_ZIP = b"PK\x03\x04"
+_PICKLES_BEFORE_STORAGES = 4
+"""In files of PyTorch before 1.6: a number, a version, the system, and the object."""
+
+
+class Record:
+    """What stands in the place of an object whose class is not looked up."""
+
+    state: Any = None
+    """What the object was made of, mostly its attributes by name."""
+
+    def __new__(cls, *_arguments: Any) -> Record:
+        """Take any arguments, as the class that this stands for might."""
+        return super().__new__(cls)
+
+    def __init__(self, *_arguments: Any) -> None:
+        pass
+
+    def __setstate__(self, state: Any) -> None:
+        self.state = state
+
+
+def read_checkpoint(path: Path) -> dict[str, Any]:
+    """Read a file that PyTorch has written, with a `Record` for every object that is no tensor and no plain value.
+
+    Raises:
+        ModelError: If it cannot be read, would run code, or holds no values by name.
+    """
+    named: set[tuple[str, str]] = set()
+    try:
+        require_regular(path)
+        named = _named(path)
+        stand_ins: list[Any] = [
+            type(name, (Record,), {"__module__": module})
+            for module, name in sorted(named)
+            if module.split(".")[0] in _STOOD_IN_FOR
+        ]
+        with torch.serialization.safe_globals(stand_ins):
+            values = torch.load(path, map_location="cpu", weights_only=True)
+    except OSError as error:
+        raise ModelError(f"cannot read the checkpoint {path}: {error.strerror or error}") from None
+    except pickle.UnpicklingError:
+        known = (*_STOOD_IN_FOR, "_codecs", "builtins", "__builtin__", "collections", "torch")
+        others = sorted(f"{module}.{name}" for module, name in named if module.split(".")[0] not in known)
+        what = f" ({', '.join(others[:3]):.100})" if others else ""
+        raise ModelError(
+            f"{path} holds more than tensors and settings{what}: it would run code when read, and is not"
+        ) from None
+    except Exception as error:  # what a damaged archive or pickle raises can be anything
+        said = next(iter(str(error).splitlines()), "") or type(error).__name__
+        raise ModelError(f"cannot read the checkpoint {path}: {said:.200}") from None
+    if not isinstance(values, dict):
+        raise ModelError(f"{path} must hold values by name, and holds something else")
+    return values
+
+
+def settings_in(values: object) -> dict[str, Any] | None:
+    """Return the settings that an object of a checkpoint holds by name; None if it holds none."""
+    if isinstance(values, Record):
+        values = values.state
+    return dict(values) if isinstance(values, dict) and all(isinstance(name, str) for name in values) else None
+
+
+def tensors_in(checkpoint: Mapping[str, Any], key: str, path: Path) -> dict[str, Tensor]:
+    """Return the tensors that stand under a name in a checkpoint, in float32.
+
+    Raises:
+        ModelError: If there are none, it holds something else, or a number is not finite.
+    """
+    if key not in checkpoint:
+        raise ModelError(f"{path} has no {key!r} with tensors; it has {', '.join(map(str, checkpoint)):.100}")
+    origin = f"{path}: {key}"
+    return require_finite(float32(require_tensors(checkpoint[key], origin)), origin)
+
+
+def _named(path: Path) -> set[tuple[str, str]]:
+    """Return module and name of every class and function that a file asks for."""
+    with path.open("rb") as file:
+        if file.read(len(_ZIP)) != _ZIP:
+            file.seek(0)
+            return _globals(file, _PICKLES_BEFORE_STORAGES)
+    with zipfile.ZipFile(path) as archive:
+        inside = next(info for info in archive.infolist() if Path(info.filename).name == "data.pkl")
+        if inside.file_size > path.stat().st_size:
+            raise ValueError("its pickle is larger than the file")
+        return _globals(io.BytesIO(archive.read(inside)), 1)
+
+
+def _globals(file: BinaryIO | io.BytesIO, pickles: int) -> set[tuple[str, str]]:
+    found = (
+        argument.split(" ", 1)
+        for _ in range(pickles)
+        for opcode, argument, _ in pickletools.genops(file)
+        if opcode.name == "GLOBAL" and argument is not None
+    )
+    return {(module, name) for module, name in found}

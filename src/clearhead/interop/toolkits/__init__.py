@@ -1,0 +1,1 @@
+"""Models of toolkits: fairseq, OpenNMT-py, eole, JoeyNMT and Marian-nmt."""
