@@ -30,6 +30,7 @@ from clearhead.files import (
     new_directory,
     read_json,
     read_json_lines,
+    read_text,
     standing,
     write_json,
     write_text,
@@ -96,6 +97,16 @@ class Bundle:
         data = self.info.get("data")
         values = data.get("line_statistics") if isinstance(data, Mapping) else None
         return None if values is None else LineStatistics.from_dict(values)
+
+    @property
+    def imported_from(self) -> dict[str, Any] | None:
+        """What `info` says of the library that the model came from, its `library`, `kind` and `name` at least.
+
+        None for a model that was made here, from no other.
+        """
+        said = self.info.get("imported_from")
+        names = ("library", "kind", "name")
+        return said if isinstance(said, dict) and all(isinstance(said.get(name), str) for name in names) else None
 
 
 def save_bundle(
@@ -244,9 +255,18 @@ def refuse_foreign(directory: Path) -> None:
 
 
 def read_card(directory: Path) -> str:
-    """Return the text of the README.md in a model's directory; nothing if there is none."""
+    """Return the text of the README.md in a model's directory; nothing if there is none.
+
+    Raises:
+        ModelError: If it cannot be read, or is larger than any card.
+    """
     path = directory / "README.md"
-    return path.read_text(encoding="utf-8", errors="replace") if path.is_file() else ""
+    try:
+        return read_text(path, errors="replace") if path.is_file() else ""
+    except OSError as error:
+        raise ModelError(f"cannot read {path}: {error.strerror or error}") from None
+    except ValueError as error:
+        raise ModelError(f"{path} is no card of a model: {error}; leave it out") from None
 
 
 def model_directory(path: str | Path) -> Path:

@@ -104,7 +104,7 @@ def test_the_commands_lead_from_the_file_to_a_judged_model(block, corpus, files,
 @pytest.mark.parametrize("block", re.findall(r"^```\n(.*?)^```", MORE_DATA, re.MULTILINE | re.DOTALL))
 def test_models_learn_from_what_models_wrote(block, files, monkeypatch):
     torch.set_num_threads(1)
-    (files / "mono.en").write_text("five, one zero\n", encoding="utf-8")
+    (files / "mono.en").write_text("".join(f"{en}\n" for _, en in NUMBERS), encoding="utf-8")
     for side, language in enumerate(("de", "en")):
         for name, pairs in (("more", NUMBERS[20:]), ("mine", NUMBERS[60::2]), ("my-val", NUMBERS[1:9])):
             (files / f"{name}.{language}").write_text("".join(pair[side] + "\n" for pair in pairs), encoding="utf-8")

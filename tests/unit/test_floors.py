@@ -44,6 +44,7 @@ FLOORS = {
     "bundle": 4,
     "text_search": 5,
     "translator": 6,
+    "translator_team": 7,
     "interop": 7,
     "evaluation": 7,
     "inspection": 7,

@@ -27,6 +27,7 @@ from clearhead.cli.options import (
     Swap,
     TargetLang,
     Threads,
+    Workers,
     decode_settings,
 )
 from clearhead.cli.pairs import read_given
@@ -111,6 +112,7 @@ def evaluate(
     ensemble: Ensemble = None,
     device: Device = "auto",
     threads: Threads = None,
+    workers: Workers = 1,
 ) -> None:
     """Print BLEU, chrF (with their sacreBLEU signatures), exact match and speed on a test set."""
     settings = decode_settings(
@@ -128,6 +130,7 @@ def evaluate(
         of_a_model = {"source": source, "compare": compare, "output": output, "ensemble": ensemble, **settings}
         of_a_model["as_is"] = of_a_model.pop("familiar")
         of_a_model["device"] = None if device == "auto" else device
+        of_a_model["workers"] = None if workers == 1 else workers
         if pairs is None and swap:
             of_a_model["swap"] = True
         if idle := [name for name, value in of_a_model.items() if value is not None]:
@@ -144,7 +147,7 @@ def evaluate(
     from clearhead.evaluation import compare as compare_outputs
     from clearhead.evaluation import evaluate as evaluate_translator
     from clearhead.translation import on_one_line
-    from clearhead.translator import Translator
+    from clearhead.translator_team import TranslatorTeam
 
     measured: dict[str, Any] = {
         "metrics": tuple(dict.fromkeys(map(str, metric or DEFAULT_METRICS))),
@@ -155,8 +158,11 @@ def evaluate(
     sources, references = given.sources, given.targets
 
     def judged(path: Path, others: Sequence[Path] = ()) -> tuple[Evaluation, list[str]]:
-        translator = Translator.load(path, device=device, ensemble=others)
-        with progress(f"translating with {path}", total=sum(bool(line.strip()) for line in sources)) as advance:
+        total = sum(bool(line.strip()) for line in sources)
+        with (
+            TranslatorTeam.of(path, workers, device=device, ensemble=others) as translator,
+            progress(f"translating with {path}", total=total) as advance,
+        ):
             evaluation, translations = evaluate_translator(
                 translator, sources, references, **measured, name=given.name, on_progress=advance, **settings
             )

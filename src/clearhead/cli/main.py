@@ -103,7 +103,8 @@ def run(arguments: list[str] | None = None) -> None:
     with _ending_on_sigterm(), _losing_what_cannot_be_said():
         try:
             try:
-                app(args=spread_values(sys.argv[1:] if arguments is None else arguments))
+                given = sys.argv[1:] if arguments is None else arguments
+                app(args=spread_values(given), obj=given)
             finally:
                 sys.stdout.flush()
         except ClearheadError as error:

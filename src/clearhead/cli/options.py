@@ -28,6 +28,7 @@ __all__ = [
     "TargetLang",
     "Threads",
     "ToldSourceLang",
+    "Workers",
     "decode_settings",
 ]
 
@@ -150,6 +151,15 @@ Threads = Annotated[
     ),
 ]
 """Takes effect by itself."""
+Workers = Annotated[
+    int,
+    typer.Option(
+        "--workers",
+        metavar="N",
+        min=1,
+        help="Processes that share the lines, each with the model, and with a GPU of its own where there are GPUs.",
+    ),
+]
 
 
 def decode_settings(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -16,6 +17,7 @@ Files = list[str] | None
 
 
 def train(
+    context: typer.Context,
     config: Annotated[
         Path | None,
         typer.Argument(
@@ -75,6 +77,14 @@ def train(
     ] = None,
     device: Annotated[str | None, typer.Option(help="auto, cpu, cuda or cuda:N.")] = None,
     threads: Threads = None,
+    workers: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            help="Processes of this machine that share every step; for several machines see docs/scaling.md.",
+            show_default="one for each GPU",
+        ),
+    ] = None,
     fresh: Annotated[
         bool,
         typer.Option(
@@ -85,16 +95,6 @@ def train(
     ] = False,
 ) -> None:
     """Train a model from pairs of text; the same command again resumes where it stopped."""
-    if config is not None and config.is_dir():
-        if out is not None:
-            raise ConfigError(f"{config} is a directory, so it is the run to go on with; leave out --out {out}")
-        if not (config / "config.toml").is_file():
-            raise ConfigError(f"{config} is not a run: it holds no config.toml; name a new run with --out")
-        out, config = str(config), None
-
-    from clearhead.config import read_toml
-    from clearhead.training.settings import merge, over_file, parse_override
-
     flags = {
         "out": out,
         "preset": preset,
@@ -116,12 +116,40 @@ def train(
         },
         "train": {"max_steps": max_steps, "max_minutes": max_minutes},
     }
-    overrides = merge(*map(parse_override, settings or []), _given(flags))
+    from clearhead.training.distributed import Workers, is_one_of_several, require_workers
+    from clearhead.training.launch import launch, usual_workers
     from clearhead.training.run import train_from_values
+    from clearhead.training.settings import over_saved
 
-    values = over_file(read_toml(config), overrides) if config else overrides
-    result = train_from_values(values, fresh=fresh)
-    typer.echo(f"model:  {result.run / 'model'}\nreport: {result.run / 'report.html'}", err=True)
+    with Workers.met() as met:
+        values = _values(config, flags, settings or [])
+        if is_one_of_several():
+            require_workers(workers)
+        else:
+            on = (over_saved(values, fresh=fresh) if values.get("out") else values).get("device")
+            if (count := workers or usual_workers(on)) > 1:
+                launch(context.obj, count, device=on)
+                return
+        result = train_from_values(values, fresh=fresh, workers=met)
+    if met.is_first:
+        typer.echo(f"model:  {result.run / 'model'}\nreport: {result.run / 'report.html'}", err=True)
+
+
+def _values(config: Path | None, flags: dict[str, Any], settings: list[str]) -> Mapping[str, Any]:
+    """Return all that the user set: in the file, by `--set`, by flags."""
+    from clearhead.config import read_toml
+    from clearhead.training.settings import merge, over_file, parse_override
+
+    if config is not None and config.is_dir():
+        if flags["out"] is not None:
+            raise ConfigError(
+                f"{config} is a directory, so it is the run to go on with; leave out --out {flags['out']}"
+            )
+        if not (config / "config.toml").is_file():
+            raise ConfigError(f"{config} is not a run: it holds no config.toml; name a new run with --out")
+        flags, config = {**flags, "out": str(config)}, None
+    overrides = merge(*map(parse_override, settings), _given(flags))
+    return over_file(read_toml(config), overrides) if config else overrides
 
 
 def _given(flags: dict[str, Any]) -> dict[str, Any]:

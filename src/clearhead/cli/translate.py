@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, ExitStack, nullcontext
 from enum import StrEnum
 from itertools import islice
 from typing import TYPE_CHECKING, Annotated, Any
@@ -34,6 +34,7 @@ from clearhead.cli.options import (
     Split,
     TargetLang,
     Threads,
+    Workers,
     decode_settings,
 )
 from clearhead.errors import ConfigError
@@ -167,6 +168,7 @@ def translate(
     ensemble: Ensemble = None,
     device: Device = "auto",
     threads: Threads = None,
+    workers: Workers = 1,
 ) -> None:
     """Translate text: one line in is one line out, in order.
 
@@ -187,7 +189,7 @@ def translate(
 
     from clearhead.corpora import display_name, open_output
     from clearhead.decoding import Sampling
-    from clearhead.translator import Translator
+    from clearhead.translator_team import TranslatorTeam
 
     settings: dict[str, Any] = {
         "num_best": nbest,
@@ -209,14 +211,14 @@ def translate(
             shortlist=shortlist,
         ),
     }
-    translator = Translator.load(model, device=device, ensemble=ensemble or ())
-    translator.translate([], **settings)  # an impossible setting is refused before anything is read
     count = 0
-    with open_output(output) as out, _bar(output) as advance:
+    with TranslatorTeam.of(model, workers, device=device, ensemble=ensemble or ()) as translator, ExitStack() as opened:
+        translator.translate([], **settings)  # an impossible setting is refused before anything is read
+        out, advance = opened.enter_context(open_output(output)), opened.enter_context(_bar(output))
         for path in paths:
             name = display_name(path)
             flagged = Flagged(name)
-            for first, lines in _chunks(path):
+            for first, lines in _chunks(path, workers):
                 translations = translator.translate(lines, name=name, first=first, on_progress=advance, **settings)
                 warn_of_truncation(translations, translator, name=name, first=first)
                 for index, translation in enumerate(translations, start=count):
@@ -236,12 +238,12 @@ def _bar(output: str | None) -> AbstractContextManager[Callable[[int], None] | N
     return progress("translating")
 
 
-def _chunks(path: str) -> Iterator[tuple[int, list[str]]]:
+def _chunks(path: str, workers: int = 1) -> Iterator[tuple[int, list[str]]]:
     """Yield the lines of a file, some at a time, with the number of the first of them."""
     from clearhead.corpora import read_lines
 
     # Whoever types a line wants to see its translation before typing the next.
-    size = 1 if _is_typed(path) else CHUNK_LINES
+    size = 1 if _is_typed(path) else CHUNK_LINES * workers
     lines = read_lines(path)
     first = 1
     while chunk := list(islice(lines, size)):

@@ -28,7 +28,13 @@ class TrainConfig(Settings):
     """Target tokens per optimiser step (paper section 5.1: about as many, and 25,000 source tokens)."""
     micro_batch_tokens: Tokens = 8_192
     """Target tokens computed at once, padding included; a larger step is accumulated from several parts. The gradient
-    is the same, but for the dropout drawn."""
+    is the same, and on a CPU the dropout as well."""
+    accumulate: Items = 1
+    """Parts at least that every step is cut into, however few tokens it has. As many workers compute the same parts,
+    and make the same steps bit for bit; another number adds in another order."""
+    shard: bool = False
+    """With several workers, keep a share of the weights, gradients and moments in each (FSDP2), for models that one
+    device cannot hold with them; layers come together while they are computed, and all weights for validation."""
     max_steps: Steps | None = None
     """Optimiser steps after which training ends; if neither this nor `max_minutes` is set, those of 30 passes over the
     corpus, 100,000 at most."""
@@ -100,6 +106,13 @@ class TrainConfig(Settings):
             raise ValueError(
                 f"train.lora_rank has adapters moved by Adam, so train.optimizer must be 'adam', not {self.optimizer!r}"
             )
+        return self
+
+    @model_validator(mode="after")
+    def _shards_go_with(self) -> Self:
+        for name in ("lora_rank", "compile"):
+            if self.shard and getattr(self, name):
+                raise ValueError(f"train.shard and train.{name} do not go together; leave one of them out")
         return self
 
     @model_validator(mode="after")

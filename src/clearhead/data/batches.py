@@ -19,7 +19,7 @@ from torch import Tensor
 
 from clearhead.data.store import PairStore
 
-__all__ = ["Batch", "BatchOrder", "collate", "split", "valid_batches"]
+__all__ = ["Batch", "BatchOrder", "collate", "shares", "split", "valid_batches"]
 
 
 @dataclass(frozen=True)
@@ -77,7 +77,8 @@ class BatchOrder:
         self._parts: list[NDArray[np.int64]] = []
         sorted_lengths = [np.sort(target_lengths)]
         if epochs > 1:
-            others = num_new + np.argsort(_random(seed, _NO_EPOCH).random_raw(len(target_lengths) - num_new))
+            drawn = _random(seed, _NO_EPOCH).random_raw(len(target_lengths) - num_new)
+            others = num_new + np.argsort(drawn, kind="stable")
             self._parts = [np.concatenate([np.arange(num_new), part]) for part in np.array_split(others, epochs)]
             sorted_lengths = [np.sort(target_lengths[rows]) for rows in self._parts]
         self._cuts = [_greedy_cuts(lengths, batch_tokens) for lengths in sorted_lengths]
@@ -139,6 +140,19 @@ def _greedy_cuts(sorted_lengths: NDArray[np.int32], batch_tokens: int) -> NDArra
         used = int(ends[cuts[-1] - 1]) if cuts[-1] else 0
         cuts.append(max(cuts[-1] + 1, int(np.searchsorted(ends, used + batch_tokens, side="right"))))
     return np.array(cuts, dtype=np.int64)
+
+
+def shares(rows: NDArray[np.int64], lengths: NDArray[np.int32], count: int) -> list[NDArray[np.int64]]:
+    """Cut the rows of a step into parts of about as many target tokens each; where there are few rows, some are empty.
+
+    Args:
+        rows: Rows of the step, best in order of length.
+        lengths: Target tokens of every pair of the store.
+        count: Parts.
+    """
+    tokens = lengths[rows].astype(np.int64)
+    middles = np.cumsum(tokens) - tokens / 2
+    return np.split(rows, np.searchsorted(middles, tokens.sum() * np.arange(1, count) / count))
 
 
 def split(rows: NDArray[np.int64], lengths: NDArray[np.int32], micro_batch_tokens: int) -> list[NDArray[np.int64]]:

@@ -312,7 +312,7 @@ def _mixed_in(
     """
     share, report = config.data.general_share, general.report
     forbidden = {key for pair in chain(valid, _rows(general, watched)) for key in side_keys(pair)}
-    learned = {pair_digest(pair) for pair in train} if config.data.drop_duplicates else set()
+    learned = {pair_digest(pair) for pair in train} if config.data.drop_duplicates and share else set()
     free = []
     for row, pair in enumerate(general):
         if row in watched:

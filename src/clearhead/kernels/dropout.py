@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
 from typing import Any
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Int16, Int64
 from torch import Tensor, nn
 from torch.nn import functional
 
-__all__ = ["Dropout", "dropout", "keep_mask", "relu_dropout"]
+__all__ = ["Dropout", "drawn_by_row", "dropout", "keep_mask", "relu_dropout"]
 
 _LEVELS = 2**16
 
@@ -79,11 +82,81 @@ def keep_mask(x: Float[Tensor, "*shape"], rate: float) -> Float[Tensor, "*shape"
     PyTorch draws one number after the other on a CPU and spends a third of a training step on it. One 64-bit word makes
     four elements here, and comparing them is vectorised: about a tenth of the time.
     """
-    words = torch.empty(-(-x.numel() // 4), dtype=torch.int64).random_(-(2**63), None)
-    draws = words.view(torch.int16)[: x.numel()].view(x.shape)  # uniform over -2**15 .. 2**15 - 1
+    rows = _ROWS.get()
+    draws = _draws(x.shape) if rows is None else rows.draws(x.shape)
     mask = torch.empty_like(x)
     torch.ge(draws, _dropped_levels(rate) - _LEVELS // 2, out=mask)
     return mask.mul_(_scale(rate))
+
+
+@contextmanager
+def drawn_by_row(seed: int, rows: Sequence[int]) -> Iterator[None]:
+    """On a CPU, let what falls in a row of a batch follow from the seed and that row's number alone.
+
+    Neither the other rows of the batch count nor how far they are padded: a row drops the same elements whichever
+    process computes it, and in whichever part of a step. The operations in the block must come in the same order.
+
+    Args:
+        seed: A 64-bit word; another one for every step.
+        rows: A number for each row of the batches in the block.
+    """
+    numbers = torch.tensor(rows, dtype=torch.int64)
+    token = _ROWS.set(_Rows(_mixed((numbers + 1) * _ODD[0] + _signed(seed))))
+    try:
+        yield
+    finally:
+        _ROWS.reset(token)
+
+
+def _draws(shape: torch.Size) -> Int16[Tensor, "*shape"]:
+    """Draw uniformly from -2**15 to 2**15 - 1 with PyTorch's generator."""
+    words = torch.empty(-(-shape.numel() // 4), dtype=torch.int64).random_(-(2**63), None)
+    return words.view(torch.int16)[: shape.numel()].view(shape)
+
+
+# Odd numbers without pattern, by which counters are spread over 64 bits, and the finaliser of SplitMix64 (Steele, Lea
+# and Flood 2014), which makes words of them that pass for random.
+_ODD = (-7046029254386353131, -4417276706812531889, -7800511283803183837, -3335678366873096957, -8663945395140668459)
+_MULTIPLIERS = (-4658895280553007687, -7723592293110705685)
+
+
+def _signed(number: int) -> int:
+    """Return the 64-bit word with these lowest bits as PyTorch has words, which are signed."""
+    return (number + 2**63) % 2**64 - 2**63
+
+
+def _mixed(words: Int64[Tensor, "*shape"]) -> Int64[Tensor, "*shape"]:
+    """Mix the bits of each word, in place."""
+    shifted = torch.empty_like(words)
+    for shift, multiplier in zip((30, 27, 31), (*_MULTIPLIERS, 1), strict=True):
+        torch.bitwise_right_shift(words, shift, out=shifted)
+        shifted.bitwise_and_(2 ** (64 - shift) - 1)  # int64 shifts its sign in
+        words.bitwise_xor_(shifted)
+        if multiplier != 1:
+            words.mul_(multiplier)
+    return words
+
+
+@dataclass
+class _Rows:
+    """Draws for the rows of a batch, each from a counter of its own."""
+
+    keys: Int64[Tensor, " B"]
+    calls: int = 0
+
+    def draws(self, shape: torch.Size) -> Int16[Tensor, "*shape"]:
+        """Draw uniformly from -2**15 to 2**15 - 1 for a tensor whose first dimension is the rows."""
+        if shape[0] != len(self.keys):
+            raise ValueError(f"dropout by row needs {len(self.keys)} rows first, not a tensor of {tuple(shape)}")
+        self.calls += 1
+        counters = self.keys + _signed(self.calls * _ODD[1])
+        *outer, last = shape[1:]
+        for odd, size in zip(_ODD[2:], (*outer, -(-last // 4)), strict=False):
+            counters = counters[..., None] + torch.arange(size) * odd
+        return _mixed(counters).view(torch.int16)[..., :last]
+
+
+_ROWS: ContextVar[_Rows | None] = ContextVar("_ROWS", default=None)
 
 
 def _dropped_levels(rate: float) -> int:

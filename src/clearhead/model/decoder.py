@@ -77,6 +77,7 @@ class DecoderLayer(nn.Module):
         assert self.cross_attn is not None
         keys_and_values = None if cache is None else cache.memory
         if keys_and_values is None:
+            memory = memory.view_as(memory)  # whose gradients are summed layer by layer, as FSDP2 does: the same bits
             keys_and_values = self.cross_attn.keys_and_values(memory)
         if cache is not None:
             cache.memory = keys_and_values

@@ -30,6 +30,8 @@ def model_card(name: str, bundle: Bundle) -> str:
     metrics, training = info["metrics"], info["training"]
     start = info.get("started_from")
     start_row = f"| started from | {start['name']}, SHA-256 of its weights {start['sha256']} |\n" if start else ""
+    if came := bundle.imported_from:
+        start_row += f"| imported from | {came['name']}, of the kind {came['kind']}, of {came['library']} |\n"
     mixed_in = f" and {info['data']['general']['kept']:,} of general text" if "general" in info["data"] else ""
     general_row = ""
     if "general_chrf" in metrics:

@@ -77,6 +77,8 @@ class TrainingState:
     precision: str = ""
     """What matrix products were really computed in, `fp32` or `bf16`; empty in checkpoints of format 1."""
     window: Window = field(default_factory=Window)
+    imported_from: dict[str, Any] | None = None
+    """What the model that the run started from says of the library it came from; None if it is of this one."""
 
     def ended_by(self, train: TrainConfig) -> str | None:
         """Return what ends the training now, if anything does."""
@@ -108,6 +110,7 @@ class TrainingState:
                 raise TypeError(f"format_version = {version!r}")
             if version == 1:
                 fields.setdefault("precision", "")
+            fields.setdefault("imported_from", None)
             best, window = fields["best"], fields["window"]
             if version < 3:
                 best = fields["best"] = best and {**best, "chrf": None}
@@ -128,7 +131,10 @@ class TrainingState:
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain values for JSON."""
-        return {"format_version": CHECKPOINT_FORMAT, **asdict(self)}
+        values = {"format_version": CHECKPOINT_FORMAT, **asdict(self)}
+        if self.imported_from is None:
+            del values["imported_from"]  # which other runs do not know
+        return values
 
 
 _STATE = TypeAdapter(TrainingState)

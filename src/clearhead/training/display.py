@@ -16,12 +16,17 @@ _SECONDS_BETWEEN_LINES = 30.0
 
 
 class Display:
-    """Shows stages of preparation, then the training."""
+    """Shows stages of preparation, then the training.
 
-    def __init__(self) -> None:
+    Args:
+        is_quiet: Show nothing: another worker of the same run does.
+    """
+
+    def __init__(self, *, is_quiet: bool = False) -> None:
         self._console = Console(stderr=True, highlight=False)
+        self._is_quiet = is_quiet
         self._bar: Progress | None = None
-        if self._console.is_terminal:
+        if self._console.is_terminal and not is_quiet:
             description = TextColumn("{task.description}", markup=False)  # a file name may hold square brackets
             columns = (SpinnerColumn(), description, BarColumn(20), TaskProgressColumn())
             self._bar = Progress(*columns, console=self._console, transient=True)
@@ -31,6 +36,8 @@ class Display:
 
     def say(self, text: str) -> None:
         """Print a line that stays."""
+        if self._is_quiet:
+            return
         with suppress(OSError):  # a reader that is gone, such as an interrupted `tee`, must not stop the saving
             if self._bar:
                 self._console.print(text, markup=False)

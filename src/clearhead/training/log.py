@@ -15,7 +15,7 @@ from clearhead.errors import CheckpointError
 from clearhead.files import read_json_lines, write_text
 from clearhead.training.step import StepResult
 
-__all__ = ["Amount", "Count", "MetricsLog", "Window", "read_metrics"]
+__all__ = ["Amount", "Count", "MetricsLog", "NoLog", "Window", "read_metrics"]
 
 
 Count = Annotated[int, Field(strict=True, ge=0, le=10**15)]
@@ -115,3 +115,10 @@ class MetricsLog:
     def __exit__(self, *_: object) -> None:
         self._file.close()
         self._board.close()
+
+
+class NoLog:
+    """Writes nothing: the first of several workers does."""
+
+    def write(self, split: str, step: int, **values: float) -> None:
+        """Pass over one record."""

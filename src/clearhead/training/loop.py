@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
+import signal
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import torch
@@ -13,17 +15,19 @@ from torch import Tensor
 
 from clearhead.bundle import Bundle, model_directory, read_card, save_bundle
 from clearhead.config import Config
-from clearhead.data.batches import Batch, BatchOrder, collate, split
+from clearhead.data.batches import Batch, BatchOrder, collate, shares, split
 from clearhead.data.prepare import Prepared
 from clearhead.errors import TrainingError
 from clearhead.model.transformer import Transformer
 from clearhead.training.checkpoints import Best, Checkpoints, TrainingState
 from clearhead.training.display import Display
-from clearhead.training.log import MetricsLog, Window
+from clearhead.training.distributed import LostWorkerError, Workers, part_like, whole_tensors
+from clearhead.training.log import MetricsLog, NoLog, Window
 from clearhead.training.optimizer import build_optimizer, load_optimizer_state, optimizer_state
 from clearhead.training.publish import publish
 from clearhead.training.run_directory import OLDER_MODEL
 from clearhead.training.schedule import learning_rate
+from clearhead.training.start import starting_model
 from clearhead.training.step import Stepper
 from clearhead.training.stop import StopSignals
 from clearhead.training.validation import Validation, is_better, measure, perplexity, validate_weights
@@ -60,31 +64,58 @@ class Loop:
     """Signals that ask to stop."""
     start: float
     """`time.monotonic()` when the command began; minutes count from there, and those of earlier commands."""
+    workers: Workers = field(default_factory=Workers)
+    """The processes that train; all make the same steps, and the first one alone writes."""
 
     def __post_init__(self) -> None:
         config = self.config
         torch.manual_seed(config.train.seed)
         self.model = Transformer(config.model).to(self.device)  # a resumed run draws its weights for nothing
+        if config.train.shard and self.workers.count > 1:
+            layers = [*self.model.encoder.layers, *self.model.decoder.layers]
+            self.workers.shard(self.model, layers, methods=("encode", "states"))
         self.optimizer = build_optimizer(self.model, config.train)
-        self.stepper = Stepper(self.model, self.optimizer, config.train)
+        self.stepper = Stepper(self.model, self.optimizer, config.train, self.workers)
         self.state = TrainingState(
             device=self.device.type, threads=torch.get_num_threads(), precision=self.stepper.precision
         )
-        self._last_save = time.monotonic()
+        self._saved_at = 0.0  # seconds of training
         self._best: Validation | None = None  # of `state.best`, if this process measured it
         self._published: Translator | None = None  # the last step, if it is `state.best`
+        self._is_stopped = False  # some worker was, before the last step ended
+
+    def begin(self, newest: tuple[Path, TrainingState] | None, start_model: Bundle | None) -> None:
+        """Go on from the newest checkpoint, or start from the model that the settings name, or from random weights.
+
+        Args:
+            newest: The checkpoint, if there is one.
+            start_model: The model, if it was read before.
+        """
+        if newest:
+            self.resume(*newest)
+        elif self.config.from_model is not None:
+            self.start_from(starting_model(self.config, start_model))
 
     def start_from(self, bundle: Bundle) -> None:
         """Take the weights of a trained model in the place of random ones; where it must not unlearn, keep it."""
-        load_tensors(self.model, model_tensors(bundle.model), origin=str(self.config.from_model))
-        if self.data.general is not None:
+        self._take(model_tensors(bundle.model), origin=str(self.config.from_model))
+        self.state.imported_from = bundle.imported_from
+        if self.data.general is not None and self.workers.is_first:
             card = read_card(model_directory(str(self.config.from_model)))  # which may hold a licence
             card = card or f"# {OLDER_MODEL}\n\nThe model that the run {self.run.name} started from, as it was.\n"
             save_bundle(self.run / OLDER_MODEL, bundle, golden=bundle.golden, card=card)
 
+    def _take(self, tensors: dict[str, Tensor], *, origin: str) -> None:
+        own = model_tensors(self.model)
+        shares = {name: part_like(tensor, own.get(name)) for name, tensor in tensors.items()}
+        load_tensors(self.model, shares, origin=origin)
+
     def resume(self, path: Path, state: TrainingState) -> None:
         """Go on from a checkpoint."""
-        load_weights(self.model, path / "model.safetensors")
+        if self.workers.is_sharding:
+            self._take(self.checkpoints.tensors(path, "model.safetensors"), origin=str(path))
+        else:
+            load_weights(self.model, path / "model.safetensors")
         if state.step:  # before the first one an optimiser has no state
             load_optimizer_state(self.model, self.optimizer, self.checkpoints.tensors(path, "optimizer.safetensors"))
         now = self.state
@@ -108,8 +139,9 @@ class Loop:
             )
         self.state = replace(state, device=now.device, threads=now.threads, precision=now.precision)
         self.start -= state.elapsed
+        self._saved_at = state.elapsed
 
-    def train(self, log: MetricsLog) -> str:
+    def train(self, log: MetricsLog | NoLog) -> str:
         """Train until an end is reached, and return which.
 
         Raises:
@@ -130,9 +162,10 @@ class Loop:
             rate = learning_rate(
                 self.state.step + 1, train, d_model=self.config.model.d_model, progress=self._progress()
             )
-            batches = self._batches()
+            parts, tokens, counts = self._share()
             with self._explained():
-                result = self.stepper.step(batches, number=self.state.step + 1, rate=rate)
+                number = self.state.step + 1
+                result = self.stepper.step(parts, number=number, rate=rate, tokens=tokens, counts=counts)
             self.state.step += 1
             self.state.target_tokens += result.target_tokens
             self._tick()
@@ -144,11 +177,12 @@ class Loop:
             is_last = self.state.ended_by(train) is not None
             best = self._validate(log) if is_last or self.state.step % train.validate_every == 0 else None
             is_regular = self.state.step % train.checkpoint_every == 0
-            is_due = time.monotonic() - self._last_save > 60 * train.checkpoint_minutes
-            if best or is_due or is_regular or self.state.ended_by(train) or self.stop.received:
+            is_due = self.state.elapsed - self._saved_at > 60 * train.checkpoint_minutes
+            if best or is_due or is_regular or self.state.ended_by(train) or self._is_to_stop:
                 self._save(best)
-            if self.stop.received:
+            if self._is_to_stop:
                 self.display.say(f"stopped after step {self.state.step:,}; the same command goes on from there")
+                self.stop.received = self.stop.received or signal.SIGTERM  # as another worker
                 self.stop.end()
         # Not yet validated where a resumed run is told to end at once, or the clock ran out while saving.
         if self.state.validated_step != self.state.step:
@@ -157,24 +191,23 @@ class Loop:
         self.stop.end_at_once()  # all is saved
         return ended_by
 
-    def publish_best(self) -> tuple[Validation, Translator]:
+    def publish_best(self) -> tuple[Validation, Translator | None]:
         """Publish the best checkpoint, or the average of the last ones if validation prefers it (section 6.1)."""
         best = self.state.best
         assert best is not None, "training ends with a validation"
-        step = best.step
-        if trouble := self.checkpoints.trouble(self.checkpoints.path(step)):
-            self.display.say(f"the best checkpoint, of step {step:,}, is damaged ({trouble}); using the last one")
-            step = self.state.step
+        # One worker decides: directories that machines share need not show the same to all of them at once.
+        told = json.dumps(self._to_publish(best.step)) if self.workers.is_first else None
+        step, last = json.loads(self.workers.tell("to publish", told))
         path, chosen = self.checkpoints.path(step), _named(step)
+        paths = [self.checkpoints.directory / name for name in last]
         weights, validation = None, self._best if step == best.step else None
         if validation is None:  # measured elsewhere, or not at all: here, as the average is, or they would not compare
             weights = self.checkpoints.tensors(path, "model.safetensors")
-            validation = validate_weights(weights, self.data, self.config, self.device)
-        paths = self.checkpoints.last(self.config.train.average_last, multiple_of=self.config.train.checkpoint_every)
+            validation = validate_weights(weights, self.data, self.config, self.device, self.workers)
         if len(paths) > 1:
             self.display.stage("averaging checkpoints", 0)
             average = average_weights(path / "model.safetensors" for path in paths)  # one in memory at a time
-            averaged = validate_weights(average, self.data, self.config, self.device)
+            averaged = validate_weights(average, self.data, self.config, self.device, self.workers)
             if is_better(averaged, validation):
                 weights, validation = average, averaged
                 chosen = "average of " + ", ".join(path.name for path in paths)
@@ -183,11 +216,31 @@ class Loop:
         best_weights = weights or self.checkpoints.tensors(path, "model.safetensors")
         return validation, self._publish(best_weights, validation, chosen)
 
-    def _batches(self) -> list[Batch]:
-        """Return what the next step sees, in parts small enough to be computed at once."""
+    def _to_publish(self, step: int) -> tuple[int, list[str]]:
+        """Return the step of the best checkpoint, or of the last one if that is damaged, and what to average."""
+        if trouble := self.checkpoints.trouble(self.checkpoints.path(step)):
+            self.display.say(f"the best checkpoint, of step {step:,}, is damaged ({trouble}); using the last one")
+            step = self.state.step
+        train = self.config.train
+        last = self.checkpoints.last(train.average_last, multiple_of=train.checkpoint_every)
+        return step, [path.name for path in last]
+
+    def _share(self) -> tuple[list[Batch], int, bool]:
+        """Return what this worker computes of the next step, all its target tokens, and whether that share counts.
+
+        It comes in parts small enough to be computed at once. A worker for which there is nothing computes a pair that
+        another one has, and that does not count.
+        """
         pairs, model = self.data.train, self.config.model
-        rows = split(self.order.rows(self.state.step), pairs.target_lengths, self.config.train.micro_batch_tokens)
-        return [collate(pairs, part, pad_id=model.pad_id, bos_id=model.bos_id) for part in rows]
+        rows, lengths = self.order.rows(self.state.step), pairs.target_lengths
+        cut = shares(rows, lengths, max(self.workers.count, self.config.train.accumulate))
+        own = [share for share in self.workers.own(cut) if share.size]
+        parts = [
+            collate(pairs, part, pad_id=model.pad_id, bos_id=model.bos_id)
+            for share in own or [rows[:1]]
+            for part in split(share, lengths, self.config.train.micro_batch_tokens)
+        ]
+        return parts, int(lengths[rows].sum()), bool(own)
 
     @contextmanager
     def _explained(self) -> Iterator[None]:
@@ -199,15 +252,23 @@ class Loop:
                 f"the device ran out of memory at step {self.state.step + 1}; lower train.micro_batch_tokens "
                 f"({self.config.train.micro_batch_tokens}), and run the command again"
             ) from None
+        except LostWorkerError:
+            raise
         except TrainingError as error:
             good = self.checkpoints.paths()
             where = f"the last good checkpoint is {good[-1]}" if good else "no checkpoint was written yet"
             raise TrainingError(f"{error}; {where}") from None
 
-    def _validate(self, log: MetricsLog) -> Validation | None:
+    def _measured(self) -> Validation:
+        if self.workers.is_sharding:  # translation needs all weights in one place
+            weights = whole_tensors(model_tensors(self.model))
+            return validate_weights(weights, self.data, self.config, self.device, self.workers)
+        return measure(self.model, self.data, self.config, self.workers)
+
+    def _validate(self, log: MetricsLog | NoLog) -> Validation | None:
         """Measure the model; return how good it is if it is the best so far."""
         self.display.stage("validating", 0)
-        validation = measure(self.model, self.data, self.config)
+        validation = self._measured()
         step, best = self.state.step, self.state.best
         self._tick()
         elapsed = round(self.state.elapsed, 3)
@@ -232,25 +293,33 @@ class Loop:
             self.state.best = Best(step, validation.bleu, validation.nll, validation.chrf)
         return validation if is_new_best else None
 
-    def _publish(self, weights: dict[str, Tensor], validation: Validation, chosen: str) -> Translator:
+    def _publish(self, weights: dict[str, Tensor], validation: Validation, chosen: str) -> Translator | None:
+        """Write the model directory, and return its model; None of the workers that do not write."""
+        if not self.workers.is_first:
+            return None
         return publish(self.run / "model", weights, self.config, self.data, self.state, validation, chosen)
 
     def _save(self, best: Validation | None) -> None:
         """Write a checkpoint, and publish the model if it is the best so far: a run that is killed leaves one, too."""
         self._tick()
-        weights = model_tensors(self.model)
-        self.checkpoints.save(self.state, weights, optimizer_state(self.model, self.optimizer))
-        self._last_save = time.monotonic()
+        weights = whole_tensors(model_tensors(self.model))
+        moments = whole_tensors(optimizer_state(self.model, self.optimizer))
+        if self.workers.is_first:
+            self.checkpoints.save(self.state, weights, moments)
+        self.workers.wait()  # what one of them reads is there
+        self._saved_at = self.state.elapsed
         self._prune()
         if best:
             self._published = self._publish(weights, best, _named(self.state.step))
 
     def _prune(self) -> None:
+        if not self.workers.is_first:
+            return
         keep = max(self.config.train.keep_checkpoints, self.config.train.average_last)
         best_step = self.state.best.step if self.state.best else None
         self.checkpoints.prune(keep, best_step=best_step, multiple_of=self.config.train.checkpoint_every)
 
-    def _record(self, log: MetricsLog, rate: float) -> None:
+    def _record(self, log: MetricsLog | NoLog, rate: float) -> None:
         window, self.state.window = self.state.window, Window()
         loss, nll = window.loss / window.tokens, window.nll / window.tokens
         speed = window.tokens / window.seconds
@@ -294,7 +363,17 @@ class Loop:
         return min(ends)
 
     def _tick(self) -> None:
-        self.state.elapsed = time.monotonic() - self.start
+        """Look at the clock of the first worker, and whether any of them was asked to stop."""
+        seconds = time.monotonic() - self.start
+        self.state.elapsed, signals = self.workers.sums(
+            seconds if self.workers.is_first else 0.0, float(self.stop.received is not None)
+        )
+        self._is_stopped = signals > 0
+
+    @property
+    def _is_to_stop(self) -> bool:
+        """Whether a signal asks to stop; of several workers, all stop after the same step."""
+        return self._is_stopped if self.workers.count > 1 else self.stop.received is not None
 
 
 def _named(step: int) -> str:

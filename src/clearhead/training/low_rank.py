@@ -7,7 +7,8 @@ from collections.abc import Callable, Iterable
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
-from torch.optim.adam import adam
+
+from clearhead.training.adam import move_by_adam
 
 __all__ = ["LowRankAdam"]
 
@@ -60,22 +61,8 @@ class LowRankAdam(torch.optim.Optimizer):
         states = [self.state[matrix] for matrix in moving]
         thins = [state["thin"] for state in states]
         before = [self._product(thin, matrix) for thin, matrix in zip(thins, moving, strict=True)]
-        adam(
-            thins,
-            [self._thin_gradient(thin, matrix) for thin, matrix in zip(thins, moving, strict=True)],
-            [state["exp_avg"] for state in states],
-            [state["exp_avg_sq"] for state in states],
-            [],
-            [state["step"] for state in states],
-            fused=True,
-            amsgrad=False,
-            beta1=group["betas"][0],
-            beta2=group["betas"][1],
-            lr=group["lr"],
-            weight_decay=0.0,
-            eps=group["eps"],
-            maximize=False,
-        )
+        gradients = [self._thin_gradient(thin, matrix) for thin, matrix in zip(thins, moving, strict=True)]
+        move_by_adam(thins, gradients, states, rate=group["lr"], group=group)
         for matrix, thin, product in zip(moving, thins, before, strict=True):
             matrix.add_(self._product(thin, matrix) - product)
 

@@ -9,9 +9,10 @@ from typing import Any
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
-from torch.optim.adam import adam
 
 from clearhead.device import has_fast_bf16
+from clearhead.training.adam import move_by_adam
+from clearhead.training.distributed import part_like, whole
 
 __all__ = ["Muon", "orthogonalised"]
 
@@ -80,9 +81,11 @@ class Muon(torch.optim.Optimizer):
             torch._foreach_mul_(momenta, _MOMENTUM)
             torch._foreach_add_(momenta, gradients)
             # Nesterov: look one step of momentum ahead.
-            ahead = torch.stack(torch._foreach_add(gradients, momenta, alpha=_MOMENTUM))  # (count, rows, columns)
+            looked = torch._foreach_add(gradients, momenta, alpha=_MOMENTUM)
+            ahead = torch.stack([whole(matrix) for matrix in looked])  # (count, rows, columns)
             size = _ADAM_SIZE * max(shape) ** 0.5
-            updates = orthogonalised(ahead, rounded=self.rounded).unbind()
+            straight = orthogonalised(ahead, rounded=self.rounded).unbind()
+            updates = [part_like(update, matrix) for update, matrix in zip(straight, parameters, strict=True)]
             torch._foreach_mul_(parameters, 1.0 - group["lr"] * group["weight_decay"])
             torch._foreach_add_(parameters, updates, alpha=-group["lr"] * size)
 
@@ -94,22 +97,8 @@ class Muon(torch.optim.Optimizer):
                 self.state[parameter]["exp_avg"] = torch.zeros_like(parameter)
                 self.state[parameter]["exp_avg_sq"] = torch.zeros_like(parameter)
         states = [self.state[parameter] for parameter in parameters]
-        adam(
-            parameters,
-            [parameter.grad for parameter in parameters],
-            [state["exp_avg"] for state in states],
-            [state["exp_avg_sq"] for state in states],
-            [],
-            [state["step"] for state in states],
-            fused=True,
-            amsgrad=False,
-            beta1=group["betas"][0],
-            beta2=group["betas"][1],
-            lr=_ADAM_SHARE * group["lr"],
-            weight_decay=0.0,
-            eps=group["eps"],
-            maximize=False,
-        )
+        gradients = [parameter.grad for parameter in parameters if parameter.grad is not None]
+        move_by_adam(parameters, gradients, states, rate=_ADAM_SHARE * group["lr"], group=group)
 
 
 def orthogonalised(

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from clearhead.config import TrainConfig
 from clearhead.errors import CheckpointError, ConfigError
+from clearhead.training.distributed import part_like
 from clearhead.training.low_rank import LowRankAdam
 from clearhead.training.muon import Muon
 
@@ -110,7 +111,9 @@ def load_optimizer_state(model: nn.Module, optimizer: torch.optim.Optimizer, ten
         # Adam counts its steps on the CPU unless it is capturable or fused; it moves with the parameter here. A copy is
         # aligned in memory as the first one was: products of tensors as they lie in a file may differ in the last bit.
         optimizer.state[parameter] = {
-            key: tensor.to(parameter.device, copy=True) for key, tensor in saved.items() if tensor is not None
+            key: part_like(tensor.to(parameter.device, copy=True), parameter)
+            for key, tensor in saved.items()
+            if tensor is not None
         }
 
 

@@ -56,7 +56,7 @@ _VALIDATIONS, _LEAST_STEPS_BETWEEN = 8, 50
 _SHARE_OF_TRAINING = 0.95  # of the time; the rest goes to validations and checkpoints
 
 _TIMED_TOKENS = 2_048
-_TIMED_STEPS = 10
+_TIMED_STEPS, _TIMED_SHARE = 10, 10  # at most, and of how many steps one: a short run is not kept waiting
 _TIMED_SECONDS = 1.5
 
 
@@ -83,9 +83,10 @@ class Plan:
     def lines(self) -> list[str]:
         """Return the plan as lines to print."""
         model, train = self.config.model, self.config.train
+        learns = f"adapters of rank {train.lora_rank} with {train.optimizer}" if train.lora_rank else train.optimizer
         lines = [
             f"plan: {self.config.preset}, {model.num_encoder_layers}+{model.num_decoder_layers} layers of width "
-            f"{model.d_model}, dropout {model.dropout:g}; {train.optimizer}, {train.batch_tokens:,} target tokens a "
+            f"{model.d_model}, dropout {model.dropout:g}; {learns}, {train.batch_tokens:,} target tokens a "
             f"step, warm-up of {train.warmup_steps:,} steps",
             f"plan: about {self.steps:,} steps, {self.epochs:.1f} passes over the corpus, validated every "
             f"{train.validate_every:,}",
@@ -96,7 +97,9 @@ class Plan:
         return lines
 
 
-def make_plan(values: Mapping[str, Any], data: Prepared, device: torch.device, *, spent: float) -> Plan:
+def make_plan(
+    values: Mapping[str, Any], data: Prepared, device: torch.device, *, spent: float, num_workers: int = 1
+) -> Plan:
     """Choose what the user left open, and say what is to be expected.
 
     Without minutes the choice depends on the corpus and the settings alone, so that the same command gives the same
@@ -107,6 +110,7 @@ def make_plan(values: Mapping[str, Any], data: Prepared, device: torch.device, *
         data: Prepared pairs.
         device: Where to train.
         spent: Seconds of the user's minutes that are over.
+        num_workers: Processes that will share every step; one alone is timed.
 
     Raises:
         ConfigError: If the settings fit no preset.
@@ -117,7 +121,7 @@ def make_plan(values: Mapping[str, Any], data: Prepared, device: torch.device, *
     plan, problem = None, None
     for preset in reversed(candidates):
         try:
-            plan = _plan(values, preset, data, device, spent)
+            plan = _plan(values, preset, data, device, spent, num_workers)
         except ConfigError as error:  # the user's settings need not fit every preset
             problem = error
             continue
@@ -126,7 +130,9 @@ def make_plan(values: Mapping[str, Any], data: Prepared, device: torch.device, *
     if plan is None:
         raise problem or ConfigError("there is no preset to choose from")
     if plan.seconds_per_step is None:  # where it chose nothing, only what was chosen is timed
-        plan = replace(plan, seconds_per_step=_seconds_per_step(plan.config, plan.order, data, device))
+        most = max(1, plan.steps // _TIMED_SHARE)
+        seconds = _seconds_per_step(plan.config, plan.order, data, device, num_workers, most)
+        plan = replace(plan, seconds_per_step=seconds)
     return plan
 
 
@@ -138,7 +144,9 @@ def planned_before(saved: Config) -> dict[str, dict[str, Any]]:
     return merge(before, {"train": {"planned": saved.train.planned}})
 
 
-def _plan(values: Mapping[str, Any], preset: str, data: Prepared, device: torch.device, spent: float) -> Plan:
+def _plan(
+    values: Mapping[str, Any], preset: str, data: Prepared, device: torch.device, spent: float, num_workers: int
+) -> Plan:
     def completed(chosen: Mapping[str, Any]) -> Config:
         found = {"data": {"augment": "augmented" in data.report}}  # decided before there was a preset
         return complete(values, preset, data.tokenizer.model_settings, {**found, **chosen})
@@ -149,7 +157,7 @@ def _plan(values: Mapping[str, Any], preset: str, data: Prepared, device: torch.
     order = data.order(train)
     steps, seconds_per_step = train.max_steps, None
     if train.max_minutes is not None:
-        seconds_per_step = _seconds_per_step(config, order, data, device)
+        seconds_per_step = _seconds_per_step(config, order, data, device, num_workers)
     if train.max_minutes is not None and seconds_per_step is not None:
         left = max(0.0, 60 * train.max_minutes - spent) * _SHARE_OF_TRAINING
         steps = min(steps or MOST_STEPS_SET, max(1, int(left / seconds_per_step)))
@@ -200,7 +208,14 @@ def _left_open(values: Mapping[str, Any]) -> list[str]:
     ]
 
 
-def _seconds_per_step(config: Config, order: BatchOrder, data: Prepared, device: torch.device) -> float | None:
+def _seconds_per_step(
+    config: Config,
+    order: BatchOrder,
+    data: Prepared,
+    device: torch.device,
+    num_workers: int,
+    most: int = _TIMED_STEPS,
+) -> float | None:
     """Time a few steps, or parts of them, of a model that is thrown away: what it learns would depend on the clock."""
     train, lengths = config.train.model_copy(update={"compile": False}), data.train.target_lengths
     most_tokens = min(train.micro_batch_tokens, _TIMED_TOKENS)
@@ -208,7 +223,7 @@ def _seconds_per_step(config: Config, order: BatchOrder, data: Prepared, device:
         model = Transformer(config.model).to(device)
         stepper = Stepper(model, build_optimizer(model, train), train)
         share, start = 0.0, 0.0
-        for number in range(_TIMED_STEPS + 1):
+        for number in range(min(most, _TIMED_STEPS) + 1):
             rows = order.rows(number)
             part = split(rows, lengths, most_tokens)[0]
             batch = collate(data.train, part, pad_id=config.model.pad_id, bos_id=config.model.bos_id)
@@ -219,6 +234,6 @@ def _seconds_per_step(config: Config, order: BatchOrder, data: Prepared, device:
             share += batch.num_target_tokens / int(lengths[rows].sum())
             if time.monotonic() - start > _TIMED_SECONDS:
                 break
-        return (time.monotonic() - start) / share
+        return (time.monotonic() - start) / share / num_workers
     except torch.OutOfMemoryError:  # the training will say what can be done
         return None

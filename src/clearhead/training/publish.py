@@ -69,6 +69,7 @@ def publish(
         "preset": config.preset,
         "weights": chosen,
         **({"started_from": {"name": start, "sha256": config.from_sha256}} if start else {}),
+        **({"imported_from": state.imported_from} if state.imported_from else {}),
         "data": _without_directories(data.report, paths),
         "training": {
             "date": time.strftime("%Y-%m-%d"),

@@ -5,12 +5,14 @@ Running the same command again goes on where the run stopped; a finished run is 
 
 from __future__ import annotations
 
+import json
 import os
+import sys
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 
@@ -20,13 +22,14 @@ from clearhead.data.batches import BatchOrder
 from clearhead.data.inputs import changed_inputs, missing_inputs
 from clearhead.data.prepare import Prepared, open_prepared, prepare
 from clearhead.device import resolve_device
-from clearhead.errors import CheckpointError, ConfigError, ModelError
-from clearhead.files import write_text
+from clearhead.errors import CheckpointError, ConfigError, ModelError, TrainingError
+from clearhead.files import file_sha256, write_text
 from clearhead.presets import choose_preset
 from clearhead.training.checkpoints import Checkpoints, TrainingState, disk_trouble
 from clearhead.training.display import Display
+from clearhead.training.distributed import Workers
 from clearhead.training.ending import data_lines, report_end
-from clearhead.training.log import MetricsLog
+from clearhead.training.log import MetricsLog, NoLog
 from clearhead.training.loop import Loop
 from clearhead.training.plan import make_plan, planned_before
 from clearhead.training.publish import golden_sources
@@ -35,6 +38,7 @@ from clearhead.training.settings import check_resumable, complete, draft, over_s
 from clearhead.training.start import over_start, starting_model, untagged
 from clearhead.training.step import uses_bf16
 from clearhead.training.stop import StopSignals
+from clearhead.version import __version__
 
 __all__ = ["TrainResult", "train", "train_from_values"]
 
@@ -74,49 +78,112 @@ def train(config: Config | str | Path, *, fresh: bool = False) -> TrainResult:
     return train_from_values(values, fresh=fresh)
 
 
-def train_from_values(values: Mapping[str, Any], *, fresh: bool = False) -> TrainResult:
-    """Train with nested settings as a user wrote them; see `train`."""
+def train_from_values(values: Mapping[str, Any], *, fresh: bool = False, workers: Workers | None = None) -> TrainResult:
+    """Train with nested settings as a user wrote them; see `train`.
+
+    Args:
+        values: The settings.
+        fresh: Start over.
+        workers: This process among those that train together; found by itself if not given.
+    """
     start = time.monotonic()
+    if workers is None:
+        with Workers.met() as workers:
+            return train_from_values(values, fresh=fresh, workers=workers)
+    same = {**values, "clearhead": __version__, "PyTorch": torch.__version__}
+    workers.greet(same, say=lambda text: print(f"clearhead: {text}", file=sys.stderr, flush=True))
+    if not workers.is_first:
+        return _follow(workers, start)
+    fresh = fresh and not workers.began_afresh
     if not values.get("out"):
         raise ConfigError("name the run directory: --out RUN, or out = 'RUN' in the configuration")
     values, start_model = over_start(over_saved(values, fresh=fresh), fresh=fresh)
     early = draft(values)
     run = Path(os.path.abspath(str(early.out)))  # a bare "." has no name, and moves when it is moved aside
-    device = resolve_device(early.device)
+    device = workers.device(resolve_device(early.device))
     if fresh or not (run / "config.toml").exists():
         uses_bf16(early.train, device)  # refuses what does not go together, before any data is read
     try:
         if fresh and run.exists():
             Display().say(f"moved the earlier run to {move_aside(run)}")
-        with lock(run), StopSignals() as stop, Display() as display:
+        if fresh:
+            workers.note_afresh()
+        with lock(run), StopSignals(is_quiet=workers.count > 1) as stop, Display() as display:
             checkpoints = Checkpoints(run / "checkpoints", display.say)
             newest = checkpoints.newest()
             made = newest[1] if newest else TrainingState()
-            config, data, order = _settle(values, early, run, made, device, display, start, start_model)
+            config, data, order = _settle(values, early, run, made, device, display, start, start_model, workers.count)
             if newest:
                 weights = newest[0] / "model.safetensors"
                 require_fitting_weights(config.model, weights, origin=str(run / "config.toml"))
-                if is_finished(run) and (ended_by := newest[1].ended_by(config.train)):
-                    display.say(f"this run is finished ({ended_by}); its model is {run / 'model'}")
-                    return TrainResult(run, newest[1].step, ended_by, _published_bleu(run), True)
-            golden_sources(
-                config.golden, data.tokenizer, config.decode.target_lang
-            )  # what cannot be used is refused now
-            loop = Loop(config, data, order, run, device, checkpoints, display, stop, start)
-            if newest:
-                loop.resume(*newest)
-            elif config.from_model is not None:
-                loop.start_from(starting_model(config, start_model))
+            ended_by = newest[1].ended_by(config.train) if newest and is_finished(run) else None
+            if ended_by is None:
+                golden_sources(
+                    config.golden, data.tokenizer, config.decode.target_lang
+                )  # what cannot be used is refused
+            workers.tell("settled", json.dumps(_Settled.of(run, newest, ended_by)))
+            if newest and ended_by is not None:
+                display.say(f"this run is finished ({ended_by}); its model is {run / 'model'}")
+                return TrainResult(run, newest[1].step, ended_by, _published_bleu(run), True)
+            workers.connect(device)
+            loop = Loop(config, data, order, run, device, checkpoints, display, stop, start, workers)
+            loop.begin(newest, start_model)
             (run / "report.html").unlink(missing_ok=True)
             _announce(loop, device)
             validated_step = loop.state.validated_step if loop.state.best else -1  # a run may be validated at step 0
             with MetricsLog(run, step=loop.state.step, validated_step=validated_step) as log:
                 ended_by = loop.train(log)
                 validation, translator = loop.publish_best()
+            assert translator is not None, "the first worker publishes"
             report_end(loop, translator, validation, ended_by)
+            workers.wait()
             return TrainResult(run, loop.state.step, ended_by, round(validation.bleu, 2), False)
     except OSError as error:
         raise CheckpointError(f"cannot write to the run {run}: {disk_trouble(error)}") from None
+
+
+def _follow(workers: Workers, start: float) -> TrainResult:
+    """Train as one of the other workers, which print and write nothing."""
+    told = _Settled(*json.loads(workers.tell("settled", None)))
+    run = Path(told.run)
+    with StopSignals(is_quiet=True) as stop, Display(is_quiet=True) as display:
+        checkpoints = Checkpoints(run / "checkpoints", display.say)
+        newest = checkpoints.newest()
+        if _Settled.of(run, newest, told.ended_by) != told:
+            raise TrainingError(
+                f"worker {workers.rank} does not find in {run} what the first worker prepared there; all machines need "
+                f"the run directory on a file system that they share"
+            )
+        if newest and told.ended_by is not None:
+            return TrainResult(run, newest[1].step, told.ended_by, _published_bleu(run), True)
+        config, data = Config.load(run / "config.toml"), open_prepared(run / "data")
+        device = workers.device(resolve_device(config.device))
+        workers.connect(device)
+        loop = Loop(config, data, data.order(config.train), run, device, checkpoints, display, stop, start, workers)
+        loop.begin(newest, None)
+        ended_by = loop.train(NoLog())
+        validation, _ = loop.publish_best()
+        workers.wait()  # for the first one, which listens for the others until it has written the report
+        return TrainResult(run, loop.state.step, ended_by, round(validation.bleu, 2), False)
+
+
+class _Settled(NamedTuple):
+    """What the first worker tells the others once the run is prepared, and they find there as well."""
+
+    run: str
+    step: int
+    """Of the checkpoint to go on from; -1 if there is none."""
+    ended_by: str | None
+    """Of a run that is finished."""
+    digests: list[str]
+    """SHA-256 of the settings and of what describes the prepared data; empty where there is none."""
+
+    @classmethod
+    def of(cls, run: Path, newest: tuple[Path, TrainingState] | None, ended_by: str | None) -> _Settled:
+        """Look at the run directory."""
+        paths = run / "config.toml", run / "data" / "report.json"
+        digests = [file_sha256(path) if path.is_file() else "" for path in paths]
+        return cls(str(run), newest[1].step if newest else -1, ended_by, digests)
 
 
 def _settle(
@@ -128,6 +195,7 @@ def _settle(
     display: Display,
     start: float,
     start_model: Bundle | None,
+    num_workers: int,
 ) -> tuple[Config, Prepared, BatchOrder]:
     """Prepare the data of a new run, or check that an old one may go on; return the complete settings, data, batches.
 
@@ -166,7 +234,7 @@ def _settle(
             )
     if saved is None:
         display.stage("timing a few steps", 0)
-        plan = make_plan(values, data, device, spent=time.monotonic() - start)
+        plan = make_plan(values, data, device, spent=time.monotonic() - start, num_workers=num_workers)
         config, order = plan.config, plan.order
         for line in plan.lines():
             display.say(line)

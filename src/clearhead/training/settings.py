@@ -49,6 +49,8 @@ _MAY_CHANGE = {
     *("out", "golden", "device"),
     *(f"data.{role}" for role in ROLES),  # where the text lies; what it says is compared by content
     *("train.max_steps", "train.max_minutes", "train.patience", "train.micro_batch_tokens", "train.compile"),
+    "train.accumulate",
+    "train.shard",
     *("train.validate_every", "train.validate_sentences", "train.checkpoint_every", "train.checkpoint_minutes"),
     *("train.keep_checkpoints", "train.average_last", "train.general_margin"),
 }

@@ -9,17 +9,20 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
-from torch import Tensor
+from jaxtyping import Float, Int64
+from torch import Tensor, nn
 
 from clearhead.config import TrainConfig
 from clearhead.data.batches import Batch
 from clearhead.device import can_multiply_bf16, has_fast_bf16, keep_freed_memory
 from clearhead.errors import ConfigError, TrainingError
 from clearhead.kernels.bf16_linear import bf16_products
+from clearhead.kernels.dropout import drawn_by_row
 from clearhead.model.transformer import Transformer
+from clearhead.training.distributed import Workers, whole
 from clearhead.training.loss import chunked_cross_entropy, label_smoothed_cross_entropy
 
-__all__ = ["StepResult", "Stepper", "uses_bf16"]
+__all__ = ["Loss", "StepResult", "Stepper", "uses_bf16"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,16 +67,21 @@ class Stepper:
         model: In training mode.
         optimizer: Its optimiser.
         config: Settings of `[train]`.
+        workers: Among whom a step is shared; this process alone if not given.
     """
 
-    def __init__(self, model: Transformer, optimizer: torch.optim.Optimizer, config: TrainConfig) -> None:
+    def __init__(
+        self, model: Transformer, optimizer: torch.optim.Optimizer, config: TrainConfig, workers: Workers | None = None
+    ) -> None:
         self.model = model
         self.optimizer = optimizer
         self.config = config
+        self.workers = workers or Workers()
         self.device = model.device
         self.is_bf16 = uses_bf16(config, self.device)
         if self.device.type == "cpu":
             keep_freed_memory()
+        self._loss = self.workers.parallel(Loss(model, config.label_smoothing, is_bf16=self.is_bf16))
         self._encode: Callable[[Tensor], tuple[Tensor, Tensor]] = model.encode
         self._states: Callable[[Tensor, Tensor, Tensor], Tensor] = model.states
         if config.compile:
@@ -85,34 +93,46 @@ class Stepper:
         """What matrix products are computed in, `bf16` or `fp32`."""
         return "bf16" if self.is_bf16 else "fp32"
 
-    def step(self, parts: Sequence[Batch], *, number: int, rate: float) -> StepResult:
+    def step(
+        self, parts: Sequence[Batch], *, number: int, rate: float, tokens: int | None = None, counts: bool = True
+    ) -> StepResult:
         """Make optimiser step `number`.
 
-        The gradient is divided by the target tokens of the whole step, so cutting it into other parts changes nothing.
-        Dropout follows from the seed and the step, so a resumed run draws what an uninterrupted one does.
+        The gradient is divided by the target tokens of the whole step, so cutting it into other parts, or sharing it
+        among other workers, changes nothing. Dropout follows from the seed and the step, so a resumed run draws what an
+        uninterrupted one does; on a CPU also from the pair, so that it does not matter which part a pair is in.
 
         Args:
-            parts: The batch of the step, in parts small enough to be computed at once.
+            parts: This worker's share of the step, in parts small enough to be computed at once.
             number: Optimiser steps, counted from 1.
             rate: Learning rate.
+            tokens: Target tokens of the whole step; those of the parts if not given.
+            counts: False where a worker has no share, and computes a part only because all compute one.
 
         Raises:
             TrainingError: If loss or gradient are not finite, or the loss exploded; the weights are as before the step.
+            LostWorkerError: If another worker is gone.
         """
-        torch.manual_seed(_random_seed(self.config.seed, number))
-        tokens = sum(batch.num_target_tokens for batch in parts)
+        seed = _random_seed(self.config.seed, number)
+        torch.manual_seed(_random_seed(seed, self.workers.rank) if self.workers.rank else seed)
+        tokens = tokens or sum(batch.num_target_tokens for batch in parts)
         loss = nll = 0.0
         for batch in parts:
             source, target_in, target_out = (
                 ids.to(self.device, non_blocking=True) for ids in (batch.source, batch.target_in, batch.target_out)
             )
-            with self._precision():
-                part_loss, part_nll = self._loss(self._states(target_in, *self._encode(source)), target_out)
-            (part_loss / tokens).backward()
+            with (
+                self.workers.together(),
+                self.workers.accumulating(self._loss, is_last=batch is parts[-1]),
+                self._drawn(seed, batch),
+            ):
+                with self._precision():
+                    part_loss, part_nll = self._loss(self._states(target_in, *self._encode(source)), target_out)
+                (part_loss / tokens * counts).backward()
             loss += part_loss.item()
             nll += part_nll.item()
-        limit = self.config.clip_norm or math.inf
-        grad_norm = torch.nn.utils.clip_grad_norm_(self.model.parameters(), limit).item()
+        loss, nll = self.workers.sums(loss * counts, nll * counts)
+        grad_norm = self._clip(self.config.clip_norm or math.inf)
         result = StepResult(loss / tokens, nll / tokens, grad_norm, tokens)
         self._refuse_insane(result, number, rate)
         for group in self.optimizer.param_groups:
@@ -121,13 +141,23 @@ class Stepper:
         self.optimizer.zero_grad(set_to_none=True)
         return result
 
-    def _loss(self, states: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
-        is_token = target != self.model.config.pad_id  # (B, T)
-        states, target = states[is_token], target[is_token]  # (B, T, D), (B, T) -> (N, D), (N,)
-        smoothing, output = self.config.label_smoothing, self.model.output_proj
-        if self.is_bf16 and self.device.type == "cuda":
-            return label_smoothed_cross_entropy(output(states), target, smoothing)
-        return chunked_cross_entropy(states, output.weight, output.bias, target, smoothing)
+    def _clip(self, limit: float) -> float:
+        """Scale the gradient down to a norm, and return what its norm was.
+
+        Rows, of which one worker has all, are summed up in float64: so the bits do not depend on who has which of them.
+        """
+        gradients = [parameter.grad for parameter in self.model.parameters() if parameter.grad is not None]
+        rows = (torch.linalg.vector_norm(one, dim=-1) if one.dim() > 1 else one for one in gradients)
+        norms = [whole(torch.linalg.vector_norm(row, dtype=torch.float64)) for row in rows]
+        norm = torch.stack(norms).norm().item()
+        if norm > limit:
+            torch._foreach_mul_(gradients, limit / norm)
+        return norm
+
+    def _drawn(self, seed: int, batch: Batch) -> AbstractContextManager[object]:
+        if self.device.type != "cpu" or self.config.compile:
+            return nullcontext()  # what PyTorch draws from its own generator there depends on the whole part
+        return drawn_by_row(seed, batch.rows)
 
     def _precision(self) -> AbstractContextManager[object]:
         if not self.is_bf16:
@@ -148,3 +178,30 @@ class Stepper:
             f"training stopped at step {number}: {what} (learning rate {rate:.2g}); try a lower train.learning_rate, "
             f"more train.warmup_steps, train.clip_norm = 1, or model.norm = 'pre'"
         )
+
+
+class Loss(nn.Module):
+    """The loss over a model's states; the model is a part of it, so that PyTorch knows whose gradients to sum.
+
+    Args:
+        model: In training mode.
+        smoothing: As `TrainConfig.label_smoothing`.
+        is_bf16: Matrix products are in bfloat16.
+    """
+
+    def __init__(self, model: Transformer, smoothing: float, *, is_bf16: bool) -> None:
+        super().__init__()
+        self.model = model
+        self.smoothing = smoothing
+        self.is_bf16 = is_bf16
+
+    def forward(
+        self, states: Float[Tensor, "B T D"], target: Int64[Tensor, "B T"]
+    ) -> tuple[Float[Tensor, ""], Float[Tensor, ""]]:
+        """Return the smoothed loss and the plain negative log-likelihood, summed over target tokens, in nats."""
+        is_token = target != self.model.config.pad_id  # (B, T)
+        states, target = states[is_token], target[is_token]  # (B, T, D), (B, T) -> (N, D), (N,)
+        output = self.model.output_proj
+        if self.is_bf16 and states.device.type == "cuda":
+            return label_smoothed_cross_entropy(output(states), target, self.smoothing)
+        return chunked_cross_entropy(states, output.weight, output.bias, target, self.smoothing)

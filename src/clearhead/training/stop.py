@@ -17,9 +17,14 @@ class StopSignals:
 
     Until `defer` is called a signal ends the block at once; afterwards the first one is only noted in `received`, and a
     second one ends the block.
+
+    Args:
+        is_quiet: Do not say that the signal was heard: one of several workers may be told to end because another one
+            died, and then saves nothing.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, is_quiet: bool = False) -> None:
+        self._is_quiet = is_quiet
         self.received: signal.Signals | None = None
         self._is_deferred = False
         self._previous: dict[signal.Signals, Any] = {}
@@ -66,6 +71,8 @@ class StopSignals:
         self.received = signal.Signals(number)
         if not self._is_deferred or not is_first:
             self.end()
+        if self._is_quiet:
+            return
         # A handler may interrupt a print, so it must not print; writing to the descriptor is safe.
         with suppress(OSError):
             os.write(2, b"\nstopping and saving; once more to stop at once, without saving\n")

@@ -6,6 +6,7 @@ import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from itertools import islice
 from typing import Protocol
 
 import torch
@@ -21,6 +22,7 @@ from clearhead.evaluation.metrics import judge
 from clearhead.language_tags import split_tag
 from clearhead.model.transformer import Transformer
 from clearhead.tokenizers import Vocabulary
+from clearhead.training.distributed import Workers
 from clearhead.weights import load_tensors
 
 __all__ = ["Validation", "is_better", "measure", "perplexity", "validate", "validate_weights"]
@@ -72,7 +74,9 @@ class Quality(Protocol):
 
 
 @torch.inference_mode()
-def validate(model: Transformer, pairs: PairStore, tokenizer: Vocabulary, config: Config) -> Validation:
+def validate(
+    model: Transformer, pairs: PairStore, tokenizer: Vocabulary, config: Config, workers: Workers | None = None
+) -> Validation:
     """Measure a model; it is in evaluation mode meanwhile, and in the mode it was in afterwards.
 
     Args:
@@ -80,30 +84,38 @@ def validate(model: Transformer, pairs: PairStore, tokenizer: Vocabulary, config
         pairs: Validation pairs.
         tokenizer: The model's tokenizer.
         config: `train.micro_batch_tokens`, `train.validate_sentences`, and `decode` but for beam size and precision.
+        workers: Each measures a share of the pairs, and all learn the same; this process alone if not given.
     """
     was_training = model.training
+    workers = workers or Workers()
     model.eval()
     try:
-        found = judge(*_translated(model, pairs, tokenizer, config)).metrics
+        found = judge(*_translated(model, pairs, tokenizer, config, workers)).metrics
         bleu, chrf = found["bleu"], found["chrf"]
-        return Validation(_nll(model, pairs, config), bleu.score, bleu.signature, chrf.score, chrf.signature)
+        return Validation(_nll(model, pairs, config, workers), bleu.score, bleu.signature, chrf.score, chrf.signature)
     finally:
         model.train(was_training)
 
 
-def measure(model: Transformer, data: Prepared, config: Config) -> Validation:
+def measure(model: Transformer, data: Prepared, config: Config, workers: Workers | None = None) -> Validation:
     """Measure a model on the validation pairs of a run, and on its general text if it has any; see `validate`."""
-    found = validate(model, data.valid, data.tokenizer, config)
+    found = validate(model, data.valid, data.tokenizer, config, workers)
     if data.general is None:
         return found
-    return replace(found, general=validate(model, data.general, data.tokenizer, config))
+    return replace(found, general=validate(model, data.general, data.tokenizer, config, workers))
 
 
-def validate_weights(weights: Mapping[str, Tensor], data: Prepared, config: Config, device: torch.device) -> Validation:
+def validate_weights(
+    weights: Mapping[str, Tensor],
+    data: Prepared,
+    config: Config,
+    device: torch.device,
+    workers: Workers | None = None,
+) -> Validation:
     """Measure weights in a model made for it: what is published is another one, on the CPU."""
     model = Transformer(config.model)  # weights drawn for nothing, as in `load_bundle`
     load_tensors(model, weights, origin="the weights")
-    return measure(model.to(device), data, config)
+    return measure(model.to(device), data, config, workers)
 
 
 def is_better(now: Quality, best: Quality) -> bool:
@@ -118,30 +130,33 @@ def is_better(now: Quality, best: Quality) -> bool:
     return (now.chrf, -now.nll) > (best.chrf, -best.nll)
 
 
-def _nll(model: Transformer, pairs: PairStore, config: Config) -> float:
+def _nll(model: Transformer, pairs: PairStore, config: Config, workers: Workers) -> float:
     device = model.device
     total, tokens = 0.0, 0
-    for batch in valid_batches(
+    batches = valid_batches(
         pairs, config.train.micro_batch_tokens, pad_id=model.config.pad_id, bos_id=model.config.bos_id
-    ):
+    )
+    for batch in islice(batches, workers.rank, None, workers.count):
         target = batch.target_out.to(device)
         is_token = target != model.config.pad_id
         states = model.states(batch.target_in.to(device), *model.encode(batch.source.to(device)))[is_token]
         for part, truth in zip(states.split(1_024), target[is_token].split(1_024), strict=True):
             total += functional.cross_entropy(model.output_proj(part), truth, reduction="sum").item()
         tokens += batch.num_target_tokens
-    return total / tokens
+    total, all_tokens = workers.sums(total, tokens)
+    return total / all_tokens
 
 
 def _translated(
-    model: Transformer, pairs: PairStore, tokenizer: Vocabulary, config: Config
+    model: Transformer, pairs: PairStore, tokenizer: Vocabulary, config: Config, workers: Workers
 ) -> tuple[list[str], list[str]]:
     """Return greedy translations of what the published model would read, and their references.
 
     A line that names no language, though there are tags, is read as it was learned from; the published model asks for a
     language first.
     """
-    rows = range(min(len(pairs), config.train.validate_sentences))
+    all_rows = range(min(len(pairs), config.train.validate_sentences))
+    rows = workers.own(all_rows)
     languages, asked = tokenizer.language_tags, config.decode.target_lang
     parts = [split_tag(pairs.source(row), languages) for row in rows]
     parts = [(language or asked, text) for language, text in parts]
@@ -150,4 +165,4 @@ def _translated(
     greedy = config.decode.model_copy(update={"beam_size": 1, "precision": "fp32"})
     found = decode(model, cut_sources(model.config, greedy, sources), SearchOptions(greedy), prefixes=prefixes)
     texts = tokenizer.decode_batch([hypotheses[0].tokens for hypotheses in found])
-    return texts, [pairs.target(row) for row in rows]
+    return workers.gathered(texts), [pairs.target(row) for row in all_rows]

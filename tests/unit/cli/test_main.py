@@ -123,7 +123,7 @@ def test_sigterm_is_handled_while_a_command_runs_and_left_as_it_was(monkeypatch,
     during = []
     before = signal.signal(signal.SIGTERM, previous)
     try:
-        monkeypatch.setattr("clearhead.cli.main.app", lambda args: during.append(signal.getsignal(signal.SIGTERM)))
+        monkeypatch.setattr("clearhead.cli.main.app", lambda args, obj: during.append(signal.getsignal(signal.SIGTERM)))
         run(["--version"])
         assert signal.getsignal(signal.SIGTERM) is previous
     finally:
@@ -135,7 +135,7 @@ def test_sigterm_is_handled_while_a_command_runs_and_left_as_it_was(monkeypatch,
 def test_a_sigterm_ends_the_blocks_of_the_command(monkeypatch):
     ended = []
 
-    def command(args: list[str]) -> None:
+    def command(args: list[str], obj: object) -> None:
         try:
             signal.raise_signal(signal.SIGTERM)
         finally:

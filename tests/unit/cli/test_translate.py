@@ -99,8 +99,8 @@ def test_translations_are_out_before_the_next_chunk_is_read(run_command, make_mo
     seen = []
     read = translate_module._chunks
 
-    def watched(path):
-        for chunk in read(path):
+    def watched(path, workers):
+        for chunk in read(path, workers):
             (temporary,) = output.parent.glob(".out.txt.*.partial")
             seen.append(len(temporary.read_text(encoding="utf-8").splitlines()))
             yield chunk

@@ -10,7 +10,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from clearhead.data.batches import BatchOrder, collate, split, valid_batches
+from clearhead.data.batches import BatchOrder, collate, shares, split, valid_batches
 from clearhead.data.store import PairStore, StoreWriter
 
 PAD, BOS, EOS = 0, 1, 2
@@ -144,6 +144,17 @@ def test_parts_are_small_enough_and_together_the_step(lengths, limit, ordered):
     for part, following in pairwise(parts):
         joined = np.append(part, following[0])
         assert table[joined].max() * joined.size > limit
+
+
+@given(st.lists(st.integers(1, 30), min_size=1, max_size=23), st.integers(1, 9))
+def test_shares_are_neighbours_of_about_as_many_tokens(lengths, count):
+    table = np.array([999, *sorted(lengths)], dtype=np.int32)
+    rows = np.arange(1, table.size)
+    found = shares(rows, table, count)
+    assert len(found) == count
+    np.testing.assert_array_equal(np.concatenate(found), rows)
+    for share in found:
+        assert abs(table[share].sum() - sum(lengths) / count) <= max(lengths)
 
 
 def test_target_is_shifted_right_and_both_sides_are_padded(tmp_path):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from clearhead.kernels.dropout import Dropout, dropout, keep_mask, relu_dropout
+from clearhead.kernels.dropout import Dropout, drawn_by_row, dropout, keep_mask, relu_dropout
 
 
 @pytest.mark.parametrize("rate", [0.1, 0.3, 0.5, 0.97])
@@ -75,3 +75,46 @@ def test_relu_and_dropout_in_one_are_the_two_after_each_other(rate):
         results.append((result.detach(), x.grad))
     torch.testing.assert_close(results[0], results[1], rtol=1e-12, atol=0.0)
     assert 0 < (results[0][0] == 0).double().mean() < 1
+
+
+SHAPES = [(5, 7, 12), (5, 7, 13), (5, 3, 7, 9)]
+"""Of states of an even and an odd width, and of attention weights."""
+
+
+@pytest.mark.parametrize("shape", SHAPES, ids=str)
+def test_by_row_neighbours_and_padding_decide_nothing(shape):
+    rows = [3, 1, 4, 15, 9]
+    with drawn_by_row(7, rows):
+        together = [keep_mask(torch.empty(shape), 0.5) for _ in range(2)]
+    for place, row in enumerate(rows):
+        with drawn_by_row(7, [8, row]):
+            longer = [keep_mask(torch.empty(2, *(size + 3 for size in shape[1:-1]), shape[-1]), 0.5) for _ in range(2)]
+        for first, second in zip(together, longer, strict=True):
+            assert first[place].equal(second[1][tuple(slice(size) for size in shape[1:-1])])
+
+
+def test_by_row_every_row_call_and_seed_draws_anew():
+    drawn = []
+    for seed in (7, 8):
+        with drawn_by_row(seed, [3, 1]):
+            drawn += [*keep_mask(torch.empty(2, 50, 8), 0.5), *keep_mask(torch.empty(2, 50, 8), 0.5)]
+    agree = [(a == b).double().mean().item() for number, a in enumerate(drawn) for b in drawn[:number]]
+    assert max(agree) < 0.6  # of 400 elements half agree by chance, give or take 0.025
+
+
+@pytest.mark.parametrize("rate", [0.1, 0.3, 0.5, 0.97])
+def test_by_row_elements_fall_at_the_rate_in_every_place_of_a_word(rate):
+    with drawn_by_row(11, range(200)):
+        fallen = (keep_mask(torch.empty(200, 31, 64), rate) == 0).double()
+    deviation = (rate * (1 - rate) / fallen.numel() * 4) ** 0.5
+    assert fallen.view(-1, 4).mean(dim=0).tolist() == pytest.approx([rate] * 4, abs=5 * deviation + 2**-17)
+    assert fallen.mean(dim=(1, 2)).std().item() == pytest.approx((rate * (1 - rate) / (31 * 64)) ** 0.5, rel=0.25)
+    for dim in range(3):  # neighbours fall together no more often than chance has it
+        size = fallen.size(dim)
+        both = fallen.narrow(dim, 0, size - 1) * fallen.narrow(dim, 1, size - 1)
+        assert both.mean().item() == pytest.approx(rate**2, abs=0.003)
+
+
+def test_by_row_the_rows_must_be_those_of_the_batch():
+    with drawn_by_row(7, [1, 2]), pytest.raises(ValueError, match="dropout by row needs 2 rows first"):
+        keep_mask(torch.empty(3, 5, 8), 0.5)

@@ -203,6 +203,11 @@ def test_the_plan_is_said_in_two_lines(planned):
     )
 
 
+def test_the_plan_says_that_adapters_learn(planned):
+    values = {"from_model": "runs/x", "preset": "tiny", "train": {"max_steps": 500, "lora_rank": 8}}
+    assert "; adapters of rank 8 with adam, 1,024 target tokens a step" in planned(values).lines()[0]
+
+
 def test_too_little_memory_to_time_a_step_stops_nothing(settings, monkeypatch, capsys):
     def step(*_):
         raise torch.OutOfMemoryError

@@ -11,6 +11,7 @@ import torch
 from tiny_runs import write_numbers
 
 from clearhead.bundle import load_bundle
+from clearhead.cli.summary import summary
 from clearhead.config import Config
 from clearhead.data.inputs import source_language
 from clearhead.data.prepare import open_prepared
@@ -143,6 +144,20 @@ def test_a_run_goes_on_when_the_model_is_gone(from_finished, finished_run, tmp_p
     shutil.rmtree(source)
     assert train_from_values(values).step == 8
     assert_equal(weights(run / "checkpoints" / "step-00000008"), whole)
+
+
+def test_where_an_imported_model_came_from_is_kept(from_finished, make_model_dir):
+    came = {"library": "Hugging Face transformers", "kind": "marian", "name": "opus-mt", "weights_sha256": {"a": "b"}}
+    source = make_model_dir(info={"imported_from": came})
+    values = from_finished(from_model=str(source), train={"schedule": "constant"})
+    train_from_values(values)
+    shutil.rmtree(source)
+    run = train_from_values(merge(values, {"train": {"max_steps": 6}})).run  # goes on, and is published anew
+    info = load_bundle(run).info
+    assert (info["training"]["steps"], info["imported_from"]) == (6, came)
+    assert dict(summary({"made": info}))["imported"] == "from opus-mt, a marian model, of Hugging Face transformers"
+    row = "| imported from | opus-mt, of the kind marian, of Hugging Face transformers |"
+    assert row in (run / "model" / "README.md").read_text()
 
 
 @pytest.fixture

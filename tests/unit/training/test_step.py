@@ -76,10 +76,12 @@ CUTS = {
 }
 
 
+@pytest.mark.parametrize("dropout", [0.0, 0.3])
 @pytest.mark.parametrize("cut", CUTS.values(), ids=CUTS.keys())
-def test_accumulated_gradient_is_that_of_one_big_batch(store, cut):
-    whole, whole_loss = gradients(stepper_of(), [batch_of(store)])
-    parts, parts_loss = gradients(stepper_of(), [batch_of(store, *rows) for rows in cut])
+def test_accumulated_gradient_is_that_of_one_big_batch(store, cut, dropout):
+    model = {"attention_dropout": dropout, "feed_forward_dropout": dropout}
+    whole, whole_loss = gradients(stepper_of(dropout=dropout, model=model), [batch_of(store)])
+    parts, parts_loss = gradients(stepper_of(dropout=dropout, model=model), [batch_of(store, *rows) for rows in cut])
     assert whole.keys() == parts.keys() == dict(stepper_of().model.named_parameters()).keys()
     assert parts_loss == pytest.approx(whole_loss, rel=1e-6)
     for name, gradient in whole.items():

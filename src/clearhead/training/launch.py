@@ -1,0 +1,81 @@
+"""Several workers on this machine, started by PyTorch's own launcher (`torchrun`)."""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import sys
+from collections.abc import Sequence
+
+import torch
+from torch.distributed.elastic.multiprocessing.api import SignalException
+from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
+from torch.distributed.launcher.api import LaunchConfig, elastic_launch
+
+from clearhead.device import resolve_device, usable_cpus
+from clearhead.errors import TrainingError
+from clearhead.training.distributed import SPEAKS
+
+__all__ = ["launch", "usual_workers"]
+
+_SECONDS_BETWEEN_LOOKS = 0.2
+
+
+def usual_workers(device: str | None) -> int:
+    """Return how many workers train where nobody says it: one for each GPU, and a single one on a CPU.
+
+    Two processes of one thread each are slower on a CPU than one of two (docs/scaling.md).
+
+    Args:
+        device: As in `Config.device`; None if it is not set.
+    """
+    return max(1, torch.cuda.device_count()) if device in (None, "auto", "cuda") else 1
+
+
+def launch(arguments: Sequence[str], count: int, *, device: str | None) -> None:
+    """Run the command in `count` processes, and return when all have done their work.
+
+    Args:
+        arguments: Of the command `clearhead`.
+        count: Processes, which share the CPUs.
+        device: As of `usual_workers`.
+
+    Raises:
+        TrainingError: If a worker was killed.
+        SystemExit: With a worker's own status, once it has said why; or 130 or 143, after a signal.
+    """
+    if resolve_device(device or "auto").type == "cpu" and count > usable_cpus():
+        print(f"clearhead: {count} workers share {usable_cpus()} CPUs: they will wait for each other", file=sys.stderr)
+    before = dict(os.environ)
+    os.environ[SPEAKS] = "1"
+    os.environ.setdefault("OMP_NUM_THREADS", str(max(1, usable_cpus() // count)))
+    os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "FATAL")
+    config = LaunchConfig(
+        min_nodes=1,
+        max_nodes=1,
+        nproc_per_node=count,
+        rdzv_backend="c10d",
+        rdzv_endpoint="localhost:0",
+        run_id="clearhead",
+        max_restarts=0,
+        monitor_interval=_SECONDS_BETWEEN_LOOKS,
+    )
+    logging.disable()  # what is to be said is said here
+    try:
+        elastic_launch(config, sys.executable)("-m", "clearhead", *arguments)
+    except ChildFailedError as error:
+        rank, failure = error.get_first_failure()
+        if failure.exitcode > 0:
+            raise SystemExit(failure.exitcode) from None
+        name = signal.Signals(-failure.exitcode).name
+        raise TrainingError(
+            f"worker {rank} was ended by {name}; the others were stopped, and the same command goes on from the last "
+            f"checkpoint"
+        ) from None
+    except SignalException as error:
+        raise SystemExit(128 + error.sigval) from None
+    finally:
+        logging.disable(logging.NOTSET)
+        os.environ.clear()
+        os.environ.update(before)

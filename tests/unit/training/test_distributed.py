@@ -1,0 +1,463 @@
+"""Several workers make the steps of one: bit for bit where they compute the same parts, and end together."""
+
+from __future__ import annotations
+
+import os
+import random
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
+from pathlib import Path
+from threading import Thread
+from typing import Any
+
+import pytest
+import torch
+from processes import SECONDS, finish, signal_after_first_record, start, train_arguments, wait_until
+from torch._C._distributed_c10d import TCPStore
+from torch.distributed import HashStore
+
+from clearhead.cli.main import run as run_command
+from clearhead.errors import ConfigError, DeviceError, TrainingError
+from clearhead.training import distributed
+from clearhead.training.distributed import LostWorkerError, Workers, require_workers
+from clearhead.training.run import train_from_values
+from clearhead.training.step import Stepper
+from clearhead.training.watch import Watch
+from clearhead.weights import read_weights
+
+TRAIN = {
+    "accumulate": 2,
+    "micro_batch_tokens": 128,
+    "precision": "fp32",
+    "max_steps": 20,
+    "validate_every": 10,
+    "checkpoint_every": 5,
+}
+
+
+def become_worker(rank: int, count: int, port: int, silence: float = SECONDS) -> None:
+    """Set what `torchrun` sets, in a process that was just started."""
+    distributed.Watch = partial(Watch, silence=silence)  # a busy machine may leave a worker without time
+    own = {"RANK": rank, "WORLD_SIZE": count, "LOCAL_RANK": rank, "MASTER_ADDR": "localhost", "MASTER_PORT": port}
+    own |= {"TORCHELASTIC_USE_AGENT_STORE": True}
+    os.environ.update({name: str(value) for name, value in own.items()})
+
+
+def become_worker_and(rank: int, count: int, port: int, then: Callable[[], None]) -> None:
+    become_worker(rank, count, port)
+    then()
+
+
+def die_in_step(number: int) -> None:
+    """Let this process be killed when it begins that step."""
+    step = Stepper.step
+
+    def step_or_die(stepper: Stepper, *args: Any, **kwargs: Any) -> Any:
+        if kwargs["number"] == number and stepper.workers.count > 1:  # and not when steps are timed
+            os.kill(os.getpid(), signal.SIGKILL)
+        return step(stepper, *args, **kwargs)
+
+    Stepper.step = step_or_die
+
+
+class Crew:
+    """The workers of a run, with a store of their launcher; each prints into a file of its own."""
+
+    def __init__(
+        self, directory: Path, settings: Mapping[str, Any], *others: Mapping[str, Any], silence: float = SECONDS
+    ) -> None:
+        self.store = TCPStore("localhost", 0, is_master=True, wait_for_workers=False)
+        self.given = [settings, *(others or [settings])]
+        self.logs = [directory / f"worker-{rank}.txt" for rank in range(len(self.given))]
+        self.processes = [
+            start(
+                train_arguments(values),
+                self.logs[rank],
+                partial(become_worker, rank, len(self.given), self.store.port, silence),
+            )
+            for rank, values in enumerate(self.given)
+        ]
+
+    def codes(self) -> list[int | None]:
+        return [finish(process) for process in self.processes]
+
+    def lines(self, rank: int) -> list[str]:
+        return self.logs[rank].read_text(encoding="utf-8").splitlines() if self.logs[rank].exists() else []
+
+
+@pytest.fixture
+def crew(tmp_path, settings) -> Iterator[Callable[..., Crew]]:
+    """Return a function that starts a crew of two on `tmp_path/NAME`."""
+    crews = []
+
+    def begin(name: str, *, second: Mapping[str, Any] | None = None, silence: float = SECONDS, **changes: Any) -> Crew:
+        values = settings(out=str(tmp_path / name), **{"train": TRAIN, **changes})
+        crews.append(Crew(tmp_path, values, *([{**values, **second}] if second else []), silence=silence))
+        return crews[-1]
+
+    yield begin
+    for one in crews:
+        for process in one.processes:
+            process.kill()
+
+
+def weights(run: Path, step: int = 20) -> dict[str, torch.Tensor]:
+    return read_weights(run / "checkpoints" / f"step-{step:08d}" / "model.safetensors")[0]
+
+
+def assert_same_weights(run: Path, other: Path, step: int = 20) -> None:
+    found, wanted = weights(run, step), weights(other, step)
+    assert [name for name in wanted if not found[name].equal(wanted[name])] == []
+
+
+@pytest.fixture(scope="module")
+def alone(tmp_path_factory) -> Path:
+    """Return a run of one process that cuts every step in two."""
+    from tiny_runs import tiny_settings, write_numbers
+
+    directory = tmp_path_factory.mktemp("alone")
+    write_numbers(directory / "numbers.tsv")
+    torch.set_num_threads(1)
+    return train_from_values(tiny_settings(directory, {"train": TRAIN})).run
+
+
+def test_two_workers_make_the_steps_of_one_bit_for_bit_with_dropout(crew, alone, tmp_path):
+    both = crew("run")
+    assert both.codes() == [0, 0], both.lines(0)
+    assert_same_weights(tmp_path / "run", alone)
+    assert both.lines(1) == []
+    assert sum("finished by max_steps" in line for line in both.lines(0)) == 1
+    for name in ("metrics.jsonl", "report.html", "model/config.json"):
+        assert (tmp_path / "run" / name).is_file()
+
+
+def test_the_number_of_workers_may_change_at_every_resume(crew, alone, settings, tmp_path):
+    for steps, count in ((5, 1), (10, 2), (20, 1)):
+        train = {**TRAIN, "max_steps": steps, "schedule": "constant"}
+        if count == 1:
+            train_from_values(settings(train=train))
+        else:
+            assert crew("run", train=train).codes() == [0, 0]
+    constant = train_from_values(settings(out=str(tmp_path / "constant"), train={**TRAIN, "schedule": "constant"})).run
+    assert_same_weights(tmp_path / "run", constant)
+
+
+@pytest.mark.parametrize("optimizer", ["muon", "adam"])
+def test_sharded_weights_are_the_same_bit_for_bit_and_go_on_unsharded(crew, settings, tmp_path, optimizer):
+    train = {**TRAIN, "optimizer": optimizer, "learning_rate": 1e-3}
+    # Of shares that fill whole vectors: the odd end of one is rounded otherwise by Adam's fused update.
+    model = {"d_model": 32, "d_ff": 64, "num_heads": 2}
+    sharded = crew("run", train={**train, "max_steps": 5, "shard": True}, model=model)
+    assert sharded.codes() == [0, 0], sharded.lines(0)
+    train_from_values(settings(out=str(tmp_path / "one"), train={**train, "max_steps": 5}, model=model))
+    assert_same_weights(tmp_path / "run", tmp_path / "one", 5)
+    for name in ("run", "one"):  # whose schedule is linear, but for the same steps from here on
+        train_from_values(settings(out=str(tmp_path / name), train={**train, "shard": False}, model=model))
+    assert_same_weights(tmp_path / "run", tmp_path / "one")
+
+
+@pytest.mark.skipif(os.name != "posix", reason="needs the signals of POSIX")
+@pytest.mark.parametrize("victim", [0, 1])
+def test_after_a_worker_was_killed_the_others_end_and_the_command_goes_on(crew, alone, settings, tmp_path, victim):
+    store = TCPStore("localhost", 0, is_master=True, wait_for_workers=False)
+    logs = [tmp_path / "0.txt", tmp_path / "1.txt"]
+    firsts = [partial(become_worker, rank, 2, store.port) for rank in range(2)]
+    firsts[victim] = partial(become_worker_and, victim, 2, store.port, partial(die_in_step, 8))
+    arguments = train_arguments(settings(train=TRAIN))
+    processes = [start(arguments, log, first) for log, first in zip(logs, firsts, strict=True)]
+    codes = [finish(process) for process in processes]
+    assert (codes[victim], codes[1 - victim]) == (-signal.SIGKILL, 1)
+    said = logs[1 - victim].read_text(encoding="utf-8").splitlines()
+    assert [line for line in said if line.startswith("clearhead: ")] == [
+        f"clearhead: worker {victim} ended or does not answer any more, so the training stopped; the same command goes "
+        f"on from the last checkpoint"
+    ]
+    assert crew("run").codes() == [0, 0]
+    assert_same_weights(tmp_path / "run", alone)
+
+
+@pytest.mark.skipif(os.name != "posix", reason="needs the signals of POSIX")
+def test_a_signal_to_one_worker_saves_once_and_ends_all(settings, tmp_path, alone):
+    values = settings(train=TRAIN)
+    store = TCPStore("localhost", 0, is_master=True, wait_for_workers=False)
+    logs = [tmp_path / "0.txt", tmp_path / "1.txt"]
+    stop = partial(signal_after_first_record, signal.SIGTERM)
+    arguments = train_arguments(values)
+    firsts = [partial(become_worker_and, 0, 2, store.port, stop), partial(become_worker, 1, 2, store.port)]
+    processes = [start(arguments, log, first) for log, first in zip(logs, firsts, strict=True)]
+    assert [finish(process) for process in processes] == [143, 143], logs[0].read_text()
+    assert logs[1].read_text() == ""
+    assert len(list((tmp_path / "run" / "checkpoints").glob("step-*"))) in (1, 2)
+    train_from_values(values)
+    assert_same_weights(tmp_path / "run", alone)
+
+
+def test_what_one_worker_cannot_do_is_one_line_of_one_worker(crew, tmp_path):
+    both = crew("run", second={"preset": "small"})
+    assert both.codes() == [1, 1]
+    said = [line for rank in range(2) for line in both.lines(rank)]
+    assert said == [
+        "clearhead: all workers must be given the same, but preset is 'tiny' for worker 0 and 'small' for worker 1"
+    ]
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_mistake_is_told_once(crew, tmp_path):
+    both = crew("run", data={"pairs": [str(tmp_path / "missing.tsv")], "valid_size": 11})
+    assert both.codes() == [1, 1]
+    assert [len(both.lines(rank)) for rank in range(2)] == [1, 0]
+    assert "missing.tsv" in both.lines(0)[0]
+
+
+def test_more_workers_than_pairs_in_a_step_change_nothing(crew, alone, settings, tmp_path):
+    train = {**TRAIN, "accumulate": 1, "batch_tokens": 8, "micro_batch_tokens": 8, "max_steps": 5}
+    assert crew("run", train=train).codes() == [0, 0]
+    train_from_values(settings(out=str(tmp_path / "one"), train={**train, "accumulate": 2}))
+    assert_same_weights(tmp_path / "run", tmp_path / "one", 5)
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(os.name != "posix", reason="needs the signals of POSIX")
+@pytest.mark.parametrize("seed", range(2))
+def test_ten_kills_of_a_random_worker_change_nothing(crew, alone, tmp_path, seed):
+    choose, kills = random.Random(seed), 0
+    while kills < 10:
+        both = crew("run", silence=5.0)
+        wait_until(lambda both=both: both.lines(0), both.processes[0])  # they have met
+        both.processes[0].join(choose.uniform(0.0, 1.5))
+        both.processes[choose.randrange(2)].kill()
+        codes = both.codes()
+        assert set(codes) <= {0, 1, -signal.SIGKILL}
+        kills += codes != [0, 0]
+        if kills % 3 == 0:  # a run that is never left in peace never ends
+            assert crew("run").codes() == [0, 0]
+            assert_same_weights(tmp_path / "run", alone)
+            shutil.rmtree(tmp_path / "run")
+    assert crew("run").codes() == [0, 0]
+    assert_same_weights(tmp_path / "run", alone)
+
+
+# What needs no processes.
+
+
+def together(*steps: Callable[[Workers], object]) -> list[object]:
+    """Let as many workers do something at once, in threads with a store of their own; return what came of it."""
+    store, found = HashStore(), [None] * len(steps)
+
+    def work(rank: int) -> None:
+        try:
+            found[rank] = steps[rank](Workers(rank, len(steps), store))
+        except TrainingError as error:
+            found[rank] = error
+
+    threads = [Thread(target=work, args=(rank,)) for rank in range(len(steps))]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(SECONDS)
+    return found
+
+
+def test_every_worker_learns_what_the_first_one_says():
+    said = together(*(partial(Workers.tell, key="x", text="yes" if rank == 0 else None) for rank in range(3)))
+    assert said == ["yes"] * 3
+
+
+def test_one_of_several_may_speak():
+    spoken = together(*(lambda own: distributed._may_speak(own._store, own.rank, "the disk is full") for _ in range(4)))
+    assert sorted(spoken) == [False, False, False, True]
+
+
+def test_another_version_is_refused(monkeypatch):
+    monkeypatch.setattr(distributed, "Watch", lambda *_: None)
+    found = together(
+        *(partial(Workers.greet, greeting={"PyTorch": version}, say=print) for version in ("2.13.0", "2.5.1"))
+    )
+    assert str(found[0]) == (
+        "all workers must be given the same, but PyTorch is '2.13.0' for worker 0 and '2.5.1' for worker 1"
+    )
+
+
+def test_who_does_not_come_is_named(monkeypatch):
+    monkeypatch.setattr(distributed, "_SECONDS_TO_COME", 0.2)
+    with pytest.raises(TrainingError, match="worker 1 did not come within"):
+        Workers(0, 2, HashStore()).greet({}, print)
+
+
+def test_who_waits_for_one_that_ended_ends():
+    store = HashStore()
+    assert distributed._may_speak(store, 0, "the disk is full")
+    with pytest.raises(LostWorkerError):
+        Workers(1, 2, store).tell("settled", None)
+
+
+@pytest.mark.parametrize(("count", "items"), [(1, 5), (2, 5), (3, 5), (7, 5), (4, 0)])
+def test_items_are_dealt_out_once_each_and_evenly(count, items):
+    own = [list(Workers(rank, count).own(range(items))) for rank in range(count)]
+    assert [item for some in own for item in some] == list(range(items))
+    assert max(map(len, own)) - min(map(len, own)) <= 1
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"RANK": ""}, "need RANK in the environment, a number, not ''"),
+        ({"MASTER_PORT": "x"}, "need MASTER_PORT in the environment, a number, not 'x'"),
+        ({"MASTER_ADDR": ""}, "need MASTER_ADDR in the environment"),
+    ],
+)
+def test_an_environment_that_does_not_say_who_is_who_is_refused(monkeypatch, changes, message):
+    said = {"RANK": "0", "WORLD_SIZE": "2", "MASTER_ADDR": "localhost", "MASTER_PORT": "1", **changes}
+    for name, value in said.items():
+        monkeypatch.setenv(name, value)
+    with pytest.raises(ConfigError, match=message), Workers.met():
+        pass
+
+
+def test_a_port_in_use_is_one_clear_error(monkeypatch):
+    taken = TCPStore("localhost", 0, is_master=True, wait_for_workers=False)
+    said = {"RANK": "0", "WORLD_SIZE": "2", "MASTER_ADDR": "localhost", "MASTER_PORT": str(taken.port)}
+    for name, value in said.items():
+        monkeypatch.setenv(name, value)
+    with (
+        pytest.raises(TrainingError, match=f"worker 0 cannot meet the others at localhost:{taken.port}: "),
+        Workers.met(),
+    ):
+        pass
+
+
+def test_fewer_gpus_than_workers_are_refused(monkeypatch):
+    monkeypatch.setenv("LOCAL_RANK", "1")
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
+    with pytest.raises(DeviceError, match="this machine has 1 GPUs, too few for its workers"):
+        Workers(1, 2, HashStore()).device(torch.device("cuda"))
+    with pytest.raises(DeviceError, match="'cuda:0' is one GPU; 2 workers need --device cuda"):
+        Workers(1, 2, HashStore()).device(torch.device("cuda:0"))
+
+
+def test_workers_that_contradict_torchrun_are_refused(monkeypatch):
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    require_workers(None)
+    require_workers(2)
+    with pytest.raises(ConfigError, match="--workers 3: torchrun started 2 already"):
+        require_workers(3)
+
+
+def test_a_silent_worker_ends_the_others_with_one_line(tmp_path):
+    code = (
+        "import sys, time\n"
+        "from torch.distributed import HashStore\n"
+        "from clearhead.training.watch import Watch\n"
+        "store = HashStore()\n"
+        "store.set('alive/0', '1')\n"
+        "Watch(store, 1, 2, lambda text: print(text, flush=True), silence=1.5)\n"
+        "time.sleep(600)\n"
+    )
+    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=SECONDS)
+    assert ended.returncode == 1
+    assert ended.stdout == (
+        "worker 0 ended or does not answer any more, so the training stopped; the same command goes on from the last "
+        "checkpoint\n"
+    )
+
+
+def test_after_a_failed_sum_silence_tells_who_is_gone():
+    store = HashStore()
+    watch = Watch(store, 1, 3, print, silence=SECONDS)
+    alive = Watch(store.clone(), 2, 3, print, silence=SECONDS)
+    try:
+        assert watch.lost() == [0]
+    finally:
+        watch.stop()
+        alive.stop()
+
+
+@pytest.mark.skipif(os.name != "posix", reason="needs the signals of POSIX")
+def test_workers_that_lost_their_launcher_save_and_stop():
+    class Gone:
+        def set(self, key: str, value: str) -> None:
+            raise RuntimeError("Connection reset by peer")
+
+    heard = []
+    before = signal.signal(signal.SIGTERM, lambda number, frame: heard.append(number))
+    try:
+        watch = Watch(Gone(), 0, 2, heard.append)
+        watch._thread.join(SECONDS)
+    finally:
+        signal.signal(signal.SIGTERM, before)
+    assert heard == [signal.SIGTERM]
+
+
+def test_settings_that_sharding_cannot_have_are_refused(settings, capsys):
+    with pytest.raises(SystemExit):
+        run_command(train_arguments(settings(train={"shard": True, "compile": True})))
+    assert "train.shard and train.compile do not go together" in capsys.readouterr().err
+
+
+def environment() -> dict[str, str]:
+    """Return that of this process, without what tells a worker that it is one."""
+    return {name: value for name, value in os.environ.items() if name not in ("RANK", "WORLD_SIZE")}
+
+
+def test_the_command_starts_its_workers_itself(settings, alone, tmp_path):
+    command = [sys.executable, "-m", "clearhead", *train_arguments(settings(train=TRAIN)), "--workers", "2"]
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=SECONDS, env=environment())
+    assert ended.returncode == 0, ended.stderr
+    assert ended.stderr.endswith(f"model:  {tmp_path / 'run' / 'model'}\nreport: {tmp_path / 'run' / 'report.html'}\n")
+    assert ended.stderr.count("model:  ") == 1
+    assert "Warning" not in ended.stderr
+    assert_same_weights(tmp_path / "run", alone)
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(sys.platform != "linux", reason="needs all of 127.0.0.0/8 to be this machine")
+def test_two_machines_train_and_resume(settings, alone, tmp_path):
+    for steps in (10, 20):
+        train = {**TRAIN, "max_steps": steps, "schedule": "constant"}
+        arguments = train_arguments(settings(train=train))
+        with socket.socket() as free:
+            free.bind(("localhost", 0))
+            port = free.getsockname()[1]
+        machines = []
+        for node in range(2):
+            options = ["--nnodes", "2", "--nproc-per-node", "1", "--node-rank", str(node), "--master-addr", "127.0.0.1"]
+            options += ["--master-port", str(port), "--local-addr", f"127.0.0.{node + 1}"]
+            command = [sys.executable, "-m", "torch.distributed.run", *options, "-m", "clearhead", *arguments]
+            with (tmp_path / f"machine-{node}-{steps}.txt").open("w") as log:
+                machines.append(subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT, env=environment()))
+        assert [machine.wait(SECONDS) for machine in machines] == [0, 0]
+    wanted = train_from_values(settings(out=str(tmp_path / "one"), train={**TRAIN, "schedule": "constant"})).run
+    assert_same_weights(tmp_path / "run", wanted)
+
+
+def test_workers_that_are_started_anew_do_not_hear_what_earlier_ones_said():
+    store = HashStore()
+    earlier = together_in(store, 2)
+    earlier[0].set("settled", "old")
+    Workers(0, 2, earlier[0], store).note_afresh()
+    now = together_in(store, 2)
+    assert not now[1].check(["settled"])
+    now[0].set("settled", "new")
+    assert now[1].get("settled") == b"new"
+    assert Workers(0, 2, now[0], store).began_afresh
+    assert not Workers(0, 2, now[0], HashStore()).began_afresh
+
+
+def together_in(launcher: HashStore, count: int) -> list[Any]:
+    """Let workers meet in a store of their launcher, the first one last, and return their own stores."""
+    found: dict[int, Any] = {}
+
+    def meet(rank: int) -> None:
+        found[rank] = distributed._begun(launcher, rank, count)
+
+    threads = [Thread(target=meet, args=(rank,)) for rank in reversed(range(count))]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(SECONDS)
+    return [found[rank] for rank in range(count)]
