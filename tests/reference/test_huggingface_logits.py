@@ -130,8 +130,13 @@ def test_gradients_are_equal(kind, batch, record_property):
         # A bias on all keys alike cannot change a softmax over them.
         assert expected[name].abs().max() > 1e-4 or name.endswith("k_proj.bias"), name
         # Gradients of one weight are sums of terms of all sizes; float32 is as exact as the largest of them allows.
-        bound = 1e-5 * max(1.0, expected[name].abs().max().item())
-        torch.testing.assert_close(actual[name], expected[name], rtol=0.0, atol=bound, msg=lambda text, n=name: n + text)
+        torch.testing.assert_close(
+            actual[name],
+            expected[name],
+            rtol=0.0,
+            atol=1e-5 * max(1.0, expected[name].abs().max().item()),
+            msg=lambda text, n=name: n + text,
+        )
 
 
 @every_kind

@@ -20,6 +20,7 @@ from clearhead.cli.options import (
     Columns,
     Device,
     Ensemble,
+    FromLang,
     Precision,
     Shortlist,
     SourceLang,
@@ -27,6 +28,7 @@ from clearhead.cli.options import (
     Swap,
     TargetLang,
     Threads,
+    ToLang,
     Workers,
     decode_settings,
 )
@@ -72,6 +74,8 @@ def evaluate(
         ),
     ] = None,
     columns: Columns = None,
+    from_lang: FromLang = None,
+    to_lang: ToLang = None,
     swap: Swap = False,
     hypothesis: Annotated[
         str | None, typer.Option("--hypothesis", metavar="FILE", help="Judge these translations, whoever made them.")
@@ -154,7 +158,8 @@ def evaluate(
         "tokenize": tokenize,
         "lowercase": lowercase,
     }
-    given = read_given(source or hypothesis, reference, pairs, columns=columns, swap=swap)
+    languages = from_lang, to_lang
+    given = read_given(source or hypothesis, reference, pairs, columns=columns, languages=languages, swap=swap)
     sources, references = given.sources, given.targets
 
     def judged(path: Path, others: Sequence[Path] = ()) -> tuple[Evaluation, list[str]]:

@@ -17,6 +17,7 @@ __all__ = [
     "Columns",
     "Device",
     "Ensemble",
+    "FromLang",
     "Model",
     "Precision",
     "Shortlist",
@@ -27,6 +28,7 @@ __all__ = [
     "TargetFile",
     "TargetLang",
     "Threads",
+    "ToLang",
     "ToldSourceLang",
     "Workers",
     "decode_settings",
@@ -54,6 +56,14 @@ Columns = Annotated[
         help="Columns of source and target in files of pairs: numbers counted from 1, or names from a header line.",
         show_default="what the file itself says, else the first two",
     ),
+]
+FromLang = Annotated[
+    str | None,
+    typer.Option("--from-lang", metavar="L", help="Language of the source in files of pairs that name languages."),
+]
+ToLang = Annotated[
+    str | None,
+    typer.Option("--to-lang", metavar="L", help="Language of the target in files of pairs that name languages."),
 ]
 Swap = Annotated[
     bool, typer.Option("--swap", help="The other direction: what would be the source is the target, and vice versa.")

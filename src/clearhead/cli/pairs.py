@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -16,7 +17,7 @@ __all__ = ["GivenPairs", "read_given"]
 
 @dataclass(frozen=True)
 class GivenPairs:
-    """Pairs to score or to evaluate on, all of those in the file."""
+    """Pairs to score or to evaluate on, all of those in the file but for what it says is none."""
 
     pairs: list[SentencePair]
     name: str
@@ -34,15 +35,22 @@ class GivenPairs:
 
 
 def read_given(
-    source: str | None, target: str | None, pairs: str | None, *, columns: str | None, swap: bool
+    source: str | None,
+    target: str | None,
+    pairs: str | None,
+    *,
+    columns: str | None,
+    languages: tuple[str | None, str | None],
+    swap: bool,
 ) -> GivenPairs:
-    """Read every pair, and say on stderr what a file of pairs was taken for.
+    """Read every pair, and say on stderr what a file of pairs was taken for, and what it says is no pair.
 
     Args:
         source: File with one source a line; None if `pairs` is given.
         target: File with its translations.
         pairs: File with both sides.
         columns: Which of its columns hold them, as typed.
+        languages: Of source and target, in a file that names languages.
         swap: Read the other direction.
 
     Raises:
@@ -50,7 +58,7 @@ def read_given(
         DataError: If a file cannot be read, or a row is no pair: one that was left out would shift all later results.
     """
     from clearhead.config import DataConfig
-    from clearhead.corpora import described, display_name, read_pairs, read_parallel
+    from clearhead.corpora import SKIPS, Wanted, described, display_name, read_pairs, read_parallel
 
     wanted = DataConfig.from_dict({"columns": columns}, origin="--columns").columns
     if pairs is None:
@@ -58,6 +66,10 @@ def read_given(
             raise ConfigError(f"--columns {columns}: only a file of pairs has columns; name it with --pairs")
         found = list(read_parallel([source or ""], [target or ""], swap=swap, notice=notice))
         return GivenPairs(found, display_name((target if swap else source) or ""))
-    found = list(read_pairs([pairs], wanted, swap=swap, on_open=lambda files: notice(*described(files))))
+    asked = Wanted(wanted, *languages)
+    read = list(read_pairs([pairs], asked, swap=swap, on_open=lambda files: notice(*described(files))))
+    found = [pair for pair in read if pair.skipped is None]
+    for reason, count in Counter(pair.skipped for pair in read if pair.skipped is not None).items():
+        notice(f"{count:,} of {len(read):,} entries are left out: {SKIPS[reason]}")
     is_line_by_line = all(pair.line == number for number, pair in enumerate(found, start=1))
     return GivenPairs(found, display_name(pairs) if is_line_by_line else f"the pairs of {display_name(pairs)}")

@@ -13,10 +13,12 @@ from clearhead.cli.options import (
     Columns,
     Device,
     Ensemble,
+    FromLang,
     Model,
     Swap,
     TargetLang,
     Threads,
+    ToLang,
     ToldSourceLang,
 )
 from clearhead.cli.pairs import read_given
@@ -43,6 +45,8 @@ def score(
         ),
     ] = None,
     columns: Columns = None,
+    from_lang: FromLang = None,
+    to_lang: ToLang = None,
     swap: Swap = False,
     source_lang: ToldSourceLang = None,
     target_lang: TargetLang = None,
@@ -66,7 +70,7 @@ def score(
     from clearhead.corpora import open_output
     from clearhead.translator import Translator
 
-    given = read_given(source, target, pairs, columns=columns, swap=swap)
+    given = read_given(source, target, pairs, columns=columns, languages=(from_lang, to_lang), swap=swap)
     translator = Translator.load(model, device=device, ensemble=ensemble or ())
     refuse_untold_language(translator, source_lang)
     with progress("scoring", total=len(given.pairs)) as advance:

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from clearhead.cli.options import Columns, Swap, Threads
+from clearhead.cli.options import Columns, FromLang, Swap, Threads, ToLang
 from clearhead.errors import ConfigError
 
 __all__ = ["train"]
@@ -30,6 +30,8 @@ def train(
         Files, typer.Option(help="Files with both sides: .tsv, .csv, or .txt of Tatoeba and Anki.")
     ] = None,
     columns: Columns = None,
+    from_lang: FromLang = None,
+    to_lang: ToLang = None,
     swap: Swap = False,
     valid_source: Annotated[
         Files, typer.Option(help="Validation source text; without it some pairs are held out.")
@@ -106,6 +108,8 @@ def train(
             "target": target,
             "pairs": pairs,
             "columns": columns,
+            "from_lang": from_lang,
+            "to_lang": to_lang,
             "swap": swap or None,
             "valid_source": valid_source,
             "valid_target": valid_target,

@@ -30,6 +30,10 @@ class DataConfig(Settings):
     columns: tuple[int | str, int | str] | None = None
     """Columns that hold source and target in all files of pairs: numbers counted from 1, or names from a header line,
     such as `[2, 1]` or `["english", "german"]`; told by each file if not set (docs/formats.md)."""
+    from_lang: str | None = None
+    """Language of the source, such as `en` or `de-AT`, in files of pairs that name languages."""
+    to_lang: str | None = None
+    """Language of the target in them."""
     swap: bool = False
     """The other direction: source and target change places in all text."""
     valid_source: tuple[str, ...] = ()

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from clearhead.corpora.columns import Columns
 from clearhead.corpora.language_names import language_in_name
-from clearhead.corpora.pair import PairFile, SentencePair
+from clearhead.corpora.pair import SKIPS, PairFile, SentencePair, Wanted
 from clearhead.corpora.pair_files import READERS, described, holds_pairs, read_pairs
 from clearhead.corpora.parallel_lines import read_parallel
 from clearhead.corpora.text_files import display_name, open_output, read_lines
@@ -12,9 +11,10 @@ from clearhead.corpora.tsv import write_tsv
 
 __all__ = [
     "READERS",
-    "Columns",
+    "SKIPS",
     "PairFile",
     "SentencePair",
+    "Wanted",
     "described",
     "display_name",
     "holds_pairs",

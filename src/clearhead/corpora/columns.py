@@ -8,12 +8,11 @@ from collections.abc import Sequence
 from functools import cache
 from typing import NamedTuple
 
+from clearhead.corpora.language_names import is_variant
+from clearhead.corpora.pair import Wanted
 from clearhead.errors import ConfigError
 
-__all__ = ["Columns", "TwoColumns", "choose_columns", "is_header"]
-
-Columns = tuple[int | str, int | str]
-"""Source and target: a number counts from 1, a name stands in the header."""
+__all__ = ["TwoColumns", "choose_columns", "is_header"]
 
 SIDES = {
     *("source", "src", "target", "tgt", "trg", "original", "translation", "translated", "reference", "ref"),
@@ -50,14 +49,15 @@ class TwoColumns(NamedTuple):
 def choose_columns(
     path: str,
     rows: Sequence[Sequence[str]],
-    wanted: Columns | None,
+    wanted: Wanted,
     *,
     names: Sequence[str] = (),
     others: frozenset[int] = frozenset(),
 ) -> TwoColumns:
     """Decide which columns to read.
 
-    What is asked for is taken. Else, if the header names two sides, these are; without a header the first two columns,
+    What is asked for is taken. Else, if the header names the languages that are asked for, or two sides, these are;
+    without a header the first two columns,
     but the second and fourth where the first and third of four hold numbers, as in the exports of Tatoeba.
 
     Args:
@@ -70,18 +70,21 @@ def choose_columns(
     Raises:
         ConfigError: If a column that is asked for is not there, or the header names more sides than two.
     """
-    has_header = not names and (any(isinstance(column, str) for column in wanted or ()) or is_header(rows[0]))
+    has_header = not names and (any(isinstance(column, str) for column in wanted.columns or ()) or is_header(rows[0]))
     names = [name.strip() for name in (rows[0] if has_header else names)]
-    if wanted is not None:
+    if (asked := wanted.columns) is not None:
         width = max(len(names), *map(len, rows))
-        source, target = (_index(path, column, names, width) for column in wanted)
+        source, target = (_index(path, column, names, width) for column in asked)
         if source == target:
-            raise ConfigError(f"columns {wanted[0]},{wanted[1]}: in {path} they are the same one; name two")
+            raise ConfigError(f"columns {asked[0]},{asked[1]}: in {path} they are the same one; name two")
         return TwoColumns(source, target, has_header, names)
     numbers = _columns_of_numbers(rows[1:] if has_header else rows)
     # Of more than two, for `id` is the code of Indonesian too, and a text may be a number.
     ignored = others | (numbers if len(names) > 2 else frozenset())
     sides = [index for index, name in enumerate(names) if _meaning(name) is not None and index not in ignored]
+    if wanted.from_lang is not None and wanted.to_lang is not None and any(_is_language(names[side]) for side in sides):
+        source, target = (_of_language(path, language, names, sides) for language in (wanted.from_lang, wanted.to_lang))
+        return TwoColumns(source, target, has_header, names)
     if len(sides) == 2:
         return TwoColumns(sides[0], sides[1], has_header, names)
     if has_header:
@@ -123,6 +126,27 @@ def _index(path: str, column: int | str, names: Sequence[str], width: int) -> in
         case several:
             numbers = ", ".join(str(index + 1) for index in several)
             raise ConfigError(f"{path} has several columns {column!r}, number {numbers}; give the number")
+
+
+def _is_language(name: str) -> bool:
+    meaning = _meaning(name)
+    return meaning is not None and meaning.partition("-")[0] in _languages().values()
+
+
+def _of_language(path: str, language: str, names: Sequence[str], sides: Sequence[int]) -> int:
+    """Return the column whose name is that of a language.
+
+    Raises:
+        ConfigError: If there is none, or more than one.
+    """
+    found = [side for side in sides if is_variant(_meaning(names[side]) or "", language)]
+    if len(found) == 1:
+        return found[0]
+    which = "no column" if not found else "several columns"
+    there = _listed([names[side] for side in sides])
+    raise ConfigError(
+        f"{path} has {which} of the language {language!r}; it has {there}; say with --columns which two to read"
+    )
 
 
 def _columns_of_numbers(rows: Sequence[Sequence[str]]) -> set[int]:

@@ -6,8 +6,8 @@ import re
 from collections import Counter
 from collections.abc import Sequence
 
-from clearhead.corpora.columns import Columns, is_header
-from clearhead.corpora.pair import PairFile
+from clearhead.corpora.columns import is_header
+from clearhead.corpora.pair import Columns, PairFile, Wanted
 from clearhead.corpora.rows import SEPARATOR_NAMES, TableFormat
 from clearhead.corpora.tables import open_table
 
@@ -18,18 +18,18 @@ FIRST_LINE = re.compile(r"sep=([^\"\r])")
 """What Excel reads, and some programs write for it, before the table."""
 
 
-def open_csv(path: str, columns: Columns | None = None) -> PairFile:
+def open_csv(path: str, wanted: Wanted) -> PairFile:
     """Open a table with quotation marks where they are needed; a row with more columns than the others is no pair.
 
     Args:
         path: `-` is standard input; `.gz`, `.xz` and `.zst` are decompressed.
-        columns: Source and target; None leaves it to the file, see `choose_columns`.
+        wanted: Source and target; what is not said is left to the file, see `choose_columns`.
 
     Raises:
         ConfigError: If the columns that are asked for are not there, or the header leaves open which to take.
         DataError: If no row has a second column, or the file cannot be read as text; streaming raises the latter too.
     """
-    return open_table(path, columns, _recognised)
+    return open_table(path, wanted, _recognised)
 
 
 def _recognised(head: Sequence[str], columns: Columns | None) -> TableFormat:

@@ -1,4 +1,4 @@
-"""The language that the name of a file says its text is in, as is the custom with parallel text: `train.de.gz`."""
+"""Languages by their names: which one the name of a file ends in (`train.de.gz`), and which are variants of which."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from babel import localedata
 
 from clearhead.corpora.text_files import COMPRESSIONS
 
-__all__ = ["language_in_name"]
+__all__ = ["is_variant", "language_in_name"]
 
 
 def language_in_name(path: str) -> str | None:
@@ -22,3 +22,13 @@ def language_in_name(path: str) -> str | None:
         suffixes.pop()
     language = suffixes[-1][1:] if suffixes else ""
     return language if len(language) == 2 and language.isalpha() and localedata.exists(language) else None
+
+
+def is_variant(language: str, asked: str) -> bool:
+    """Tell whether a language is the one asked for, or one of its variants.
+
+    >>> is_variant("de_AT", "de"), is_variant("DE", "de"), is_variant("de", "de-AT"), is_variant("den", "de")
+    (True, True, False, False)
+    """
+    found, wanted = (name.replace("_", "-").casefold() for name in (language, asked))
+    return found == wanted or found.startswith(f"{wanted}-")

@@ -5,7 +5,31 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-__all__ = ["PairFile", "SentencePair"]
+__all__ = ["SKIPS", "Columns", "PairFile", "SentencePair", "Wanted"]
+
+Columns = tuple[int | str, int | str]
+"""Source and target of a table: a number counts from 1, a name stands in the header."""
+
+SKIPS = {
+    "untranslated": "the file has no translation of it",
+    "unfinished": "the file marks its translation as not finished or not checked (fuzzy)",
+    "obsolete": "the file marks it as no longer used",
+    "not_to_translate": "the file says that it is not to be translated",
+    "other_languages": "it lacks one of the two languages that are read",
+    "unpaired": "nothing in the other file belongs to it",
+}
+"""Why a file itself says that an entry is no pair to learn from, and what that means."""
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """Which texts of a file of pairs are asked for; what is not said is left to the file."""
+
+    columns: Columns | None = None
+    from_lang: str | None = None
+    """Language of the source, such as `en` or `de-AT`, in files that name languages."""
+    to_lang: str | None = None
+    """Language of the target."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +48,8 @@ class SentencePair:
     """Where the source's text begins, behind that tag."""
     defect: str | None = None
     """Why this row of its file is no pair; it has no text then, and is counted."""
+    skipped: str | None = None
+    """One of `SKIPS` for an entry that is none to learn from; it is counted, and no mistake of the file."""
 
     @property
     def text(self) -> str:

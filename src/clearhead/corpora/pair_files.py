@@ -8,16 +8,15 @@ from itertools import islice
 from pathlib import Path
 
 from clearhead.corpora.anki import anki_format
-from clearhead.corpora.columns import Columns
 from clearhead.corpora.csv_files import open_csv
-from clearhead.corpora.pair import PairFile, SentencePair
+from clearhead.corpora.pair import PairFile, SentencePair, Wanted
 from clearhead.corpora.text_files import COMPRESSIONS, display_name, read_lines, some_names
 from clearhead.corpora.tsv import open_tsv
 from clearhead.errors import DataError
 
 __all__ = ["READERS", "described", "holds_pairs", "read_pairs"]
 
-READERS: dict[str, Callable[[str, Columns | None], PairFile]] = {".csv": open_csv, ".tsv": open_tsv, ".txt": open_tsv}
+READERS: dict[str, Callable[[str, Wanted], PairFile]] = {".csv": open_csv, ".tsv": open_tsv, ".txt": open_tsv}
 """Extension to reader, of formats that hold both sides in one file."""
 
 NUM_EXAMPLES = 3
@@ -26,7 +25,7 @@ NUM_EXAMPLES = 3
 
 def read_pairs(
     paths: Sequence[str],
-    columns: Columns | None = None,
+    wanted: Wanted = Wanted(),
     *,
     swap: bool = False,
     tolerated: float = 0.0,
@@ -37,7 +36,7 @@ def read_pairs(
     Args:
         paths: Files whose extension is in `READERS`, each also with `.gz`, `.xz` or `.zst`; `-` is TSV on standard
             input.
-        columns: Source and target, of every file; None leaves it to each file.
+        wanted: Source and target, of every file; what is not said is left to each file.
         swap: Read them in the other direction.
         tolerated: Share of a file's rows that may have a defect. Each of them is a pair with its `defect`; more are an
             error at the end of the file. With 0 the first one is an error.
@@ -57,7 +56,7 @@ def read_pairs(
         )
 
     def opened(path: str) -> PairFile:
-        file = READERS[_extension(path)](path, columns)
+        file = READERS[_extension(path)](path, wanted)
         return file.swapped() if swap else file
 
     def tell(files: Sequence[PairFile]) -> None:

@@ -9,8 +9,8 @@ from collections.abc import Callable, Iterator, Sequence
 from itertools import chain, islice
 
 from clearhead.corpora.anki import anki_format, text_of_html
-from clearhead.corpora.columns import Columns, TwoColumns, choose_columns
-from clearhead.corpora.pair import PairFile, SentencePair
+from clearhead.corpora.columns import TwoColumns, choose_columns
+from clearhead.corpora.pair import Columns, PairFile, SentencePair, Wanted
 from clearhead.corpora.rows import SEPARATOR_NAMES, Row, TableFormat
 from clearhead.corpora.text_files import display_name, read_lines
 from clearhead.errors import DataError
@@ -24,13 +24,13 @@ SHOWN_CHARACTERS = 40
 
 
 def open_table(
-    path: str, columns: Columns | None, recognise: Callable[[Sequence[str], Columns | None], TableFormat]
+    path: str, wanted: Wanted, recognise: Callable[[Sequence[str], Columns | None], TableFormat]
 ) -> PairFile:
     """Look at the head of a table and return its pairs, one row in memory at a time.
 
     Args:
         path: `-` is standard input; `.gz`, `.xz` and `.zst` are decompressed.
-        columns: Source and target; None leaves it to the file.
+        wanted: Source and target; what is not said is left to the file.
         recognise: Returns how a table is written, from its first lines and what is asked for, if Anki did not write it.
 
     Raises:
@@ -39,11 +39,11 @@ def open_table(
     """
     lines: Iterator[str] = read_lines(path)
     head = _head(lines)
-    written = anki_format(head) or recognise(head, columns)
+    written = anki_format(head) or recognise(head, wanted.columns)
     filled = [row for row in written.rows(iter(head)) if not row.is_blank]
     rows = [row.cells for row in filled if row.cells is not None]
     if any(len(row) > 1 for row in rows):
-        chosen = choose_columns(path, rows, columns, names=written.names, others=written.other_columns)
+        chosen = choose_columns(path, rows, wanted, names=written.names, others=written.other_columns)
     elif filled:
         raise DataError(_no_columns(path, head, filled[0], written))
     else:

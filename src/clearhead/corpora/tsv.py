@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from clearhead.corpora.columns import Columns
-from clearhead.corpora.pair import PairFile, SentencePair
+from clearhead.corpora.pair import Columns, PairFile, SentencePair, Wanted
 from clearhead.corpora.rows import TableFormat
 from clearhead.corpora.tables import open_table
 from clearhead.corpora.text_files import open_output
@@ -16,20 +15,20 @@ __all__ = ["open_tsv", "write_tsv"]
 TAB_SEPARATED = TableFormat("tab-separated", "\t", is_quoted=False)
 
 
-def open_tsv(path: str, columns: Columns | None = None) -> PairFile:
+def open_tsv(path: str, wanted: Wanted) -> PairFile:
     """Open a table where a quotation mark is text like any other, for there are no quoting rules.
 
     A blank line gives an empty pair, so that cleaning counts it.
 
     Args:
         path: `-` is standard input; `.gz`, `.xz` and `.zst` are decompressed.
-        columns: Source and target; None leaves it to the file, see `choose_columns`.
+        wanted: Source and target; what is not said is left to the file, see `choose_columns`.
 
     Raises:
         ConfigError: If the columns that are asked for are not there, or the header leaves open which to take.
         DataError: If no row has a tab, or the file cannot be read as text; streaming raises the latter too.
     """
-    return open_table(path, columns, _recognised)
+    return open_table(path, wanted, _recognised)
 
 
 def _recognised(head: Sequence[str], columns: Columns | None) -> TableFormat:

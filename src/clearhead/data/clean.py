@@ -12,13 +12,14 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from clearhead.config import DataConfig
-from clearhead.corpora import SentencePair
+from clearhead.corpora import SKIPS, SentencePair
 from clearhead.language_tags import split_tag
 
 __all__ = ["REASONS", "CleaningReport", "clean", "key_digest", "normalized_key", "pair_digest"]
 
 REASONS = {
     "malformed": "the row of its file is no pair",
+    **SKIPS,
     "empty": "a side is blank",
     "unknown_tag": "the source starts with a language tag that tokenizer.language_tags does not name",
     "too_many_characters": "a side is longer than data.max_characters",
@@ -145,6 +146,8 @@ def _reason_to_drop(
 ) -> str | None:
     if pair.defect is not None:
         return "malformed"
+    if pair.skipped is not None:
+        return pair.skipped
     source = pair.text
     if not source.strip() or not pair.target.strip():
         return "empty"

@@ -11,9 +11,9 @@ from typing import Any, NamedTuple
 
 from clearhead.config import Config, DataConfig
 from clearhead.corpora import (
-    Columns,
     PairFile,
     SentencePair,
+    Wanted,
     described,
     holds_pairs,
     language_in_name,
@@ -114,7 +114,7 @@ def open_inputs(config: Config, *, notice: Callable[[str], None] | None = None) 
             f"columns {data.columns[0]},{data.columns[1]}: no file of pairs is named that could have them; leave "
             f"data.columns (--columns) out, or name one with --pairs"
         )
-    choice: dict[str, Any] = {"columns": data.columns, "on_open": tell}
+    choice: dict[str, Any] = {"wanted": Wanted(data.columns, data.from_lang, data.to_lang), "on_open": tell}
     pairs = read_pairs(data.pairs, **choice, swap=data.swap, tolerated=MOST_MALFORMED)
     valid_pairs = read_pairs(data.valid_pairs, **choice, swap=data.swap, tolerated=MOST_MALFORMED)
     general_pairs = read_pairs(data.general_pairs, **choice, swap=data.swap, tolerated=MOST_MALFORMED)
@@ -132,13 +132,11 @@ def open_inputs(config: Config, *, notice: Callable[[str], None] | None = None) 
     )
 
 
-def _segments(
-    path: str, columns: Columns | None, on_open: Callable[[Sequence[PairFile]], None]
-) -> Iterator[tuple[int, str]]:
+def _segments(path: str, wanted: Wanted, on_open: Callable[[Sequence[PairFile]], None]) -> Iterator[tuple[int, str]]:
     """Return what stands in a file of text to exclude, with the line of each segment; of pairs, both sides."""
     if not holds_pairs(path):
         return enumerate(read_lines(path), start=1)
-    pairs = read_pairs([path], columns, on_open=on_open)
+    pairs = read_pairs([path], wanted, on_open=on_open)
     return ((pair.line, text) for pair in pairs for text in (pair.source, pair.target))
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from clearhead.corpora import SentencePair, described, read_pairs
+from clearhead.corpora import SentencePair, Wanted, described, read_pairs
 from clearhead.corpora.anki import anki_format, text_of_html
 
 NOTES = (
@@ -38,7 +38,7 @@ def test_columns_named_by_anki_are_names(tmp_path):
     text = '#separator:Semicolon\n#html:false\n#columns:Image;Back;Front\n#tags:x\n1 < 2;<b>ja</b>;"yes; sir"\n'
     path = written(tmp_path / "n.txt", text)
     assert [(p.source, p.target) for p in read_pairs([path])] == [("<b>ja</b>", "yes; sir")]
-    assert [(p.source, p.target) for p in read_pairs([path], ("Front", "Image"))] == [("yes; sir", "1 < 2")]
+    assert [(p.source, p.target) for p in read_pairs([path], Wanted(("Front", "Image")))] == [("yes; sir", "1 < 2")]
 
 
 @pytest.mark.parametrize(

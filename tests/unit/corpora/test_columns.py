@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from clearhead.corpora.columns import choose_columns, is_header
+from clearhead.corpora.pair import Wanted
 from clearhead.errors import ConfigError
 
 
@@ -50,7 +51,7 @@ def test_text_is_no_header(row):
 
 
 def chosen(rows, wanted=None, **more):
-    found = choose_columns("f", rows, wanted, **more)
+    found = choose_columns("f", rows, Wanted(wanted), **more)
     return found.source, found.target, found.has_header
 
 
@@ -88,4 +89,21 @@ def test_columns_without_text_are_passed_over():
 @pytest.mark.parametrize("header", [["de", "en", "fr"], ["id", "en", "Übersetzung (alt)"]])
 def test_a_header_that_leaves_it_open_is_refused(header):
     with pytest.raises(ConfigError, match=r"f has 3 columns: .*; say which two hold source and target"):
-        choose_columns("f", [header, ["1" if header[0] == "id" else "a", "b", "c"]], None)
+        choose_columns("f", [header, ["1" if header[0] == "id" else "a", "b", "c"]], Wanted())
+
+
+def test_languages_that_are_asked_for_are_found_in_the_header():
+    rows = [["id", "en-GB", "German", "fr"], ["7", "yes", "ja", "oui"]]
+    found = choose_columns("f", rows, Wanted(from_lang="fr", to_lang="de"))
+    assert (found.source, found.target, found.has_header) == (3, 2, True)
+    assert choose_columns("f", rows, Wanted(from_lang="en", to_lang="fr")).source == 1
+    with pytest.raises(ConfigError, match="f has no column of the language 'es'; it has 'en-GB', 'German', 'fr'"):
+        choose_columns("f", rows, Wanted(from_lang="es", to_lang="de"))
+    with pytest.raises(ConfigError, match="f has several columns of the language 'en'"):
+        choose_columns("f", [["en-GB", "en-US", "de"]], Wanted(from_lang="de", to_lang="en"))
+
+
+def test_a_table_that_names_no_languages_is_read_as_it_stands():
+    assert choose_columns("f", [["a", "b"]], Wanted(from_lang="de", to_lang="en")).sides() == ("column 1", "column 2")
+    with_sides = choose_columns("f", [["x", "target", "source"]], Wanted(from_lang="de", to_lang="en"))
+    assert with_sides.sides() == ("column 2 (target)", "column 3 (source)")

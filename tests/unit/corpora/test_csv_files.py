@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from clearhead.corpora import SentencePair, described, read_pairs
+from clearhead.corpora import SentencePair, Wanted, described, read_pairs
 from clearhead.errors import ConfigError
 
 
@@ -20,13 +20,13 @@ def written(path: Path, text: str) -> str:
 
 def read(tmp_path: Path, text: str, columns=None) -> list[tuple[str, str]]:
     path = written(tmp_path / "p.csv", text)
-    return [(pair.source, pair.target) for pair in read_pairs([path], columns)]
+    return [(pair.source, pair.target) for pair in read_pairs([path], Wanted(columns))]
 
 
 def test_the_example_of_the_rfc_is_read(tmp_path):
     text = '"aaa","b\r\nbb","ccc"\r\n"aaa","b""bb","c,cc"\r\nzzz,yyy,xxx\r\n'  # sections 2.5 to 2.7
     path = written(tmp_path / "p.csv", text)
-    assert list(read_pairs([path], (2, 3))) == [
+    assert list(read_pairs([path], Wanted((2, 3)))) == [
         SentencePair("b bb", "ccc", f"{path}:1"),
         SentencePair('b"bb', "c,cc", f"{path}:3"),
         SentencePair("yyy", "xxx", f"{path}:4"),

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from clearhead.corpora import described, holds_pairs, read_pairs
+from clearhead.corpora import Wanted, described, holds_pairs, read_pairs
 from clearhead.errors import ConfigError, DataError
 
 CSV = 'id,english,german\n1,"Hi, you","Hallo, du"\n2,no,nein\n'
@@ -64,18 +64,18 @@ def test_the_other_direction_is_read_and_told(tmp_path):
         ("nein", "no"),
     ]
     assert told[0].endswith("from column 3 (german) to column 2 (english)")
-    assert texts(read_pairs([path], ("german", 1), swap=True)) == [("1", "Hallo, du"), ("2", "nein")]
+    assert texts(read_pairs([path], Wanted(("german", 1)), swap=True)) == [("1", "Hallo, du"), ("2", "nein")]
 
 
 def test_columns_count_for_every_file_and_what_one_lacks_is_told_at_once(tmp_path):
     first = written(tmp_path / "a.csv", CSV)
     second = written(tmp_path / "b.tsv", "german\tenglish\nja\tyes\n")
     third = written(tmp_path / "c.tsv", "x\ty\n")
-    assert texts(read_pairs([first, second], ("german", "english")))[-1] == ("ja", "yes")
+    assert texts(read_pairs([first, second], Wanted(("german", "english"))))[-1] == ("ja", "yes")
     with pytest.raises(ConfigError, match=r"c\.tsv has no column 'german'; it has 'x', 'y' \("):
-        read_pairs([first, second, third], ("german", "english"))
+        read_pairs([first, second, third], Wanted(("german", "english")))
     with pytest.raises(ConfigError, match=r"column 3 is asked for, but .*b\.tsv has 2 columns: 'german', 'english'"):
-        read_pairs([first, second], (1, 3))
+        read_pairs([first, second], Wanted((1, 3)))
 
 
 def test_a_file_named_twice_is_read_twice(tmp_path):

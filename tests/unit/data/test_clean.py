@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from clearhead.config import DataConfig
-from clearhead.corpora import SentencePair, read_parallel
+from clearhead.corpora import SKIPS, SentencePair, read_parallel
 from clearhead.data.clean import REASONS, CleaningReport, clean, key_digest, normalized_key
 
 LONG = "ein Wort " * 20
@@ -68,7 +68,9 @@ def test_only_the_very_same_pair_is_a_duplicate():
 
 
 def test_first_reason_in_order_is_the_one_that_counts():
-    assert list(REASONS)[:5] == ["malformed", "empty", "unknown_tag", "too_many_characters", "length_ratio"]
+    of_the_file = ["malformed", *SKIPS]
+    assert list(REASONS)[: len(of_the_file)] == of_the_file
+    assert list(REASONS)[len(of_the_file) :][:4] == ["empty", "unknown_tag", "too_many_characters", "length_ratio"]
     texts = [("", LONG * 30), ("<2xx>" + LONG * 30, "a"), (LONG * 30, "a"), (LONG, "a"), (LONG, LONG), (LONG, LONG)]
     _, dropped, _ = cleaned(texts, forbidden=[LONG], tags=("de",))
     others = {"too_many_characters": 1, "length_ratio": 1, "leakage": 1, "duplicate": 1}
@@ -86,6 +88,18 @@ def test_a_row_that_is_no_pair_is_counted_by_itself():
     report.check()
     assert (report.dropped["malformed"], report.dropped["empty"], report.read) == (1, 1, 3)
     assert "           1 dropped: malformed, the row of its file is no pair (f:1)" in report.lines()
+
+
+def test_what_its_file_says_is_no_pair_is_counted_for_its_reason():
+    pairs = [
+        SentencePair("a", "b", "f:1", skipped="unfinished"),
+        SentencePair("a", "", "f:2", skipped="untranslated"),
+        SentencePair("a", "b", "f:3"),
+    ]
+    report = CleaningReport()
+    assert [pair.origin for pair in clean(pairs, DataConfig(), forbidden=set(), report=report)] == ["f:3"]
+    report.check()
+    assert {reason: count for reason, count in report.dropped.items() if count} == {"unfinished": 1, "untranslated": 1}
 
 
 def test_language_tag_is_not_text():
