@@ -40,6 +40,7 @@ FLOORS = {
     "line_splitting": 4,
     "familiar": 4,
     "data": 4,
+    "documents": 4,
     "decoding": 4,
     "bundle": 4,
     "text_search": 5,
