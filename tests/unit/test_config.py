@@ -354,3 +354,12 @@ def test_columns_are_numbers_or_names(given, columns):
 def test_columns_that_are_not_two_are_refused(given):
     with pytest.raises(ConfigError, match=r"columns .*: name two different ones, source and target, .* such as 2,1"):
         Config.from_dict({"data": {"columns": given}})
+
+
+def test_every_file_of_pairs_has_a_weight_or_none_has():
+    data = {"pairs": ["a.tsv", "b.tsv"], "weights": ["3", "1"]}
+    assert Config.from_dict({"data": data}).data.weights == (3, 1)
+    with pytest.raises(ConfigError, match=r"data\.weights has 1 numbers, and data\.pairs names 2; give one for each"):
+        Config.from_dict({"data": {**data, "weights": [3]}})
+    with pytest.raises(ConfigError, match=r"data\.weights"):
+        Config.from_dict({"data": {**data, "weights": [0, 1]}})

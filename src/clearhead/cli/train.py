@@ -29,6 +29,14 @@ def train(
     pairs: Annotated[
         Files, typer.Option(help="Files with both sides: .tsv, .csv, or .txt of Tatoeba and Anki.")
     ] = None,
+    weights: Annotated[
+        str | None,
+        typer.Option(
+            metavar="N,N",
+            help="How often an epoch has the pairs of each file of --pairs, in their order.",
+            show_default="once",
+        ),
+    ] = None,
     columns: Columns = None,
     from_lang: FromLang = None,
     to_lang: ToLang = None,
@@ -107,6 +115,7 @@ def train(
             "source": source,
             "target": target,
             "pairs": pairs,
+            "weights": weights and weights.split(","),
             "columns": columns,
             "from_lang": from_lang,
             "to_lang": to_lang,

@@ -18,6 +18,7 @@ Probability = Annotated[float, Field(ge=0.0, lt=1.0)]
 # bound is far above what anybody uses.
 Tokens = Annotated[PositiveInt, Field(le=100_000_000)]
 Items = Annotated[PositiveInt, Field(le=100_000_000)]
+Times = Annotated[PositiveInt, Field(le=1_000)]
 Pieces = Annotated[PositiveInt, Field(le=10_000_000)]
 Rate = Annotated[PositiveFloat, Field(le=1e9)]
 SmallNumber = Annotated[PositiveFloat, Field(le=1.0)]

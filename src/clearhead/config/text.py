@@ -9,7 +9,7 @@ from typing import Any, Self
 from pydantic import field_validator, model_validator
 
 from clearhead.choices import TokenizerKind
-from clearhead.config.settings import Items, Pieces, Probability, Rate, Settings, Tokens
+from clearhead.config.settings import Items, Pieces, Probability, Rate, Settings, Times, Tokens
 from clearhead.language_tags import LANGUAGE
 
 __all__ = ["DataConfig", "TokenizerConfig"]
@@ -27,6 +27,9 @@ class DataConfig(Settings):
     """Files with the translations, line by line beside `source`."""
     pairs: tuple[str, ...] = ()
     """Files that hold both sides: `.tsv`, `.csv`, or the `.txt` of Tatoeba and Anki."""
+    weights: tuple[Times, ...] = ()
+    """How often an epoch has the pairs of each entry of `pairs`, in their order, such as `[3, 1]`; once if not set, and
+    so are those of `source` and `target`."""
     columns: tuple[int | str, int | str] | None = None
     """Columns that hold source and target in all files of pairs: numbers counted from 1, or names from a header line,
     such as `[2, 1]` or `["english", "german"]`; told by each file if not set (docs/formats.md)."""
@@ -69,6 +72,15 @@ class DataConfig(Settings):
     augment: bool = True
     """Add altered copies of a few training sentences, as users' text comes: several joined, without their end mark, or
     with another number. The presets of the paper have it off."""
+
+    @model_validator(mode="after")
+    def _a_weight_for_every_file(self) -> Self:
+        if self.weights and len(self.weights) != len(self.pairs):
+            raise ValueError(
+                f"data.weights has {len(self.weights)} numbers, and data.pairs names {len(self.pairs)}; give one for "
+                f"each"
+            )
+        return self
 
     @field_validator("columns", mode="before")
     @classmethod

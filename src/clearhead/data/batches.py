@@ -39,7 +39,7 @@ class Batch:
 
 
 class BatchOrder:
-    """The endless sequence of training batches: every pair once an epoch, epoch after epoch.
+    """The endless sequence of training batches: every pair once an epoch, or as often as its weight says.
 
     Where text is mixed in that is enough for several epochs, each of these sees all of the new text and its own part of
     the other; then the first part comes again.
@@ -55,6 +55,7 @@ class BatchOrder:
         seed: Decides the shuffling, together with the epoch.
         epochs: Parts of the text that is mixed in, one for each epoch.
         num_new: Pairs of the new text, which stand before that; with one part, it says nothing.
+        times: How often an epoch has each pair (of the new text, where other text is mixed in); once if not given.
 
     Raises:
         ValueError: If there is no pair.
@@ -69,19 +70,19 @@ class BatchOrder:
         seed: int,
         epochs: int = 1,
         num_new: int = 0,
+        times: NDArray[np.int64] | None = None,
     ) -> None:
         if not len(target_lengths):
             raise ValueError("there is no pair to make batches of")
         self._keys = _sort_keys(source_lengths, target_lengths)
         self._seed = seed
-        self._parts: list[NDArray[np.int64]] = []
-        sorted_lengths = [np.sort(target_lengths)]
+        new = np.arange(num_new if epochs > 1 else len(target_lengths))
+        self._parts = [new if times is None else np.repeat(new, times[: len(new)])]
         if epochs > 1:
             drawn = _random(seed, _NO_EPOCH).random_raw(len(target_lengths) - num_new)
             others = num_new + np.argsort(drawn, kind="stable")
-            self._parts = [np.concatenate([np.arange(num_new), part]) for part in np.array_split(others, epochs)]
-            sorted_lengths = [np.sort(target_lengths[rows]) for rows in self._parts]
-        self._cuts = [_greedy_cuts(lengths, batch_tokens) for lengths in sorted_lengths]
+            self._parts = [np.concatenate([*self._parts, part]) for part in np.array_split(others, epochs)]
+        self._cuts = [_greedy_cuts(np.sort(target_lengths[rows]), batch_tokens) for rows in self._parts]
         self._starts = np.cumsum([0, *(len(cuts) - 1 for cuts in self._cuts)])  # steps of the first epochs
         self._planned_epoch = -1
         self._order: NDArray[np.int64] = np.zeros(0, dtype=np.int64)
@@ -89,7 +90,7 @@ class BatchOrder:
 
     @property
     def batches_per_epoch(self) -> int:
-        """Steps in which every pair of the new text is seen once; with text mixed in, on average."""
+        """Steps of an epoch; with text mixed in, on average."""
         return round(int(self._starts[-1]) / len(self._cuts))
 
     def rows(self, step: int) -> NDArray[np.int64]:
@@ -104,12 +105,8 @@ class BatchOrder:
         if epoch == self._planned_epoch:
             return
         part = epoch % len(self._cuts)
-        random = _random(self._seed, epoch)
-        if self._parts:
-            rows = self._parts[part]
-            self._order = rows[np.lexsort((random.random_raw(rows.size), self._keys[rows]))]
-        else:
-            self._order = np.lexsort((random.random_raw(self._keys.size), self._keys))
+        random, rows = _random(self._seed, epoch), self._parts[part]
+        self._order = rows[np.lexsort((random.random_raw(rows.size), self._keys[rows]))]
         self._batch_order = np.argsort(random.random_raw(len(self._cuts[part]) - 1), kind="stable")
         self._planned_epoch = epoch
 

@@ -73,6 +73,8 @@ class Inputs(NamedTuple):
     """Size and hash of every file, each path once."""
     read_as: dict[str, str]
     """What files of pairs were taken for; of what can be read only once, from when its turn comes."""
+    weights: Mapping[str, int]
+    """How often an epoch has the pairs of a file, by its path; empty if nothing was said of that."""
 
 
 def open_inputs(config: Config, *, notice: Callable[[str], None] | None = None) -> Inputs:
@@ -129,6 +131,7 @@ def open_inputs(config: Config, *, notice: Callable[[str], None] | None = None) 
         excluded,
         files,
         read_as,
+        dict(zip(data.pairs, data.weights, strict=True)) if data.weights else {},
     )
 
 

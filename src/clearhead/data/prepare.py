@@ -14,6 +14,8 @@ from itertools import chain, islice
 from pathlib import Path
 from typing import Any, TypeVar
 
+import numpy as np
+
 from clearhead.config import Config, DataConfig, DecodeConfig, TokenizerConfig, TrainConfig
 from clearhead.corpora import SentencePair, display_name
 from clearhead.data.augment import KINDS, altered
@@ -68,8 +70,10 @@ class Prepared:
     def order(self, train: TrainConfig) -> BatchOrder:
         """Return which pairs each step sees."""
         lengths = self.train.source_lengths, self.train.target_lengths
-        rounds = self.report.get("rounds", {})
-        return BatchOrder(*lengths, batch_tokens=train.batch_tokens, seed=train.seed, **rounds)
+        rounds, times = self.report.get("rounds", {}), None
+        if "weights" in self.report:
+            times = np.repeat(*np.array(self.report["weights"], dtype=np.int64).T)
+        return BatchOrder(*lengths, batch_tokens=train.batch_tokens, seed=train.seed, times=times, **rounds)
 
 
 def prepare(
@@ -185,13 +189,16 @@ def _build(
     pairs = _progress(train, "tokenising", on_progress)
     added = dict.fromkeys(KINDS if config.data.augment else (), 0)
     counter = LineCounter(source_language(config))
+    weights = _Weights(inputs.weights)
     rounds: dict[str, int] = {}
     with StoreWriter(partial / "train.arrow") as store:
-        tokens = _fill(store, pairs, tokenizer, config, report=train.report, counter=counter)
+        tokens = _fill(store, pairs, tokenizer, config, report=train.report, counter=counter, weights=weights)
+        num_new = weights.num_seen
         if added:
             _add_altered(store, train, tokenizer, config, added, counter, on_progress)
+        weights.add(1, store.num_rows - weights.num_rows)
         if watched:
-            epochs, mixed = _mixed_in(general, watched, valid, train, config)
+            epochs, mixed = _mixed_in(general, watched, valid, train, num_new, config)
             rounds = {"epochs": epochs, "num_new": train.report.kept + sum(added.values())}
             pairs = _progress(mixed, "mixing general text in", on_progress)
             _fill(store, pairs, tokenizer, config, report=general.report, counter=counter)
@@ -223,6 +230,7 @@ def _build(
         "tokens": tokens,
         **({"augmented": added} if added else {}),
         **({"general": general.report.to_dict(), "rounds": rounds} if watched else {}),
+        **({"weights": weights.runs} if inputs.weights else {}),
         "line_statistics": counter.statistics().model_dump(mode="json"),
     }
     report["checksums"] = {**_hashes(partial, report), "report.json": json_sha256(report)}
@@ -296,7 +304,7 @@ def _rows(pairs: Iterable[SentencePair], rows: set[int]) -> Iterator[SentencePai
 
 
 def _mixed_in(
-    general: StagedPairs, watched: set[int], valid: StagedPairs, train: StagedPairs, config: Config
+    general: StagedPairs, watched: set[int], valid: StagedPairs, train: StagedPairs, num_new: int, config: Config
 ) -> tuple[int, Iterator[SentencePair]]:
     """Choose the general pairs that are learned from, and count what becomes of the rest.
 
@@ -305,6 +313,7 @@ def _mixed_in(
         watched: Rows of those that are held out.
         valid: Validation pairs, which may be of the training text.
         train: The training text, whose pairs are not learned a second time.
+        num_new: Pairs of it in an epoch, as often as their weights say.
         config: `data.general_share` is the share of general pairs in every epoch.
 
     Returns:
@@ -323,9 +332,9 @@ def _mixed_in(
             report.drop_kept("duplicate", pair.origin)
         else:
             free.append(row)
-    wanted = round(train.report.kept * share / (1.0 - share))  # in an epoch
+    wanted = round(num_new * share / (1.0 - share))  # in an epoch
     enough_for = min(len(free), MOST_MIXED_IN) // wanted if wanted else 1
-    epochs = max(1, min(enough_for, MOST_EPOCHS, MOST_ROWS // train.report.kept))
+    epochs = max(1, min(enough_for, MOST_EPOCHS, MOST_ROWS // num_new))
     chosen = {free[place] for place in drawn_rows(len(free), seed=config.train.seed)[: wanted * epochs]}
     report.not_needed = len(free) - len(chosen)
     report.kept -= report.not_needed
@@ -389,6 +398,7 @@ def _fill(
     *,
     report: CleaningReport,
     counter: LineCounter | None = None,
+    weights: _Weights | None = None,
 ) -> dict[str, int]:
     """Tokenise pairs into a store, drop the too long ones, count the others, and return the tokens of each side."""
     tokens = {"source": 0, "target": 0}
@@ -400,9 +410,40 @@ def _fill(
             store.append(pair.source, pair.target, source_ids, target_ids)
             if counter is not None:
                 counter.add(pair.text, pair.target, len(source_ids), len(target_ids))
+            if weights is not None:
+                weights.add_of(pair)
             tokens["source"] += len(source_ids)
             tokens["target"] += len(target_ids)
     return tokens
+
+
+class _Weights:
+    """How often an epoch has each row of a store: `runs` of rows with the same weight, `[weight, rows]`.
+
+    Args:
+        of_files: The weights of files, by their paths; 1 for others.
+    """
+
+    def __init__(self, of_files: Mapping[str, int]) -> None:
+        self._of_files = of_files
+        self.runs: list[list[int]] = []
+        self.num_rows = 0
+
+    @property
+    def num_seen(self) -> int:
+        """Pairs of an epoch."""
+        return sum(weight * rows for weight, rows in self.runs)
+
+    def add_of(self, pair: SentencePair) -> None:
+        """Add a row with the weight of the file that it comes from."""
+        self.add(self._of_files.get(pair.origin.rpartition(":")[0], 1), 1)
+
+    def add(self, weight: int, rows: int) -> None:
+        """Add rows."""
+        if not self.runs or self.runs[-1][0] != weight:
+            self.runs.append([weight, 0])
+        self.runs[-1][1] += rows
+        self.num_rows += rows
 
 
 def _add_altered(

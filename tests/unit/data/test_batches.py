@@ -42,6 +42,21 @@ def test_every_pair_is_in_exactly_one_batch_of_each_epoch(corpus, batch_tokens, 
         assert sorted(rows.tolist()) == list(range(len(corpus[0])))
 
 
+@given(corpora(), st.integers(1, 97), st.integers(1, 3))
+def test_a_pair_comes_as_often_as_its_weight_says(corpus, batch_tokens, epochs):
+    count = len(corpus[0])
+    num_new = count if epochs == 1 else count // 2 + 1
+    times = np.arange(count) % 3 + 1
+    order = BatchOrder(*corpus, batch_tokens=batch_tokens, seed=5, epochs=epochs, num_new=num_new, times=times)
+    new = np.repeat(np.arange(num_new), times[:num_new]).tolist()
+    wanted = sorted(new * epochs + list(range(num_new, count)))  # of all epochs; what is mixed in comes in one of them
+    rows: list[int] = []
+    for step in range(len(wanted)):
+        if len(rows) < len(wanted):
+            rows += order.rows(step).tolist()
+    assert sorted(rows) == wanted
+
+
 @given(corpora(), st.integers(1, 97))
 def test_batches_keep_the_budget_and_are_as_full_as_they_can_be(corpus, batch_tokens):
     _, targets = corpus

@@ -203,6 +203,19 @@ def test_files_of_different_formats_are_one_corpus(tmp_path):
     assert [file["lines"] for file in prepared.report["files"]] == [30, 30, 33]
 
 
+def test_an_epoch_has_pairs_as_often_as_the_weight_of_their_file_says(tmp_path):
+    first, second = sentences(240)[:120], sentences(240)[120:]
+    files = [write_tsv(tmp_path / "first.tsv", first), write_tsv(tmp_path / "second.tsv", second)]
+    config = config_of(pairs=files, weights=[3, 1], augment=False)
+    prepared = prepare(config, tmp_path / "run" / "data")
+    for data in (prepared, open_prepared(tmp_path / "run" / "data")):
+        order = data.order(config.train)
+        steps = range(order.batches_per_epoch)
+        seen = [data.train.source(row) for step in steps for row in order.rows(step)]
+        kept = [source for source, _ in texts_of(data.train)]
+        assert sorted(seen) == sorted(kept + [source for source in kept if source in dict(first)] * 2)
+
+
 def test_same_seed_gives_the_same_files_and_another_seed_another_validation(tmp_path):
     path = write_tsv(tmp_path / "p.tsv", sentences(211))
     runs = {}
