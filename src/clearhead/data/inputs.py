@@ -144,12 +144,11 @@ def _segments(path: str, wanted: Wanted, on_open: Callable[[Sequence[PairFile]],
 
 
 def source_language(config: Config) -> str | None:
-    """Return the language of the sources: `decode.source_lang`, else what the names of all their files end in."""
+    """Return the language of the sources: what the settings say, else what the names of all their files end in."""
     data = config.data
+    said = config.decode.source_lang or (data.to_lang if data.swap else data.from_lang)
     languages = {language_in_name(path) for path in (data.target if data.swap else data.source)}
-    if config.decode.source_lang is not None or len(languages) != 1 or data.pairs:
-        return config.decode.source_lang
-    return languages.pop()
+    return languages.pop() if said is None and len(languages) == 1 and not data.pairs else said
 
 
 def missing_inputs(config: Config) -> list[str]:

@@ -151,6 +151,8 @@ UNSET_MEANS_NONE = {
     "out",  # named by every run
     "golden",  # made of the vocabulary
     "data.columns",
+    "data.from_lang",
+    "data.to_lang",
     "model.source_vocab_size",
     "model.d_k",
     "model.d_v",
@@ -172,6 +174,9 @@ UNSET_MEANS_NONE = {
         ({"source": ["train.txt"], "target": ["train.en"]}, {}, None),
         ({"source": ["train.de"], "target": ["train.en"], "pairs": ["p.tsv"]}, {}, None),
         ({"pairs": ["p.de.tsv"]}, {}, None),
+        ({"pairs": ["p.tmx"], "from_lang": "de-AT", "to_lang": "en"}, {}, "de-AT"),
+        ({"pairs": ["p.tmx"], "from_lang": "de-AT", "to_lang": "en", "swap": True}, {}, "en"),
+        ({"pairs": ["p.tmx"], "from_lang": "de"}, {"source_lang": "nl"}, "nl"),
     ],
 )
 def test_the_language_of_the_sources_is_told_by_the_names_of_their_files(data, decode, language):
