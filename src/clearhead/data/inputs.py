@@ -23,7 +23,7 @@ from clearhead.corpora import (
 )
 from clearhead.errors import ConfigError, DataError
 
-__all__ = ["InputFile", "Inputs", "changed_inputs", "missing_inputs", "open_inputs", "source_language"]
+__all__ = ["InputFile", "Inputs", "changed_inputs", "languages", "missing_inputs", "open_inputs", "source_language"]
 
 ROLES = (
     "source",
@@ -145,10 +145,18 @@ def _segments(path: str, wanted: Wanted, on_open: Callable[[Sequence[PairFile]],
 
 def source_language(config: Config) -> str | None:
     """Return the language of the sources: what the settings say, else what the names of all their files end in."""
-    data = config.data
-    said = config.decode.source_lang or (data.to_lang if data.swap else data.from_lang)
-    languages = {language_in_name(path) for path in (data.target if data.swap else data.source)}
-    return languages.pop() if said is None and len(languages) == 1 and not data.pairs else said
+    return config.decode.source_lang or languages(config.data)[0]
+
+
+def languages(data: DataConfig) -> tuple[str | None, str | None]:
+    """Return the languages of source and target: what is set, else what the names of all their files end in."""
+
+    def named(asked: str | None, paths: Sequence[str]) -> str | None:
+        found = {language_in_name(path) for path in paths}
+        return found.pop() if asked is None and len(found) == 1 and not data.pairs else asked
+
+    sides = named(data.from_lang, data.source), named(data.to_lang, data.target)
+    return sides[::-1] if data.swap else sides
 
 
 def missing_inputs(config: Config) -> list[str]:

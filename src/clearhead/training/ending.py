@@ -14,6 +14,7 @@ import torch
 from clearhead.config import DataConfig
 from clearhead.corpora import display_name
 from clearhead.data.clean import CleaningReport
+from clearhead.data.inputs import languages
 from clearhead.data.prepare import Prepared
 from clearhead.device import num_threads
 from clearhead.evaluation.metrics import sentence_chrf
@@ -104,15 +105,16 @@ def _examples(translations: Sequence[Translation]) -> list[Translation]:
 
 
 def _direction(data: Prepared, files: DataConfig) -> str:
-    """Return in words what is translated into what: scripts, and the languages that tags ask for."""
+    """Return in words what is translated into what: languages, or scripts; and the languages that tags ask for."""
     rows = range(min(len(data.valid), _LINES_OF_A_SCRIPT))
     sides = [[side(row) for row in rows] for side in (data.valid.source, data.valid.target)]
     scripts = [next((name.title() for name, _ in count_scripts(texts).most_common(1)), "no letters") for texts in sides]
+    known = [language or script for language, script in zip(languages(files), scripts, strict=True)]
     by_side = (files.target, files.source) if files.swap else (files.source, files.target)
     names = [Path(path).name for paths in (*by_side, files.pairs) for path in paths]
-    languages = ", ".join(data.tokenizer.language_tags)
-    into = f"; languages asked for by tag: {languages}" if languages else ""
-    return f"{' -> '.join(scripts)} ({', '.join(names)}){into}"
+    tags = ", ".join(data.tokenizer.language_tags)
+    into = f"; languages asked for by tag: {tags}" if tags else ""
+    return f"{' -> '.join(known)} ({', '.join(names)}){into}"
 
 
 def _reading_lines(report: Mapping[str, Any]) -> list[str]:

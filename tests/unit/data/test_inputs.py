@@ -8,8 +8,8 @@ from dataclasses import asdict
 
 import pytest
 
-from clearhead.config import Config
-from clearhead.data.inputs import ROLES, InputFile, changed_inputs, missing_inputs, open_inputs
+from clearhead.config import Config, DataConfig
+from clearhead.data.inputs import ROLES, InputFile, changed_inputs, languages, missing_inputs, open_inputs
 from clearhead.errors import ConfigError, DataError
 
 
@@ -182,3 +182,17 @@ def test_files_that_a_run_last_named_may_be_taken_away(config, tmp_path):
     assert changed_inputs(report, config, moved) == [
         f"data.source was {tmp_path / 'de'} and now is {tmp_path / 'copy'}, which cannot be compared"
     ]
+
+
+@pytest.mark.parametrize(
+    ("data", "found"),
+    [
+        ({"source": ["a/train.de.gz"], "target": ["b.en"]}, ("de", "en")),
+        ({"source": ["a.de", "b.nl"], "target": ["a.en", "b.en"]}, (None, "en")),
+        ({"source": ["a.de"], "target": ["a.en"], "swap": True}, ("en", "de")),
+        ({"pairs": ["p.tmx"], "from_lang": "de-AT"}, ("de-AT", None)),
+        ({"source": ["a.de"], "target": ["a.en"], "pairs": ["p.tsv"]}, (None, None)),
+    ],
+)
+def test_languages_are_those_that_are_set_or_that_all_files_are_named_after(data, found):
+    assert languages(DataConfig(**data)) == found
