@@ -5,7 +5,14 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
-__all__ = ["PLACEHOLDER", "change_words", "words_alone"]
+__all__ = ["NUM_ALONE", "NUM_PAIRS", "NUM_SIGNS", "PLACEHOLDER", "SIGNS", "change_words", "words_alone"]
+
+NUM_ALONE, NUM_PAIRS = 16, 8
+NUM_SIGNS = NUM_ALONE + 2 * NUM_PAIRS
+SIGNS = tuple(chr(0xF0000 + number) for number in range(NUM_SIGNS))
+"""Characters that stand for placeholders where they are protected (`protect`), from a plane of Unicode that is for
+private use: first those for what stands alone, then those that open something, then those that close it, in the same
+order."""
 
 _SPEC = r"[-+\#]{0,3}[0-9]{0,9}(?:\.[0-9]{0,9})?"  # of a number's width and digits; bounded, so that nothing is slow
 

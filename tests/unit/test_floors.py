@@ -31,6 +31,7 @@ FLOORS = {
     "line_statistics": 2,
     "placeholders": 2,
     "presets": 3,
+    "protect": 3,
     "flags": 3,
     "model": 3,
     "tokenizers": 3,
