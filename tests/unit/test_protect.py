@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from clearhead.placeholders import NUM_ALONE, NUM_PAIRS, SIGNS
+from clearhead.placeholders import NUM_ALONE, NUM_PAIRS, PLACEHOLDER, SIGNS
 from clearhead.protect import Protected, protect, protect_pair, protect_target, without_signs
 
 ALONE, OPENING, CLOSING = SIGNS[:16], SIGNS[16:24], SIGNS[24:]
@@ -108,3 +108,16 @@ def test_a_target_has_the_signs_of_its_source():
 
 def test_a_vocabulary_learns_from_text_without_signs():
     assert without_signs(f"a{ALONE[5]}b {CLOSING[7]}") == "a b  "
+
+
+@pytest.mark.parametrize(
+    ("text", "kept"),
+    [
+        ("See :func:`open` and ``a b``.", [":func:`open`", "``a b``"]),
+        ("See :ref:`the text <label>`, `code` and `a link <https://a.org>`_.", ["<label>", "`code`", "https://a.org"]),
+        ("A **bold** word, *one* more, 2 * 3 and f(*args, **kwargs).", ["**", "**", "*", "*", "*", "**"]),
+        ("|version| of a|b", ["|version|"]),
+    ],
+)
+def test_marks_of_markdown_and_restructuredtext_are_placeholders(text, kept):
+    assert PLACEHOLDER.findall(text) == kept
