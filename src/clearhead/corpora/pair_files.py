@@ -11,12 +11,21 @@ from clearhead.corpora.anki import anki_format
 from clearhead.corpora.csv_files import open_csv
 from clearhead.corpora.pair import PairFile, SentencePair, Wanted
 from clearhead.corpora.text_files import COMPRESSIONS, display_name, read_lines, some_names
+from clearhead.corpora.tmx import open_tmx
 from clearhead.corpora.tsv import open_tsv
+from clearhead.corpora.xliff import open_xliff
 from clearhead.errors import DataError
 
 __all__ = ["READERS", "described", "holds_pairs", "read_pairs"]
 
-READERS: dict[str, Callable[[str, Wanted], PairFile]] = {".csv": open_csv, ".tsv": open_tsv, ".txt": open_tsv}
+READERS: dict[str, Callable[[str, Wanted], PairFile]] = {
+    ".csv": open_csv,
+    ".tsv": open_tsv,
+    ".txt": open_tsv,
+    ".tmx": open_tmx,
+    ".xlf": open_xliff,
+    ".xliff": open_xliff,
+}
 """Extension to reader, of formats that hold both sides in one file."""
 
 NUM_EXAMPLES = 3

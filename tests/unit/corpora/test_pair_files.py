@@ -41,7 +41,8 @@ def test_format_is_told_by_the_extension_under_any_compression(tmp_path, monkeyp
 
 def test_every_unknown_format_is_named_before_anything_is_read():
     with pytest.raises(
-        DataError, match=r"of a\.docx, b, c\.gz; .* \.csv, \.tsv, \.txt, each also with \.gz, \.xz, \.zst"
+        DataError,
+        match=r"of a\.docx, b, c\.gz; .* \.csv, \.tsv, \.txt, \.tmx, \.xlf, \.xliff, each also with \.gz, \.xz, \.zst",
     ):
         read_pairs(["a.docx", "fine.tsv", "b", "c.gz"])
 
