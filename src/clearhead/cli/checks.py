@@ -96,18 +96,18 @@ def refuse_overwriting(output: str | None, inputs: Iterable[str]) -> None:
 
 
 def warn_of_truncation(
-    translations: Iterable[Translation], translator: Translator, *, name: str, first: int = 1
+    translations: Iterable[Translation], translator: Translator, *, name: str, numbers: Iterable[int]
 ) -> None:
     """Say on stderr which lines were too long to be translated whole, and which translations were ended too early.
 
     Args:
-        translations: The translations of consecutive lines.
+        translations: The translations of lines.
         translator: What translated them.
         name: File the lines come from.
-        first: Number of the first line in it.
+        numbers: Of the lines in it.
     """
     positions = translator.model.config.max_length
-    found = list(enumerate(translations, start=first))
+    found = list(zip(numbers, translations, strict=True))
     if cut := [number for number, translation in found if translation.source_truncated]:
         limit = translator.decode_config({}).max_input_tokens
         source_limit = "model.max_positions" if limit == positions else "decode.max_input_tokens"
@@ -133,9 +133,9 @@ class Flagged:
         self._counts: Counter[str] = Counter()
         self._first: defaultdict[str, list[int]] = defaultdict(list)
 
-    def add(self, translations: Iterable[Translation], *, first: int = 1) -> None:
-        """Count the translations of consecutive lines; `first` is the number of the first."""
-        for number, translation in enumerate(translations, start=first):
+    def add(self, translations: Iterable[Translation], *, numbers: Iterable[int]) -> None:
+        """Count the translations of lines, which have these numbers."""
+        for number, translation in zip(numbers, translations, strict=True):
             for flag in translation.warnings:
                 self._counts[flag.kind] += 1
                 if len(self._first[flag.kind]) < MOST_LINES_NAMED:
