@@ -76,7 +76,7 @@ class FileText:
     text: str = field(repr=False)
     """Without the byte order mark."""
     encoding: str
-    """`utf-8` or, where the file begins with its mark, a UTF-16."""
+    """As Python calls it; `utf-16-le` or `utf-16-be` where the file begins with their mark."""
     mark_bytes: int
     """Size of the byte order mark."""
 
@@ -90,18 +90,34 @@ class FileText:
         Raises:
             DataError: If it cannot be read, is too large, or is not such text, with the line and the byte in it.
         """
-        data, name = read_bytes(path), "standard input" if path == "-" else path
+        return cls.of(read_bytes(path), path)
+
+    @classmethod
+    def of(cls, data: bytes, path: str, encoding: str = "utf-8") -> Self:
+        """Take the bytes of a file as text.
+
+        Args:
+            data: All of the file.
+            path: As messages are to call it; `-` is standard input.
+            encoding: What it is in if it does not begin with a byte order mark; an encoding without states.
+
+        Raises:
+            DataError: If it is not such text, with the line and the byte in it.
+        """
+        name = "standard input" if path == "-" else path
         if data.startswith(_UTF32_MARKS):
             raise DataError(f"{name} looks like UTF-32; convert: iconv -f UTF-32 -t UTF-8")
-        mark, encoding = next(((mark, code) for mark, code in _MARKS.items() if data.startswith(mark)), (b"", "utf-8"))
+        mark, encoding = next(((mark, code) for mark, code in _MARKS.items() if data.startswith(mark)), (b"", encoding))
         try:
             text = data[len(mark) :].decode(encoding)
         except UnicodeDecodeError as error:
             at = len(mark) + error.start
             line, byte = data.count(b"\n", 0, at) + 1, at - data.rfind(b"\n", 0, at)
-            advice = "" if mark else "; if it is in another encoding, convert it, such as: iconv -f CP1252 -t UTF-8"
+            is_guess = not mark and encoding == "utf-8"
+            advice = "; if it is in another encoding, convert it, such as: iconv -f CP1252 -t UTF-8" if is_guess else ""
+            shown = "UTF-16" if encoding.startswith("utf-16") else encoding.upper()
             raise DataError(
-                f"{name}, line {line}: byte {byte} (0x{data[at]:02x}) is not valid {encoding[:6].upper()}{advice}"
+                f"{name}, line {line}: byte {byte} (0x{data[at]:02x}) is not valid {shown}{advice}"
             ) from None
         if "\0" in text:
             line = text.count("\n", 0, text.index("\0")) + 1

@@ -12,8 +12,7 @@ from dataclasses import dataclass
 
 from clearhead.documents.document import Document, Filling, Segment
 from clearhead.documents.file_text import FileText, Line
-from clearhead.documents.wrapping import width_of, wrapped
-from clearhead.sentences import join_sentences
+from clearhead.documents.wrapping import unwrapped, width_of, wrapped
 
 __all__ = ["Paragraphs", "read_paragraphs"]
 
@@ -37,7 +36,7 @@ class _Paragraph:
     @property
     def text(self) -> str:
         """All of it on one line."""
-        return join_sentences(self.texts, [""] * (len(self.texts) - 1))
+        return unwrapped(self.texts)
 
     def written(self, text: str, line_end: str) -> str:
         """Return a translation on lines no longer than the longest of these; on one if they are one."""

@@ -13,8 +13,7 @@ from html import unescape
 
 from clearhead.documents.document import Document, Filling, Segment
 from clearhead.documents.file_text import FileText, Line
-from clearhead.documents.wrapping import balanced, width_of
-from clearhead.sentences import join_sentences
+from clearhead.documents.wrapping import balanced, unwrapped, width_of
 
 __all__ = ["Subtitles", "read_subrip", "read_webvtt"]
 
@@ -177,7 +176,7 @@ def _cue(source: FileText, lines: Sequence[Line], *, is_webvtt: bool) -> _Cue | 
         start=source.text.index(written[0], lines[0].start),
         end=source.text.index(written[-1], lines[-1].start) + len(written[-1]),
         line_end=source.line_end,
-        text="\n".join(join_sentences(some, [""] * (len(some) - 1)) for some in speakers),
+        text="\n".join(map(unwrapped, speakers)),
         num_lines=len(texts),
         columns=max(map(width_of, texts)),
         around=(around[0].replace("\n", source.line_end), around[1].replace("\n", source.line_end)),

@@ -7,14 +7,16 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from itertools import chain, pairwise
 
-__all__ = ["balanced", "width_of", "wrapped"]
+__all__ = ["balanced", "unwrapped", "width_of", "wrapped"]
 
 _IN_ROWS = "\u3041-\u30ff\u3400-\u4dbf\u4e00-\u9fff"  # Chinese and Japanese; Korean has spaces
 _OPENING, _CLOSING = "「『（【《〈", "、。，．！？：；・」』）】》〉ーぁぃぅぇぉっゃゅょァィゥェォッャュョ々"
 _BREAK = re.compile(rf"([ \t\n]+|(?<=[{_IN_ROWS}{_CLOSING}])(?=[{_IN_ROWS}{_OPENING}])(?![{_CLOSING}]))")
 """Where a line may end: at spaces that break, and between characters that are written without any."""
+_UNSPACED = re.compile(f"[{_IN_ROWS}{_OPENING}{_CLOSING}]{{2}}")
 
 
 def width_of(text: str) -> int:
@@ -27,6 +29,16 @@ def width_of(text: str) -> int:
         return len(text)
     wide = sum(unicodedata.east_asian_width(character) in "WF" for character in text)
     return len(text) + wide - sum(map(bool, map(unicodedata.combining, text)))
+
+
+def unwrapped(lines: Sequence[str]) -> str:
+    """Return lines as one, with a space between them but where Chinese and Japanese have none.
+
+    >>> unwrapped(["Zwei Männer", "sitzen."]), unwrapped(["犬が", "走る。"])
+    ('Zwei Männer sitzen.', '犬が走る。')
+    """
+    gaps = ["" if _UNSPACED.fullmatch(before[-1:] + after[:1]) else " " for before, after in pairwise(lines)]
+    return "".join(chain.from_iterable(zip(lines, [*gaps, ""], strict=True)))
 
 
 def wrapped(text: str, width: int, *, first: int = 0) -> list[str]:
