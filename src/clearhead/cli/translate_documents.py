@@ -6,8 +6,8 @@ import csv
 import json
 import os
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -21,6 +21,7 @@ from clearhead.files import is_standard_output
 if TYPE_CHECKING:
     from clearhead.document_translation import TranslatedSegment
     from clearhead.documents.document import Document
+    from clearhead.translation_journal import TranslationJournal
     from clearhead.translator import Translator
 
 __all__ = ["DocumentOptions", "translate_documents"]
@@ -135,7 +136,7 @@ def _translate(
             journal = TranslationJournal(journal_path(output), origin_of(translator, **settings), notice=notice)
             if done := sum(line in journal.translations for line in lines):
                 notice(f"{name}: going on, {done:,} of {len(lines):,} lines are in {journal.path}")
-        with progress(f"translating {name}", total=len(lines)) as advance:
+        with _going_on_later(journal), progress(f"translating {name}", total=len(lines)) as advance:
             translated = translate_document(
                 translator,
                 document,
@@ -153,6 +154,17 @@ def _translate(
     if journal is not None:
         journal.remove()
     _tell(name, translated, translator)
+
+
+@contextmanager
+def _going_on_later(journal: TranslationJournal | None) -> Iterator[None]:
+    """Say where the work is kept, if it is broken off and some is done."""
+    try:
+        yield
+    except BaseException:
+        if journal is not None and journal.path.exists():
+            notice(f"what is done is kept in {journal.path}; the same command goes on from there")
+        raise
 
 
 def _outputs(paths: Sequence[str], output: str | None, *, is_jsonl: bool) -> list[str | None]:
@@ -175,13 +187,19 @@ def _outputs(paths: Sequence[str], output: str | None, *, is_jsonl: bool) -> lis
         return [os.path.join(output, name) for name in names]
     if len(paths) > 1:
         raise ConfigError("several documents need a directory that is there, for their translations: --output DIR")
-    extension = Path(paths[0]).suffix.lower()
-    has_other_name = output is not None and _is_lasting(output) and Path(output).suffix.lower() != extension
-    if has_other_name and not is_jsonl and paths[0] != "-":
-        raise ConfigError(
-            f"{output} must end in {extension!r} as {paths[0]} does, for a document is written in its own format"
-        )
+    if output is not None and _is_lasting(output) and not is_jsonl:
+        _refuse_other_format(paths[0], output)
     return [output]
+
+
+def _refuse_other_format(path: str, output: str) -> None:
+    from clearhead.corpora import display_name
+    from clearhead.documents.formats import is_document
+
+    extension = Path(path).suffix.lower()
+    if Path(output).suffix.lower() != extension and (is_document(path) or is_document(output)):
+        what = f"a {extension} file" if is_document(path) else "plain text"
+        raise ConfigError(f"{output} must have another extension, for it will be {what}, as {display_name(path)} is")
 
 
 def _is_lasting(output: str) -> bool:

@@ -4,7 +4,7 @@ import csv
 import io
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from clearhead.documents.document import Filling
@@ -13,6 +13,7 @@ from clearhead.errors import ConfigError, DataError
 CELL = st.text('ab ",;\né犬', max_size=5).map(lambda cell: cell.strip(" "))
 
 
+@settings(max_examples=50)
 @given(
     st.lists(st.tuples(CELL.map(lambda cell: f"k{cell}"), CELL, CELL), min_size=1, max_size=5),
     st.sampled_from([",", ";"]),

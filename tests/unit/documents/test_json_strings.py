@@ -3,7 +3,7 @@ from __future__ import annotations
 import json
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from clearhead.documents.json_strings import MOST_DEPTH
@@ -29,6 +29,7 @@ def changed(value):
     return value
 
 
+@settings(max_examples=50)
 @given(VALUES, st.booleans(), st.sampled_from([None, 1, "\t"]), st.sampled_from([",", " ,\r\n"]))
 def test_every_string_that_is_a_value_is_replaced_and_nothing_else(read, fill, value, is_ascii, indent, comma):
     written = json.dumps(value, ensure_ascii=is_ascii, indent=indent, separators=(comma, " : "))

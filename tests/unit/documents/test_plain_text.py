@@ -1,13 +1,14 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 PIECES = ["", " ", "\t", "- ", "1. ", "> ", "Ein Hund", "rennt", "犬", "---", "é.", "\f", "\u2028", "  "]
 LINES = st.lists(st.lists(st.sampled_from(PIECES), max_size=5).map("".join), min_size=1, max_size=8)
 
 
+@settings(max_examples=50)
 @given(LINES, st.sampled_from(["\n", "\r\n", "\r"]), st.sampled_from(["", "\ufeff"]), st.booleans())
 def test_paragraphs_come_where_they_were(read, fill, lines, line_end, mark, ends):
     written = mark + line_end.join(lines) + line_end * ends

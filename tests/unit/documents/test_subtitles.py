@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from clearhead.errors import DataError
@@ -11,6 +11,7 @@ WORDS = st.lists(st.sampled_from(["Ein", "Hund", "rennt.", "犬", "…"]), min_s
 CUES = st.lists(st.tuples(st.lists(WORDS, min_size=1, max_size=3), st.integers(1, 3)), min_size=1, max_size=5)
 
 
+@settings(max_examples=50)
 @given(CUES, st.sampled_from(["\n", "\r\n", "\r"]), st.sampled_from(["", "\ufeff"]), st.booleans(), st.booleans())
 def test_translations_come_into_their_cues(read, fill, cues, line_end, mark, is_webvtt, ends):
     head = ["WEBVTT", ""] if is_webvtt else []
