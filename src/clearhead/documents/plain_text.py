@@ -40,7 +40,7 @@ class _Paragraph:
 
     def written(self, text: str, line_end: str) -> str:
         """Return a translation on lines no longer than the longest of these; on one if they are one."""
-        text = " ".join(text.split())
+        text = " ".join(text.splitlines())
         if len(self.texts) == 1:
             return text
         columns = max(width_of(before + own) for before, own in zip(self.before, self.texts, strict=True))

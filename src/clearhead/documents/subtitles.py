@@ -59,7 +59,7 @@ class _Cue:
 
     def written(self, text: str) -> str:
         """Return a translation as it stands in the file, on as many lines as the text had."""
-        speakers = [part for line in text.splitlines() if (part := " ".join(line.split()))] or [""]
+        speakers = [part for line in text.splitlines() if (part := line.strip())] or [""]
         # What looks like a time would begin another cue.
         speakers = [self._escaped(part).replace("-->", "->") for part in speakers]
         lines = [line for part in speakers for line in self._on_lines(part, len(speakers))]

@@ -122,6 +122,12 @@ def test_what_became_of_the_segments_is_said(run_command, model, files, shouting
     ]
 
 
+def test_a_line_of_several_segments_is_named_once(run_command, model, files, shouting):
+    Path("a.json").write_text('["ja 7", "nein 7",\n"was 7"]', encoding="utf-8")
+    said = run_command(translate, model, "a.json").stderr.splitlines()[1]
+    assert said == "clearhead: a.json: 3 with numbers (a number of the source is not in the translation): lines 1, 2"
+
+
 def test_json_lines_hold_an_object_for_each_segment(run_command, model, files, shouting):
     Path("a.tsv").write_text("ja 7\tyes\nnein\t\n42\t\n", encoding="utf-8")
     arguments = ["a.tsv", "--columns", "1,2", "--only-missing", "--format", "jsonl"]

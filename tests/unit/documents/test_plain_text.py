@@ -59,6 +59,12 @@ def test_indentation_and_markers_stay(read, fill, places):
     )
 
 
+def test_spaces_that_do_not_break_stay_and_do_not_break(read, fill):
+    document = read("a.txt", "ja ja\nja\n\nnein", paragraphs=True)
+    new = {"ja ja ja": "oui\u00a0! oui\u00a0!", "nein": "non\u00a0!\nnon"}
+    assert fill(document, new) == "oui\u00a0!\noui\u00a0!\n\nnon\u00a0! non"
+
+
 @pytest.mark.parametrize("written", ["犬が\n走る。\n", "犬が走る。\n"])
 def test_japanese_lines_are_joined_without_a_space(read, fill, written):
     document = read("a.txt", written, paragraphs=True)

@@ -77,6 +77,7 @@ def test_notes_styles_and_settings_of_webvtt_stay(read, fill, places):
         ("z" * 50, "z" * 50, "x" * 20 + " " + "y" * 22, "x" * 20 + " " + "y" * 22),
         ("a\nb", "a b", " ".join(["x" * 30] * 6), "\n".join([" ".join(["x" * 30] * 3)] * 2)),
         ("犬が\n走る。", "犬が走る。", "猫です。", "猫で\nす。"),
+        ("Ja\nja", "Ja ja", "oui\u00a0! oui\u00a0!", "oui\u00a0!\noui\u00a0!"),
         # Nothing in a translation begins a cue or ends one
         ("Ja.", "Ja.", "a\n\nb", "a\nb"),
         ("Ja.", "Ja.", "00:00:01,000 --> 00:00:02,000", "00:00:01,000 -> 00:00:02,000"),
