@@ -7,11 +7,11 @@ from collections import Counter
 from collections.abc import Sequence
 
 from clearhead.corpora.columns import is_header
-from clearhead.corpora.pair import Columns, PairFile, Wanted
+from clearhead.corpora.pair import PairFile, Wanted
 from clearhead.corpora.rows import SEPARATOR_NAMES, TableFormat
 from clearhead.corpora.tables import open_table
 
-__all__ = ["open_csv"]
+__all__ = ["csv_format", "open_csv"]
 
 SEPARATORS = (",", ";", "\t")
 FIRST_LINE = re.compile(r"sep=([^\"\r])")
@@ -29,10 +29,10 @@ def open_csv(path: str, wanted: Wanted) -> PairFile:
         ConfigError: If the columns that are asked for are not there, or the header leaves open which to take.
         DataError: If no row has a second column, or the file cannot be read as text; streaming raises the latter too.
     """
-    return open_table(path, wanted, _recognised)
+    return open_table(path, wanted, csv_format)
 
 
-def _recognised(head: Sequence[str], columns: Columns | None) -> TableFormat:
+def csv_format(head: Sequence[str], columns: Sequence[int | str] | None) -> TableFormat:
     """Return the format with the separator that a first line names, or else the one that fits the first rows best.
 
     It makes the first one a header, at best with the columns that are wanted, and as many as can be alike. Among equals
