@@ -131,7 +131,9 @@ def test_gradients_are_equal(kind, batch, record_property):
         assert expected[name].abs().max() > 1e-4 or name.endswith("k_proj.bias"), name
         # Gradients of one weight are sums of terms of all sizes; float32 is as exact as the largest of them allows.
         bound = 1e-5 * max(1.0, expected[name].abs().max().item())
-        torch.testing.assert_close(actual[name], expected[name], rtol=0.0, atol=bound, msg=lambda text, n=name: n + text)
+        torch.testing.assert_close(
+            actual[name], expected[name], rtol=0.0, atol=bound, msg=lambda text, n=name: n + text
+        )
 
 
 @every_kind
