@@ -63,7 +63,7 @@ LIBRARIES = {"hf": "Hugging Face transformers", "ctranslate2": "CTranslate2", "o
 
 def train_tokenizer(kind: str) -> Tokenizer:
     texts = [text for pair in PAIRS.train for text in (pair.text, pair.target)]
-    return Tokenizer.train(texts, kind=kind, vocab_size=400, language_tags=LOCALES)
+    return Tokenizer.train(texts, kind=kind, vocab_size=432, language_tags=LOCALES, placeholders=kind == "wordpiece")
 
 
 TOKENIZERS = {kind: train_tokenizer(kind) for kind in ("bpe", "unigram", "wordpiece")}

@@ -56,7 +56,7 @@ def export_directory(
                     compared = _compared_with_transformers(bundle, temporary, kind, sources)
                     # M2M100 computes more positions when a longer text comes.
                     ends = [] if kind == "m2m_100" else _ends(bundle.model.config)
-                    return f"{_a(kind)} model", compared, [*notes, *ends]
+                    return f"{_a(kind)} model", compared, [*notes, *ends, *_signs(bundle)]
                 case "ctranslate2":
                     pieces, notes = write_ctranslate2(bundle, temporary, precision)
                     compared = prove_ctranslate2(temporary, bundle, sources, precision, pieces)
@@ -64,7 +64,7 @@ def export_directory(
                 case "onnx":
                     notes = write_onnx(bundle, temporary, precision)
                     compared = prove_onnx(temporary, bundle, sources, precision)
-            return f"a model in {precision}", compared, notes
+            return f"a model in {precision}", compared, [*notes, *_signs(bundle)]
     except OSError as error:
         raise ModelError(f"cannot write {directory}: {error.strerror or error}") from None
 
@@ -80,6 +80,16 @@ def _ends(config: ModelConfig) -> list[str]:
     return [
         f"positions end at {config.max_positions:,} tokens there, and a longer text is an error; here they are "
         f"computed for any length"
+    ]
+
+
+def _signs(bundle: Bundle) -> list[str]:
+    """Return in words what becomes of placeholders where nobody protects them."""
+    if not bundle.tokenizer.num_placeholders:
+        return []
+    return [
+        "placeholders and markup are text there; the model learned to copy signs in their place, U+F0000 and the next 31 "
+        "characters, which a caller puts there and takes back (docs/placeholders.md)"
     ]
 
 

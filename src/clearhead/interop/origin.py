@@ -133,6 +133,7 @@ def own_bundle(
     else:
         vocabulary, notes = _foreign_vocabulary(directory, config, origin.vocabulary_sha256, anew)
         require_told(directory, vocabulary.languages, source_lang, target_lang)
+    config = config.model_copy(update={"num_placeholders": vocabulary.num_placeholders})  # which no library knows
     asked = {"source_lang": source_lang, "target_lang": target_lang, **changes}
     decode = origin.decode.with_changes({name: value for name, value in asked.items() if value is not None})
     return Bundle(as_model(config, tensors, directory), vocabulary, decode, {**info, **origin.info}), notes
@@ -167,6 +168,7 @@ def _own_vocabulary(directory: Path, config: ModelConfig) -> tuple[Vocabulary, l
         for token in values["added_tokens"]:
             token["rstrip"] = False
         tokenizer = Tokenizer(tokenizer_text({**values, "post_processor": None, "padding": None, "truncation": None}))
+        config = config.model_copy(update={"num_placeholders": tokenizer.num_placeholders})
         require_same_vocabulary(config, tokenizer, origin=str(path))
     except OSError as error:
         raise ModelError(f"cannot read the tokenizer {path}: {error.strerror or error}") from None

@@ -88,8 +88,8 @@ FAMILIES: Mapping[str, Family] = {
 NOT_KNOWN = {"umt5": "every layer has relative positions of its own there, and all layers of a stack the same here"}
 """Kinds that are near to one that we know, and what they have that ours have not."""
 
-NOT_COMPARED = {"dropout", "attention_dropout", "feed_forward_dropout"}
-"""Settings that act in training alone, which a written model need not keep."""
+NOT_COMPARED = {"dropout", "attention_dropout", "feed_forward_dropout", "num_placeholders"}
+"""Settings that act in training alone, which a written model need not keep, and what is the vocabulary's to say."""
 
 
 def import_state(
