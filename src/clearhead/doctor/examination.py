@@ -1,4 +1,4 @@
-"""The examination of a corpus: one pass over its pairs, in memory that grows by some 60 bytes a pair."""
+"""The examination of a corpus: one pass over its pairs, in memory that grows by 110 bytes a pair at most."""
 
 from __future__ import annotations
 
@@ -106,8 +106,8 @@ class Examination:
     findings: dict[str, Finding] = field(default_factory=lambda: {name: Finding(name) for name in KINDS})
     without_findings: int = 0
     """Pairs in which nothing was found; a pair of shifted rows may be among them."""
-    held_out: dict[str, int] = field(default_factory=dict)
-    """Pairs of each other split, such as `valid`."""
+    held_out: dict[str, Rows] = field(default_factory=dict)
+    """The rows of each other split, such as `valid`."""
 
     def add_unequal_files(self, origin: str, problem: str) -> None:
         """Take note of line-aligned files that differ in their number of lines.
@@ -142,7 +142,7 @@ class Examination:
         """Return everything as plain values (docs/data-doctor.md)."""
         return {
             **self.sizes(),
-            "held_out": self.held_out,
+            "held_out": {name: rows.to_dict() for name, rows in self.held_out.items()},
             "without_findings": self.without_findings,
             "findings": [finding.to_dict(self.rows.pairs) for finding in self.findings.values()],
         }
@@ -176,15 +176,17 @@ def examine(
         on_rows: Called with a number of rows whenever so many more were read.
     """
     result = Examination()
-    leakage = _Leakage(result.findings["leakage"])
+    leakage = _Leakage()
     for name, others in (held_out or {}).items():
-        split = Rows()
+        split = result.held_out[name] = Rows()
         for batch in batches_of(split.pairs_of(others, on_rows)):
-            leakage.look_up(batch)
+            leakage.look_up(batch, result.findings["overlap"], but=name)
             leakage.remember(name, batch)
-        result.held_out[name] = split.pairs
+        split.check()
     if not held_out:
         result.findings["leakage"].unchecked = "no validation or test text is named"
+    if len(held_out or {}) < 2:
+        result.findings["overlap"].unchecked = "not both validation and test text are named"
     stream = batches_of(result.rows.pairs_of(rows, on_rows))
     head = list(islice(stream, HEAD_BATCHES))
     _examine(head, stream, leakage if held_out else None, result)
@@ -208,7 +210,7 @@ def _examine(head: list[Batch], rest: Iterable[Batch], leakage: _Leakage | None,
             has_any[places] = True
         has_any |= repeated.look_up(batch)
         if leakage is not None:
-            has_any |= leakage.look_up(batch)
+            has_any |= leakage.look_up(batch, findings["leakage"])
         if shifts is not None:
             shifts.add(batch)
         result.without_findings += int((~has_any).sum())
@@ -284,8 +286,7 @@ class _Repeated:
 class _Leakage:
     """Sides that validation or test text has too, as cleaning compares them."""
 
-    def __init__(self, finding: Finding) -> None:
-        self._finding = finding
+    def __init__(self) -> None:
         self._splits: dict[str, tuple[FirstRows, _Origins]] = {}
 
     def remember(self, name: str, batch: Batch) -> None:
@@ -295,15 +296,16 @@ class _Leakage:
         for texts in (batch.source, batch.target):
             table.add(_keys(texts), batch.first)
 
-    def look_up(self, batch: Batch) -> NDArray[np.bool_]:
-        """Count pairs with a side that an earlier split has, and tell which they are."""
+    def look_up(self, batch: Batch, finding: Finding, *, but: str = "") -> NDArray[np.bool_]:
+        """Count pairs with a side that a split has, but for the one that they are of, and tell which they are."""
         is_one = np.zeros(len(batch.pairs), dtype=bool)
-        if not self._splits:
+        splits = {name: split for name, split in self._splits.items() if name != but}
+        if not splits:
             return is_one
         found = [
             (side, name, origins, table.find(keys))
             for side, keys in (("source", _keys(batch.source)), ("target", _keys(batch.target)))
-            for name, (table, origins) in self._splits.items()
+            for name, (table, origins) in splits.items()
         ]
         for *_, rows in found:
             is_one |= rows >= 0
@@ -316,7 +318,7 @@ class _Leakage:
                 if rows[place] >= 0
             )
 
-        self._finding.add_all(batch.pairs, np.flatnonzero(is_one), detail)
+        finding.add_all(batch.pairs, np.flatnonzero(is_one), detail)
         return is_one
 
 

@@ -58,6 +58,13 @@ KINDS = {
         "scores on text that was trained on promise more than the model can do",
         "name the test text as data.exclude in training, which drops these pairs; `train` does so for validation text",
     ),
+    "overlap": Kind(
+        "Test text in the validation text",
+        "serious",
+        "a side of a pair of the test text is also a side of the validation text, compared in the same way",
+        "the best model is chosen by text that it is tested on afterwards",
+        "remove these pairs from the validation text",
+    ),
     "mojibake": Kind(
         "Garbled characters",
         "serious",
@@ -213,8 +220,8 @@ class Finding:
         self.count += max(0, places.size - room)
 
     def share(self, pairs: int) -> float | None:
-        """Return the share of so many pairs that have it; None if it was not looked for, or is of files."""
-        if self.unchecked is not None or self.name == "unequal_files":
+        """Return the share of so many pairs that have it; None if it was not looked for, or is not of these pairs."""
+        if self.unchecked is not None or self.name in ("unequal_files", "overlap"):
             return None
         return self.count / pairs if pairs else 0.0
 

@@ -36,7 +36,11 @@ def render_page(examination: Examination, files: Sequence[str], *, title: str) -
         contents=_contents(found, pairs) if found else Html(),
         findings=joined(_finding(one, pairs) for one in found) if found else _paragraph("None."),
         quiet=_quiet(examination),
-        rows=joined(_row(count, words, examples) for count, words, examples in row_counts(examination.rows)),
+        rows=joined(
+            _row(count, words + (f" ({name})" if name else ""), examples)
+            for name, rows in {"": examination.rows, **examination.held_out}.items()
+            for count, words, examples in row_counts(rows)
+        ),
         files=joined(fill(f"{_PARTS}#item", text=line) for line in files),
         lengths=_lengths(examination) if pairs else _paragraph("There is no pair."),
     )

@@ -18,6 +18,8 @@ def size_lines(examination: Examination) -> list[str]:
     """Return how many rows there are, and how long their texts."""
     rows = examination.rows
     lines = [f"{count:>12,} {words}" for count, words, _ in row_counts(rows)]
+    for name, others in examination.held_out.items():
+        lines += [f"{count:>12,} {words} ({name})" for count, words, _ in row_counts(others)]
     if not rows.pairs:
         return lines
     table = [("", "source", "target")]
@@ -32,9 +34,10 @@ def size_lines(examination: Examination) -> list[str]:
 def report_lines(examination: Examination) -> list[str]:
     """Return the whole report."""
     lines = [*size_lines(examination), ""]
-    for row, words, examples in row_counts(examination.rows):
-        if examples and row:
-            lines += [f"{words}:", *(f"    {example}" for example in examples), ""]
+    for rows in (examination.rows, *examination.held_out.values()):
+        for _, words, examples in row_counts(rows):
+            if examples:
+                lines += [f"{words}:", *(f"    {example}" for example in examples), ""]
     found = examination.found()
     clean, pairs = examination.without_findings, examination.rows.pairs
     lines.append(f"{clean:,} of {pairs:,} pairs have no finding." if found else "Nothing was found.")

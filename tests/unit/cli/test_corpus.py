@@ -81,7 +81,7 @@ def test_leakage_is_looked_for_in_every_split(run_command, tsv, write_lines):
         f"the source is at {valid}:1 (valid)",
         f"the target is at {de}:1 (test)",
     ]
-    assert found["held_out"] == {"valid": 2, "test": 1}
+    assert {name: split["read"] for name, split in found["held_out"].items()} == {"valid": 2, "test": 1}
     # The other way round every file is read the other way round.
     swapped = json.loads(run_command(check, tsv, *flags, "--swap", "--json").stdout)
     assert {one["name"]: one["count"] for one in swapped["findings"]}["leakage"] == 2
@@ -165,10 +165,10 @@ def test_convert_writes_all_or_nothing(run_command, write_lines, tmp_path, tsv):
     with pytest.raises(DataError, match=r"has 2 lines but .* has 1"):
         run_command(convert, "--source", write_lines("u.de", "a", "b"), "--target", write_lines("u.en", "a"), out)
     assert not out.exists()
-    with pytest.raises(DataError, match="is an input as well"):
+    with pytest.raises(DataError, match="is an input as well, and would be overwritten; name another file"):
         run_command(convert, tsv, tsv)
     os.link(tsv, tmp_path / "link.tsv")
-    with pytest.raises(DataError, match="is an input as well"):
+    with pytest.raises(DataError, match="is an input as well, and would be overwritten; name another file"):
         run_command(convert, tsv, tmp_path / "link.tsv")
     with pytest.raises(ConfigError, match="name the corpus"):
         run_command(convert, out)

@@ -28,7 +28,7 @@ def test_nothing_is_found_in_a_clean_corpus():
     assert result.found() == []
     assert result.rows.pairs == result.without_findings == 1_000
     assert sum(result.source.characters.counts.values()) == 1_000
-    assert {name for name, one in result.findings.items() if one.unchecked} == {"leakage"}
+    assert {name for name, one in result.findings.items() if one.unchecked} == {"leakage", "overlap"}
 
 
 TEN = "Die Zahl heißt eins zwei drei vier fünf."
@@ -126,13 +126,14 @@ def test_leakage_is_of_either_side_whatever_its_case_and_punctuation():
     rows = pairs_of([*CLEAN[:300], (CLEAN[998][0].upper(), "Another one"), ("Noch was", CLEAN[999][1] + "!!")])
     valid, test = pairs_of(CLEAN[990:999], "v"), pairs_of([CLEAN[999], CLEAN[990]], "t")
     result = examine(rows, {"valid": valid, "test": test})
+    overlap = {one.origin: one.detail for one in result.findings["overlap"].examples}
+    assert overlap == {"t:2": "the source is at v:1 (valid); the target is at v:1 (valid)"}
     found = {one.origin: one.detail for one in result.findings["leakage"].examples}
     assert found == {
-        "t:2": "the source is at v:1 (valid); the target is at v:1 (valid)",
         "f.tsv:301": "the source is at v:9 (valid)",
         "f.tsv:302": "the target is at t:1 (test)",
     }
-    assert result.held_out == {"valid": 9, "test": 2}
+    assert {name: split.pairs for name, split in result.held_out.items()} == {"valid": 9, "test": 2}
     assert result.rows.read == 302
 
 
