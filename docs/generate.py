@@ -44,17 +44,27 @@ def commands_page() -> str:
     """Return the page of every command with its arguments and options."""
     group = typer.main.get_command(app)
     lines = ["# Commands", "", "Generated from `src/clearhead/cli/`; `clearhead COMMAND --help` says the same."]
-    context = group.make_context("clearhead", [], resilient_parsing=True)
+    lines += _commands(group, "clearhead")
+    return "\n".join(lines) + "\n"
+
+
+def _commands(group: typer.core.TyperGroup, called: str) -> list[str]:
+    """Return a section for each command of a group, and for those of groups within it."""
+    lines: list[str] = []
+    context = group.make_context(called, [], resilient_parsing=True)
     for name in group.list_commands(context):
         command = group.get_command(context, name)
-        lines += ["", f"## clearhead {name}", "", " ".join((command.help or "").split()), "", "| | |", "| --- | --- |"]
+        if isinstance(command, typer.core.TyperGroup):
+            lines += _commands(command, f"{called} {name}")
+            continue
+        lines += ["", f"## {called} {name}", "", " ".join((command.help or "").split()), "", "| | |", "| --- | --- |"]
         for parameter in command.params:
             if parameter.name == "help":
                 continue
             is_option = parameter.param_type_name == "option"
             label = ", ".join(parameter.opts) if is_option else (parameter.metavar or parameter.name.upper())
             lines.append(f"| `{label}` | {_cell(parameter.help or '')} |")
-    return "\n".join(lines) + "\n"
+    return lines
 
 
 MODELS = """# Models of other libraries

@@ -92,7 +92,7 @@ def refuse_overwriting(output: str | None, inputs: Iterable[str]) -> None:
         raise DataError(f"cannot write {output}: there is no directory {os.path.dirname(output)}")
     for path in inputs:
         if os.path.isfile(path) and os.path.isfile(output) and os.path.samefile(output, path):
-            raise DataError(f"{output} is an input as well, and would be overwritten; give --output another name")
+            raise DataError(f"{output} is an input as well, and would be overwritten; name another file")
 
 
 def warn_of_truncation(

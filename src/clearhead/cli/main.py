@@ -18,6 +18,7 @@ from typer.core import TyperGroup
 
 from clearhead.cli.average import average
 from clearhead.cli.console import notice, open_missing_streams, show_warnings_as_notices
+from clearhead.cli.corpus import check, convert, stats
 from clearhead.cli.demo import demo
 from clearhead.cli.evaluate import evaluate
 from clearhead.cli.export import export
@@ -85,6 +86,12 @@ for command in (
 ):
     app.command()(ending_quietly(command))
 app.command("import")(ending_quietly(import_model))
+corpus = typer.Typer(
+    help="What a corpus is like, what is wrong with it, and the same in another format.", no_args_is_help=True
+)
+for of_corpus in (stats, check, convert):
+    corpus.command()(ending_quietly(of_corpus))
+app.add_typer(corpus, name="corpus")
 
 
 @app.callback(invoke_without_command=True)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from clearhead.corpora.language_names import language_in_name
 from clearhead.corpora.pair import SKIPS, PairFile, SentencePair, Wanted
-from clearhead.corpora.pair_files import READERS, described, holds_pairs, read_pairs
+from clearhead.corpora.pair_files import READERS, described, holds_pairs, read_pairs, write_pairs
 from clearhead.corpora.parallel_lines import read_parallel
-from clearhead.corpora.text_files import display_name, open_output, read_lines
+from clearhead.corpora.text_files import display_name, open_output, read_lines, some_names
 from clearhead.corpora.tsv import write_tsv
 
 __all__ = [
@@ -23,5 +23,7 @@ __all__ = [
     "read_lines",
     "read_pairs",
     "read_parallel",
+    "some_names",
+    "write_pairs",
     "write_tsv",
 ]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice
 from pathlib import Path
 
@@ -12,11 +12,11 @@ from clearhead.corpora.csv_files import open_csv
 from clearhead.corpora.pair import PairFile, SentencePair, Wanted
 from clearhead.corpora.text_files import COMPRESSIONS, display_name, read_lines, some_names
 from clearhead.corpora.tmx import open_tmx
-from clearhead.corpora.tsv import open_tsv
+from clearhead.corpora.tsv import open_tsv, write_tsv
 from clearhead.corpora.xliff import open_xliff
 from clearhead.errors import DataError
 
-__all__ = ["READERS", "described", "holds_pairs", "read_pairs"]
+__all__ = ["READERS", "described", "holds_pairs", "read_pairs", "write_pairs"]
 
 READERS: dict[str, Callable[[str, Wanted], PairFile]] = {
     ".csv": open_csv,
@@ -83,6 +83,22 @@ def read_pairs(
     ready = {place: opened(path) for place, path in enumerate(paths) if os.path.isfile(path)}
     tell([*ready.values()])
     return stream()
+
+
+def write_pairs(path: str | None, pairs: Iterable[SentencePair], languages: tuple[str, str]) -> int:
+    """Write pairs in the format that the extension names, and return their number.
+
+    Args:
+        path: `None` or `-` is TSV on standard output.
+        pairs: In order.
+        languages: Of source and target, for formats that name them.
+
+    Raises:
+        DataError: If the extension is not known, or as the writer says.
+    """
+    if path is not None and _extension(path) != ".tsv":
+        raise DataError(f"cannot write {path}: files of pairs are written as .tsv")
+    return write_tsv(path, pairs)
 
 
 def described(files: Sequence[PairFile]) -> list[str]:

@@ -28,6 +28,7 @@ def read_parallel(
     *,
     swap: bool = False,
     notice: Callable[[str], None] | None = None,
+    on_unequal: Callable[[str, str], None] | None = None,
 ) -> Iterator[SentencePair]:
     """Stream the pairs of line-aligned files, file by file, one line of each in memory at a time.
 
@@ -36,11 +37,13 @@ def read_parallel(
         targets: Their translations, in the same order.
         swap: Read them in the other direction.
         notice: Told so.
+        on_unequal: Told of two files that differ in their number of lines, and where the shorter one ends: the origin
+            of the first line without a partner, and what is wrong. The next files are read then.
 
     Raises:
         DataError: At once, if there are not as many targets as sources or standard input is named twice; and while
-            reading, if the two files differ in their number of lines (naming both counts and, where it can be told,
-            the first line at which they drift apart), or one is not readable text.
+            reading, if one is not readable text, or without `on_unequal` the two files differ in their number of lines
+            (naming both counts and, where it can be told, the first line at which they drift apart).
     """
     if len(sources) != len(targets):
         raise DataError(
@@ -49,7 +52,9 @@ def read_parallel(
         )
     if [*sources, *targets].count("-") > 1:
         raise DataError("standard input (-) is named more than once, but it can be read only once")
-    pairs = (pair for source, target in zip(sources, targets, strict=True) for pair in _read_two(source, target))
+    pairs = (
+        pair for source, target in zip(sources, targets, strict=True) for pair in _read_two(source, target, on_unequal)
+    )
     if not (swap and sources):
         return pairs
     if notice is not None:
@@ -57,7 +62,7 @@ def read_parallel(
     return (pair.swapped() for pair in pairs)
 
 
-def _read_two(source: str, target: str) -> Iterator[SentencePair]:
+def _read_two(source: str, target: str, on_unequal: Callable[[str, str], None] | None) -> Iterator[SentencePair]:
     source_lines, target_lines = read_lines(source), read_lines(target)
     number = 0
     while True:
@@ -70,10 +75,13 @@ def _read_two(source: str, target: str) -> Iterator[SentencePair]:
         return
     num_source = number + (source_line is not None) + sum(1 for _ in source_lines)
     num_target = number + (target_line is not None) + sum(1 for _ in target_lines)
-    raise DataError(
+    problem = (
         f"{display_name(source)} has {num_source} lines but {display_name(target)} has {num_target}; "
         f"line n of one must be the translation of line n of the other{_where(source, target)}"
     )
+    if on_unequal is None:
+        raise DataError(problem)
+    on_unequal(f"{source if target_line is None else target}:{number + 1}", problem)
 
 
 def _where(source: str, target: str) -> str:

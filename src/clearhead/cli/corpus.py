@@ -1,0 +1,262 @@
+"""`clearhead corpus`: what a corpus is like, what is wrong with it, and the same pairs in another format."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from clearhead.cli.checks import refuse_missing, refuse_overwriting
+from clearhead.cli.console import notice, progress
+from clearhead.cli.options import Columns, FromLang, Swap, ToLang
+from clearhead.errors import ConfigError
+from clearhead.files import is_standard_output
+
+if TYPE_CHECKING:
+    from clearhead.corpora import SentencePair, Wanted
+
+__all__ = ["check", "convert", "stats"]
+
+Files = Annotated[
+    list[str] | None,
+    typer.Argument(metavar="FILE", help="Files with both sides, in any format that `train --pairs` reads; - is TSV."),
+]
+Sources = Annotated[
+    list[str] | None,
+    typer.Option("--source", metavar="FILE", help="Text of one side, a segment a line; once for each file."),
+]
+Targets = Annotated[
+    list[str] | None,
+    typer.Option("--target", metavar="FILE", help="Its translations, line by line; once for each file."),
+]
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON object (docs/data-doctor.md).")]
+
+
+def _other(flag: str, words: str) -> typer.models.OptionInfo:
+    return typer.Option(flag, metavar="FILE", help=f"{words}, in which pairs of the corpus should not be found.")
+
+
+def stats(
+    files: Files = None,
+    source: Sources = None,
+    target: Targets = None,
+    columns: Columns = None,
+    from_lang: FromLang = None,
+    to_lang: ToLang = None,
+    swap: Swap = False,
+    as_json: Json = False,
+) -> None:
+    """Count the rows of a corpus, and measure its texts."""
+    corpus = _Corpus(columns, from_lang, to_lang, swap=swap)
+    rows = corpus.opened(files, source, target)
+
+    from clearhead.corpora import open_output
+    from clearhead.doctor import measure
+    from clearhead.doctor.text_report import size_lines
+
+    with progress("measuring") as advance:
+        result = measure(rows, advance)
+    with open_output(None) as out:
+        if as_json:
+            out.write(json.dumps({"files": corpus.read_as, **result.sizes()}, ensure_ascii=False) + "\n")
+        else:
+            out.writelines(line + "\n" for line in size_lines(result))
+
+
+def check(
+    files: Files = None,
+    source: Sources = None,
+    target: Targets = None,
+    valid_pairs: Annotated[list[str] | None, _other("--valid-pairs", "Validation files with both sides")] = None,
+    valid_source: Annotated[list[str] | None, _other("--valid-source", "Validation source text")] = None,
+    valid_target: Annotated[list[str] | None, _other("--valid-target", "Its translations")] = None,
+    test_pairs: Annotated[list[str] | None, _other("--test-pairs", "Test files with both sides")] = None,
+    test_source: Annotated[list[str] | None, _other("--test-source", "Test source text")] = None,
+    test_target: Annotated[list[str] | None, _other("--test-target", "Its translations")] = None,
+    columns: Columns = None,
+    from_lang: FromLang = None,
+    to_lang: ToLang = None,
+    swap: Swap = False,
+    as_json: Json = False,
+    output: Annotated[
+        str | None, typer.Option("--output", "-o", metavar="PAGE.html", help="Write the report as a page as well.")
+    ] = None,
+) -> None:
+    """Look for what is wrong with a corpus, and say what to do about it.
+
+    Rows that are shifted against each other, leakage between splits, garbled characters, the wrong language or script,
+    duplicates, copies, placeholders that differ, and more, each with examples; docs/data-doctor.md says when a pair has
+    which. The exit status is 0 whatever is found.
+    """
+    if output is not None and (is_standard_output(output) or not output.lower().endswith((".html", ".htm"))):
+        raise ConfigError(f"--output {output}: the page is a file whose name ends in .html")
+    corpus = _Corpus(columns, from_lang, to_lang, swap=swap)
+    splits = {"valid": (valid_pairs, valid_source, valid_target), "test": (test_pairs, test_source, test_target)}
+    named = {name: given for name, given in splits.items() if any(given)}
+    rows = corpus.opened(files, source, target)
+    others = {name: corpus.opened(*given) for name, given in named.items()}
+    corpus.refuse_overwriting(output)
+
+    from clearhead.corpora import open_output, some_names
+    from clearhead.doctor import examine
+    from clearhead.doctor.page import render_page
+    from clearhead.doctor.text_report import report_lines
+
+    with progress("examining") as advance:
+        result = examine(rows, others, advance)
+    for origin, problem in corpus.unequal:
+        result.add_unequal_files(origin, problem)
+    if output is not None:
+        with open_output(output) as page:
+            page.write(render_page(result, corpus.read_as, title=some_names([*(files or ()), *(source or ())])))
+    with open_output(None) as out:
+        if as_json:
+            out.write(json.dumps({"files": corpus.read_as, **result.to_dict()}, ensure_ascii=False) + "\n")
+        else:
+            out.writelines(line + "\n" for line in report_lines(result))
+
+
+def convert(
+    files: Annotated[
+        list[str],
+        typer.Argument(metavar="IN.. OUT", help="Files with both sides, and last the file to write, by its extension."),
+    ],
+    source: Sources = None,
+    target: Targets = None,
+    columns: Columns = None,
+    from_lang: FromLang = None,
+    to_lang: ToLang = None,
+    swap: Swap = False,
+) -> None:
+    """Write the pairs of files in another format, all of them and in order.
+
+    Entries that a file itself marks as untranslated, unfinished or the like are left out and counted; a row that is no
+    pair is an error. The languages that the new file names are --from-lang and --to-lang (after --swap), what the names
+    of line-aligned files end in, or `source` and `target`.
+    """
+    *inputs, output = files
+    corpus = _Corpus(columns, from_lang, to_lang, swap=swap)
+    rows = corpus.opened(inputs, source, target, tolerated=0.0)
+    corpus.refuse_overwriting(output)
+
+    from clearhead.corpora import SKIPS, write_pairs
+
+    skipped: Counter[str] = Counter()
+
+    def kept(advance: Callable[[int], None]) -> Iterator[SentencePair]:
+        for row in rows:
+            if row.skipped is None:
+                yield row
+            else:
+                skipped[row.skipped] += 1
+            advance(1)
+
+    with progress("converting") as advance:
+        count = write_pairs(output, kept(advance), corpus.languages)
+    for reason, number in skipped.items():
+        notice(f"{number:,} entries are left out: {SKIPS[reason]}")
+    notice(f"{count:,} pairs written")
+
+
+class _Corpus:
+    """The files that a command is given, opened in one way.
+
+    Args:
+        columns: Of source and target in files of pairs, as typed.
+        from_lang: Language of the source in files that name languages.
+        to_lang: Language of the target in them.
+        swap: Read the other direction.
+
+    Raises:
+        ConfigError: If the columns are not two.
+    """
+
+    def __init__(self, columns: str | None, from_lang: str | None, to_lang: str | None, *, swap: bool) -> None:
+        from clearhead.config import DataConfig
+        from clearhead.corpora import Wanted
+
+        self._wanted: Wanted = Wanted(
+            DataConfig.from_dict({"columns": columns}, origin="--columns").columns, from_lang, to_lang
+        )
+        self._swap = swap
+        self._named: list[str] = []
+        self._sides: tuple[str | None, str | None] = (None, None)
+        self.read_as: list[str] = []
+        """What each file was taken for, a line each; of a pipe from when it is read."""
+        self.unequal: list[tuple[str, str]] = []
+        """Of line-aligned files with different numbers of lines: where the shorter ends, and what is wrong."""
+
+    def opened(
+        self,
+        pairs: list[str] | None,
+        source: list[str] | None,
+        target: list[str] | None,
+        *,
+        tolerated: float = 1.0,
+    ) -> Iterator[SentencePair]:
+        """Open files, line-aligned ones first, and return the stream of their rows.
+
+        Args:
+            pairs: Files with both sides.
+            source: Files with one source a line.
+            target: Files with their translations.
+            tolerated: Share of the rows of a file that may be no pairs. With 0 unequal files are an error as well.
+
+        Raises:
+            ConfigError: If there is none, or there are columns for none.
+            DataError: If one is missing, or its format is not known.
+        """
+        from itertools import chain
+
+        from clearhead.corpora import described, language_in_name, read_pairs, read_parallel
+
+        pairs, source, target = pairs or [], source or [], target or []
+        if not (pairs or source or target):
+            raise ConfigError("name the corpus: FILE with both sides, or --source FILE --target FILE")
+        if self._wanted.columns is not None and not pairs:
+            raise ConfigError("--columns: only a file of pairs has columns; name one")
+        self._named += [*source, *target, *pairs]
+        refuse_missing(self._named)
+        if not pairs and len(source) == len(target) == 1 and self._sides == (None, None):
+            self._sides = language_in_name(source[0]), language_in_name(target[0])
+        lines = read_parallel(
+            source,
+            target,
+            swap=self._swap,
+            notice=notice,
+            on_unequal=(lambda origin, problem: self.unequal.append((origin, problem))) if tolerated else None,
+        )
+        self.read_as += [f"{one} and {other}: line by line" for one, other in zip(source, target, strict=True)]
+
+        def tell(opened: list[str]) -> None:
+            self.read_as += opened
+            for line in opened:
+                notice(line)
+
+        rows = read_pairs(
+            pairs,
+            self._wanted,
+            swap=self._swap,
+            tolerated=tolerated,
+            on_open=lambda files: tell(described(files)),
+        )
+        return chain(lines, rows)
+
+    def refuse_overwriting(self, output: str | None) -> None:
+        """Make sure that what is written is none of the files.
+
+        Raises:
+            DataError: If it is.
+        """
+        refuse_overwriting(output, self._named)
+
+    @property
+    def languages(self) -> tuple[str, str]:
+        """The languages of source and target, as far as they are known."""
+        sides = self._sides[::-1] if self._swap else self._sides
+        asked = self._wanted.from_lang, self._wanted.to_lang
+        asked = asked[::-1] if self._swap else asked
+        return asked[0] or sides[0] or "source", asked[1] or sides[1] or "target"

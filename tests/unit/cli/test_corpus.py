@@ -1,0 +1,227 @@
+from __future__ import annotations
+
+import gzip
+import json
+import os
+import signal
+import subprocess
+import sys
+
+import pytest
+from small_corpus import clearhead, numbers, write_tsv
+
+from clearhead.cli.corpus import check, convert, stats
+from clearhead.errors import ConfigError, DataError
+
+
+@pytest.fixture
+def tsv(tmp_path):
+    return write_tsv(tmp_path / "p.tsv", numbers())
+
+
+def test_stats_counts_rows_and_measures_both_sides(run_command, tsv):
+    result = run_command(stats, tsv, "--json")
+    found = json.loads(result.stdout)
+    assert found["files"] == [f"{tsv}: tab-separated, 2 columns; from column 1 to column 2"]
+    assert (found["rows"]["read"], found["rows"]["pairs"], found["rows"]["malformed"]) == (216, 216, 0)
+    assert found["source"]["words"]["total"] == found["target"]["words"]["longest"] * 216 == 648
+    lines = run_command(stats, tsv).stdout.splitlines()
+    assert lines[0].split() == ["216", "rows", "read"]
+    assert any(line.split() == ["words,", "total", "648", "648"] for line in lines)
+
+
+def test_check_says_what_is_wrong_and_ends_well(run_command, write_lines):
+    path = write_lines(
+        "p.tsv", *(f"Hund {n}\tdog {n}" for n in range(60)), "torn", "Hund 7\tdog 7", "Hund \x1b[2J\tdog"
+    )
+    result = run_command(check, path)
+    assert result.exit_code == 0
+    assert f"{path}:61: there is no tab (the row begins 'torn')" in result.stdout
+    assert f"{path}:62: first at {path}:8" in result.stdout
+    assert "Hund ‹U+001B›[2J" in result.stdout
+    assert "\x1b" not in result.stdout
+    found = json.loads(run_command(check, path, "--json").stdout)
+    assert found["rows"] | {"examples": None} == {
+        **dict.fromkeys(("untranslated", "unfinished", "obsolete", "not_to_translate", "other_languages"), 0),
+        "unpaired": 0,
+        "read": 63,
+        "pairs": 62,
+        "malformed": 1,
+        "examples": None,
+    }
+    by_name = {one["name"]: one for one in found["findings"]}
+    assert by_name["duplicate"]["count"] == 1
+    assert by_name["duplicate"]["share"] == pytest.approx(1 / 62)
+    assert by_name["leakage"]["unchecked"] == "no validation or test text is named"
+    assert set(by_name["duplicate"]["examples"][0]) == {"origin", "source", "target", "detail"}
+
+
+def test_files_of_unequal_length_are_a_finding_and_the_next_files_are_read(run_command, write_lines):
+    sources = [f"Das ist {'sehr ' * (n * 7 % 5)}lang {n}" for n in range(90)]
+    targets = [f"That is {'very ' * (n * 7 % 5)}long {n}" for n in range(90)]
+    de, en = write_lines("a.de", *sources), write_lines("a.en", *targets[:40], *targets[41:])
+    more = write_lines("b.de", "noch"), write_lines("b.en", "more")
+    files = ["--source", de, "--target", en, "--source", more[0], "--target", more[1]]
+    found = json.loads(run_command(check, *files, "--json").stdout)
+    finding = found["findings"][0]
+    assert finding["name"] == "unequal_files"
+    assert (finding["count"], finding["share"], found["rows"]["pairs"]) == (1, None, 90)
+    assert finding["examples"][0]["origin"] == f"{de}:90"
+    assert "has 90 lines but" in finding["examples"][0]["detail"]
+
+
+def test_leakage_is_looked_for_in_every_split(run_command, tsv, write_lines):
+    valid = write_lines("v.tsv", "NULL null null!\tx", "nichts\tnothing")
+    de, en = write_lines("t.de", "etwas"), write_lines("t.en", "five five five")
+    flags = ["--valid-pairs", valid, "--test-source", de, "--test-target", en]
+    found = json.loads(run_command(check, tsv, *flags, "--json").stdout)
+    leakage = {one["name"]: one for one in found["findings"]}["leakage"]
+    assert leakage["count"] == 2
+    assert [one["detail"] for one in leakage["examples"]] == [
+        f"the source is at {valid}:1 (valid)",
+        f"the target is at {de}:1 (test)",
+    ]
+    assert {name: split["read"] for name, split in found["held_out"].items()} == {"valid": 2, "test": 1}
+    # The other way round every file is read the other way round.
+    swapped = json.loads(run_command(check, tsv, *flags, "--swap", "--json").stdout)
+    assert {one["name"]: one["count"] for one in swapped["findings"]}["leakage"] == 2
+
+
+def test_the_page_is_a_file_of_its_own(run_command, tsv, tmp_path):
+    page = tmp_path / "page.html"
+    assert run_command(check, tsv, "-o", page).exit_code == 0
+    assert page.read_text(encoding="utf-8").startswith("<!doctype html>")
+    for name in ("-", "report.txt", "page"):
+        with pytest.raises(ConfigError, match=r"the page is a file whose name ends in \.html"):
+            run_command(check, tsv, "-o", name)
+
+
+def test_standard_input_and_empty_files_are_corpora(run_command, write_lines):
+    found = json.loads(run_command(check, "-", "--json", stdin="Hund\tdog\nKatze\tcat\n").stdout)
+    assert found["rows"]["pairs"] == 2
+    assert found["files"] == ["standard input: tab-separated, 2 columns; from column 1 to column 2"]
+    for command in (check, stats):
+        assert json.loads(run_command(command, write_lines("e.tsv"), "--json").stdout)["rows"]["read"] == 0
+        assert run_command(command, write_lines("e.tsv")).exit_code == 0
+
+
+@pytest.mark.parametrize("command", [check, stats])
+def test_what_cannot_be_read_is_an_error(run_command, command, tsv, tmp_path, write_lines):
+    with pytest.raises(ConfigError, match="name the corpus: FILE with both sides, or --source FILE --target FILE"):
+        run_command(command)
+    with pytest.raises(DataError, match=r"nowhere\.tsv: there is no such file"):
+        run_command(command, tmp_path / "nowhere.tsv")
+    with pytest.raises(DataError, match=r"cannot tell the format of .*f\.odd"):
+        run_command(command, write_lines("f.odd", "a\tb"))
+    with pytest.raises(ConfigError, match="--columns: only a file of pairs has columns"):
+        run_command(command, "--source", tsv, "--target", tsv, "--columns", "1,2")
+    (tmp_path / "latin.tsv").write_bytes("größer\tlarger\n".encode("latin-1"))
+    with pytest.raises(DataError, match=r"latin\.tsv, line 1: byte 3 \(0xf6\) is not valid UTF-8"):
+        run_command(command, tmp_path / "latin.tsv")
+    with pytest.raises(DataError, match="1 source files but 0 target files"):
+        run_command(command, "--source", tsv)
+
+
+def test_convert_keeps_every_pair_in_order(run_command, write_lines, tmp_path):
+    de, en = write_lines("a.de", "Hund", "", "Kuh"), write_lines("a.en", "dog", "no source", "cow")
+    more = tmp_path / "b.csv"
+    more.write_text('en,de\n"cat, a",Katze\n', encoding="utf-8")
+    out = tmp_path / "out.tsv.gz"
+    flags = ["--source", de, "--target", en, "--columns", "de,en"]
+    result = run_command(convert, more, out, *flags)
+    assert gzip.decompress(out.read_bytes()).decode() == "Hund\tdog\n\tno source\nKuh\tcow\nKatze\tcat, a\n"
+    assert result.stderr.endswith("clearhead: 4 pairs written\n")
+    assert run_command(convert, more, "-", "--columns", "en,de").stdout == "cat, a\tKatze\n"
+    assert run_command(convert, more, "-", "--swap").stdout == "Katze\tcat, a\n"
+
+
+@pytest.mark.parametrize(
+    ("flags", "languages"),
+    [
+        (["--source", "a.de", "--target", "a.en"], ("de", "en")),
+        (["--source", "a.de", "--target", "a.en", "--swap"], ("en", "de")),
+        (["--source", "a.de", "--target", "a.en", "--to-lang", "en-GB"], ("de", "en-GB")),
+        (["p.tsv", "--from-lang", "de", "--to-lang", "en"], ("de", "en")),
+        (["p.tsv", "--from-lang", "de", "--to-lang", "en", "--swap"], ("en", "de")),
+        (["p.tsv"], ("source", "target")),
+    ],
+)
+def test_the_languages_are_those_asked_for_or_of_the_names(run_command, write_lines, monkeypatch, flags, languages):
+    for name, line in {"a.de": "Hund", "a.en": "dog", "p.tsv": "Hund\tdog"}.items():
+        folder = write_lines(name, line).parent
+    monkeypatch.chdir(folder)
+    told = []
+    monkeypatch.setattr(
+        "clearhead.corpora.write_pairs", lambda path, pairs, both: told.append(both) or len(list(pairs))
+    )
+    run_command(convert, *flags[:1] * (flags[0] == "p.tsv"), "out.tsv", *flags[flags[0] == "p.tsv" :])
+    assert told == [languages]
+
+
+def test_convert_writes_all_or_nothing(run_command, write_lines, tmp_path, tsv):
+    out = tmp_path / "out.tsv"
+    with pytest.raises(DataError, match=r"t\.tsv, line 61: there is no tab"):
+        run_command(convert, write_lines("t.tsv", *["a\tb"] * 60, "torn"), out)
+    with pytest.raises(DataError, match=r"has 2 lines but .* has 1"):
+        run_command(convert, "--source", write_lines("u.de", "a", "b"), "--target", write_lines("u.en", "a"), out)
+    assert not out.exists()
+    with pytest.raises(DataError, match="is an input as well, and would be overwritten; name another file"):
+        run_command(convert, tsv, tsv)
+    os.link(tsv, tmp_path / "link.tsv")
+    with pytest.raises(DataError, match="is an input as well, and would be overwritten; name another file"):
+        run_command(convert, tsv, tmp_path / "link.tsv")
+    with pytest.raises(ConfigError, match="name the corpus"):
+        run_command(convert, out)
+
+
+def test_entries_that_a_file_marks_are_left_out_and_counted(run_command, monkeypatch, tsv, capfd):
+    from clearhead import corpora
+
+    def read(paths, wanted, **options):
+        rows = corpora.read_parallel([tsv], [tsv])
+        return (corpora.SentencePair("", "", row.origin, skipped="obsolete") if row.line > 200 else row for row in rows)
+
+    monkeypatch.setattr("clearhead.corpora.read_pairs", read)
+    monkeypatch.setattr("clearhead.corpora.write_pairs", lambda path, pairs, both: len(list(pairs)))
+    result = run_command(convert, tsv, "out.tsv")
+    assert "clearhead: 16 entries are left out: the file marks it as no longer used\n" in result.stderr
+    assert "clearhead: 200 pairs written\n" in result.stderr
+
+
+def test_the_commands_are_a_group(tsv, capsys):
+    assert clearhead("corpus", "stats", tsv) == 0
+    assert "216 rows read" in capsys.readouterr().out
+    assert clearhead("corpus", "check", "nowhere.tsv") == 1
+    assert capsys.readouterr().err == "clearhead: nowhere.tsv: there is no such file\n"
+    assert clearhead("corpus", "convert") == 2
+
+
+def test_a_reader_that_goes_away_ends_it_quietly(tsv):
+    command = [sys.executable, "-m", "clearhead", "corpus", "check", tsv]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        process.stdout.close()
+        assert b"Traceback" not in process.stderr.read()
+    assert process.returncode == 0
+
+
+def test_ctrl_c_leaves_no_page(tmp_path):
+    page = tmp_path / "page.html"
+    command = [sys.executable, "-m", "clearhead", "corpus", "check", "-", "-o", str(page)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        process.stdin.write(b"Hund\tdog\n" * 300)  # enough for the head of a table
+        process.stdin.flush()
+        assert process.stderr.readline().startswith(b"clearhead: standard input: tab-separated")
+        process.send_signal(signal.SIGINT)
+        assert process.stderr.read() == b"clearhead: interrupted\n"
+    assert process.returncode == 130
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_it_starts_without_torch(tsv):
+    code = (
+        "import sys; from clearhead.cli.main import app; app(sys.argv[1:], standalone_mode=False); "
+        "sys.exit('torch was imported' if 'torch' in sys.modules else 0)"
+    )
+    for command in ("stats", "check"):
+        done = subprocess.run([sys.executable, "-c", code, "corpus", command, tsv], capture_output=True, check=False)
+        assert done.returncode == 0, done.stderr

@@ -1,0 +1,81 @@
+from __future__ import annotations
+
+import re
+from html.parser import HTMLParser
+
+from corpus_text import pairs_of, texts
+
+from clearhead.doctor import examine
+from clearhead.doctor.page import render_page
+from clearhead.doctor.text_report import report_lines
+
+EVIL = "<script>alert(1)</script> & \"quoted\" 'single' $name ${x}"
+VOID = {"meta"}
+
+
+class Outline(HTMLParser):
+    """Checks that every element ends, and gathers what a page holds."""
+
+    def __init__(self):
+        super().__init__()
+        self.open, self.tags, self.ids, self.links, self.text = [], set(), [], [], ""
+
+    def handle_starttag(self, tag, attrs):
+        attributes = dict(attrs)
+        self.tags.add(tag)
+        self.ids += [attributes["id"]] if "id" in attributes else []
+        self.links += [value for name, value in attrs if name in ("href", "src")]
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
+
+    def handle_data(self, data):
+        self.text += data
+
+
+def outline(page):
+    parser = Outline()
+    parser.feed(page)
+    parser.close()
+    assert parser.open == []
+    return parser
+
+
+def sick():
+    rows = [texts(number) for number in range(300)]
+    return examine(pairs_of([*rows, (rows[0][0] + EVIL, rows[0][1]), rows[5], ("", "x")], name=f"{EVIL}.tsv"))
+
+
+def test_text_of_the_corpus_is_escaped():
+    page = outline(render_page(sick(), [f"{EVIL}: tab-separated"], title=EVIL))
+    assert "script" not in page.tags
+    assert EVIL in page.text
+
+
+def test_the_page_needs_nothing_else():
+    text = render_page(sick(), ["f: tab-separated"], title="f")
+    page = outline(text)
+    assert all(link.startswith("#") and link[1:] in page.ids for link in page.links)
+    assert len(page.ids) == len(set(page.ids))
+    assert not re.search(r"url\(|@import|<link|javascript:", text)
+    assert "$" not in text.replace("$name", "").replace("${x}", "")
+
+
+def test_the_page_shows_what_the_report_says():
+    result = sick()
+    page = outline(render_page(result, ["f: tab-separated"], title="f"))
+    lines = "\n".join(report_lines(result))
+    for finding in result.found():
+        assert finding.kind.title in page.text
+        assert f"{finding.kind.severity}: {finding.kind.title}, {finding.count:,}" in lines
+        for example in finding.examples:
+            assert example.origin in page.text
+            assert example.origin in lines
+    assert "Not looked for: In validation or test text as well" in page.text
+
+
+def test_an_empty_corpus_has_a_page():
+    page = outline(render_page(examine([]), ["f: empty"], title="f"))
+    assert "Nothing was found" in page.text
