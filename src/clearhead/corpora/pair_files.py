@@ -143,15 +143,23 @@ def expand_paths(paths: Iterable[str], *, notice: Callable[[str], None] | None =
     files: list[str] = []
     for path in paths:
         if os.path.isdir(path):
-            files += _files_in(path, notice)
+            found = _files_in(path, notice)
+            if not found:
+                raise DataError(f"{path} is a directory without a file of pairs ({', '.join(READERS)})")
         elif os.path.exists(path) or not any(sign in path for sign in "*?["):
-            files.append(path)
-        elif found := sorted(glob(path, recursive=True)):
-            for match in dict.fromkeys(map(os.path.normpath, found)):
-                files += _files_in(match, notice) if os.path.isdir(match) else [match]
+            found = [path]
         else:
-            raise DataError(f"{path}: no file matches this pattern")
+            matches = glob(path, recursive=True)
+            # Each once, for `**` matches a directory and what is in it.
+            found = sorted({file for match in matches for file in _files_at(match, notice)})
+            if not found:
+                raise DataError(f"{path}: no file matches this pattern")
+        files += found
     return files
+
+
+def _files_at(match: str, notice: Callable[[str], None] | None) -> list[str]:
+    return _files_in(match, notice) if os.path.isdir(match) else [match]
 
 
 def _files_in(directory: str, notice: Callable[[str], None] | None) -> list[str]:
@@ -167,12 +175,7 @@ def _files_in(directory: str, notice: Callable[[str], None] | None) -> list[str]
                 inside.append(path)
             else:
                 num_others += 1
-    if not inside:
-        raise DataError(
-            f"{directory} is a directory without a file of pairs ({', '.join(READERS)}); "
-            f"{num_others:,} other files are in it"
-        )
-    if notice is not None:
+    if notice is not None and inside:
         left_out = f"; {num_others:,} other files in it are left out" if num_others else ""
         notice(f"{directory}: {len(inside):,} files of pairs{left_out}")
     return sorted(inside)
