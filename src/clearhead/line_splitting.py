@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
 from clearhead.config import DecodeConfig
 from clearhead.line_statistics import LineStatistics
+from clearhead.protect import Protected, protect
 from clearhead.sentences import CutLine
 from clearhead.tokenizers import Vocabulary
 
@@ -28,6 +29,8 @@ class Piece:
     ids: list[int]
     sentences: int
     """How many it has."""
+    protected: Protected
+    """The text as it is spelled, and what its signs stand for."""
     language: str | None = None
     """Which it is to be translated into, where its line or a setting says so."""
 
@@ -87,6 +90,7 @@ def cut_lines(
     config: DecodeConfig,
     trained: LineStatistics | None,
     whole: Sequence[bool] = (),
+    unprotected: Sequence[bool] = (),
 ) -> Pieces:
     """Cut lines into sentences, those that are not to be translated whole; each gets the language of its line.
 
@@ -101,30 +105,44 @@ def cut_lines(
         config: Of which `split` and `max_input_tokens` count.
         trained: What the training lines were like; None if that is not known.
         whole: For each line whether it stays whole in any case; none does if not given.
+        unprotected: For each line whether its placeholders are spelled as text, as those of all lines are by a
+            vocabulary that has no tokens for them.
 
     Raises:
         DataError: If a line holds half of a surrogate pair.
     """
-    spelled = tokenizer.encode_parts(parts, config.source_lang)  # whole at first, so that a message counts lines
+    signs = [0 if is_text else tokenizer.num_placeholders for is_text in unprotected or [False] * len(parts)]
+    protected = [protect(text, num_signs) for (_, text), num_signs in zip(parts, signs, strict=True)]
+    # Whole at first, so that a message counts lines.
+    spelled = _spelled(zip((language for language, _ in parts), protected, strict=True), tokenizer, config)
     are_cut = [
         not stays and _is_cut(len(cut.sentences), len(ids), config, trained)
         for cut, ids, stays in zip(cuts, spelled, whole or [False] * len(cuts), strict=True)
     ]
     new = [
-        (part[0], sentence)
-        for part, cut, is_cut in zip(parts, cuts, are_cut, strict=True)
+        (language, protect(sentence, num_signs))
+        for (language, _), cut, is_cut, num_signs in zip(parts, cuts, are_cut, signs, strict=True)
         if is_cut
         for sentence in cut.sentences
     ]
-    respelled = iter(tokenizer.encode_parts(new, config.source_lang))
+    respelled = iter(zip(new, _spelled(new, tokenizer, config), strict=True))
     pieces: list[Piece] = []
-    for line, (language, text), ids, cut, is_cut in zip(lines, parts, spelled, cuts, are_cut, strict=True):
+    for line, (language, text), own, ids, cut, is_cut in zip(
+        lines, parts, protected, spelled, cuts, are_cut, strict=True
+    ):
         if is_cut:
             tag = line[: len(line) - len(text)]
-            pieces += [Piece(tag + sentence, sentence, next(respelled), 1, language) for sentence in cut.sentences]
+            for sentence, ((_, part), part_ids) in zip(cut.sentences, respelled, strict=False):
+                pieces.append(Piece(tag + sentence, sentence, part_ids, 1, part, language))
         else:
-            pieces.append(Piece(line, text, ids, len(cut.sentences), language))
+            pieces.append(Piece(line, text, ids, len(cut.sentences), own, language))
     return Pieces(pieces, [cut.gaps if is_cut else () for cut, is_cut in zip(cuts, are_cut, strict=True)])
+
+
+def _spelled(
+    parts: Iterable[tuple[str | None, Protected]], tokenizer: Vocabulary, config: DecodeConfig
+) -> list[list[int]]:
+    return tokenizer.encode_parts([(language, one.text) for language, one in parts], config.source_lang)
 
 
 def _is_cut(sentences: int, tokens: int, config: DecodeConfig, trained: LineStatistics | None) -> bool:

@@ -5,7 +5,14 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
-__all__ = ["PLACEHOLDER", "change_words", "words_alone"]
+__all__ = ["NUM_ALONE", "NUM_PAIRS", "NUM_SIGNS", "PLACEHOLDER", "SIGNS", "change_words", "words_alone"]
+
+NUM_ALONE, NUM_PAIRS = 16, 8
+NUM_SIGNS = NUM_ALONE + 2 * NUM_PAIRS
+SIGNS = tuple(chr(0xF0000 + number) for number in range(NUM_SIGNS))
+"""Characters that stand for placeholders where they are protected (`protect`), from a plane of Unicode that is for
+private use: first those for what stands alone, then those that open something, then those that close it, in the same
+order."""
 
 _SPEC = r"[-+\#]{0,3}[0-9]{0,9}(?:\.[0-9]{0,9})?"  # of a number's width and digits; bounded, so that nothing is slow
 
@@ -24,10 +31,16 @@ PLACEHOLDER = re.compile(
     | &(?:[A-Za-z]\w{{1,30}}|\#[0-9]{{1,7}}|\#x[0-9A-Fa-f]{{1,6}});   # &amp; &#160;
     | (?<![a-zA-Z0-9_])[a-zA-Z]{{2,9}}://[^\s<>"'{_CJK}]*[^\W{_CJK}]/?    # https://example.org
     | (?<!{_MAIL}){_MAIL}{{1,60}}@{_HOST}{{1,60}}(?:\.{_HOST}{{1,60}}){{1,5}}  # name@example.org
+    | :[a-z][a-z0-9:+._-]{{0,40}}:`[^`<>\n]{{1,100}}`          # :func:`open`, not :ref:`text <label>`
+    | ``[^`\n]{{1,200}}``                                        # ``code`` of reStructuredText
+    | (?<![\w`:])`[^`\s<>]{{1,80}}`(?![`_\w])                     # `code` of Markdown, a word
+    | \|[A-Za-z][\w.-]{{0,40}}\|                                 # |version|
+    | (?<![\w*])\*{{1,2}}(?=[\w`:"'(«“])                          # *emphasis* and **bold** begin,
+    | (?<=[\w`"')»”.:!?])\*{{1,2}}(?![\w*])                       # and end
     """,
     re.VERBOSE,
 )
-"""What a program, a browser or a mail program reads."""
+"""What a program, a browser or a mail program reads, and the marks of Markdown and reStructuredText."""
 
 _KEPT = re.compile(
     rf"""(

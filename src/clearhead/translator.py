@@ -31,6 +31,8 @@ from clearhead.flags import Flag, Seen, find_flags
 from clearhead.language_tags import language_tag
 from clearhead.line_splitting import Piece, Pieces, align_samples, cut_lines
 from clearhead.model.transformer import Transformer
+from clearhead.placeholders import PLACEHOLDER
+from clearhead.protect import protect, protect_target
 from clearhead.sentences import split_sentences
 from clearhead.text_search import FoundText, TextSearch
 from clearhead.tokenizers import require_texts
@@ -216,9 +218,8 @@ class Translator:
             raise DataError(f"{len(sources)} source lines but {len(targets)} target lines; they must pair up")
         config = self.decode_config(settings)
         parts = self.split_sources(sources, config.target_lang, name=name)
-        source_ids = self.bundle.tokenizer.encode_parts(parts, config.source_lang)
+        source_ids, target_ids = self.spell(parts, targets, config)
         languages = [language for language, _ in parts]
-        target_ids = self.bundle.tokenizer.encode_targets(targets, languages)
         for number, ids in enumerate(map(max, zip(map(len, source_ids), map(len, target_ids), strict=True)), start=1):
             if ids > config.max_input_tokens:
                 raise DataError(
@@ -240,6 +241,26 @@ class Translator:
         )
         found = dict(zip(rows, scores, strict=True))
         return [found.get(row, 0.0) for row in range(len(parts))]
+
+    def spell(
+        self, parts: Sequence[tuple[str | None, str]], targets: Sequence[str], config: DecodeConfig
+    ) -> tuple[list[list[int]], list[list[int]]]:
+        """Return the ids of sources and of their targets, placeholders as the model reads and writes them.
+
+        Args:
+            parts: Languages and texts of the sources, as of `split_sources`.
+            targets: Their translations.
+            config: Of which `source_lang` counts.
+
+        Raises:
+            DataError: If one is no text, or holds an unpaired surrogate.
+        """
+        tokenizer = self.bundle.tokenizer
+        protected = [protect(text, tokenizer.num_placeholders) for _, text in parts]
+        languages = [language for language, _ in parts]
+        read = [(language, one.text) for language, one in zip(languages, protected, strict=True)]
+        written = [protect_target(one, target) for one, target in zip(protected, targets, strict=True)]
+        return tokenizer.encode_parts(read, config.source_lang), tokenizer.encode_targets(written, languages)
 
     def _require_continuations(
         self, sources: Sequence[list[int]], targets: Sequence[list[int]], texts: Sequence[str], *, name: str
@@ -311,7 +332,10 @@ class Translator:
         ]
         parts = [(language, form.text) for (language, _), form in zip(parts, forms, strict=True)]
         cuts = [form.cut for form in forms]
-        cut_up = cut_lines(as_read, parts, cuts, self.bundle.tokenizer, config, self.bundle.line_statistics, whole)
+        # The prefix's own are text, and a translation that begins with them must not have them again.
+        unprotected = [PLACEHOLDER.search(text) is not None for text in begun]
+        trained = self.bundle.line_statistics
+        cut_up = cut_lines(as_read, parts, cuts, self.bundle.tokenizer, config, trained, whole, unprotected)
         filled = [index for index, piece in enumerate(cut_up.pieces) if piece.text.strip()]
         begun_tokens = max((len(prefix.tokens) for prefix in prefixes), default=0)
         ids = cut_sources(self.model.config, config, [cut_up.pieces[index].ids for index in filled], begun=begun_tokens)
@@ -329,14 +353,15 @@ class Translator:
     def _translation(
         self, piece: Piece, ids: list[int], group: Sequence[FoundText], num_best: int, scores: bool
     ) -> Translation:
-        best = [Alternative(one.text, one.log_prob if scores else None, one.utility) for one in group]
+        restored = piece.protected.restored
+        best = [Alternative(restored(one.text), one.log_prob if scores else None, one.utility) for one in group]
         text_ids = group[0].tokens[group[0].given : -1]
         return Translation(
             source=piece.source,
             text=best[0].text,
             score=best[0].score,
             utility=best[0].utility,
-            tokens=tuple(self.bundle.tokenizer.pieces(text_ids)),  # unasked: 2 % of the time at most
+            tokens=tuple(map(restored, self.bundle.tokenizer.pieces(text_ids))),  # unasked: 2 % of the time at most
             alternatives=tuple(best) if num_best > 1 else (),
             source_truncated=len(piece.ids) > len(ids),
             output_truncated=group[0].was_ended,

@@ -33,9 +33,10 @@ from toolkit_models import fairseq
 from clearhead.bundle import Bundle, load_bundle, save_bundle
 from clearhead.errors import ConfigError, ModelError
 from clearhead.evaluation.golden import make_golden
-from clearhead.interop import proof
+from clearhead.interop.ctranslate2 import proof as ctranslate2_proof
 from clearhead.interop.ctranslate2.model_bin import read_model_bin
 from clearhead.interop.ctranslate2.outgoing import write_ctranslate2
+from clearhead.interop.huggingface import proof as huggingface_proof
 from clearhead.interop.import_path import import_path
 from clearhead.translator import Translator
 from clearhead.weights import model_tensors
@@ -280,6 +281,7 @@ def exports() -> list[tuple[str, str]]:
 def test_it_comes_back_bit_for_bit(tuned, exported, tmp_path, name, to):
     said = run("import", exported(name, to)[0], "-o", tmp_path / "back")
     assert "8 sentences" in said
+    assert "not taken over" not in said  # of what ours wrote itself
     expected, found = load_bundle(tuned(name).path), load_bundle(tmp_path / "back")
     require_same(found, expected)
     if to == "hf":
@@ -355,8 +357,11 @@ def test_what_stands_there_stays(tuned, tmp_path):
     assert not list((tmp_path / "mine").iterdir())
 
 
-@pytest.mark.parametrize(("to", "which"), [("hf", "log-probability"), ("ctranslate2", "another score")])
-def test_what_differs_there_is_not_written(tuned, tmp_path, monkeypatch, to, which):
+@pytest.mark.parametrize(
+    ("to", "proof", "which"),
+    [("hf", huggingface_proof, "log-probability"), ("ctranslate2", ctranslate2_proof, "another score")],
+)
+def test_what_differs_there_is_not_written(tuned, tmp_path, monkeypatch, to, proof, which):
     path = tuned("marian").path
     monkeypatch.setattr(proof, "TOLERANCE", -1.0)
     with pytest.raises(ModelError, match=which):

@@ -171,10 +171,7 @@ def test_translations_are_those_of_ctranslate2(case, beam_size):
         )
         rows = [one.hypotheses[0] for one in found]
         how: Any = {"length_penalty": 0.0, "end_loops": False, "split": "never", "target_lang": language}
-        ours = [
-            case.ours.translate([source], beam_size=beam_size, extra_length=LIMIT - len(tokens), **how)[0]
-            for source, tokens in zip(sources, read, strict=True)
-        ]
+        ours = test_import.within_limit(case.ours, sources, list(map(len, read)), beam_size=beam_size, **how)
         ended = [number for number, row in enumerate(rows) if row[-1] == tokenizer.eos_token]
         assert len(ended) > len(rows) / 2
         for number in ended:

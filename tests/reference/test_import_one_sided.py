@@ -211,6 +211,28 @@ def test_the_states_of_another_bert_are_a_difference(bert, tmp_path, monkeypatch
     assert json.loads((bert / "config.json").read_text())["model_type"] == "bert"
 
 
+def test_a_decoder_alone_may_write_there_what_it_may_write_here(our_gpt2, tmp_path):
+    """The id that stands for padding, of which GPT-2 has none, is that of a piece of text."""
+    bundle = load_bundle(our_gpt2)
+    text = bundle.tokenizer.pieces([bundle.tokenizer.pad_id])[0]
+    assert text == "!"
+    run("export", our_gpt2, "-o", tmp_path / "theirs", "--to", "hf")
+    tokenizer = read_tokenizer(tmp_path / "theirs")
+    assert tokenizer.pad_token is None
+    model = transformers.GPT2LMHeadModel.from_pretrained(tmp_path / "theirs").eval()
+    end = tokenizer.eos_token_id
+    assert model.generation_config.pad_token_id == end
+
+    def only_text(module, given, output):
+        output.logits[..., bundle.tokenizer.pad_id] += 1e4
+        return output
+
+    model.register_forward_hook(only_text)
+    ids = torch.tensor([tokenizer("No")["input_ids"]])
+    [written] = model.generate(ids, max_new_tokens=3, max_length=None).tolist()
+    assert tokenizer.decode(written, skip_special_tokens=True) == "No!!!"
+
+
 def test_a_decoder_alone_and_an_encoder_alone_go_out_again(our_gpt2, bert, tmp_path):
     run("import", bert, "-o", tmp_path / "bert")
     for ours, kind in ((our_gpt2, "gpt2"), (tmp_path / "bert", "bert")):

@@ -46,13 +46,15 @@ def make_bundle() -> Callable[..., Bundle]:
         *,
         language_tags: Iterable[str] = (),
         kind: Any = "bpe",
+        placeholders: bool = False,
         info: dict[str, Any] | None = None,
         decode: dict[str, Any] | None = None,
         **settings: object,
     ) -> Bundle:
-        tokenizer = Tokenizer.train(SENTENCES, kind=kind, vocab_size=307, language_tags=tuple(language_tags))
+        vocab_size, options = 307 + 32 * placeholders, {"language_tags": tuple(language_tags)}
+        tokenizer = Tokenizer.train(SENTENCES, kind=kind, vocab_size=vocab_size, placeholders=placeholders, **options)
         sizes = {"d_model": 22, "num_heads": 11, "d_ff": 17, "num_encoder_layers": 2, "num_decoder_layers": 1}
-        shape = {"vocab_size": tokenizer.vocab_size, "norm": "pre", **sizes, **settings}
+        shape = {**tokenizer.model_settings, "norm": "pre", **sizes, **settings}
         torch.manual_seed(seed)
         model = Transformer(ModelConfig.model_validate(shape)).eval()
         with torch.no_grad():

@@ -73,7 +73,7 @@ def test_settings_cannot_be_changed_in_place(section):
         (
             {"tokenizer": {"xyz": 1}},
             "configuration: unknown setting 'tokenizer.xyz'; "
-            "known names: kind, language_tags, split_digits, vocab_size",
+            "known names: kind, language_tags, placeholders, split_digits, vocab_size",
         ),
     ],
 )

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import math
 import random
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,7 @@ from clearhead.decoding import NativeEngine, Sampling, SearchOptions, learn_shor
 from clearhead.errors import ClearheadError, ConfigError, DataError, DeviceError, ModelError
 from clearhead.inspection.explain import explain
 from clearhead.model import Transformer
+from clearhead.placeholders import PLACEHOLDER, SIGNS
 from clearhead.translator import Translator
 
 STORED_MODEL = Path(__file__).parents[1] / "compat" / "format-2" / "run"
@@ -671,3 +673,41 @@ def test_diverse_translations_differ_more_and_have_the_models_scores(translator,
         translator.translate(sentences, num_best=2, diversity="0.5")
     with pytest.raises(ConfigError, match="diversity must be a number, not bool"):
         translator.translate(sentences, num_best=2, diversity=True)
+
+
+MARKED = [
+    "Ein <b>Hund</b> %s.",
+    "%(name)s rennt",
+    "Ein Hund.",
+    "{a}{b}{a} &amp; name@example.org",
+    "<p>Der <a href='x'>Hund</a><br/> rennt. Er bellt {n} mal.</p>",
+    "{x}" * 20,
+]
+
+
+@pytest.mark.parametrize("settings", [{"beam_size": 1}, {"beam_size": 4}, {"split": "always"}, {"num_best": 3}])
+def test_placeholders_come_out_to_the_letter_each_as_often_as_in_the_source(make_bundle, settings):
+    translator = Translator(make_bundle(placeholders=True))
+    for line, found in zip(MARKED, translator.translate(MARKED, **settings), strict=True):
+        assert found.source == line
+        for text in [found.text, *(alternative.text for alternative in found.alternatives)]:
+            wanted = Counter(PLACEHOLDER.findall(line))
+            there = Counter(PLACEHOLDER.findall(text))
+            missing = wanted - there
+            assert not missing or (line == MARKED[-1] and sum(missing.values()) <= 4), (line, text)  # of 16 signs
+            assert not any(sign in text for sign in SIGNS)
+        assert "placeholders" not in [flag.kind for flag in found.warnings] or line == MARKED[-1]
+        assert not any(sign in piece for piece in found.tokens for sign in SIGNS)
+
+
+def test_scores_of_placeholders_are_those_of_the_search(make_bundle):
+    translator = Translator(make_bundle(placeholders=True))
+    lines = MARKED[:4]
+    found = translator.translate(lines, split="never")
+    scores = translator.score(lines, [translation.text for translation in found])
+    assert scores == pytest.approx([translation.score for translation in found], abs=1e-4)
+
+
+def test_a_prefix_with_a_placeholder_is_text_and_its_line_too(make_bundle):
+    [found] = Translator(make_bundle(placeholders=True)).translate(["Ein %s Hund"], prefix="%s Ein")
+    assert found.text.startswith("%s Ein")

@@ -96,25 +96,25 @@ def refuse_overwriting(output: str | None, inputs: Iterable[str]) -> None:
 
 
 def warn_of_truncation(
-    translations: Iterable[Translation], translator: Translator, *, name: str, first: int = 1
+    translations: Iterable[Translation], translator: Translator, *, name: str, numbers: Iterable[int]
 ) -> None:
     """Say on stderr which lines were too long to be translated whole, and which translations were ended too early.
 
     Args:
-        translations: The translations of consecutive lines.
+        translations: The translations of lines.
         translator: What translated them.
         name: File the lines come from.
-        first: Number of the first line in it.
+        numbers: Of the lines in it; several segments may begin on one.
     """
     positions = translator.model.config.max_length
-    found = list(enumerate(translations, start=first))
-    if cut := [number for number, translation in found if translation.source_truncated]:
+    found = list(zip(numbers, translations, strict=True))
+    if cut := list(dict.fromkeys(number for number, translation in found if translation.source_truncated)):
         limit = translator.decode_config({}).max_input_tokens
         source_limit = "model.max_positions" if limit == positions else "decode.max_input_tokens"
         notice(
             f"{name}, {_lines(cut)}: longer than {limit:,} tokens ({source_limit}); only the beginning is translated"
         )
-    if cut := [number for number, translation in found if translation.output_truncated]:
+    if cut := list(dict.fromkeys(number for number, translation in found if translation.output_truncated)):
         output_limit = f"decode.extra_length ({translator.bundle.decode.extra_length:,})"
         if positions is not None:
             output_limit += f" or model.max_positions ({positions:,})"
@@ -132,12 +132,18 @@ class Flagged:
         self._name = name
         self._counts: Counter[str] = Counter()
         self._first: defaultdict[str, list[int]] = defaultdict(list)
+        self._last: dict[str, int] = {}
+        self._num_lines: Counter[str] = Counter()
 
-    def add(self, translations: Iterable[Translation], *, first: int = 1) -> None:
-        """Count the translations of consecutive lines; `first` is the number of the first."""
-        for number, translation in enumerate(translations, start=first):
+    def add(self, translations: Iterable[Translation], *, numbers: Iterable[int]) -> None:
+        """Count the translations of lines, or of segments that begin on them; the numbers ascend."""
+        for number, translation in zip(numbers, translations, strict=True):
             for flag in translation.warnings:
                 self._counts[flag.kind] += 1
+                if self._last.get(flag.kind) == number:
+                    continue  # another segment of the same line
+                self._last[flag.kind] = number
+                self._num_lines[flag.kind] += 1
                 if len(self._first[flag.kind]) < MOST_LINES_NAMED:
                     self._first[flag.kind].append(number)
 
@@ -147,10 +153,12 @@ class Flagged:
 
         for kind, meaning in KINDS.items():
             if count := self._counts[kind]:
-                lines = _lines(self._first[kind], count)
+                lines = _lines(self._first[kind], self._num_lines[kind])
                 notice(f"{self._name}: {count:,} with {kind} ({meaning}): {lines}")
         self._counts.clear()
+        self._num_lines.clear()
         self._first.clear()
+        self._last.clear()
 
 
 def _lines(numbers: Sequence[int], count: int | None = None) -> str:

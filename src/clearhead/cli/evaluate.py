@@ -171,9 +171,10 @@ def evaluate(
             evaluation, translations = evaluate_translator(
                 translator, sources, references, **measured, name=given.name, on_progress=advance, **settings
             )
-        warn_of_truncation(translations, translator, name=given.name)
+        numbers = range(1, len(translations) + 1)
+        warn_of_truncation(translations, translator, name=given.name, numbers=numbers)
         flagged = Flagged(given.name)
-        flagged.add(translations)
+        flagged.add(translations, numbers=numbers)
         flagged.tell()
         return evaluation, [translation.text for translation in translations]
 

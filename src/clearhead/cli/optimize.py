@@ -22,7 +22,7 @@ from clearhead.errors import ConfigError, DataError
 
 if TYPE_CHECKING:
     from clearhead.config import DecodeConfig
-    from clearhead.tokenizers import Vocabulary
+    from clearhead.translator import Translator
 
 __all__ = ["optimize"]
 
@@ -82,7 +82,7 @@ def optimize(
         {"source_lang": source_lang, "target_lang": target_lang, "batch_tokens": batch_tokens}
     )
     parts = translator.split_sources([pair.source for pair in pairs], config.target_lang, name=display_name(source))
-    kept, num_blank, num_long = _usable(translator.bundle.tokenizer, parts, [pair.target for pair in pairs], config)
+    kept, num_blank, num_long = _usable(translator, parts, [pair.target for pair in pairs], config)
     if not kept:
         raise DataError(
             f"{display_name(source)} and {display_name(target)} hold no pair to learn from: of {len(pairs):,}, "
@@ -112,12 +112,11 @@ def optimize(
 
 
 def _usable(
-    tokenizer: Vocabulary, parts: list[tuple[str | None, str]], targets: list[str], config: DecodeConfig
+    translator: Translator, parts: list[tuple[str | None, str]], targets: list[str], config: DecodeConfig
 ) -> tuple[list[tuple[list[int], list[int]]], int, int]:
     """Return the ids of the pairs to learn from, how many have a blank side, and how many are too long."""
     rows = [row for row, (_, text) in enumerate(parts) if text.strip() and targets[row].strip()]
-    source_ids = tokenizer.encode_parts([parts[row] for row in rows], config.source_lang)
-    target_ids = tokenizer.encode_targets([targets[row] for row in rows], [parts[row][0] for row in rows])
+    source_ids, target_ids = translator.spell([parts[row] for row in rows], [targets[row] for row in rows], config)
     kept = [
         (source, target)
         for source, target in zip(source_ids, target_ids, strict=True)

@@ -1,4 +1,4 @@
-"""`clearhead translate`: text files or standard input in, one translation a line out."""
+"""`clearhead translate`: lines of text in, one translation a line out; or documents in, the same translated out."""
 
 from __future__ import annotations
 
@@ -21,6 +21,7 @@ from clearhead.cli.checks import (
     warn_of_truncation,
 )
 from clearhead.cli.console import progress
+from clearhead.cli.json_objects import digits, translation_object
 from clearhead.cli.options import (
     AsIs,
     BatchTokens,
@@ -37,13 +38,15 @@ from clearhead.cli.options import (
     Workers,
     decode_settings,
 )
+from clearhead.cli.translate_documents import DocumentOptions, translate_documents
 from clearhead.errors import ConfigError
 from clearhead.files import is_standard_output
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from clearhead.translation import Alternative, Translation
+    from clearhead.translation import Translation
+    from clearhead.translator import Translator
 
 __all__ = ["OutputFormat", "translate"]
 
@@ -65,14 +68,19 @@ def translate(
         typer.Argument(
             metavar="FILE",
             help="Text files, one segment a line; .gz, .xz and .zst are decompressed, - is standard input (the "
-            "default). Several are translated one after the other.",
+            "default). Several are translated one after the other. Or documents, told by their extension "
+            "(docs/documents.md): their text is translated, all else in them stays as it is.",
             show_default=False,
         ),
     ] = None,
     output: Annotated[
         str | None,
         typer.Option(
-            "--output", "-o", metavar="FILE", help="Where the translations go; .gz, .xz and .zst are compressed."
+            "--output",
+            "-o",
+            metavar="FILE",
+            help="Where the translations go; .gz, .xz and .zst are compressed. A document's translation has the same "
+            "extension; several go into a directory, each under its name.",
         ),
     ] = None,
     beam: Beam = None,
@@ -152,6 +160,29 @@ def translate(
     as_is: AsIs = False,
     source_lang: SourceLang = None,
     target_lang: TargetLang = None,
+    columns: Annotated[
+        str | None,
+        typer.Option(
+            "--columns",
+            metavar="A[,B]",
+            help="Column of a .csv or .tsv to translate in its place, or the one to translate and the one for the "
+            "translations: numbers counted from 1, or names from a header line.",
+            show_default="the only one",
+        ),
+    ] = None,
+    paragraphs: Annotated[
+        bool,
+        typer.Option(
+            "--paragraphs",
+            help="Plain text in paragraphs: lines up to a blank one are translated together, and wrapped as they were.",
+        ),
+    ] = False,
+    only_missing: Annotated[
+        bool,
+        typer.Option(
+            "--only-missing", help="Keep the finished translations that a document has, and translate what has none."
+        ),
+    ] = False,
     output_format: Annotated[
         OutputFormat,
         typer.Option(
@@ -159,7 +190,8 @@ def translate(
             help="text: one line a translation. jsonl: one JSON object a line, with source, text, score (what "
             "`clearhead score` says of them), utility (with --mbr: the mean chrF against the other samples), tokens, "
             "alternatives, truncated, source_truncated, output_truncated, sentences (of a line that was split or read "
-            "in another form), warnings and warning_details.",
+            "in another form), warnings and warning_details; of a document one a segment, with its line and more "
+            "(docs/documents.md).",
         ),
     ] = OutputFormat.text,
     batch_tokens: BatchTokens = None,
@@ -170,10 +202,10 @@ def translate(
     threads: Threads = None,
     workers: Workers = 1,
 ) -> None:
-    """Translate text: one line in is one line out, in order.
+    """Translate text: one line in is one line out, in order; or documents, whose text alone changes.
 
     A line that is longer than the model was trained on is translated sentence by sentence. What looks wrong is counted
-    on stderr, and flagged in jsonl (docs/translation.md).
+    on stderr, and flagged in jsonl (docs/translation.md). Documents that are broken off go on where they were.
     """
     paths = files or ["-"]
     drawn = given(temperature=temperature, epsilon=epsilon, top_k=top_k, top_p=top_p, seed=seed)
@@ -185,20 +217,16 @@ def translate(
     ways = "--sample or --mbr N, which draw translations at random"
     refuse_idle_options(drawing, searched if drawing else drawn, ways=ways)
     refuse_missing(paths)
-    refuse_overwriting(output, paths)
 
     from clearhead.corpora import display_name, open_output
     from clearhead.decoding import Sampling
     from clearhead.translator_team import TranslatorTeam
 
+    is_jsonl = output_format is OutputFormat.jsonl
     settings: dict[str, Any] = {
-        "num_best": nbest,
-        "scores": output_format is OutputFormat.jsonl or nbest > 1,
-        "one_line": output_format is OutputFormat.text,
+        "scores": is_jsonl or nbest > 1,
         "sampling": Sampling(**drawn) if drawing else None,
         "mbr": mbr,
-        "diversity": diversity or 0.0,
-        "prefix": prefix,
         "length_penalty": length_penalty,
         **decode_settings(
             beam=beam,
@@ -211,8 +239,26 @@ def translate(
             shortlist=shortlist,
         ),
     }
+
+    def load() -> AbstractContextManager[Translator]:
+        return TranslatorTeam.of(model, workers, device=device, ensemble=ensemble or ())
+
+    of_documents = DocumentOptions(columns, paragraphs, only_missing, is_jsonl)
+    if of_documents.are_for(paths):
+        of_lines = {"--nbest": nbest != 1, "--diversity": diversity is not None, "--prefix": prefix != ""}
+        if idle := [name for name, is_given in of_lines.items() if is_given]:
+            raise ConfigError(f"{', '.join(idle)}: only lines of text have that, and {paths[0]} is read as a document")
+        translate_documents(load, paths, output, of_documents, settings, workers=workers)
+        return
+    refuse_overwriting(output, paths)
+    settings |= {
+        "num_best": nbest,
+        "diversity": diversity or 0.0,
+        "prefix": prefix,
+        "one_line": output_format is OutputFormat.text,
+    }
     count = 0
-    with TranslatorTeam.of(model, workers, device=device, ensemble=ensemble or ()) as translator, ExitStack() as opened:
+    with load() as translator, ExitStack() as opened:
         translator.translate([], **settings)  # an impossible setting is refused before anything is read
         out, advance = opened.enter_context(open_output(output)), opened.enter_context(_bar(output))
         for path in paths:
@@ -220,12 +266,13 @@ def translate(
             flagged = Flagged(name)
             for first, lines in _chunks(path, workers):
                 translations = translator.translate(lines, name=name, first=first, on_progress=advance, **settings)
-                warn_of_truncation(translations, translator, name=name, first=first)
+                numbers = range(first, first + len(lines))
+                warn_of_truncation(translations, translator, name=name, numbers=numbers)
                 for index, translation in enumerate(translations, start=count):
                     out.write(_written(translation, index, output_format, nbest))
                 out.flush()
                 count += len(translations)
-                flagged.add(translations, first=first)
+                flagged.add(translations, numbers=numbers)
                 if _is_typed(path):
                     flagged.tell()
             flagged.tell()
@@ -257,32 +304,8 @@ def _is_typed(path: str) -> bool:
 
 def _written(translation: Translation, index: int, output_format: OutputFormat, num_best: int) -> str:
     if output_format is OutputFormat.jsonl:
-        values = {
-            "source": translation.source,
-            **_judged(translation),
-            "tokens": translation.tokens,
-            "alternatives": [_judged(one) for one in translation.alternatives],
-            "truncated": translation.truncated,
-            "source_truncated": translation.source_truncated,
-            "output_truncated": translation.output_truncated,
-            "sentences": [{"source": one.source, **_judged(one)} for one in translation.sentences],
-            "warnings": [flag.kind for flag in translation.warnings],
-            "warning_details": {flag.kind: flag.detail for flag in translation.warnings},
-        }
-        return json.dumps(values, ensure_ascii=False) + "\n"
+        return json.dumps(translation_object(translation), ensure_ascii=False) + "\n"
     if num_best == 1:
         return translation.text + "\n"
     best = translation.alternatives or [translation]
-    return "".join(f"{index} ||| {one.text} ||| {_digits(one.score)}\n" for one in best)
-
-
-def _judged(one: Translation | Alternative) -> dict[str, Any]:
-    """Return a text and what is said of it: its utility only with --mbr."""
-    judged = {"text": one.text, "score": float(_digits(one.score))}
-    return judged if one.utility is None else {**judged, "utility": round(one.utility, 4)}
-
-
-def _digits(score: float | None) -> str:
-    """Return a score in the digits that `clearhead score` prints."""
-    assert score is not None
-    return f"{score:.6f}"
+    return "".join(f"{index} ||| {one.text} ||| {digits(one.score)}\n" for one in best)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Annotated, Self
+from typing import Annotated, Literal, Self
 
 from pydantic import Field, NonNegativeInt, PositiveInt, model_validator
 
@@ -15,6 +15,7 @@ __all__ = ["ModelConfig"]
 Width = Annotated[PositiveInt, Field(le=1_000_000)]
 Layers = Annotated[NonNegativeInt, Field(le=1_000)]
 Segments = Annotated[NonNegativeInt, Field(le=10_000)]
+Placeholders = Literal[0, 32]
 TokenId = Annotated[NonNegativeInt, Field(lt=10_000_000)]
 Position = Annotated[NonNegativeInt, Field(le=10_000_000)]
 Buckets = Annotated[PositiveInt, Field(le=1_000_000)]
@@ -102,6 +103,10 @@ class ModelConfig(Settings):
     """Multiply embeddings by sqrt(d_model) (paper section 3.4)."""
     embedding_norm: bool = False
     """A norm over embedding plus position (BERT, BART)."""
+    num_placeholders: Placeholders = 0
+    """Tokens that stand for the placeholders of a text, the last of the vocabulary, none or 32: sixteen that stand
+    alone, eight that open something, and the eight that close it. A translation has each as often as its source. Set
+    from the tokenizer when training."""
     pad_id: TokenId = 0
     """Id of the padding token. This and the next two are set from the tokenizer when training; they are free for models
     built in Python."""
@@ -110,6 +115,11 @@ class ModelConfig(Settings):
     token (Marian) or their end token (BART, NLLB, GPT-2)."""
     eos_id: TokenId = 2
     """Id that ends every source and every target."""
+
+    @property
+    def first_placeholder(self) -> int:
+        """Id of the first token that stands for a placeholder; where there are none, the size of the vocabulary."""
+        return self.vocab_size - self.num_placeholders
 
     @property
     def key_dim(self) -> int:

@@ -118,6 +118,10 @@ class TokenizerConfig(Settings):
     language_tags: tuple[str, ...] = ()
     """Languages whose tag, such as `<2de>`, may head a source line to name the language it is translated into."""
 
+    placeholders: bool | None = None
+    """Tokens for placeholders, markup and addresses, which are then copied and never spelled (docs/placeholders.md); if
+    not set, where one of a hundred training pairs has the same ones on both sides."""
+
     @model_validator(mode="after")
     def _tags_can_be_told_apart(self) -> Self:
         for language in self.language_tags:

@@ -13,7 +13,7 @@ from gettext import c2py
 
 from clearhead.corpora.language_names import is_variant
 from clearhead.corpora.pair import PairFile, SentencePair, Wanted, on_one_line
-from clearhead.corpora.text_files import display_name, open_input
+from clearhead.corpora.text_files import display_name, open_binary
 from clearhead.errors import ConfigError, DataError
 
 __all__ = ["MOST_BYTES", "Message", "charset_of", "open_catalogue"]
@@ -136,7 +136,7 @@ def open_catalogue(
 
 
 def _read(path: str) -> bytes:
-    with open_input(path) as stream:
+    with open_binary(path) as stream:
         data = stream.read(MOST_BYTES + 1)
     if len(data) > MOST_BYTES:
         raise DataError(

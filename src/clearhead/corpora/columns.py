@@ -12,7 +12,7 @@ from clearhead.corpora.language_names import is_variant
 from clearhead.corpora.pair import Wanted
 from clearhead.errors import ConfigError
 
-__all__ = ["TwoColumns", "choose_columns", "is_header"]
+__all__ = ["TwoColumns", "choose_columns", "column_index", "is_header"]
 
 SIDES = {
     *("source", "src", "target", "tgt", "trg", "original", "translation", "translated", "reference", "ref"),
@@ -77,7 +77,7 @@ def choose_columns(
     names = [name.strip() for name in (rows[0] if has_header else names)]
     if (asked := wanted.columns) is not None:
         width = max(len(names), *map(len, rows))
-        source, target = (_index(path, column, names, width) for column in asked)
+        source, target = (column_index(path, column, names, width) for column in asked)
         if source == target:
             raise ConfigError(f"columns {asked[0]},{asked[1]}: in {path} they are the same one; name two")
         return TwoColumns(source, target, has_header, names)
@@ -114,7 +114,18 @@ def is_header(row: Sequence[str]) -> bool:
     return len({_meaning(cell) for cell in row} - {None}) >= 2
 
 
-def _index(path: str, column: int | str, names: Sequence[str], width: int) -> int:
+def column_index(path: str, column: int | str, names: Sequence[str], width: int) -> int:
+    """Return where a column stands that is asked for, counted from 0.
+
+    Args:
+        path: File, for messages.
+        column: Its number, counted from 1, or its name.
+        names: Of all columns; empty if nothing names them.
+        width: How many there are.
+
+    Raises:
+        ConfigError: If it is not there, or several have the name.
+    """
     if isinstance(column, int):
         if column <= width:
             return column - 1

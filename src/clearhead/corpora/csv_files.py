@@ -8,13 +8,13 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 
 from clearhead.corpora.columns import is_header
-from clearhead.corpora.pair import Columns, PairFile, SentencePair, Wanted, refuse_signs
+from clearhead.corpora.pair import PairFile, SentencePair, Wanted, refuse_signs
 from clearhead.corpora.rows import SEPARATOR_NAMES, TableFormat
 from clearhead.corpora.tables import open_table
 from clearhead.corpora.text_files import open_output
 from clearhead.errors import DataError
 
-__all__ = ["open_csv", "write_csv"]
+__all__ = ["csv_format", "open_csv", "write_csv"]
 
 SEPARATORS = (",", ";", "\t")
 FIRST_LINE = re.compile(r"sep=([^\"\r])")
@@ -32,7 +32,7 @@ def open_csv(path: str, wanted: Wanted) -> PairFile:
         ConfigError: If the columns that are asked for are not there, or the header leaves open which to take.
         DataError: If no row has a second column, or the file cannot be read as text; streaming raises the latter too.
     """
-    return open_table(path, wanted, _recognised)
+    return open_table(path, wanted, csv_format)
 
 
 def write_csv(path: str | None, pairs: Iterable[SentencePair], languages: tuple[str, str]) -> int:
@@ -63,7 +63,7 @@ def write_csv(path: str | None, pairs: Iterable[SentencePair], languages: tuple[
     return count
 
 
-def _recognised(head: Sequence[str], columns: Columns | None) -> TableFormat:
+def csv_format(head: Sequence[str], columns: Sequence[int | str] | None) -> TableFormat:
     """Return the format with the separator that a first line names, or else the one that fits the first rows best.
 
     It makes the first one a header, at best with the columns that are wanted, and as many as can be alike. Among equals

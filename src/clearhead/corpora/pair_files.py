@@ -15,7 +15,9 @@ from clearhead.corpora.mo import open_mo
 from clearhead.corpora.pair import PairFile, SentencePair, Wanted
 from clearhead.corpora.po import open_po, write_po
 from clearhead.corpora.text_files import COMPRESSIONS, display_name, format_extension, read_lines, some_names
+from clearhead.corpora.tmx import open_tmx, write_tmx
 from clearhead.corpora.tsv import open_tsv, write_tsv
+from clearhead.corpora.xliff import open_xliff, write_xliff
 from clearhead.errors import DataError
 from clearhead.files import is_utf8
 
@@ -30,8 +32,11 @@ READERS: dict[str, Callable[[str, Wanted], PairFile]] = {
     ".ndjson": open_json_lines,
     ".parquet": open_parquet,
     ".po": open_po,
+    ".tmx": open_tmx,
     ".tsv": open_tsv,
     ".txt": open_tsv,
+    ".xlf": open_xliff,
+    ".xliff": open_xliff,
 }
 """Extension to reader, of formats that hold both sides in one file."""
 
@@ -43,7 +48,10 @@ WRITERS: dict[str, Callable[[str | None, Iterable[SentencePair], tuple[str, str]
     ".ndjson": write_json_lines,
     ".parquet": write_parquet,
     ".po": write_po,
+    ".tmx": write_tmx,
     ".tsv": write_tsv,
+    ".xlf": write_xliff,
+    ".xliff": write_xliff,
 }
 """Extension to writer: of pairs, and of the languages of source and target; it returns how many pairs there were."""
 

@@ -20,10 +20,11 @@ from clearhead.errors import DataError
 from clearhead.files import is_leftover, is_standard_output, new_file
 
 __all__ = [
+    "COMPRESSED_STARTS",
     "COMPRESSIONS",
     "display_name",
     "format_extension",
-    "open_input",
+    "open_binary",
     "open_output",
     "read_lines",
     "refuse_foreign",
@@ -37,15 +38,19 @@ COMPRESSIONS = (".gz", ".xz", ".zst")
 CHUNK_BYTES = 16 * 1024
 SHOWN_NAMES = 3
 
+COMPRESSED_STARTS = {
+    b"\x1f\x8b": "is compressed with gzip; give it the extension .gz",
+    b"\xfd7zXZ": "is compressed with xz; give it the extension .xz",
+    b"\x28\xb5\x2f\xfd": "is compressed with zstd; give it the extension .zst",
+}
+"""How a compressed file begins, and what to do if its name does not say so."""
 # How a file that is not UTF-8 text begins, and what to do about it; UTF-32 first, for UTF-16's mark is a prefix of its.
 FOREIGN_STARTS = {
     b"\xff\xfe\0\0": "looks like UTF-32; convert: iconv -f UTF-32 -t UTF-8",
     b"\0\0\xfe\xff": "looks like UTF-32; convert: iconv -f UTF-32 -t UTF-8",
     b"\xff\xfe": "looks like UTF-16; convert: iconv -f UTF-16 -t UTF-8",
     b"\xfe\xff": "looks like UTF-16; convert: iconv -f UTF-16 -t UTF-8",
-    b"\x1f\x8b": "is compressed with gzip; give it the extension .gz",
-    b"\xfd7zXZ": "is compressed with xz; give it the extension .xz",
-    b"\x28\xb5\x2f\xfd": "is compressed with zstd; give it the extension .zst",
+    **COMPRESSED_STARTS,
 }
 UTF8_MARK = b"\xef\xbb\xbf"
 
@@ -77,24 +82,24 @@ def read_lines(path: str) -> Iterator[str]:
             line and the byte within it, both counted from 1.
     """
     name = display_name(path)
-    with open_input(path) as stream:
+    with open_binary(path) as stream:
         for number, raw in enumerate(stream, start=1):
             yield _decoded(raw, name, number)
 
 
 @contextmanager
-def open_input(path: str) -> Iterator[IO[bytes]]:
-    """Open the bytes of a file for reading.
+def open_binary(path: str) -> Iterator[IO[bytes]]:
+    """Open a file and read its bytes, decompressed; what goes wrong meanwhile is told in one line.
 
     Args:
-        path: `-` is standard input; `.gz`, `.xz` and `.zst` are decompressed.
+        path: `-` is standard input, which stays open; `.gz`, `.xz` and `.zst` are decompressed.
 
     Raises:
-        DataError: If it is missing, a directory, unreadable or damaged; also while it is read within the block.
+        DataError: At once or while reading, if the file is missing, a directory, unreadable or damaged.
     """
     name = display_name(path)
     try:
-        with _open_binary(path) as stream:
+        with _opened(path) as stream:
             yield stream
     except FileNotFoundError:
         raise DataError(f"{name}: there is no such file") from None
@@ -159,7 +164,7 @@ def some_names(paths: Sequence[str]) -> str:
 
 
 @contextmanager
-def _open_binary(path: str) -> Iterator[IO[bytes]]:
+def _opened(path: str) -> Iterator[IO[bytes]]:
     if path == "-":
         yield sys.stdin.buffer
         return

@@ -12,9 +12,10 @@ from clearhead.corpora.tables import open_table
 from clearhead.corpora.text_files import open_output
 from clearhead.errors import DataError
 
-__all__ = ["open_tsv", "write_tsv"]
+__all__ = ["TAB_SEPARATED", "open_tsv", "write_tsv"]
 
 TAB_SEPARATED = TableFormat("tab-separated", "\t", is_quoted=False)
+"""Without quoting rules: a quotation mark is text like any other."""
 
 
 def open_tsv(path: str, wanted: Wanted) -> PairFile:

@@ -29,6 +29,7 @@ from clearhead.errors import ClearheadError, ConfigError, DataError
 from clearhead.files import file_sha256, json_sha256, new_directory, read_json, write_json
 from clearhead.language_tags import split_tag
 from clearhead.line_statistics import LineCounter
+from clearhead.protect import protect_pair, without_signs
 from clearhead.tokenizers import Tokenizer, Vocabulary, load_vocabulary
 
 __all__ = ["Prepared", "automatic_vocab_size", "open_prepared", "prepare"]
@@ -45,6 +46,9 @@ MOST_EPOCHS = 30
 """General text is mixed in for so many epochs; then it comes again. Few runs that start from a model make more."""
 MOST_ROWS = 20_000_000
 """New pairs of these epochs together: each epoch is cut into batches before training begins."""
+PAIRS_LOOKED_AT = 20_000
+LEAST_PROTECTED = 0.01
+"""Share of the pairs with the same placeholders on both sides, from which on the vocabulary has tokens for them."""
 MOST_MIXED_IN = 1_000_000
 """General pairs that are mixed in, if one epoch does not take more: each is spelled before training begins."""
 # Fewer bytes cannot fill a vocabulary, which begins with the 256 bytes and a few special tokens.
@@ -360,10 +364,12 @@ def _counting_lines(pairs: Iterable[SentencePair], lines: dict[str, int]) -> Ite
 
 
 def _learned_tokenizer(train: StagedPairs, config: TokenizerConfig, on_progress: Progress) -> Tokenizer:
+    placeholders = _share_of_protected(train) >= LEAST_PROTECTED if config.placeholders is None else config.placeholders
+
     def sides() -> Iterator[str]:
         for pair in train:
-            yield pair.text
-            yield pair.target
+            texts = pair.text, pair.target
+            yield from map(without_signs, protect_pair(*texts)) if placeholders else texts
 
     num_bytes = 0
     for side in sides():
@@ -381,6 +387,7 @@ def _learned_tokenizer(train: StagedPairs, config: TokenizerConfig, on_progress:
         vocab_size=config.vocab_size or automatic_vocab_size(train.report.kept),
         split_digits=config.split_digits,
         language_tags=config.language_tags,
+        placeholders=placeholders,
     )
     if config.vocab_size is not None and tokenizer.vocab_size < config.vocab_size:
         raise ConfigError(
@@ -388,6 +395,12 @@ def _learned_tokenizer(train: StagedPairs, config: TokenizerConfig, on_progress:
             f"yields; set it to at most {tokenizer.vocab_size}"
         )
     return tokenizer
+
+
+def _share_of_protected(train: StagedPairs) -> float:
+    """Return the share of pairs, of the first thousands, that have the same placeholder on both sides."""
+    texts = [(pair.text, pair.target) for pair in islice(train, PAIRS_LOOKED_AT)]
+    return sum(protect_pair(*pair) != pair for pair in texts) / max(1, len(texts))
 
 
 def _fill(
@@ -472,9 +485,12 @@ def _spelled(
     pairs: Sequence[SentencePair], tokenizer: Vocabulary, decode: DecodeConfig
 ) -> Iterator[tuple[SentencePair, list[int], list[int]]]:
     asked = decode.target_lang if tokenizer.tells_languages else None
-    parts = [(pair.language or asked, pair.text) for pair in pairs]
+    languages, texts = [pair.language or asked for pair in pairs], [(pair.text, pair.target) for pair in pairs]
+    if tokenizer.num_placeholders:
+        texts = [protect_pair(*both) for both in texts]
+    parts = [(language, text) for language, (text, _) in zip(languages, texts, strict=True)]
     sources = tokenizer.encode_parts(parts, decode.source_lang)
-    targets = tokenizer.encode_targets([pair.target for pair in pairs], [language for language, _ in parts])
+    targets = tokenizer.encode_targets([target for _, target in texts], languages)
     return zip(pairs, sources, targets, strict=True)
 
 

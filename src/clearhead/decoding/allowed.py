@@ -5,6 +5,10 @@ limit and for a translation that has fallen into a repetition loop (`loops`). Ev
 the fast one, and the engines take the answer as a mask. What is allowed keeps the model's own probability, so that
 scores compare with scoring.
 
+Of a model with tokens for placeholders (`protect`) a translation has those of its source, each as often as there: no
+other may come, the end must wait for all of them, and what closes something for what opens it; where they would not fit
+before the length limit any more, they alone may come.
+
 A prefix is written in the tokenizer's own spelling. But its last word may be half a word, which the model knows in
 other pieces (`do` and `dog`). So at every place any token may come that begins with all of the prefix that is still
 missing ("token healing"; Lundberg 2023, microsoft/guidance): the text is the prefix to the letter, its end may be
@@ -15,6 +19,7 @@ Shapes: V vocabulary.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import numpy as np
@@ -24,11 +29,15 @@ from clearhead.config import ModelConfig
 from clearhead.decoding.loops import is_loop
 from clearhead.decoding.rules import never_written
 from clearhead.decoding.sentence import Prefix, Sentence
+from clearhead.placeholders import NUM_ALONE, NUM_PAIRS
 
 __all__ = ["AllowedTokens", "Mask"]
 
 Mask = Bool[np.ndarray, " V"]
 """True for the tokens that may come."""
+
+_MOST_MASKS = 1_000
+"""Masks that are kept; one has a byte for every token."""
 
 
 class AllowedTokens:
@@ -44,6 +53,9 @@ class AllowedTokens:
         self._end_loops = end_loops
         self.anything = self._all_but(never_written(config))
         """Every token that is ever written."""
+        self._end_id = config.eos_id
+        self._first_placeholder = config.first_placeholder if config.num_placeholders else math.inf
+        self._waiting: dict[tuple[int, ...], Mask] = {}
         self.end = self._only([config.eos_id])
         """The end alone; where it is the mask, not the model ended the translation."""
 
@@ -59,7 +71,44 @@ class AllowedTokens:
         if len(written) < len(sentence.prefix.tokens):
             return self._rest_of_prefix(written, sentence.prefix)
         own = written[len(sentence.prefix.tokens) :]  # a prefix may repeat what it likes
-        return self.end if self._end_loops and is_loop(own, lambda: sentence.times_in_source) else None
+        is_over = self._end_loops and is_loop(own, lambda: sentence.times_in_source)
+        if missing := self._missing_placeholders(written, sentence):
+            is_over = is_over or len(written) + len(missing) + 1 >= sentence.max_length
+            return self._before_the_end(self._next_of(missing, written), may_be_text=not is_over)
+        return self.end if is_over else None
+
+    def _missing_placeholders(self, written: Sequence[int], sentence: Sentence) -> list[int]:
+        missing = [token for token in sentence.source if token >= self._first_placeholder]
+        for token in written if missing else ():
+            if token in missing:
+                missing.remove(token)
+        return missing
+
+    def _next_of(self, missing: Sequence[int], written: Sequence[int]) -> list[int]:
+        """Return the placeholders that may come next: what closes something, only if that was opened last."""
+        opening = self._first_placeholder + NUM_ALONE
+        closing = opening + NUM_PAIRS
+        opened: list[int] = []
+        for token in written:
+            if token >= closing:
+                del opened[-1:]
+            elif token >= opening:
+                opened.append(token)
+        return [token for token in missing if token < closing or opened[-1:] == [token - NUM_PAIRS]]
+
+    def _before_the_end(self, placeholders: Sequence[int], *, may_be_text: bool) -> Mask:
+        """Return that these may come, and text if it may, but not the end."""
+        if not may_be_text:
+            return self._only(placeholders)
+        key = tuple(sorted(set(placeholders)))
+        if key not in self._waiting:
+            if len(self._waiting) == _MOST_MASKS:
+                self._waiting.clear()
+            mask = self.anything.copy()
+            mask[self._end_id] = False
+            mask[list(key)] = True
+            self._waiting[key] = mask
+        return self._waiting[key]
 
     def _rest_of_prefix(self, written: Sequence[int], prefix: Prefix) -> Mask | None:
         place = len(written)

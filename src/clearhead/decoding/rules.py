@@ -30,11 +30,13 @@ __all__ = [
 def never_written(config: ModelConfig) -> list[int]:
     """Return the tokens that no output holds: padding, and the start token unless it is also the end token.
 
-    A decoder alone knows neither: what has their ids is text.
+    A placeholder is one too, unless it is the source's: then a mask allows it (`allowed`). A decoder alone knows
+    neither padding nor start: what has their ids is text.
     """
     if config.is_decoder_alone:
         return []
-    return sorted({config.pad_id, config.bos_id} - {config.eos_id})
+    placeholders = range(config.first_placeholder, config.vocab_size)
+    return sorted({config.pad_id, config.bos_id, *placeholders} - {config.eos_id})
 
 
 def first_token(model: ModelConfig, source: Sequence[int]) -> int:

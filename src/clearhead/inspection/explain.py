@@ -155,11 +155,10 @@ def explain(translator: Translator, text: str, target: str | None = None) -> Exp
     parts = translator.split_sources([text], settings.target_lang)
     if not parts[0][1].strip():
         raise DataError("there is nothing to explain: the text is empty; give a sentence to translate")
-    source_ids = tokenizer.encode_parts(parts, settings.source_lang)[0]
-    _require_at_most(settings.max_input_tokens, source_ids, "text")
     if target is None:
         target = translator.translate([text], scores=False)[0].text
-    target_ids = tokenizer.encode_targets([target], [parts[0][0]])[0]
+    [source_ids], [target_ids] = translator.spell(parts, [target], settings)
+    _require_at_most(settings.max_input_tokens, source_ids, "text")
     _require_at_most(settings.max_input_tokens, target_ids, "target")
 
     device = model.device

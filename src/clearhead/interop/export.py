@@ -12,7 +12,9 @@ from clearhead.errors import ConfigError, ModelError
 from clearhead.files import is_utf8, new_directory
 from clearhead.interop import proof
 from clearhead.interop.ctranslate2.outgoing import write_ctranslate2
+from clearhead.interop.ctranslate2.proof import prove_ctranslate2
 from clearhead.interop.huggingface.outgoing import write_huggingface
+from clearhead.interop.huggingface.proof import prove_huggingface
 from clearhead.interop.onnx.outgoing import write_onnx
 from clearhead.interop.onnx.proof import prove_onnx
 
@@ -54,10 +56,10 @@ def export_directory(
                     compared = _compared_with_transformers(bundle, temporary, kind, sources)
                     # M2M100 computes more positions when a longer text comes.
                     ends = [] if kind == "m2m_100" else _ends(bundle.model.config)
-                    return f"a {kind} model", compared, [*notes, *ends]
+                    return f"{_a(kind)} model", compared, [*notes, *ends]
                 case "ctranslate2":
                     pieces, notes = write_ctranslate2(bundle, temporary, precision)
-                    compared = proof.prove_ctranslate2(temporary, bundle, sources, precision, pieces)
+                    compared = prove_ctranslate2(temporary, bundle, sources, precision, pieces)
                     notes += _ends(bundle.model.config)
                 case "onnx":
                     notes = write_onnx(bundle, temporary, precision)
@@ -65,6 +67,10 @@ def export_directory(
             return f"a model in {precision}", compared, notes
     except OSError as error:
         raise ModelError(f"cannot write {directory}: {error.strerror or error}") from None
+
+
+def _a(kind: str) -> str:
+    return f"{'an' if kind[0] in 'aeiou' else 'a'} {kind}"
 
 
 def _ends(config: ModelConfig) -> list[str]:
@@ -80,6 +86,6 @@ def _ends(config: ModelConfig) -> list[str]:
 def _compared_with_transformers(bundle: Bundle, directory: Path, kind: str, sources: Sequence[str]) -> str:
     if not proof.can_prove():
         return "not compared with transformers: pip install 'clearhead[interop]'"
-    proof.prove(directory, kind, bundle, sources)
+    prove_huggingface(directory, kind, bundle, sources)
     same = "tokens, scores and texts" if bundle.model.config.num_decoder_layers else "tokens and hidden states"
     return f"{len(sources)} sentences have the same {same} in transformers"

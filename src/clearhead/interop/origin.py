@@ -22,18 +22,16 @@ from clearhead.errors import ConfigError, ModelError
 from clearhead.files import file_sha256, read_text
 from clearhead.interop.imported import as_model, as_vocabulary, require_told
 from clearhead.interop.vocabularies.their_tokenizer import their_vocabulary
+from clearhead.interop.vocabularies.vocabulary_files import OWN_VOCABULARY, tokenizer_text
 from clearhead.line_statistics import LineStatistics
-from clearhead.tokenizers import SPECIAL_TOKENS, Tokenizer, Vocabulary
+from clearhead.tokenizers import Tokenizer, Vocabulary
 from clearhead.tokenizers.foreign import ForeignVocabulary, VocabularyFile
 from clearhead.tokenizers.vocabulary import MOST_BYTES, read_vocabulary
 
-__all__ = ["KEY", "OWN_VOCABULARY", "Origin", "origin_values", "own_bundle", "read_origin", "their_tokenizer"]
+__all__ = ["KEY", "Origin", "origin_values", "own_bundle", "read_origin"]
 
 KEY = "clearhead"
 """In their `config.json`."""
-
-OWN_VOCABULARY = "clearhead_vocabulary.json"
-"""A vocabulary of another library as our model directories hold it."""
 
 
 @dataclass(frozen=True)
@@ -96,24 +94,6 @@ def read_origin(values: Mapping[str, Any], path: Path, config: ModelConfig) -> t
 
 def _is_file_name(name: str) -> bool:
     return Path(name).name == name
-
-
-def their_tokenizer(tokenizer: Tokenizer) -> str:
-    """Return the `tokenizer.json` of a vocabulary as other programs read it: it adds the end token, and reads tags."""
-    values = json.loads(tokenizer.text)
-    pad, bos, eos, unk = SPECIAL_TOKENS
-    for token in values["added_tokens"]:
-        token["rstrip"] = token["content"] not in (pad, bos, eos, unk)  # a tag takes the space behind it
-    piece = {"id": eos, "ids": [tokenizer.eos_id], "tokens": [eos]}
-    text, end = {"Sequence": {"id": "A", "type_id": 0}}, {"SpecialToken": {"id": eos, "type_id": 0}}
-    other = {"Sequence": {"id": "B", "type_id": 0}}
-    values["post_processor"] = {
-        "type": "TemplateProcessing",
-        "single": [text, end],
-        "pair": [text, other, end],
-        "special_tokens": {eos: piece},
-    }
-    return _written(values)
 
 
 def own_bundle(
@@ -186,7 +166,7 @@ def _own_vocabulary(directory: Path, config: ModelConfig) -> tuple[Vocabulary, l
         values = json.loads(read_text(path, most_bytes=MOST_BYTES))
         for token in values["added_tokens"]:
             token["rstrip"] = False
-        tokenizer = Tokenizer(_written({**values, "post_processor": None, "padding": None, "truncation": None}))
+        tokenizer = Tokenizer(tokenizer_text({**values, "post_processor": None, "padding": None, "truncation": None}))
         require_same_vocabulary(config, tokenizer, origin=str(path))
     except OSError as error:
         raise ModelError(f"cannot read the tokenizer {path}: {error.strerror or error}") from None
@@ -194,8 +174,3 @@ def _own_vocabulary(directory: Path, config: ModelConfig) -> tuple[Vocabulary, l
         theirs = as_vocabulary(their_vocabulary(directory, KEY, config), directory)
         return theirs, [f"the vocabulary is taken as another library's, for it is no longer the exported one: {error}"]
     return tokenizer, []
-
-
-def _written(values: Any) -> str:
-    # As the library that made it writes it, so that the same vocabulary has the same checksum.
-    return json.dumps(values, ensure_ascii=False, indent=2)

@@ -2,22 +2,25 @@
 
 Text is taken as UTF-8 bytes, each byte a symbol of the alphabet, so every string has a spelling and
 `decode(encode(x)) == x`. No normalisation changes a character. One space is put before the text and taken off again
-when decoding, so that a word is the same piece at the start of a line as within it.
+when decoding, so that a word is the same piece at the start of a line as within it; and so it is behind each character
+that stands for a placeholder (`placeholders.SIGNS`), if the vocabulary has a token for those.
 """
 
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, Self
 
 import tokenizers
-from tokenizers import Regex, decoders, models, normalizers, pre_tokenizers, trainers
+from tokenizers import AddedToken, Regex, decoders, models, normalizers, pre_tokenizers, trainers
 
 from clearhead.choices import TokenizerKind
 from clearhead.errors import ConfigError, DataError, ModelError
 from clearhead.language_tags import language_tag, tagged_language
+from clearhead.placeholders import SIGNS
 from clearhead.tokenizers.vocabulary import Vocabulary, read_vocabulary, refuse_surrogates, require_texts, typed_errors
 
 __all__ = ["SPECIAL_TOKENS", "START_TOKEN", "Tokenizer"]
@@ -29,6 +32,7 @@ elsewhere may have them anywhere."""
 START_TOKEN = SPECIAL_TOKENS[1]
 
 _BYTES = sorted(pre_tokenizers.ByteLevel.alphabet())
+_BEHIND_SIGN = re.compile(f"([{SIGNS[0]}-{SIGNS[-1]}]) ")
 _LONG_WORD = r"[\s\S]{1,64}"
 _PARTS = ("Prepend", "Sequence", "Digits", "ByteLevel", "Split", "Strip")
 """What takes text apart and puts it together again."""
@@ -63,8 +67,12 @@ class Tokenizer(Vocabulary):
             raise ValueError(f"it has no special token {' '.join(missing)}")
         if ids != set(range(len(ids))):
             raise ValueError(f"the ids of its {len(ids)} pieces are not 0 to {len(ids) - 1}")
+        signs = {token.content: token_id for token_id, token in added.items() if not token.special}
+        if signs and [signs.get(sign) for sign in SIGNS] != list(range(len(ids) - len(SIGNS), len(ids))):
+            raise ValueError("its added tokens are not those for placeholders, at the end of the vocabulary")
         self._backend = backend
-        self._special = frozenset(added)
+        self._special = frozenset(special.values())
+        self.num_placeholders = len(signs)
         self.text = text
         self.vocab_size = len(ids)
         self.pad_id, self.bos_id, self.eos_id, self.unk_id = (special[token] for token in SPECIAL_TOKENS)
@@ -83,6 +91,7 @@ class Tokenizer(Vocabulary):
         vocab_size: int = 8_000,
         split_digits: bool = True,
         language_tags: Sequence[str] = (),
+        placeholders: bool = False,
     ) -> Self:
         """Learn a joint vocabulary from the text of both languages.
 
@@ -92,17 +101,19 @@ class Tokenizer(Vocabulary):
             vocab_size: Most pieces to learn, special tokens and the 256 bytes included; a small corpus yields fewer.
             split_digits: Keep every digit a piece of its own.
             language_tags: Languages that get a tag token.
+            placeholders: Whether there are tokens for the characters that stand for placeholders.
 
         Raises:
             ConfigError: If `vocab_size` has no room for the bytes and the special tokens, or the kind is `imported`.
         """
         special = [*SPECIAL_TOKENS, *map(language_tag, language_tags)]
-        if vocab_size < (least := len(special) + len(_BYTES) + 1):
+        signs = SIGNS if placeholders else ()
+        if vocab_size < (least := len(special) + len(_BYTES) + 1 + len(signs)):
             raise ConfigError(
                 f"tokenizer.vocab_size ({vocab_size}) must be at least {least}: 256 bytes, "
-                f"{len(special)} special tokens and one learned piece"
+                f"{len(special) + len(signs)} special tokens and one learned piece"
             )
-        model, trainer = _untrained(kind, vocab_size, special)
+        model, trainer = _untrained(kind, vocab_size - len(signs), special)
         backend = tokenizers.Tokenizer(model)
         backend.normalizer = normalizers.Prepend(" ")
         backend.pre_tokenizer = pre_tokenizers.Sequence(
@@ -115,6 +126,7 @@ class Tokenizer(Vocabulary):
         )
         backend.decoder = decoders.Sequence([decoders.ByteLevel(), decoders.Strip(" ", 1, 0)])
         backend.train_from_iterator(texts, trainer)
+        backend.add_tokens([AddedToken(sign, special=False, normalized=False) for sign in signs])
         return cls(backend.to_str(pretty=True))  # a tokenizer is what its file says, a trained one as well
 
     @classmethod
@@ -140,6 +152,7 @@ class Tokenizer(Vocabulary):
             "vocab_size": self.vocab_size,
             "split_digits": any(part["type"] == "Digits" for part in parts),
             "language_tags": tuple(self.language_tags),
+            "placeholders": self.num_placeholders > 0,
         }
 
     def tokens(self) -> list[str]:
@@ -188,7 +201,8 @@ class Tokenizer(Vocabulary):
             DataError: If they are no ids.
         """
         with typed_errors(DataError, "these ids cannot be read as text: "):
-            return self._backend.decode_batch([list(ids) for ids in batch], skip_special_tokens=True)
+            texts = self._backend.decode_batch([list(ids) for ids in batch], skip_special_tokens=True)
+        return [_BEHIND_SIGN.sub(r"\1", text) for text in texts] if self.num_placeholders else texts
 
     def pieces(self, ids: Sequence[int]) -> list[str]:
         """Return each id as readable text, special tokens by name; a piece of half a character shows U+FFFD.

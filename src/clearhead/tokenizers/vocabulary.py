@@ -45,6 +45,8 @@ class Vocabulary(ABC):
     """Language to the id that asks for a translation into it, in the order of the ids."""
     is_lossless: bool
     """Whether every text has a spelling whose text it is."""
+    num_placeholders = 0
+    """Tokens that stand for placeholders, the last of the target side; see `ModelConfig.num_placeholders`."""
     tells_languages = False
     """Whether a sentence whose language is known is always told to the model with it, in training as well."""
 
@@ -70,6 +72,7 @@ class Vocabulary(ABC):
         """The settings of `[model]` that are the tokenizer's to decide: `vocab_size` and the ids of special tokens."""
         sizes = {"vocab_size": self.vocab_size, "source_vocab_size": self.source_vocab_size}
         found = {**sizes, "pad_id": self.pad_id, "bos_id": self.bos_id, "eos_id": self.eos_id}
+        found["num_placeholders"] = self.num_placeholders or None
         return {name: value for name, value in found.items() if value is not None}
 
     @property

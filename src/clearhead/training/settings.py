@@ -41,7 +41,7 @@ DEFAULT_EPOCHS = 30
 MOST_STEPS = 100_000
 """Most steps of those; the paper's base model made as many (section 5.2)."""
 
-OF_THE_TOKENIZER = {"vocab_size", "pad_id", "bos_id", "eos_id"}
+OF_THE_TOKENIZER = {"vocab_size", "num_placeholders", "pad_id", "bos_id", "eos_id"}
 """Settings of `[model]` that the tokenizer decides."""
 _VOCAB_SIZE_UNKNOWN = 1_000  # stands in until the tokenizer is trained
 
@@ -214,7 +214,12 @@ def resolved(config: Config, *, batches_per_epoch: int) -> Config:
     return config.model_copy(
         update={
             "decode": decode,
-            "tokenizer": tokenizer.model_copy(update={"vocab_size": tokenizer.vocab_size or model.vocab_size}),
+            "tokenizer": tokenizer.model_copy(
+                update={
+                    "vocab_size": tokenizer.vocab_size or model.vocab_size,
+                    "placeholders": model.num_placeholders > 0,
+                }
+            ),
             "train": train.model_copy(update=chosen),
         }
     )

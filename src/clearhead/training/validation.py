@@ -21,6 +21,7 @@ from clearhead.decoding import SearchOptions, cut_sources, decode, given_prefix
 from clearhead.evaluation.metrics import judge
 from clearhead.language_tags import split_tag
 from clearhead.model.transformer import Transformer
+from clearhead.protect import protect
 from clearhead.tokenizers import Vocabulary
 from clearhead.training.distributed import Workers
 from clearhead.weights import load_tensors
@@ -160,9 +161,12 @@ def _translated(
     languages, asked = tokenizer.language_tags, config.decode.target_lang
     parts = [split_tag(pairs.source(row), languages) for row in rows]
     parts = [(language or asked, text) for language, text in parts]
-    sources = tokenizer.encode_parts(parts, config.decode.source_lang)
+    protected = [protect(text, tokenizer.num_placeholders) for _, text in parts]
+    read = [(language, one.text) for (language, _), one in zip(parts, protected, strict=True)]
+    sources = tokenizer.encode_parts(read, config.decode.source_lang)
     prefixes = [given_prefix(tokenizer.given(language)) for language, _ in parts]
     greedy = config.decode.model_copy(update={"beam_size": 1, "precision": "fp32"})
     found = decode(model, cut_sources(model.config, greedy, sources), SearchOptions(greedy), prefixes=prefixes)
-    texts = tokenizer.decode_batch([hypotheses[0].tokens for hypotheses in found])
+    written = tokenizer.decode_batch([hypotheses[0].tokens for hypotheses in found])
+    texts = [one.restored(text) for one, text in zip(protected, written, strict=True)]
     return workers.gathered(texts), [pairs.target(row) for row in all_rows]

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import errno
+import itertools
 import json
+import os
+import signal
 from pathlib import Path
 
 import numpy as np
@@ -12,6 +15,7 @@ from safetensors.torch import load_file
 
 from clearhead.cli.export import export
 from clearhead.errors import ConfigError, ModelError
+from clearhead.files import writing
 from clearhead.interop import export as exports
 from clearhead.interop import proof
 from clearhead.interop.onnx import graph as onnx_graph
@@ -70,10 +74,62 @@ def test_what_differs_there_is_not_written(make_model_dir, tmp_path, run_command
         assert len(sources) == 8
         raise ModelError("another text")
 
-    monkeypatch.setattr(proof, "prove", differs)
+    monkeypatch.setattr(exports, "prove_huggingface", differs)
     before = sorted(tmp_path.iterdir())
     with pytest.raises(ModelError, match="another text"):
         run_command(export, model, "-o", tmp_path / "theirs", "--to", "hf")
+    assert sorted(tmp_path.iterdir()) == before
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system cannot fork")
+@pytest.mark.usefixtures("unproven")
+def test_a_killed_export_leaves_all_or_nothing_and_can_be_run_again(make_model_dir, tmp_path, run_command):
+    model, output, flush = make_model_dir(), tmp_path / "theirs", writing._flush
+
+    def export_in_child(last: int) -> int:
+        """Export in a process that is killed in the place of its flush of such a number; return how it ended."""
+        done = itertools.count(1)
+
+        def flush_or_die(path: Path) -> None:
+            if next(done) == last:
+                os.kill(os.getpid(), signal.SIGKILL)
+            flush(path)
+
+        if process := os.fork():
+            return os.waitstatus_to_exitcode(os.waitpid(process, 0)[1])
+        try:
+            writing._flush = flush_or_die
+            run_command(export, model, "-o", output, "--to", "hf")
+            os._exit(0)
+        finally:
+            os._exit(1)
+
+    run_command(export, model, "-o", tmp_path / "whole", "--to", "hf")
+    files = {path.name: path.read_bytes() for path in (tmp_path / "whole").iterdir()}
+    ended = []
+    while not ended or ended[-1]:
+        ended.append(export_in_child(1 + 3 * len(ended)))
+        assert ended[-1] in (0, -signal.SIGKILL)
+        if output.exists():
+            assert {path.name: path.read_bytes() for path in output.iterdir()} == files
+            break  # killed after it had its name: what stands there stays
+    assert len(ended) > 3
+    assert output.exists()
+
+
+@pytest.mark.parametrize("to", ["hf", "ctranslate2", "onnx"])
+def test_an_interrupted_export_leaves_nothing(make_model_dir, tmp_path, run_command, monkeypatch, to):
+    model = make_model_dir()
+    before = sorted(tmp_path.iterdir())
+
+    def interrupt(directory, *_):
+        assert (directory / "config.json").exists()
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(proof, "can_prove", lambda: True)
+    for name in ("prove_huggingface", "prove_ctranslate2", "prove_onnx"):
+        monkeypatch.setattr(exports, name, interrupt)
+    assert run_command(export, model, "-o", tmp_path / "theirs", "--to", to).exit_code == 130
     assert sorted(tmp_path.iterdir()) == before
 
 

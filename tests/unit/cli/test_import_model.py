@@ -11,6 +11,7 @@ import json
 import os
 import shutil
 import signal
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -170,6 +171,21 @@ def test_a_killed_import_leaves_the_older_model_or_none(directory, tmp_path, run
 
 
 @pytest.mark.usefixtures("without_their_library")
+def test_an_interrupted_import_leaves_nothing_and_can_be_run_again(directory, tmp_path, run_command, monkeypatch):
+    before = sorted(tmp_path.iterdir())
+
+    def interrupt(*_):
+        raise KeyboardInterrupt
+
+    for at in ("clearhead.evaluation.golden.make_golden", "clearhead.bundle._write_files"):
+        with monkeypatch.context() as patched:
+            patched.setattr(at, interrupt)
+            assert run_command(import_model, directory, "-o", tmp_path / "ours").exit_code == 130
+        assert sorted(tmp_path.iterdir()) == before
+    assert run_command(import_model, directory, "-o", tmp_path / "ours").exit_code == 0
+
+
+@pytest.mark.usefixtures("without_their_library")
 def test_a_t5_comes_with_a_note_of_the_tasks_it_has_learned(published_t5, tmp_path, run_command):
     said = run_command(import_model, published_t5, "-o", tmp_path / "ours")
     note = "a text begins with the one that is asked for: 'summarize: ', 'to German: '"
@@ -293,6 +309,15 @@ def empty_pickle(directory: Path) -> None:
     (directory / "pytorch_model.bin").touch()
 
 
+def pack_pickle(directory: Path) -> None:
+    store_pickle(directory, {"a": torch.zeros(99_999)})
+    path = directory / "pytorch_model.bin"
+    stored = zipfile.ZipFile(io.BytesIO(path.read_bytes()))
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as packed:
+        for name in stored.namelist():
+            packed.writestr(name, stored.read(name))
+
+
 def replace_by_pipe(path: Path) -> None:
     path.unlink()
     os.mkfifo(path)
@@ -337,13 +362,20 @@ def set_nan(tensors):
         (lambda d: store_index(d, '{"weight_map": {"a": "../one.safetensors"}}'), ModelError, "outside its directory"),
         (lambda d: store_index(d, "{}"), ModelError, "weight_map must give every tensor its file"),
         (lambda d: (d / "source.spm").unlink(), ModelError, "cannot read .*source.spm"),
-        (lambda d: (d / "source.spm").write_bytes(b"no model"), ModelError, "tokenizer in .* does not fit"),
+        (lambda d: (d / "source.spm").write_bytes(b"no model"), ModelError, "source.spm is damaged: "),
+        (lambda d: os.truncate(d / "target.spm", 0), ModelError, "target.spm is damaged: it is no sentencepiece model"),
         (lambda d: (d / "vocab.json").unlink(), ModelError, "cannot read .*vocab.json"),
         (lambda d: (d / "vocab.json").write_text('{"<unk>": "one"}'), ModelError, "the number of its row"),
         (lambda d: (d / "vocab.json").write_text("{}"), ModelError, "has no piece <unk>"),
         (lambda d: change_config(d, d_model=400_000), ModelError, "shape"),
         (lambda d: store_pickle(d, {1: torch.ones(2)}), ModelError, "must hold tensors by name"),
         (lambda d: store_pickle(d, {"a": torch.ones(2).to_sparse()}), ModelError, "must hold tensors by name"),
+        (
+            lambda d: store_pickle(d, {"a": torch.ones(1).expand(10**6, 10**5)}),  # 400 GB of one number
+            ModelError,
+            r"pytorch_model.bin: the tensor a is of shape \(1000000, 100000\), and the file holds fewer numbers of it",
+        ),
+        (pack_pickle, ModelError, "pytorch_model.bin is damaged: it would be more than 16 times as long unpacked"),
         (empty_pickle, ModelError, "cannot read the weights .*pytorch_model.bin"),
         (lambda d: replace_by_pipe(d / "source.spm"), ModelError, "cannot read .*source.spm"),
         (lambda d: (d / "vocab.json").write_text('{"<unk>": 10000000000000}'), ModelError, "the number of its row"),
@@ -354,6 +386,16 @@ def set_nan(tensors):
         ),
         (add_piece, ModelError, "does not fit the model: it has the id"),
         (lambda d: (d / "tokenizer_config.json").write_text("nothing"), ModelError, "tokenizer_config.json is damaged"),
+        (
+            lambda d: os.mkfifo(d / "tokenizer_config.json"),
+            ModelError,
+            "cannot read .*tokenizer_config.json: it is a pipe",
+        ),
+        (
+            lambda d: (d / "generation_config.json").symlink_to("nowhere"),  # as of a download that broke off
+            ModelError,
+            "cannot read .*generation_config.json: No such file",
+        ),
     ],
 )
 @pytest.mark.usefixtures("without_their_library")

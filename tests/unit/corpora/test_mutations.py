@@ -106,7 +106,7 @@ def test_a_damaged_file_gives_pairs_or_one_clear_error(tmp_path):
 @pytest.mark.slow
 def test_five_thousand_damaged_files_of_every_format_give_pairs_or_one_clear_error(tmp_path):
     read = attack(tmp_path, 5_000)
-    assert len(read) == 10
+    assert read.keys() == {*WRITERS, ".srt", ".vtt"}
 
 
 def test_no_entry_of_a_damaged_catalogue_is_dropped(tmp_path):

@@ -132,9 +132,9 @@ def test_functions_of_toolkits_are_not_called_either(foreign_module):
     assert settings_in(read["args"]) == {"a": 1}
 
 
-def rebuild(change) -> None:
-    """Write `checkpoint.pt` with another pickle inside."""
-    torch.save({"model": {"w": torch.ones(2)}}, "good.pt")
+def rebuild(change, tensor=None) -> None:
+    """Write `checkpoint.pt` with another pickle inside, packed."""
+    torch.save({"model": {"w": torch.ones(2) if tensor is None else tensor}}, "good.pt")
     with zipfile.ZipFile("good.pt") as good, zipfile.ZipFile("checkpoint.pt", "w", zipfile.ZIP_DEFLATED) as archive:
         for info in good.infolist():
             data = good.read(info)
@@ -147,6 +147,7 @@ DAMAGES = {
     "half": lambda: Path("checkpoint.pt").write_bytes(Path("good.pt").read_bytes()[:700]),
     "no pickle": lambda: zipfile.ZipFile("checkpoint.pt", "w").close(),
     "an endless pickle": lambda: rebuild(lambda data: data + b"x" * 10_000_000),
+    "an endless tensor": lambda: rebuild(lambda data: data, torch.zeros(999_999)),
     "a name that none is": lambda: rebuild(lambda _: b"\x80\x02cargparse\nName\x00space\n)\x81."),
     "letters that none are": lambda: rebuild(lambda _: b"\x80\x02cargparse\n\xff\xfe\n)\x81."),
     "a pickle that breaks off": lambda: rebuild(lambda data: data[:20]),
@@ -176,6 +177,7 @@ def test_a_missing_file_and_other_values_are_said():
         ({}, "has no 'model' with tensors"),
         ({"model": [1]}, "x.pt: model must hold tensors by name"),
         ({"model": {"w": torch.ones(2).to_sparse()}}, "model must hold tensors by name"),
+        ({"model": {"w": torch.ones(1).expand(3, 2)}}, r"x.pt: model: the tensor w is of shape \(3, 2\), and the file"),
         (
             {"model": {"w": torch.tensor([1.0, float("nan")])}},
             "x.pt: model: the tensor w has numbers that are not finite",

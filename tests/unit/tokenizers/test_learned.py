@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from clearhead.errors import ConfigError, DataError, ModelError
 from clearhead.language_tags import language_tag, split_tag
+from clearhead.placeholders import SIGNS
 from clearhead.tokenizers import SPECIAL_TOKENS, Tokenizer
 
 KINDS = ("bpe", "unigram", "wordpiece")
@@ -25,6 +26,7 @@ text = st.text(st.characters(exclude_categories=["Cs"]), max_size=60)
 tricky = st.lists(
     st.one_of(
         st.sampled_from([*WORDS, *SPECIAL_TOKENS, "<2de>", "<2fr>", "Ġ", "##", "▁", "\x00", "�", "\ufeff"]),
+        st.sampled_from([SIGNS[0], SIGNS[31], "\U000f0020"]),
         st.sampled_from([" ", "  ", "\t", "\n", "\r\n", "\u00a0", "\u200b", "\u2028", "\x1f", "\x7f", "\x85"]),
         st.sampled_from(
             ["👩‍👩‍👧‍👦", "🇩🇪", "é", "e\u0301", "ﬁ", "İ", "ß", "日本語", "שלום", "\U0010ffff", "٣", "²", "Ⅷ"]
@@ -417,3 +419,40 @@ def test_completions_are_the_pieces_that_begin_with_all_the_rest(tokenizer, text
     ]
     assert [set(found) for found in tokenizer.completions(ids)] == expected
     assert all(ids[-1] in found for found in tokenizer.completions(ids)[-1:])
+
+
+@pytest.fixture(scope="module", params=KINDS)
+def with_signs(request):
+    return Tokenizer.train(CORPUS, kind=request.param, vocab_size=440, placeholders=True)
+
+
+@settings(max_examples=100)
+@given(tricky)
+def test_nothing_is_lost_beside_signs_of_placeholders(with_signs, text):
+    ids = with_signs.encode(text)
+    assert with_signs.decode(ids) == text
+    assert sum(token >= with_signs.vocab_size - 32 for token in ids) == sum(sign in SIGNS for sign in text)
+
+
+def test_signs_of_placeholders_have_the_last_ids_and_a_token_each(with_signs):
+    first = with_signs.vocab_size - 32
+    assert (with_signs.num_placeholders, with_signs.settings["placeholders"]) == (32, True)
+    assert with_signs.model_settings["num_placeholders"] == 32
+    assert with_signs.encode("".join(SIGNS)) == list(range(first, with_signs.vocab_size))
+    words = with_signs.encode(f"der Hund{SIGNS[3]}rennt {SIGNS[20]}")
+    assert [token - first for token in words if token >= first] == [3, 20]
+    pieces = with_signs.pieces(with_signs.encode("rennt"))  # as at the beginning of a line
+    assert with_signs.pieces(with_signs.encode(f"{SIGNS[3]}rennt")) == [SIGNS[3], *pieces]
+
+
+def test_signs_are_text_to_a_vocabulary_without_them(tokenizer):
+    assert tokenizer.num_placeholders == 0
+    assert len(tokenizer.encode(SIGNS[0])) >= 4
+    assert tokenizer.decode(tokenizer.encode(SIGNS[0] + " x")) == SIGNS[0] + " x"
+
+
+def test_a_tokenizer_without_all_signs_is_refused(with_signs):
+    values = json.loads(with_signs.text)
+    values["added_tokens"] = [token for token in values["added_tokens"] if token["content"] != SIGNS[7]]
+    with pytest.raises(ValueError, match=r"are not 0 to|are not those for placeholders"):
+        Tokenizer(json.dumps(values))

@@ -8,6 +8,7 @@ from __future__ import annotations
 import torch
 
 from clearhead.decoding.native.weights import NativeWeights
+from clearhead.decoding.rules import never_written
 from clearhead.decoding.sentence import Sentence
 from clearhead.decoding.shortlist import Shortlist
 from clearhead.kernels.panels import make_product
@@ -32,8 +33,8 @@ class ListedProducts:
         shortlist.check(config)
         self.shortlist = shortlist
         self._weight, self._bias = output.weight.detach(), output.bias
-        # Padding and start, which are never written, keep their share of the probability.
-        always = torch.tensor([config.eos_id, config.pad_id, config.bos_id])
+        # What is never written keeps its share of the probability.
+        always = torch.tensor([config.eos_id, *never_written(config)])
         self.common = torch.cat([shortlist.common, always]).unique().int()
         self.decoder = STRUCTS["Stack"].from_buffer_copy(weights.decoder)
         self.decoder.keep("layers", weights)

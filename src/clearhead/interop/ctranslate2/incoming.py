@@ -15,7 +15,8 @@ from clearhead.config import ModelConfig
 from clearhead.errors import ConfigError, ModelError
 from clearhead.files import read_json
 from clearhead.interop.ctranslate2.model_bin import read_model_bin
-from clearhead.interop.ctranslate2.pieces import Pieces, read_pieces
+from clearhead.interop.ctranslate2.pieces import Pieces, listed_pieces, read_pieces
+from clearhead.interop.ctranslate2.proof import prove_ctranslate2
 from clearhead.interop.ctranslate2.shape import read_variables
 from clearhead.interop.ctranslate2.vocabulary import ctranslate2_vocabulary, tokenizer_side
 from clearhead.interop.equivalent import undone, with_rows
@@ -27,10 +28,10 @@ from clearhead.interop.imported import (
     read_settings,
     require_told,
 )
-from clearhead.interop.origin import OWN_VOCABULARY, own_bundle, read_origin
-from clearhead.interop.proof import TOLERANCE, can_prove, prove_ctranslate2
+from clearhead.interop.origin import own_bundle, read_origin
+from clearhead.interop.proof import TOLERANCE, can_prove
 from clearhead.interop.readers.their_weights import require_finite
-from clearhead.interop.vocabularies.vocabulary_files import listed_pieces
+from clearhead.interop.vocabularies.vocabulary_files import OWN_VOCABULARY
 
 __all__ = ["import_ctranslate2"]
 

@@ -13,11 +13,11 @@ from clearhead.choices import ExportPrecision
 from clearhead.config import ModelConfig
 from clearhead.errors import ConfigError, ModelError
 from clearhead.interop.ctranslate2.attention import attention_numbers, other_row
-from clearhead.interop.ctranslate2.pieces import Pieces
+from clearhead.interop.ctranslate2.pieces import Pieces, listed_pieces, told_in_tokens
 from clearhead.interop.ctranslate2.table import ACTIVATIONS, key_table
 from clearhead.interop.equivalent import resolved
 from clearhead.interop.origin import KEY, origin_values
-from clearhead.interop.vocabularies.vocabulary_files import listed_pieces, told_in_tokens, vocabulary_files, write_files
+from clearhead.interop.vocabularies.vocabulary_files import vocabulary_files, write_files
 from clearhead.model.positions import sinusoidal_positions
 from clearhead.weights import model_tensors
 

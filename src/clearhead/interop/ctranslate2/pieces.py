@@ -1,4 +1,4 @@
-"""The lists of tokens of a directory of CTranslate2, and what its `config.json` says of them."""
+"""The lists of tokens of a directory of CTranslate2: read with what its `config.json` says of them, or made."""
 
 from __future__ import annotations
 
@@ -7,11 +7,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from clearhead.config import DecodeConfig
 from clearhead.errors import ConfigError, ModelError
 from clearhead.files import parse_json, read_text
+from clearhead.interop.vocabularies.vocabulary_files import LANGUAGES, token_names, told_by_tag, unknown_name
+from clearhead.tokenizers import SPECIAL_TOKENS, Tokenizer, Vocabulary
+from clearhead.tokenizers.foreign import ForeignVocabulary, Frame, VocabularyFile
 from clearhead.tokenizers.vocabulary import MOST_BYTES
 
-__all__ = ["PADDING", "Pieces", "read_pieces"]
+__all__ = ["PADDING", "Pieces", "listed_pieces", "read_pieces", "told_in_tokens"]
 
 PADDING = ("<pad>", "<blank>", "[PAD]")
 """What libraries call it."""
@@ -91,3 +95,76 @@ def _tokens(directory: Path, side: str) -> list[str]:
     if not isinstance(tokens, list) or not tokens or not all(isinstance(token, str) for token in tokens):
         raise ModelError(f"{path} is damaged: it must be a list of tokens")
     return tokens
+
+
+def listed_pieces(vocabulary: Vocabulary) -> Pieces:
+    """Return the lists of tokens of a model in CTranslate2, and what it puts around a source by itself."""
+    if not isinstance(vocabulary, ForeignVocabulary):
+        assert isinstance(vocabulary, Tokenizer)
+        tokens = vocabulary.tokens()
+        _, bos, eos, unk = SPECIAL_TOKENS
+        return Pieces(tokens, tokens, bos=bos, eos=eos, unk=unk, start=bos)
+    file = vocabulary.file
+    source = token_names(file.source, file.source_vocab_size or file.vocab_size, file.pad_id)
+    target = token_names(file.target or file.source, file.vocab_size, file.pad_id)
+    start, eos = target[file.bos_id], target[file.eos_id]
+    # A tokenizer.json puts around a text what stands there, and the others nothing.
+    begin, end = (None, None) if file.source.speller == "tokenizers" else _ends(file.source_frame)
+    return Pieces(
+        source,
+        target,
+        bos=start if begin is None else source[begin],
+        eos=eos,
+        unk=unknown_name(file.source, source) or target[file.pad_id],
+        start=start,
+        adds_bos=begin is not None,
+        adds_eos=end is not None and source[end] == eos,
+    )
+
+
+def told_in_tokens(vocabulary: Vocabulary, pieces: Pieces, decode: DecodeConfig) -> list[str]:
+    """Return in words which tokens a user of CTranslate2 gives a model beside the pieces of a text.
+
+    Args:
+        vocabulary: Of the model.
+        pieces: From `listed_pieces`.
+        decode: Names the languages that are written for example.
+    """
+    if not isinstance(vocabulary, ForeignVocabulary):
+        return told_by_tag(vocabulary, decode)
+    file, notes = vocabulary.file, []
+    source, target = file.source, file.target or file.source
+    given = file.source_frame[pieces.adds_bos : len(file.source_frame) - pieces.adds_eos]
+    if given != ("text",) and (source.speller != "tokenizers" or any(part in LANGUAGES for part in given)):
+        notes.append(f"CTranslate2 is given a source as {_in_words(given, file, pieces.source, decode)}")
+    if begin := file.target_frame[: file.target_frame.index("text")]:
+        said = _in_words(begin, file, pieces.target, decode)
+        notes.append(f"every translation begins with {said}: give CTranslate2 that as target_prefix")
+    if "words" in (source.speller, target.speller):
+        notes.append("text is spelled in the words between its spaces; codes, where they stand beside, split those")
+    if source.lowercase or target.lowercase:
+        notes.append("text is put in small letters before it is spelled, which CTranslate2 does not do")
+    return notes
+
+
+def _ends(frame: Frame) -> tuple[int | None, int | None]:
+    """Return the ids that a frame begins and ends with, None where that is no id."""
+    begin, end = (part if isinstance(part, int) else None for part in (frame[0], frame[-1]))
+    return begin, end
+
+
+def _in_words(frame: Frame, file: VocabularyFile, names: Sequence[str], decode: DecodeConfig) -> str:
+    said = {
+        "text": "its pieces",
+        "source_lang": "the token of its language",
+        "target_lang": "the token of the language to write",
+    }
+    example = {"source_lang": decode.source_lang, "target_lang": decode.target_lang}
+    found = []
+    for part in frame:
+        if isinstance(part, int):
+            found.append(repr(names[part]))
+            continue
+        number = file.languages.get(example.get(part) or "", next(iter(file.languages.values()), None))
+        found.append(said[part] + ("" if part == "text" or number is None else f" (such as {names[number]!r})"))
+    return ", ".join(found)

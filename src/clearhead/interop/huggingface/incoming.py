@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -12,8 +12,10 @@ import torch
 from clearhead.bundle import Bundle, read_card
 from clearhead.config import DecodeConfig, ModelConfig
 from clearhead.config.decode import is_language
+from clearhead.decoding.rules import never_written
 from clearhead.errors import ConfigError, ModelError
 from clearhead.files import read_json
+from clearhead.interop.huggingface.proof import prove_huggingface
 from clearhead.interop.huggingface.state import family_of, import_state, restored_state
 from clearhead.interop.imported import (
     Imported,
@@ -24,7 +26,8 @@ from clearhead.interop.imported import (
     require_told,
 )
 from clearhead.interop.origin import KEY, own_bundle, read_origin
-from clearhead.interop.proof import can_prove, prove
+from clearhead.interop.proof import can_prove
+from clearhead.interop.readers.their_config import optional_json
 from clearhead.interop.readers.their_weights import read_their_weights
 from clearhead.interop.vocabularies.their_tokenizer import part_of, their_vocabulary
 from clearhead.model.transformer import Transformer
@@ -100,7 +103,7 @@ def import_huggingface(directory: Path, kind: str | None, source_lang: str | Non
         decode = _decode(directory, config, generation, vocabulary, source_lang, target_lang)
         bundle = Bundle(model, vocabulary, decode, info)
     notes += _not_taken(config, generation, bundle.decode)
-    compare = partial(prove, directory, kind, bundle) if can_prove() else None
+    compare = partial(prove_huggingface, directory, kind, bundle) if can_prove() else None
     notes += [*_tasks(values), *_cleaning(directory)]
     return Imported(bundle, LIBRARY, kind, tuple(notes), read_card(directory), compare)
 
@@ -123,13 +126,12 @@ def _writes_start_first(model: Transformer, vocabulary: ForeignVocabulary) -> bo
 
 def _generation(directory: Path, values: Mapping[str, Any]) -> dict[str, Any]:
     """Return how they decode: old directories have it in `config.json`."""
-    path = directory / "generation_config.json"
-    return read_json(path, ModelError) if path.is_file() else dict(values)
+    said = optional_json(directory / "generation_config.json")
+    return dict(values) if said is None else said
 
 
 def _tokenizer_settings(directory: Path) -> dict[str, Any]:
-    path = directory / "tokenizer_config.json"
-    return read_json(path, ModelError) if path.is_file() else {}
+    return optional_json(directory / "tokenizer_config.json") or {}
 
 
 def _decode(
@@ -172,23 +174,29 @@ def _search(generation: Mapping[str, Any]) -> dict[str, Any]:
 
 def changed_search(directory: Path, exported: DecodeConfig) -> dict[str, Any]:
     """Return what of the search is no longer as it was exported; a penalty that was chosen there has their form."""
-    path = directory / "generation_config.json"
-    found = _search(read_json(path, ModelError)) if path.is_file() else {}
+    said = optional_json(directory / "generation_config.json")
+    found = {} if said is None else _search(said)
     changed = {name: value for name, value in found.items() if value != getattr(exported, name)}
     return {**changed, "length_penalty_form": "power"} if "length_penalty" in changed else changed
 
 
 def _not_taken(config: ModelConfig, generation: Mapping[str, Any], decode: DecodeConfig) -> list[str]:
     """Return in words what of their search is left behind."""
-    ours = {"bad_words_ids": [[config.pad_id]], "suppress_tokens": sorted({config.pad_id, config.bos_id})}
+    never = never_written(config)
+    ours: dict[str, list[Any]] = {"bad_words_ids": [[token] for token in never], "suppress_tokens": never}
     notes = [
         f"{name} = {generation[name]!r:.60} is not taken over: our search has no such setting"
         for name, nothing in _NOT_TAKEN.items()
-        if generation.get(name, nothing) not in (nothing, None) and generation[name] != ours.get(name)
+        if generation.get(name, nothing) not in (nothing, None) and not _is_among(generation[name], ours.get(name, []))
     ]
     if generation.get("early_stopping") not in (None, "never") and decode.beam_size > 1:
         notes.append("early_stopping is not taken over: ours stops when no hypothesis can win any more")
     return notes
+
+
+def _is_among(asked: object, done: Sequence[object]) -> bool:
+    """Tell whether what their search is told never to write is what ours never writes, or some of it."""
+    return isinstance(asked, list) and all(token in done for token in asked)
 
 
 def _tasks(values: Mapping[str, Any]) -> list[str]:

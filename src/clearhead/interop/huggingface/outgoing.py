@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from clearhead.bundle import Bundle
+from clearhead.decoding.rules import never_written
 from clearhead.errors import ConfigError
 from clearhead.files import write_json
 from clearhead.interop.huggingface.state import export_state, exportable_as, nearest_kind
@@ -86,13 +87,15 @@ def _generation(bundle: Bundle, values: Mapping[str, Any]) -> tuple[dict[str, An
     if decode.end_loops:
         notes.append("their search does not end repetition loops")
     begin = forced_id(bundle)
+    never = [token for token in never_written(config) if token != begin]
     generation = {
         "num_beams": decode.beam_size,
         "length_penalty": decode.length_penalty,
         "early_stopping": "never" if decode.beam_size > 1 else False,
         "max_length": min(config.max_positions, decode.max_input_tokens + decode.extra_length),
-        "suppress_tokens": sorted({config.pad_id, config.bos_id} - {config.eos_id, begin}),
-        "pad_token_id": config.pad_id,
+        "suppress_tokens": never or None,
+        # To a decoder alone nothing is padding here, and the id may be a text's; there it would follow every end.
+        "pad_token_id": config.eos_id if config.is_decoder_alone else config.pad_id,
         "bos_token_id": config.bos_id,
         "eos_token_id": config.eos_id,
     }

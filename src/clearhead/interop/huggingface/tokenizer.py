@@ -20,10 +20,11 @@ from clearhead.config import DecodeConfig
 from clearhead.errors import ConfigError, ModelError
 from clearhead.files import write_json
 from clearhead.interop.huggingface.state import FAMILIES
-from clearhead.interop.origin import OWN_VOCABULARY
 from clearhead.interop.vocabularies.their_tokenizer import part_of, their_vocabulary, token_ids
 from clearhead.interop.vocabularies.vocabulary_files import (
+    OWN_VOCABULARY,
     side_bytes,
+    special_ids,
     token_names,
     told_by_tag,
     unknown_name,
@@ -136,9 +137,11 @@ def _foreign(vocabulary: ForeignVocabulary, kind: str, decode: DecodeConfig, max
     file = vocabulary.file
     files, settings = _form(file, kind)
     names = token_names(file.source, file.source_vocab_size or file.vocab_size, file.pad_id)
+    # What has only an id here, as its model never reads it, may be a piece of text, which would be taken for no text.
+    is_text = set(token_ids(file.source).values()) - special_ids(file.source)
     named = {
-        "pad_token": names[file.pad_id],
-        "eos_token": names[file.eos_id],
+        "pad_token": None if kind == "gpt2" and file.pad_id in is_text else names[file.pad_id],
+        "eos_token": None if kind == "bert" and file.eos_id in is_text else names[file.eos_id],
         "unk_token": unknown_name(file.source, names),
         "clean_up_tokenization_spaces": False,
         "model_max_length": max_positions,

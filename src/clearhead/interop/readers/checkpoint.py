@@ -21,13 +21,18 @@ from torch import Tensor
 
 from clearhead.errors import ModelError
 from clearhead.files import require_regular
-from clearhead.interop.readers.their_weights import float32, require_finite, require_tensors
+from clearhead.interop.readers.their_weights import (
+    ZIP_START,
+    float32,
+    require_finite,
+    require_tensors,
+    require_unpacked,
+)
 
 __all__ = ["Record", "read_checkpoint", "settings_in", "tensors_in"]
 
 _STOOD_IN_FOR = ("argparse", "enum", "fairseq", "functools", "joeynmt", "numpy", "omegaconf", "onmt", "torchtext")
 """Packages whose objects stand in checkpoints beside the tensors."""
-_ZIP = b"PK\x03\x04"
 _PICKLES_BEFORE_STORAGES = 4
 """In files of PyTorch before 1.6: a number, a version, the system, and the object."""
 
@@ -58,6 +63,7 @@ def read_checkpoint(path: Path) -> dict[str, Any]:
     named: set[tuple[str, str]] = set()
     try:
         require_regular(path)
+        require_unpacked(path)
         named = _named(path)
         stand_ins: list[Any] = [
             type(name, (Record,), {"__module__": module})
@@ -68,6 +74,8 @@ def read_checkpoint(path: Path) -> dict[str, Any]:
             values = torch.load(path, map_location="cpu", weights_only=True)
     except OSError as error:
         raise ModelError(f"cannot read the checkpoint {path}: {error.strerror or error}") from None
+    except ModelError:
+        raise
     except pickle.UnpicklingError:
         known = (*_STOOD_IN_FOR, "_codecs", "builtins", "__builtin__", "collections", "torch")
         others = sorted(f"{module}.{name}" for module, name in named if module.split(".")[0] not in known)
@@ -105,13 +113,11 @@ def tensors_in(checkpoint: Mapping[str, Any], key: str, path: Path) -> dict[str,
 def _named(path: Path) -> set[tuple[str, str]]:
     """Return module and name of every class and function that a file asks for."""
     with path.open("rb") as file:
-        if file.read(len(_ZIP)) != _ZIP:
+        if file.read(len(ZIP_START)) != ZIP_START:
             file.seek(0)
             return _globals(file, _PICKLES_BEFORE_STORAGES)
     with zipfile.ZipFile(path) as archive:
         inside = next(info for info in archive.infolist() if Path(info.filename).name == "data.pkl")
-        if inside.file_size > path.stat().st_size:
-            raise ValueError("its pickle is larger than the file")
         return _globals(io.BytesIO(archive.read(inside)), 1)
 
 

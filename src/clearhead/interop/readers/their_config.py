@@ -1,14 +1,17 @@
-"""Reads another library's `config.json`, refusing what our model cannot express."""
+"""Reads another library's `config.json`, and what may stand beside, refusing what our model cannot express."""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from clearhead.config import ModelConfig
-from clearhead.errors import ConfigError
+from clearhead.errors import ConfigError, ModelError
+from clearhead.files import read_json
 
-__all__ = ["TheirConfig", "activation_name"]
+__all__ = ["TheirConfig", "activation_name", "optional_json"]
 
 ACTIVATIONS = {
     "relu": "relu",
@@ -28,6 +31,17 @@ MOST_POSITIONS = 1_000_000
 def activation_name(ours: str) -> str:
     """Return their name of one of our activations; where they have two, the first."""
     return next(theirs for theirs, name in ACTIVATIONS.items() if name == ours)
+
+
+def optional_json(path: Path) -> dict[str, Any] | None:
+    """Return what a file of settings says that a directory may lack; None if it does.
+
+    A link that leads nowhere is no lack, but what a download leaves that broke off.
+
+    Raises:
+        ModelError: If something of that name is there, and cannot be read.
+    """
+    return read_json(path, ModelError) if os.path.lexists(path) else None
 
 
 class TheirConfig:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import zipfile
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -13,7 +14,15 @@ from clearhead.errors import ModelError
 from clearhead.files import read_json, require_regular
 from clearhead.weights import read_weights
 
-__all__ = ["WEIGHT_FILES", "float32", "read_their_weights", "require_finite", "require_tensors"]
+__all__ = [
+    "WEIGHT_FILES",
+    "ZIP_START",
+    "float32",
+    "read_their_weights",
+    "require_finite",
+    "require_tensors",
+    "require_unpacked",
+]
 
 WEIGHT_FILES = (
     "model.safetensors",
@@ -22,6 +31,9 @@ WEIGHT_FILES = (
     "pytorch_model.bin.index.json",
 )
 """The first that is there counts, as in their library."""
+ZIP_START = b"PK\x03\x04"
+_MOST_UNPACKED = 16
+"""Times that an archive may be longer unpacked; neither PyTorch nor Marian packs."""
 
 
 def read_their_weights(directory: Path) -> tuple[dict[str, Tensor], list[Path]]:
@@ -70,9 +82,12 @@ def _read(path: Path) -> dict[str, Tensor]:
         return read_weights(path)[0]
     try:
         require_regular(path)
+        require_unpacked(path)
         state = torch.load(path, map_location="cpu", weights_only=True)
     except OSError as error:
         raise ModelError(f"cannot read the weights {path}: {error.strerror or error}") from None
+    except ModelError:
+        raise
     except pickle.UnpicklingError:
         raise ModelError(f"{path} is no file of tensors alone: it would run code when read, and is not") from None
     except Exception as error:  # what a damaged zip archive raises can be anything
@@ -81,17 +96,38 @@ def _read(path: Path) -> dict[str, Tensor]:
     return require_tensors(state, path)
 
 
+def require_unpacked(path: Path) -> None:
+    """Make sure that an archive, if the file is one, is not much longer unpacked: a small one could fill the memory.
+
+    Raises:
+        ModelError: If it is.
+        BadZipFile: If it is damaged.
+        OSError: If it cannot be read.
+    """
+    with path.open("rb") as file:
+        if file.read(len(ZIP_START)) != ZIP_START:
+            return
+    with zipfile.ZipFile(path) as archive:
+        if sum(member.file_size for member in archive.infolist()) > _MOST_UNPACKED * path.stat().st_size:
+            raise ModelError(f"{path} is damaged: it would be more than {_MOST_UNPACKED} times as long unpacked")
+
+
 def require_tensors(state: object, origin: Path | str) -> dict[str, Tensor]:
     """Return what was read from a pickle as tensors by name.
 
     Raises:
-        ModelError: If it is anything else.
+        ModelError: If it is anything else, or a tensor has more numbers than are stored of it.
     """
     if not isinstance(state, dict) or not all(
         isinstance(name, str) and isinstance(tensor, Tensor) and tensor.layout == torch.strided and not tensor.is_meta
         for name, tensor in state.items()
     ):
         raise ModelError(f"{origin} must hold tensors by name, and holds something else")
+    for name, tensor in state.items():
+        # Strides of zero repeat a number; what is computed of such a tensor is as large as it says it is.
+        if tensor.numel() * tensor.element_size() > tensor.untyped_storage().nbytes():
+            shape = tuple(tensor.shape)
+            raise ModelError(f"{origin}: the tensor {name} is of shape {shape}, and the file holds fewer numbers of it")
     return dict(state)
 
 

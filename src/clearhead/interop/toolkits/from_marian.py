@@ -25,7 +25,7 @@ from clearhead.interop.imported import (
     read_settings,
     require_told,
 )
-from clearhead.interop.readers.their_weights import require_finite
+from clearhead.interop.readers.their_weights import require_finite, require_unpacked
 from clearhead.interop.readers.yaml_text import parse_yaml, read_yaml
 from clearhead.interop.toolkits.marian_npz import config_from, key_table
 from clearhead.interop.vocabularies.their_tokenizer import MARIAN_CODE, own_pieces, sentencepiece_side
@@ -36,8 +36,6 @@ __all__ = ["import_marian", "is_marian"]
 LIBRARY, KIND = "Marian", "marian-nmt"
 
 _OPTIONS = "special:model.yml"
-_MOST_UNPACKED = 16
-"""Times that an .npz may be longer unpacked; Marian does not pack."""
 
 
 def is_marian(path: Path) -> bool:
@@ -106,9 +104,7 @@ def _read_npz(path: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
     """Read the options and the parameters, these in float32."""
     try:
         require_regular(path)
-        with zipfile.ZipFile(path) as archive:
-            if sum(member.file_size for member in archive.infolist()) > _MOST_UNPACKED * path.stat().st_size:
-                raise ModelError(f"{path} is damaged: it would be more than {_MOST_UNPACKED} times as long unpacked")
+        require_unpacked(path)
         with np.load(path, allow_pickle=False) as arrays:
             found = {name: arrays[name] for name in arrays.files}
     except OSError as error:

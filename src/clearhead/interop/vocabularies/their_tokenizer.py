@@ -15,6 +15,7 @@ from typing import Any
 from clearhead.config import ModelConfig
 from clearhead.errors import ModelError
 from clearhead.files import parse_json, read_json, read_text, require_regular
+from clearhead.interop.readers.their_config import optional_json
 from clearhead.tokenizers.foreign import Frame, Side, VocabularyFile
 from clearhead.tokenizers.spellers import byte_level_tokenizer, sentencepiece_pieces, wordpiece_tokenizer
 from clearhead.tokenizers.vocabulary import MOST_BYTES
@@ -77,9 +78,11 @@ def their_vocabulary(directory: Path, model_type: str, config: ModelConfig) -> V
         ModelError: If a file is missing or damaged, or names no languages; or if this kind of model needs a library
             that is missing.
     """
-    of_model = _optional_json(directory / "config.json").get("tokenizer_class")  # where the other file has none
-    asked = {"tokenizer_class": of_model, **_optional_json(directory / "tokenizer_config.json")}
-    generation = _optional_json(directory / "generation_config.json") or _optional_json(directory / "config.json")
+    values = optional_json(directory / "config.json") or {}
+    # Where tokenizer_config.json names no class.
+    asked = {"tokenizer_class": values.get("tokenizer_class")}
+    asked |= optional_json(directory / "tokenizer_config.json") or {}
+    generation = optional_json(directory / "generation_config.json") or values
     source, target = _sides(directory, model_type, config, asked)
     languages = _languages(source, model_type, asked)
     source_frame, target_frame = _frames(model_type, config, asked, generation, source, bool(languages))
@@ -235,7 +238,7 @@ def _is_code(model_type: str, token: str) -> bool:
 
 def _named_tokens(asked: Mapping[str, Any], directory: Path) -> list[str]:
     """Return the special tokens that their files name beside the usual ones, in order."""
-    for values in (asked, _optional_json(directory / "special_tokens_map.json")):
+    for values in (asked, optional_json(directory / "special_tokens_map.json") or {}):
         for key in ("additional_special_tokens", "extra_special_tokens"):
             if isinstance(tokens := values.get(key), list) and tokens:
                 return [str(token.get("content")) if isinstance(token, dict) else str(token) for token in tokens]
@@ -268,8 +271,9 @@ def sentencepiece_side(path: Path, pieces: Sequence[str | None], special: Sequen
     """Return the side that a sentencepiece model spells; the rest is as in `Side`.
 
     Raises:
-        ModelError: If the file cannot be read.
+        ModelError: If the file cannot be read or is damaged.
     """
+    own_pieces(path)
     return Side(
         speller="sentencepiece", model=file_base64(path), pieces=tuple(pieces), special=tuple(special), unk_id=unk_id
     )
@@ -281,7 +285,9 @@ def own_pieces(path: Path) -> list[str]:
     Raises:
         ModelError: If the file cannot be read or is damaged.
     """
-    return _checked(path, lambda: sentencepiece_pieces(file_base64(path)))
+    if not (pieces := _checked(path, lambda: sentencepiece_pieces(file_base64(path)))):
+        raise ModelError(f"{path} is damaged: it is no sentencepiece model")  # such as an empty file
+    return list(pieces)
 
 
 def _made_side(path: Path, make: Callable[[], str]) -> Side:
@@ -357,7 +363,3 @@ def _by_id(ids: Mapping[str, int]) -> list[str | None]:
     for piece, number in ids.items():
         pieces[number] = piece
     return pieces
-
-
-def _optional_json(path: Path) -> dict[str, Any]:
-    return read_json(path, ModelError) if path.is_file() else {}

@@ -1,4 +1,4 @@
-"""A vocabulary as the files that other programs spell text with, and as CTranslate2's lists of tokens.
+"""A vocabulary as the files that other programs spell text with.
 
 One that was learned here is a `tokenizer.json`. One of another library is what it came from, byte for byte, and beside
 it stands a file of ours, from which an import makes the same vocabulary again: their files do not say everything, such
@@ -11,26 +11,30 @@ import base64
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from clearhead.config import DecodeConfig
-from clearhead.interop.ctranslate2.pieces import Pieces
-from clearhead.interop.origin import OWN_VOCABULARY, their_tokenizer
 from clearhead.interop.vocabularies.their_tokenizer import token_ids
 from clearhead.language_tags import language_tag
 from clearhead.tokenizers import SPECIAL_TOKENS, Tokenizer, Vocabulary
 from clearhead.tokenizers.foreign import ForeignVocabulary, Frame, Side, VocabularyFile
 
 __all__ = [
+    "LANGUAGES",
+    "OWN_VOCABULARY",
     "framed_tokenizer",
-    "listed_pieces",
     "side_bytes",
+    "special_ids",
     "token_names",
+    "tokenizer_text",
     "told_by_tag",
-    "told_in_tokens",
     "unknown_name",
     "vocabulary_files",
     "write_files",
 ]
+
+OWN_VOCABULARY = "clearhead_vocabulary.json"
+"""A vocabulary of another library as our model directories hold it."""
 
 _NAMES = {
     "sentencepiece": ("sentencepiece.model", "source.spm", "target.spm"),
@@ -38,14 +42,15 @@ _NAMES = {
     "words": ("codes", "source.codes", "target.codes"),
 }
 """What spells text to the name of its file: where both sides have the same, of the source, of the target."""
-_LANGUAGES = ("source_lang", "target_lang")
+LANGUAGES = ("source_lang", "target_lang")
+"""Parts of a frame that stand for the token of a language."""
 
 
 def vocabulary_files(vocabulary: Vocabulary) -> dict[str, bytes]:
     """Return the files that spell text, and ours, by their names; words that are split at spaces alone need none."""
     if not isinstance(vocabulary, ForeignVocabulary):
         assert isinstance(vocabulary, Tokenizer)
-        return {"tokenizer.json": their_tokenizer(vocabulary).encode()}
+        return {"tokenizer.json": _their_tokenizer(vocabulary).encode()}
     file, own = vocabulary.file, {OWN_VOCABULARY: vocabulary.text.encode()}
     source, target = file.source, file.target or file.source
     if (source.speller, source.model) == (target.speller, target.model):
@@ -53,6 +58,29 @@ def vocabulary_files(vocabulary: Vocabulary) -> dict[str, bytes]:
     else:
         found = {_NAMES[source.speller][1]: side_bytes(file), _NAMES[target.speller][2]: _content(target)}
     return {**{name: content for name, content in found.items() if content}, **own}
+
+
+def _their_tokenizer(tokenizer: Tokenizer) -> str:
+    """Return the `tokenizer.json` of a vocabulary as other programs read it: it adds the end token, and reads tags."""
+    values = json.loads(tokenizer.text)
+    pad, bos, eos, unk = SPECIAL_TOKENS
+    for token in values["added_tokens"]:
+        token["rstrip"] = token["content"] not in (pad, bos, eos, unk)  # a tag takes the space behind it
+    piece = {"id": eos, "ids": [tokenizer.eos_id], "tokens": [eos]}
+    text, end = {"Sequence": {"id": "A", "type_id": 0}}, {"SpecialToken": {"id": eos, "type_id": 0}}
+    other = {"Sequence": {"id": "B", "type_id": 0}}
+    values["post_processor"] = {
+        "type": "TemplateProcessing",
+        "single": [text, end],
+        "pair": [text, other, end],
+        "special_tokens": {eos: piece},
+    }
+    return tokenizer_text(values)
+
+
+def tokenizer_text(values: Any) -> str:
+    """Return a `tokenizer.json` as its library writes it, so that the same vocabulary has the same checksum."""
+    return json.dumps(values, ensure_ascii=False, indent=2)
 
 
 def write_files(directory: Path, files: Mapping[str, bytes]) -> None:
@@ -67,7 +95,7 @@ def write_files(directory: Path, files: Mapping[str, bytes]) -> None:
 
 def side_bytes(file: VocabularyFile) -> bytes:
     """Return the file that spells a source; a `tokenizer.json` puts around a text what stands around every source."""
-    if file.source.speller == "tokenizers" and not any(part in _LANGUAGES for part in file.source_frame):
+    if file.source.speller == "tokenizers" and not any(part in LANGUAGES for part in file.source_frame):
         return framed_tokenizer(file.source, file.source_frame).encode()
     return _content(file.source)
 
@@ -99,7 +127,7 @@ def framed_tokenizer(side: Side, frame: Frame) -> str:
         "pair": [*around[: at + 1], other, *around[at + 1 :]],
         "special_tokens": special,
     }
-    return json.dumps(values, ensure_ascii=False, indent=2)
+    return tokenizer_text(values)
 
 
 def token_names(side: Side, size: int, pad_id: int) -> list[str]:
@@ -123,6 +151,13 @@ def token_names(side: Side, size: int, pad_id: int) -> list[str]:
     return found
 
 
+def special_ids(side: Side) -> set[int]:
+    """Return the ids of special tokens, which are left out of every text."""
+    if side.speller != "tokenizers":
+        return set(side.special)
+    return {token["id"] for token in json.loads(side.model).get("added_tokens", ()) if token.get("special")}
+
+
 def unknown_name(side: Side, names: Sequence[str]) -> str | None:
     """Return the name of the token that stands for what has none; None if there is no such token.
 
@@ -139,37 +174,6 @@ def unknown_name(side: Side, names: Sequence[str]) -> str | None:
     return named if named in names else None
 
 
-def listed_pieces(vocabulary: Vocabulary) -> Pieces:
-    """Return the lists of tokens of a model in CTranslate2, and what it puts around a source by itself."""
-    if not isinstance(vocabulary, ForeignVocabulary):
-        assert isinstance(vocabulary, Tokenizer)
-        tokens = vocabulary.tokens()
-        _, bos, eos, unk = SPECIAL_TOKENS
-        return Pieces(tokens, tokens, bos=bos, eos=eos, unk=unk, start=bos)
-    file = vocabulary.file
-    source = token_names(file.source, file.source_vocab_size or file.vocab_size, file.pad_id)
-    target = token_names(file.target or file.source, file.vocab_size, file.pad_id)
-    start, eos = target[file.bos_id], target[file.eos_id]
-    # A tokenizer.json puts around a text what stands there, and the others nothing.
-    begin, end = (None, None) if file.source.speller == "tokenizers" else _ends(file.source_frame)
-    return Pieces(
-        source,
-        target,
-        bos=start if begin is None else source[begin],
-        eos=eos,
-        unk=unknown_name(file.source, source) or target[file.pad_id],
-        start=start,
-        adds_bos=begin is not None,
-        adds_eos=end is not None and source[end] == eos,
-    )
-
-
-def _ends(frame: Frame) -> tuple[int | None, int | None]:
-    """Return the ids that a frame begins and ends with, None where that is no id."""
-    begin, end = (part if isinstance(part, int) else None for part in (frame[0], frame[-1]))
-    return begin, end
-
-
 def told_by_tag(vocabulary: Vocabulary, decode: DecodeConfig) -> list[str]:
     """Return in words how a model that was made here is told elsewhere which language to write.
 
@@ -182,45 +186,3 @@ def told_by_tag(vocabulary: Vocabulary, decode: DecodeConfig) -> list[str]:
     tag = language_tag(decode.target_lang or min(vocabulary.language_tags))
     default = f": that {decode.target_lang} is written if nothing is said is not known there" * bool(decode.target_lang)
     return [f"a text begins with the tag of the language to write, such as {tag!r} and a space{default}"]
-
-
-def told_in_tokens(vocabulary: Vocabulary, pieces: Pieces, decode: DecodeConfig) -> list[str]:
-    """Return in words which tokens a user of CTranslate2 gives a model beside the pieces of a text.
-
-    Args:
-        vocabulary: Of the model.
-        pieces: From `listed_pieces`.
-        decode: Names the languages that are written for example.
-    """
-    if not isinstance(vocabulary, ForeignVocabulary):
-        return told_by_tag(vocabulary, decode)
-    file, notes = vocabulary.file, []
-    source, target = file.source, file.target or file.source
-    given = file.source_frame[pieces.adds_bos : len(file.source_frame) - pieces.adds_eos]
-    if given != ("text",) and (source.speller != "tokenizers" or any(part in _LANGUAGES for part in given)):
-        notes.append(f"CTranslate2 is given a source as {_in_words(given, file, pieces.source, decode)}")
-    if begin := file.target_frame[: file.target_frame.index("text")]:
-        said = _in_words(begin, file, pieces.target, decode)
-        notes.append(f"every translation begins with {said}: give CTranslate2 that as target_prefix")
-    if "words" in (source.speller, target.speller):
-        notes.append("text is spelled in the words between its spaces; codes, where they stand beside, split those")
-    if source.lowercase or target.lowercase:
-        notes.append("text is put in small letters before it is spelled, which CTranslate2 does not do")
-    return notes
-
-
-def _in_words(frame: Frame, file: VocabularyFile, names: Sequence[str], decode: DecodeConfig) -> str:
-    said = {
-        "text": "its pieces",
-        "source_lang": "the token of its language",
-        "target_lang": "the token of the language to write",
-    }
-    example = {"source_lang": decode.source_lang, "target_lang": decode.target_lang}
-    found = []
-    for part in frame:
-        if isinstance(part, int):
-            found.append(repr(names[part]))
-            continue
-        number = file.languages.get(example.get(part) or "", next(iter(file.languages.values()), None))
-        found.append(said[part] + ("" if part == "text" or number is None else f" (such as {names[number]!r})"))
-    return ", ".join(found)

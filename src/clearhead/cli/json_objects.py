@@ -1,0 +1,38 @@
+"""A translation as the JSON object that `translate --format jsonl` prints."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from clearhead.translation import Alternative, Translation
+
+__all__ = ["digits", "translation_object"]
+
+
+def translation_object(translation: Translation) -> dict[str, Any]:
+    """Return what a translation is and what is said of it; it must have been scored."""
+    return {
+        "source": translation.source,
+        **_judged(translation),
+        "tokens": translation.tokens,
+        "alternatives": [_judged(one) for one in translation.alternatives],
+        "truncated": translation.truncated,
+        "source_truncated": translation.source_truncated,
+        "output_truncated": translation.output_truncated,
+        "sentences": [{"source": one.source, **_judged(one)} for one in translation.sentences],
+        "warnings": [flag.kind for flag in translation.warnings],
+        "warning_details": {flag.kind: flag.detail for flag in translation.warnings},
+    }
+
+
+def digits(score: float | None) -> str:
+    """Return a score in the digits that `clearhead score` prints."""
+    assert score is not None
+    return f"{score:.6f}"
+
+
+def _judged(one: Translation | Alternative) -> dict[str, Any]:
+    """Return a text and what is said of it: its utility only with --mbr."""
+    judged = {"text": one.text, "score": float(digits(one.score))}
+    return judged if one.utility is None else {**judged, "utility": round(one.utility, 4)}

@@ -1,0 +1,238 @@
+"""The part of `clearhead translate` that takes documents: the same files out, translated, and what became of them."""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from clearhead.cli.checks import Flagged, refuse_overwriting, warn_of_truncation
+from clearhead.cli.console import notice, progress
+from clearhead.cli.json_objects import digits, translation_object
+from clearhead.errors import ConfigError, DataError
+from clearhead.files import is_standard_output
+
+if TYPE_CHECKING:
+    from clearhead.document_translation import TranslatedSegment
+    from clearhead.documents.document import Document
+    from clearhead.translation_journal import TranslationJournal
+    from clearhead.translator import Translator
+
+__all__ = ["DocumentOptions", "translate_documents"]
+
+LONGEST_NUMBER = 6
+"""Digits of a column's number."""
+
+
+@dataclass(frozen=True, slots=True)
+class DocumentOptions:
+    """What is asked for that concerns documents alone."""
+
+    columns: str | None
+    """Of a table, as typed."""
+    paragraphs: bool
+    only_missing: bool
+    is_jsonl: bool
+    """Print what is said of each segment in the place of the document."""
+
+    def are_for(self, paths: Sequence[str]) -> bool:
+        """Tell whether files are documents; otherwise they are lines of text.
+
+        Raises:
+            ConfigError: If some are and some are not, or none is and something is asked for that has no meaning then.
+        """
+        from clearhead.documents.formats import is_document
+
+        documents = [path for path in paths if is_document(path)]
+        if self.paragraphs or len(documents) == len(paths):
+            return True
+        if documents:
+            other = next(path for path in paths if path not in documents)
+            raise ConfigError(
+                f"{documents[0]} is a document and {other} is lines of text; translate them apart, or the text with "
+                f"--paragraphs"
+            )
+        asked = {"--columns": self.columns is not None, "--only-missing": self.only_missing}
+        if idle := [name for name, is_given in asked.items() if is_given]:
+            raise ConfigError(f"{', '.join(idle)}: only documents have that, and {paths[0]} is lines of text")
+        return False
+
+    def typed_columns(self) -> list[int | str] | None:
+        """Return the columns as numbers or names; quotation marks hold a name with a comma.
+
+        Raises:
+            ConfigError: If they cannot be read.
+        """
+        if self.columns is None:
+            return None
+        try:
+            typed = [name.strip() for name in next(csv.reader([self.columns], skipinitialspace=True, strict=True), [])]
+        except csv.Error as error:
+            raise ConfigError(f"--columns {self.columns}: {error}") from None
+        return [int(name) if name.isdecimal() and len(name) <= LONGEST_NUMBER else name for name in typed]
+
+
+def translate_documents(
+    load: Callable[[], AbstractContextManager[Translator]],
+    paths: Sequence[str],
+    output: str | None,
+    options: DocumentOptions,
+    settings: Mapping[str, Any],
+    *,
+    workers: int,
+) -> None:
+    """Translate documents one after the other; each appears under its name when it is complete.
+
+    Args:
+        load: Returns what has the translator; called when all documents are read.
+        paths: The documents.
+        output: Where the translation goes, or the directory for several.
+        options: What is asked for.
+        settings: How to translate, as of `translate_document`.
+        workers: Processes that share the lines.
+
+    Raises:
+        ConfigError: If an output has another extension than its document, or an option no meaning.
+        DataError: If a document cannot be read, or an output cannot be written or is an input.
+    """
+    from clearhead.document_translation import CHUNK_LINES
+    from clearhead.documents.formats import read_document
+
+    outputs = _outputs(paths, output, is_jsonl=options.is_jsonl)
+    for target in outputs:
+        refuse_overwriting(target, paths)
+    columns = options.typed_columns()
+    documents = [read_document(path, paragraphs=options.paragraphs, columns=columns) for path in paths]
+    with load() as translator:
+        translator.translate([], **settings)  # an impossible setting is refused before anything is written
+        for path, document, target in zip(paths, documents, outputs, strict=True):
+            _translate(translator, document, path, target, options, settings, CHUNK_LINES * workers)
+
+
+def _translate(
+    translator: Translator,
+    document: Document,
+    path: str,
+    output: str | None,
+    options: DocumentOptions,
+    settings: Mapping[str, Any],
+    chunk_lines: int,
+) -> None:
+    from clearhead.corpora import display_name, open_output
+    from clearhead.document_translation import fillings, lines_to_translate, origin_of, translate_document
+    from clearhead.translation_journal import TranslationJournal, journal_path
+
+    name = display_name(path)
+    lines = lines_to_translate(document, only_missing=options.only_missing)
+    with open_output(output) as out:
+        journal = None
+        if output is not None and _is_lasting(output):
+            journal = TranslationJournal(journal_path(output), origin_of(translator, **settings), notice=notice)
+            if done := sum(line in journal.translations for line in lines):
+                notice(f"{name}: going on, {done:,} of {len(lines):,} lines are in {journal.path}")
+        with _going_on_later(journal), progress(f"translating {name}", total=len(lines)) as advance:
+            translated = translate_document(
+                translator,
+                document,
+                name=name,
+                only_missing=options.only_missing,
+                journal=journal,
+                chunk_lines=chunk_lines,
+                on_progress=advance,
+                **settings,
+            )
+        if options.is_jsonl:
+            out.writelines(json.dumps(_object(one), ensure_ascii=False) + "\n" for one in translated)
+        else:
+            out.buffer.write(document.filled(fillings(translated)))
+    if journal is not None:
+        journal.remove()
+    _tell(name, translated, translator)
+
+
+@contextmanager
+def _going_on_later(journal: TranslationJournal | None) -> Iterator[None]:
+    """Say where the work is kept, if it is broken off and some is done."""
+    try:
+        yield
+    except BaseException:
+        if journal is not None and journal.path.exists():
+            notice(f"what is done is kept in {journal.path}; the same command goes on from there")
+        raise
+
+
+def _outputs(paths: Sequence[str], output: str | None, *, is_jsonl: bool) -> list[str | None]:
+    """Return where the translation of each document goes.
+
+    Raises:
+        ConfigError: If several have no directory or the same name, or one has another extension than its document.
+        DataError: If the directory is not there.
+    """
+    if output is not None and not is_standard_output(output) and (os.path.isdir(output) or output.endswith(os.sep)):
+        if not os.path.isdir(output):
+            raise DataError(f"cannot write into {output}: there is no such directory")
+        if "-" in paths:
+            raise ConfigError("standard input has no name to have in a directory; give --output a file")
+        names = [Path(path).name + (".jsonl" if is_jsonl else "") for path in paths]
+        if twice := [name for name, times in Counter(names).items() if times > 1]:
+            raise ConfigError(
+                f"several documents are called {twice[0]}, and {output} can hold one; translate them apart"
+            )
+        return [os.path.join(output, name) for name in names]
+    if len(paths) > 1:
+        raise ConfigError("several documents need a directory that is there, for their translations: --output DIR")
+    if output is not None and _is_lasting(output) and not is_jsonl:
+        _refuse_other_format(paths[0], output)
+    return [output]
+
+
+def _refuse_other_format(path: str, output: str) -> None:
+    from clearhead.corpora import display_name
+    from clearhead.documents.formats import is_document
+
+    extension = Path(path).suffix.lower()
+    if Path(output).suffix.lower() != extension and (is_document(path) or is_document(output)):
+        what = f"a {extension} file" if is_document(path) else "plain text"
+        raise ConfigError(f"{output} must have another extension, for it will be {what}, as {display_name(path)} is")
+
+
+def _is_lasting(output: str) -> bool:
+    """Tell whether an output is, or will be, a file."""
+    return not is_standard_output(output) and (os.path.isfile(output) or not os.path.exists(output))
+
+
+def _object(one: TranslatedSegment) -> dict[str, Any]:
+    """Return what is said of a segment, whether it was translated or not."""
+    place = {"line": one.segment.line, "status": one.status}
+    if one.translation is None:
+        text = one.segment.translation if one.status == "kept" else one.segment.text
+        return {**place, "source": one.segment.text, "text": text}
+    assert one.length_ratio is not None
+    return {
+        **place,
+        **translation_object(one.translation),
+        "score_per_token": float(digits(one.score_per_token)),
+        "length_ratio": round(one.length_ratio, 3),
+    }
+
+
+def _tell(name: str, translated: Sequence[TranslatedSegment], translator: Translator) -> None:
+    """Say on stderr how many segments became what, and which look wrong."""
+    done = [(one.segment.line, one.translation) for one in translated if one.translation is not None]
+    numbers, translations = [line for line, _ in done], [translation for _, translation in done]
+    counts = Counter(one.status for one in translated)
+    flagged = sum(bool(one.warnings) or one.truncated for one in translations)
+    notice(
+        f"{name}: {len(translated):,} segments: {counts['translated']:,} translated, {counts['kept']:,} kept, "
+        f"{counts['without_words']:,} without words; {flagged:,} flagged"
+    )
+    warn_of_truncation(translations, translator, name=name, numbers=numbers)
+    looks = Flagged(name)
+    looks.add(translations, numbers=numbers)
+    looks.tell()

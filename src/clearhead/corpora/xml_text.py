@@ -1,0 +1,51 @@
+"""Texts and languages as an XML file holds them: escaped, or refused where they would not come back as they are."""
+
+from __future__ import annotations
+
+import html
+import re
+
+from clearhead.corpora.pair import SentencePair
+from clearhead.errors import ConfigError, DataError
+
+__all__ = ["language_tags", "xml_texts"]
+
+UNWRITABLE = re.compile(r"[^\t\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+"""Line ends, for a segment is a line everywhere, and what XML 1.0 (section 2.2) cannot hold."""
+LANGUAGE_TAG = re.compile(r"[A-Za-z]{1,8}(-[A-Za-z0-9]{1,8})*")
+
+
+def xml_texts(pair: SentencePair) -> tuple[str, str]:
+    """Return source and target as the content of elements.
+
+    Raises:
+        DataError: If a character would not come back.
+
+    >>> xml_texts(SentencePair("a < b", "<x1/>", "f:1"))
+    ('a &lt; b', '&lt;x1/&gt;')
+    """
+    for side, text in (("source", pair.source), ("target", pair.target)):
+        if found := UNWRITABLE.search(text):
+            raise DataError(
+                f"{pair.origin}: the {side} holds U+{ord(found[0]):04X} at character {found.start() + 1}, which an XML "
+                f"file of segments cannot keep; replace it"
+            )
+    return html.escape(pair.source, quote=False), html.escape(pair.target, quote=False)
+
+
+def language_tags(languages: tuple[str, str]) -> tuple[str, str]:
+    """Return the languages of both sides as XML spells them (RFC 3066), with hyphens where programs write underscores.
+
+    Raises:
+        ConfigError: If one of them is no language tag, or both are the same.
+
+    >>> language_tags(("en", "pt_BR"))
+    ('en', 'pt-BR')
+    """
+    source, target = (language.replace("_", "-") for language in languages)
+    for language in (source, target):
+        if not LANGUAGE_TAG.fullmatch(language):
+            raise ConfigError(f"{language!r} is no language; give one such as en, de-AT or zh-Hant")
+    if source.casefold() == target.casefold():
+        raise ConfigError(f"source and target are both {source!r}; the file must name a different language for each")
+    return source, target

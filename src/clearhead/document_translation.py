@@ -1,0 +1,192 @@
+"""The segments of a document translated: which are, what became of each, and how sure the model is of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import islice
+from typing import Any, Literal, NamedTuple, Unpack
+
+from clearhead.config import DecodeChanges
+from clearhead.decoding import Sampling
+from clearhead.documents.document import Document, Filling, Segment
+from clearhead.line_statistics import length_ratio
+from clearhead.placeholders import words_alone
+from clearhead.translation import Translation, join_translations
+from clearhead.translation_journal import TranslationJournal
+from clearhead.translator import Translator
+from clearhead.version import __version__
+
+__all__ = ["CHUNK_LINES", "TranslatedSegment", "fillings", "lines_to_translate", "origin_of", "translate_document"]
+
+CHUNK_LINES = 500
+"""Lines translated between two entries in the journal: enough to sort by length, few enough to lose them."""
+
+Status = Literal["translated", "kept", "without_words"]
+
+
+@dataclass(frozen=True, slots=True)
+class TranslatedSegment:
+    """What became of a segment."""
+
+    segment: Segment
+    status: Status
+    """`kept`: it has a finished translation. `without_words`: there is nothing to translate."""
+    translation: Translation | None = None
+    """If it was translated."""
+
+    @property
+    def score_per_token(self) -> float | None:
+        """The model's log-probability of the translation by token, end tokens included, in nats; None without a score.
+
+        The nearer it is to 0, the surer the model.
+        """
+        if self.translation is None or self.translation.score is None:
+            return None
+        return self.translation.score / _num_tokens(self.translation)
+
+    @property
+    def length_ratio(self) -> float | None:
+        """How many times longer the translation is than its source, short ones drawn towards 1; None without one."""
+        return None if self.translation is None else length_ratio(self.segment.text, self.translation.text)
+
+
+class _Part(NamedTuple):
+    """A line of a segment."""
+
+    before: str
+    """White space."""
+    text: str
+    after: str
+    """White space and the line end."""
+    has_words: bool
+
+
+def translate_document(
+    translator: Translator,
+    document: Document,
+    *,
+    name: str = "",
+    only_missing: bool = False,
+    scores: bool = True,
+    sampling: Sampling | None = None,
+    mbr: int | None = None,
+    journal: TranslationJournal | None = None,
+    chunk_lines: int = CHUNK_LINES,
+    on_progress: Callable[[int], None] | None = None,
+    **settings: Unpack[DecodeChanges],
+) -> list[TranslatedSegment]:
+    """Translate the segments of a document, each line of a segment by itself, equal ones once.
+
+    White space around lines and between them stays. Segments without a word, such as numbers or placeholders alone, are
+    left as they are.
+
+    Args:
+        translator: A model, or a team.
+        document: What was read.
+        name: File it was read from, for messages.
+        only_missing: Leave segments as they are that have a finished translation.
+        scores: As of `Translator.translate`, like `sampling`, `mbr` and the settings.
+        sampling: As there.
+        mbr: As there.
+        journal: Keeps what is done, and has what was; opened for `origin_of` the same translator and settings.
+        chunk_lines: Lines that are translated between two entries in it.
+        on_progress: Called with the number of lines finished, of those that `lines_to_translate` returns.
+        **settings: As there.
+
+    Raises:
+        ConfigError: As `Translator.translate`, naming the line of the segment.
+        DataError: As there; or if the journal cannot be written.
+        ModelError: As there.
+    """
+    how: dict[str, Any] = {"scores": scores, "sampling": sampling, "mbr": mbr, **settings}
+    translator.translate([], **how)  # an impossible setting is refused first
+    target_lang = translator.decode_config(settings).target_lang
+    for segment, parts in _with_words(document, only_missing):
+        for part in parts:  # so that the line of the file is named
+            translator.split_sources([part.text], target_lang, name=name, first=segment.line)
+    lines = lines_to_translate(document, only_missing=only_missing)
+    done = {line: journal.translations[line] for line in lines if line in journal.translations} if journal else {}
+    if on_progress is not None and done:
+        on_progress(len(done))
+    waiting = (line for line in lines if line not in done)
+    while chunk := list(islice(waiting, chunk_lines)):
+        translations = translator.translate(chunk, one_line=True, name=name, on_progress=on_progress, **how)
+        if journal is not None:
+            journal.add(translations)
+        done.update(zip(chunk, translations, strict=True))
+    return [_translated(segment, only_missing, done) for segment in document.segments]
+
+
+def lines_to_translate(document: Document, *, only_missing: bool = False) -> list[str]:
+    """Return the different lines with words of the segments of a document, in order."""
+    wanted = (part.text for _, parts in _with_words(document, only_missing) for part in parts)
+    return list(dict.fromkeys(wanted))
+
+
+def fillings(translated: Sequence[TranslatedSegment]) -> list[Filling | None]:
+    """Return what `Document.filled` takes."""
+    return [None if one.translation is None else Filling(one.translation.text) for one in translated]
+
+
+def origin_of(
+    translator: Translator,
+    *,
+    scores: bool = True,
+    sampling: Sampling | None = None,
+    mbr: int | None = None,
+    **settings: Unpack[DecodeChanges],
+) -> dict[str, Any]:
+    """Return what makes the translations of a `TranslationJournal`; what is computed at once changes none.
+
+    Args:
+        translator: A model from a directory, or a team.
+        scores: As of `translate_document`, like all others.
+        sampling: As there.
+        mbr: As there.
+        **settings: As there.
+
+    Raises:
+        ConfigError: If a setting is unknown or impossible.
+    """
+    bundles = translator.bundle, *translator.ensemble
+    return {
+        "version": __version__,
+        "models": [[bundle.model_sha256, bundle.tokenizer.sha256] for bundle in bundles],
+        "info": translator.bundle.info,  # such as what the training lines were like
+        "settings": translator.decode_config(settings).model_dump(mode="json", exclude={"batch_tokens"}),
+        "scores": scores,
+        "sampling": None if sampling is None else sampling.model_dump(mode="json"),
+        "mbr": mbr,
+    }
+
+
+def _with_words(document: Document, only_missing: bool) -> Iterator[tuple[Segment, list[_Part]]]:
+    """Yield the segments to translate, each with its lines that have words."""
+    for segment in document.segments:
+        if not (only_missing and segment.is_finished):
+            yield segment, [part for part in _parts(segment.text) if part.has_words]
+
+
+def _parts(text: str) -> Iterator[_Part]:
+    for line in text.splitlines(keepends=True):
+        own = line.strip()
+        start = len(line) - len(line.lstrip())
+        yield _Part(line[:start], own, line[start + len(own) :], any(map(str.isalpha, words_alone(own))))
+
+
+def _translated(segment: Segment, only_missing: bool, done: Mapping[str, Translation]) -> TranslatedSegment:
+    if only_missing and segment.is_finished:
+        return TranslatedSegment(segment, "kept")
+    parts = list(_parts(segment.text))
+    made = [done[part.text] for part in parts if part.has_words]
+    if not made:
+        return TranslatedSegment(segment, "without_words")
+    text = "".join(part.before + (done[part.text].text if part.has_words else part.text) + part.after for part in parts)
+    whole = made[0] if len(made) == 1 else join_translations(segment.text, made, [" "] * (len(made) - 1))
+    return TranslatedSegment(segment, "translated", replace(whole, source=segment.text, text=text))
+
+
+def _num_tokens(translation: Translation) -> int:
+    """Return how many tokens were paid for, the end token of each sentence included."""
+    return sum(map(_num_tokens, translation.sentences)) or len(translation.tokens) + 1

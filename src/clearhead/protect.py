@@ -1,0 +1,155 @@
+"""Placeholders of a text as signs that a model copies, and as themselves again in its translation.
+
+`Delete <b>%s</b>?` is read as `Delete ABC?`, where A, B and C are characters for private use (`placeholders.SIGNS`),
+each a token of its own. Training text has the same signs on both sides, so that they are learned as copies; a search
+writes each as often as the source has it, and closes what it opened (`decoding.allowed`); then the originals take their
+places. What a program reads comes out to the letter, and the model need not spell it.
+"""
+
+from __future__ import annotations
+
+import re
+import zlib
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from random import Random
+
+from clearhead.placeholders import NUM_ALONE, NUM_PAIRS, NUM_SIGNS, PLACEHOLDER, SIGNS
+
+__all__ = ["Protected", "protect", "protect_pair", "protect_target", "without_signs"]
+
+_ALONE = SIGNS[:NUM_ALONE]
+_PAIRS = [f"{SIGNS[number]}{SIGNS[number + NUM_PAIRS]}" for number in range(NUM_ALONE, NUM_ALONE + NUM_PAIRS)]
+_SIGN = re.compile(f"[{SIGNS[0]}-{SIGNS[-1]}]")
+_TAG = re.compile(r"<(/?)([A-Za-z][\w:.-]*)[^>]*?(/?)>")
+
+
+@dataclass(frozen=True, slots=True)
+class Protected:
+    """A text with signs in the place of placeholders."""
+
+    text: str
+    units: tuple[tuple[str, tuple[str, ...]], ...] = ()
+    """Signs, one or two that belong together, and the placeholders that they stand for."""
+
+    def restored(self, translation: str) -> str:
+        """Return a translation in which the placeholders stand where their signs stood."""
+        if not self.units:
+            return translation
+        originals = {sign: text for signs, texts in self.units for sign, text in zip(signs, texts, strict=True)}
+        return _SIGN.sub(lambda sign: originals.get(sign[0], sign[0]), translation)
+
+
+@dataclass(frozen=True, slots=True)
+class _Unit:
+    """A placeholder that stands alone, or two that belong together."""
+
+    texts: tuple[str, ...]
+    """One or two."""
+    starts: tuple[int, ...]
+    """Where in the text they begin."""
+
+
+def protect(text: str, num_signs: int = NUM_SIGNS) -> Protected:
+    r"""Return a text with signs for its placeholders: in their order, for as many different ones as there are signs.
+
+    Args:
+        text: Any text.
+        num_signs: As a vocabulary's `num_placeholders`: with 0 the text stays as it is.
+
+    >>> protect("Delete <b>%s</b>?").text
+    'Delete \U000f0010\U000f0000\U000f0018?'
+    >>> protect("Delete <b>%s</b>?").restored("\U000f0010\U000f0000\U000f0018 löschen?")
+    '<b>%s</b> löschen?'
+    """
+    units = _units(text) if num_signs else []
+    if not units:
+        return Protected(text)
+    placed = _with_signs(units, *_free(text))
+    return Protected(_replaced(text, placed), tuple((signs, unit.texts) for unit, signs in placed))
+
+
+def protect_target(source: Protected, target: str) -> str:
+    """Return a target with the signs of its source in the place of all that it has of the source's placeholders."""
+    waiting = _units(target) if source.units else []
+    placed = []
+    for signs, texts in source.units:
+        unit = next((unit for unit in waiting if unit.texts == texts), None)
+        if unit is not None:
+            waiting.remove(unit)
+            placed.append((unit, signs))
+    return _replaced(target, placed)
+
+
+def protect_pair(source: str, target: str) -> tuple[str, str]:
+    """Return a pair to learn from, with the same signs on both sides for the placeholders that both have.
+
+    Which signs is told by the source, at random, so that a model gets to know all of them; what one side alone has
+    stays as it is.
+    """
+    waiting = _units(target)
+    common = {}
+    for unit in _units(source) if waiting else ():
+        same = next((other for other in waiting if other.texts == unit.texts), None)
+        if same is not None:
+            waiting.remove(same)
+            common[unit] = same
+    if not common:
+        return source, target
+    choose = Random(zlib.crc32(source.encode()))
+    kinds = [len(texts) for texts in {unit.texts for unit in common}]
+    drawn = [
+        sorted(choose.sample(signs, min(len(signs), kinds.count(kind))))
+        for kind, signs in enumerate(_free(source + target), start=1)
+    ]
+    placed = _with_signs(list(common), *drawn)
+    return _replaced(source, placed), _replaced(target, [(common[unit], signs) for unit, signs in placed])
+
+
+def without_signs(text: str) -> str:
+    """Return a text without signs, for a vocabulary that is learned from it."""
+    return _SIGN.sub(" ", text)
+
+
+def _units(text: str) -> list[_Unit]:
+    """Return the placeholders of a text in the order in which they begin; a tag and the one that closes it are one."""
+    found: list[_Unit] = []
+    opened: list[tuple[str, int]] = []  # names of tags, and their places in `found`
+    for match in PLACEHOLDER.finditer(text):
+        found.append(_Unit((match[0],), (match.start(),)))
+        tag = _TAG.fullmatch(match[0])
+        if tag is None or tag[3]:
+            continue
+        if not tag[1]:
+            opened.append((tag[2], len(found) - 1))
+        elif opened and opened[-1][0] == tag[2]:
+            closing, place = found.pop(), opened.pop()[1]
+            opening = found[place]
+            found[place] = _Unit((*opening.texts, *closing.texts), (*opening.starts, *closing.starts))
+    return found
+
+
+def _free(text: str) -> tuple[list[str], list[str]]:
+    """Return the signs that a text does not have itself: those that stand alone, and those of two."""
+    return [sign for sign in _ALONE if sign not in text], [
+        signs for signs in _PAIRS if signs[0] not in text and signs[1] not in text
+    ]
+
+
+def _with_signs(units: Sequence[_Unit], alone: Sequence[str], pairs: Sequence[str]) -> list[tuple[_Unit, str]]:
+    """Give units signs in their order, equal ones the same, as long as there are any."""
+    left = {1: iter(alone), 2: iter(pairs)}
+    signs: dict[tuple[str, ...], str] = {}
+    for unit in units:
+        if unit.texts not in signs:
+            signs[unit.texts] = next(left[len(unit.texts)], "")
+    return [(unit, signs[unit.texts]) for unit in units if signs[unit.texts]]
+
+
+def _replaced(text: str, placed: Iterable[tuple[_Unit, str]]) -> str:
+    spots = sorted(spot for unit, signs in placed for spot in zip(unit.starts, unit.texts, signs, strict=True))
+    parts, end = [], 0
+    for start, old, sign in spots:
+        parts += [text[end:start], sign]
+        end = start + len(old)
+    return "".join([*parts, text[end:]])

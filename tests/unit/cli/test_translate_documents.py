@@ -1,0 +1,309 @@
+from __future__ import annotations
+
+import gzip
+import json
+import os
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+
+from clearhead import document_translation
+from clearhead.bundle import save_bundle
+from clearhead.cli import main
+from clearhead.cli.translate import translate
+from clearhead.errors import ClearheadError, ConfigError, DataError
+from clearhead.flags import Flag
+from clearhead.translation import Translation
+from clearhead.translator import Translator
+
+PAGE = Path(__file__).parents[3] / "docs" / "documents.md"
+COMMANDS = [
+    line for line in PAGE.read_text(encoding="utf-8").splitlines() if line.startswith("clearhead translate runs/en-de ")
+]
+CUE = "00:00:01,000 --> 00:00:02,000"
+FILES = {
+    "film.srt": (f"1\n{CUE}\n<i>ja,\nnein</i>\n", f"1\n{CUE}\n<i>JA,\nNEIN</i>\n"),
+    "glossary.tsv": ("en\tde\nja\tyes\nnein\t\n", "en\tde\nja\tyes\nnein\tNEIN\n"),
+    "letter.txt": ("ja\n  nein\n\n- ja\n", "JA\n  NEIN\n\n- JA\n"),
+    "messages.json": ('{"ja": "nein", "n": 1.0}', '{"ja": "NEIN", "n": 1.0}'),
+    "products.csv": ('id,name\n1,"ja"\n', 'id,name\n1,"JA"\n'),
+    "trailer.vtt": ("WEBVTT\n\n00:01.000 --> 00:02.000\nja\n", "WEBVTT\n\n00:01.000 --> 00:02.000\nJA\n"),
+}
+"""Every file that the page names, and what becomes of it where lines are put in capitals."""
+
+
+@pytest.fixture(scope="module")
+def model(make_bundle, tmp_path_factory):
+    directory = tmp_path_factory.mktemp("models") / "model"
+    save_bundle(directory, make_bundle(), golden=[], card="# A small model\n")
+    return directory
+
+
+@pytest.fixture
+def files(tmp_path, monkeypatch):
+    """Write all files, and go where they are."""
+    monkeypatch.chdir(tmp_path)
+    for name, (content, _) in FILES.items():
+        Path(name).write_bytes(content.encode())
+    return tmp_path
+
+
+@pytest.fixture
+def shouting(monkeypatch):
+    """Put lines in capitals instead of translating them; returns all that were, in lists."""
+    read = []
+
+    def shout(self, lines, *, on_progress=None, scores=True, **settings):
+        if lines:
+            read.append(list(lines))
+        if "stop" in lines:
+            raise RuntimeError("stopped")
+        flags = [(Flag("numbers", "7"),) if "7" in line else () for line in lines]
+        return [
+            Translation(line, line.upper(), -1.5 if scores else None, tuple(line.split()), warnings=flag)
+            for line, flag in zip(lines, flags, strict=True)
+        ]
+
+    monkeypatch.setattr(Translator, "translate", shout)
+    return read
+
+
+def names(directory):
+    return sorted(path.name for path in Path(directory).iterdir())
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_the_commands_of_the_page_run(run_command, model, files, shouting, command):
+    (files / "german").mkdir()
+    arguments = shlex.split(command)[3:]
+    result = run_command(translate, model, *arguments)
+    output = arguments[arguments.index("-o") + 1]
+    documents = [name for name in arguments if name in FILES]
+    assert documents
+    for name in documents:
+        path = files / output / name if output == "german/" else files / output
+        if name in FILES:
+            assert path.read_bytes().decode() == FILES[name][1]
+    assert len(re.findall(r" segments: ", result.stderr)) == len(documents)
+    assert not [name for name in names(files) if name.startswith(".")]
+
+
+def test_the_model_itself_translates_a_document(run_command, model, files):
+    Path("a.json").write_text('["Ein Hund.", {"a": "Zwei Männer sitzen.", "b": 7}]', encoding="utf-8")
+    expected = [
+        one.text for one in Translator.load(model).translate(["Ein Hund.", "Zwei Männer sitzen."], one_line=True)
+    ]
+    run_command(translate, model, "a.json", "-o", "b.json")
+    assert json.loads(Path("b.json").read_text(encoding="utf-8")) == [expected[0], {"a": expected[1], "b": 7}]
+    sampled = run_command(translate, model, "a.json", "--sample", "--seed", 3).stdout
+    assert run_command(translate, model, "a.json", "--sample", "--seed", 3, "--workers", 1).stdout == sampled
+
+
+def test_standard_output_takes_a_document_byte_for_byte(run_command, model, files, shouting):
+    Path("a.srt").write_bytes(f"\ufeff1\r\n{CUE}\r\nein Hund".encode())
+    for arguments in ([], ["-o", "-"]):
+        result = run_command(translate, model, "a.srt", *arguments)
+        assert result.stdout_bytes == f"\ufeff1\r\n{CUE}\r\nEIN HUND".encode()
+    assert run_command(translate, model, "--paragraphs", stdin="ein\r\nHund\r\n").stdout_bytes == b"EIN\r\nHUND\r\n"
+    run_command(translate, model, "--paragraphs", "-o", "new.txt.gz", stdin="ein\nHund\n")
+    assert gzip.decompress(Path("new.txt.gz").read_bytes()) == b"EIN\nHUND\n"
+    assert not [name for name in names(files) if name.startswith(".")]
+
+
+def test_what_became_of_the_segments_is_said(run_command, model, files, shouting):
+    Path("a.tsv").write_text("ja 7\tyes\nnein 7\t\nwas\t\n42\t\n7 Hunde\t\n", encoding="utf-8")
+    result = run_command(translate, model, "a.tsv", "--columns", "1,2", "--only-missing")
+    assert result.stdout == "ja 7\tyes\nnein 7\tNEIN 7\nwas\tWAS\n42\t\n7 Hunde\t7 HUNDE\n"
+    assert result.stderr.splitlines() == [
+        "clearhead: a.tsv: 5 segments: 3 translated, 1 kept, 1 without words; 2 flagged",
+        "clearhead: a.tsv: 2 with numbers (a number of the source is not in the translation): lines 2, 5",
+    ]
+
+
+def test_a_line_of_several_segments_is_named_once(run_command, model, files, shouting):
+    Path("a.json").write_text('["ja 7", "nein 7",\n"was 7"]', encoding="utf-8")
+    said = run_command(translate, model, "a.json").stderr.splitlines()[1]
+    assert said == "clearhead: a.json: 3 with numbers (a number of the source is not in the translation): lines 1, 2"
+
+
+def test_json_lines_hold_an_object_for_each_segment(run_command, model, files, shouting):
+    Path("a.tsv").write_text("ja 7\tyes\nnein\t\n42\t\n", encoding="utf-8")
+    arguments = ["a.tsv", "--columns", "1,2", "--only-missing", "--format", "jsonl"]
+    lines = [json.loads(line) for line in run_command(translate, model, *arguments).stdout.splitlines()]
+    assert lines[0] == {"line": 1, "status": "kept", "source": "ja 7", "text": "yes"}
+    assert lines[2] == {"line": 3, "status": "without_words", "source": "42", "text": "42"}
+    assert lines[1] == {
+        "line": 2,
+        "status": "translated",
+        "source": "nein",
+        "text": "NEIN",
+        "score": -1.5,
+        "tokens": ["nein"],
+        "alternatives": [],
+        "truncated": False,
+        "source_truncated": False,
+        "output_truncated": False,
+        "sentences": [],
+        "warnings": [],
+        "warning_details": {},
+        "score_per_token": -0.75,
+        "length_ratio": 1.0,
+    }
+    Path("out").mkdir()
+    run_command(translate, model, "messages.json", "-o", "any.name", "--format", "jsonl")
+    run_command(translate, model, "messages.json", "film.srt", "-o", "out", "--format", "jsonl")
+    assert json.loads(Path("any.name").read_text())["text"] == "NEIN"
+    assert names("out") == ["film.srt.jsonl", "messages.json.jsonl"]
+
+
+# Broken off and going on
+
+
+@pytest.fixture
+def stopped(files, run_command, model, shouting, monkeypatch):
+    """Stop the translation of a.json at its fifth string, and let it go on; returns what was read in the end."""
+    monkeypatch.setattr(document_translation, "CHUNK_LINES", 2)
+    Path("a.json").write_text('["a", "b", "c", "d", "stop", "e"]', encoding="utf-8")
+    with pytest.raises(RuntimeError, match="stopped"):
+        run_command(translate, model, "a.json", "-o", "b.json")
+    assert not Path("b.json").exists()
+    assert not list(Path().glob("*.partial"))
+    assert len(Path(".b.json.progress.jsonl").read_text(encoding="utf-8").splitlines()) == 5
+    Path("a.json").write_text('["a", "b", "c", "d", "go", "e"]', encoding="utf-8")
+    shouting.clear()
+    return shouting
+
+
+def test_where_the_work_is_kept_is_said(files, model, shouting, monkeypatch, capsys):
+    monkeypatch.setattr(document_translation, "CHUNK_LINES", 1)
+    Path("a.json").write_text('["stop", "b"]', encoding="utf-8")
+    Path("b.json").write_text('["b", "stop"]', encoding="utf-8")
+    for name in ("a.json", "b.json"):
+        with pytest.raises(RuntimeError, match="stopped"):
+            main.run(["translate", str(model), name, "-o", f"new.{name}"])
+    kept = "clearhead: what is done is kept in .new.b.json.progress.jsonl; the same command goes on from there\n"
+    assert capsys.readouterr().err == kept
+
+
+def test_the_same_command_goes_on(stopped, run_command, model):
+    result = run_command(translate, model, "a.json", "-o", "b.json", "--batch-tokens", 100)
+    assert stopped == [["go", "e"]]
+    assert Path("b.json").read_text(encoding="utf-8") == '["A", "B", "C", "D", "GO", "E"]'
+    assert not Path(".b.json.progress.jsonl").exists()
+    assert "clearhead: a.json: going on, 4 of 6 lines are in .b.json.progress.jsonl\n" in result.stderr
+
+
+def test_another_model_or_other_settings_begin_anew(stopped, run_command, model, make_model_dir):
+    everything = [["a", "b"], ["c", "d"], ["go", "e"]]
+    for arguments in (
+        [make_model_dir("other", seed=8), "a.json"],
+        [model, "a.json", "--beam", 1],
+        [model, "a.json", "--format", "jsonl"],
+    ):
+        journal = Path(".b.json.progress.jsonl")
+        kept = journal.read_bytes()
+        stopped.clear()
+        result = run_command(translate, *arguments, "-o", "b.json")
+        assert stopped == everything
+        assert "another model, version or other settings; the work begins anew" in result.stderr
+        journal.write_bytes(kept)
+
+
+def test_a_damaged_journal_is_not_used(stopped, run_command, model):
+    Path(".b.json.progress.jsonl").write_bytes(b"\0" * 10 + b"\n")
+    result = run_command(translate, model, "a.json", "-o", "b.json")
+    assert len(stopped) == 3
+    assert ".b.json.progress.jsonl is damaged, or" in result.stderr
+
+
+# Mistakes
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "message"),
+    [
+        (["messages.json", "--nbest", 2], ConfigError, "--nbest: only lines of text have that, and messages.json is"),
+        (["messages.json", "--prefix", "a"], ConfigError, "--prefix: only lines of text have that"),
+        (["messages.json", "--columns", "a"], ConfigError, "messages.json: --columns has no meaning for a .json file"),
+        (["messages.json", "--paragraphs"], ConfigError, "messages.json: --paragraphs has no meaning"),
+        (["letter.txt", "--columns", "a"], ConfigError, "--columns: only documents have that, and letter.txt is lines"),
+        (["letter.txt", "--only-missing"], ConfigError, "--only-missing: only documents have that"),
+        (
+            ["messages.json", "letter.txt", "-o", "out"],
+            ConfigError,
+            "messages.json is a document and letter.txt is lines",
+        ),
+        (["messages.json", "film.srt"], ConfigError, "several documents need a directory that is there"),
+        (["messages.json", "film.srt", "-o", "b.json"], ConfigError, "several documents need a directory"),
+        (
+            ["messages.json", "film.srt", "-o", "none/"],
+            DataError,
+            "cannot write into none/: there is no such directory",
+        ),
+        (
+            ["messages.json", "out/messages.json", "-o", "new"],
+            ConfigError,
+            "several documents are called messages.json",
+        ),
+        (
+            ["messages.json", "-o", "b.txt"],
+            ConfigError,
+            "b.txt must have another extension, for it will be a .json file",
+        ),
+        (["letter.txt", "--paragraphs", "-o", "b.srt"], ConfigError, "it will be plain text, as letter.txt is"),
+        (["--paragraphs", "-o", "b.srt"], ConfigError, "it will be plain text, as standard input is"),
+        (["messages.json", "-o", "messages.json"], DataError, "messages.json is an input as well"),
+        (["messages.json", "film.srt", "-o", "."], DataError, "./messages.json is an input as well"),
+        (["messages.json", "-o", "none/b.json"], DataError, "cannot write none/b.json: there is no directory none"),
+        (["--paragraphs", "-o", "new"], ConfigError, "standard input has no name to have in a directory"),
+        (["missing.json"], DataError, "missing.json: there is no such file"),
+        (["bad.json", "-o", "b.json"], DataError, "bad.json, line 2: this is no JSON"),
+        (["messages.json", "bad.json", "-o", "new"], DataError, "bad.json, line 2: this is no JSON"),
+        (["products.csv", "-o", "b.csv"], ConfigError, "products.csv has 2 columns"),
+        (["products.csv", "--columns", "name,id,x"], ConfigError, "products.csv has no column 'x'"),
+        (["products.csv", "--columns", '"na'], ConfigError, '--columns "na: unexpected end of data'),
+        (["products.csv", "--columns", ""], ConfigError, "columns : name one or two different ones"),
+        (["messages.json.gz"], DataError, "messages.json.gz is a compressed document"),
+        (["messages.json", "--beam", 0, "-o", "b.json"], ConfigError, "decode.beam_size = 0"),
+    ],
+)
+def test_mistakes_are_told_before_anything_is_written(run_command, model, files, arguments, error, message):
+    for directory in ("out", "new"):
+        Path(directory).mkdir()
+    Path("out/messages.json").write_text("[]")
+    Path("messages.json.gz").write_bytes(b"")
+    Path("bad.json").write_text("[\n}")
+    before = names(files), names("out")
+    with pytest.raises(error) as caught:
+        run_command(translate, model, *arguments)
+    assert message in str(caught.value)
+    assert "\n" not in str(caught.value)
+    assert (names(files), names("out"), names("new")) == (*before, [])
+
+
+def test_an_output_that_cannot_be_written_is_told_before_anything_is_translated(run_command, model, files, shouting):
+    Path("b.json").symlink_to("none/b.json")
+    with pytest.raises(DataError, match=r"cannot write b\.json: there is no directory"):
+        run_command(translate, model, "messages.json", "-o", "b.json")
+    assert shouting == []
+
+
+def test_a_device_takes_a_document_and_has_no_journal(run_command, model, files, shouting):
+    run_command(translate, model, "messages.json", "-o", os.devnull)
+    assert not [name for name in os.listdir("/dev") if "progress" in name]
+
+
+def test_a_tag_that_is_unknown_is_named_with_the_line_of_its_segment(run_command, make_model_dir, files):
+    Path("a.json").write_text('["ja",\n"ja", "<2xx> nein"]')
+    with pytest.raises(DataError, match=r"^a.json, line 2: unknown language tag <2xx>"):
+        run_command(translate, make_model_dir(language_tags=("de", "fr")), "a.json", "--target-lang", "de")
+
+
+def test_a_mistake_is_one_line_and_status_1(model, files, capsys):
+    with pytest.raises(SystemExit) as ended:
+        main.run(["translate", str(model), "messages.json", "-o", "b.txt"])
+    assert ended.value.code == 1
+    assert capsys.readouterr().err.count("\n") == 1
+    assert issubclass(ConfigError, ClearheadError)

@@ -1,0 +1,122 @@
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from clearhead.errors import DataError
+
+FIRST, SECOND = "00:00:01,000 --> 00:00:02,500", "00:00:03,000 --> 00:00:04,000 X1:10 X2:20"
+WORDS = st.lists(st.sampled_from(["Ein", "Hund", "rennt.", "犬", "…"]), min_size=1, max_size=4).map(" ".join)
+CUES = st.lists(st.tuples(st.lists(WORDS, min_size=1, max_size=3), st.integers(1, 3)), min_size=1, max_size=5)
+
+
+@settings(max_examples=50)
+@given(CUES, st.sampled_from(["\n", "\r\n", "\r"]), st.sampled_from(["", "\ufeff"]), st.booleans(), st.booleans())
+def test_translations_come_into_their_cues(read, fill, cues, line_end, mark, is_webvtt, ends):
+    head = ["WEBVTT", ""] if is_webvtt else []
+    for number, (lines, blanks) in enumerate(cues, start=1):
+        head += [str(number), f"00:0{number}:00,000 --> 00:0{number}:01,000", *lines, *[""] * blanks]
+    written = mark + line_end.join(head).rstrip("\r\n") + line_end * ends
+    name = "a.vtt" if is_webvtt else "a.srt"
+    document = read(name, written)
+    assert len(document.segments) == len(cues)
+    wanted = [f"two words {number}" for number in range(len(cues))]
+    new = iter(wanted)
+    found = fill(document, lambda text: next(new))
+    assert [segment.text for segment in read(name, found).segments] == wanted
+    assert found.count("-->") == len(cues)
+    timings = [line for line in written.split(line_end) if "-->" in line]
+    assert [line for line in found.split(line_end) if "-->" in line] == timings
+
+
+def test_a_cue_is_a_segment_and_all_else_stays(read, fill, places):
+    written = f"\ufeff1\r\n{FIRST}\r\nEin Hund\r\nrennt.\r\n\r\n 2 \r\n{SECOND}\r\n  Zwei Hunde. \r\n\r\n\r\n"
+    document = read("a.srt", written)
+    assert places(document) == [(3, "Ein Hund rennt."), (8, "Zwei Hunde.")]
+    assert fill(document, {"Ein Hund rennt.": "A dog runs.", "Zwei Hunde.": "Two dogs."}) == (
+        f"\ufeff1\r\n{FIRST}\r\nA dog\r\nruns.\r\n\r\n 2 \r\n{SECOND}\r\n  Two dogs. \r\n\r\n\r\n"
+    )
+
+
+def test_notes_styles_and_settings_of_webvtt_stay(read, fill, places):
+    written = (
+        "WEBVTT - title\nKind: captions\n\nNOTE\nEin Satz.\nNoch --> einer.\n\nSTYLE\n::cue { color: red }\n\n"
+        "REGION\nid:fred\n\nNOTE ein Satz\n\n"
+        "intro\n01:00.000 --> 01:02.000 align:start line:0\nRock &amp; Roll &lt;3\n\n"
+        "01:03.000 --> 01:04.000\n<v.loud Mary>Ein <b>Hund</b> &amp; mehr\n"
+    )
+    document = read("a.vtt", written)
+    assert places(document) == [(18, "Rock & Roll <3"), (21, "Ein <b>Hund</b> &amp; mehr")]
+    new = {"Rock & Roll <3": "A & B < C", "Ein <b>Hund</b> &amp; mehr": "A <b>dog</b> &amp; more"}
+    assert fill(document, new) == written.replace("Rock &amp; Roll &lt;3", "A &amp; B &lt; C").replace(
+        "Ein <b>Hund</b> &amp; mehr", "A <b>dog</b> &amp; more"
+    )
+
+
+@pytest.mark.parametrize(
+    ("lines", "text", "translation", "expected"),
+    [
+        # Markup around
+        ("<i>Ein Hund\nrennt.</i>", "Ein Hund rennt.", "A dog runs.", "<i>A dog\nruns.</i>"),
+        ("<i>Ein Hund</i>\n<i>rennt.</i>", "Ein Hund rennt.", "A dog runs.", "<i>A dog</i>\n<i>runs.</i>"),
+        ("{\\an8}<I><b>Ja.</b></i>", "Ja.", "Yes.", "{\\an8}<I><b>Yes.</b></i>"),
+        ("<i>\nJa.\n</i>", "Ja.", "Yes.", "<i>\nYes.\n</i>"),
+        ('<font color="red">Ja.</font>', "Ja.", "Yes.", '<font color="red">Yes.</font>'),
+        # Markup within
+        ("<i>Ja</i> und <i>nein</i>", "<i>Ja</i> und <i>nein</i>", "<i>x</i>", "<i>x</i>"),
+        ("<i>Ja</i>, ja", "<i>Ja</i>, ja", "<i>Yes</i>, yes", "<i>Yes</i>, yes"),
+        ("<i>Ja", "<i>Ja", "<i>Yes", "<i>Yes"),
+        # Speakers
+        ("- Ja.\n- Nein.", "- Ja.\n- Nein.", "- Yes.\n- No.", "- Yes.\n- No."),
+        ("- Ja, ein\nHund.\n- Nein.", "- Ja, ein Hund.\n- Nein.", "- Yes, a dog.\n- No.", "- Yes, a dog.\n- No."),
+        # Lines: as many as before, two where one is too narrow
+        ("Ja,\nein Hund.", "Ja, ein Hund.", "Yes.", "Yes."),
+        ("Ja.", "Ja.", "x" * 20 + " " + "y" * 21, "x" * 20 + " " + "y" * 21),
+        ("Ja.", "Ja.", "x" * 20 + " " + "y" * 22, "x" * 20 + "\n" + "y" * 22),
+        ("z" * 50, "z" * 50, "x" * 20 + " " + "y" * 22, "x" * 20 + " " + "y" * 22),
+        ("a\nb", "a b", " ".join(["x" * 30] * 6), "\n".join([" ".join(["x" * 30] * 3)] * 2)),
+        ("犬が\n走る。", "犬が走る。", "猫です。", "猫で\nす。"),
+        ("Ja\nja", "Ja ja", "oui\u00a0! oui\u00a0!", "oui\u00a0!\noui\u00a0!"),
+        # Nothing in a translation begins a cue or ends one
+        ("Ja.", "Ja.", "a\n\nb", "a\nb"),
+        ("Ja.", "Ja.", "00:00:01,000 --> 00:00:02,000", "00:00:01,000 -> 00:00:02,000"),
+        ("Ja.", "Ja.", "", ""),
+    ],
+)
+def test_lines_and_markup_of_a_cue(read, fill, lines, text, translation, expected):
+    document = read("a.srt", f"1\n{FIRST}\n{lines}\n")
+    assert [segment.text for segment in document.segments] == [text]
+    assert fill(document, {text: translation}) == f"1\n{FIRST}\n{expected}\n"
+
+
+def test_files_as_they_are_found(read, places):
+    # No blank line between cues, no number, no text, text behind a blank line, and nothing at the end.
+    written = (
+        f"\n\n1\n{FIRST}\nEins.\n2\n{SECOND}\n\n{FIRST}\nDrei.\n\nNoch drei.\n\n4\n{FIRST}\n<i></i>\n\n5\n{FIRST}\n5"
+    )
+    assert places(read("a.srt", written)) == [(5, "Eins."), (10, "Drei."), (12, "Noch drei."), (20, "5")]
+    assert places(read("a.srt", "")) == places(read("a.srt", " \n")) == places(read("a.vtt", "WEBVTT")) == []
+    assert places(read("a.vtt", f"WEBVTT\n\n{FIRST}\nEins.\n\nKein Text.\n")) == [(4, "Eins.")]
+
+
+@pytest.mark.parametrize(
+    ("name", "written", "message"),
+    [
+        ("a.srt", "Ein Hund.\n", "line 1: no line of the file has the times of a cue, such as"),
+        ("a.srt", f"1\n{FIRST}\nJa.\n\n2\n00:00:03,000 -> 00:00:04,000\nNein.\n", "line 6: the times of a cue cannot"),
+        ("a.srt", f"1\n{FIRST}\nJa.\n\n2\n00:00:03,000 --> end\nNein.\n", "line 6: .* read: '00:00:03,000 --> end'"),
+        ("a.vtt", "00:01.000 --> 00:02.000\nJa.\n", "line 1: a WebVTT file begins with the line WEBVTT"),
+        ("a.vtt", "WEBVTTX\n", "line 1: a WebVTT file begins"),
+        ("a.vtt", "", "line 1: a WebVTT file begins"),
+        ("a.vtt", "WEBVTT\n\n1:00 --> 2:00\nJa.\n", "line 3: the times of a cue cannot be read"),
+    ],
+)
+def test_what_cannot_be_read_is_refused_with_its_line(read, name, written, message):
+    with pytest.raises(DataError, match=f"{name}, {message}"):
+        read(name, written)
+
+
+def test_markup_without_end_costs_no_time(read):
+    for lines in ("<i>" * 4_000 + "a" + "</i>" * 4_000, "<" + "a" * 200_000, "{\\" * 50_000, " " * 200_000 + "a"):
+        read("a.srt", f"1\n{FIRST}\n{lines}\n")
