@@ -64,12 +64,14 @@ def read_given(
     if pairs is None:
         if wanted is not None:
             raise ConfigError(f"--columns {columns}: only a file of pairs has columns; name it with --pairs")
-        found = list(read_parallel([source or ""], [target or ""], swap=swap, notice=notice))
-        return GivenPairs(found, display_name((target if swap else source) or ""))
-    asked = Wanted(wanted, *languages)
-    read = list(read_pairs([pairs], asked, swap=swap, on_open=lambda files: notice(*described(files))))
+        read = list(read_parallel([source or ""], [target or ""], swap=swap, notice=notice))
+        name = display_name((target if swap else source) or "")
+    else:
+        asked = Wanted(wanted, *languages)
+        read = list(read_pairs([pairs], asked, swap=swap, on_open=lambda files: notice(*described(files))))
+        name = display_name(pairs)
     found = [pair for pair in read if pair.skipped is None]
     for reason, count in Counter(pair.skipped for pair in read if pair.skipped is not None).items():
         notice(f"{count:,} of {len(read):,} entries are left out: {SKIPS[reason]}")
     is_line_by_line = all(pair.line == number for number, pair in enumerate(found, start=1))
-    return GivenPairs(found, display_name(pairs) if is_line_by_line else f"the pairs of {display_name(pairs)}")
+    return GivenPairs(found, name if is_line_by_line else f"the pairs of {name}")

@@ -27,7 +27,7 @@ def train(
     source: Annotated[Files, typer.Option(help="Source text, one segment a line; several files may follow.")] = None,
     target: Annotated[Files, typer.Option(help="Its translation, line by line.")] = None,
     pairs: Annotated[
-        Files, typer.Option(help="Files with both sides: .tsv, .csv, or .txt of Tatoeba and Anki.")
+        Files, typer.Option(help="Files with both sides, such as .tsv, .po or .parquet; also directories and patterns.")
     ] = None,
     weights: Annotated[
         str | None,

@@ -26,7 +26,8 @@ class DataConfig(Settings):
     target: tuple[str, ...] = ()
     """Files with the translations, line by line beside `source`."""
     pairs: tuple[str, ...] = ()
-    """Files that hold both sides: `.tsv`, `.csv`, or the `.txt` of Tatoeba and Anki."""
+    """Files that hold both sides, such as `.tsv`, `.po` or `.parquet` (docs/formats.md); also directories, for all such
+    files in them, and patterns such as `locale/**/*.po`."""
     weights: tuple[Times, ...] = ()
     """How often an epoch has the pairs of each entry of `pairs`, in their order, such as `[3, 1]`; once if not set, and
     so are those of `source` and `target`."""
@@ -44,20 +45,20 @@ class DataConfig(Settings):
     valid_target: tuple[str, ...] = ()
     """Validation target files, line by line beside `valid_source`."""
     valid_pairs: tuple[str, ...] = ()
-    """Validation files that hold both sides."""
+    """Validation files that hold both sides, named as `pairs` are."""
     general_source: tuple[str, ...] = ()
     """General text, which a run that starts from a model (`--from`) must not unlearn: files with one source segment a
     line. `valid_size` pairs of it are held out, and their translations are watched (`train.general_margin`)."""
     general_target: tuple[str, ...] = ()
     """Its translations, line by line beside `general_source`."""
     general_pairs: tuple[str, ...] = ()
-    """Files of general text that hold both sides."""
+    """Files of general text that hold both sides, named as `pairs` are."""
     general_share: Probability = 0.5
     """Share of the training pairs, altered copies aside, that are drawn from the rest of the general text, as far as
     that goes; 0 mixes none in."""
     exclude: tuple[str, ...] = ()
-    """Files, one segment a line or of pairs (test sets, say): training pairs with a side in them are dropped as
-    leakage."""
+    """Files, one segment a line or of pairs (test sets, say), named as `pairs` are: training pairs with a side in them
+    are dropped as leakage."""
     valid_size: Items = 1_000
     """Pairs held out for validation when none are given; at most a tenth of the corpus."""
     max_characters: Items = 3_000

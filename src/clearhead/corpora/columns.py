@@ -53,6 +53,7 @@ def choose_columns(
     *,
     names: Sequence[str] = (),
     others: frozenset[int] = frozenset(),
+    is_named: bool = False,
 ) -> TwoColumns:
     """Decide which columns to read.
 
@@ -66,6 +67,8 @@ def choose_columns(
         wanted: What is asked for.
         names: Names of the columns, if they stand elsewhere than in the first row.
         others: Columns, counted from 0, that hold no text.
+        is_named: Whether the format itself names every column, whose place then says nothing; two are taken whatever
+            their names only if there are no more.
 
     Raises:
         ConfigError: If a column that is asked for is not there, or the header names more sides than two.
@@ -87,11 +90,13 @@ def choose_columns(
         return TwoColumns(source, target, has_header, names)
     if len(sides) == 2:
         return TwoColumns(sides[0], sides[1], has_header, names)
-    if has_header:
-        raise ConfigError(
-            f"{path} has {len(names)} columns: {_listed(names)}; say which two hold source and target, "
-            f"for example --columns {names[-2]},{names[-1]}"
-        )
+    texts = [index for index in range(len(names)) if index not in ignored]
+    if is_named and len(texts) == 2:
+        return TwoColumns(texts[0], texts[1], has_header, names)
+    if has_header or is_named:
+        which = "say which two hold source and target" if len(names) > 1 else "source and target are two"
+        example = f", for example --columns {names[-2]},{names[-1]}" if len(names) > 1 else ""
+        raise ConfigError(f"{path} has {len(names)} columns: {_listed(names)}; {which}{example}")
     if numbers >= {0, 2} and Counter(map(len, rows)).most_common(1)[0][0] == 4:
         return TwoColumns(1, 3, has_header, names)
     source, target, *_ = (index for index in range(len(others) + 2) if index not in others)

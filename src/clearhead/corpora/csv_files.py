@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import csv
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from clearhead.corpora.columns import is_header
-from clearhead.corpora.pair import PairFile, Wanted
+from clearhead.corpora.pair import PairFile, SentencePair, Wanted, refuse_signs
 from clearhead.corpora.rows import SEPARATOR_NAMES, TableFormat
 from clearhead.corpora.tables import open_table
+from clearhead.corpora.text_files import open_output
+from clearhead.errors import DataError
 
-__all__ = ["csv_format", "open_csv"]
+__all__ = ["csv_format", "open_csv", "write_csv"]
 
 SEPARATORS = (",", ";", "\t")
 FIRST_LINE = re.compile(r"sep=([^\"\r])")
@@ -30,6 +33,34 @@ def open_csv(path: str, wanted: Wanted) -> PairFile:
         DataError: If no row has a second column, or the file cannot be read as text; streaming raises the latter too.
     """
     return open_table(path, wanted, csv_format)
+
+
+def write_csv(path: str | None, pairs: Iterable[SentencePair], languages: tuple[str, str]) -> int:
+    """Write two columns as RFC 4180 has them, every text in quotation marks, and return the number of pairs.
+
+    Args:
+        path: `None` or `-` is standard output; `.gz`, `.xz` and `.zst` are compressed.
+        pairs: Pairs to write, in order; `origin` is not written.
+        languages: Of source and target, which the header names; `source` and `target` if they are no known ones.
+
+    Raises:
+        DataError: If a text would not come back as it is (it holds a line feed or NUL, or is longer than the library
+            reads), or the file cannot be written.
+    """
+    count = 0
+    with open_output(path) as file:
+        table = csv.writer(file, quoting=csv.QUOTE_ALL)
+        table.writerow(languages if is_header(languages) else ("source", "target"))
+        for pair in pairs:
+            refuse_signs(pair, {"\n": "line feed", "\0": "NUL character"}, "a .csv")
+            if (longest := max(len(pair.source), len(pair.target))) > csv.field_size_limit():
+                raise DataError(
+                    f"{pair.origin}: a side has {longest:,} characters, and a cell of a .csv is read up to "
+                    f"{csv.field_size_limit():,}; split it, or write another format"
+                )
+            table.writerow((pair.source, pair.target))
+            count += 1
+    return count
 
 
 def csv_format(head: Sequence[str], columns: Sequence[int | str] | None) -> TableFormat:

@@ -2,10 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import re
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
-__all__ = ["SKIPS", "Columns", "PairFile", "SentencePair", "Wanted"]
+from clearhead.errors import DataError
+
+__all__ = [
+    "LINE_ENDS",
+    "SKIPS",
+    "Columns",
+    "PairFile",
+    "SentencePair",
+    "Wanted",
+    "on_one_line",
+    "refuse_signs",
+]
 
 Columns = tuple[int | str, int | str]
 """Source and target of a table: a number counts from 1, a name stands in the header."""
@@ -87,3 +99,36 @@ class PairFile:
     def swapped(self) -> PairFile:
         """Return the file read in the other direction."""
         return replace(self, sides=self.sides[::-1], pairs=(pair.swapped() for pair in self.pairs))
+
+
+LINE_ENDS = {"\n": "line feed", "\r": "carriage return"}
+"""What no segment holds, for a segment is a line everywhere; and its name."""
+
+
+def on_one_line(text: str) -> str:
+    r"""Return a text with a space for every line end, as a segment is a line everywhere.
+
+    >>> on_one_line("one\r\ntwo\n")
+    'one two '
+    """
+    return re.sub(r"\r\n|\n|\r", " ", text) if "\n" in text or "\r" in text else text
+
+
+def refuse_signs(pair: SentencePair, signs: Mapping[str, str], keeper: str) -> None:
+    """Refuse to write a pair that would not come back as it is.
+
+    Args:
+        pair: The pair.
+        signs: Characters that no side may hold, and their names.
+        keeper: What cannot keep them, in words.
+
+    Raises:
+        DataError: Naming the pair, its side and the character.
+    """
+    for side, text in (("source", pair.source), ("target", pair.target)):
+        for sign, name in signs.items():
+            if sign in text:
+                raise DataError(
+                    f"{pair.origin}: the {side} holds a {name}, which {keeper} cannot keep; "
+                    f"replace it, or write another format"
+                )

@@ -1,32 +1,59 @@
-"""Files that hold both sides: a reader for every extension, what each was taken for, and how many rows are no pairs."""
+"""Files that hold both sides: which ones a path stands for, a reader and a writer for every extension."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from glob import glob
 from itertools import islice
-from pathlib import Path
 
 from clearhead.corpora.anki import anki_format
-from clearhead.corpora.csv_files import open_csv
+from clearhead.corpora.arrow_files import open_arrow, open_parquet, write_arrow, write_parquet
+from clearhead.corpora.csv_files import open_csv, write_csv
+from clearhead.corpora.json_lines import open_json_lines, write_json_lines
+from clearhead.corpora.mo import open_mo
 from clearhead.corpora.pair import PairFile, SentencePair, Wanted
-from clearhead.corpora.text_files import COMPRESSIONS, display_name, read_lines, some_names
-from clearhead.corpora.tmx import open_tmx
+from clearhead.corpora.po import open_po, write_po
+from clearhead.corpora.text_files import COMPRESSIONS, display_name, format_extension, read_lines, some_names
+from clearhead.corpora.tmx import open_tmx, write_tmx
 from clearhead.corpora.tsv import open_tsv, write_tsv
-from clearhead.corpora.xliff import open_xliff
+from clearhead.corpora.xliff import open_xliff, write_xliff
 from clearhead.errors import DataError
+from clearhead.files import is_utf8
 
-__all__ = ["READERS", "described", "holds_pairs", "read_pairs", "write_pairs"]
+__all__ = ["READERS", "WRITERS", "described", "expand_paths", "holds_pairs", "read_pairs", "write_pairs"]
 
 READERS: dict[str, Callable[[str, Wanted], PairFile]] = {
+    ".arrow": open_arrow,
     ".csv": open_csv,
+    ".feather": open_arrow,
+    ".jsonl": open_json_lines,
+    ".mo": open_mo,
+    ".ndjson": open_json_lines,
+    ".parquet": open_parquet,
+    ".po": open_po,
+    ".tmx": open_tmx,
     ".tsv": open_tsv,
     ".txt": open_tsv,
-    ".tmx": open_tmx,
     ".xlf": open_xliff,
     ".xliff": open_xliff,
 }
 """Extension to reader, of formats that hold both sides in one file."""
+
+WRITERS: dict[str, Callable[[str | None, Iterable[SentencePair], tuple[str, str]], int]] = {
+    ".arrow": write_arrow,
+    ".csv": write_csv,
+    ".feather": write_arrow,
+    ".jsonl": write_json_lines,
+    ".ndjson": write_json_lines,
+    ".parquet": write_parquet,
+    ".po": write_po,
+    ".tmx": write_tmx,
+    ".tsv": write_tsv,
+    ".xlf": write_xliff,
+    ".xliff": write_xliff,
+}
+"""Extension to writer: of pairs, and of the languages of source and target; it returns how many pairs there were."""
 
 NUM_EXAMPLES = 3
 """Defects that a message describes."""
@@ -57,15 +84,16 @@ def read_pairs(
         DataError: At once, naming every file whose extension is not known, or a file without columns; and while
             reading, as the reader says, or for its defects.
     """
-    unknown = [path for path in paths if _extension(path) not in READERS]
+    unknown = [path for path in paths if _format(path) not in READERS]
     if unknown:
         raise DataError(
             f"cannot tell the format of {', '.join(unknown)}; files of pairs end in {', '.join(READERS)}, "
-            f"each also with {', '.join(COMPRESSIONS)}; two line-aligned files are given as source and target instead"
+            f"those of text also with {', '.join(COMPRESSIONS)}; two line-aligned files are given as source "
+            f"and target instead"
         )
 
     def opened(path: str) -> PairFile:
-        file = READERS[_extension(path)](path, wanted)
+        file = READERS[_format(path)](path, wanted)
         return file.swapped() if swap else file
 
     def tell(files: Sequence[PairFile]) -> None:
@@ -86,19 +114,86 @@ def read_pairs(
 
 
 def write_pairs(path: str | None, pairs: Iterable[SentencePair], languages: tuple[str, str]) -> int:
-    """Write pairs in the format that the extension names, and return their number.
+    """Write a file in the format that its extension names, and return the number of pairs.
 
     Args:
-        path: `None` or `-` is TSV on standard output.
-        pairs: In order.
+        path: `None` or `-` is TSV on standard output; text is also compressed, by `.gz`, `.xz` or `.zst`.
+        pairs: Pairs to write, in order, those with a defect or skipped as well.
         languages: Of source and target, for formats that name them.
 
     Raises:
-        DataError: If the extension is not known, or as the writer says.
+        DataError: At once, if the format is not known; and as the writer says.
     """
-    if path is not None and _extension(path) != ".tsv":
-        raise DataError(f"cannot write {path}: files of pairs are written as .tsv")
-    return write_tsv(path, pairs)
+    extension = _format(path or "-")
+    if extension not in WRITERS:
+        raise DataError(
+            f"cannot tell in which format to write {path}; files of pairs are written as {', '.join(WRITERS)}, "
+            f"text also with {', '.join(COMPRESSIONS)}"
+        )
+    return WRITERS[extension](path, pairs, languages)
+
+
+def expand_paths(paths: Iterable[str], *, notice: Callable[[str], None] | None = None) -> list[str]:
+    """Return the files that paths stand for: a directory for all files of pairs in it, a pattern for what it matches.
+
+    Args:
+        paths: Files, which stand for themselves whatever they hold and also where nothing is; directories, also those
+            within them counting, but nothing hidden, no other extension than those of `READERS`, and a `.txt` only if
+            `holds_pairs`; patterns with `*`, `?` or `[..]`, where `**` goes through directories.
+        notice: Told how many files a directory stands for, and how many in it are left out.
+
+    Returns:
+        Files in the order of `paths`; those of a directory or a pattern by name.
+
+    Raises:
+        DataError: If there is no file of pairs in a directory, or a pattern matches nothing.
+    """
+    files: list[str] = []
+    for path in paths:
+        if os.path.isdir(path):
+            found = _files_in(path, notice)
+            if not found:
+                raise DataError(f"{path} is a directory without a file of pairs ({', '.join(READERS)})")
+        elif os.path.exists(path) or not any(sign in path for sign in "*?["):
+            found = [path]
+        else:
+            matches = glob(path, recursive=True)
+            # Each once, for `**` matches a directory and what is in it.
+            found = sorted({file for match in matches for file in _files_at(match, notice)})
+            if not found:
+                raise DataError(f"{path}: no file matches this pattern")
+        files += found
+    return files
+
+
+def _files_at(match: str, notice: Callable[[str], None] | None) -> list[str]:
+    return _files_in(match, notice) if os.path.isdir(match) else [match]
+
+
+def _files_in(directory: str, notice: Callable[[str], None] | None) -> list[str]:
+    def refuse(error: OSError) -> None:
+        raise DataError(f"cannot read {error.filename}: {error.strerror}")
+
+    inside, num_others = [], 0
+    for folder, folders, names in os.walk(directory, onerror=refuse):
+        folders[:] = [name for name in folders if not name.startswith(".")]
+        for name in names:
+            path = os.path.join(folder, name)
+            if not name.startswith(".") and is_utf8(path) and _is_one_of_pairs(path):
+                inside.append(path)
+            else:
+                num_others += 1
+    if notice is not None and inside:
+        left_out = f"; {num_others:,} other files in it are left out" if num_others else ""
+        notice(f"{directory}: {len(inside):,} files of pairs{left_out}")
+    return sorted(inside)
+
+
+def _is_one_of_pairs(path: str) -> bool:
+    try:
+        return holds_pairs(path)
+    except DataError:  # a `.txt` that is no text
+        return False
 
 
 def described(files: Sequence[PairFile]) -> list[str]:
@@ -111,7 +206,7 @@ def described(files: Sequence[PairFile]) -> list[str]:
 
 def holds_pairs(path: str) -> bool:
     """Tell whether a file holds both sides, not segments; `.txt` does if its first line has a tab or is Anki's."""
-    extension = _extension(path)
+    extension = _format(path)
     if path == "-" or extension not in READERS or not os.path.isfile(path):
         return False
     if extension != ".txt":
@@ -140,10 +235,6 @@ def _with_few_defects(file: PairFile, tolerated: float) -> Iterator[SentencePair
         )
 
 
-def _extension(path: str) -> str:
-    if path == "-":
-        return ".tsv"
-    suffixes = [suffix.lower() for suffix in Path(path).suffixes]
-    if suffixes and suffixes[-1] in COMPRESSIONS:
-        suffixes.pop()
-    return suffixes[-1] if suffixes else ""
+def _format(path: str) -> str:
+    """Return the extension that tells a file's format; standard input is TSV."""
+    return ".tsv" if path == "-" else format_extension(path)

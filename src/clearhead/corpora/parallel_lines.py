@@ -1,4 +1,4 @@
-"""Two line-aligned files: line n of one is the translation of line n of the other."""
+"""Two files that belong together: line n of one is the translation of line n of the other, or both are subtitles."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from clearhead.corpora.pair import SentencePair
-from clearhead.corpora.text_files import display_name, read_lines, some_names
+from clearhead.corpora.subtitles import SUBTITLES, read_subtitles
+from clearhead.corpora.text_files import display_name, format_extension, read_lines, some_names
 from clearhead.errors import DataError
 
 __all__ = ["drift_line", "read_parallel"]
@@ -32,18 +33,21 @@ def read_parallel(
 ) -> Iterator[SentencePair]:
     """Stream the pairs of line-aligned files, file by file, one line of each in memory at a time.
 
+    Two files of subtitles are read as such, see `read_subtitles`.
+
     Args:
         sources: Source files, as `read_lines` takes them.
         targets: Their translations, in the same order.
         swap: Read them in the other direction.
-        notice: Told so.
+        notice: Told so, and which files are subtitles.
         on_unequal: Told of two files that differ in their number of lines, and where the shorter one ends: the origin
             of the first line without a partner, and what is wrong. The next files are read then.
 
     Raises:
-        DataError: At once, if there are not as many targets as sources or standard input is named twice; and while
-            reading, if one is not readable text, or without `on_unequal` the two files differ in their number of lines
-            (naming both counts and, where it can be told, the first line at which they drift apart).
+        DataError: At once, if there are not as many targets as sources, standard input is named twice, or only one of
+            two files is of subtitles; and while reading, if one is not readable text, or without `on_unequal` the two
+            files differ in their number of lines (naming both counts and, where it can be told, the first line at which
+            they drift apart).
     """
     if len(sources) != len(targets):
         raise DataError(
@@ -52,14 +56,30 @@ def read_parallel(
         )
     if [*sources, *targets].count("-") > 1:
         raise DataError("standard input (-) is named more than once, but it can be read only once")
+    for source, target in zip(sources, targets, strict=True):
+        if _is_subtitles(source) != _is_subtitles(target):
+            raise DataError(
+                f"{display_name(source)} and {display_name(target)}: subtitles ({', '.join(SUBTITLES)}) are paired by "
+                f"their times, so both must be subtitles"
+            )
+    if notice is not None and (cues := [path for path in sources if _is_subtitles(path)]):
+        notice(f"{some_names(cues)}: subtitles, their cues paired by time")
     pairs = (
-        pair for source, target in zip(sources, targets, strict=True) for pair in _read_two(source, target, on_unequal)
+        pair
+        for source, target in zip(sources, targets, strict=True)
+        for pair in (
+            read_subtitles(source, target) if _is_subtitles(source) else _read_two(source, target, on_unequal)
+        )
     )
     if not (swap and sources):
         return pairs
     if notice is not None:
         notice(f"line by line, swapped: from {some_names(targets)} to {some_names(sources)}")
     return (pair.swapped() for pair in pairs)
+
+
+def _is_subtitles(path: str) -> bool:
+    return format_extension(path) in SUBTITLES
 
 
 def _read_two(source: str, target: str, on_unequal: Callable[[str, str], None] | None) -> Iterator[SentencePair]:

@@ -15,7 +15,7 @@ from clearhead.corpora.rows import SEPARATOR_NAMES, Row, TableFormat
 from clearhead.corpora.text_files import display_name, read_lines
 from clearhead.errors import DataError
 
-__all__ = ["open_table"]
+__all__ = ["SHOWN_CHARACTERS", "open_table", "read_head"]
 
 HEAD_LINES = 200
 HEAD_CHARACTERS = 1_000_000
@@ -38,7 +38,7 @@ def open_table(
         DataError: If no row has a second column, or the file cannot be read as text; streaming raises the latter too.
     """
     lines: Iterator[str] = read_lines(path)
-    head = _head(lines)
+    head = read_head(lines)
     written = anki_format(head) or recognise(head, wanted.columns)
     filled = [row for row in written.rows(iter(head)) if not row.is_blank]
     rows = [row.cells for row in filled if row.cells is not None]
@@ -55,7 +55,8 @@ def open_table(
     return PairFile(path, words, chosen.sides(), _pairs(path, lines, written, chosen, width))
 
 
-def _head(lines: Iterator[str]) -> list[str]:
+def read_head(lines: Iterator[str]) -> list[str]:
+    """Take the first lines of a file, as many as are looked at before it is read."""
     head: list[str] = []
     room = HEAD_CHARACTERS
     for line in islice(lines, HEAD_LINES):

@@ -23,10 +23,13 @@ __all__ = [
     "COMPRESSED_STARTS",
     "COMPRESSIONS",
     "display_name",
+    "format_extension",
     "open_binary",
     "open_output",
     "read_lines",
+    "refuse_foreign",
     "some_names",
+    "whole_or_absent",
 ]
 
 COMPRESSIONS = (".gz", ".xz", ".zst")
@@ -50,6 +53,18 @@ FOREIGN_STARTS = {
     **COMPRESSED_STARTS,
 }
 UTF8_MARK = b"\xef\xbb\xbf"
+
+
+def format_extension(path: str) -> str:
+    """Return the extension that tells the format of a file, under any compression; empty if it has none.
+
+    >>> format_extension("a/b.PO.gz"), format_extension("notes.gz"), format_extension("-")
+    ('.po', '', '')
+    """
+    suffixes = [suffix.lower() for suffix in Path(path).suffixes]
+    if suffixes and suffixes[-1] in COMPRESSIONS:
+        suffixes.pop()
+    return suffixes[-1] if suffixes else ""
 
 
 def read_lines(path: str) -> Iterator[str]:
@@ -117,7 +132,7 @@ def open_output(path: str | None) -> Iterator[TextIO]:
             with _standard_output() as text:
                 yield text
         else:
-            with _whole_or_absent(path) as text:
+            with whole_or_absent(path) as written, _text_in(written, Path(path).suffix.lower()) as text:
                 yield text
     except UnicodeEncodeError as error:
         code = ord(error.object[error.start])
@@ -217,12 +232,21 @@ class _StreamReader(io.RawIOBase):
         return count
 
 
+def refuse_foreign(start: bytes, name: str) -> None:
+    """Refuse what begins like compressed bytes, UTF-16 or UTF-32, where UTF-8 or one of its elders is to be read.
+
+    Raises:
+        DataError: Saying what it looks like and what to do.
+    """
+    for mark, advice in FOREIGN_STARTS.items():
+        if start.startswith(mark):
+            raise DataError(f"{name} {advice}")
+
+
 def _decoded(raw: bytes, name: str, number: int) -> str:
     offset = 0
     if number == 1:
-        for start, advice in FOREIGN_STARTS.items():
-            if raw.startswith(start):
-                raise DataError(f"{name} {advice}")
+        refuse_foreign(raw, name)
         if raw.startswith(UTF8_MARK):
             offset = len(UTF8_MARK)
     if b"\0" in raw:
@@ -251,7 +275,13 @@ def _standard_output() -> Iterator[TextIO]:
 
 
 @contextmanager
-def _whole_or_absent(path: str) -> Iterator[TextIO]:
+def whole_or_absent(path: str) -> Iterator[Path]:
+    """Check that a file can be written, and give the path to write to meanwhile: beside it, or a device or pipe itself.
+
+    Raises:
+        DataError: If it cannot be.
+        OSError: As it comes, while the block writes.
+    """
     final = Path(os.path.realpath(path))  # through a link, so that the link stays one
     if final.is_dir():
         raise DataError(f"cannot write {path}: it is a directory")
@@ -261,8 +291,14 @@ def _whole_or_absent(path: str) -> Iterator[TextIO]:
         raise DataError(f"cannot write {path}: the file is there and may not be changed")
     # Not `final`: a pipe that a link in /dev/fd leads to has no path.
     is_direct = os.path.exists(path) and not stat.S_ISREG(os.stat(path).st_mode)
-    with nullcontext(Path(path)) if is_direct else new_file(final) as written, open(written, "wb") as file:
-        text = io.TextIOWrapper(_compressed(file, Path(path).suffix.lower()), encoding="utf-8", newline="\n")
+    with nullcontext(Path(path)) if is_direct else new_file(final) as written:
+        yield written
+
+
+@contextmanager
+def _text_in(written: Path, suffix: str) -> Iterator[TextIO]:
+    with open(written, "wb") as file:
+        text = io.TextIOWrapper(_compressed(file, suffix), encoding="utf-8", newline="\n")
         try:
             yield text
             text.close()  # writes the end of a compressed stream

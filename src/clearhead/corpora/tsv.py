@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from clearhead.corpora.pair import Columns, PairFile, SentencePair, Wanted
+from clearhead.corpora.anki import anki_format
+from clearhead.corpora.columns import is_header
+from clearhead.corpora.pair import LINE_ENDS, Columns, PairFile, SentencePair, Wanted, refuse_signs
 from clearhead.corpora.rows import TableFormat
 from clearhead.corpora.tables import open_table
 from clearhead.corpora.text_files import open_output
@@ -36,28 +38,43 @@ def _recognised(head: Sequence[str], columns: Columns | None) -> TableFormat:
     return TAB_SEPARATED
 
 
-def write_tsv(path: str | None, pairs: Iterable[SentencePair]) -> int:
-    """Write two columns and return the number of pairs.
+def write_tsv(
+    path: str | None, pairs: Iterable[SentencePair], languages: tuple[str, str] = ("source", "target")
+) -> int:
+    """Write two columns without a header, and return the number of pairs.
 
     Args:
         path: `None` or `-` is standard output; `.gz`, `.xz` and `.zst` are compressed.
         pairs: Pairs to write, in order; `origin` is not written.
+        languages: Of source and target; they are not written.
 
     Raises:
-        DataError: If a text would not come back as it is (it holds a tab or a line end), or the file cannot be written.
+        DataError: If a text would not come back as it is (it holds a tab, a line end or NUL, or looks like the
+            header of a table in the first row), or the file cannot be written.
     """
     count = 0
     with open_output(path) as file:
         for pair in pairs:
-            for side, text in (("source", pair.source), ("target", pair.target)):
-                if bad := next((name for sign, name in _REFUSED.items() if sign in text), None):
-                    raise DataError(
-                        f"{pair.origin}: the {side} holds a {bad}, which a .tsv cannot keep; "
-                        f"replace it, or write two line-aligned files"
-                    )
+            refuse_signs(pair, _REFUSED, "a .tsv")
+            if count == 0:
+                _refuse_header(pair)
             file.write(f"{pair.source}\t{pair.target}\n")
             count += 1
     return count
 
 
-_REFUSED = {"\t": "tab", "\n": "line feed", "\r": "carriage return"}
+_REFUSED = {"\t": "tab", "\0": "NUL character", **LINE_ENDS}
+
+
+def _refuse_header(pair: SentencePair) -> None:
+    """Refuse a first pair that would not be read as one.
+
+    Raises:
+        DataError: Saying so.
+    """
+    row = (pair.source, pair.target)
+    if is_header(row) or anki_format(["\t".join(row)]) is not None or pair.source.startswith("\ufeff"):
+        raise DataError(
+            f"{pair.origin}: {pair.source[:40]!r} and {pair.target[:40]!r}, as the first row of a .tsv, would be read "
+            f"as its header; write another pair first, or a .csv, which has a header of its own"
+        )

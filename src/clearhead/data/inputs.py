@@ -15,6 +15,7 @@ from clearhead.corpora import (
     SentencePair,
     Wanted,
     described,
+    expand_paths,
     holds_pairs,
     language_in_name,
     read_lines,
@@ -38,6 +39,12 @@ ROLES = (
     "exclude",
 )
 """Settings of `[data]` that name files."""
+
+EXPANDED = ("pairs", "valid_pairs", "general_pairs", "exclude")
+"""Those that may also name directories and patterns."""
+
+MOST_LISTED = 10
+"""Files that a message lists."""
 
 MOST_MALFORMED = 0.01
 """Share of the rows of a file of pairs that may be none; they are counted and skipped, and more are an error."""
@@ -75,6 +82,8 @@ class Inputs(NamedTuple):
     """What files of pairs were taken for; of what can be read only once, from when its turn comes."""
     weights: Mapping[str, int]
     """How often an epoch has the pairs of a file, by its path; empty if nothing was said of that."""
+    roles: dict[str, list[str]]
+    """The files by the setting that names them, or the directory or pattern that stands for them."""
 
 
 def open_inputs(config: Config, *, notice: Callable[[str], None] | None = None) -> Inputs:
@@ -87,7 +96,8 @@ def open_inputs(config: Config, *, notice: Callable[[str], None] | None = None) 
     Raises:
         ConfigError: If no training text is named, or files of pairs do not have the columns asked for.
         DataError: If sources and targets differ in number, a format is not known, files are missing (all of them are
-            named) or cannot be read, or standard input is named twice. Streaming the pairs raises what the readers say.
+            named) or cannot be read, a directory or pattern stands for none, or standard input is named twice.
+            Streaming the pairs raises what the readers say.
     """
     data = config.data
     if not (data.source or data.target or data.pairs):
@@ -106,7 +116,12 @@ def open_inputs(config: Config, *, notice: Callable[[str], None] | None = None) 
     lines = read_parallel(data.source, data.target, swap=data.swap, notice=notice)
     general_lines = read_parallel(data.general_source, data.general_target, swap=data.swap)
     valid_lines = read_parallel(data.valid_source, data.valid_target, swap=data.swap)
-    if missing := missing_inputs(config):
+    standing = {role: [expand_paths([path], notice=notice) for path in getattr(data, role)] for role in EXPANDED}
+    weights = zip(standing["pairs"], data.weights, strict=True) if data.weights else ()
+    weight_of_file = {file: weight for files, weight in weights for file in files}
+    data = data.model_copy(update={role: tuple(chain.from_iterable(files)) for role, files in standing.items()})
+    roles = {role: list(getattr(data, role)) for role in ROLES}
+    if missing := [path for path in dict.fromkeys(_paths(data)) if path != "-" and not os.path.exists(path)]:
         raise DataError(f"there is no such file: {', '.join(missing)}")
     if (times := _paths(data).count("-")) > 1:
         raise DataError(f"standard input (-) is named {times} times, but it can be read only once")
@@ -131,7 +146,8 @@ def open_inputs(config: Config, *, notice: Callable[[str], None] | None = None) 
         excluded,
         files,
         read_as,
-        dict(zip(data.pairs, data.weights, strict=True)) if data.weights else {},
+        weight_of_file,
+        roles,
     )
 
 
@@ -160,8 +176,18 @@ def languages(data: DataConfig) -> tuple[str | None, str | None]:
 
 
 def missing_inputs(config: Config) -> list[str]:
-    """Return the paths the configuration names where nothing is."""
-    return [path for path in dict.fromkeys(_paths(config.data)) if path != "-" and not os.path.exists(path)]
+    """Return the paths the configuration names where nothing is, also directories and patterns without a file."""
+    data = config.data
+    return [*dict.fromkeys(path for role in ROLES for path in getattr(data, role) if not _files_of(role, path))]
+
+
+def _files_of(role: str, path: str) -> list[str]:
+    """Return the files that a path of a setting stands for; none if nothing is there."""
+    try:
+        files = expand_paths([path]) if role in EXPANDED else [path]
+    except DataError:
+        return []
+    return [file for file in files if file == "-" or os.path.exists(file)]
 
 
 def changed_inputs(report: Mapping[str, Any], before: Config, now: Config) -> list[str]:
@@ -182,21 +208,30 @@ def changed_inputs(report: Mapping[str, Any], before: Config, now: Config) -> li
     if roles is None:
         roles = before.data.model_dump()
         prepared |= _found_elsewhere(prepared, before)
-    missing = set(missing_inputs(now))
-    found = {path: _identified(path) for path in dict.fromkeys(_paths(now.data)) if path not in missing}
     lines = []
+    identified: dict[str, InputFile] = {}
     for role in ROLES:
-        old, new, last = roles.get(role, ()), getattr(now.data, role), getattr(before.data, role)
+        missing = {path for path in getattr(now.data, role) if not _files_of(role, path)}
+        old = roles.get(role, ())
+        last, new = (
+            [file for path in getattr(data, role) for file in _files_of(role, path) or [path]]
+            for data in (before.data, now.data)
+        )
         if len(old) != len(new):
+            if missing & {*last}:
+                continue  # a directory was taken away, or what a pattern stood for, and nobody knows what was in it
             lines.append(
-                f"data.{role} named {len(old)} files ({_listed(old)}) and now names {len(new)} ({_listed(new)})"
+                f"data.{role} named {len(old)} files ({_listed(old, new)}) and now names {len(new)} "
+                f"({_listed(new, old)})"
             )
             continue
         for index, (was, is_now) in enumerate(zip(old, new, strict=True)):
-            if is_now in missing and last[index : index + 1] == (is_now,):
+            if is_now in missing and last[index : index + 1] == [is_now]:
                 continue  # what was compared when the run was last trained, and then was taken away
             where = f"data.{role}" if len(old) == 1 else f"data.{role}, file {index + 1}"
-            lines += _difference(where, prepared.get(was), found.get(is_now, InputFile(is_now, None, None)))
+            if is_now not in identified:
+                identified[is_now] = _identified(is_now)
+            lines += _difference(where, prepared.get(was), identified[is_now])
     return lines
 
 
@@ -224,8 +259,15 @@ def _difference(where: str, old: InputFile | None, new: InputFile) -> list[str]:
     return [f"{where}: {new.path} has the same size as before but other content"]
 
 
-def _listed(paths: Sequence[str]) -> str:
-    return ", ".join(paths) or "none"
+def _listed(paths: Sequence[str], others: Sequence[str]) -> str:
+    """Return the paths in words; of many, those that are not among the others."""
+    if len(paths) <= MOST_LISTED:
+        return ", ".join(paths) or "none"
+    known = {*others}
+    own = [path for path in paths if path not in known]
+    if not own:
+        return "all of them among the others"
+    return "among them " + ", ".join(own[:MOST_LISTED]) + (" and more" if len(own) > MOST_LISTED else "")
 
 
 def _paths(data: DataConfig) -> list[str]:

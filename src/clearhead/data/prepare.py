@@ -22,7 +22,7 @@ from clearhead.data.augment import KINDS, altered
 from clearhead.data.batches import BatchOrder
 from clearhead.data.clean import CleaningReport, clean, key_digest, pair_digest
 from clearhead.data.hold_out import choose_rows, drawn_rows, side_keys, without
-from clearhead.data.inputs import ROLES, Inputs, open_inputs, source_language
+from clearhead.data.inputs import Inputs, open_inputs, source_language
 from clearhead.data.staged_text import StagedPairs
 from clearhead.data.store import PairStore, StoreWriter
 from clearhead.errors import ClearheadError, ConfigError, DataError
@@ -225,7 +225,7 @@ def _build(
         "train": train.report.to_dict(),
         "valid": valid.report.to_dict(),
         "valid_held_out": train.report.held_out > 0,
-        "roles": {role: list(getattr(config.data, role)) for role in ROLES},
+        "roles": inputs.roles,
         "files": [
             asdict(replace(file, lines=lines.get(file.path, 0), read_as=inputs.read_as.get(file.path)))
             for file in inputs.files

@@ -258,7 +258,7 @@ MISTAKES: dict[str, tuple[Bad, str]] = {
     "directory": (lambda d: ["--source", d, "--target", d], r" is a directory; give a text file"),
     "directory of pairs": (
         lambda d: [(d / "dir.tsv").mkdir(), "--pairs", d / "dir.tsv"][1:],
-        r"dir\.tsv is a directory; give a text file",
+        r"dir\.tsv is a directory without a file of pairs \(",
     ),
     "unequal counts": (of_files(LINES, LINES[:-9]), r"bad\.de has 211 lines but .*bad\.en has 210"),
     "source without target": (

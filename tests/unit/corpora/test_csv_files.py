@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from clearhead.corpora import SentencePair, Wanted, described, read_pairs
-from clearhead.errors import ConfigError
+from clearhead.corpora.csv_files import write_csv
+from clearhead.errors import ConfigError, DataError
 
 
 def written(path: Path, text: str) -> str:
@@ -140,3 +141,37 @@ def test_what_the_library_writes_is_read_with_every_line_end_a_space(tmp_path_fa
         csv.writer(file, delimiter=separator, quoting=csv.QUOTE_ALL).writerows([("source", "target"), *rows])
     expected = [tuple(text.replace("\r\n", "\n").replace("\n", " ") for text in row) for row in rows]
     assert [(pair.source, pair.target) for pair in read_pairs([str(path)])] == expected
+
+
+@given(
+    st.lists(st.tuples(cells | quoted.map(lambda text: text.replace("\n", "")), cells), max_size=5),
+    st.sampled_from([("en", "de"), ("de", "de"), ("qaa", "tlh")]),
+    st.sampled_from(["csv", "csv.gz", "csv.xz", "csv.zst"]),
+)
+def test_pairs_come_back_as_they_were(tmp_path_factory, rows, languages, extension):
+    path = str(tmp_path_factory.mktemp("csv") / f"p.{extension}")
+    pairs = [SentencePair(*both, f"{path}:{line}") for line, both in enumerate(rows, start=2)]
+    assert write_csv(path, iter(pairs), languages) == len(pairs)
+    assert list(read_pairs([path])) == pairs
+
+
+def test_the_header_names_the_languages_or_else_the_sides(tmp_path):
+    path = tmp_path / "p.csv"
+    write_csv(str(path), [SentencePair('"Hi", she said', " a;b", "x:1")], ("en", "de"))
+    assert path.read_bytes() == b'"en","de"\r\n"""Hi"", she said"," a;b"\r\n'
+    write_csv(str(path), [], ("en", "en"))
+    assert path.read_bytes() == b'"source","target"\r\n'
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("a\nb", r"f\.po:7: the target holds a line feed, which a \.csv cannot keep"),
+        ("\0", r"f\.po:7: the target holds a NUL character"),
+        ("x" * 131_073, r"f\.po:7: a side has 131,073 characters, and a cell of a \.csv is read up to 131,072"),
+    ],
+)
+def test_what_would_not_come_back_is_refused_and_nothing_is_written(tmp_path, text, message):
+    with pytest.raises(DataError, match=message):
+        write_csv(str(tmp_path / "p.csv"), [SentencePair("a", text, "f.po:7")], ("en", "de"))
+    assert list(tmp_path.iterdir()) == []

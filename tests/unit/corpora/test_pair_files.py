@@ -14,7 +14,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from clearhead.corpora import Wanted, described, holds_pairs, read_pairs
+from clearhead.corpora import (
+    READERS,
+    WRITERS,
+    SentencePair,
+    Wanted,
+    described,
+    expand_paths,
+    holds_pairs,
+    read_pairs,
+    write_pairs,
+)
 from clearhead.errors import ConfigError, DataError
 
 CSV = 'id,english,german\n1,"Hi, you","Hallo, du"\n2,no,nein\n'
@@ -42,7 +52,7 @@ def test_format_is_told_by_the_extension_under_any_compression(tmp_path, monkeyp
 def test_every_unknown_format_is_named_before_anything_is_read():
     with pytest.raises(
         DataError,
-        match=r"of a\.docx, b, c\.gz; .* \.csv, \.tsv, \.txt, \.tmx, \.xlf, \.xliff, each also with \.gz, \.xz, \.zst",
+        match=r"of a\.docx, b, c\.gz; .* \.csv, .* \.tmx, \.tsv, \.txt, .*, those of text also with \.gz, \.xz, \.zst",
     ):
         read_pairs(["a.docx", "fine.tsv", "b", "c.gz"])
 
@@ -195,3 +205,110 @@ def test_memory_does_not_grow_with_the_file(tmp_path):
         peaks.append(tracemalloc.get_traced_memory()[1])
         tracemalloc.stop()
     assert peaks[1] < 1.5 * peaks[0]
+
+
+@pytest.mark.parametrize("name", [*WRITERS, ".TSV.gz", ".po.xz", ".jsonl.zst", ".csv.gz"])
+def test_the_extension_chooses_the_writer_and_its_reader_brings_the_pairs_back(tmp_path, name):
+    path = str(tmp_path / f"p{name}")
+    pairs = [SentencePair("Hi, you", "Hallo\u2028du", "x:1"), SentencePair('"no"', "nein;", "x:2")]
+    assert write_pairs(path, iter(pairs), ("en", "de")) == 2
+    assert texts(read_pairs([path])) == texts(pairs)
+
+
+def test_what_can_be_written_can_be_read_and_an_unknown_format_is_refused_before_anything_is_read(tmp_path):
+    assert WRITERS.keys() <= READERS.keys()
+    for name in ("p.docx", "p.txt", "p", "p.gz", "p.mo"):
+        with pytest.raises(
+            DataError, match=rf"cannot tell in which format to write .*{name}; .* \.csv, .*\.tsv, .*, text"
+        ):
+            write_pairs(str(tmp_path / name), iter(lambda: pytest.fail("was read"), None), ("en", "de"))
+
+
+def test_tsv_is_written_to_standard_output(monkeypatch):
+    monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(io.BytesIO()))
+    assert write_pairs("-", [SentencePair("a", "b", "x:1")], ("en", "de")) == 1
+    assert write_pairs(None, [SentencePair("c", "d", "x:2")], ("en", "de")) == 1
+    assert sys.stdout.buffer.getvalue() == b"a\tb\nc\td\n"
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    """Return a directory with files of pairs and others, by which it is named while it is the current one."""
+    monkeypatch.chdir(tmp_path)
+    for name, text in {
+        "all/b.tsv": "a\tb\n",
+        "all/a.CSV.gz": "",
+        "all/sub/deep/c.po": "",
+        "all/sub/pairs.txt": "a\tb\n",
+        "all/sub/notes.txt": "no pairs\n",
+        "all/README.md": "",
+        "all/model.bin": "",
+        "all/.hidden.tsv": "",
+        "all/.git/d.tsv": "",
+        "all/sub/.e.po.0123456789abcdef.partial": "",
+        "more/x.tsv": "",
+        "more/y[1].tsv": "",
+        "none/notes.txt": "",
+    }.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(text)
+    (tmp_path / "all/sub/latin.txt").write_bytes(b"\xe4\tb\n")
+    return tmp_path
+
+
+IN_ALL = ["all/a.CSV.gz", "all/b.tsv", "all/sub/deep/c.po", "all/sub/pairs.txt"]
+
+
+def test_a_directory_stands_for_the_files_of_pairs_in_it(folder):
+    told: list[str] = []
+    assert expand_paths(["more/x.tsv", "all"], notice=told.append) == ["more/x.tsv", *IN_ALL]
+    assert told == ["all: 4 files of pairs; 6 other files in it are left out"]
+    assert expand_paths(["more/"], notice=told.append) == ["more/x.tsv", "more/y[1].tsv"]
+    assert told[1:] == ["more/: 2 files of pairs"]
+
+
+@pytest.mark.parametrize(
+    ("pattern", "files"),
+    [
+        ("*/*.tsv", ["all/b.tsv", "more/x.tsv", "more/y[1].tsv"]),
+        ("all/**/*.po", ["all/sub/deep/c.po"]),
+        ("more/[xz].tsv", ["more/x.tsv"]),
+        ("more/y[1].tsv", ["more/y[1].tsv"]),  # there is such a file
+        ("all/README.*", ["all/README.md"]),  # asked for by its name
+        ("al?", IN_ALL),
+        ("all/sub/**", ["all/sub/deep/c.po", "all/sub/latin.txt", "all/sub/notes.txt", "all/sub/pairs.txt"]),
+        ("[mn]o*", ["more/x.tsv", "more/y[1].tsv"]),  # and a directory without any
+        ("no/such.tsv", ["no/such.tsv"]),
+        ("-", ["-"]),
+    ],
+)
+def test_a_pattern_stands_for_what_it_matches(folder, pattern, files):
+    assert expand_paths([pattern]) == files
+
+
+def test_what_stands_for_nothing_is_refused(folder):
+    with pytest.raises(DataError, match=r"none is a directory without a file of pairs \(\.arrow, .*\.xliff\)"):
+        expand_paths(["none"])
+    with pytest.raises(DataError, match=r"all/\*\.xlsx: no file matches this pattern"):
+        expand_paths(["all/*.xlsx"])
+
+
+def test_the_real_folder_of_catalogues_is_a_directory_of_pairs(data_dir):
+    folder = data_dir("formats") / "python-docs-tutorial.fr"
+    files = expand_paths([str(folder)])
+    assert files == sorted(map(str, folder.glob("*.po")))
+    assert len(files) == 17
+    kept = [pair for pair in read_pairs(files, Wanted(None, "en", "fr")) if pair.skipped is None]
+    assert len(kept) == 846  # as `msgfmt --statistics` counts those that are translated
+
+
+def test_every_real_file_goes_into_every_format_and_back(data_dir, tmp_path):
+    files = [path for path in sorted(data_dir("formats").iterdir()) if path.suffix in READERS]
+    assert len(files) == 8
+    for path in files:
+        pairs = [pair for pair in read_pairs([str(path)]) if pair.skipped is None]
+        for extension in WRITERS:
+            some = pairs if extension == ".tsv" else pairs[:1_000]
+            out = str(tmp_path / f"p{extension}")
+            assert write_pairs(out, some, ("en", "de")) == len(some)
+            assert texts(read_pairs([out])) == texts(some)

@@ -66,6 +66,17 @@ def test_text_that_would_not_come_back_is_refused_and_nothing_is_written(tmp_pat
     assert os.listdir(tmp_path) == []
 
 
+@pytest.mark.parametrize("row", [("German", "English"), ("#html:true", "b"), ("\ufeffa", "b")])
+def test_a_first_pair_that_would_be_read_as_a_header_is_refused_and_a_later_one_is_not(tmp_path, row):
+    pair, other = SentencePair(*row, "f.po:7"), SentencePair("a", "b", "f.po:6")
+    with pytest.raises(DataError, match=r"f\.po:7: .* as the first row of a \.tsv, would be read as its header"):
+        write_tsv(str(tmp_path / "p.tsv"), [pair, other])
+    path = str(tmp_path / "q.tsv")
+    assert write_tsv(path, [other, pair]) == 2
+    assert [(pair.source, pair.target) for pair in read_pairs([path])] == [("a", "b"), row]
+    assert os.listdir(tmp_path) == ["q.tsv"]
+
+
 def test_standard_output_is_written_when_no_file_is_named(monkeypatch):
     monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(io.BytesIO()))
     assert write_tsv(None, [SentencePair("a", "ä", "x:1")]) == 1

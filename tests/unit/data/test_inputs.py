@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import shutil
 from dataclasses import asdict
 
 import pytest
@@ -196,3 +197,116 @@ def test_files_that_a_run_last_named_may_be_taken_away(config, tmp_path):
 )
 def test_languages_are_those_that_are_set_or_that_all_files_are_named_after(data, found):
     assert languages(DataConfig(**data)) == found
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """Return a directory with two files of pairs in it and one other, and beside it a third."""
+    for name, text in {
+        "all/a.tsv": "eins\tone\n",
+        "all/b/c.po": 'msgid "two"\nmsgstr "zwei"\n',
+        "all/READ.md": "x",
+    }.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(text)
+    (tmp_path / "d.tsv").write_text("drei\tthree\n")
+    return tmp_path
+
+
+def prepared(config):
+    """Return what `prepare` would note of the files."""
+    inputs = open_inputs(config)
+    return {"files": [asdict(file) for file in inputs.files], "roles": inputs.roles}
+
+
+def test_directories_and_patterns_stand_for_their_files_in_every_role_of_pairs(folder):
+    told: list[str] = []
+    named = {"pairs": ["all", "d.tsv"], "valid_pairs": ["all/*.tsv"], "general_pairs": ["*.tsv"]}
+    named["exclude"] = ["all/b", "all/READ*"]
+    data = {role: [str(folder / name) for name in names] for role, names in named.items()}
+    config = Config.from_dict({"from_model": "runs/general", "data": data})
+    inputs = open_inputs(config, notice=told.append)
+    assert [pair.target for pair in inputs.pairs] == ["one", "zwei", "three"]
+    assert [pair.target for pair in inputs.valid_pairs] == ["one"]
+    assert [pair.target for pair in inputs.general] == ["three"]
+    assert [text for _, segments in inputs.excluded for _, text in segments] == ["two", "zwei", "x"]
+    names = {role: [os.path.relpath(path, folder) for path in paths] for role, paths in inputs.roles.items() if paths}
+    assert names == {
+        "pairs": ["all/a.tsv", "all/b/c.po", "d.tsv"],
+        "valid_pairs": ["all/a.tsv"],
+        "general_pairs": ["d.tsv"],
+        "exclude": ["all/b/c.po", "all/READ.md"],
+    }
+    assert {os.path.relpath(file.path, folder) for file in inputs.files} == {
+        *names["pairs"],
+        *names["exclude"],
+    }
+    assert told[0] == f"{folder / 'all'}: 2 files of pairs; 1 other files in it are left out"
+    assert config.data.pairs == (str(folder / "all"), str(folder / "d.tsv"))  # as the user wrote it
+
+
+def test_the_weight_of_a_directory_is_that_of_its_files(folder):
+    config = config_of(folder, pairs=["all", "d.tsv"])
+    assert open_inputs(config).weights == {}
+    weighted = Config.from_dict({"data": {"pairs": config.data.pairs, "weights": [3, 2]}})
+    weights = {os.path.relpath(path, folder): weight for path, weight in open_inputs(weighted).weights.items()}
+    assert weights == {"all/a.tsv": 3, "all/b/c.po": 3, "d.tsv": 2}
+
+
+def test_a_directory_or_pattern_without_files_is_refused_and_reported_as_missing(folder):
+    (folder / "empty").mkdir()
+    for name, message in (("empty", "a directory without a file of pairs"), ("*.xlsx", "no file matches this pattern")):
+        config = config_of(folder, pairs=["d.tsv", name])
+        with pytest.raises(DataError, match=message):
+            open_inputs(config)
+        assert missing_inputs(config) == [str(folder / name)]
+    # Lines are not looked for: a pattern there is a name.
+    assert missing_inputs(config_of(folder, source=["*.tsv"], target=["d.tsv"])) == [str(folder / "*.tsv")]
+    with pytest.raises(DataError, match=r"no such file: .*/\*\.tsv"):
+        open_inputs(config_of(folder, source=["*.tsv"], target=["d.tsv"]))
+
+
+def test_a_run_that_goes_on_compares_the_files_of_a_directory(folder):
+    config = config_of(folder, pairs=["all", "d.tsv"])
+    report = prepared(config)
+    assert changed_inputs(report, config, config) == []
+    spelled_out = config_of(folder, pairs=["all/a.tsv", "all/b/c.po", "d.tsv"])
+    assert changed_inputs(report, config, spelled_out) == []
+    (folder / "all/b/c.po").write_text('msgid "two"\nmsgstr "drei"\n')
+    assert changed_inputs(report, config, config) == [
+        f"data.pairs, file 2: {folder / 'all/b/c.po'} has the same size as before but other content"
+    ]
+
+
+def test_a_file_that_comes_into_a_directory_or_goes_is_reported(folder):
+    config = config_of(folder, pairs=["all"])
+    report = prepared(config)
+    (folder / "all/new.jsonl").write_text("")
+    (line,) = changed_inputs(report, config, config)
+    assert line.startswith("data.pairs named 2 files (")
+    assert line.endswith("/new.jsonl)")
+    (folder / "all/new.jsonl").unlink()
+    (folder / "all/a.tsv").unlink()
+    (line,) = changed_inputs(report, config, config)
+    assert line.endswith(f" and now names 1 ({folder / 'all/b/c.po'})")
+
+
+def test_of_many_files_those_that_came_are_listed(folder):
+    for number in range(20):
+        (folder / f"all/{number}.tsv").write_text(f"{number}\tx\n")
+    config = config_of(folder, pairs=["all"])
+    report = prepared(config)
+    (folder / "all/new.tsv").write_text("neu\tnew\n")
+    (line,) = changed_inputs(report, config, config)
+    came = folder / "all/new.tsv"
+    assert line == f"data.pairs named 22 files (all of them among the others) and now names 23 (among them {came})"
+
+
+def test_a_directory_or_pattern_that_was_taken_away_does_not_stop_a_run(folder):
+    config = config_of(folder, pairs=["all", "d.tsv"], exclude=["a*/*.tsv"])
+    report = prepared(config)
+    shutil.rmtree(folder / "all")
+    assert missing_inputs(config) == [str(folder / "all"), str(folder / "a*/*.tsv")]
+    assert changed_inputs(report, config, config) == []
+    # But one that the run did not name is a change.
+    assert len(changed_inputs(report, config, config_of(folder, pairs=["other", "d.tsv"], exclude=["a*/*.tsv"]))) == 1

@@ -1,0 +1,80 @@
+"""docs/formats.md: the commands for catalogues, JSON, Parquet, subtitles and directories, on small files."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+from babel.messages.mofile import write_mo
+from babel.messages.pofile import read_po
+
+from clearhead.cli.main import run
+from clearhead.corpora import READERS, SentencePair, write_pairs
+from clearhead.corpora.subtitles import SUBTITLES
+
+PAGE = (Path(__file__).parents[2] / "docs" / "formats.md").read_text(encoding="utf-8")
+SECTION = PAGE.partition("## Catalogues, JSON, Parquet, subtitles\n")[2].partition("\n## ")[0]
+COMMANDS = [
+    line for block in re.findall(r"^```\n(.*?)^```", SECTION, re.MULTILINE | re.DOTALL) for line in block.splitlines()
+]
+
+UNITS = ("zero", "null"), ("one", "eins"), ("two", "zwei"), ("three", "drei"), ("four", "vier"), ("five", "fünf")
+PAIRS = [
+    SentencePair(f"{a[0]} {b[0]} {c[0]}", f"{a[1]} {b[1]} {c[1]}", "x:1") for a in UNITS for b in UNITS for c in UNITS
+]
+QUICK = shlex.split(
+    "--preset tiny --device cpu --max-steps 1 --set model.d_model=16 model.d_ff=23 model.num_heads=2 "
+    "model.num_encoder_layers=1 model.num_decoder_layers=1 tokenizer.vocab_size=290 train.batch_tokens=128 "
+    "train.validate_every=1 train.validate_sentences=2 decode.beam_size=1 decode.extra_length=1"
+)
+"""Added to each command, so that it learns hardly anything in a second."""
+READ = {
+    "po": ("gettext catalogue; from msgid (en) to msgstr (de)", 216),
+    "mo": ("compiled gettext catalogue; from msgid to msgstr (de)", 216),  # Babel keeps no header that it does not know
+    "jsonl": ("JSON lines, under 'translation'; from 'source' to 'target'", 216),
+    "parquet": ("Parquet; from 'en' to 'de'", 216),
+    "arrow": ("Arrow; from 'en' to 'de'", 432),
+    "subtitles": (None, 216),
+    "all": ("gettext catalogue; from msgid (en) to msgstr (de)", 432),
+}
+"""What the files of each command are taken for, and how many pairs are in them, by the name of its run."""
+
+
+@pytest.fixture
+def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Write every file that the commands name into a directory, and go there."""
+    monkeypatch.chdir(tmp_path)
+    for folder in ("locale/de", "held-out/de"):
+        Path(folder).mkdir(parents=True)
+    for name in ("messages.po", "corpus.parquet", "corpus.arrow", "corpus.feather", "more.tsv", "locale/de/a.po"):
+        write_pairs(name, PAIRS, ("en", "de"))
+    write_pairs("held-out/de/b.po", PAIRS[:5], ("en", "de"))
+    write_pairs("corpus.jsonl", PAIRS, ("source", "target"))
+    with open("messages.po", "rb") as source, open("messages.mo", "wb") as target:
+        write_mo(target, read_po(source))
+    for name, mark, side in (("film.de.srt", "", 1), ("film.en.vtt", "WEBVTT\n\n", 0)):
+        times = [f"00:{n // 60:02}:{n % 60:02}.000 --> 00:{n // 60:02}:{n % 60:02}.900" for n in range(len(PAIRS))]
+        texts = [(pair.source, pair.target)[side] for pair in PAIRS]
+        cues = "".join(f"{time}\n{text}\n\n" for time, text in zip(times, texts, strict=True))
+        Path(name).write_text(mark + cues, encoding="utf-8")
+    return tmp_path
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_the_command_of_the_page_reads_its_files(command, files):
+    with pytest.raises(SystemExit) as ended:
+        run([*shlex.split(command)[1:], *QUICK])
+    assert not ended.value.code
+    name = Path(shlex.split(command)[-1])
+    report = json.loads((name / "data" / "report.json").read_text(encoding="utf-8"))
+    read_as, count = READ[name.name]
+    assert report["train"]["read"] == count
+    assert read_as in {file["read_as"] for file in report["files"]}
+
+
+def test_every_command_and_every_format_is_on_the_page():
+    assert {Path(shlex.split(command)[-1]).name for command in COMMANDS} == READ.keys()
+    assert [extension for extension in (*READERS, *SUBTITLES) if f"`{extension}`" not in PAGE] == []
