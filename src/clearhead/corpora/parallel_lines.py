@@ -67,9 +67,7 @@ def read_parallel(
     pairs = (
         pair
         for source, target in zip(sources, targets, strict=True)
-        for pair in (
-            read_subtitles(source, target) if _is_subtitles(source) else _read_two(source, target, on_unequal)
-        )
+        for pair in (read_subtitles(source, target) if _is_subtitles(source) else _read_two(source, target, on_unequal))
     )
     if not (swap and sources):
         return pairs

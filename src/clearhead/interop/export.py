@@ -88,8 +88,8 @@ def _signs(bundle: Bundle) -> list[str]:
     if not bundle.tokenizer.num_placeholders:
         return []
     return [
-        "placeholders and markup are text there; the model learned to copy signs in their place, U+F0000 and the next 31 "
-        "characters, which a caller puts there and takes back (docs/placeholders.md)"
+        "placeholders and markup are text there; the model learned to copy signs in their place, U+F0000 and the 31 "
+        "characters behind it, which a caller puts there and takes back (docs/placeholders.md)"
     ]
 
 
