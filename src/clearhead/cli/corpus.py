@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -16,7 +16,7 @@ from clearhead.errors import ConfigError
 from clearhead.files import is_standard_output
 
 if TYPE_CHECKING:
-    from clearhead.corpora import SentencePair, Wanted
+    from clearhead.corpora import PairFile, SentencePair, Wanted
 
 __all__ = ["check", "convert", "stats"]
 
@@ -134,8 +134,8 @@ def convert(
     """Write the pairs of files in another format, all of them and in order.
 
     Entries that a file itself marks as untranslated, unfinished or the like are left out and counted; a row that is no
-    pair is an error. The languages that the new file names are --from-lang and --to-lang (after --swap), what the names
-    of line-aligned files end in, or `source` and `target`.
+    pair is an error. The languages that the new file names are --from-lang and --to-lang (after --swap), those that the
+    first file names, what the names of line-aligned files end in, or `source` and `target`.
     """
     *inputs, output = files
     corpus = _Corpus(columns, from_lang, to_lang, swap=swap)
@@ -211,9 +211,9 @@ class _Corpus:
         """
         from itertools import chain
 
-        from clearhead.corpora import described, language_in_name, read_pairs, read_parallel
+        from clearhead.corpora import described, expand_paths, language_in_name, read_pairs, read_parallel
 
-        pairs, source, target = pairs or [], source or [], target or []
+        pairs, source, target = expand_paths(pairs or [], notice=notice), source or [], target or []
         if not (pairs or source or target):
             raise ConfigError("name the corpus: FILE with both sides, or --source FILE --target FILE")
         if self._wanted.columns is not None and not pairs:
@@ -221,7 +221,8 @@ class _Corpus:
         self._named += [*source, *target, *pairs]
         refuse_missing(self._named)
         if not pairs and len(source) == len(target) == 1 and self._sides == (None, None):
-            self._sides = language_in_name(source[0]), language_in_name(target[0])
+            named = language_in_name(source[0]), language_in_name(target[0])
+            self._sides = named[::-1] if self._swap else named
         lines = read_parallel(
             source,
             target,
@@ -231,17 +232,20 @@ class _Corpus:
         )
         self.read_as += [f"{one} and {other}: line by line" for one, other in zip(source, target, strict=True)]
 
-        def tell(opened: list[str]) -> None:
-            self.read_as += opened
-            for line in opened:
+        def tell(opened: Sequence[PairFile]) -> None:
+            lines = described(opened)
+            self.read_as += lines
+            for line in lines:
                 notice(line)
+            if self._sides == (None, None) and not source:
+                self._sides = opened[0].languages
 
         rows = read_pairs(
             pairs,
             self._wanted,
             swap=self._swap,
             tolerated=tolerated,
-            on_open=lambda files: tell(described(files)),
+            on_open=tell,
         )
         return chain(lines, rows)
 
@@ -256,7 +260,6 @@ class _Corpus:
     @property
     def languages(self) -> tuple[str, str]:
         """The languages of source and target, as far as they are known."""
-        sides = self._sides[::-1] if self._swap else self._sides
-        asked = self._wanted.from_lang, self._wanted.to_lang
+        asked, sides = (self._wanted.from_lang, self._wanted.to_lang), self._sides
         asked = asked[::-1] if self._swap else asked
         return asked[0] or sides[0] or "source", asked[1] or sides[1] or "target"

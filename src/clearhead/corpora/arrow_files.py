@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from clearhead.corpora.columns import choose_columns
+from clearhead.corpora.columns import choose_columns, language_named
 from clearhead.corpora.json_lines import TRANSLATION, side_names
 from clearhead.corpora.pair import LINE_ENDS, PairFile, SentencePair, Wanted, on_one_line, refuse_signs
 from clearhead.corpora.text_files import COMPRESSIONS, display_name, whole_or_absent
@@ -126,7 +126,8 @@ def _open(
     _refuse_what_is_around(path)
     with _told(path), opened(path) as columns:
         names, fields = _chosen(path, columns.schema, wanted)
-    return PairFile(path, format, (repr(fields[0]), repr(fields[1])), _pairs(path, opened, names, fields))
+    pairs, languages = _pairs(path, opened, names, fields), (language_named(fields[0]), language_named(fields[1]))
+    return PairFile(path, format, (repr(fields[0]), repr(fields[1])), pairs, languages)
 
 
 def _pairs(

@@ -131,7 +131,7 @@ def open_catalogue(
 
     words = ("msgid", "msgstr")
     sides = words[0] + (f" ({has[0]})" if has[0] else ""), words[1] + (f" ({has[1]})" if has[1] else "")
-    file = PairFile(path, format, sides, pairs())
+    file = PairFile(path, format, sides, pairs(), has)
     return file.swapped() if _is_reversed(path, has, wanted) else file
 
 

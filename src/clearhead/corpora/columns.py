@@ -12,7 +12,7 @@ from clearhead.corpora.language_names import is_variant
 from clearhead.corpora.pair import Wanted
 from clearhead.errors import ConfigError
 
-__all__ = ["TwoColumns", "choose_columns", "column_index", "is_header"]
+__all__ = ["TwoColumns", "choose_columns", "column_index", "is_header", "language_named"]
 
 SIDES = {
     *("source", "src", "target", "tgt", "trg", "original", "translation", "translated", "reference", "ref"),
@@ -36,6 +36,14 @@ class TwoColumns(NamedTuple):
     """Whether the first row names the columns."""
     names: Sequence[str]
     """Names of all columns; empty if nothing names them."""
+
+    def languages(self) -> tuple[str | None, str | None]:
+        """Return the languages that source and target are named after."""
+        first, second = (
+            language_named(self.names[index]) if self.names[index : index + 1] else None
+            for index in (self.source, self.target)
+        )
+        return first, second
 
     def sides(self) -> tuple[str, str]:
         """Return where source and target stand, in words."""
@@ -85,7 +93,11 @@ def choose_columns(
     # Of more than two, for `id` is the code of Indonesian too, and a text may be a number.
     ignored = others | (numbers if len(names) > 2 else frozenset())
     sides = [index for index, name in enumerate(names) if _meaning(name) is not None and index not in ignored]
-    if wanted.from_lang is not None and wanted.to_lang is not None and any(_is_language(names[side]) for side in sides):
+    if (
+        wanted.from_lang is not None
+        and wanted.to_lang is not None
+        and any(language_named(names[side]) for side in sides)
+    ):
         source, target = (_of_language(path, language, names, sides) for language in (wanted.from_lang, wanted.to_lang))
         return TwoColumns(source, target, has_header, names)
     if len(sides) == 2:
@@ -144,9 +156,10 @@ def column_index(path: str, column: int | str, names: Sequence[str], width: int)
             raise ConfigError(f"{path} has several columns {column!r}, number {numbers}; give the number")
 
 
-def _is_language(name: str) -> bool:
+def language_named(name: str) -> str | None:
+    """Return the code of the language that a column is named after, such as `de` for `German`; None if it is none."""
     meaning = _meaning(name)
-    return meaning is not None and meaning.partition("-")[0] in _languages().values()
+    return meaning if meaning is not None and meaning.partition("-")[0] in _languages().values() else None
 
 
 def _of_language(path: str, language: str, names: Sequence[str], sides: Sequence[int]) -> int:

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 from itertools import chain
 from typing import Any
 
-from clearhead.corpora.columns import choose_columns
+from clearhead.corpora.columns import choose_columns, language_named
 from clearhead.corpora.pair import LINE_ENDS, PairFile, SentencePair, Wanted, on_one_line, refuse_signs
 from clearhead.corpora.tables import SHOWN_CHARACTERS, read_head
 from clearhead.corpora.text_files import display_name, open_output, read_lines
@@ -49,7 +49,8 @@ def open_json_lines(path: str, wanted: Wanted) -> PairFile:
     source, target = _chosen(path, [row for row in rows if row is not None], wanted) if objects else ("", "")
     lines = read_lines(path) if os.path.isfile(path) else chain(head, lines)  # a pipe can be read only once
     name = "JSON lines" + (f", under {TRANSLATION!r}" if is_nested else "") if objects else "empty"
-    return PairFile(path, name, (repr(source), repr(target)), _pairs(path, lines, is_nested, source, target))
+    pairs, languages = _pairs(path, lines, is_nested, source, target), (language_named(source), language_named(target))
+    return PairFile(path, name, (repr(source), repr(target)), pairs, languages)
 
 
 def write_json_lines(path: str | None, pairs: Iterable[SentencePair], languages: tuple[str, str]) -> int:

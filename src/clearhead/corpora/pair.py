@@ -90,6 +90,8 @@ class PairFile:
     """Where in it source and target stand, in words."""
     pairs: Iterator[SentencePair]
     """Its pairs, one for every row, also for those with a defect; to be streamed once."""
+    languages: tuple[str | None, str | None] = (None, None)
+    """Languages of source and target, where the file names them."""
 
     @property
     def read_as(self) -> str:
@@ -98,7 +100,8 @@ class PairFile:
 
     def swapped(self) -> PairFile:
         """Return the file read in the other direction."""
-        return replace(self, sides=self.sides[::-1], pairs=(pair.swapped() for pair in self.pairs))
+        sides, languages = self.sides[::-1], self.languages[::-1]
+        return replace(self, sides=sides, languages=languages, pairs=(pair.swapped() for pair in self.pairs))
 
 
 LINE_ENDS = {"\n": "line feed", "\r": "carriage return"}

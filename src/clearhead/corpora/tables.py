@@ -52,7 +52,8 @@ def open_table(
     lines = read_lines(path) if os.path.isfile(path) else chain(head, lines)
     width = len(chosen.names) or max(Counter(map(len, rows)).most_common(1), default=(0, 0))[0]
     words = f"{written.name}, {width} columns" + (" with a header" if chosen.has_header else "") if width else "empty"
-    return PairFile(path, words, chosen.sides(), _pairs(path, lines, written, chosen, width))
+    pairs = _pairs(path, lines, written, chosen, width)
+    return PairFile(path, words, chosen.sides(), pairs, chosen.languages())
 
 
 def read_head(lines: Iterator[str]) -> list[str]:

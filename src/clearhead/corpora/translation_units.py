@@ -82,7 +82,7 @@ def open_units(path: str, wanted: Wanted, read: Callable[[str], UnitFile]) -> Pa
     sides = _in_words(source, found), _in_words(target, found)
     # From the start, and closed until its turn comes; but a pipe can be read only once.
     rest = None if can_be_read_again else chain(head, units)
-    return PairFile(path, file.format, sides, _pairs(path, read, rest, source, target))
+    return PairFile(path, file.format, sides, _pairs(path, read, rest, source, target), (source, target))
 
 
 def language_of(attributes: Mapping[str, str], *names: str) -> str:
