@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import json
 import os
 import re
 import shlex
@@ -15,6 +16,7 @@ import pytest
 import torch
 
 from clearhead.cli.main import run
+from clearhead.corpora import SentencePair, write_pairs
 from clearhead.data.prepare import open_prepared
 
 ROOT = Path(__file__).parents[2]
@@ -98,6 +100,22 @@ def test_the_commands_lead_from_the_file_to_a_judged_model(block, corpus, files,
     table = capsys.readouterr().out
     assert re.search(r"^BLEU +\d+\.\d\d  nrefs:1", table, re.MULTILINE)
     assert re.search(rf"^sentences +{TEST_PAIRS[corpus]}$", table, re.MULTILINE)
+
+
+def test_translators_files_lead_to_a_translated_document(files, monkeypatch):
+    torch.set_num_threads(1)
+    pairs = [SentencePair(en, de, f"x:{number}") for number, (de, en) in enumerate(NUMBERS, start=1)]
+    (files / "catalogues").mkdir()
+    write_pairs("memory.tmx", pairs[20:], ("en", "de"))
+    write_pairs("catalogues/app.po", pairs[:20], ("en", "de"))
+    (files / "messages.json").write_text('{"greeting": "one, two three", "count": 3}\n', encoding="utf-8")
+    section = README.partition("## Translation memories, catalogues, documents\n")[2].partition("\n## ")[0]
+    [block] = re.findall(r"^```\n(.*?)^```", section, re.MULTILINE | re.DOTALL)
+    for command in block.splitlines():
+        execute(command, monkeypatch)
+    assert open_prepared(files / "runs" / "en-de" / "data").report["train"]["read"] == len(NUMBERS)
+    found = json.loads((files / "messages.de.json").read_text(encoding="utf-8"))
+    assert (found.keys(), found["count"]) == ({"greeting", "count"}, 3)
 
 
 @pytest.mark.skipif(os.name != "posix", reason="the commands are those of a POSIX shell")

@@ -69,7 +69,7 @@ def evaluate(
         typer.Option(
             "--pairs",
             metavar="FILE",
-            help="Source and reference in one file: .tsv, .csv, or .txt of Tatoeba and Anki. "
+            help="Source and reference in one file, such as .tmx, .po, .tsv or .csv (docs/formats.md). "
             "A row that is no pair is an error.",
         ),
     ] = None,

@@ -225,7 +225,7 @@ def declared(charset: str, text: str) -> str:
         (declared("hex", "a").encode(), "declares the encoding 'hex'"),
         (declared("UTF-8", "a").encode("utf-16"), "looks like UTF-16; convert"),
         (b'msgid "a"\nmsgstr "\0"\n', "line 2: there is a NUL byte"),
-        (gzip.compress(b""), r"is compressed with gzip; give it the extension \.gz"),
+        (gzip.compress(b"", mtime=0), r"is compressed with gzip; give it the extension \.gz"),
     ],
 )
 def test_a_wrong_encoding_is_refused_with_its_place(tmp_path, data, message):
