@@ -41,8 +41,8 @@ def score(
         typer.Option(
             "--pairs",
             metavar="FILE",
-            help="Both sides in one file, such as .tmx, .po, .tsv or .csv (docs/formats.md). A row that is no pair is an "
-            "error.",
+            help="Both sides in one file, such as .tmx, .po, .tsv or .csv (docs/formats.md). A row that is no pair is "
+            "an error.",
         ),
     ] = None,
     columns: Columns = None,
