@@ -30,8 +30,6 @@ _NO_PROSE = re.compile(r"^(?::::|!!!|\?\?\?|\$\$)", re.MULTILINE)
 """Begins lines of what some programs add to Markdown: containers, admonitions, formulas."""
 _LEADING = re.compile(r"(?:\[[ xX]\][ \t]+|\[![A-Za-z]+\][^\n]*\n|\[\^[^\]\s]+\]:[ \t]*)")
 """What stands before the prose of a block: a box to tick, the kind of an alert, the mark of a footnote."""
-_SPACE_IN_FRONT = re.compile(r"((?:<g[0-9]+>)+)( +)")
-_SPACE_BEHIND_CLOSING = re.compile(r"( +)((?:</g[0-9]+>)+)")
 
 
 def read_markdown(path: str) -> MarkdownDocument:
@@ -167,8 +165,24 @@ def _passage(block: _Block, events: Sequence[InlineEvent], kind: str) -> Iterato
 
 def _tidied(parts: Sequence[str | Tag]) -> list[str | Tag]:
     """Put the white space at the edges of pairs outside of them, for Markdown takes `** bold **` for words."""
-    text = "".join(map(str, parts))
-    return tokens(_SPACE_BEHIND_CLOSING.sub(r"\2\1", _SPACE_IN_FRONT.sub(r"\2\1", text)))
+    in_front = _spaces_first(parts, "open", str.lstrip)
+    return _spaces_first(in_front[::-1], "close", str.rstrip)[::-1]
+
+
+def _spaces_first(parts: Sequence[str | Tag], form: str, stripped: Callable[[str], str]) -> list[str | Tag]:
+    """Put white space that follows tags of a form before them."""
+    kept: list[str | Tag] = []
+    tags: list[str | Tag] = []
+    for part in parts:
+        if isinstance(part, Tag) and part.form == form:
+            tags.append(part)
+            continue
+        if isinstance(part, str) and tags and (words := stripped(part)) != part:
+            kept.append(" ")
+            part = words
+        kept += [*tags, part] if part else tags
+        tags = []
+    return kept + tags
 
 
 def _blocks(file: FileText, environment: dict[str, Any]) -> Iterator[_Block]:
