@@ -113,7 +113,7 @@ class MarkdownDocument(Document):
         """Return the plainest Markdown that is read as the translation."""
         block = self._blocks[passage.start, passage.end]
         parts = []
-        for token in _tidied(tokens(mended(_SPACES.sub(" ", translation).strip(" "), passage.text)[0])):
+        for token in _tidied(tokens(mended(_SPACES.sub(" ", translation), passage.text)[0])):
             element = passage.elements[token.number - 1] if isinstance(token, Tag) else None
             if element is None or isinstance(element.opening, str):
                 parts.append(Part("words", str(token if element is None else element.opening)))
@@ -166,7 +166,8 @@ def _passage(block: _Block, events: Sequence[InlineEvent], kind: str) -> Iterato
 def _tidied(parts: Sequence[str | Tag]) -> list[str | Tag]:
     """Put the white space at the edges of pairs outside of them, for Markdown takes `** bold **` for words."""
     in_front = _spaces_first(parts, "open", str.lstrip)
-    return _spaces_first(in_front[::-1], "close", str.rstrip)[::-1]
+    outside = _spaces_first(in_front[::-1], "close", str.rstrip)[::-1]
+    return tokens(_SPACES.sub(" ", "".join(map(str, outside))).strip(" "))
 
 
 def _spaces_first(parts: Sequence[str | Tag], form: str, stripped: Callable[[str], str]) -> list[str | Tag]:

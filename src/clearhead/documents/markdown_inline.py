@@ -296,7 +296,7 @@ class _Scanner:
         self._emphasise(bracket.bottom)
         if bracket.is_image:
             inner = self._nodes[bracket.node + 1 :]
-            if all(isinstance(node, InlineEvent) and node.form == "words" for node in inner) and start > bracket.end:
+            if start > bracket.end and all(map(self._is_plain, inner)):
                 self._descriptions.append((bracket.end, start))
             del self._nodes[bracket.node :]
             return self._alone(bracket.start, behind)
@@ -305,6 +305,11 @@ class _Scanner:
         self._nodes.append(InlineEvent("close", start, behind, name))
         self._num_behind_link = len(self._brackets)
         return behind
+
+    def _is_plain(self, node: InlineEvent | _Delimiters) -> bool:
+        if isinstance(node, _Delimiters):
+            return not (node.opening or node.closing)
+        return node.form == "words" or (node.form == "alone" and self._text[node.start] in "h{")
 
     def _behind_target(self, bracket: _Bracket, end: int) -> int | None:
         """Return where the link ends whose text ends at a bracket; None if it is no link."""
