@@ -144,6 +144,8 @@ def _run_units(data: bytes, run: XmlElement) -> Iterator[_Unit]:
     for child in run.children:
         if child.name == f"{WORD}rPr":
             raw, look = data[slice(*child.place)], _look(data, child)
+        elif child.name == f"{WORD}t" and len(child.text) > 1 and child.text.isspace():
+            yield _Unit("alone", ((child.place, raw),), properties=look)  # a gap, or a line to write on
         elif child.name == f"{WORD}t" or child.name in _CHARACTERS:
             words = _CHARACTERS.get(child.name) or _SPACES.sub(" ", child.text)
             if child.name == f"{WORD}t" and child.attributes.get("xml:space") != "preserve":
@@ -230,11 +232,12 @@ def _with_formats(units: Sequence[_Unit]) -> tuple[list[_Unit], bytes]:
     done: list[_Unit] = []
     looks = [usual[-1]]
     other: bytes | None = None
+    behind = 0  # the last words that look so
     for index, unit in enumerate(units):
         is_words = unit.form == "words" and not unit.words.isspace()
         is_neutral = unit.form in ("words", "alone") and not is_words and (unit.words or unit.properties is None)
         if other is not None and not is_neutral and (unit.form in ("open", "close") or unit.properties != other):
-            done.append(_Unit("plain"))
+            done.insert(behind, _Unit("plain"))
             other = None
         if is_words and other is None and unit.properties != looks[-1]:
             other = unit.properties or b""
@@ -245,7 +248,11 @@ def _with_formats(units: Sequence[_Unit]) -> tuple[list[_Unit], bytes]:
         elif unit.form == "close":
             looks.pop()
         done.append(unit)
-    return ([*done, _Unit("plain")] if other is not None else done), usual[-1]
+        if not is_neutral:
+            behind = len(done)
+    if other is not None:
+        done.insert(behind, _Unit("plain"))
+    return done, usual[-1]
 
 
 def _gathered(units: Sequence[_Unit]) -> Passage | None:

@@ -81,8 +81,14 @@ def parse_xml(
         words: Is told the text between, in pieces.
 
     Raises:
-        DataError: If it is not well-formed, declares a document type, or is nested too deeply.
+        DataError: If it is not well-formed, not in UTF-8, declares a document type, or is nested too deeply.
     """
+    try:
+        is_utf8 = "\0" not in data.decode()
+    except UnicodeDecodeError:
+        is_utf8 = False
+    if not is_utf8:
+        raise DataError(f"{name} is not in UTF-8, as Word writes it; save the file again in Word")
     parser = expat.ParserCreate("utf-8", " ")
     parser.buffer_text = True
     depth = 0
