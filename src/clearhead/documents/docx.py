@@ -12,7 +12,7 @@ from zipfile import BadZipFile, ZipFile, ZipInfo
 
 from clearhead.documents.document import Document, Filling, Segment, Splice, spliced
 from clearhead.documents.file_text import read_bytes
-from clearhead.documents.inline import Passage, changes
+from clearhead.documents.passages import Passage, changes
 from clearhead.documents.word_runs import WordParagraph
 from clearhead.documents.word_xml import WORD, paragraphs, parse_xml
 from clearhead.errors import DataError

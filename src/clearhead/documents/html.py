@@ -10,7 +10,8 @@ from collections.abc import Callable, Iterator, Sequence
 from clearhead.documents.document import Document, Filling, Segment
 from clearhead.documents.file_text import FileText, read_bytes
 from clearhead.documents.html_tokens import HtmlToken, html_tokens
-from clearhead.documents.inline import Change, Passage, Run, changes, mended, tokens
+from clearhead.documents.inline import mended, tokens
+from clearhead.documents.passages import Change, Passage, Run, changes
 from clearhead.documents.references import ATTRIBUTE_REFERENCE, TEXT_REFERENCE, habits, resolved
 from clearhead.errors import DataError
 

@@ -13,9 +13,10 @@ from markdown_it.common.utils import normalizeReference
 
 from clearhead.documents.document import Document, Filling, Segment
 from clearhead.documents.file_text import FileText, Line
-from clearhead.documents.inline import Passage, Run, Tag, changes, mended, tokens
+from clearhead.documents.inline import Tag, mended, tokens
 from clearhead.documents.markdown_inline import InlineEvent, scanned
 from clearhead.documents.markdown_writing import BLOCKS, Part, Surroundings, meaning, written
+from clearhead.documents.passages import Passage, Run, changes
 from clearhead.documents.references import habits
 
 __all__ = ["MarkdownDocument", "read_markdown"]

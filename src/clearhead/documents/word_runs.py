@@ -8,7 +8,8 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from xml.sax.saxutils import escape
 
-from clearhead.documents.inline import Passage, Run, mended, tokens
+from clearhead.documents.inline import mended, tokens
+from clearhead.documents.passages import Passage, Run
 from clearhead.documents.word_xml import WORD, XmlElement
 
 __all__ = ["WordParagraph"]

@@ -8,8 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from clearhead.documents.document import Filling
-from clearhead.documents.inline import Passage, Run, changes, mended, tokens
+from clearhead.documents.inline import mended, tokens
 
 TAG = re.compile(r"</?[gx][0-9]+/?>")
 
@@ -116,28 +115,3 @@ def test_a_text_of_many_tags_is_mended_in_one_pass():
     source = "".join(f"<g{n}>" for n in range(1, size)) + "a" + "".join(f"</g{n}>" for n in range(size - 1, 0, -1))
     assert mended("b", source)[0] == source.replace("a", "b")
     assert len(tokens(mended("".join(f"b</g{n}>" for n in range(1, size)), source)[0])) == 3 * (size - 1)
-
-
-def test_words_that_look_like_a_tag_are_an_element():
-    run = Run()
-    run.words("say <g1> ", 0, 9)
-    run.opening("b", 9, 12)
-    run.words("now", 12, 15)
-    run.closing("b", 15, 19)
-    passage = run.passage()
-    assert passage is not None
-    assert passage.text == "say <x1/> <g2>now</g2>"
-    assert [element.opening for element in passage.elements] == ["<g1>", (9, 12)]
-
-
-def test_a_translation_within_a_translation_goes_where_its_markup_goes():
-    text = "see <a title='tip'>it</a>."
-    passages = [Passage(0, 26, "see <g1>it</g1>."), Passage(14, 17, "tip")]
-
-    def write(passage, translation, source):
-        return translation.replace("<a>", source((4, 19))).replace("</a>", source((21, 25)))
-
-    done = changes(text, passages, [Filling("<a>es</a> sieh."), Filling("Rat")], write)
-    assert done == [(0, 26, "<a title='Rat'>es</a> sieh.")]
-    assert changes(text, passages, [None, Filling("Rat")], write) == [(14, 17, "Rat")]
-    assert changes(text, passages, [None, None], write) == []
