@@ -6,6 +6,7 @@ import codecs
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from itertools import islice
 
 from clearhead.documents.document import Document, Filling, Segment
 from clearhead.documents.file_text import FileText, read_bytes
@@ -16,6 +17,9 @@ from clearhead.documents.references import ATTRIBUTE_REFERENCE, TEXT_REFERENCE, 
 from clearhead.errors import DataError
 
 __all__ = ["HtmlDocument", "read_html"]
+
+MOST_TOKENS = 2_000_000
+"""Tags, and texts between them, of a page: some 50 MB of one that people wrote."""
 
 # ruff: noqa: SIM905  (as a list, the formatter would give every name a line)
 _BLOCKS = frozenset(
@@ -92,7 +96,9 @@ class HtmlDocument(Document):
     def __init__(self, file: FileText, target_language: str | None = None) -> None:
         self._file = file
         self._habits = habits(file.text)
-        cut = list(html_tokens(file.text))
+        cut = list(islice(html_tokens(file.text), MOST_TOKENS + 1))
+        if len(cut) > MOST_TOKENS:
+            raise DataError(f"{file.path} has more than {MOST_TOKENS:,} tags and texts; divide it")
         self._passages = sorted(_passages(file.text, cut), key=lambda passage: (passage.start, -passage.end))
         self._language = None if target_language is None else _language_change(file.text, cut, target_language)
         self.segments = [Segment(passage.text, file.line(passage.start)) for passage in self._passages]

@@ -124,7 +124,7 @@ class MarkdownDocument(Document):
             assert place is not None
             original = block.text[block.in_text(place[0]) : block.in_text(place[1])]
             parts.append(Part(token.form, original, source(place)))
-        return written(parts, self._surroundings(passage, block)).translate(self._habits)
+        return written(parts, self._surroundings(passage, block), self._habits)
 
     def _surroundings(self, passage: Passage, block: _Block) -> Surroundings:
         if passage.kind == "description":

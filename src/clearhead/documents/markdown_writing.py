@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import groupby
 from typing import NamedTuple
 
@@ -76,12 +76,13 @@ def meaning(events: Iterable[InlineEvent], text: str) -> list[tuple[str, str]]:
     ]
 
 
-def written(parts: Sequence[Part], around: Surroundings) -> str:
+def written(parts: Sequence[Part], around: Surroundings, habits: Mapping[int, str]) -> str:
     """Return the Markdown of a translation, as it is to be in the file.
 
     Args:
         parts: Of the translation.
         around: Where it stands.
+        habits: How the file writes characters, as `references.habits` tells it.
     """
     in_file: list[str] = []
     for escape, marks in _MANNERS:
@@ -91,6 +92,7 @@ def written(parts: Sequence[Part], around: Surroundings) -> str:
             if part.form == "words":
                 is_start = in_block[-1][-1:] in ("", "\n")
                 words = _escaped(part.text, escape, is_start=is_start, is_cell=around.kind == "cell")
+                words = words.translate(habits)
                 pair = words, words
                 meant.append(("words", part.text))
             else:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
@@ -13,6 +14,8 @@ from clearhead.documents.document import Filling
 from clearhead.documents.inline import Tag, tokens
 
 __all__ = ["Change", "Element", "Passage", "Run", "changes"]
+
+_SPACES = re.compile(r"[ \t]+")
 
 Change = tuple[int, int, str]
 """Where a place of a text begins and ends, and what it is to have instead."""
@@ -40,7 +43,7 @@ class Passage:
     elements: tuple[Element, ...] = ()
     """By number, from 1."""
     kind: str = "text"
-    """Tells the format how to write it, such as `attribute`."""
+    """Tells the format how to write it."""
 
 
 @dataclass(slots=True, eq=False)
@@ -92,7 +95,7 @@ class Run:
         elements: list[Element] = []
         for form, group in groupby(items, key=lambda item: item.form):
             if form == "words":
-                for token in tokens("".join(item.words for item in group)):
+                for token in tokens(_SPACES.sub(" ", "".join(item.words for item in group))):
                     if isinstance(token, Tag):
                         elements.append(Element(str(token)))
                         token = Tag("alone", len(elements))

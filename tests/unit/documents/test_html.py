@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from clearhead.documents import html
 from clearhead.documents.document import Filling
 from clearhead.documents.file_text import FileText
 from clearhead.documents.html import HtmlDocument, read_html
@@ -116,6 +117,13 @@ def test_what_is_no_text_is_refused(data, message, tmp_path):
     path.write_bytes(data)
     with pytest.raises(DataError, match=message):
         read_html(str(path))
+
+
+def test_a_page_of_too_many_tags_is_refused(read_text, monkeypatch):
+    monkeypatch.setattr(html, "MOST_TOKENS", 3)
+    assert len(read_text(read_html, "<p>a</p>").segments) == 1
+    with pytest.raises(DataError, match="has more than 3 tags and texts; divide it"):
+        read_text(read_html, "<p>a</p>b")
 
 
 def test_half_of_a_surrogate_pair_is_refused(read_text):

@@ -48,6 +48,7 @@ def texts(document):
         ("<b>a</b> <!-- x --> <br> <code>y</code> z", None, "<b>A</b> <!-- x --> <br> <code>y</code> Z"),
         ("a <http://x.org/y> https://x.org/y_z. b", ["a <x1/> <x2/>. b"], None),
         ("a \\* b &amp; c &copy; &nbsp;d", ["a * b & c © \xa0d"], "A * B & C &copy; &nbsp;D"),
+        ("a&nbsp;b `c\u00a0d` e", ["a\xa0b <x1/> e"], "A&nbsp;B `c\u00a0d` E"),
         ("note[^1]\n\n[^1]: the note\n", ["note<x1/>", "the note"], "NOTE[^1]\n\n[^1]: THE NOTE\n"),
         ("> [!NOTE]\n> a\n", ["a"], "> [!NOTE]\n> A\n"),
         ("| a | b |\n|---|---|\n| c \\| d | `x` |\n", ["a", "b", "c | d"], "| A | B |\n|---|---|\n| C \\| D | `x` |\n"),
