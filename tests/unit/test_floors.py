@@ -64,6 +64,7 @@ FLOORS = {
 OWNERS = {
     "babel": ("corpora",),
     "ctranslate2": ("interop",),
+    "markdown_it": ("documents",),
     "matplotlib": ("inspection",),
     "onnx": ("interop",),
     "onnxruntime": ("interop",),

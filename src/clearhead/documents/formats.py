@@ -8,7 +8,10 @@ from typing import Any, NamedTuple
 
 from clearhead.corpora.text_files import COMPRESSIONS
 from clearhead.documents.document import Document
+from clearhead.documents.docx import read_docx
+from clearhead.documents.html import read_html
 from clearhead.documents.json_strings import read_json_strings
+from clearhead.documents.markdown import read_markdown
 from clearhead.documents.plain_text import read_paragraphs
 from clearhead.documents.subtitles import read_subrip, read_webvtt
 from clearhead.documents.tables import read_csv, read_tsv
@@ -28,7 +31,12 @@ class DocumentFormat(NamedTuple):
 
 DOCUMENTS: dict[str, DocumentFormat] = {
     ".csv": DocumentFormat(read_csv, ("columns",)),
+    ".docx": DocumentFormat(read_docx),
+    ".htm": DocumentFormat(read_html),
+    ".html": DocumentFormat(read_html),
     ".json": DocumentFormat(read_json_strings),
+    ".markdown": DocumentFormat(read_markdown),
+    ".md": DocumentFormat(read_markdown),
     ".srt": DocumentFormat(read_subrip),
     ".tsv": DocumentFormat(read_tsv, ("columns",)),
     ".vtt": DocumentFormat(read_webvtt),

@@ -7,6 +7,7 @@ import re
 import shlex
 from pathlib import Path
 
+import docx
 import pytest
 
 from clearhead import document_translation
@@ -24,10 +25,13 @@ COMMANDS = [
 ]
 CUE = "00:00:01,000 --> 00:00:02,000"
 FILES = {
+    "README.md": ("# ja\n\n* nein\n\n    ja\n", "# JA\n\n* NEIN\n\n    ja\n"),
     "film.srt": (f"1\n{CUE}\n<i>ja,\nnein</i>\n", f"1\n{CUE}\n<i>JA,\nNEIN</i>\n"),
     "glossary.tsv": ("en\tde\nja\tyes\nnein\t\n", "en\tde\nja\tyes\nnein\tNEIN\n"),
+    "letter.docx": ("ja", "JA"),  # the text of its one paragraph
     "letter.txt": ("ja\n  nein\n\n- ja\n", "JA\n  NEIN\n\n- JA\n"),
     "messages.json": ('{"ja": "nein", "n": 1.0}', '{"ja": "NEIN", "n": 1.0}'),
+    "page.html": ('<p class="a">ja</p>\n', '<p class="a">JA</p>\n'),
     "products.csv": ('id,name\n1,"ja"\n', 'id,name\n1,"JA"\n'),
     "trailer.vtt": ("WEBVTT\n\n00:01.000 --> 00:02.000\nja\n", "WEBVTT\n\n00:01.000 --> 00:02.000\nJA\n"),
 }
@@ -46,7 +50,12 @@ def files(tmp_path, monkeypatch):
     """Write all files, and go where they are."""
     monkeypatch.chdir(tmp_path)
     for name, (content, _) in FILES.items():
-        Path(name).write_bytes(content.encode())
+        if name.endswith(".docx"):
+            document = docx.Document()
+            document.add_paragraph(content)
+            document.save(name)
+        else:
+            Path(name).write_bytes(content.encode())
     return tmp_path
 
 
@@ -84,7 +93,9 @@ def test_the_commands_of_the_page_run(run_command, model, files, shouting, comma
     assert documents
     for name in documents:
         path = files / output / name if output == "german/" else files / output
-        if name in FILES:
+        if name.endswith(".docx"):
+            assert [paragraph.text for paragraph in docx.Document(str(path)).paragraphs] == [FILES[name][1]]
+        else:
             assert path.read_bytes().decode() == FILES[name][1]
     assert len(re.findall(r" segments: ", result.stderr)) == len(documents)
     assert not [name for name in names(files) if name.startswith(".")]

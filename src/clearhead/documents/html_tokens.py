@@ -1,0 +1,130 @@
+"""HTML as its tags and texts with their places, cut as browsers cut it (WHATWG HTML, section 13.2.5).
+
+Whatever the text is, no part of it is looked at more than a few times.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import NamedTuple
+
+__all__ = ["Attribute", "HtmlToken", "html_tokens"]
+
+# Elements that hold text alone, to their own end tag.
+_RAW = frozenset({"iframe", "noembed", "noframes", "script", "style", "textarea", "title", "xmp"})
+
+_SPACE = r"[ \t\n\r\f]"
+_MARKUP = re.compile(r"<(?=[a-zA-Z/!?])")
+_NAME = re.compile(r"[^ \t\n\r\f/>]+")
+_ATTRIBUTE = re.compile(
+    rf"""[ \t\n\r\f/]*([^ \t\n\r\f/>][^ \t\n\r\f/>=]*)"""
+    rf"""(?:{_SPACE}*+={_SPACE}*+("[^"]*+(?:"|\Z)|'[^']*+(?:'|\Z)|(?!["'])[^ \t\n\r\f>]*+))?"""
+)
+_TAG_END = re.compile(r"[ \t\n\r\f/]*>")
+_COMMENT_END = re.compile(r"--!?>")
+_SCRIPT_MARK = re.compile(r"<!--(?:-?>)?|-->|</?script(?=[ \t\n\r\f/>])", re.IGNORECASE)
+
+
+class Attribute(NamedTuple):
+    """An attribute of a tag, and where its value stands, without its quotation marks."""
+
+    name: str
+    """In small letters."""
+    start: int
+    end: int
+    quote: str
+    """`"`, `'`, or empty if the value has none."""
+
+
+class HtmlToken(NamedTuple):
+    """A piece of an HTML file; together they are the file."""
+
+    form: str
+    """`text`, `raw` (text of which nothing is markup, of the element before), `start`, `end` or `other`: a comment or
+    the like."""
+    start: int
+    end: int
+    name: str = ""
+    """Of a tag, in small letters."""
+    attributes: tuple[Attribute, ...] = ()
+
+
+def html_tokens(text: str) -> Iterator[HtmlToken]:
+    """Cut an HTML text into its tokens, in order and without gaps."""
+    at = 0
+    while (markup := _MARKUP.search(text, at)) is not None:
+        start = markup.start()
+        if start > at:
+            yield HtmlToken("text", at, start)
+        token = _markup(text, start)
+        yield token
+        at = token.end
+        if token.form == "start" and token.name == "plaintext":
+            yield HtmlToken("raw", at, len(text), token.name)
+            return
+        if token.form == "start" and token.name in _RAW:
+            end = _raw_end(text, token)
+            if end > at:
+                yield HtmlToken("raw", at, end, token.name)
+            at = end
+    if at < len(text):
+        yield HtmlToken("text", at, len(text))
+
+
+def _markup(text: str, start: int) -> HtmlToken:
+    if text.startswith("<!--", start):
+        for empty in ("<!-->", "<!--->"):
+            if text.startswith(empty, start):
+                return HtmlToken("other", start, start + len(empty))
+        found = _COMMENT_END.search(text, start + 4)
+        return HtmlToken("other", start, found.end() if found else len(text))
+    is_end = text.startswith("</", start)
+    first = start + 1 + is_end
+    if not text[first : first + 1].isascii() or not text[first : first + 1].isalpha():
+        if text.startswith("</", start) and first == len(text):
+            return HtmlToken("text", start, first)
+        found_at = text.find(">", first)
+        return HtmlToken("other", start, found_at + 1 if found_at >= 0 else len(text))
+    name = _NAME.match(text, first)
+    assert name is not None
+    at = name.end()
+    attributes: dict[str, Attribute] = {}
+    while (closing := _TAG_END.match(text, at)) is None:
+        attribute = _ATTRIBUTE.match(text, at)
+        if attribute is None or attribute.end() == len(text):
+            return HtmlToken("other", start, len(text))  # the file ends within the tag; browsers show nothing of it
+        at = attribute.end()
+        value = attribute[2] or ""
+        is_quoted = value[:1] in ('"', "'") and value != ""
+        where = (attribute.start(2) + is_quoted, attribute.end(2) - is_quoted) if attribute[2] is not None else (at, at)
+        key = attribute[1].lower()
+        attributes.setdefault(key, Attribute(key, *where, value[0] if is_quoted else ""))
+    form = "end" if is_end else "start"
+    return HtmlToken(form, start, closing.end(), name[0].lower(), () if is_end else tuple(attributes.values()))
+
+
+def _raw_end(text: str, tag: HtmlToken) -> int:
+    """Return where the text within an element that holds no markup ends."""
+    if tag.name == "script":
+        return _script_end(text, tag.end)
+    found = re.compile(rf"</{tag.name}(?=[ \t\n\r\f/>])", re.IGNORECASE).search(text, tag.end)
+    return found.start() if found else len(text)
+
+
+def _script_end(text: str, start: int) -> int:
+    """Follow the states that let a script write a script: its end tag within a comment is none, after another start."""
+    state = "plain"
+    for mark in _SCRIPT_MARK.finditer(text, start):
+        match mark[0].lower():
+            case "</script" if state != "double":
+                return mark.start()
+            case "</script":
+                state = "comment"
+            case "<script" if state == "comment":
+                state = "double"
+            case "-->":
+                state = "plain"
+            case "<!--" if state == "plain":
+                state = "comment"
+    return len(text)
