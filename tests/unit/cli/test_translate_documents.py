@@ -25,7 +25,7 @@ COMMANDS = [
 ]
 CUE = "00:00:01,000 --> 00:00:02,000"
 FILES = {
-    "README.md": ("# ja\n\n* nein\n\n    ja\n", "# JA\n\n* NEIN\n\n    ja\n"),
+    "README.md": ("# ja\n\n* nein\n\n```\nja\n```\n", "# JA\n\n* NEIN\n\n```\nja\n```\n"),
     "film.srt": (f"1\n{CUE}\n<i>ja,\nnein</i>\n", f"1\n{CUE}\n<i>JA,\nNEIN</i>\n"),
     "glossary.tsv": ("en\tde\nja\tyes\nnein\t\n", "en\tde\nja\tyes\nnein\tNEIN\n"),
     "letter.docx": ("ja", "JA"),  # the text of its one paragraph
