@@ -10,7 +10,7 @@ from __future__ import annotations
 import shutil
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from itertools import chain, islice
+from itertools import islice
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -20,8 +20,10 @@ from clearhead.config import Config, DataConfig, DecodeConfig, TokenizerConfig, 
 from clearhead.corpora import SentencePair, display_name
 from clearhead.data.augment import KINDS, altered
 from clearhead.data.batches import BatchOrder
-from clearhead.data.clean import CleaningReport, clean, key_digest, pair_digest
-from clearhead.data.hold_out import choose_rows, drawn_rows, side_keys, without
+from clearhead.data.clean import CleaningReport, clean, key_digest
+from clearhead.data.epoch_weights import EpochWeights
+from clearhead.data.general_text import mixed_in, rows_of
+from clearhead.data.hold_out import choose_rows, side_keys, without
 from clearhead.data.inputs import Inputs, open_inputs, source_language
 from clearhead.data.staged_text import StagedPairs
 from clearhead.data.store import PairStore, StoreWriter
@@ -42,15 +44,9 @@ STORES = ("train.arrow", "valid.arrow")
 GENERAL = "general.arrow"
 """The store of a run with general text."""
 PROGRESS_EVERY = 1_000
-MOST_EPOCHS = 30
-"""General text is mixed in for so many epochs; then it comes again. Few runs that start from a model make more."""
-MOST_ROWS = 20_000_000
-"""New pairs of these epochs together: each epoch is cut into batches before training begins."""
 PAIRS_LOOKED_AT = 20_000
 LEAST_PROTECTED = 0.01
 """Share of the pairs with the same placeholders on both sides, from which on the vocabulary has tokens for them."""
-MOST_MIXED_IN = 1_000_000
-"""General pairs that are mixed in, if one epoch does not take more: each is spelled before training begins."""
 # Fewer bytes cannot fill a vocabulary, which begins with the 256 bytes and a few special tokens.
 LEAST_TEXT_BYTES = 300
 FRESH = "run the same command with --fresh to prepare the data again"
@@ -193,7 +189,7 @@ def _build(
     pairs = _progress(train, "tokenising", on_progress)
     added = dict.fromkeys(KINDS if config.data.augment else (), 0)
     counter = LineCounter(source_language(config))
-    weights = _Weights(inputs.weights)
+    weights = EpochWeights(inputs.weights)
     rounds: dict[str, int] = {}
     with StoreWriter(partial / "train.arrow") as store:
         tokens = _fill(store, pairs, tokenizer, config, report=train.report, counter=counter, weights=weights)
@@ -202,7 +198,7 @@ def _build(
             _add_altered(store, train, tokenizer, config, added, counter, on_progress)
         weights.add(1, store.num_rows - weights.num_rows)
         if watched:
-            epochs, mixed = _mixed_in(general, watched, valid, train, num_new, config)
+            epochs, mixed = mixed_in(general, watched, valid, train, num_new, config)
             rounds = {"epochs": epochs, "num_new": train.report.kept + sum(added.values())}
             pairs = _progress(mixed, "mixing general text in", on_progress)
             _fill(store, pairs, tokenizer, config, report=general.report, counter=counter)
@@ -212,7 +208,7 @@ def _build(
     if watched:
         held_out = CleaningReport(read=len(watched), kept=len(watched))
         with StoreWriter(partial / GENERAL) as store:
-            _fill(store, _rows(general, watched), tokenizer, config, report=held_out)
+            _fill(store, rows_of(general, watched), tokenizer, config, report=held_out)
         _refuse_empty("general", config.data, held_out)
         general.report.drop_held_out(held_out)
         general.path.unlink()
@@ -299,50 +295,8 @@ def _read_general(
     general.write(clean(pairs, config.data, forbidden=forbidden, report=general.report, language_tags=tags))
     _refuse_empty("general", config.data, general.report)
     watched = choose_rows(general.report.kept, config.data.valid_size, seed=config.train.seed, what="general text")
-    forbidden.update(key for pair in _rows(general, watched) for key in side_keys(pair))
+    forbidden.update(key for pair in rows_of(general, watched) for key in side_keys(pair))
     return watched
-
-
-def _rows(pairs: Iterable[SentencePair], rows: set[int]) -> Iterator[SentencePair]:
-    return (pair for row, pair in enumerate(pairs) if row in rows)
-
-
-def _mixed_in(
-    general: StagedPairs, watched: set[int], valid: StagedPairs, train: StagedPairs, num_new: int, config: Config
-) -> tuple[int, Iterator[SentencePair]]:
-    """Choose the general pairs that are learned from, and count what becomes of the rest.
-
-    Args:
-        general: All of them.
-        watched: Rows of those that are held out.
-        valid: Validation pairs, which may be of the training text.
-        train: The training text, whose pairs are not learned a second time.
-        num_new: Pairs of it in an epoch, as often as their weights say.
-        config: `data.general_share` is the share of general pairs in every epoch.
-
-    Returns:
-        How many epochs they are enough for without one that comes twice, and they themselves, as their files have them.
-    """
-    share, report = config.data.general_share, general.report
-    forbidden = {key for pair in chain(valid, _rows(general, watched)) for key in side_keys(pair)}
-    learned = {pair_digest(pair) for pair in train} if config.data.drop_duplicates and share else set()
-    free = []
-    for row, pair in enumerate(general):
-        if row in watched:
-            report.hold_out()
-        elif not forbidden.isdisjoint(side_keys(pair)):
-            report.drop_kept("leakage", pair.origin)
-        elif pair_digest(pair) in learned:
-            report.drop_kept("duplicate", pair.origin)
-        else:
-            free.append(row)
-    wanted = round(num_new * share / (1.0 - share))  # in an epoch
-    enough_for = min(len(free), MOST_MIXED_IN) // wanted if wanted else 1
-    epochs = max(1, min(enough_for, MOST_EPOCHS, MOST_ROWS // num_new))
-    chosen = {free[place] for place in drawn_rows(len(free), seed=config.train.seed)[: wanted * epochs]}
-    report.not_needed = len(free) - len(chosen)
-    report.kept -= report.not_needed
-    return epochs, _rows(general, chosen)
 
 
 def _excluded_keys(inputs: Inputs, tags: Sequence[str], lines: dict[str, int], on_progress: Progress) -> set[bytes]:
@@ -411,7 +365,7 @@ def _fill(
     *,
     report: CleaningReport,
     counter: LineCounter | None = None,
-    weights: _Weights | None = None,
+    weights: EpochWeights | None = None,
 ) -> dict[str, int]:
     """Tokenise pairs into a store, drop the too long ones, count the others, and return the tokens of each side."""
     tokens = {"source": 0, "target": 0}
@@ -428,35 +382,6 @@ def _fill(
             tokens["source"] += len(source_ids)
             tokens["target"] += len(target_ids)
     return tokens
-
-
-class _Weights:
-    """How often an epoch has each row of a store: `runs` of rows with the same weight, `[weight, rows]`.
-
-    Args:
-        of_files: The weights of files, by their paths; 1 for others.
-    """
-
-    def __init__(self, of_files: Mapping[str, int]) -> None:
-        self._of_files = of_files
-        self.runs: list[list[int]] = []
-        self.num_rows = 0
-
-    @property
-    def num_seen(self) -> int:
-        """Pairs of an epoch."""
-        return sum(weight * rows for weight, rows in self.runs)
-
-    def add_of(self, pair: SentencePair) -> None:
-        """Add a row with the weight of the file that it comes from."""
-        self.add(self._of_files.get(pair.origin.rpartition(":")[0], 1), 1)
-
-    def add(self, weight: int, rows: int) -> None:
-        """Add rows."""
-        if not self.runs or self.runs[-1][0] != weight:
-            self.runs.append([weight, 0])
-        self.runs[-1][1] += rows
-        self.num_rows += rows
 
 
 def _add_altered(
