@@ -8,7 +8,7 @@ from itertools import chain
 from clearhead.config import Config
 from clearhead.corpora import SentencePair
 from clearhead.data.clean import pair_digest
-from clearhead.data.hold_out import side_keys
+from clearhead.data.hold_out import drawn_rows, side_keys
 from clearhead.data.staged_text import StagedPairs
 
 __all__ = ["mixed_in", "rows_of"]
