@@ -182,7 +182,7 @@ def missing_placeholders(source: str, text: str) -> list[str]:
     >>> missing_placeholders("%s hat <b>{count}</b> Dateien &amp; 100 % Zeit", "%s has {count} files & 100 % time")
     ['<b>', '</b>', '&amp;']
     """
-    if not any(mark in source for mark in "%{$<&@") and "://" not in source:
+    if not any(mark in source for mark in "%{$<&@`*|") and "://" not in source:
         return []
     return list((Counter(_placeholders(source)) - Counter(_placeholders(text))).elements())
 

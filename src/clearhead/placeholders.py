@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
-__all__ = ["NUM_ALONE", "NUM_PAIRS", "NUM_SIGNS", "PLACEHOLDER", "SIGNS", "change_words", "words_alone"]
+__all__ = ["CLOSING_MARK", "NUM_ALONE", "NUM_PAIRS", "NUM_SIGNS", "PLACEHOLDER", "SIGNS", "change_words", "words_alone"]
 
 NUM_ALONE, NUM_PAIRS = 16, 8
 NUM_SIGNS = NUM_ALONE + 2 * NUM_PAIRS
@@ -18,6 +18,9 @@ _SPEC = r"[-+\#]{0,3}[0-9]{0,9}(?:\.[0-9]{0,9})?"  # of a number's width and dig
 
 _CJK = r"\u3000-\u30ff\u3400-\u9fff\uff00-\uffef"  # such text stands beside an address without a space
 _MAIL, _HOST = "[a-zA-Z0-9_.+-]", "[a-zA-Z0-9_-]"
+
+CLOSING_MARK = r"(?<=[\w`\"')»”.:!?])\*{1,2}(?![\w*])"
+"""The end of `*emphasis*` or `**bold**`."""
 
 PLACEHOLDER = re.compile(
     rf"""
@@ -36,7 +39,7 @@ PLACEHOLDER = re.compile(
     | (?<![\w`:])`[^`\s<>]{{1,80}}`(?![`_\w])                     # `code` of Markdown, a word
     | \|[A-Za-z][\w.-]{{0,40}}\|                                 # |version|
     | (?<![\w*])\*{{1,2}}(?=[\w`:"'(«“])                          # *emphasis* and **bold** begin,
-    | (?<=[\w`"')»”.:!?])\*{{1,2}}(?![\w*])                       # and end
+    | {CLOSING_MARK}                                       # and end
     """,
     re.VERBOSE,
 )

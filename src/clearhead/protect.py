@@ -14,13 +14,15 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from random import Random
 
-from clearhead.placeholders import NUM_ALONE, NUM_PAIRS, NUM_SIGNS, PLACEHOLDER, SIGNS
+from clearhead.placeholders import CLOSING_MARK, NUM_ALONE, NUM_PAIRS, NUM_SIGNS, PLACEHOLDER, SIGNS
 
 __all__ = ["Protected", "protect", "protect_pair", "protect_target", "without_signs"]
 
 _ALONE = SIGNS[:NUM_ALONE]
 _PAIRS = [f"{SIGNS[number]}{SIGNS[number + NUM_PAIRS]}" for number in range(NUM_ALONE, NUM_ALONE + NUM_PAIRS)]
 _SIGN = re.compile(f"[{SIGNS[0]}-{SIGNS[-1]}]")
+_MARKS = ("*", "**")
+_CLOSING_MARK = re.compile(CLOSING_MARK)
 _TAG = re.compile(r"<(/?)([A-Za-z][\w:.-]*)[^>]*?(/?)>")
 
 
@@ -112,17 +114,20 @@ def without_signs(text: str) -> str:
 
 
 def _units(text: str) -> list[_Unit]:
-    """Return the placeholders of a text in the order in which they begin; a tag and the one that closes it are one."""
+    """Return the placeholders of a text in the order in which they begin; a tag or mark and what closes it are one."""
     found: list[_Unit] = []
-    opened: list[tuple[str, int]] = []  # names of tags, and their places in `found`
+    opened: list[tuple[str, int]] = []  # names of tags or marks, and their places in `found`
     for match in PLACEHOLDER.finditer(text):
         found.append(_Unit((match[0],), (match.start(),)))
-        tag = _TAG.fullmatch(match[0])
-        if tag is None or tag[3]:
+        if match[0] in _MARKS:
+            name, closes = match[0], _CLOSING_MARK.match(text, match.start()) is not None
+        elif (tag := _TAG.fullmatch(match[0])) is not None and not tag[3]:
+            name, closes = tag[2], bool(tag[1])
+        else:
             continue
-        if not tag[1]:
-            opened.append((tag[2], len(found) - 1))
-        elif opened and opened[-1][0] == tag[2]:
+        if not closes:
+            opened.append((name, len(found) - 1))
+        elif opened and opened[-1][0] == name:
             closing, place = found.pop(), opened.pop()[1]
             opening = found[place]
             found[place] = _Unit((*opening.texts, *closing.texts), (*opening.starts, *closing.starts))

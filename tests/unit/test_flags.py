@@ -246,3 +246,8 @@ def test_flags_of_pieces_are_those_of_the_line_each_kind_once():
     ]
     assert merge_flags(groups) == (Flag("too_long", "a"), Flag("numbers", "45; 7"), Flag("placeholders", "%s"))
     assert merge_flags([(), ()]) == ()
+
+
+def test_marks_that_mark_nothing_any_more_are_missing():
+    assert placeholders("It is *very* good, ``x`` too", "Es ist * sehr * gut, `x` auch") == ["*", "*", "``x``"]
+    assert placeholders("It is *very* good", "*sehr* gut ist es") == []

@@ -121,3 +121,11 @@ def test_a_vocabulary_learns_from_text_without_signs():
 )
 def test_marks_of_markdown_and_restructuredtext_are_placeholders(text, kept):
     assert PLACEHOLDER.findall(text) == kept
+
+
+def test_a_mark_and_what_ends_it_are_one():
+    text = "A **bold** word, *one* more, f(*args) and **kwargs"
+    (bold, unbold), (begin, end) = zip(OPENING[:2], CLOSING[:2], strict=True)
+    assert protect(text).text == (
+        f"A {bold}bold{unbold} word, {begin}one{end} more, f({ALONE[0]}args) and {ALONE[1]}kwargs"
+    )
