@@ -19,6 +19,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
 from datetime import timedelta
+from itertools import pairwise
 from typing import Any, TypeVar, cast
 from uuid import uuid4
 
@@ -209,9 +210,14 @@ class Workers:
         """Whether no worker has all weights."""
         return bool(self._sharded)
 
+    def dealt(self, items: Sequence[_Item]) -> list[Sequence[_Item]]:
+        """Return the items of each worker, which are neighbours: as many as the others have, or one more."""
+        cuts = [len(items) * rank // self.count for rank in range(self.count + 1)]
+        return [items[start:end] for start, end in pairwise(cuts)]
+
     def own(self, items: Sequence[_Item]) -> Sequence[_Item]:
-        """Return this worker's items: each has as many neighbours as the others, or one more."""
-        return items[len(items) * self.rank // self.count : len(items) * (self.rank + 1) // self.count]
+        """Return this worker's items, see `dealt`."""
+        return self.dealt(items)[self.rank]
 
     def sums(self, *numbers: float) -> tuple[float, ...]:
         """Return the sums of each number over all workers."""
@@ -328,8 +334,8 @@ def part_like(tensor: Tensor, other: Tensor | None) -> Tensor:
 
 
 def whole_tensors(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Return tensors as `whole` does."""
-    return {name: whole(tensor) for name, tensor in tensors.items()}
+    """Return tensors as `whole` does, those that were shared in the CPU's memory: a GPU need not hold all moments."""
+    return {name: whole(tensor).cpu() if isinstance(tensor, DTensor) else tensor for name, tensor in tensors.items()}
 
 
 def _summed(bucket: dist.GradBucket) -> torch.futures.Future[Tensor]:

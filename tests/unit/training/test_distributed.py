@@ -161,6 +161,14 @@ def test_sharded_weights_are_the_same_bit_for_bit_and_go_on_unsharded(crew, sett
     assert_same_weights(tmp_path / "run", tmp_path / "one")
 
 
+def test_sharded_weights_come_together_as_often_in_a_worker_with_fewer_parts(crew, settings, tmp_path):
+    train = {**TRAIN, "accumulate": 3, "max_steps": 5, "optimizer": "adam", "learning_rate": 1e-3}
+    both = crew("run", train={**train, "shard": True})
+    assert both.codes() == [0, 0], both.lines(0)
+    found, wanted = weights(tmp_path / "run", 5), weights(train_from_values(settings(out=str(tmp_path / "one"), train=train)).run, 5)
+    assert max((found[name] - wanted[name]).abs().max() for name in wanted) < 1e-6
+
+
 @pytest.mark.skipif(os.name != "posix", reason="needs the signals of POSIX")
 @pytest.mark.parametrize("victim", [0, 1])
 def test_after_a_worker_was_killed_the_others_end_and_the_command_goes_on(crew, alone, settings, tmp_path, victim):
