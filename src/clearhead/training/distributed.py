@@ -136,11 +136,12 @@ class Workers:
             return
         if self._watch is not None:
             self._watch.stop()
-        self._store.set(f"left/{self.rank}", "1")
         others = [f"left/{other}" for other in range(1, self.count)] if self.is_first else []
         start = time.monotonic()
-        while not all(self._store.check([key]) for key in others) and time.monotonic() - start < _SECONDS_TO_LEAVE:
-            time.sleep(0.05)
+        with suppress(RuntimeError):  # no store any more: all is done anyway
+            self._store.set(f"left/{self.rank}", "1")
+            while not all(self._store.check([key]) for key in others) and time.monotonic() - start < _SECONDS_TO_LEAVE:
+                time.sleep(0.05)
 
     def greet(self, greeting: Mapping[str, Any], say: Callable[[str], None]) -> None:
         """Wait for all workers, and refuse to work with one that was given something else.
@@ -156,15 +157,20 @@ class Workers:
         """
         if self._store is None:
             return
-        _greet(self._store, self.rank, self.count, json.loads(json.dumps(greeting)))
+        with self.together():
+            _greet(self._store, self.rank, self.count, json.loads(json.dumps(greeting)))
 
         own = self._store.clone()  # this thread may hold the other one, in the midst of a call
 
-        def end(text: str) -> None:
+        def say_once(text: str) -> None:
             if _may_speak(own, self.rank, text):
                 say(text)
 
-        self._watch = Watch(own, self.rank, self.count, end)
+        def say_alone(text: str) -> None:
+            if _is_first_here():
+                say(text)
+
+        self._watch = Watch(own, self.rank, self.count, say_once, say_alone)
 
     def device(self, device: torch.device) -> torch.device:
         """Return the device of this worker: of several GPUs one each.
@@ -242,10 +248,11 @@ class Workers:
         if self._store is None:
             assert text is not None, "the only worker is the first one"
             return text
-        if text is not None:
-            self._store.set(key, text)
-            return text
-        return _wait(self._store, key, "the first worker")
+        with self.together():
+            if text is not None:
+                self._store.set(key, text)
+                return text
+            return _wait(self._store, key, "the first worker")
 
     def gathered(self, texts: Sequence[str]) -> list[str]:
         """Return the texts of all workers, those of the first one first."""
@@ -301,13 +308,17 @@ class Workers:
 
         Raises:
             LostWorkerError: If one is.
+            TrainingError: If all are there, but do not reach each other.
         """
         try:
             yield
         except RuntimeError as error:
             if self.count == 1 or not _is_of_the_connection(error):
                 raise
-            raise LostWorkerError(lost_workers(self._watch.lost() if self._watch else [])) from None
+            if lost := self._watch.lost() if self._watch else []:
+                raise LostWorkerError(lost_workers(lost)) from None
+            problem = str(error).splitlines()[0]
+            raise TrainingError(f"worker {self.rank} does not reach the others: {problem:.300}") from None
 
 
 SPEAKS = "CLEARHEAD_LAUNCHER"
@@ -398,7 +409,12 @@ def _may_speak(store: dist.Store, rank: int, text: str) -> bool:
     try:
         return store.compare_set(_SPOKEN, "", own) == own.encode()
     except RuntimeError:  # the store ended with the launcher
-        return rank == 0
+        return _is_first_here()
+
+
+def _is_first_here() -> bool:
+    """Whether this is the first worker of its machine, where nobody can ask those of others who has spoken."""
+    return os.environ.get("LOCAL_RANK", "0") == "0"
 
 
 def _number(name: str) -> int:
@@ -433,16 +449,13 @@ def _flat(values: Mapping[str, Any], before: str = "") -> dict[str, Any]:
 def _wait(store: dist.Store, key: str, who: str) -> str:
     """Wait until a key is there, so that signals are still heard."""
     start = time.monotonic()
-    try:
-        while not store.check([key]):
-            if store.check([_SPOKEN]):
-                raise LostWorkerError(lost_workers([]))
-            if key.startswith("greeting") and time.monotonic() - start > _SECONDS_TO_COME:
-                raise TrainingError(f"{who} did not come within {_SECONDS_TO_COME:.0f} s; start all of them")
-            time.sleep(0.05)
-        return store.get(key).decode()
-    except RuntimeError:
-        raise LostWorkerError(lost_workers([])) from None
+    while not store.check([key]):
+        if store.check([_SPOKEN]):
+            raise LostWorkerError(lost_workers([]))
+        if key.startswith("greeting") and time.monotonic() - start > _SECONDS_TO_COME:
+            raise TrainingError(f"{who} did not come within {_SECONDS_TO_COME:.0f} s; start all of them")
+        time.sleep(0.05)
+    return store.get(key).decode()
 
 
 def _is_of_the_connection(error: RuntimeError) -> bool:

@@ -239,9 +239,7 @@ class Loop:
             [part for share in own if share.size for part in split(share, lengths, most)]
             for own in self.workers.dealt(cut)
         ]
-        batches = [
-            collate(pairs, part, pad_id=model.pad_id, bos_id=model.bos_id) for part in parts[self.workers.rank]
-        ]
+        batches = [collate(pairs, part, pad_id=model.pad_id, bos_id=model.bos_id) for part in parts[self.workers.rank]]
         wanted = max(map(len, parts)) if self.workers.is_sharding else 1
         if len(batches) < wanted:
             pair = collate(pairs, rows[:1], pad_id=model.pad_id, bos_id=model.bos_id)

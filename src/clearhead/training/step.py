@@ -93,9 +93,7 @@ class Stepper:
         """What matrix products are computed in, `bf16` or `fp32`."""
         return "bf16" if self.is_bf16 else "fp32"
 
-    def step(
-        self, parts: Sequence[Batch], *, number: int, rate: float, tokens: int | None = None
-    ) -> StepResult:
+    def step(self, parts: Sequence[Batch], *, number: int, rate: float, tokens: int | None = None) -> StepResult:
         """Make optimiser step `number`.
 
         The gradient is divided by the target tokens of the whole step, so cutting it into other parts, or sharing it
