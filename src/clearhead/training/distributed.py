@@ -278,26 +278,28 @@ class Workers:
         """
         for part in (*layers, model):
             sharded = fully_shard(part)
-            sharded.set_gradient_divide_factor(1.0)
+            sharded.set_gradient_divide_factor(float(self.count))  # a mean, as of `parallel`
             sharded.set_force_sum_reduction_for_comms(True)
         for method in methods:
             register_fsdp_forward_method(model, method)
         self._sharded.append(model)
 
     def parallel(self, module: nn.Module) -> nn.Module:
-        """Return a module that, in `backward`, sums gradients over the workers; sharded weights do so by themselves."""
+        """Return a module whose `backward` takes the mean of gradients over the workers; sharded weights do it anyway.
+
+        PyTorch's own sum is a mean. One of ours would be called back in a thread of its connections, and where that
+        thread waits for Python while Python, at its end, waits for the thread, the process never ends.
+        """
         if self.count == 1 or self._sharded:
             return module
         options: dict[str, Any] = {
             "gradient_as_bucket_view": True,
             _SYNC_BUFFERS: False,
         }  # the buffers are tables, alike everywhere
-        parallel = DistributedDataParallel(module, **options)
-        parallel.register_comm_hook(None, lambda _, bucket: _summed(bucket))
-        return parallel
+        return DistributedDataParallel(module, **options)
 
     def accumulating(self, module: nn.Module, *, is_last: bool) -> AbstractContextManager[object]:
-        """Return a block in which gradients are added up here; those of the last part are summed over the workers."""
+        """Return a block in which gradients are added up here; with those of the last part, the workers' meet."""
         for model in self._sharded:
             cast(FSDPModule, model).set_requires_gradient_sync(is_last)
         return nullcontext() if is_last or not isinstance(module, DistributedDataParallel) else module.no_sync()
@@ -347,12 +349,6 @@ def part_like(tensor: Tensor, other: Tensor | None) -> Tensor:
 def whole_tensors(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """Return tensors as `whole` does, those that were shared in the CPU's memory: a GPU need not hold all moments."""
     return {name: whole(tensor).cpu() if isinstance(tensor, DTensor) else tensor for name, tensor in tensors.items()}
-
-
-def _summed(bucket: dist.GradBucket) -> torch.futures.Future[Tensor]:
-    """Sum gradients; PyTorch's own hook takes the mean, which is not the gradient of what was divided already."""
-    summed = dist.all_reduce(bucket.buffer(), async_op=True)
-    return summed.get_future().then(lambda done: done.value()[0])
 
 
 def _open_store(rank: int) -> dist.Store:

@@ -126,7 +126,7 @@ class Stepper:
             ):
                 with self._precision():
                     part_loss, part_nll = self._loss(self._states(target_in, *self._encode(source)), target_out)
-                (part_loss / tokens).backward()
+                (part_loss / tokens * self.workers.count).backward()  # the workers take the mean
             loss += part_loss.item()
             nll += part_nll.item()
         loss, nll = self.workers.sums(loss, nll)
