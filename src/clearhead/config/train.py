@@ -30,8 +30,8 @@ class TrainConfig(Settings):
     """Target tokens computed at once, padding included; a larger step is accumulated from several parts. The gradient
     is the same, and on a CPU the dropout as well."""
     accumulate: Items = 1
-    """Parts at least that every step is cut into, however few tokens it has. As many workers compute the same parts,
-    and make the same steps bit for bit; another number adds in another order."""
+    """Parts at least that every step is cut into, however few tokens it has. As many workers compute the same parts;
+    two of them make the same steps bit for bit, more add in another order."""
     shard: bool = False
     """With several workers, keep a share of the weights, gradients and moments in each (FSDP2), for models that one
     device cannot hold with them; layers come together while they are computed, and all weights for validation."""

@@ -19,6 +19,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
 from datetime import timedelta
+from itertools import pairwise
 from typing import Any, TypeVar, cast
 from uuid import uuid4
 
@@ -135,11 +136,12 @@ class Workers:
             return
         if self._watch is not None:
             self._watch.stop()
-        self._store.set(f"left/{self.rank}", "1")
         others = [f"left/{other}" for other in range(1, self.count)] if self.is_first else []
         start = time.monotonic()
-        while not all(self._store.check([key]) for key in others) and time.monotonic() - start < _SECONDS_TO_LEAVE:
-            time.sleep(0.05)
+        with suppress(RuntimeError):  # no store any more: all is done anyway
+            self._store.set(f"left/{self.rank}", "1")
+            while not all(self._store.check([key]) for key in others) and time.monotonic() - start < _SECONDS_TO_LEAVE:
+                time.sleep(0.05)
 
     def greet(self, greeting: Mapping[str, Any], say: Callable[[str], None]) -> None:
         """Wait for all workers, and refuse to work with one that was given something else.
@@ -155,15 +157,20 @@ class Workers:
         """
         if self._store is None:
             return
-        _greet(self._store, self.rank, self.count, json.loads(json.dumps(greeting)))
+        with self.together():
+            _greet(self._store, self.rank, self.count, json.loads(json.dumps(greeting)))
 
         own = self._store.clone()  # this thread may hold the other one, in the midst of a call
 
-        def end(text: str) -> None:
+        def say_once(text: str) -> None:
             if _may_speak(own, self.rank, text):
                 say(text)
 
-        self._watch = Watch(own, self.rank, self.count, end)
+        def say_alone(text: str) -> None:
+            if _is_first_here():
+                say(text)
+
+        self._watch = Watch(own, self.rank, self.count, say_once, say_alone)
 
     def device(self, device: torch.device) -> torch.device:
         """Return the device of this worker: of several GPUs one each.
@@ -209,9 +216,14 @@ class Workers:
         """Whether no worker has all weights."""
         return bool(self._sharded)
 
+    def dealt(self, items: Sequence[_Item]) -> list[Sequence[_Item]]:
+        """Return the items of each worker, which are neighbours: as many as the others have, or one more."""
+        cuts = [len(items) * rank // self.count for rank in range(self.count + 1)]
+        return [items[start:end] for start, end in pairwise(cuts)]
+
     def own(self, items: Sequence[_Item]) -> Sequence[_Item]:
-        """Return this worker's items: each has as many neighbours as the others, or one more."""
-        return items[len(items) * self.rank // self.count : len(items) * (self.rank + 1) // self.count]
+        """Return this worker's items, see `dealt`."""
+        return self.dealt(items)[self.rank]
 
     def sums(self, *numbers: float) -> tuple[float, ...]:
         """Return the sums of each number over all workers."""
@@ -236,10 +248,11 @@ class Workers:
         if self._store is None:
             assert text is not None, "the only worker is the first one"
             return text
-        if text is not None:
-            self._store.set(key, text)
-            return text
-        return _wait(self._store, key, "the first worker")
+        with self.together():
+            if text is not None:
+                self._store.set(key, text)
+                return text
+            return _wait(self._store, key, "the first worker")
 
     def gathered(self, texts: Sequence[str]) -> list[str]:
         """Return the texts of all workers, those of the first one first."""
@@ -265,26 +278,28 @@ class Workers:
         """
         for part in (*layers, model):
             sharded = fully_shard(part)
-            sharded.set_gradient_divide_factor(1.0)
+            sharded.set_gradient_divide_factor(float(self.count))  # a mean, as of `parallel`
             sharded.set_force_sum_reduction_for_comms(True)
         for method in methods:
             register_fsdp_forward_method(model, method)
         self._sharded.append(model)
 
     def parallel(self, module: nn.Module) -> nn.Module:
-        """Return a module that, in `backward`, sums gradients over the workers; sharded weights do so by themselves."""
+        """Return a module whose `backward` takes the mean of gradients over the workers; sharded weights do it anyway.
+
+        PyTorch's own sum is a mean. One of ours would be called back in a thread of its connections, and where that
+        thread waits for Python while Python, at its end, waits for the thread, the process never ends.
+        """
         if self.count == 1 or self._sharded:
             return module
         options: dict[str, Any] = {
             "gradient_as_bucket_view": True,
             _SYNC_BUFFERS: False,
         }  # the buffers are tables, alike everywhere
-        parallel = DistributedDataParallel(module, **options)
-        parallel.register_comm_hook(None, lambda _, bucket: _summed(bucket))
-        return parallel
+        return DistributedDataParallel(module, **options)
 
     def accumulating(self, module: nn.Module, *, is_last: bool) -> AbstractContextManager[object]:
-        """Return a block in which gradients are added up here; those of the last part are summed over the workers."""
+        """Return a block in which gradients are added up here; with those of the last part, the workers' meet."""
         for model in self._sharded:
             cast(FSDPModule, model).set_requires_gradient_sync(is_last)
         return nullcontext() if is_last or not isinstance(module, DistributedDataParallel) else module.no_sync()
@@ -295,13 +310,17 @@ class Workers:
 
         Raises:
             LostWorkerError: If one is.
+            TrainingError: If all are there, but do not reach each other.
         """
         try:
             yield
         except RuntimeError as error:
             if self.count == 1 or not _is_of_the_connection(error):
                 raise
-            raise LostWorkerError(lost_workers(self._watch.lost() if self._watch else [])) from None
+            if lost := self._watch.lost() if self._watch else []:
+                raise LostWorkerError(lost_workers(lost)) from None
+            problem = str(error).splitlines()[0]
+            raise TrainingError(f"worker {self.rank} does not reach the others: {problem:.300}") from None
 
 
 SPEAKS = "CLEARHEAD_LAUNCHER"
@@ -328,14 +347,8 @@ def part_like(tensor: Tensor, other: Tensor | None) -> Tensor:
 
 
 def whole_tensors(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Return tensors as `whole` does."""
-    return {name: whole(tensor) for name, tensor in tensors.items()}
-
-
-def _summed(bucket: dist.GradBucket) -> torch.futures.Future[Tensor]:
-    """Sum gradients; PyTorch's own hook takes the mean, which is not the gradient of what was divided already."""
-    summed = dist.all_reduce(bucket.buffer(), async_op=True)
-    return summed.get_future().then(lambda done: done.value()[0])
+    """Return tensors as `whole` does, those that were shared in the CPU's memory: a GPU need not hold all moments."""
+    return {name: whole(tensor).cpu() if isinstance(tensor, DTensor) else tensor for name, tensor in tensors.items()}
 
 
 def _open_store(rank: int) -> dist.Store:
@@ -392,7 +405,12 @@ def _may_speak(store: dist.Store, rank: int, text: str) -> bool:
     try:
         return store.compare_set(_SPOKEN, "", own) == own.encode()
     except RuntimeError:  # the store ended with the launcher
-        return rank == 0
+        return _is_first_here()
+
+
+def _is_first_here() -> bool:
+    """Whether this is the first worker of its machine, where nobody can ask those of others who has spoken."""
+    return os.environ.get("LOCAL_RANK", "0") == "0"
 
 
 def _number(name: str) -> int:
@@ -427,16 +445,13 @@ def _flat(values: Mapping[str, Any], before: str = "") -> dict[str, Any]:
 def _wait(store: dist.Store, key: str, who: str) -> str:
     """Wait until a key is there, so that signals are still heard."""
     start = time.monotonic()
-    try:
-        while not store.check([key]):
-            if store.check([_SPOKEN]):
-                raise LostWorkerError(lost_workers([]))
-            if key.startswith("greeting") and time.monotonic() - start > _SECONDS_TO_COME:
-                raise TrainingError(f"{who} did not come within {_SECONDS_TO_COME:.0f} s; start all of them")
-            time.sleep(0.05)
-        return store.get(key).decode()
-    except RuntimeError:
-        raise LostWorkerError(lost_workers([])) from None
+    while not store.check([key]):
+        if store.check([_SPOKEN]):
+            raise LostWorkerError(lost_workers([]))
+        if key.startswith("greeting") and time.monotonic() - start > _SECONDS_TO_COME:
+            raise TrainingError(f"{who} did not come within {_SECONDS_TO_COME:.0f} s; start all of them")
+        time.sleep(0.05)
+    return store.get(key).decode()
 
 
 def _is_of_the_connection(error: RuntimeError) -> bool:

@@ -65,9 +65,10 @@ def launch(arguments: Sequence[str], count: int, *, device: str | None) -> None:
     try:
         elastic_launch(config, sys.executable)("-m", "clearhead", *arguments)
     except ChildFailedError as error:
-        rank, failure = error.get_first_failure()
-        if failure.exitcode > 0:
-            raise SystemExit(failure.exitcode) from None
+        killed = [(rank, failure) for rank, failure in error.failures.items() if failure.exitcode < 0]
+        if not killed:  # who failed has said why
+            raise SystemExit(error.get_first_failure()[1].exitcode) from None
+        rank, failure = killed[0]  # and not the one that first lost it, and left the word to this process
         name = signal.Signals(-failure.exitcode).name
         raise TrainingError(
             f"worker {rank} was ended by {name}; the others were stopped, and the same command goes on from the last "

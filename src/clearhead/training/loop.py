@@ -162,10 +162,10 @@ class Loop:
             rate = learning_rate(
                 self.state.step + 1, train, d_model=self.config.model.d_model, progress=self._progress()
             )
-            parts, tokens, counts = self._share()
+            parts, tokens = self._share()
             with self._explained():
                 number = self.state.step + 1
-                result = self.stepper.step(parts, number=number, rate=rate, tokens=tokens, counts=counts)
+                result = self.stepper.step(parts, number=number, rate=rate, tokens=tokens)
             self.state.step += 1
             self.state.target_tokens += result.target_tokens
             self._tick()
@@ -225,22 +225,27 @@ class Loop:
         last = self.checkpoints.last(train.average_last, multiple_of=train.checkpoint_every)
         return step, [path.name for path in last]
 
-    def _share(self) -> tuple[list[Batch], int, bool]:
-        """Return what this worker computes of the next step, all its target tokens, and whether that share counts.
+    def _share(self) -> tuple[list[Batch], int]:
+        """Return what this worker computes of the next step, and the target tokens of all workers.
 
-        It comes in parts small enough to be computed at once. A worker for which there is nothing computes a pair that
-        another one has, and that does not count.
+        It comes in parts small enough to be computed at once. Every worker has one at least, and as many as the others
+        where weights are shared, which come together for each part; what it lacks is a pair without words to learn.
         """
         pairs, model = self.data.train, self.config.model
         rows, lengths = self.order.rows(self.state.step), pairs.target_lengths
         cut = shares(rows, lengths, max(self.workers.count, self.config.train.accumulate))
-        own = [share for share in self.workers.own(cut) if share.size]
+        most = self.config.train.micro_batch_tokens
         parts = [
-            collate(pairs, part, pad_id=model.pad_id, bos_id=model.bos_id)
-            for share in own or [rows[:1]]
-            for part in split(share, lengths, self.config.train.micro_batch_tokens)
+            [part for share in own if share.size for part in split(share, lengths, most)]
+            for own in self.workers.dealt(cut)
         ]
-        return parts, int(lengths[rows].sum()), bool(own)
+        batches = [collate(pairs, part, pad_id=model.pad_id, bos_id=model.bos_id) for part in parts[self.workers.rank]]
+        wanted = max(map(len, parts)) if self.workers.is_sharding else 1
+        if len(batches) < wanted:
+            pair = collate(pairs, rows[:1], pad_id=model.pad_id, bos_id=model.bos_id)
+            silent = replace(pair, target_out=torch.full_like(pair.target_out, model.pad_id), num_target_tokens=0)
+            batches += [silent] * (wanted - len(batches))
+        return batches, int(lengths[rows].sum())
 
     @contextmanager
     def _explained(self) -> Iterator[None]:

@@ -93,9 +93,7 @@ class Stepper:
         """What matrix products are computed in, `bf16` or `fp32`."""
         return "bf16" if self.is_bf16 else "fp32"
 
-    def step(
-        self, parts: Sequence[Batch], *, number: int, rate: float, tokens: int | None = None, counts: bool = True
-    ) -> StepResult:
+    def step(self, parts: Sequence[Batch], *, number: int, rate: float, tokens: int | None = None) -> StepResult:
         """Make optimiser step `number`.
 
         The gradient is divided by the target tokens of the whole step, so cutting it into other parts, or sharing it
@@ -103,11 +101,11 @@ class Stepper:
         uninterrupted one does; on a CPU also from the pair, so that it does not matter which part a pair is in.
 
         Args:
-            parts: This worker's share of the step, in parts small enough to be computed at once.
+            parts: This worker's share of the step, in parts small enough to be computed at once; one at least, and of
+                sharded weights as many as every other worker has.
             number: Optimiser steps, counted from 1.
             rate: Learning rate.
             tokens: Target tokens of the whole step; those of the parts if not given.
-            counts: False where a worker has no share, and computes a part only because all compute one.
 
         Raises:
             TrainingError: If loss or gradient are not finite, or the loss exploded; the weights are as before the step.
@@ -117,21 +115,21 @@ class Stepper:
         torch.manual_seed(_random_seed(seed, self.workers.rank) if self.workers.rank else seed)
         tokens = tokens or sum(batch.num_target_tokens for batch in parts)
         loss = nll = 0.0
-        for batch in parts:
+        for count, batch in enumerate(parts, start=1):
             source, target_in, target_out = (
                 ids.to(self.device, non_blocking=True) for ids in (batch.source, batch.target_in, batch.target_out)
             )
             with (
                 self.workers.together(),
-                self.workers.accumulating(self._loss, is_last=batch is parts[-1]),
+                self.workers.accumulating(self._loss, is_last=count == len(parts)),
                 self._drawn(seed, batch),
             ):
                 with self._precision():
                     part_loss, part_nll = self._loss(self._states(target_in, *self._encode(source)), target_out)
-                (part_loss / tokens * counts).backward()
+                (part_loss / tokens * self.workers.count).backward()  # the workers take the mean
             loss += part_loss.item()
             nll += part_nll.item()
-        loss, nll = self.workers.sums(loss * counts, nll * counts)
+        loss, nll = self.workers.sums(loss, nll)
         grad_norm = self._clip(self.config.clip_norm or math.inf)
         result = StepResult(loss / tokens, nll / tokens, grad_norm, tokens)
         self._refuse_insane(result, number, rate)

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
 from threading import Thread
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -20,16 +21,20 @@ import torch
 from processes import SECONDS, finish, signal_after_first_record, start, train_arguments, wait_until
 from torch._C._distributed_c10d import TCPStore
 from torch.distributed import HashStore
+from torch.distributed.elastic.multiprocessing.errors import ChildFailedError, ProcessFailure
 
 from clearhead.cli.main import run as run_command
 from clearhead.errors import ConfigError, DeviceError, TrainingError
 from clearhead.training import distributed
+from clearhead.training import launch as launching
 from clearhead.training.distributed import LostWorkerError, Workers, require_workers
+from clearhead.training.log import read_metrics
 from clearhead.training.run import train_from_values
 from clearhead.training.step import Stepper
-from clearhead.training.watch import Watch
+from clearhead.training.watch import Signs, Watch
 from clearhead.weights import read_weights
 
+posix = pytest.mark.skipif(os.name != "posix", reason="needs the signals of POSIX")
 TRAIN = {
     "accumulate": 2,
     "micro_batch_tokens": 128,
@@ -161,7 +166,18 @@ def test_sharded_weights_are_the_same_bit_for_bit_and_go_on_unsharded(crew, sett
     assert_same_weights(tmp_path / "run", tmp_path / "one")
 
 
-@pytest.mark.skipif(os.name != "posix", reason="needs the signals of POSIX")
+def test_sharded_weights_come_together_as_often_in_a_worker_with_fewer_parts(crew, settings, tmp_path):
+    train = {**TRAIN, "accumulate": 3, "max_steps": 5, "optimizer": "adam", "learning_rate": 1e-3}
+    both = crew("run", train={**train, "shard": True})
+    assert both.codes() == [0, 0], both.lines(0)
+    found, wanted = (
+        weights(tmp_path / "run", 5),
+        weights(train_from_values(settings(out=str(tmp_path / "one"), train=train)).run, 5),
+    )
+    assert max((found[name] - wanted[name]).abs().max() for name in wanted) < 1e-6
+
+
+@posix
 @pytest.mark.parametrize("victim", [0, 1])
 def test_after_a_worker_was_killed_the_others_end_and_the_command_goes_on(crew, alone, settings, tmp_path, victim):
     store = TCPStore("localhost", 0, is_master=True, wait_for_workers=False)
@@ -181,7 +197,7 @@ def test_after_a_worker_was_killed_the_others_end_and_the_command_goes_on(crew, 
     assert_same_weights(tmp_path / "run", alone)
 
 
-@pytest.mark.skipif(os.name != "posix", reason="needs the signals of POSIX")
+@posix
 def test_a_signal_to_one_worker_saves_once_and_ends_all(settings, tmp_path, alone):
     values = settings(train=TRAIN)
     store = TCPStore("localhost", 0, is_master=True, wait_for_workers=False)
@@ -222,7 +238,33 @@ def test_more_workers_than_pairs_in_a_step_change_nothing(crew, alone, settings,
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(os.name != "posix", reason="needs the signals of POSIX")
+@pytest.mark.parametrize("shard", [False, True])
+def test_two_hundred_steps_of_one_two_and_one_worker_end_at_the_loss_of_one(crew, settings, tmp_path, shard):
+    train = {**TRAIN, "schedule": "constant", "validate_every": 100, "optimizer": "adam", "learning_rate": 1e-3}
+    model = {"d_model": 32, "d_ff": 64, "num_heads": 2, "dropout": 0.0}
+    for run, ends in (("run", ((60, 1), (160, 2), (200, 1))), ("one", ((200, 1),))):
+        for steps, count in ends:
+            own = {**train, "max_steps": steps, "shard": shard}
+            if count == 1:
+                train_from_values(settings(out=str(tmp_path / run), train=own, model=model))
+            else:
+                assert crew(run, train=own, model=model).codes() == [0, 0]
+    losses = [
+        [
+            (one["step"], one["loss"])
+            for one in read_metrics(tmp_path / run / "metrics.jsonl")
+            if one["split"] == "train"
+        ]
+        for run in ("run", "one")
+    ]
+    assert losses[0][-1][0] == 200
+    assert losses[0] == [(step, pytest.approx(loss, rel=1e-5)) for step, loss in losses[1]]
+    found, wanted = (weights(tmp_path / run, 200) for run in ("run", "one"))
+    assert max((found[name] - wanted[name]).abs().max() for name in wanted) < 1e-6
+
+
+@pytest.mark.slow
+@posix
 @pytest.mark.parametrize("seed", range(2))
 def test_ten_kills_of_a_random_worker_change_nothing(crew, alone, tmp_path, seed):
     choose, kills = random.Random(seed), 0
@@ -348,49 +390,102 @@ def test_workers_that_contradict_torchrun_are_refused(monkeypatch):
         require_workers(3)
 
 
-def test_a_silent_worker_ends_the_others_with_one_line(tmp_path):
+LOST = (
+    "worker 0 ended or does not answer any more, so the training stopped; the same command goes on from the last "
+    "checkpoint\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("store", "silence", "said"),
+    [("HashStore()", 4.5, LOST), pytest.param("Hanging()", 1.5, "asked to save\nalone: " + LOST, marks=posix)],
+    ids=["a silent worker", "a store that does not answer"],
+)
+def test_who_is_silent_ends_the_others_with_one_line(store, silence, said):
     code = (
-        "import sys, time\n"
+        "import signal, time\n"
         "from torch.distributed import HashStore\n"
         "from clearhead.training.watch import Watch\n"
-        "store = HashStore()\n"
-        "store.set('alive/0', '1')\n"
-        "Watch(store, 1, 2, lambda text: print(text, flush=True), silence=1.5)\n"
+        "class Hanging:\n"
+        "    def set(self, key, value):\n"
+        "        time.sleep(600)\n"
+        "signal.signal(signal.SIGTERM, lambda *_: print('asked to save', flush=True))\n"
+        "say, say_alone = (lambda text, who=who: print(who + text, flush=True) for who in ('', 'alone: '))\n"
+        f"Watch({store}, 1, 2, say, say_alone, silence={silence})\n"
         "time.sleep(600)\n"
     )
     ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=SECONDS)
-    assert ended.returncode == 1
-    assert ended.stdout == (
-        "worker 0 ended or does not answer any more, so the training stopped; the same command goes on from the last "
-        "checkpoint\n"
-    )
+    assert (ended.returncode, ended.stdout) == (1, said), ended.stderr
+
+
+def test_seconds_without_a_sign_tell_who_is_gone():
+    store = HashStore()
+    signs, alive = Signs(store, 1, 3), Signs(store, 2, 3)
+    for _ in range(4):
+        signs.pass_second()
+        alive.give_and_look()
+        signs.give_and_look()
+    assert signs.silent(3.0) == [0]
+    assert signs.silent(4.0) == []
+    for _ in range(5):  # the store does not answer
+        signs.pass_second()
+    assert signs.silent(4.0) == [0, 1, 2]
 
 
 def test_after_a_failed_sum_silence_tells_who_is_gone():
-    store = HashStore()
-    watch = Watch(store, 1, 3, print, silence=SECONDS)
-    alive = Watch(store.clone(), 2, 3, print, silence=SECONDS)
+    watch = Watch(HashStore(), 1, 2, print, print, silence=SECONDS)
     try:
         assert watch.lost() == [0]
     finally:
         watch.stop()
-        alive.stop()
 
 
-@pytest.mark.skipif(os.name != "posix", reason="needs the signals of POSIX")
+@pytest.mark.parametrize(
+    ("lost", "kind", "message"),
+    [
+        ([1], LostWorkerError, "worker 1 ended or does not answer"),
+        ([], TrainingError, "worker 0 does not reach the others: gloo: no interface eth7$"),
+    ],
+)
+def test_a_failed_sum_of_workers_that_are_all_there_says_its_cause(lost, kind, message):
+    workers = Workers(0, 2, HashStore(), _watch=SimpleNamespace(lost=lambda: lost))
+    with pytest.raises(TrainingError, match=message) as caught, workers.together():
+        raise RuntimeError("gloo: no interface eth7\nand where in the code")
+    assert caught.type is kind
+
+
+@posix
 def test_workers_that_lost_their_launcher_save_and_stop():
     class Gone:
         def set(self, key: str, value: str) -> None:
             raise RuntimeError("Connection reset by peer")
 
     heard = []
-    before = signal.signal(signal.SIGTERM, lambda number, frame: heard.append(number))
+    before = signal.signal(signal.SIGTERM, lambda number, _: heard.append(number))
     try:
-        watch = Watch(Gone(), 0, 2, heard.append)
-        watch._thread.join(SECONDS)
+        watch = Watch(Gone(), 0, 2, print, print)
+        for thread in watch._threads:
+            thread.join(SECONDS)
     finally:
         signal.signal(signal.SIGTERM, before)
     assert heard == [signal.SIGTERM]
+
+
+@posix
+def test_who_was_killed_is_named_before_who_noticed_it_first(monkeypatch):
+    failures = {0: ProcessFailure(0, 11, 1, ""), 1: ProcessFailure(1, 12, -signal.SIGKILL, "")}
+    failures[0].timestamp, failures[1].timestamp = 1, 2
+
+    def fail(*_: object) -> None:
+        raise ChildFailedError("clearhead", failures)
+
+    monkeypatch.setattr(launching, "elastic_launch", lambda *_: fail)
+    with pytest.raises(TrainingError, match="worker 1 was ended by SIGKILL"):
+        launching.launch(["train"], 2, device="cpu")
+    del failures[1]
+    with pytest.raises(SystemExit) as ended:
+        launching.launch(["train"], 2, device="cpu")
+    assert ended.value.code == 1
 
 
 def test_settings_that_sharding_cannot_have_are_refused(settings, capsys):
