@@ -31,6 +31,7 @@ from torch.distributed.fsdp import FSDPModule, fully_shard, register_fsdp_forwar
 from torch.distributed.tensor import DTensor, distribute_tensor
 from torch.nn.parallel import DistributedDataParallel
 
+from clearhead.device import usable_cpus
 from clearhead.errors import ConfigError, DeviceError, TrainingError
 from clearhead.training.watch import Watch, lost_workers
 
@@ -38,6 +39,7 @@ __all__ = [
     "SPEAKS",
     "LostWorkerError",
     "Workers",
+    "crowding",
     "is_one_of_several",
     "part_like",
     "require_workers",
@@ -70,6 +72,14 @@ def require_workers(count: int | None) -> None:
     started = int(os.environ["WORLD_SIZE"])
     if count not in (None, started):
         raise ConfigError(f"--workers {count}: torchrun started {started} already; leave out --workers")
+
+
+def crowding(device: torch.device) -> str | None:
+    """Say that the workers of this machine are more than its CPUs, if they compute on those."""
+    here = os.environ.get("LOCAL_WORLD_SIZE", "1") if is_one_of_several() else "1"
+    if device.type != "cpu" or not here.isdecimal() or int(here) <= usable_cpus():
+        return None
+    return f"{here} workers share {usable_cpus()} CPUs: they will wait for each other"
 
 
 @dataclass(eq=False)

@@ -45,8 +45,6 @@ def launch(arguments: Sequence[str], count: int, *, device: str | None) -> None:
         TrainingError: If a worker was killed.
         SystemExit: With a worker's own status, once it has said why; or 130 or 143, after a signal.
     """
-    if resolve_device(device or "auto").type == "cpu" and count > usable_cpus():
-        print(f"clearhead: {count} workers share {usable_cpus()} CPUs: they will wait for each other", file=sys.stderr)
     before = dict(os.environ)
     os.environ[SPEAKS] = "1"
     os.environ.setdefault("OMP_NUM_THREADS", str(max(1, usable_cpus() // count)))

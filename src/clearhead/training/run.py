@@ -27,7 +27,7 @@ from clearhead.files import file_sha256, write_text
 from clearhead.presets import choose_preset
 from clearhead.training.checkpoints import Checkpoints, TrainingState, disk_trouble
 from clearhead.training.display import Display
-from clearhead.training.distributed import Workers
+from clearhead.training.distributed import Workers, crowding
 from clearhead.training.ending import data_lines, report_end
 from clearhead.training.log import MetricsLog, NoLog
 from clearhead.training.loop import Loop
@@ -282,6 +282,8 @@ def _announce(loop: Loop, device: torch.device) -> None:
         f"d_model {model.d_model}, {loop.model.num_parameters():,} parameters, {model.vocab_size:,} pieces; "
         f"{loop.order.batches_per_epoch:,} steps an epoch, on {device}"
     )
+    if warning := crowding(device):
+        loop.display.say(warning)
     if loop.config.from_model is not None and not loop.state.best:
         loop.display.say(f"starting from the model of {loop.config.from_model}; it is validated before the first step")
     if loop.state.step:

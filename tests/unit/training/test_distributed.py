@@ -27,7 +27,7 @@ from clearhead.cli.main import run as run_command
 from clearhead.errors import ConfigError, DeviceError, TrainingError
 from clearhead.training import distributed
 from clearhead.training import launch as launching
-from clearhead.training.distributed import LostWorkerError, Workers, require_workers
+from clearhead.training.distributed import LostWorkerError, Workers, crowding, require_workers
 from clearhead.training.log import read_metrics
 from clearhead.training.run import train_from_values
 from clearhead.training.step import Stepper
@@ -556,3 +556,13 @@ def together_in(launcher: HashStore, count: int) -> list[Any]:
     for thread in threads:
         thread.join(SECONDS)
     return [found[rank] for rank in range(count)]
+
+
+def test_more_workers_than_cpus_are_warned_of_whoever_started_them(monkeypatch):
+    monkeypatch.setattr(distributed, "usable_cpus", lambda: 2)
+    monkeypatch.setenv("WORLD_SIZE", "6")
+    monkeypatch.setenv("LOCAL_WORLD_SIZE", "3")
+    assert crowding(torch.device("cpu")) == "3 workers share 2 CPUs: they will wait for each other"
+    assert crowding(torch.device("cuda")) is None
+    monkeypatch.setenv("LOCAL_WORLD_SIZE", "2")
+    assert crowding(torch.device("cpu")) is None
