@@ -141,7 +141,7 @@ def train(
         else:
             on = (over_saved(values, fresh=fresh) if values.get("out") else values).get("device")
             if (count := workers or usual_workers(on)) > 1:
-                launch(context.obj, count, device=on)
+                launch(context.obj, count)
                 return
         result = train_from_values(values, fresh=fresh, workers=met)
     if met.is_first:

@@ -13,7 +13,7 @@ from torch.distributed.elastic.multiprocessing.api import SignalException
 from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
 from torch.distributed.launcher.api import LaunchConfig, elastic_launch
 
-from clearhead.device import resolve_device, usable_cpus
+from clearhead.device import usable_cpus
 from clearhead.errors import TrainingError
 from clearhead.training.distributed import SPEAKS
 
@@ -33,13 +33,12 @@ def usual_workers(device: str | None) -> int:
     return max(1, torch.cuda.device_count()) if device in (None, "auto", "cuda") else 1
 
 
-def launch(arguments: Sequence[str], count: int, *, device: str | None) -> None:
+def launch(arguments: Sequence[str], count: int) -> None:
     """Run the command in `count` processes, and return when all have done their work.
 
     Args:
         arguments: Of the command `clearhead`.
         count: Processes, which share the CPUs.
-        device: As of `usual_workers`.
 
     Raises:
         TrainingError: If a worker was killed.
