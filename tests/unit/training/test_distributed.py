@@ -481,10 +481,10 @@ def test_who_was_killed_is_named_before_who_noticed_it_first(monkeypatch):
 
     monkeypatch.setattr(launching, "elastic_launch", lambda *_: fail)
     with pytest.raises(TrainingError, match="worker 1 was ended by SIGKILL"):
-        launching.launch(["train"], 2, device="cpu")
+        launching.launch(["train"], 2)
     del failures[1]
     with pytest.raises(SystemExit) as ended:
-        launching.launch(["train"], 2, device="cpu")
+        launching.launch(["train"], 2)
     assert ended.value.code == 1
 
 
