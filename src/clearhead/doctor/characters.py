@@ -95,7 +95,7 @@ class CharacterTable:
         if category == "Nd":
             kind |= DIGIT | WORD
             plain = str(unicodedata.decimal(character))
-        if character in "%{$<&@:":
+        if character in "%{$<&@:`|":
             kind |= MARK
         if character == "&":
             kind |= ENTITY

@@ -127,8 +127,12 @@ def _empty(batch: Batch, usual: Usual) -> Found:
 
 
 def _placeholders(batch: Batch, usual: Usual) -> Found:
+    def missing(source: str, text: str) -> list[str]:
+        """Leave emphasis out: another language may stress other words, and set foreign ones apart."""
+        return [placeholder for placeholder in missing_placeholders(source, text) if placeholder.strip("*")]
+
     def detail(place: int) -> str:
-        return _differences(missing_placeholders, batch.pairs[place], " ")
+        return _differences(missing, batch.pairs[place], " ")
 
     return Found(_where(_candidates(batch, MARK), detail), detail)
 

@@ -52,6 +52,7 @@ EN = "The number is one two three four five."
         ("placeholders", TEN + " %s", EN + " %d", "the target lacks %s; the source lacks %d"),
         ("placeholders", TEN + " {n} {n}", EN + " {n}", "the target lacks {n}"),
         ("placeholders", TEN + " <b>x</b>", EN + " <b>x", "the target lacks </b>"),
+        ("placeholders", TEN + " *so* ``f x``", EN, "the target lacks ``fx``"),
         ("identical", "Karl Johann Xaver", "Karl Johann Xaver", ""),
         ("length_ratio", TEN, EN * 6, "40 and 228 characters"),
         ("too_long", TEN * 76, EN * 80, "3,040 characters"),
