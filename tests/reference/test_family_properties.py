@@ -126,7 +126,7 @@ def assert_close(actual, expected, record_property=None, name="largest differenc
 
 
 def test_the_architectures_above_try_every_setting_of_the_model():
-    untried = {"dropout", "attention_dropout", "feed_forward_dropout", "pad_id", "bos_id", "eos_id"}
+    untried = {"dropout", "attention_dropout", "feed_forward_dropout", "pad_id", "bos_id", "eos_id", "num_placeholders"}
     tried = {setting for settings in ARCHITECTURES.values() for setting in settings} | set(SIZES) | set(LAYERS)
     assert tried | untried == set(ModelConfig.model_fields)
     assert {settings.get("positions", "sinusoidal") for settings in ARCHITECTURES.values()} == POSITIONS

@@ -327,7 +327,7 @@ def test_a_bert2bert_whose_labels_began_with_the_start_token_writes_what_it_lear
             ours = translate(case, None, sources, beam_size)
             assert all(ids[0] == start for ids in theirs)
             ended = [row for row, ids in enumerate(theirs) if ids[-1] == case.end]
-            assert len(ended) > len(sources) / 2
+            assert len(ended) > len(sources) / 3
             for row in ended:
                 assert ours[row].text == case.their_text(theirs[row])
 

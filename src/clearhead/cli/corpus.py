@@ -237,7 +237,7 @@ class _Corpus:
             self.read_as += lines
             for line in lines:
                 notice(line)
-            if self._sides == (None, None) and not source:
+            if opened and self._sides == (None, None) and not source:
                 self._sides = opened[0].languages
 
         rows = read_pairs(

@@ -85,7 +85,11 @@ class AllowedTokens:
         return missing
 
     def _next_of(self, missing: Sequence[int], written: Sequence[int]) -> list[int]:
-        """Return the placeholders that may come next: what closes something, only if that was opened last."""
+        """Return the placeholders that may come next: what closes something, only if that was opened last.
+
+        Where a source closes what it never opened, as a text that has signs of its own may, what is left comes in any
+        order.
+        """
         opening = self._first_placeholder + NUM_ALONE
         closing = opening + NUM_PAIRS
         opened: list[int] = []
@@ -94,7 +98,7 @@ class AllowedTokens:
                 del opened[-1:]
             elif token >= opening:
                 opened.append(token)
-        return [token for token in missing if token < closing or opened[-1:] == [token - NUM_PAIRS]]
+        return [token for token in missing if token < closing or opened[-1:] == [token - NUM_PAIRS]] or list(missing)
 
     def _before_the_end(self, placeholders: Sequence[int], *, may_be_text: bool) -> Mask:
         """Return that these may come, and text if it may, but not the end."""

@@ -260,9 +260,10 @@ def test_the_models_tags_are_the_runs(settings, make_model_dir, tmp_path, capsys
 
 
 @pytest.mark.parametrize("kind", ["bpe", "unigram", "wordpiece"])
-@pytest.mark.parametrize("split_digits", [True, False])
-def test_a_tokenizer_tells_how_it_was_made(sentences, kind, split_digits):
-    asked = {"kind": kind, "vocab_size": 285, "split_digits": split_digits, "language_tags": ("de", "fr")}
+@pytest.mark.parametrize(("split_digits", "placeholders"), [(True, False), (False, True)])
+def test_a_tokenizer_tells_how_it_was_made(sentences, kind, split_digits, placeholders):
+    asked = {"kind": kind, "vocab_size": 285 + 32 * placeholders, "split_digits": split_digits}
+    asked |= {"language_tags": ("de", "fr"), "placeholders": placeholders}
     assert Tokenizer.train(sentences, **asked).settings == asked
 
 
