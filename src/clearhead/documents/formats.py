@@ -13,6 +13,7 @@ from clearhead.documents.html import read_html
 from clearhead.documents.json_strings import read_json_strings
 from clearhead.documents.markdown import read_markdown
 from clearhead.documents.plain_text import read_paragraphs
+from clearhead.documents.po import read_po
 from clearhead.documents.subtitles import read_subrip, read_webvtt
 from clearhead.documents.tables import read_csv, read_tsv
 from clearhead.errors import ConfigError, DataError
@@ -37,6 +38,7 @@ DOCUMENTS: dict[str, DocumentFormat] = {
     ".json": DocumentFormat(read_json_strings),
     ".markdown": DocumentFormat(read_markdown),
     ".md": DocumentFormat(read_markdown),
+    ".po": DocumentFormat(read_po),
     ".srt": DocumentFormat(read_subrip),
     ".tsv": DocumentFormat(read_tsv, ("columns",)),
     ".vtt": DocumentFormat(read_webvtt),

@@ -31,6 +31,10 @@ FILES = {
     "letter.docx": ("ja", "JA"),  # the text of its one paragraph
     "letter.txt": ("ja\n  nein\n\n- ja\n", "JA\n  NEIN\n\n- JA\n"),
     "messages.json": ('{"ja": "nein", "n": 1.0}', '{"ja": "NEIN", "n": 1.0}'),
+    "messages.po": (
+        '# x\nmsgid "ja"\nmsgstr "yes"\n\nmsgid "nein"\nmsgstr ""\n',
+        '# x\nmsgid "ja"\nmsgstr "yes"\n\n#, fuzzy\nmsgid "nein"\nmsgstr "NEIN"\n',
+    ),
     "page.html": ('<p class="a">ja</p>\n', '<p class="a">JA</p>\n'),
     "products.csv": ('id,name\n1,"ja"\n', 'id,name\n1,"JA"\n'),
     "trailer.vtt": ("WEBVTT\n\n00:01.000 --> 00:02.000\nja\n", "WEBVTT\n\n00:01.000 --> 00:02.000\nJA\n"),
