@@ -16,6 +16,7 @@ from clearhead.documents.plain_text import read_paragraphs
 from clearhead.documents.po import read_po
 from clearhead.documents.subtitles import read_subrip, read_webvtt
 from clearhead.documents.tables import read_csv, read_tsv
+from clearhead.documents.xliff import read_xliff
 from clearhead.errors import ConfigError, DataError
 
 __all__ = ["DOCUMENTS", "DocumentFormat", "is_document", "read_document"]
@@ -42,6 +43,8 @@ DOCUMENTS: dict[str, DocumentFormat] = {
     ".srt": DocumentFormat(read_subrip),
     ".tsv": DocumentFormat(read_tsv, ("columns",)),
     ".vtt": DocumentFormat(read_webvtt),
+    ".xlf": DocumentFormat(read_xliff),
+    ".xliff": DocumentFormat(read_xliff),
 }
 """Extension, in small letters, to format. Files of another one are plain text."""
 

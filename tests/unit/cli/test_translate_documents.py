@@ -35,6 +35,11 @@ FILES = {
         '# x\nmsgid "ja"\nmsgstr "yes"\n\nmsgid "nein"\nmsgstr ""\n',
         '# x\nmsgid "ja"\nmsgstr "yes"\n\n#, fuzzy\nmsgid "nein"\nmsgstr "NEIN"\n',
     ),
+    "messages.xlf": (
+        '<xliff version="1.2"><trans-unit><source>ja</source></trans-unit></xliff>',
+        '<xliff version="1.2"><trans-unit><source>ja</source><target state="needs-review-translation">JA</target>'
+        "</trans-unit></xliff>",
+    ),
     "page.html": ('<p class="a">ja</p>\n', '<p class="a">JA</p>\n'),
     "products.csv": ('id,name\n1,"ja"\n', 'id,name\n1,"JA"\n'),
     "trailer.vtt": ("WEBVTT\n\n00:01.000 --> 00:02.000\nja\n", "WEBVTT\n\n00:01.000 --> 00:02.000\nJA\n"),
