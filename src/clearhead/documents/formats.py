@@ -16,6 +16,7 @@ from clearhead.documents.plain_text import read_paragraphs
 from clearhead.documents.po import read_po
 from clearhead.documents.subtitles import read_subrip, read_webvtt
 from clearhead.documents.tables import read_csv, read_tsv
+from clearhead.documents.tmx import read_tmx
 from clearhead.documents.xliff import read_xliff
 from clearhead.errors import ConfigError, DataError
 
@@ -41,6 +42,7 @@ DOCUMENTS: dict[str, DocumentFormat] = {
     ".md": DocumentFormat(read_markdown),
     ".po": DocumentFormat(read_po),
     ".srt": DocumentFormat(read_subrip),
+    ".tmx": DocumentFormat(read_tmx, ("from_lang", "to_lang")),
     ".tsv": DocumentFormat(read_tsv, ("columns",)),
     ".vtt": DocumentFormat(read_webvtt),
     ".xlf": DocumentFormat(read_xliff),

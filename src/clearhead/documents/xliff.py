@@ -9,13 +9,12 @@ from dataclasses import dataclass
 from clearhead.corpora.xml_events import StartTag
 from clearhead.documents.document import Document, Filling, Segment
 from clearhead.documents.file_text import read_bytes
-from clearhead.documents.xml_elements import XmlElement, XmlFile, with_attribute
+from clearhead.documents.xml_elements import SPACE, XmlElement, XmlFile, said_within, with_attribute
 from clearhead.documents.xml_inline import InlineText, inline_text
 from clearhead.errors import DataError
 
 __all__ = ["XliffDocument", "read_xliff"]
 
-SPACE = "http://www.w3.org/XML/1998/namespace space"
 REVIEW_STATE = "needs-review-translation"
 """Of a `target` in XLIFF 1.x that nobody has read yet."""
 TRANSLATED_STATE = "translated"
@@ -72,7 +71,7 @@ class XliffDocument(Document):
         self._units: list[_Unit] = []
         for unit, around in self._file.elements({"trans-unit", "unit"}):
             tags = [*around, unit.tag]
-            if _said(tags, "translate") == "no":
+            if said_within(tags, "translate") == "no":
                 continue
             for element in [unit] if unit.tag.name == "trans-unit" else unit.children("segment"):
                 self._add(element, tags)
@@ -98,7 +97,7 @@ class XliffDocument(Document):
         source, target = sources[0], targets[0] if targets else None
         state = (target.tag if target and self._is_first_version else element.tag).attributes.get("state", "")
         is_unfinished = state in ("new", "initial") or state.startswith("needs-")
-        keeps_space = _said([*tags, source.tag], SPACE) == "preserve"
+        keeps_space = said_within([*tags, source.tag], SPACE) == "preserve"
         present = {"": target} if target is not None else {}
         elements = {"": source}
         if cut and (found := _cut(cut[0])):
@@ -159,11 +158,6 @@ def read_xliff(path: str) -> XliffDocument:
         DataError: If it cannot be read, is too large, is no XLIFF, is not well-formed, or has entities of its own.
     """
     return XliffDocument(read_bytes(path), path)
-
-
-def _said(tags: Sequence[StartTag], name: str) -> str:
-    """Return what the innermost element that has an attribute says with it."""
-    return next((tag.attributes[name] for tag in reversed(tags) if name in tag.attributes), "")
 
 
 def _cut(element: XmlElement) -> dict[str, XmlElement]:

@@ -10,7 +10,10 @@ from clearhead.corpora.xml_events import EndTag, StartTag, XmlEvent, encoding_of
 from clearhead.documents.file_text import FileText
 from clearhead.errors import DataError
 
-__all__ = ["XmlElement", "XmlFile", "with_attribute"]
+__all__ = ["SPACE", "XmlElement", "XmlFile", "said_within", "with_attribute"]
+
+SPACE = "http://www.w3.org/XML/1998/namespace space"
+"""Name of the attribute `xml:space`."""
 
 _TAG = re.compile(rb"""<(?:[^<>"']++|"[^"]*+"|'[^']*+')*+>""")
 _ATTRIBUTE = re.compile(r"""\s+([^\s=]+)\s*=\s*("[^"]*"|'[^']*')""")
@@ -151,6 +154,11 @@ class XmlFile:
         match = _TAG.match(self._utf8, place)
         assert match is not None, place
         return match.end()
+
+
+def said_within(tags: Sequence[StartTag], name: str) -> str:
+    """Return what the innermost of elements within each other that has an attribute says with it, or nothing."""
+    return next((tag.attributes[name] for tag in reversed(tags) if name in tag.attributes), "")
 
 
 def with_attribute(tag: str, name: str, value: str) -> str:
