@@ -39,6 +39,8 @@ class _Unit:
     source: XmlElement
     """Or `seg-source`: what the target is like."""
     target: XmlElement | None
+    place: int
+    """Where a target goes: behind both."""
     first: int
     """Which of the document's segments the first part is."""
     parts: Sequence[_Part]
@@ -113,7 +115,7 @@ class XliffDocument(Document):
             translation = inline_text(there, self._file, keeps_space=keeps_space).text if there else ""
             is_finished = there is not None and not there.is_blank and not is_unfinished
             self.segments.append(Segment(read.text, part.tag.line, translation, is_finished))
-        self._units.append(_Unit(element, source, target, first, parts))
+        self._units.append(_Unit(element, source, target, (cut or sources)[0].end, first, parts))
 
     def _changes(self, unit: _Unit, fillings: Sequence[Filling | None]) -> list[tuple[int, int, str]]:
         """Return the changes of a unit of which at least one part has a translation."""
@@ -140,7 +142,7 @@ class XliffDocument(Document):
             tag = f"<{name}>"
             if source.tag.attributes.get(SPACE) == "preserve":
                 tag = with_attribute(tag, "xml:space", "preserve")
-            start = end = source.end
+            start = end = unit.place
             space = file.space_before(source.start)
         else:
             tag = re.sub(r"\s*/>$", ">", file.raw(target.start, target.content))

@@ -139,6 +139,12 @@ def test_segments_of_a_unit_are_filled_by_themselves(read, fill):
     assert fill(again, {"One.": "Eins."}) == replaced(half, (f"{first}One.", f"{first}Eins."))
 
 
+def test_a_unit_with_words_outside_of_its_segments_is_one_segment(read, fill):
+    written = one_unit('<source>a</source><seg-source>a <mrk mtype="seg" mid="1">b</mrk></seg-source>')
+    target = '</seg-source><target state="needs-review-translation">A</target>'
+    assert fill(read("a.xlf", written), {"a": "A"}) == replaced(written, ("</seg-source>", target))
+
+
 @pytest.mark.parametrize(
     ("content", "text", "target"),
     [
