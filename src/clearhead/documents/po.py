@@ -30,10 +30,23 @@ class _Form(NamedTuple):
 
     keyword: str
     """As it is written, such as `msgstr[1]`."""
-    key: str
-    """What `CatalogueEntry` calls it."""
+    lines: tuple[int, int]
+    """Its first and last one, counted from 1."""
     segment: int
     """Which of the document's segments it translates."""
+
+
+class _Message(NamedTuple):
+    """A message in use."""
+
+    first: int
+    """Which of the document's segments its source is; that of the plural is the next one."""
+    forms: Sequence[_Form]
+    is_fuzzy: bool
+    flags: int
+    """Line of its flags, counted from 1; 0 if it has none."""
+    begins: int
+    """Line that new flags go before."""
 
 
 class GettextCatalogue(Document):
@@ -59,7 +72,7 @@ class GettextCatalogue(Document):
         if len(self._starts) - 2 != text.count("\n") or "a".encode(self._charset) != b"a":
             raise DataError(f"{name} is in {self._charset}, which cannot be written line by line; convert it to UTF-8")
         self.segments: list[Segment] = []
-        self._messages: list[tuple[CatalogueEntry, list[_Form]]] = []
+        self._messages: list[_Message] = []
         first_form = 0
         for entry in entries_of(text.split("\n")):
             message = entry.message()
@@ -80,13 +93,13 @@ class GettextCatalogue(Document):
             DataError: If a translation has a character that the file's encoding lacks, or a NUL.
         """
         splices: list[Splice] = []
-        for entry, forms in self._messages:
-            written = [(form, filling) for form in forms if (filling := fillings[form.segment]) is not None]
+        for message in self._messages:
+            written = [(form, filling) for form in message.forms if (filling := fillings[form.segment]) is not None]
             for form, filling in written:
-                text = _with_line_feeds_of(entry.texts["msgid"], filling.text)
-                splices.append(self._strings(*entry.places[form.key], form, text))
-            if written and not entry.is_fuzzy:
-                splices.append(self._flag(entry))
+                text = _with_line_feeds_of(self.segments[message.first].text, filling.text)
+                splices.append(self._strings(form, text))
+            if written and not message.is_fuzzy:
+                splices.append(self._flag(message))
         return spliced(self._data, sorted(splices, key=lambda splice: splice.start))
 
     def _add(self, entry: CatalogueEntry, first_form: int) -> None:
@@ -98,23 +111,31 @@ class GettextCatalogue(Document):
         """
         keys = sorted(key for key in entry.texts if key.startswith("msgstr"))
         at = len(self.segments)
-        forms = [_Form("msgstr", keys[0], at)]
+        forms = [_Form("msgstr", entry.places[keys[0]], at)]
         if "msgid_plural" in entry.texts:
             one = first_form if first_form < len(keys) else 0
             # The only form of a language that has but one is for any number.
             forms = [
-                _Form(f"msgstr[{int(key.removeprefix('msgstr'))}]", key, at + (place != one or len(keys) == 1))
+                _Form(
+                    f"msgstr[{int(key.removeprefix('msgstr'))}]",
+                    entry.places[key],
+                    at + (place != one or len(keys) == 1),
+                )
                 for place, key in enumerate(keys)
             ]
         for place, source in enumerate(key for key in ("msgid", "msgid_plural") if key in entry.texts):
-            there = [entry.texts[form.key] for form in forms if form.segment == at + place]
+            there = [entry.texts[key] for key, form in zip(keys, forms, strict=True) if form.segment == at + place]
             there = there or [entry.texts[keys[0]]]
             is_finished = all(there) and not entry.is_fuzzy
             self.segments.append(Segment(entry.texts[source], entry.places[source][0], there[-1], is_finished))
-        self._messages.append((entry, forms))
+        flags = next((line.number for line in entry.lines if line.words.startswith("#,")), 0)
+        # Where gettext has them: behind what other comments there are, before the former source.
+        begins = next(one.number for one in entry.lines if not one.is_comment or one.words.startswith("#|"))
+        self._messages.append(_Message(at, forms, entry.is_fuzzy, flags, begins))
 
-    def _strings(self, first: int, last: int, form: _Form, text: str) -> Splice:
-        """Return the change of the lines of a translation, counted from 1."""
+    def _strings(self, form: _Form, text: str) -> Splice:
+        """Return the change of the lines of a translation."""
+        first, last = form.lines
         start, end = self._starts[first - 1], self._starts[last]
         ended = self._data[start : self._starts[first]]
         line_end = b"\r\n" if ended.endswith(b"\r\n") else b"\n"
@@ -124,17 +145,15 @@ class GettextCatalogue(Document):
         lines = [self._encoded(written, line) for written in _string_lines(form.keyword, text)]
         return Splice(start, start + stays.start(), line_end.join(lines))
 
-    def _flag(self, entry: CatalogueEntry) -> Splice:
+    def _flag(self, message: _Message) -> Splice:
         """Return the change that marks a message as fuzzy."""
-        for line in entry.lines:
-            if line.words.startswith("#,"):
-                at = self._data.index(b"#,", self._starts[line.number - 1]) + 2
-                has_others = line.words.strip("#, \t") != ""
-                return Splice(at, at, b" fuzzy," if has_others else b" fuzzy")
-        # Where gettext has it: behind what other comments there are, before the former source.
-        first = next(line for line in entry.lines if not line.is_comment or line.words.startswith("#|"))
-        start, end = self._starts[first.number - 1 : first.number + 1]
-        return Splice(start, start, b"#, fuzzy\r\n" if self._data[start:end].endswith(b"\r\n") else b"#, fuzzy\n")
+        number = message.flags or message.begins
+        start, end = self._starts[number - 1 : number + 1]
+        line = self._data[start:end]
+        if message.flags:
+            at = line.index(b"#,") + 2
+            return Splice(start + at, start + at, b" fuzzy," if line[at:].strip() else b" fuzzy")
+        return Splice(start, start, b"#, fuzzy\r\n" if line.endswith(b"\r\n") else b"#, fuzzy\n")
 
     def _encoded(self, written: str, line: int) -> bytes:
         if "\0" in written:
