@@ -170,6 +170,24 @@ def translate(
             show_default="the only one",
         ),
     ] = None,
+    from_lang: Annotated[
+        str | None,
+        typer.Option(
+            "--from-lang",
+            metavar="L",
+            help="Language in a .tmx to translate from.",
+            show_default="the one that the file calls its source",
+        ),
+    ] = None,
+    to_lang: Annotated[
+        str | None,
+        typer.Option(
+            "--to-lang",
+            metavar="L",
+            help="Language in a .tmx of the translations, which may be new there.",
+            show_default="the other one of two",
+        ),
+    ] = None,
     paragraphs: Annotated[
         bool,
         typer.Option(
@@ -243,7 +261,7 @@ def translate(
     def load() -> AbstractContextManager[Translator]:
         return TranslatorTeam.of(model, workers, device=device, ensemble=ensemble or ())
 
-    of_documents = DocumentOptions(columns, paragraphs, only_missing, is_jsonl)
+    of_documents = DocumentOptions(columns, paragraphs, only_missing, is_jsonl, from_lang, to_lang)
     if of_documents.are_for(paths):
         of_lines = {"--nbest": nbest != 1, "--diversity": diversity is not None, "--prefix": prefix != ""}
         if idle := [name for name, is_given in of_lines.items() if is_given]:

@@ -40,6 +40,9 @@ class DocumentOptions:
     only_missing: bool
     is_jsonl: bool
     """Print what is said of each segment in the place of the document."""
+    from_lang: str | None = None
+    """Language of the source in a file that has several, like the next."""
+    to_lang: str | None = None
 
     def are_for(self, paths: Sequence[str]) -> bool:
         """Tell whether files are documents; otherwise they are lines of text.
@@ -58,7 +61,12 @@ class DocumentOptions:
                 f"{documents[0]} is a document and {other} is lines of text; translate them apart, or the text with "
                 f"--paragraphs"
             )
-        asked = {"--columns": self.columns is not None, "--only-missing": self.only_missing}
+        asked = {
+            "--columns": self.columns is not None,
+            "--only-missing": self.only_missing,
+            "--from-lang": self.from_lang is not None,
+            "--to-lang": self.to_lang is not None,
+        }
         if idle := [name for name, is_given in asked.items() if is_given]:
             raise ConfigError(f"{', '.join(idle)}: only documents have that, and {paths[0]} is lines of text")
         return False
@@ -107,8 +115,8 @@ def translate_documents(
     outputs = _outputs(paths, output, is_jsonl=options.is_jsonl)
     for target in outputs:
         refuse_overwriting(target, paths)
-    columns = options.typed_columns()
-    documents = [read_document(path, paragraphs=options.paragraphs, columns=columns) for path in paths]
+    asked = {"columns": options.typed_columns(), "from_lang": options.from_lang, "to_lang": options.to_lang}
+    documents = [read_document(path, paragraphs=options.paragraphs, **asked) for path in paths]
     with load() as translator:
         translator.translate([], **settings)  # an impossible setting is refused before anything is written
         for path, document, target in zip(paths, documents, outputs, strict=True):

@@ -16,7 +16,7 @@ from clearhead.corpora.pair import PairFile, SentencePair, Wanted, on_one_line
 from clearhead.corpora.text_files import display_name, open_binary
 from clearhead.errors import ConfigError, DataError
 
-__all__ = ["MOST_BYTES", "Message", "charset_of", "open_catalogue"]
+__all__ = ["MOST_BYTES", "Message", "charset_of", "form_of_one", "open_catalogue"]
 
 MOST_BYTES = 200_000_000
 """Largest catalogue that is read, decompressed; one at a time is held in memory, which takes a few times its bytes."""
@@ -121,13 +121,13 @@ def open_catalogue(
     first = next(messages(data, display_name(path)), None)
     fields = first.fields() if first is not None and first.is_header else {}
     has = fields.get("x-source-language") or None, fields.get("language") or None
-    form_of_one = _form_of_one(fields.get("plural-forms", ""))
+    first_form = form_of_one(fields.get("plural-forms", ""))
     kept = None if os.path.isfile(path) else data  # a pipe can be read only once
     del data, first
 
     def pairs() -> Iterator[SentencePair]:
         for message in messages(_read(path) if kept is None else kept, display_name(path)):
-            yield from _pairs(path, message, form_of_one)
+            yield from _pairs(path, message, first_form)
 
     words = ("msgid", "msgstr")
     sides = words[0] + (f" ({has[0]})" if has[0] else ""), words[1] + (f" ({has[1]})" if has[1] else "")
@@ -164,10 +164,10 @@ def _pairs(path: str, message: Message, form_of_one: int) -> Iterator[SentencePa
         yield SentencePair(on_one_line(source), on_one_line(target), origin, skipped=skipped)
 
 
-def _form_of_one(rule: str) -> int:
+def form_of_one(rule: str) -> int:
     """Return which plural form is for one thing, after the rule of a header; the first, if it cannot be told.
 
-    >>> _form_of_one("nplurals=2; plural=(n != 1);"), _form_of_one("nplurals=3; plural=n == 0 ? 0 : n == 1 ? 1 : 2;")
+    >>> form_of_one("nplurals=2; plural=(n != 1);"), form_of_one("nplurals=3; plural=n == 0 ? 0 : n == 1 ? 1 : 2;")
     (0, 1)
     """
     found = re.search(r"plural\s*=([^;]+)", re.sub(r"nplurals\s*=[^;]*", "", rule))

@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from clearhead.corpora.xml_events import EndTag, StartTag, XmlEvent, skip_element
 
-__all__ = ["InlineElement", "Segment", "TagNumbers", "read_segment", "split_segment"]
+__all__ = ["ROLES", "InlineElement", "Segment", "TagNumbers", "element_of", "read_segment", "split_segment"]
 
 ROLES = {
     **dict.fromkeys(("ph", "x", "it", "ut"), "alone"),
@@ -139,7 +139,7 @@ def read_segment(events: Iterator[XmlEvent]) -> Segment:
             _add_character(segment, event)
             skip_element(events)
         elif event.name in ROLES:
-            segment.add(_element(event))
+            segment.add(element_of(event))
             skip_element(events)
         else:
             around = _around(event, len(segment.parts))
@@ -188,7 +188,8 @@ def _ends(parts: Sequence[str | InlineElement]) -> dict[int, int]:
     return ends
 
 
-def _element(tag: StartTag) -> InlineElement:
+def element_of(tag: StartTag) -> InlineElement:
+    """Return what an element of `ROLES` stands for."""
     role = ROLES[tag.name]
     # TMX: x is the same in every language, i joins bpt and ept. XLIFF: rid (1.2) or startRef (2.0) names the beginning.
     key = _first_of(tag, "x", "id", *(() if role == "alone" else ("i",)))

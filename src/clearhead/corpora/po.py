@@ -20,7 +20,7 @@ from clearhead.corpora.pair import LINE_ENDS, PairFile, SentencePair, Wanted, re
 from clearhead.corpora.text_files import UTF8_MARK, open_output, refuse_foreign
 from clearhead.errors import DataError
 
-__all__ = ["open_po", "write_po"]
+__all__ = ["CatalogueEntry", "decoded_catalogue", "entries_of", "open_po", "quoted", "write_po"]
 
 STRING = r'"((?:[^"\\]|\\.)*+)"'
 STRINGS = re.compile(rf"(?:{STRING}\s*+)++")
@@ -62,17 +62,18 @@ def write_po(path: str | None, pairs: Iterable[SentencePair], languages: tuple[s
         f"Content-Transfer-Encoding: 8bit\nX-Source-Language: {languages[0]}\n"
     )
     with open_output(path) as file:
-        file.write('msgid ""\nmsgstr ""\n' + "".join(f"{_quoted(line)}\n" for line in header.splitlines(keepends=True)))
+        file.write('msgid ""\nmsgstr ""\n' + "".join(f"{quoted(line)}\n" for line in header.splitlines(keepends=True)))
         for pair in pairs:
             refuse_signs(pair, {"\0": "NUL character", **LINE_ENDS}, "a .po")
             if not pair.source:
                 raise DataError(f"{pair.origin}: the source is empty, and in a .po this is its header; leave it out")
-            file.write(f"\nmsgid {_quoted(pair.source)}\nmsgstr {_quoted(pair.target)}\n")
+            file.write(f"\nmsgid {quoted(pair.source)}\nmsgstr {quoted(pair.target)}\n")
             count += 1
     return count
 
 
-def _quoted(text: str) -> str:
+def quoted(text: str) -> str:
+    """Return a text as a string of a catalogue, on one line, with its quotation marks."""
     return '"' + "".join(f"\\{_LETTERS[sign]}" if sign in _LETTERS else sign for sign in text) + '"'
 
 
@@ -87,19 +88,30 @@ def _unquoted(strings: str) -> str:
 
 def _messages(data: bytes, name: str) -> Iterator[Message]:
     """Yield the messages of a file, also those with a mistake, which have a `problem`."""
+    text, _ = decoded_catalogue(data, name)
+    yield from (entry.message() for entry in entries_of(text.split("\n")))
+
+
+def decoded_catalogue(data: bytes, name: str) -> tuple[str, str]:
+    """Return the text of a catalogue without its byte order mark, and the encoding it is in, as it names it.
+
+    Args:
+        data: All of the file.
+        name: As messages call it.
+
+    Raises:
+        DataError: If it is no text, or is not in the encoding that it declares.
+    """
     refuse_foreign(data[:4], name)
     if (nul := data.find(b"\0")) >= 0:
         line = data.count(b"\n", 0, nul) + 1
         raise DataError(f"{name}, line {line}: there is a NUL byte (0x00); is it a binary file?")
-    yield from _entries(_decoded(data, name).split("\n"))
-
-
-def _decoded(data: bytes, name: str) -> str:
     if data.startswith(UTF8_MARK):
         data, charset, why = data[len(UTF8_MARK) :], "UTF-8", "as its byte order mark says"
     else:
         # The header is ASCII where it matters, and Latin-1 reads any bytes.
-        declared = charset_of(next(_entries(_latin_lines(data)), None), name)
+        first = next(entries_of(_latin_lines(data)), None)
+        declared = charset_of(None if first is None else first.message(), name)
         charset, why = declared or "UTF-8", "as its header says" if declared else "for no header says otherwise"
     if codecs.lookup(charset).name != "utf-8" and not data.isascii() and _is_utf8(data):
         line, _ = _position(data, next(place for place, code in enumerate(data) if code > 127))
@@ -107,7 +119,7 @@ def _decoded(data: bytes, name: str) -> str:
             f"{name}, line {line}: this is UTF-8, not {charset}, {why}; write charset=UTF-8 into the header"
         )
     try:
-        return data.decode(charset)
+        return data.decode(charset), charset
     except UnicodeDecodeError as error:
         line, byte = _position(data, error.start)
         raise DataError(
@@ -136,7 +148,7 @@ def _is_utf8(data: bytes) -> bool:
     return True
 
 
-class _Line(NamedTuple):
+class CatalogueLine(NamedTuple):
     """A line that is not blank."""
 
     number: int
@@ -163,7 +175,7 @@ class _Line(NamedTuple):
         return match[0] if match else None
 
 
-def _lines(lines: Iterable[str]) -> Iterator[_Line]:
+def _lines(lines: Iterable[str]) -> Iterator[CatalogueLine]:
     """Read lines on their own; those with a former source (`#|`, `#~|`) are comments."""
     is_apart = False
     for number, line in enumerate(lines, start=1):
@@ -178,16 +190,20 @@ def _lines(lines: Iterable[str]) -> Iterator[_Line]:
         strings = words[match.end() :] if match else words
         text = _unquoted(strings) if STRINGS.fullmatch(strings) else None
         form = int(match[2]) if match and match[2] else None
-        yield _Line(number, words, is_obsolete, is_apart, match[1] if match else "", form, text)
+        yield CatalogueLine(number, words, is_obsolete, is_apart, match[1] if match else "", form, text)
         is_apart = False
 
 
 @dataclass
-class _Entry:
+class CatalogueEntry:
     """A message that is being read."""
 
     line: int = 0
     """Where it begins; 0 until it does."""
+    lines: list[CatalogueLine] = field(default_factory=list)
+    """All that it has, comments too, but for blank ones."""
+    places: dict[str, tuple[int, int]] = field(default_factory=dict)
+    """Numbers of the first and the last line of its strings, by the keys of `texts`."""
     texts: dict[str, str] = field(default_factory=dict)
     """Strings by keyword; of a plural form with its number, padded so that they sort."""
     last: str = ""
@@ -201,7 +217,7 @@ class _Entry:
         """Its translations."""
         return [self.texts[keyword] for keyword in sorted(self.texts) if keyword.startswith("msgstr")]
 
-    def ends_before(self, line: _Line) -> bool:
+    def ends_before(self, line: CatalogueLine) -> bool:
         """Tell whether a line is none of it; what follows a mistake is, up to where another message may begin."""
         if line.begins and line.begins in self.texts:
             return True
@@ -209,8 +225,9 @@ class _Entry:
             return False
         return line.is_comment or line.begins is not None or (line.is_apart and not self._place(line))
 
-    def take(self, line: _Line) -> None:
+    def take(self, line: CatalogueLine) -> None:
         """Read a line that is one of it."""
+        self.lines.append(line)
         if line.is_comment:
             self.is_fuzzy |= line.words.startswith("#,") and "fuzzy" in re.split(r"[,\s]+", line.words[2:])
             return
@@ -218,6 +235,7 @@ class _Entry:
         self.is_obsolete |= line.is_obsolete
         if place := self._place(line):
             self.texts[place] = self.texts.get(place, "") + (line.text or "")
+            self.places[place] = self.places.get(place, (line.number,))[0], line.number
             self.last = place
             return
         if line.text is None:
@@ -227,7 +245,7 @@ class _Entry:
         where = "" if line.number == self.line else f" on line {line.number}"
         self.problem = self.problem or f"{problem}{where}: {line.words[:SHOWN_CHARACTERS]!r}"
 
-    def _place(self, line: _Line) -> str:
+    def _place(self, line: CatalogueLine) -> str:
         """Return under which keyword the strings of a line are kept; empty if it has none, or no place here."""
         there, place = self.texts, line.keyword
         match line.keyword, line.form:
@@ -267,13 +285,13 @@ class _Entry:
         )
 
 
-def _entries(lines: Iterable[str]) -> Iterator[Message]:
+def entries_of(lines: Iterable[str]) -> Iterator[CatalogueEntry]:
     """Cut lines into messages; a mistake spoils the message that it stands in, and no other."""
-    entry = _Entry()
+    entry = CatalogueEntry()
     for line in _lines(lines):
         if entry.ends_before(line):
-            yield entry.message()
-            entry = _Entry()
+            yield entry
+            entry = CatalogueEntry()
         entry.take(line)
     if entry.line:
-        yield entry.message()
+        yield entry

@@ -14,7 +14,15 @@ from clearhead.corpora.pair import PairFile, SentencePair, Wanted
 from clearhead.corpora.text_files import display_name
 from clearhead.errors import ConfigError, DataError
 
-__all__ = ["MAX_LANGUAGES", "TranslationUnit", "UnitFile", "language_of", "open_units"]
+__all__ = [
+    "MAX_LANGUAGES",
+    "TranslationUnit",
+    "UnitFile",
+    "are_related",
+    "language_of",
+    "open_units",
+    "spelt_alike",
+]
 
 HEAD_UNITS = 1_000
 HEAD_SIZE = 1_000_000
@@ -108,7 +116,7 @@ def _languages(units: Iterable[TranslationUnit]) -> list[str]:
     for unit in units:
         for language, _ in unit.texts:
             if len(found) < MAX_LANGUAGES:
-                found.setdefault(_spelt_alike(language), language)
+                found.setdefault(spelt_alike(language), language)
     return [*found.values()]
 
 
@@ -119,7 +127,7 @@ def _choose(name: str, wanted: Wanted, found: Sequence[str], source_language: st
             raise ConfigError(f"{name} has no text in {asked!r}; its languages: {there or 'it names none'}")
     source, target = wanted.from_lang, wanted.to_lang
     if source is not None and target is not None:
-        if _spelt_alike(source) == _spelt_alike(target):
+        if spelt_alike(source) == spelt_alike(target):
             raise ConfigError(f"{name}: source and target are both to be {source!r}; its languages: {there}")
         return source, target
     if len(found) < 2:
@@ -130,7 +138,7 @@ def _choose(name: str, wanted: Wanted, found: Sequence[str], source_language: st
                 f"{name} has {len(found)} languages: {there}; say which two to read, "
                 f"for example --from-lang {found[0]} --to-lang {found[1]}"
             )
-        source = next((language for language in found if _are_related(language, source_language)), found[0])
+        source = next((language for language in found if are_related(language, source_language)), found[0])
     asked = target if source is None else source
     assert asked is not None
     named = [language for language in found if language and is_variant(language, asked)] or [""]
@@ -172,7 +180,7 @@ def _pair(path: str, unit: TranslationUnit, source: str, target: str) -> Sentenc
 def _places(languages: tuple[str, ...], source: str, target: str) -> tuple[int, int] | None:
     """Return which of a unit's texts are source and target."""
     first, second = (
-        next((place for place, language in enumerate(languages) if _spelt_alike(language) == _spelt_alike(asked)), None)
+        next((place for place, language in enumerate(languages) if spelt_alike(language) == spelt_alike(asked)), None)
         for asked in (source, target)
     )
     if first is None:
@@ -191,11 +199,13 @@ def _fits(language: str, asked: str | None) -> bool:
     return asked is not None and (language == "" or is_variant(language, asked))
 
 
-def _are_related(language: str, other: str) -> bool:
+def are_related(language: str, other: str) -> bool:
+    """Tell whether one of two languages is the other or a variant of it; one without a name is neither."""
     return language != "" and other != "" and (is_variant(language, other) or is_variant(other, language))
 
 
-def _spelt_alike(language: str) -> str:
+def spelt_alike(language: str) -> str:
+    """Return the name of a language in the one spelling that is compared."""
     return language.replace("_", "-").casefold()
 
 

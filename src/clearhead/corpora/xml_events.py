@@ -16,7 +16,7 @@ from xml.parsers import expat
 from clearhead.corpora.text_files import COMPRESSED_STARTS, display_name, open_binary
 from clearhead.errors import DataError
 
-__all__ = ["LANGUAGE", "EndTag", "StartTag", "XmlEvent", "read_events", "skip_element"]
+__all__ = ["LANGUAGE", "EndTag", "StartTag", "XmlEvent", "encoding_of", "placed_events", "read_events", "skip_element"]
 
 LANGUAGE = "http://www.w3.org/XML/1998/namespace lang"
 """Name of the attribute `xml:lang`."""
@@ -97,7 +97,7 @@ def read_events(path: str) -> Iterator[XmlEvent]:
         for start, advice in COMPRESSED_STARTS.items():
             if raw.startswith(start):
                 raise DataError(f"{name} {advice}")
-        encoding = _encoding(raw, name)
+        encoding = encoding_of(raw, name)
         decoder = codecs.getincrementaldecoder(encoding)()
         parser = _Parser(name)
         while True:
@@ -112,6 +112,30 @@ def read_events(path: str) -> Iterator[XmlEvent]:
             if not raw:
                 return
             raw = stream.read(CHUNK_BYTES)
+
+
+def placed_events(text: str, name: str) -> Iterator[tuple[XmlEvent, int]]:
+    """Parse the text of an XML file, and tell where its tags stand.
+
+    Args:
+        text: All of it, without a byte order mark.
+        name: As messages call it.
+
+    Yields:
+        An event, and of a tag the place where it begins, in bytes of the text as UTF-8; of the end of an element that
+        has one tag alone, where that ends. Of a text it is -1.
+
+    Raises:
+        DataError: As `read_events`.
+    """
+    parser = _Parser(name)
+    for start in range(0, len(text) + 1, CHUNK_BYTES):
+        problem = parser.feed(text[start : start + CHUNK_BYTES], is_final=start + CHUNK_BYTES > len(text))
+        places = iter(parser.places.copy())
+        for event in parser.take():
+            yield event, -1 if isinstance(event, str) else next(places)
+        if problem is not None:
+            raise problem
 
 
 def skip_element(events: Iterator[XmlEvent]) -> None:
@@ -140,6 +164,8 @@ class _Parser:
         self._num_declarations = 0
         self._num_silent = 0  # characters since anything came of them: a token that is not complete
         self.num_line_ends = 0
+        self.places: list[int] = []
+        """Where the tags among the events begin, in bytes of all that was parsed as UTF-8."""
         parser = self._expat = expat.ParserCreate("utf-8", " ")
         parser.buffer_text = True
         parser.specified_attributes = True  # those that a document type adds could be many, and long, in every tag
@@ -178,6 +204,7 @@ class _Parser:
         """Return the events since the last call."""
         events = self._events.copy()
         self._events.clear()
+        self.places.clear()
         return events
 
     def _error(self, words: str) -> DataError:
@@ -200,10 +227,12 @@ class _Parser:
             raise self._error(f"more than {MAX_DEPTH} elements stand within each other")
         namespace, _, local = name.rpartition(" ")
         self._events.append(StartTag(local, namespace, attributes, self._expat.CurrentLineNumber))
+        self.places.append(self._expat.CurrentByteIndex)
 
     def _end(self, name: str) -> None:
         self._depth -= 1
         self._events.append(EndTag(name.rpartition(" ")[2]))
+        self.places.append(self._expat.CurrentByteIndex)
 
     def _heard(self, *_: object) -> None:
         self._num_silent = 0
@@ -226,8 +255,16 @@ class _Parser:
         )
 
 
-def _encoding(start: bytes, name: str) -> str:
-    """Return the name of the codec for a file that starts so."""
+def encoding_of(start: bytes, name: str) -> str:
+    """Return the name of the codec for a file that starts so; those that end in `sig` drop its byte order mark.
+
+    Args:
+        start: Its first bytes, a few hundred or more.
+        name: As messages call it.
+
+    Raises:
+        DataError: If it declares an encoding that is not known, or that its first line is not in.
+    """
     for mark, encoding in BYTE_ORDER_MARKS.items():
         if start.startswith(mark):
             return encoding

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import re
 import sys
 from bisect import bisect_right
@@ -21,6 +22,11 @@ MOST_BYTES = 200_000_000
 _UTF32_MARKS = (b"\xff\xfe\0\0", b"\0\0\xfe\xff")
 _MARKS = {b"\xef\xbb\xbf": "utf-8", b"\xff\xfe": "utf-16-le", b"\xfe\xff": "utf-16-be"}
 _LINE = re.compile(r"([^\r\n]*+)(\r\n|\r|\n|\Z)")
+
+_WITH_STATES = frozenset(
+    {"hz", "iso2022_jp", "iso2022_kr", "utf-7", "unicode_escape", "raw_unicode_escape", "punycode", "idna"}
+)
+"""Encodings in which what a character is written as depends on those before it, as Python calls them."""
 
 
 def read_bytes(path: str) -> bytes:
@@ -132,6 +138,15 @@ class FileText:
             assert match is not None
             number, position = number + 1, match.end()
             yield Line(number, match.start(), match.end(1), position)
+
+    @property
+    def is_exact(self) -> bool:
+        """Whether every part of the text can be written as it stands in the file.
+
+        A place is found again by the bytes that the text before it has; some encodings can write it in several ways.
+        """
+        is_stateless = codecs.lookup(self.encoding).name not in _WITH_STATES
+        return is_stateless and self.text.encode(self.encoding) == self.data[self.mark_bytes :]
 
     @property
     def line_end(self) -> str:

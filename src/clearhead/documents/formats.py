@@ -13,8 +13,11 @@ from clearhead.documents.html import read_html
 from clearhead.documents.json_strings import read_json_strings
 from clearhead.documents.markdown import read_markdown
 from clearhead.documents.plain_text import read_paragraphs
+from clearhead.documents.po import read_po
 from clearhead.documents.subtitles import read_subrip, read_webvtt
 from clearhead.documents.tables import read_csv, read_tsv
+from clearhead.documents.tmx import read_tmx
+from clearhead.documents.xliff import read_xliff
 from clearhead.errors import ConfigError, DataError
 
 __all__ = ["DOCUMENTS", "DocumentFormat", "is_document", "read_document"]
@@ -37,9 +40,13 @@ DOCUMENTS: dict[str, DocumentFormat] = {
     ".json": DocumentFormat(read_json_strings),
     ".markdown": DocumentFormat(read_markdown),
     ".md": DocumentFormat(read_markdown),
+    ".po": DocumentFormat(read_po),
     ".srt": DocumentFormat(read_subrip),
+    ".tmx": DocumentFormat(read_tmx, ("from_lang", "to_lang")),
     ".tsv": DocumentFormat(read_tsv, ("columns",)),
     ".vtt": DocumentFormat(read_webvtt),
+    ".xlf": DocumentFormat(read_xliff),
+    ".xliff": DocumentFormat(read_xliff),
 }
 """Extension, in small letters, to format. Files of another one are plain text."""
 

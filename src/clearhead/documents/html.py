@@ -67,9 +67,6 @@ _LABELS = {
     **dict.fromkeys(("shift_jis", "shift-jis", "sjis"), "cp932"),
     "euc-kr": "cp949",
 }
-_WITH_STATES = frozenset(
-    {"hz", "iso2022_jp", "iso2022_kr", "utf-7", "unicode_escape", "raw_unicode_escape", "punycode", "idna"}
-)
 
 
 def read_html(path: str, *, target_language: str | None = None) -> HtmlDocument:
@@ -263,8 +260,7 @@ def _file_text(path: str) -> FileText:
         if encoding.startswith("utf-16"):
             encoding = "utf-8"  # the declaration could not have been read
         file = FileText.of(data, path, encoding)
-        # A place is found again by the bytes that the text before it has; some encodings can write it in several ways.
-        is_exact = file.text.encode(file.encoding) == data[file.mark_bytes :] and encoding not in _WITH_STATES
+        is_exact = file.is_exact
     except LookupError:
         is_exact = False
     if not is_exact:

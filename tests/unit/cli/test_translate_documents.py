@@ -28,9 +28,29 @@ FILES = {
     "README.md": ("# ja\n\n* nein\n\n```\nja\n```\n", "# JA\n\n* NEIN\n\n```\nja\n```\n"),
     "film.srt": (f"1\n{CUE}\n<i>ja,\nnein</i>\n", f"1\n{CUE}\n<i>JA,\nNEIN</i>\n"),
     "glossary.tsv": ("en\tde\nja\tyes\nnein\t\n", "en\tde\nja\tyes\nnein\tNEIN\n"),
+    "glossary.tmx": (
+        '<tmx><header srclang="fr"/><body><tu><tuv xml:lang="en"><seg>ja</seg></tuv></tu></body></tmx>',
+        '<tmx><header srclang="fr"/><body><tu><tuv xml:lang="en"><seg>ja</seg></tuv>'
+        '<tuv xml:lang="de"><seg>JA</seg></tuv></tu></body></tmx>',
+    ),
     "letter.docx": ("ja", "JA"),  # the text of its one paragraph
     "letter.txt": ("ja\n  nein\n\n- ja\n", "JA\n  NEIN\n\n- JA\n"),
+    "memory.tmx": (
+        '<tmx><tu><tuv lang="en"><seg>ja</seg></tuv></tu>'
+        '<tu><tuv lang="en"><seg>nein</seg></tuv><tuv lang="de"><seg>x</seg></tuv></tu></tmx>',
+        '<tmx><tu><tuv lang="en"><seg>ja</seg></tuv><tuv lang="de"><seg>JA</seg></tuv></tu>'
+        '<tu><tuv lang="en"><seg>nein</seg></tuv><tuv lang="de"><seg>x</seg></tuv></tu></tmx>',
+    ),
     "messages.json": ('{"ja": "nein", "n": 1.0}', '{"ja": "NEIN", "n": 1.0}'),
+    "messages.po": (
+        '# x\nmsgid "ja"\nmsgstr "yes"\n\nmsgid "nein"\nmsgstr ""\n',
+        '# x\nmsgid "ja"\nmsgstr "yes"\n\n#, fuzzy\nmsgid "nein"\nmsgstr "NEIN"\n',
+    ),
+    "messages.xlf": (
+        '<xliff version="1.2"><trans-unit><source>ja</source></trans-unit></xliff>',
+        '<xliff version="1.2"><trans-unit><source>ja</source><target state="needs-review-translation">JA</target>'
+        "</trans-unit></xliff>",
+    ),
     "page.html": ('<p class="a">ja</p>\n', '<p class="a">JA</p>\n'),
     "products.csv": ('id,name\n1,"ja"\n', 'id,name\n1,"JA"\n'),
     "trailer.vtt": ("WEBVTT\n\n00:01.000 --> 00:02.000\nja\n", "WEBVTT\n\n00:01.000 --> 00:02.000\nJA\n"),
@@ -240,6 +260,13 @@ def test_a_damaged_journal_is_not_used(stopped, run_command, model):
         (["messages.json", "--columns", "a"], ConfigError, "messages.json: --columns has no meaning for a .json file"),
         (["messages.json", "--paragraphs"], ConfigError, "messages.json: --paragraphs has no meaning"),
         (["letter.txt", "--columns", "a"], ConfigError, "--columns: only documents have that, and letter.txt is lines"),
+        (["messages.json", "--to-lang", "de"], ConfigError, "messages.json: --to-lang has no meaning for a .json file"),
+        (["letter.txt", "--from-lang", "de"], ConfigError, "--from-lang: only documents have that, and letter.txt is"),
+        (
+            ["glossary.tmx", "-o", "b.tmx"],
+            ConfigError,
+            "glossary.tmx: give --from-lang and --to-lang; its languages: en",
+        ),
         (["letter.txt", "--only-missing"], ConfigError, "--only-missing: only documents have that"),
         (
             ["messages.json", "letter.txt", "-o", "out"],

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 import zstandard
 
-from clearhead.corpora.xml_events import LANGUAGE, EndTag, StartTag, XmlEvent, read_events, skip_element
+from clearhead.corpora.xml_events import LANGUAGE, EndTag, StartTag, XmlEvent, placed_events, read_events, skip_element
 from clearhead.errors import DataError
 
 COMPRESS = {
@@ -63,6 +63,26 @@ def test_tags_texts_namespaces_and_lines_are_told(tmp_path):
         "one & <two>!",
         EndTag("a"),
     ]
+
+
+def test_places_are_bytes_of_the_text_as_utf8():
+    text = "<a>\r\n<b c='>'/>" + "é" * 200_000 + "<![CDATA[<x>]]><d >😀</d></a >\n"
+    places = {
+        (type(event).__name__, event.name): place
+        for event, place in placed_events(text, "a.xml")
+        if not isinstance(event, str)
+    }
+    data = text.encode()
+    b, d = data.index(b"<b"), data.index(b"<d")
+    assert places == {
+        ("StartTag", "a"): 0,
+        ("StartTag", "b"): b,
+        ("EndTag", "b"): b + len("<b c='>'/>"),
+        ("StartTag", "d"): d,
+        ("EndTag", "d"): d + len("<d >😀".encode()),
+        ("EndTag", "a"): d + len("<d >😀</d>".encode()),
+    }
+    assert all(place == -1 for event, place in placed_events(text, "a.xml") if isinstance(event, str))
 
 
 def test_the_rest_of_an_element_is_passed_over(tmp_path):
