@@ -196,11 +196,13 @@ def translate(
         ),
     ] = False,
     only_missing: Annotated[
-        bool,
+        bool | None,
         typer.Option(
-            "--only-missing", help="Keep the finished translations that a document has, and translate what has none."
+            "--only-missing/--retranslate",
+            help="Keep the finished translations that a document has, or replace them as well.",
+            show_default="--only-missing for .po, .xlf and .tmx",
         ),
-    ] = False,
+    ] = None,
     output_format: Annotated[
         OutputFormat,
         typer.Option(

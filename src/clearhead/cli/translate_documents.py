@@ -37,7 +37,8 @@ class DocumentOptions:
     columns: str | None
     """Of a table, as typed."""
     paragraphs: bool
-    only_missing: bool
+    only_missing: bool | None
+    """None leaves it to the document, see `Document.keeps_finished`."""
     is_jsonl: bool
     """Print what is said of each segment in the place of the document."""
     from_lang: str | None = None
@@ -63,7 +64,8 @@ class DocumentOptions:
             )
         asked = {
             "--columns": self.columns is not None,
-            "--only-missing": self.only_missing,
+            "--only-missing": self.only_missing is True,
+            "--retranslate": self.only_missing is False,
             "--from-lang": self.from_lang is not None,
             "--to-lang": self.to_lang is not None,
         }
@@ -137,7 +139,8 @@ def _translate(
     from clearhead.translation_journal import TranslationJournal, journal_path
 
     name = display_name(path)
-    lines = lines_to_translate(document, only_missing=options.only_missing)
+    only_missing = document.keeps_finished if options.only_missing is None else options.only_missing
+    lines = lines_to_translate(document, only_missing=only_missing)
     with open_output(output) as out:
         journal = None
         if output is not None and _is_lasting(output):
@@ -149,7 +152,7 @@ def _translate(
                 translator,
                 document,
                 name=name,
-                only_missing=options.only_missing,
+                only_missing=only_missing,
                 journal=journal,
                 chunk_lines=chunk_lines,
                 on_progress=advance,

@@ -39,6 +39,8 @@ class Document(ABC):
     """In words, such as `gettext catalogue`."""
     segments: Sequence[Segment]
     """In the order of the file."""
+    keeps_finished = False
+    """Whether the file has translations beside their sources, whose finished ones stay unless others are asked for."""
 
     @abstractmethod
     def filled(self, fillings: Sequence[Filling | None]) -> bytes:

@@ -53,6 +53,7 @@ class GettextCatalogue(Document):
     """A catalogue; its segments are the messages in use, of those with a plural the singular and the plural."""
 
     format = "gettext catalogue"
+    keeps_finished = True
 
     def __init__(self, data: bytes, name: str) -> None:
         """Find the messages.

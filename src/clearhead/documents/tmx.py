@@ -39,6 +39,7 @@ class TmxDocument(Document):
     """A translation memory; its segments are the texts in one of its languages."""
 
     format = "TMX"
+    keeps_finished = True
 
     def __init__(self, data: bytes, name: str, from_lang: str | None = None, to_lang: str | None = None) -> None:
         """Find the units.

@@ -50,6 +50,7 @@ class XliffDocument(Document):
     """A translator's file; its segments are the sources that are to be translated."""
 
     format = "XLIFF"
+    keeps_finished = True
 
     def __init__(self, data: bytes, name: str) -> None:
         """Find the units.

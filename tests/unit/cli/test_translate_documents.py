@@ -345,3 +345,14 @@ def test_a_mistake_is_one_line_and_status_1(model, files, capsys):
     assert ended.value.code == 1
     assert capsys.readouterr().err.count("\n") == 1
     assert issubclass(ConfigError, ClearheadError)
+
+
+def test_finished_translations_stay_where_sources_stand_beside_them_unless_others_are_asked_for(
+    run_command, model, files, shouting
+):
+    Path("a.po").write_text('msgid "ja"\nmsgstr "yes"\n\nmsgid "nein"\nmsgstr ""\n', encoding="utf-8")
+    kept = 'msgid "ja"\nmsgstr "yes"\n\n#, fuzzy\nmsgid "nein"\nmsgstr "NEIN"\n'
+    for arguments in ([], ["--only-missing"]):
+        assert run_command(translate, model, "a.po", *arguments).stdout == kept
+    replaced = kept.replace('msgid "ja"\nmsgstr "yes"', '#, fuzzy\nmsgid "ja"\nmsgstr "JA"')
+    assert run_command(translate, model, "a.po", "--retranslate").stdout == replaced
