@@ -1,4 +1,4 @@
-"""docs/formats.md: the commands for catalogues, JSON, Parquet, subtitles and directories, on small files."""
+"""docs/formats.md and docs/data-doctor.md: their commands, on small files."""
 
 from __future__ import annotations
 
@@ -16,6 +16,8 @@ from clearhead.corpora import READERS, SentencePair, write_pairs
 from clearhead.corpora.subtitles import SUBTITLES
 
 PAGE = (Path(__file__).parents[2] / "docs" / "formats.md").read_text(encoding="utf-8")
+DOCTOR = (Path(__file__).parents[2] / "docs" / "data-doctor.md").read_text(encoding="utf-8")
+INDENTED = re.compile(r"^    (clearhead .*)$", re.MULTILINE)
 SECTION = PAGE.partition("## Catalogues, JSON, Parquet, subtitles\n")[2].partition("\n## ")[0]
 COMMANDS = [
     line for block in re.findall(r"^```\n(.*?)^```", SECTION, re.MULTILINE | re.DOTALL) for line in block.splitlines()
@@ -78,3 +80,37 @@ def test_the_command_of_the_page_reads_its_files(command, files):
 def test_every_command_and_every_format_is_on_the_page():
     assert {Path(shlex.split(command)[-1]).name for command in COMMANDS} == READ.keys()
     assert [extension for extension in (*READERS, *SUBTITLES) if f"`{extension}`" not in PAGE] == []
+
+
+def test_the_commands_for_translators_files_lead_to_a_judged_model(files, capsys):
+    write_pairs("memory.tmx", PAIRS, ("en", "de"))
+    write_pairs("project.xlf", PAIRS, ("en", "fr"))
+    write_pairs("project.xliff.gz", PAIRS[:5], ("en", "fr"))
+    commands = INDENTED.findall(PAGE)
+    assert len(commands) == 3
+    for command in commands:
+        words = shlex.split(command)[1:]
+        with pytest.raises(SystemExit) as ended:
+            run([*words, *(QUICK if words[0] == "train" else [])])
+        assert not ended.value.code
+    assert re.search(r"^sentences +5$", capsys.readouterr().out, re.MULTILINE)
+
+
+def test_the_commands_of_the_data_doctor_run(files, capsys):
+    for name, pairs in (("train", PAIRS), ("val", PAIRS[:3])):
+        for language, side in (("en", 0), ("de", 1)):
+            texts = [(pair.source, pair.target)[side] for pair in pairs]
+            Path(f"{name}.{language}").write_text("".join(f"{text}\n" for text in texts), encoding="utf-8")
+    Path("deu.txt").write_text("".join(f"{pair.source}\t{pair.target}\tCC-BY\n" for pair in PAIRS), encoding="utf-8")
+    write_pairs("memory.csv", PAIRS[:7], ("en", "de"))
+    commands = INDENTED.findall(DOCTOR)
+    assert [shlex.split(command)[2] for command in commands] == ["stats", "check", "convert"]
+    for command in commands:
+        with pytest.raises(SystemExit) as ended:
+            run(shlex.split(command)[1:])
+        assert not ended.value.code
+    said = capsys.readouterr().out
+    assert "216 rows read" in said  # by stats
+    assert "3 pairs" in said  # that stand in the validation text as well
+    assert Path("report.html").stat().st_size > 5_000
+    assert len(Path("pairs.tsv").read_text(encoding="utf-8").splitlines()) == 7 + len(PAIRS)
