@@ -79,6 +79,8 @@ class Crew:
         self.store = TCPStore("localhost", 0, is_master=True, wait_for_workers=False)
         self.given = [settings, *(others or [settings])]
         self.logs = [directory / f"worker-{rank}.txt" for rank in range(len(self.given))]
+        for log in self.logs:
+            log.unlink(missing_ok=True)  # what an earlier crew printed is no sign that this one has met
         self.processes = [
             start(
                 train_arguments(values),
