@@ -110,12 +110,15 @@ def text_lines(data_dir):
     return lines
 
 
+@pytest.fixture(scope="module")
+def learned_codes(text_lines):
+    return learned(Counter(word for line in text_lines for word in line.split(" ")), 300)
+
+
 @pytest.mark.parametrize("version", ["0.2", "0.2.0", "0.1", ""])
 @pytest.mark.parametrize("known", [False, True])
-def test_parts_are_those_of_the_original(text_lines, version, known):
-    apply_bpe = library()
-    words = Counter(word for line in text_lines for word in line.split(" "))
-    codes = learned(words, 300)
+def test_parts_are_those_of_the_original(text_lines, learned_codes, version, known):
+    apply_bpe, codes = library(), [*learned_codes]
     if not version.startswith("0.2"):  # the end of a word apart
         codes = [(left, right.removesuffix("</w>") or right) for left, right in codes if left]
         codes += [(left + right, "</w>") for left, right in codes[:150]]
