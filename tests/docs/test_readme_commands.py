@@ -126,10 +126,8 @@ def test_models_learn_from_what_models_wrote(block, files, monkeypatch):
     for side, language in enumerate(("de", "en")):
         for name, pairs in (("more", NUMBERS[20:]), ("mine", NUMBERS[60::2]), ("my-val", NUMBERS[1:9])):
             (files / f"{name}.{language}").write_text("".join(pair[side] + "\n" for pair in pairs), encoding="utf-8")
-    is_written = (
-        "back.tsv" in block or "taught.tsv" in block
-    )  # by a model, which must have learned to end its sentences
-    steps = "150" if is_written else "20"
+    # Who learns from what a model wrote needs one that has learned to end its sentences.
+    steps = "150" if "back.tsv" in block or "taught.tsv" in block else "20"
     for command in block.splitlines():
         execute(command, monkeypatch, "--max-steps", steps, "--set", "train.learning_rate=0.05")
     for run_directory in (files / "runs").iterdir():
