@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import re
 import zlib
+from collections import deque
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from random import Random
@@ -73,14 +74,8 @@ def protect(text: str, num_signs: int = NUM_SIGNS) -> Protected:
 
 def protect_target(source: Protected, target: str) -> str:
     """Return a target with the signs of its source in the place of all that it has of the source's placeholders."""
-    waiting = _units(target) if source.units else []
-    placed = []
-    for signs, texts in source.units:
-        unit = next((unit for unit in waiting if unit.texts == texts), None)
-        if unit is not None:
-            waiting.remove(unit)
-            placed.append((unit, signs))
-    return _replaced(target, placed)
+    waiting = _by_texts(_units(target) if source.units else ())
+    return _replaced(target, [(waiting[texts].popleft(), signs) for signs, texts in source.units if waiting.get(texts)])
 
 
 def protect_pair(source: str, target: str) -> tuple[str, str]:
@@ -89,13 +84,10 @@ def protect_pair(source: str, target: str) -> tuple[str, str]:
     Which signs is told by the source, at random, so that a model gets to know all of them; what one side alone has
     stays as it is.
     """
-    waiting = _units(target)
-    common = {}
-    for unit in _units(source) if waiting else ():
-        same = next((other for other in waiting if other.texts == unit.texts), None)
-        if same is not None:
-            waiting.remove(same)
-            common[unit] = same
+    waiting = _by_texts(_units(target))
+    common = {
+        unit: waiting[unit.texts].popleft() for unit in (_units(source) if waiting else ()) if waiting.get(unit.texts)
+    }
     if not common:
         return source, target
     choose = Random(zlib.crc32(source.encode()))
@@ -131,6 +123,14 @@ def _units(text: str) -> list[_Unit]:
             closing, place = found.pop(), opened.pop()[1]
             opening = found[place]
             found[place] = _Unit((*opening.texts, *closing.texts), (*opening.starts, *closing.starts))
+    return found
+
+
+def _by_texts(units: Iterable[_Unit]) -> dict[tuple[str, ...], deque[_Unit]]:
+    """Return units in their order, equal ones together: a search through all of them takes seconds of long lines."""
+    found: dict[tuple[str, ...], deque[_Unit]] = {}
+    for unit in units:
+        found.setdefault(unit.texts, deque()).append(unit)
     return found
 
 

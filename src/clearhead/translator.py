@@ -32,11 +32,11 @@ from clearhead.language_tags import language_tag
 from clearhead.line_splitting import Piece, Pieces, align_samples, cut_lines
 from clearhead.model.transformer import Transformer
 from clearhead.placeholders import PLACEHOLDER
-from clearhead.protect import protect, protect_target
+from clearhead.protect import protect, protect_target, without_signs
 from clearhead.sentences import split_sentences
 from clearhead.text_search import FoundText, TextSearch
 from clearhead.tokenizers import require_texts
-from clearhead.translation import Alternative, Translation, join_translations
+from clearhead.translation import Alternative, Translation, join_translations, on_one_line
 
 __all__ = ["Translator"]
 
@@ -173,7 +173,7 @@ class Translator:
             groups = read.aligned(groups, options.sampling.seed)
         results = [Translation(piece.source, "", 0.0 if scores else None, ()) for piece in read.cut_up.pieces]
         for index, ids, group in zip(read.filled, read.ids, groups, strict=True):
-            results[index] = self._translation(read.cut_up.pieces[index], ids, group, num_best, scores)
+            results[index] = self._translation(read.cut_up.pieces[index], ids, group, num_best, scores, one_line)
         how: Any = {"num_best": num_best, "are_samples": options.are_samples, "one_line": one_line}
         return [
             some[0]
@@ -333,7 +333,8 @@ class Translator:
         parts = [(language, form.text) for (language, _), form in zip(parts, forms, strict=True)]
         cuts = [form.cut for form in forms]
         # The prefix's own are text, and a translation that begins with them must not have them again.
-        unprotected = [PLACEHOLDER.search(text) is not None for text in begun]
+        # A sign in it is text as well: restored, it would be a placeholder of the line.
+        unprotected = [PLACEHOLDER.search(text) is not None or without_signs(text) != text for text in begun]
         trained = self.bundle.line_statistics
         cut_up = cut_lines(as_read, parts, cuts, self.bundle.tokenizer, config, trained, whole, unprotected)
         filled = [index for index, piece in enumerate(cut_up.pieces) if piece.text.strip()]
@@ -351,9 +352,12 @@ class Translator:
         return TextSearch(self.bundle.tokenizer, engine, scorer, self.model.config.max_length, one_line)
 
     def _translation(
-        self, piece: Piece, ids: list[int], group: Sequence[FoundText], num_best: int, scores: bool
+        self, piece: Piece, ids: list[int], group: Sequence[FoundText], num_best: int, scores: bool, one_line: bool
     ) -> Translation:
-        restored = piece.protected.restored
+        def restored(text: str) -> str:
+            original = piece.protected.restored(text)
+            return on_one_line(original) if one_line else original  # a tag may hold a line end
+
         best = [Alternative(restored(one.text), one.log_prob if scores else None, one.utility) for one in group]
         text_ids = group[0].tokens[group[0].given : -1]
         return Translation(

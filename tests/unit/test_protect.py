@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from time import process_time
 
 import pytest
 from hypothesis import given
@@ -104,6 +105,16 @@ def test_a_target_has_the_signs_of_its_source():
         protect_target(source, "<b>A</b> %s, {y} %s%s") == f"{OPENING[0]}A{CLOSING[0]} {ALONE[0]}, {{y}} {ALONE[0]}%s"
     )
     assert protect_target(protect("a"), "%s") == "%s"
+
+
+def test_ten_thousand_placeholders_take_no_quadratic_time():
+    names = [f"{{x{number}}}" for number in range(10_000)]
+    source, target = " ".join(names), " ".join(reversed(names))
+    repeated = "%s " * 10_000
+    start = process_time()
+    protect_pair(source + repeated, repeated + target)
+    protect_target(protect(repeated), source)
+    assert process_time() - start < 3  # 0.2 s; a search through all of them for each takes 15
 
 
 def test_a_vocabulary_learns_from_text_without_signs():

@@ -711,3 +711,18 @@ def test_scores_of_placeholders_are_those_of_the_search(make_bundle):
 def test_a_prefix_with_a_placeholder_is_text_and_its_line_too(make_bundle):
     [found] = Translator(make_bundle(placeholders=True)).translate(["Ein %s Hund"], prefix="%s Ein")
     assert found.text.startswith("%s Ein")
+
+
+def test_a_sign_in_a_prefix_stays_as_it_is(make_bundle):
+    translator = Translator(make_bundle(placeholders=True))
+    for sign in (SIGNS[0], SIGNS[16], SIGNS[24]):
+        [found] = translator.translate(["<b>%s</b> Hund"], prefix=f"{sign}Ein")
+        assert found.text.startswith(f"{sign}Ein")
+
+
+def test_a_line_end_within_a_tag_leaves_a_translation_on_one_line(make_bundle):
+    line = "<a href='x'\n title='y'\r>Hund</a>"
+    [found] = Translator(make_bundle(placeholders=True)).translate([line], one_line=True, num_best=2)
+    for text in [found.text, *(alternative.text for alternative in found.alternatives)]:
+        assert "<a href='x'  title='y' >" in text
+        assert not set("\n\r") & set(text)

@@ -196,12 +196,12 @@ def _build(
         num_new = weights.num_seen
         if added:
             _add_altered(store, train, tokenizer, config, added, counter, on_progress)
-        weights.add(1, store.num_rows - weights.num_rows)
         if watched:
             epochs, mixed = mixed_in(general, watched, valid, train, num_new, config)
             rounds = {"epochs": epochs, "num_new": train.report.kept + sum(added.values())}
             pairs = _progress(mixed, "mixing general text in", on_progress)
             _fill(store, pairs, tokenizer, config, report=general.report, counter=counter)
+        weights.add(1, store.num_rows - weights.num_rows)  # altered copies and general text
     pairs = _progress(valid, "tokenising validation text", on_progress)
     with StoreWriter(partial / "valid.arrow") as store:
         _fill(store, pairs, tokenizer, config, report=valid.report)

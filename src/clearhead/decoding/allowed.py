@@ -20,6 +20,7 @@ Shapes: V vocabulary.
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Sequence
 
 import numpy as np
@@ -78,11 +79,9 @@ class AllowedTokens:
         return self.end if is_over else None
 
     def _missing_placeholders(self, written: Sequence[int], sentence: Sentence) -> list[int]:
-        missing = [token for token in sentence.source if token >= self._first_placeholder]
-        for token in written if missing else ():
-            if token in missing:
-                missing.remove(token)
-        return missing
+        missing = Counter(token for token in sentence.source if token >= self._first_placeholder)
+        missing.subtract(token for token in written if token in missing)
+        return list((+missing).elements())
 
     def _next_of(self, missing: Sequence[int], written: Sequence[int]) -> list[int]:
         """Return the placeholders that may come next: what closes something, only if that was opened last.

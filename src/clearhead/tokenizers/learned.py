@@ -68,6 +68,12 @@ class Tokenizer(Vocabulary):
         if ids != set(range(len(ids))):
             raise ValueError(f"the ids of its {len(ids)} pieces are not 0 to {len(ids) - 1}")
         signs = {token.content: token_id for token_id, token in added.items() if not token.special}
+        if any(
+            token.lstrip or token.rstrip or token.single_word or token.normalized
+            for token in added.values()
+            if not token.special
+        ):
+            raise ValueError("its tokens for placeholders must be found as they stand, wherever that is")
         if signs and [signs.get(sign) for sign in SIGNS] != list(range(len(ids) - len(SIGNS), len(ids))):
             raise ValueError("its added tokens are not those for placeholders, at the end of the vocabulary")
         self._backend = backend

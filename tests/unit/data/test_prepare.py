@@ -216,6 +216,20 @@ def test_an_epoch_has_pairs_as_often_as_the_weight_of_their_file_says(tmp_path):
         assert sorted(seen) == sorted(kept + [source for source in kept if source in dict(first)] * 2)
 
 
+@pytest.mark.parametrize("num_general", [60, 900])  # one round of it, and several
+def test_general_text_is_mixed_in_beside_weights(tmp_path, num_general):
+    texts = sentences(240 + num_general)
+    new, general = texts[:240], texts[240:]
+    paths = [write_tsv(tmp_path / name, some) for name, some in (("new.tsv", new), ("general.tsv", general))]
+    data = {"pairs": paths[:1], "weights": [2], "general_pairs": paths[1:], "valid_size": 20, "augment": False}
+    config = Config.from_dict({"from_model": "model", "data": data, "tokenizer": {"vocab_size": 280}})
+    prepared = prepare(config, tmp_path / "run" / "data")
+    order = prepared.order(config.train)
+    seen = [prepared.train.source(row) for row in order.rows(0)]
+    assert all(seen.count(source) == 1 + (source in dict(new)) for source in seen)
+    assert {source in dict(new) for source in seen} == {True, False}
+
+
 def test_same_seed_gives_the_same_files_and_another_seed_another_validation(tmp_path):
     path = write_tsv(tmp_path / "p.tsv", sentences(211))
     runs = {}

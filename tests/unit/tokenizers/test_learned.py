@@ -456,3 +456,11 @@ def test_a_tokenizer_without_all_signs_is_refused(with_signs):
     values["added_tokens"] = [token for token in values["added_tokens"] if token["content"] != SIGNS[7]]
     with pytest.raises(ValueError, match=r"are not 0 to|are not those for placeholders"):
         Tokenizer(json.dumps(values))
+
+
+@pytest.mark.parametrize("name", ["lstrip", "rstrip", "single_word", "normalized"])
+def test_a_tokenizer_that_finds_signs_otherwise_is_refused(with_signs, name):
+    values = json.loads(with_signs.text)
+    values["added_tokens"][-1][name] = True
+    with pytest.raises(ValueError, match="must be found as they stand"):
+        Tokenizer(json.dumps(values))
