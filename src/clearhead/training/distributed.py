@@ -314,6 +314,15 @@ class Workers:
             cast(FSDPModule, model).set_requires_gradient_sync(is_last)
         return nullcontext() if is_last or not isinstance(module, DistributedDataParallel) else module.no_sync()
 
+    def begin(self, work: str) -> None:
+        """Name what the workers do from now on together; where none goes on with it for very long, all of them end.
+
+        Args:
+            work: In words; none for what takes as long as it takes, such as what the first worker does alone.
+        """
+        if self._watch is not None:
+            self._watch.note(work=work)
+
     @contextmanager
     def together(self) -> Iterator[None]:
         """Say of what fails because another worker is gone, that it is.
@@ -322,8 +331,12 @@ class Workers:
             LostWorkerError: If one is.
             TrainingError: If all are there, but do not reach each other.
         """
+        if self._watch is not None:
+            self._watch.note(waits=True)
         try:
             yield
+            if self._watch is not None:
+                self._watch.note()
         except RuntimeError as error:
             if self.count == 1 or not _is_of_the_connection(error):
                 raise

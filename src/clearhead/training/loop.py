@@ -162,6 +162,7 @@ class Loop:
             rate = learning_rate(
                 self.state.step + 1, train, d_model=self.config.model.d_model, progress=self._progress()
             )
+            self.workers.begin("a step")
             parts, tokens = self._share()
             with self._explained():
                 number = self.state.step + 1
@@ -187,6 +188,7 @@ class Loop:
         # Not yet validated where a resumed run is told to end at once, or the clock ran out while saving.
         if self.state.validated_step != self.state.step:
             self._save(self._validate(log))
+        self.workers.begin("")
         self._prune()  # for a run that was killed while it did so after its last step
         self.stop.end_at_once()  # all is saved
         return ended_by
@@ -265,6 +267,7 @@ class Loop:
             raise TrainingError(f"{error}; {where}") from None
 
     def _measured(self) -> Validation:
+        self.workers.begin("a validation")
         if self.workers.is_sharding:  # translation needs all weights in one place
             weights = whole_tensors(model_tensors(self.model))
             return validate_weights(weights, self.data, self.config, self.device, self.workers)
@@ -300,6 +303,7 @@ class Loop:
 
     def _publish(self, weights: dict[str, Tensor], validation: Validation, chosen: str) -> Translator | None:
         """Write the model directory, and return its model; None of the workers that do not write."""
+        self.workers.begin("")
         if not self.workers.is_first:
             return None
         return publish(self.run / "model", weights, self.config, self.data, self.state, validation, chosen)
@@ -307,6 +311,7 @@ class Loop:
     def _save(self, best: Validation | None) -> None:
         """Write a checkpoint, and publish the model if it is the best so far: a run that is killed leaves one, too."""
         self._tick()
+        self.workers.begin("a checkpoint")
         weights = whole_tensors(model_tensors(self.model))
         moments = whole_tensors(optimizer_state(self.model, self.optimizer))
         if self.workers.is_first:

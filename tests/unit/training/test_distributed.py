@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import os
 import random
+import re
 import shutil
 import signal
 import socket
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
@@ -31,7 +33,7 @@ from clearhead.training.distributed import LostWorkerError, Workers, crowding, r
 from clearhead.training.log import read_metrics
 from clearhead.training.run import train_from_values
 from clearhead.training.step import Stepper
-from clearhead.training.watch import Signs, Watch
+from clearhead.training.watch import Deed, Signs, Watch
 from clearhead.weights import read_weights
 
 posix = pytest.mark.skipif(os.name != "posix", reason="needs the signals of POSIX")
@@ -45,29 +47,38 @@ TRAIN = {
 }
 
 
-def become_worker(rank: int, count: int, port: int, silence: float = SECONDS) -> None:
+def become_worker(rank: int, count: int, port: int, silence: float = SECONDS, stillness: float = SECONDS) -> None:
     """Set what `torchrun` sets, in a process that was just started."""
-    distributed.Watch = partial(Watch, silence=silence)  # a busy machine may leave a worker without time
+    # A busy machine may leave a worker without time.
+    distributed.Watch = partial(Watch, silence=silence, stillness=stillness)
     own = {"RANK": rank, "WORLD_SIZE": count, "LOCAL_RANK": rank, "MASTER_ADDR": "localhost", "MASTER_PORT": port}
     own |= {"TORCHELASTIC_USE_AGENT_STORE": True}
     os.environ.update({name: str(value) for name, value in own.items()})
 
 
-def become_worker_and(rank: int, count: int, port: int, then: Callable[[], None]) -> None:
-    become_worker(rank, count, port)
+def become_worker_and(rank: int, count: int, port: int, then: Callable[[], None], **how: float) -> None:
+    become_worker(rank, count, port, **how)
     then()
 
 
-def die_in_step(number: int) -> None:
-    """Let this process be killed when it begins that step."""
+def before_step(number: int, act: Callable[[], None]) -> None:
+    """Let this process do that when it begins that step."""
     step = Stepper.step
 
-    def step_or_die(stepper: Stepper, *args: Any, **kwargs: Any) -> Any:
+    def act_and_step(stepper: Stepper, *args: Any, **kwargs: Any) -> Any:
         if kwargs["number"] == number and stepper.workers.count > 1:  # and not when steps are timed
-            os.kill(os.getpid(), signal.SIGKILL)
+            act()
         return step(stepper, *args, **kwargs)
 
-    Stepper.step = step_or_die
+    Stepper.step = act_and_step
+
+
+def die() -> None:
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def hang() -> None:
+    time.sleep(SECONDS)
 
 
 class Crew:
@@ -185,7 +196,7 @@ def test_after_a_worker_was_killed_the_others_end_and_the_command_goes_on(crew, 
     store = TCPStore("localhost", 0, is_master=True, wait_for_workers=False)
     logs = [tmp_path / "0.txt", tmp_path / "1.txt"]
     firsts = [partial(become_worker, rank, 2, store.port) for rank in range(2)]
-    firsts[victim] = partial(become_worker_and, victim, 2, store.port, partial(die_in_step, 8))
+    firsts[victim] = partial(become_worker_and, victim, 2, store.port, partial(before_step, 8, die))
     arguments = train_arguments(settings(train=TRAIN))
     processes = [start(arguments, log, first) for log, first in zip(logs, firsts, strict=True)]
     codes = [finish(process) for process in processes]
@@ -195,6 +206,27 @@ def test_after_a_worker_was_killed_the_others_end_and_the_command_goes_on(crew, 
         f"clearhead: worker {victim} ended or does not answer any more, so the training stopped; the same command goes "
         f"on from the last checkpoint"
     ]
+    assert crew("run").codes() == [0, 0]
+    assert_same_weights(tmp_path / "run", alone)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("victim", [0, 1])
+def test_after_a_worker_hung_all_end_and_the_command_goes_on(crew, alone, settings, tmp_path, victim):
+    store = TCPStore("localhost", 0, is_master=True, wait_for_workers=False)
+    logs = [tmp_path / "0.txt", tmp_path / "1.txt"]
+    firsts = [partial(become_worker, rank, 2, store.port, stillness=15.0) for rank in range(2)]
+    firsts[victim] = partial(become_worker_and, victim, 2, store.port, partial(before_step, 8, hang), stillness=15.0)
+    arguments = train_arguments(settings(train=TRAIN))
+    processes = [start(arguments, log, first) for log, first in zip(logs, firsts, strict=True)]
+    assert [finish(process) for process in processes] == [1, 1]
+    said = [line for log in logs for line in log.read_text(encoding="utf-8").splitlines() if "clearhead: " in line]
+    assert len(said) == 1
+    assert re.fullmatch(
+        rf"clearhead: worker {victim} hangs in a step: nothing went on for \d+ s, so the training stopped; the same "
+        rf"command goes on from the last checkpoint",
+        said[0],
+    )
     assert crew("run").codes() == [0, 0]
     assert_same_weights(tmp_path / "run", alone)
 
@@ -434,6 +466,66 @@ def test_seconds_without_a_sign_tell_who_is_gone():
     assert signs.silent(4.0) == [0, 1, 2]
 
 
+def pass_seconds(signs: list[Signs], seconds: int, *, going_on: bool) -> None:
+    for _ in range(seconds):
+        for one in signs:
+            if going_on:
+                one.own = one.own._replace(turn=one.own.turn + 1)
+            one.give_and_look()
+        for one in signs:
+            one.pass_second()
+
+
+@pytest.mark.parametrize(
+    ("waiting", "who"), [({0, 2}, "worker 1 hangs"), ({1}, "workers 0, 2 hang"), ({0, 1, 2}, "the workers hang")]
+)
+def test_where_no_worker_goes_on_who_does_not_wait_hangs(waiting, who):
+    store = HashStore()
+    signs = [Signs(store, rank, 3) for rank in range(3)]
+    for one in signs:
+        one.own = Deed(work="a step")
+    pass_seconds(signs, 10, going_on=True)
+    for rank, one in enumerate(signs):
+        one.own = one.own._replace(turn=99, waits=rank in waiting)
+    pass_seconds(signs, 44, going_on=False)
+    assert [one.stuck(45.0) for one in signs] == [None] * 3
+    pass_seconds(signs, 3, going_on=False)
+    for one in signs:
+        assert one.stuck(45.0).startswith(f"{who} in a step: nothing went on for 4")
+
+
+def test_what_takes_long_may_take_ten_times_as_long_and_what_is_new_half_an_hour():
+    signs = [Signs(HashStore(), 0, 1)]
+    signs[0].own = Deed(work="a checkpoint")
+    pass_seconds(signs, 1_795, going_on=False)
+    assert signs[0].stuck(45.0) is None
+    pass_seconds(signs, 10, going_on=False)
+    assert "hangs in a checkpoint" in signs[0].stuck(45.0)
+
+    signs[0].own = Deed(turn=1, work="a step")
+    pass_seconds(signs, 20, going_on=False)
+    signs[0].own = Deed(turn=2, work="a step")  # so a step takes 20 seconds
+    pass_seconds(signs, 195, going_on=False)
+    assert signs[0].stuck(45.0) is None
+    pass_seconds(signs, 20, going_on=False)
+    assert "worker 0 hangs in a step" in signs[0].stuck(45.0)
+    signs[0].own = Deed(turn=3)  # what the first worker does alone
+    pass_seconds(signs, 5_000, going_on=False)
+    assert signs[0].stuck(45.0) is None
+
+
+def test_the_training_says_what_it_does(settings):
+    notes = []
+
+    class Notes(Workers):
+        def begin(self, work: str) -> None:
+            notes.append(work)
+
+    train_from_values(settings(train={**TRAIN, "max_steps": 5, "validate_every": 5}), workers=Notes())
+    assert notes[:5] == ["a step"] * 5
+    assert notes[5:] == ["a validation", "a checkpoint", "", ""]
+
+
 def test_after_a_failed_sum_silence_tells_who_is_gone():
     watch = Watch(HashStore(), 1, 2, print, print, silence=SECONDS)
     try:
@@ -450,7 +542,7 @@ def test_after_a_failed_sum_silence_tells_who_is_gone():
     ],
 )
 def test_a_failed_sum_of_workers_that_are_all_there_says_its_cause(lost, kind, message):
-    workers = Workers(0, 2, HashStore(), _watch=SimpleNamespace(lost=lambda: lost))
+    workers = Workers(0, 2, HashStore(), _watch=SimpleNamespace(lost=lambda: lost, note=lambda **_: None))
     with pytest.raises(TrainingError, match=message) as caught, workers.together():
         raise RuntimeError("gloo: no interface eth7\nand where in the code")
     assert caught.type is kind
