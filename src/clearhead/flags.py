@@ -64,6 +64,8 @@ _DIGITS = re.compile(r"\d+")
 _NUMBER = re.compile(r"\d+(?:[.,:/'’ \u00a0\u2009\u202f-]\d+)*")
 _MOST_RUNS = 5
 """Runs of digits that one number has at most: 1.000.000.000,50."""
+_MOST_DECIMALS = 2
+"""Of a number; three digits are thousands."""
 
 _TAG_NAME = re.compile(r"</?[^\s/>]+")
 
@@ -151,7 +153,7 @@ def repeated_unit(text: str) -> tuple[str, int]:
 def missing_numbers(source: str, text: str) -> list[str]:
     """Return the numbers of a source that its translation should have, and has not.
 
-    Only digits are compared, so that `1,250.5`, `1.250,5` and `1250.5` are one number, in whatever script they are
+    Only digits are compared, so that `1,250.5`, `1.250,50` and `1250.5` are one number, in whatever script they are
     written, and `3.5.2016` and `2016-05-03` the same three. A number up to 31 is missing only if another one stands in
     the translation that the source has not: it may have become a word, the name of a month or, 12 less, an hour of the
     afternoon.
@@ -294,9 +296,10 @@ def _absent(numbers: Sequence[Sequence[str]], others: Sequence[Sequence[str]]) -
         for start in range(len(runs))
         for end in range(start + 1, min(start + _MOST_RUNS, len(runs)) + 1)
     }
+    amounts = set(map(_amount, others))
     absent: dict[str, None] = {}
     for runs in numbers:
-        start = 0
+        start = len(runs) if _amount(runs) in amounts else 0
         while start < len(runs):
             ends = range(min(start + _MOST_RUNS, len(runs)), start, -1)
             found = next((end for end in ends if "".join(runs[start:end]).lstrip("0") in joined), None)
@@ -304,6 +307,13 @@ def _absent(numbers: Sequence[Sequence[str]], others: Sequence[Sequence[str]]) -
                 absent[runs[start]] = None
             start = found or start + 1
     return list(absent)
+
+
+def _amount(runs: Sequence[str]) -> tuple[str, str]:
+    """Return what stands before and behind the decimal sign of a number, without zeros at the end: `1.50` is `1.5`."""
+    has_decimals = len(runs) > 1 and len(runs[-1]) <= _MOST_DECIMALS
+    whole, decimals = (runs[:-1], runs[-1]) if has_decimals else (runs, "")
+    return "".join(whole).lstrip("0"), decimals.rstrip("0")
 
 
 def _placeholders(text: str) -> Iterator[str]:

@@ -148,6 +148,10 @@ def test_without_statistics_the_vocabulary_tells_the_scripts():
     ("source", "text"),
     [
         ("1.250,5 km", "1,250.5 km"),
+        ("1,50 Euro", "1.5 euros"),
+        ("1,5 Euro", "1.50 euros"),
+        ("1.250,50 Euro", "1250.5 euros"),
+        ("12,00 Euro", "12 euros"),
         ("1 250 km", "1250 km"),
         ("1250 km", "1 250 km"),
         ("3.10.2020", "October 3, 2020"),
@@ -180,6 +184,8 @@ def test_a_number_in_another_form_is_there(source, text):
         ("1250 5", "5 1,250", []),
         ("Gleis " + "0" * 5_000 + "7", "platform 9", ["0" * 5_000 + "7"]),
         ("1880 und 1990 und 1880", "then", ["1880", "1990"]),
+        ("12,50 Euro", "125 euros", ["12", "50"]),
+        ("1,50 Euro", "1.6 euros", ["50"]),
     ],
 )
 def test_a_number_that_is_gone_or_another_is_missing(source, text, missing):
