@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -25,12 +25,19 @@ LONGEST_BLOCK = 100_000
 """Characters of a paragraph; nobody wrote a longer one, and it is left as it is."""
 
 _SPACE = " \t"
+_BLANK = " \t\r\n"
 _SPACES = re.compile(r"[ \t\r\n]+")
 _FRONT_MATTER = re.compile(r"(---|\+\+\+)[ \t]*\n(?:.*\n)*?(?:\1|\.\.\.)[ \t]*(?:\n|\Z)")
 _NO_PROSE = re.compile(r"^(?::::|!!!|\?\?\?|\$\$)", re.MULTILINE)
 """Begins lines of what some programs add to Markdown: containers, admonitions, formulas."""
-_LEADING = re.compile(r"(?:\[[ xX]\][ \t]+|\[![A-Za-z]+\][^\n]*\n|\[\^[^\]\s]+\]:[ \t]*)")
-"""What stands before the prose of a block: a box to tick, the kind of an alert, the mark of a footnote."""
+_LEADING = re.compile(r"\[[ xX]\][ \t]+|\[![A-Za-z]+\][^\n]*\n")
+"""What stands before the prose of a block: a box to tick, or the kind of an alert."""
+_BORDER = re.compile(r"^(?:\[\^[^\]\s]+\]:[ \t]*|:[ \t]+|\{(?::[^\n]*|%[^\n]*%)\}[ \t]*$)", re.MULTILINE)
+"""What ends a paragraph for many programs, but not in CommonMark: at the beginning of a line the mark of a footnote or
+of a definition; a line of attributes (kramdown's `{: .note}`) or of a template (`{% if x %}`)."""
+_SHORT_END = re.compile(r"\](?:\[\s*\])?")
+"""Ends a link whose words are what its address is found by."""
+_PLAIN_LABEL = re.compile(r"[\w .,:+-]+")
 
 
 def read_markdown(path: str) -> MarkdownDocument:
@@ -67,11 +74,21 @@ class _Block:
         line = bisect_right(self.file_starts, at) - 1
         return self.starts[line] + at - self.file_starts[line]
 
-    def behind(self, at: int) -> _Block:
-        """Return what of the block begins at a place in the text."""
-        line = bisect_right(self.starts, at)
-        starts = (0, *(start - at for start in self.starts[line:]))
-        return _Block(self.text[at:], self.kind, starts, (self.in_file(at), *self.file_starts[line:]))
+    def between(self, at: int, end: int) -> _Block:
+        """Return what of the block stands between two places in the text."""
+        first, last = bisect_right(self.starts, at), bisect_left(self.starts, end)
+        starts = (0, *(start - at for start in self.starts[first:last]))
+        return _Block(self.text[at:end], self.kind, starts, (self.in_file(at), *self.file_starts[first:last]))
+
+    def pieces(self) -> Iterator[_Block]:
+        """Yield the block, or what borders divide it into, without what stands before its prose."""
+        leading = _LEADING.match(self.text)
+        at = leading.end() if leading else 0
+        for start, end in [border.span() for border in _BORDER.finditer(self.text, at)] + [(len(self.text),) * 2]:
+            piece = self.text[at:start]
+            if any(map(str.isalpha, piece)):
+                yield self.between(start - len(piece.lstrip(_BLANK)), at + len(piece.rstrip(_BLANK)))
+            at = end
 
 
 class MarkdownDocument(Document):
@@ -113,7 +130,8 @@ class MarkdownDocument(Document):
     def _written(self, passage: Passage, translation: str, source: Callable[[tuple[int, int]], str]) -> str:
         """Return the plainest Markdown that is read as the translation."""
         block = self._blocks[passage.start, passage.end]
-        parts = []
+        parts: list[Part] = []
+        begun: dict[int, int] = {}  # where in `parts` each pair begins
         for token in _tidied(tokens(mended(_SPACES.sub(" ", translation), passage.text)[0])):
             element = passage.elements[token.number - 1] if isinstance(token, Tag) else None
             if element is None or isinstance(element.opening, str):
@@ -123,6 +141,15 @@ class MarkdownDocument(Document):
             place = element.closing if token.form == "close" else element.opening
             assert place is not None
             original = block.text[block.in_text(place[0]) : block.in_text(place[1])]
+            if token.form == "open":
+                begun[token.number] = len(parts)
+            elif token.form == "close" and _SHORT_END.fullmatch(original):
+                label = block.text[block.in_text(element.opening[1]) : block.in_text(place[0])]
+                words = "".join(part.text for part in parts[begun[token.number] + 1 :])
+                if words != label or not _PLAIN_LABEL.fullmatch(label):
+                    original = f"][{_SPACES.sub(' ', label)}]"
+                    parts.append(Part("close", original, original))
+                    continue
             parts.append(Part(token.form, original, source(place)))
         return written(parts, self._surroundings(passage, block), self._habits)
 
@@ -143,6 +170,8 @@ class MarkdownDocument(Document):
 
 def _passage(block: _Block, events: Sequence[InlineEvent], kind: str) -> Iterator[Passage]:
     run = Run()
+    # Such a link stays in its segment also where it is all of it, for its end changes with its words.
+    short = {event.words for event in events if event.form == "close" and _is_short_end(block, event)}
     for event in events:
         start, end = block.in_file(event.start), block.in_file(event.end)
         match event.form:
@@ -157,11 +186,15 @@ def _passage(block: _Block, events: Sequence[InlineEvent], kind: str) -> Iterato
             case "alone":
                 run.alone(start, end, is_seen=event.is_seen)
             case "open":
-                run.opening(event.words, start, end)
+                run.opening(event.words, start, end, is_seen=event.words in short)
             case _:
                 run.closing(event.words, start, end)
     if (passage := run.passage(kind)) is not None:
         yield passage
+
+
+def _is_short_end(block: _Block, event: InlineEvent) -> bool:
+    return _SHORT_END.fullmatch(block.text, event.start, event.end) is not None
 
 
 def _tidied(parts: Sequence[str | Tag]) -> list[str | Tag]:
@@ -211,8 +244,7 @@ def _blocks(file: FileText, environment: dict[str, Any]) -> Iterator[_Block]:
         else:
             kind = "paragraph" if before.type == "paragraph_open" else "underlined"
             if (block := _lined(file.text, token.content, lines[slice(*token.map)], kind)) is not None:
-                leading = _LEADING.match(block.text)
-                yield block if leading is None else block.behind(leading.end())
+                yield from block.pieces()
 
 
 def _lined(text: str, content: str, lines: Sequence[Line], kind: str) -> _Block | None:

@@ -36,6 +36,7 @@ _VOID = frozenset({"area", "br", "col", "embed", "hr", "img", "input", "link", "
 _CODE = frozenset({"code", "pre", "script", "style", "svg"})
 _FOOTNOTE = re.compile(r"\[\^[^\]\s]{1,100}\]")
 _TEMPLATE = re.compile(r"\{%[^\n%]{0,500}%\}|\{\{[^\n{}]{0,500}\}\}")
+_ATTRIBUTES = re.compile(r"\{[:#.][^\n{}]{1,500}\}")
 _SPACE = re.compile(r"[ \t]*+(?:\n[ \t]*+)?")
 _ANGLE = re.compile(r"<(?:[^<>\n\\]|\\.)*+>")
 _BARE = re.compile(r"[^\x00-\x20\x7f()\\]++|\\[^\s]|\\|[()]")
@@ -174,6 +175,8 @@ class _Scanner:
             case "{":
                 if template := _TEMPLATE.match(text, start):
                     return self._alone(start, template.end())
+                if attributes := _ATTRIBUTES.match(text, start):
+                    return self._alone(start, attributes.end(), is_seen=False)
             case "h":
                 if address := _ADDRESS.match(text, start):
                     return self._alone(start, address.end())
@@ -296,7 +299,8 @@ class _Scanner:
         self._emphasise(bracket.bottom)
         if bracket.is_image:
             inner = self._nodes[bracket.node + 1 :]
-            if start > bracket.end and all(map(self._is_plain, inner)):
+            is_label = self._text[start:behind].replace(" ", "") in ("]", "][]")  # without which the image is not found
+            if start > bracket.end and not is_label and all(map(self._is_plain, inner)):
                 self._descriptions.append((bracket.end, start))
             del self._nodes[bracket.node :]
             return self._alone(bracket.start, behind)

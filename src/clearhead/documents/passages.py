@@ -78,9 +78,9 @@ class Run:
             return
         self._items.append(_Item("alone", start, end, is_seen=is_seen))
 
-    def opening(self, name: str, start: int, end: int) -> None:
-        """Add a tag that begins a pair of this name."""
-        self._items.append(_Item("open", start, end, name))
+    def opening(self, name: str, start: int, end: int, *, is_seen: bool = False) -> None:
+        """Add a tag that begins a pair of this name; the pair stays in a segment that it is all of if it is seen."""
+        self._items.append(_Item("open", start, end, name, is_seen))
 
     def closing(self, name: str, start: int, end: int) -> None:
         """Add a tag that ends a pair of this name."""
@@ -164,7 +164,7 @@ def _trimmed(items: list[_Item]) -> list[_Item]:
             first += 1
         elif items[last].form in ("words", "alone") and not items[last].is_seen:
             last -= 1
-        elif items[first].partner is items[last]:
+        elif items[first].partner is items[last] and not items[first].is_seen:
             first, last = first + 1, last - 1
         else:
             return items[first : last + 1]

@@ -34,6 +34,8 @@ class _Form(NamedTuple):
     """Its first and last one, counted from 1."""
     segment: int
     """Which of the document's segments it translates."""
+    is_blank: bool
+    """Whether it has no text yet."""
 
 
 class _Message(NamedTuple):
@@ -95,7 +97,11 @@ class GettextCatalogue(Document):
         """
         splices: list[Splice] = []
         for message in self._messages:
-            written = [(form, filling) for form in message.forms if (filling := fillings[form.segment]) is not None]
+            written = [
+                (form, filling)
+                for form in message.forms
+                if (filling := fillings[form.segment]) is not None and not self._stays(message, form)
+            ]
             for form, filling in written:
                 text = _with_line_feeds_of(self.segments[message.first].text, filling.text)
                 splices.append(self._strings(form, text))
@@ -112,7 +118,7 @@ class GettextCatalogue(Document):
         """
         keys = sorted(key for key in entry.texts if key.startswith("msgstr"))
         at = len(self.segments)
-        forms = [_Form("msgstr", entry.places[keys[0]], at)]
+        forms = [_Form("msgstr", entry.places[keys[0]], at, not entry.texts[keys[0]])]
         if "msgid_plural" in entry.texts:
             one = first_form if first_form < len(keys) else 0
             # The only form of a language that has but one is for any number.
@@ -121,6 +127,7 @@ class GettextCatalogue(Document):
                     f"msgstr[{int(key.removeprefix('msgstr'))}]",
                     entry.places[key],
                     at + (place != one or len(keys) == 1),
+                    not entry.texts[key],
                 )
                 for place, key in enumerate(keys)
             ]
@@ -133,6 +140,10 @@ class GettextCatalogue(Document):
         # Where gettext has them: behind what other comments there are, before the former source.
         begins = next(one.number for one in entry.lines if not one.is_comment or one.words.startswith("#|"))
         self._messages.append(_Message(at, forms, entry.is_fuzzy, flags, begins))
+
+    def _stays(self, message: _Message, form: _Form) -> bool:
+        """Tell whether a form has a finished translation, where others of the same segment lack one."""
+        return not (form.is_blank or message.is_fuzzy or self.segments[form.segment].is_finished)
 
     def _strings(self, form: _Form, text: str) -> Splice:
         """Return the change of the lines of a translation."""

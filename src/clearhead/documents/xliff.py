@@ -9,7 +9,14 @@ from dataclasses import dataclass
 from clearhead.corpora.xml_events import StartTag
 from clearhead.documents.document import Document, Filling, Segment
 from clearhead.documents.file_text import read_bytes
-from clearhead.documents.xml_elements import SPACE, XmlElement, XmlFile, said_within, with_attribute
+from clearhead.documents.xml_elements import (
+    SPACE,
+    XmlElement,
+    XmlFile,
+    said_within,
+    with_attribute,
+    without_attribute,
+)
 from clearhead.documents.xml_inline import InlineText, inline_text
 from clearhead.errors import DataError
 
@@ -134,7 +141,8 @@ class XliffDocument(Document):
         changes: list[tuple[int, int, str]] = []
         start, end = unit.element.start, unit.element.content
         if not self._is_first_version:
-            changes.append((start, end, with_attribute(file.raw(start, end), "state", TRANSLATED_STATE)))
+            tag = without_attribute(file.raw(start, end), "subState")
+            changes.append((start, end, with_attribute(tag, "state", TRANSLATED_STATE)))
         elif unit.element.tag.attributes.get("approved") == "yes":
             changes.append((start, end, with_attribute(file.raw(start, end), "approved", "no")))
         if target is None:
@@ -150,7 +158,7 @@ class XliffDocument(Document):
             name, space = _name(tag), ""
             start, end = target.start, target.end
         if self._is_first_version:
-            tag = with_attribute(tag, "state", REVIEW_STATE)
+            tag = with_attribute(without_attribute(tag, "state-qualifier"), "state", REVIEW_STATE)
         return [*changes, (start, end, f"{space}{tag}{content}</{name}>")]
 
 

@@ -10,7 +10,7 @@ from clearhead.corpora.xml_events import EndTag, StartTag, XmlEvent, encoding_of
 from clearhead.documents.file_text import FileText
 from clearhead.errors import DataError
 
-__all__ = ["SPACE", "XmlElement", "XmlFile", "said_within", "with_attribute"]
+__all__ = ["SPACE", "XmlElement", "XmlFile", "said_within", "with_attribute", "without_attribute"]
 
 SPACE = "http://www.w3.org/XML/1998/namespace space"
 """Name of the attribute `xml:space`."""
@@ -172,3 +172,12 @@ def with_attribute(tag: str, name: str, value: str) -> str:
             return f'{tag[: match.start(2)]}"{value}"{tag[match.end(2) :]}'
     end = "/>" if tag.endswith("/>") else ">"
     return f'{tag.removesuffix(end).rstrip()} {name}="{value}"{end}'
+
+
+def without_attribute(tag: str, name: str) -> str:
+    """Return a start tag without an attribute.
+
+    >>> without_attribute("<target state='new' state-qualifier='exact-match'>", "state-qualifier")
+    "<target state='new'>"
+    """
+    return _ATTRIBUTE.sub(lambda match: "" if match[1] == name else match[0], tag)

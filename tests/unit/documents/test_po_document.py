@@ -102,10 +102,11 @@ def test_translations_are_read_where_they_belong_and_nothing_else_changes(read):
 
 
 def test_one_of_two_forms_may_be_filled(read, fill):
-    written = 'msgid "a"\nmsgid_plural "b"\nmsgstr[0] "x"\nmsgstr[1] ""\n'
+    written = 'msgid "a"\nmsgid_plural "b"\nmsgstr[0] "x"\nmsgstr[1] ""\nmsgstr[2] "z"\n'
     document = read("a.po", written)
     assert [one.is_finished for one in document.segments] == [True, False]
-    assert fill(document, {"b": "y"}) == ('#, fuzzy\nmsgid "a"\nmsgid_plural "b"\nmsgstr[0] "x"\nmsgstr[1] "y"\n')
+    filled = '#, fuzzy\nmsgid "a"\nmsgid_plural "b"\nmsgstr[0] "x"\nmsgstr[1] "y"\nmsgstr[2] "z"\n'
+    assert fill(document, {"b": "y"}) == filled
 
 
 @pytest.mark.parametrize(

@@ -34,7 +34,8 @@ OLD = """<?xml version="1.0"?>
         <target/>
       </trans-unit>
       <trans-unit id="5" xml:space="preserve"><source> a
- b </source><target state="needs-adaptation">x</target></trans-unit>
+ b </source><target state="needs-adaptation"
+ state-qualifier="fuzzy-match">x</target></trans-unit>
     </body>
   </file>
 </xliff>
@@ -44,7 +45,7 @@ NEW = """<xliff version="2.0" srcLang="en" trgLang="de" xmlns="urn:oasis:names:t
   <segment id="s1"><source>Press <pc id="1"><mrk id="m" type="term">Enter</mrk></pc>.</source></segment>
   <ignorable><source> </source></ignorable>
   <segment state="initial"><source>One<ph id="2"/></source><target>Eins</target></segment>
-  <segment state='reviewed'><source>Two</source><target>Zwei</target></segment>
+  <segment state='reviewed' subState='my:x'><source>Two</source><target>Zwei</target></segment>
 </unit><unit id="2" translate="no"><segment><source>Fixed</source></segment></unit></file></xliff>
 """
 
@@ -90,7 +91,7 @@ def test_targets_are_filled_and_nothing_else_changes(read, fill):
         ("state = 'final'", 'state = "needs-review-translation"'),
         (">alt<", ">neu &lt;<"),
         ("<target/>", f"<target {state}>Auf zwei Zeilen</target>"),
-        ('<target state="needs-adaptation">x', f"<target {state}> A\n B "),
+        ('<target state="needs-adaptation"\n state-qualifier="fuzzy-match">x', f"<target {state}> A\n B "),
     )
     units = ElementTree.fromstring(filled).iter("{urn:oasis:names:tc:xliff:document:1.2}trans-unit")
     targets = [unit.find("{*}target") for unit in units]
@@ -119,7 +120,7 @@ def test_version_2_has_the_state_on_its_segment(read, fill, in_capitals):
         ),
         ('state="initial"', 'state="translated"'),
         ("<target>Eins<", '<target>ONE<ph id="2"/><'),
-        ("state='reviewed'", 'state="translated"'),
+        ("state='reviewed' subState='my:x'", 'state="translated"'),
         ("<target>Zwei<", "<target>TWO<"),
     )
 
