@@ -37,13 +37,8 @@ class TranslatedSegment:
 
     @property
     def score_per_token(self) -> float | None:
-        """The model's log-probability of the translation by token, end tokens included, in nats; None without a score.
-
-        The nearer it is to 0, the surer the model.
-        """
-        if self.translation is None or self.translation.score is None:
-            return None
-        return self.translation.score / _num_tokens(self.translation)
+        """As of `Translation`; None without one."""
+        return None if self.translation is None else self.translation.score_per_token
 
     @property
     def length_ratio(self) -> float | None:
@@ -185,8 +180,3 @@ def _translated(segment: Segment, only_missing: bool, done: Mapping[str, Transla
     text = "".join(part.before + (done[part.text].text if part.has_words else part.text) + part.after for part in parts)
     whole = made[0] if len(made) == 1 else join_translations(segment.text, made, [" "] * (len(made) - 1))
     return TranslatedSegment(segment, "translated", replace(whole, source=segment.text, text=text))
-
-
-def _num_tokens(translation: Translation) -> int:
-    """Return how many tokens were paid for, the end token of each sentence included."""
-    return sum(map(_num_tokens, translation.sentences)) or len(translation.tokens) + 1

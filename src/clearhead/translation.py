@@ -68,6 +68,14 @@ class Translation:
         """Whether the source or the translation was cut."""
         return self.source_truncated or self.output_truncated
 
+    @property
+    def score_per_token(self) -> float | None:
+        """The log-probability by token, the end token of each sentence included, in nats; None without a score.
+
+        The nearer it is to 0, the surer the model.
+        """
+        return None if self.score is None else self.score / _num_tokens(self)
+
 
 def join_translations(
     source: str,
@@ -142,6 +150,11 @@ def best_combinations(choices: Sequence[Sequence[Alternative]], count: int) -> l
         ]
         best = heapq.nsmallest(count, longer, key=itemgetter(0, 1))
     return [chosen for _, _, chosen in best]
+
+
+def _num_tokens(translation: Translation) -> int:
+    """Return how many tokens were paid for, the end token of each sentence included."""
+    return sum(map(_num_tokens, translation.sentences)) or len(translation.tokens) + 1
 
 
 def _mean_utility(row: Sequence[Alternative]) -> float | None:

@@ -48,6 +48,7 @@ FLOORS = {
     "doctor": 5,
     "text_search": 5,
     "translation_journal": 5,
+    "translation_report": 5,
     "translator": 6,
     "translator_team": 7,
     "document_translation": 7,

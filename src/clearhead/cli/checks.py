@@ -20,7 +20,9 @@ __all__ = [
     "given",
     "refuse_idle_options",
     "refuse_missing",
+    "refuse_other_than_page",
     "refuse_overwriting",
+    "refuse_report",
     "refuse_untold_language",
     "warn_of_truncation",
 ]
@@ -54,6 +56,21 @@ def refuse_idle_options(drawing: str | None, idle: Iterable[str], *, ways: str) 
     raise ConfigError(f"{names} {have} no meaning without {ways}")
 
 
+def refuse_report(report: str | None, inputs: Iterable[str], outputs: Iterable[str | None]) -> None:
+    """Make sure that a report can be written, and takes nothing's place.
+
+    Raises:
+        ConfigError: If it is no page, or an output as well.
+        DataError: As `refuse_overwriting`.
+    """
+    if report is None:
+        return
+    refuse_other_than_page("--report", report)
+    refuse_overwriting(report, inputs)
+    if any(one is not None and os.path.realpath(one) == os.path.realpath(report) for one in outputs):
+        raise ConfigError(f"--report {report}: a translation goes there; name another file")
+
+
 def refuse_untold_language(translator: Translator, source_lang: str | None) -> None:
     """Refuse to be told the language of lines that are read whole, where the model is not told it either.
 
@@ -78,6 +95,16 @@ def refuse_missing(paths: Iterable[str]) -> None:
     for path in paths:
         if path != "-" and (not os.path.exists(path) or os.path.isdir(path)):
             next(read_lines(path), None)  # the reader says what is wrong with it
+
+
+def refuse_other_than_page(option: str, path: str) -> None:
+    """Make sure that a page is to be a file that browsers open.
+
+    Raises:
+        ConfigError: If its name does not end in `.html`.
+    """
+    if is_standard_output(path) or not path.lower().endswith((".html", ".htm")):
+        raise ConfigError(f"{option} {path}: the page is a file whose name ends in .html")
 
 
 def refuse_overwriting(output: str | None, inputs: Iterable[str]) -> None:

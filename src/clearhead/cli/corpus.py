@@ -9,11 +9,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from clearhead.cli.checks import refuse_missing, refuse_overwriting
+from clearhead.cli.checks import refuse_missing, refuse_other_than_page, refuse_overwriting
 from clearhead.cli.console import notice, progress
 from clearhead.cli.options import Columns, FromLang, Swap, ToLang
 from clearhead.errors import ConfigError
-from clearhead.files import is_standard_output
 
 if TYPE_CHECKING:
     from clearhead.corpora import PairFile, SentencePair, Wanted
@@ -91,8 +90,8 @@ def check(
     duplicates, copies, placeholders that differ, and more, each with examples; docs/data-doctor.md says when a pair has
     which. The exit status is 0 whatever is found.
     """
-    if output is not None and (is_standard_output(output) or not output.lower().endswith((".html", ".htm"))):
-        raise ConfigError(f"--output {output}: the page is a file whose name ends in .html")
+    if output is not None:
+        refuse_other_than_page("--output", output)
     corpus = _Corpus(columns, from_lang, to_lang, swap=swap)
     splits = {"valid": (valid_pairs, valid_source, valid_target), "test": (test_pairs, test_source, test_target)}
     named = {name: given for name, given in splits.items() if any(given)}

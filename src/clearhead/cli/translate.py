@@ -18,6 +18,7 @@ from clearhead.cli.checks import (
     refuse_idle_options,
     refuse_missing,
     refuse_overwriting,
+    refuse_report,
     warn_of_truncation,
 )
 from clearhead.cli.console import progress
@@ -214,6 +215,16 @@ def translate(
             "(docs/documents.md).",
         ),
     ] = OutputFormat.text,
+    report: Annotated[
+        str | None,
+        typer.Option(
+            "--report",
+            metavar="PAGE.html",
+            help="Write a page of the translations to read first as well: what looks wrong, worst first, with the "
+            "reasons, then what the model is least sure of.",
+            show_default=False,
+        ),
+    ] = None,
     batch_tokens: BatchTokens = None,
     precision: Precision = None,
     shortlist: Shortlist = False,
@@ -238,13 +249,14 @@ def translate(
     refuse_idle_options(drawing, searched if drawing else drawn, ways=ways)
     refuse_missing(paths)
 
-    from clearhead.corpora import display_name, open_output
+    from clearhead.corpora import display_name, open_output, some_names
     from clearhead.decoding import Sampling
+    from clearhead.translation_report import reporting
     from clearhead.translator_team import TranslatorTeam
 
     is_jsonl = output_format is OutputFormat.jsonl
     settings: dict[str, Any] = {
-        "scores": is_jsonl or nbest > 1,
+        "scores": is_jsonl or nbest > 1 or report is not None,
         "sampling": Sampling(**drawn) if drawing else None,
         "mbr": mbr,
         "length_penalty": length_penalty,
@@ -268,9 +280,10 @@ def translate(
         of_lines = {"--nbest": nbest != 1, "--diversity": diversity is not None, "--prefix": prefix != ""}
         if idle := [name for name, is_given in of_lines.items() if is_given]:
             raise ConfigError(f"{', '.join(idle)}: only lines of text have that, and {paths[0]} is read as a document")
-        translate_documents(load, paths, output, of_documents, settings, workers=workers)
+        translate_documents(load, paths, output, report, of_documents, settings, workers=workers)
         return
     refuse_overwriting(output, paths)
+    refuse_report(report, paths, [output])
     settings |= {
         "num_best": nbest,
         "diversity": diversity or 0.0,
@@ -280,10 +293,13 @@ def translate(
     count = 0
     with load() as translator, ExitStack() as opened:
         translator.translate([], **settings)  # an impossible setting is refused before anything is read
-        out, advance = opened.enter_context(open_output(output)), opened.enter_context(_bar(output))
+        # Begun first, the report is written last: what comes of it does no harm to the translations.
+        pages = opened.enter_context(reporting(report, some_names(paths)))
+        out = opened.enter_context(open_output(output))
+        advance = opened.enter_context(_bar(output))
         for path in paths:
             name = display_name(path)
-            flagged = Flagged(name)
+            flagged, before = Flagged(name), count
             for first, lines in _chunks(path, workers):
                 translations = translator.translate(lines, name=name, first=first, on_progress=advance, **settings)
                 numbers = range(first, first + len(lines))
@@ -293,9 +309,13 @@ def translate(
                 out.flush()
                 count += len(translations)
                 flagged.add(translations, numbers=numbers)
+                if pages is not None:
+                    pages.add(translations, name=name, numbers=numbers)
                 if _is_typed(path):
                     flagged.tell()
             flagged.tell()
+            if pages is not None:
+                pages.add_file(f"{name}: {count - before:,} lines")
 
 
 def _bar(output: str | None) -> AbstractContextManager[Callable[[int], None] | None]:

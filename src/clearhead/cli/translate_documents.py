@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from clearhead.cli.checks import Flagged, refuse_overwriting, warn_of_truncation
+from clearhead.cli.checks import Flagged, refuse_overwriting, refuse_report, warn_of_truncation
 from clearhead.cli.console import notice, progress
 from clearhead.cli.json_objects import digits, translation_object
 from clearhead.errors import ConfigError, DataError
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from clearhead.document_translation import TranslatedSegment
     from clearhead.documents.document import Document
     from clearhead.translation_journal import TranslationJournal
+    from clearhead.translation_report import TranslationReport
     from clearhead.translator import Translator
 
 __all__ = ["DocumentOptions", "translate_documents"]
@@ -92,6 +93,7 @@ def translate_documents(
     load: Callable[[], AbstractContextManager[Translator]],
     paths: Sequence[str],
     output: str | None,
+    report: str | None,
     options: DocumentOptions,
     settings: Mapping[str, Any],
     *,
@@ -103,6 +105,7 @@ def translate_documents(
         load: Returns what has the translator; called when all documents are read.
         paths: The documents.
         output: Where the translation goes, or the directory for several.
+        report: The page of what to read first, if one is asked for.
         options: What is asked for.
         settings: How to translate, as of `translate_document`.
         workers: Processes that share the lines.
@@ -111,18 +114,22 @@ def translate_documents(
         ConfigError: If an output has another extension than its document, or an option no meaning.
         DataError: If a document cannot be read, or an output cannot be written or is an input.
     """
+    from clearhead.corpora import display_name, some_names
     from clearhead.document_translation import CHUNK_LINES
     from clearhead.documents.formats import read_document
+    from clearhead.translation_report import reporting
 
     outputs = _outputs(paths, output, is_jsonl=options.is_jsonl)
     for target in outputs:
         refuse_overwriting(target, paths)
+    refuse_report(report, paths, outputs)
     asked = {"columns": options.typed_columns(), "from_lang": options.from_lang, "to_lang": options.to_lang}
     documents = [read_document(path, paragraphs=options.paragraphs, **asked) for path in paths]
-    with load() as translator:
+    with load() as translator, reporting(report, some_names(paths)) as pages:
         translator.translate([], **settings)  # an impossible setting is refused before anything is written
         for path, document, target in zip(paths, documents, outputs, strict=True):
-            _translate(translator, document, path, target, options, settings, CHUNK_LINES * workers)
+            translated = _translate(translator, document, path, target, options, settings, CHUNK_LINES * workers)
+            _tell(display_name(path), translated, translator, pages)
 
 
 def _translate(
@@ -133,7 +140,7 @@ def _translate(
     options: DocumentOptions,
     settings: Mapping[str, Any],
     chunk_lines: int,
-) -> None:
+) -> list[TranslatedSegment]:
     from clearhead.corpora import display_name, open_output
     from clearhead.document_translation import fillings, lines_to_translate, origin_of, translate_document
     from clearhead.translation_journal import TranslationJournal, journal_path
@@ -164,7 +171,7 @@ def _translate(
             out.buffer.write(document.filled(fillings(translated)))
     if journal is not None:
         journal.remove()
-    _tell(name, translated, translator)
+    return translated
 
 
 @contextmanager
@@ -233,17 +240,23 @@ def _object(one: TranslatedSegment) -> dict[str, Any]:
     }
 
 
-def _tell(name: str, translated: Sequence[TranslatedSegment], translator: Translator) -> None:
-    """Say on stderr how many segments became what, and which look wrong."""
+def _tell(
+    name: str, translated: Sequence[TranslatedSegment], translator: Translator, report: TranslationReport | None
+) -> None:
+    """Say on stderr, and in a report, how many segments became what, and which look wrong."""
     done = [(one.segment.line, one.translation) for one in translated if one.translation is not None]
     numbers, translations = [line for line, _ in done], [translation for _, translation in done]
     counts = Counter(one.status for one in translated)
     flagged = sum(bool(one.warnings) or one.truncated for one in translations)
-    notice(
+    words = (
         f"{name}: {len(translated):,} segments: {counts['translated']:,} translated, {counts['kept']:,} kept, "
-        f"{counts['without_words']:,} without words; {flagged:,} flagged"
+        f"{counts['without_words']:,} without words"
     )
+    notice(f"{words}; {flagged:,} flagged")
     warn_of_truncation(translations, translator, name=name, numbers=numbers)
     looks = Flagged(name)
     looks.add(translations, numbers=numbers)
     looks.tell()
+    if report is not None:
+        report.add(translations, name=name, numbers=numbers)
+        report.add_file(words)

@@ -341,6 +341,16 @@ def test_what_looks_wrong_is_counted_by_kind_with_the_first_lines(
     assert found[-1]["warning_details"] == {"placeholders": "<b> </b>"}
 
 
+def test_the_report_has_all_lines(run_command, make_model_dir, write_lines, tmp_path):
+    files = write_lines("a.de", "ja", "ja", "ja"), write_lines("b.de", "42", "")
+    page = tmp_path / "page.html"
+    out = run_command(translate, make_model_dir(), *files, "--beam", 1, "--report", page).stdout
+    assert out.count("\n") == 5
+    written = page.read_text(encoding="utf-8")
+    assert f"<li>{files[0]}: 3 lines</li>\n<li>{files[1]}: 2 lines</li>" in written
+    assert '<td class="number">5</td><td class="number">5</td>' in written
+
+
 def test_whoever_types_is_told_after_each_line(monkeypatch, make_model_dir, run_command, speaking):
     monkeypatch.setattr(translate_module, "_is_typed", lambda path: True)
     speaking("a dog")

@@ -153,6 +153,21 @@ def test_what_became_of_the_segments_is_said(run_command, model, files, shouting
     ]
 
 
+def test_the_report_has_what_was_translated(run_command, model, files, shouting):
+    Path("a.json").write_text('["ja", 7,\n"nein 7", "42"]', encoding="utf-8")
+    Path("out").mkdir()
+    run_command(translate, model, "a.json", "messages.po", "-o", "out", "--report", "page.html")
+    page = Path("page.html").read_text(encoding="utf-8")
+    assert re.findall(r"<bdi>([^<]*, line [^<]*)</bdi>", page) == [
+        "a.json, line 2",
+        "a.json, line 1",
+        "messages.po, line 5",
+    ]
+    assert "<li>a.json: 3 segments: 2 translated, 0 kept, 1 without words</li>" in page
+    assert "<li>messages.po: 2 segments: 1 translated, 1 kept, 0 without words</li>" in page
+    assert names("out") == ["a.json", "messages.po"]
+
+
 def test_a_line_of_several_segments_is_named_once(run_command, model, files, shouting):
     Path("a.json").write_text('["ja 7", "nein 7",\n"was 7"]', encoding="utf-8")
     said = run_command(translate, model, "a.json").stderr.splitlines()[1]
@@ -296,6 +311,16 @@ def test_a_damaged_journal_is_not_used(stopped, run_command, model):
         (["messages.json", "film.srt", "-o", "."], DataError, "./messages.json is an input as well"),
         (["messages.json", "-o", "none/b.json"], DataError, "cannot write none/b.json: there is no directory none"),
         (["--paragraphs", "-o", "new"], ConfigError, "standard input has no name to have in a directory"),
+        (
+            ["messages.json", "--report", "page"],
+            ConfigError,
+            "--report page: the page is a file whose name ends in .html",
+        ),
+        (["messages.json", "--report", "-"], ConfigError, "--report -: the page is a file"),
+        (["messages.json", "page.html", "--report", "page.html"], ConfigError, "several documents need a directory"),
+        (["page.html", "-o", "b.html", "--report", "page.html"], DataError, "page.html is an input as well"),
+        (["page.html", "-o", "new", "--report", "new/page.html"], ConfigError, "a translation goes there"),
+        (["page.html", "--report", "none/b.html"], DataError, "there is no directory none"),
         (["missing.json"], DataError, "missing.json: there is no such file"),
         (["bad.json", "-o", "b.json"], DataError, "bad.json, line 2: this is no JSON"),
         (["messages.json", "bad.json", "-o", "new"], DataError, "bad.json, line 2: this is no JSON"),

@@ -1,46 +1,15 @@
 from __future__ import annotations
 
 import re
-from html.parser import HTMLParser
 
 from corpus_text import pairs_of, texts
+from page_outline import outline
 
 from clearhead.doctor import examine
 from clearhead.doctor.page import render_page
 from clearhead.doctor.text_report import report_lines
 
 EVIL = "<script>alert(1)</script> & \"quoted\" 'single' $name ${x}"
-VOID = {"meta"}
-
-
-class Outline(HTMLParser):
-    """Checks that every element ends, and gathers what a page holds."""
-
-    def __init__(self):
-        super().__init__()
-        self.open, self.tags, self.ids, self.links, self.text = [], set(), [], [], ""
-
-    def handle_starttag(self, tag, attrs):
-        attributes = dict(attrs)
-        self.tags.add(tag)
-        self.ids += [attributes["id"]] if "id" in attributes else []
-        self.links += [value for name, value in attrs if name in ("href", "src")]
-        if tag not in VOID:
-            self.open.append(tag)
-
-    def handle_endtag(self, tag):
-        assert self.open.pop() == tag
-
-    def handle_data(self, data):
-        self.text += data
-
-
-def outline(page):
-    parser = Outline()
-    parser.feed(page)
-    parser.close()
-    assert parser.open == []
-    return parser
 
 
 def sick():
