@@ -10,16 +10,16 @@ from typing import TYPE_CHECKING
 import pytest
 import torch
 from hypothesis import HealthCheck, settings
-from jaxtyping import install_import_hook
 from torch import Tensor
 
 from clearhead.config import ModelConfig
+from shapes import check_shapes
 
 if TYPE_CHECKING:
     from clearhead.model import Transformer
 
 # No test module has imported them yet: from here on a tensor that breaks its written shape raises.
-install_import_hook(["clearhead.kernels", "clearhead.model", "clearhead.decoding"], "beartype.beartype")
+check_shapes()
 # One thread a process, those that tests start included: the cores are shared by the workers of pytest-xdist.
 torch.set_num_threads(1)
 os.environ.setdefault("OMP_NUM_THREADS", "1")
