@@ -15,7 +15,7 @@ from candidate import SMOOTHING, Candidate, Precision, clearhead, peer
 from clearhead.config import ModelConfig
 from clearhead.model.positions import sinusoidal_positions
 
-__all__ = ["LIBRARIES", "Library", "Missing", "build"]
+__all__ = ["LIBRARIES", "Library", "Missing", "build", "require"]
 
 MAX_LENGTH = 512
 
@@ -257,15 +257,25 @@ LIBRARIES: Mapping[str, Library] = {
 """Name to library. OpenNMT-py asks for a torch older than 2.3, but trains with newer ones, hence `--no-deps`."""
 
 
+def require(name: str) -> None:
+    """Look for a library without importing it.
+
+    Raises:
+        Missing: If it is not installed.
+    """
+    library = LIBRARIES[name]
+    if find_spec(library.module) is None:
+        raise Missing(f"{name} is not installed; to have it: {library.install}")
+
+
 def build(name: str, config: ModelConfig, device: torch.device, precision: Precision) -> Candidate:
     """Return a candidate in training mode.
 
     Raises:
         Missing: If its library cannot be imported.
     """
+    require(name)
     library = LIBRARIES[name]
-    if find_spec(library.module) is None:
-        raise Missing(f"{name} is not installed; to have it: {library.install}")
     torch.manual_seed(1)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of what the libraries miss or find deprecated

@@ -35,7 +35,6 @@ from profiling import GROUPS
 from work import CASES, Case, choose_batches, count_flops, padding_share, write_store
 from worker import Job, Worker, now
 
-MATRIX = 2_048
 PRODUCTS = 5  # matrix products in one measurement of the peak
 
 
@@ -83,6 +82,9 @@ def _parse_options() -> argparse.Namespace:
     parser.add_argument("--threads", type=_at_least(1), default=2, help="threads of PyTorch (default: 2)")
     parser.add_argument(
         "--busy", type=_at_least(0), default=0, help="CPUs that other programs keep busy meanwhile (default: 0)"
+    )
+    parser.add_argument(
+        "--matrix", type=_at_least(1), default=2_048, help="rows and columns of the matrices whose product is the peak"
     )
     parser.add_argument("--device", default="auto", help="auto, cpu, cuda or cuda:N")
     parser.add_argument("--synthetic", action="store_true", help="draw the pairs, even where Multi30k is at hand")
@@ -176,6 +178,7 @@ def _measure(
         "padding_share": padding_share(batches),
         "flops_per_target_token": flops.total,
         "formula": flops.explain(),
+        "matrix_size": options.matrix,
         "matrix_peak_gflops": peaks,
         "candidates": rows,
         "ratios": _ratios(windows),
@@ -199,7 +202,7 @@ def _run_rounds(
     losses: dict[str, list[float]] = {name: [] for name in names}
     peaks: list[float] = []
     for number in range(options.rounds + 1):  # the first warms up
-        peaks.append(_matrix_peak(device))
+        peaks.append(_matrix_peak(device, options.matrix))
         turn = number % len(names)  # so that no candidate always runs after the same other one
         for name in [*names[turn:], *names[:turn]]:
             speed, loss = workers[name].window(number)
@@ -209,15 +212,15 @@ def _run_rounds(
     return {name: values[1:] for name, values in windows.items()}, losses, peaks[1:]
 
 
-def _matrix_peak(device: torch.device) -> float:
+def _matrix_peak(device: torch.device, size: int) -> float:
     """Return GFLOP/s of a product of two square float32 matrices (bfloat16 on a GPU)."""
     dtype = torch.float32 if device.type == "cpu" else torch.bfloat16
-    left, right = (torch.randn(MATRIX, MATRIX, device=device, dtype=dtype) for _ in range(2))
+    left, right = (torch.randn(size, size, device=device, dtype=dtype) for _ in range(2))
     result = left @ right
     start = now(device)
     for _ in range(PRODUCTS):
         torch.mm(left, right, out=result)
-    return PRODUCTS * 2 * MATRIX**3 / (now(device) - start) / 1e9
+    return PRODUCTS * 2 * size**3 / (now(device) - start) / 1e9
 
 
 def _differences(worker: Worker, workers: dict[str, Worker]) -> dict[str, int]:
@@ -246,7 +249,7 @@ def _print_case(case: dict[str, Any]) -> None:
     print(f"  {case['batches']}; padding {case['padding_share']:.1%} of the cells of both sides")
     print(f"  {case['formula']}")
     peaks = case["matrix_peak_gflops"]
-    print(f"  matrix peak {statistics.median(peaks):,.0f} GFLOP/s at {MATRIX}^3 ({_spread(peaks, ',.0f')})")
+    print(f"  matrix peak {statistics.median(peaks):,.0f} GFLOP/s at {case['matrix_size']}^3 ({_spread(peaks, ',.0f')})")
     print(f"\n  {'':10} {'target':>9} {'of the':>8} {'MiB, peak':>14} {'loss, first':>15}")
     print(f"  {'':10} {'tokens/s':>9} {'peak':>8} {'(before steps)':>14} {'to last window':>15}   windows")
     for name, row in case["candidates"].items():

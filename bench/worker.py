@@ -18,7 +18,7 @@ import torch
 
 from clearhead.cpus import prepare_openmp
 from clearhead.data.store import PairStore
-from peers import Missing, build
+from peers import Missing, build, require
 from profiling import profile_steps
 from work import CASES, choose_batches
 
@@ -49,6 +49,7 @@ class Worker:
     """
 
     def __init__(self, job: Job) -> None:
+        require(job.candidate)  # before a process is started for nothing
         context = multiprocessing.get_context("spawn")
         self._pipe, theirs = context.Pipe()
         self._process = context.Process(target=_work, args=(job, theirs), daemon=True)

@@ -19,7 +19,7 @@ from clearhead.decoding import SearchOptions, decode
 from clearhead.inspection.plots import HeatMap, draw
 
 BOS, EOS, ZERO = 1, 2, 3  # ids: 0 is padding, digit d is ZERO + d
-STEPS, SHADES = 1_500, " .:-=+*#%@"
+STEPS, SHADES = 1_000, " .:-=+*#%@"
 
 
 def draw_pairs(count: int, generator: torch.Generator, *, held_out: bool) -> tuple[torch.Tensor, ...]:
@@ -52,7 +52,7 @@ def main() -> None:
         loss.backward()
         optimizer.param_groups[0]["lr"] = 3e-3 * min(step / 200, 1 - step / STEPS)  # climbs, then falls to zero
         optimizer.step()
-        if step % 300 == 0:
+        if step % 200 == 0:
             print(f"step {step:>5}  loss {loss.item():.4f}")
 
     model.eval()

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import functools
 import importlib.util
 import os
 import re
+import runpy
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -29,31 +30,42 @@ FINDINGS = {
 """Example to a part of what it prints; the numbers are asserted in the example itself."""
 
 
-def run(name: str, *arguments: str) -> str:
+def run_as_a_reader(name: str) -> str:
     """Run an example in a process of its own, with warnings as errors, and return what it printed."""
     done = subprocess.run(
-        [sys.executable, "-W", "error", str(EXAMPLES / f"{name}.py"), *arguments],
+        [sys.executable, "-W", "error", str(EXAMPLES / f"{name}.py")],
         capture_output=True,
         text=True,
         encoding="utf-8",
         check=False,
-        env={**os.environ, "OMP_NUM_THREADS": "1", "MPLBACKEND": "Agg", "PYTHONIOENCODING": "utf-8"},
+        env={**os.environ, "OMP_NUM_THREADS": "1", "PYTHONIOENCODING": "utf-8"},
         timeout=600,
     )
     assert (done.returncode, done.stderr) == (0, "")
     return done.stdout
 
 
-first_run = functools.cache(run)
+@pytest.fixture
+def run(monkeypatch, capsys) -> Callable[..., str]:
+    """Return a function that runs an example in this process, where warnings are errors, and returns what it prints."""
+
+    def run(name: str, *arguments: str) -> str:
+        monkeypatch.setattr(sys, "argv", [f"{name}.py", *arguments])
+        runpy.run_path(str(EXAMPLES / f"{name}.py"), run_name="__main__")
+        printed = capsys.readouterr()
+        assert printed.err == ""
+        return printed.out
+
+    return run
 
 
 @pytest.mark.parametrize("name", [path.stem for path in FILES if path.stem != "reverse_digits"])
-def test_an_example_holds_what_it_claims(name):
-    assert FINDINGS[name] in first_run(name)
+def test_an_example_holds_what_it_claims(name, run):
+    assert FINDINGS[name] in run(name)
 
 
 @pytest.mark.usefixtures("fonts")
-def test_digits_are_reversed_and_the_attention_is_drawn(tmp_path):
+def test_digits_are_reversed_and_the_attention_is_drawn(tmp_path, run):
     picture = tmp_path / "attention.png"
     can_draw = importlib.util.find_spec("matplotlib") is not None
     printed = run("reverse_digits", *(["--png", str(picture)] if can_draw else []))
@@ -65,26 +77,18 @@ def test_digits_are_reversed_and_the_attention_is_drawn(tmp_path):
 
 
 @pytest.mark.parametrize("module", ["matplotlib", ""])
-def test_a_picture_that_cannot_be_made_is_told_before_anything_is_learned(tmp_path, module):
+def test_a_picture_that_cannot_be_made_is_told_before_anything_is_learned(tmp_path, module, run, monkeypatch, capsys):
     # As where matplotlib is not installed, or where there is no such folder.
-    code = (
-        f"import runpy, sys; sys.modules[{module!r}] = None; sys.argv[1:] = ['--png', {str(tmp_path / 'no' / 'x')!r}]"
-    )
-    path = str(EXAMPLES / "reverse_digits.py")
-    done = subprocess.run(
-        [sys.executable, "-c", f"{code}; runpy.run_path({path!r}, run_name='__main__')"],
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=600,
-    )
-    assert (done.returncode, done.stdout) == (2, "")
-    assert "error: argument --png: " in done.stderr
-    assert "Traceback" not in done.stderr
+    monkeypatch.setitem(sys.modules, module, None)
+    with pytest.raises(SystemExit, match="2"):
+        run("reverse_digits", "--png", str(tmp_path / "no" / "x"))
+    printed = capsys.readouterr()
+    assert printed.out == ""
+    assert "error: argument --png: " in printed.err
 
 
-def test_examples_draw_the_same_numbers_every_time():
-    assert run("logits_to_text") == first_run("logits_to_text")
+def test_examples_draw_the_same_numbers_every_time_in_a_process_of_their_own_too(run):
+    assert run_as_a_reader("logits_to_text") == run("logits_to_text")
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)

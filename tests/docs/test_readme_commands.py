@@ -129,6 +129,8 @@ def test_models_learn_from_what_models_wrote(block, files, monkeypatch):
     # Who learns from what a model wrote needs one that has learned to end its sentences.
     steps = "150" if "back.tsv" in block or "taught.tsv" in block else "20"
     for command in block.splitlines():
-        execute(command, monkeypatch, "--max-steps", steps, "--set", "train.learning_rate=0.05")
+        # One validation, at the end: after each the model is written, which takes longer than its steps.
+        more = ["--max-steps", steps, "--set", "train.learning_rate=0.05", f"train.validate_every={steps}"]
+        execute(command, monkeypatch, *more)
     for run_directory in (files / "runs").iterdir():
         assert (run_directory / "model" / "config.json").is_file()

@@ -38,7 +38,7 @@ def small_demo(tmp_path_factory) -> Path:
             "data": {"pairs": [files["train"]], "valid_pairs": [files["valid"]]},
             "tokenizer": {"language_tags": list(LOCALES), "vocab_size": 1_000, "split_digits": False},
             "model": {"d_model": 64, "d_ff": 128, "num_encoder_layers": 2, "num_decoder_layers": 1, "dropout": 0.0},
-            "train": {"max_steps": 300, "batch_tokens": 512, "warmup_steps": 100, "average_last": 1},
+            "train": {"max_steps": 200, "batch_tokens": 512, "warmup_steps": 50, "average_last": 1},
             "decode": {"target_lang": "de"},
         }
     )

@@ -103,9 +103,9 @@ def test_their_generate_writes_the_same_texts(exported, beam_size):
     expected = their_tokenizer.batch_decode(found, skip_special_tokens=True)
     ours = translator.translate(sources, beam_size=beam_size)
     same = [row for row in ended if not ours[row].output_truncated]
-    assert len(same) > len(sources) / 2
+    assert len(same) > 3
     assert [ours[row].text for row in same] == [expected[row] for row in same]
-    assert len({expected[row] for row in same}) > 10
+    assert len({expected[row] for row in same}) > 3
 
 
 def load_search():
@@ -130,7 +130,7 @@ def test_a_search_over_onnx_files_writes_the_same_texts(exported, tmp_path):
             search.translate(text, beam_size=beam_size, alpha=alpha, extra_length=extra_length) for text in sources
         ]
         assert texts == [one.text for one in ours]
-    assert len(set(texts)) > 10
+    assert len(set(texts)) > 3
 
 
 def test_ctranslate2_writes_the_same_texts(exported, tmp_path):
@@ -148,7 +148,7 @@ def test_ctranslate2_writes_the_same_texts(exported, tmp_path):
     ours = translator.translate(sources, beam_size=4, length_penalty=0.0)
     same = [row for row, one in enumerate(ours) if not one.output_truncated]
     assert [texts[row] for row in same] == [ours[row].text for row in same]
-    assert len(same) > len(sources) / 2
+    assert len(same) > 3
 
 
 T5 = {

@@ -264,7 +264,7 @@ def test_translations_equal_what_generate_finds(case, beam_size):
             text_ids = theirs[row][len(given) : -1]
             assert ours[row].tokens == tuple(case.ours.bundle.tokenizer.pieces(text_ids)), sources[row]
             assert ours[row].text == case.their_text(theirs[row]), sources[row]
-        assert len(ended) > len(sources) / 2
+        assert len(ended) > 3
         assert len({tuple(theirs[row]) for row in ended}) > 3  # what its weights became differs between processors
         if case.published.token and beam_size == 1:  # a tag decides what is searched for, not how
             tagged = translate(case, None, [f"<2{language}> {source}" for source in sources], beam_size)
@@ -327,7 +327,7 @@ def test_a_bert2bert_whose_labels_began_with_the_start_token_writes_what_it_lear
             ours = translate(case, None, sources, beam_size)
             assert all(ids[0] == start for ids in theirs)
             ended = [row for row, ids in enumerate(theirs) if ids[-1] == case.end]
-            assert len(ended) > len(sources) / 3
+            assert len(ended) > 3
             for row in ended:
                 assert ours[row].text == case.their_text(theirs[row])
 
