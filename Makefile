@@ -5,25 +5,31 @@ BIN := $(VENV)/bin
 # Processes that share the tests.
 WORKERS ?= 2
 
-.PHONY: setup demo test test-slow attack lint format docs bench-train bench-translate clean
+.PHONY: setup demo test tests test-slow attack lint style types format docs bench-train bench-translate clean
 
 setup: $(VENV)/.ready
 
-# torch goes first and by its exact version: left to itself pip would fetch gigabytes of CUDA packages.
+# torch goes first and by its exact version: left to itself pip would fetch gigabytes of CUDA packages. pip
+# would compile fifteen thousand modules on one core; of those that are no Python, templates, nothing is said.
 $(VENV)/.ready: pyproject.toml setup.py constraints.txt $(wildcard src/clearhead/kernels/csrc/*)
 	$(PYTHON) -c 'import sys; assert sys.version_info >= (3, 11), "clearhead needs Python 3.11 or later"'
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/pip install --quiet -c constraints.txt torch
-	$(BIN)/pip install --quiet -c constraints.txt -e '.[dev]'
+	$(BIN)/pip install --quiet --no-compile -c constraints.txt torch
+	$(BIN)/pip install --quiet --no-compile -c constraints.txt -e '.[dev]'
+	$(BIN)/python -m compileall -qq -j 0 $(VENV)/lib || true
 	$(BIN)/python -c 'from clearhead.kernels.library import describe; print(describe())'
 	touch $@
 
 demo: setup
 	$(BIN)/clearhead demo --out runs/demo
 
+# mypy, which has one core busy for most of a minute, runs beside the tests.
+test: style
+	$(MAKE) --jobs 2 types tests
+
 # A file is not split, so what its tests share is made once. In their order the slowest files come first. What is
 # skipped is listed with its reason.
-test: lint
+tests: setup
 	$(BIN)/pytest -rs -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 
 test-slow: setup
@@ -33,9 +39,13 @@ test-slow: setup
 attack: setup
 	$(BIN)/python tests/attack/campaign.py
 
-lint: setup
+lint: style types
+
+style: setup
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+
+types: setup
 	$(BIN)/mypy
 
 format: setup
