@@ -330,6 +330,18 @@ def test_a_configuration_may_come_through_a_pipe(tmp_path):
     os.close(read)
 
 
+@pytest.mark.parametrize("given", ["", "3,", "3,x", "-1", "1.5"])
+def test_weights_that_are_no_numbers_are_refused(given):
+    with pytest.raises(
+        ConfigError, match=r"weights .*: give a whole number above 0 for each file of pairs, such as 3,1"
+    ):
+        Config.from_dict({"data": {"pairs": ["a.tsv"], "weights": given}})
+
+
+def test_weights_are_read_as_they_are_typed():
+    assert Config.from_dict({"data": {"pairs": ["a.tsv", "b.tsv"], "weights": "3, 1"}}).data.weights == (3, 1)
+
+
 @pytest.mark.parametrize(
     ("given", "columns"),
     [

@@ -115,7 +115,7 @@ def train(
             "source": source,
             "target": target,
             "pairs": pairs,
-            "weights": weights and weights.split(","),
+            "weights": weights,
             "columns": columns,
             "from_lang": from_lang,
             "to_lang": to_lang,

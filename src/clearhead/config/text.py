@@ -83,6 +83,17 @@ class DataConfig(Settings):
             )
         return self
 
+    @field_validator("weights", mode="before")
+    @classmethod
+    def _whole_numbers(cls, value: Any) -> Any:
+        """Read `N,N` as it is typed."""
+        if not isinstance(value, str):
+            return value
+        numbers = [number.strip() for number in value.split(",")]
+        if not all(map(str.isdecimal, numbers)):
+            raise ValueError(f"weights {value!r}: give a whole number above 0 for each file of pairs, such as 3,1")
+        return tuple(map(int, numbers))
+
     @field_validator("columns", mode="before")
     @classmethod
     def _two_columns(cls, value: Any) -> Any:

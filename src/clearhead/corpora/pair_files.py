@@ -8,7 +8,6 @@ from glob import glob
 from itertools import islice
 
 from clearhead.corpora.anki import anki_format
-from clearhead.corpora.arrow_files import open_arrow, open_parquet, write_arrow, write_parquet
 from clearhead.corpora.csv_files import open_csv, write_csv
 from clearhead.corpora.json_lines import open_json_lines, write_json_lines
 from clearhead.corpora.mo import open_mo
@@ -23,14 +22,42 @@ from clearhead.files import is_utf8
 
 __all__ = ["READERS", "WRITERS", "described", "expand_paths", "holds_pairs", "read_pairs", "write_pairs"]
 
+
+# pyarrow takes a tenth of a second to load, so it is loaded for its own formats alone.
+
+
+def _open_arrow(path: str, wanted: Wanted) -> PairFile:
+    from clearhead.corpora.arrow_files import open_arrow
+
+    return open_arrow(path, wanted)
+
+
+def _open_parquet(path: str, wanted: Wanted) -> PairFile:
+    from clearhead.corpora.arrow_files import open_parquet
+
+    return open_parquet(path, wanted)
+
+
+def _write_arrow(path: str | None, pairs: Iterable[SentencePair], languages: tuple[str, str]) -> int:
+    from clearhead.corpora.arrow_files import write_arrow
+
+    return write_arrow(path, pairs, languages)
+
+
+def _write_parquet(path: str | None, pairs: Iterable[SentencePair], languages: tuple[str, str]) -> int:
+    from clearhead.corpora.arrow_files import write_parquet
+
+    return write_parquet(path, pairs, languages)
+
+
 READERS: dict[str, Callable[[str, Wanted], PairFile]] = {
-    ".arrow": open_arrow,
+    ".arrow": _open_arrow,
     ".csv": open_csv,
-    ".feather": open_arrow,
+    ".feather": _open_arrow,
     ".jsonl": open_json_lines,
     ".mo": open_mo,
     ".ndjson": open_json_lines,
-    ".parquet": open_parquet,
+    ".parquet": _open_parquet,
     ".po": open_po,
     ".tmx": open_tmx,
     ".tsv": open_tsv,
@@ -41,12 +68,12 @@ READERS: dict[str, Callable[[str, Wanted], PairFile]] = {
 """Extension to reader, of formats that hold both sides in one file."""
 
 WRITERS: dict[str, Callable[[str | None, Iterable[SentencePair], tuple[str, str]], int]] = {
-    ".arrow": write_arrow,
+    ".arrow": _write_arrow,
     ".csv": write_csv,
-    ".feather": write_arrow,
+    ".feather": _write_arrow,
     ".jsonl": write_json_lines,
     ".ndjson": write_json_lines,
-    ".parquet": write_parquet,
+    ".parquet": _write_parquet,
     ".po": write_po,
     ".tmx": write_tmx,
     ".tsv": write_tsv,

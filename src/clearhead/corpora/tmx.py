@@ -7,10 +7,10 @@ from itertools import chain
 
 from clearhead.corpora.inline_elements import MAX_SIZE, Segment, read_segment
 from clearhead.corpora.pair import PairFile, SentencePair, Wanted
-from clearhead.corpora.text_files import display_name, open_output
+from clearhead.corpora.text_files import display_name
 from clearhead.corpora.translation_units import MAX_LANGUAGES, TranslationUnit, UnitFile, language_of, open_units
 from clearhead.corpora.xml_events import LANGUAGE, EndTag, StartTag, XmlEvent, read_events, skip_element
-from clearhead.corpora.xml_text import language_tags, xml_texts
+from clearhead.corpora.xml_text import language_tags, write_units
 from clearhead.errors import DataError
 from clearhead.version import __version__
 
@@ -23,13 +23,7 @@ def open_tmx(path: str, wanted: Wanted) -> PairFile:
     Of several texts of one language in a unit the first is read. Inline elements become short tags, see
     `inline_elements`; notes and properties are left out.
 
-    Args:
-        path: `-` is standard input; `.gz`, `.xz` and `.zst` are decompressed.
-        wanted: Languages of source and target; what is not said is left to the file, see `open_units`.
-
-    Raises:
-        ConfigError: If a language that is asked for is not there, or it has more than two and not both are asked for.
-        DataError: If the file has one language only, or is no TMX; streaming raises the latter too.
+    Its arguments and errors are those of `open_units`; a file that is of another format is a DataError as well.
     """
     return open_units(path, wanted, _read)
 
@@ -37,33 +31,22 @@ def open_tmx(path: str, wanted: Wanted) -> PairFile:
 def write_tmx(path: str | None, pairs: Iterable[SentencePair], languages: tuple[str, str]) -> int:
     """Write a translation memory in TMX 1.4, a unit for every pair, and return their number.
 
-    Args:
-        path: `None` or `-` is standard output; `.gz`, `.xz` and `.zst` are compressed.
-        pairs: Pairs to write, in order; `origin` is not written, and tags are written as the text that they are.
-        languages: Of the sources and the targets.
-
-    Raises:
-        ConfigError: If a language is none, or both are the same.
-        DataError: If a text holds what would not come back: a line end, or a character that XML does not have; or the
-            file cannot be written.
+    Its arguments and errors are those of `write_units`; a language that is none, or that of both sides, is a
+    ConfigError.
     """
     source_language, target_language = language_tags(languages)
-    count = 0
-    with open_output(path) as file:
-        file.write(
-            '<?xml version="1.0" encoding="UTF-8"?>\n<tmx version="1.4">\n'
-            f'<header creationtool="clearhead" creationtoolversion="{__version__}" segtype="sentence" '
-            f'o-tmf="clearhead" adminlang="en" srclang="{source_language}" datatype="plaintext"/>\n<body>\n'
-        )
-        for pair in pairs:
-            source, target = xml_texts(pair)
-            file.write(
-                f'<tu>\n<tuv xml:lang="{source_language}"><seg>{source}</seg></tuv>\n'
-                f'<tuv xml:lang="{target_language}"><seg>{target}</seg></tuv>\n</tu>\n'
-            )
-            count += 1
-        file.write("</body>\n</tmx>\n")
-    return count
+    return write_units(
+        path,
+        pairs,
+        head='<?xml version="1.0" encoding="UTF-8"?>\n<tmx version="1.4">\n'
+        f'<header creationtool="clearhead" creationtoolversion="{__version__}" segtype="sentence" '
+        f'o-tmf="clearhead" adminlang="en" srclang="{source_language}" datatype="plaintext"/>\n<body>\n',
+        unit=lambda _, source, target: (
+            f'<tu>\n<tuv xml:lang="{source_language}"><seg>{source}</seg></tuv>\n'
+            f'<tuv xml:lang="{target_language}"><seg>{target}</seg></tuv>\n</tu>\n'
+        ),
+        foot="</body>\n</tmx>\n",
+    )
 
 
 def _read(path: str) -> UnitFile:

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 
 from clearhead.corpora.inline_elements import Segment, read_segment, split_segment
 from clearhead.corpora.pair import PairFile, SentencePair, Wanted
-from clearhead.corpora.text_files import display_name, open_output
+from clearhead.corpora.text_files import display_name
 from clearhead.corpora.translation_units import TranslationUnit, UnitFile, language_of, open_units
 from clearhead.corpora.xml_events import LANGUAGE, EndTag, StartTag, XmlEvent, read_events, skip_element
-from clearhead.corpora.xml_text import language_tags, xml_texts
+from clearhead.corpora.xml_text import language_tags, write_units
 from clearhead.errors import DataError
 
 __all__ = ["open_xliff", "write_xliff"]
@@ -23,14 +23,7 @@ def open_xliff(path: str, wanted: Wanted) -> PairFile:
     A `trans-unit` whose two sides are cut by `<mrk mtype="seg">` gives a pair for each of its segments. Suggestions
     (`alt-trans`, `matches`) and notes are left out, inline elements become short tags, see `inline_elements`.
 
-    Args:
-        path: `-` is standard input; `.gz`, `.xz` and `.zst` are decompressed.
-        wanted: Languages of source and target, in either direction; what is not said is left to the file, see
-            `open_units`.
-
-    Raises:
-        ConfigError: If a language that is asked for is not there, or it has more than two and not both are asked for.
-        DataError: If the file has one language only, or is no XLIFF; streaming raises the latter too.
+    Its arguments and errors are those of `open_units`; a file that is of another format is a DataError as well.
     """
     return open_units(path, wanted, _read)
 
@@ -38,34 +31,23 @@ def open_xliff(path: str, wanted: Wanted) -> PairFile:
 def write_xliff(path: str | None, pairs: Iterable[SentencePair], languages: tuple[str, str]) -> int:
     """Write XLIFF 1.2, a `trans-unit` for every pair, and return their number.
 
-    Args:
-        path: `None` or `-` is standard output; `.gz`, `.xz` and `.zst` are compressed.
-        pairs: Pairs to write, in order; `origin` is not written, and tags are written as the text that they are.
-        languages: Of the sources and the targets.
-
-    Raises:
-        ConfigError: If a language is none, or both are the same.
-        DataError: If a text holds what would not come back: a line end, or a character that XML does not have; or the
-            file cannot be written.
+    Its arguments and errors are those of `write_units`; a language that is none, or that of both sides, is a
+    ConfigError.
     """
     source_language, target_language = language_tags(languages)
-    count = 0
-    with open_output(path) as file:
-        file.write(
-            '<?xml version="1.0" encoding="UTF-8"?>\n'
-            '<xliff version="1.2" xmlns="urn:oasis:names:tc:xliff:document:1.2">\n'
-            f'<file original="pairs" source-language="{source_language}" target-language="{target_language}" '
-            'datatype="plaintext">\n<body>\n'
-        )
-        for pair in pairs:
-            source, target = xml_texts(pair)
-            count += 1
-            file.write(
-                f'<trans-unit id="{count}" xml:space="preserve">\n<source>{source}</source>\n'
-                f"<target>{target}</target>\n</trans-unit>\n"
-            )
-        file.write("</body>\n</file>\n</xliff>\n")
-    return count
+    return write_units(
+        path,
+        pairs,
+        head='<?xml version="1.0" encoding="UTF-8"?>\n'
+        '<xliff version="1.2" xmlns="urn:oasis:names:tc:xliff:document:1.2">\n'
+        f'<file original="pairs" source-language="{source_language}" target-language="{target_language}" '
+        'datatype="plaintext">\n<body>\n',
+        unit=lambda number, source, target: (
+            f'<trans-unit id="{number}" xml:space="preserve">\n<source>{source}</source>\n'
+            f"<target>{target}</target>\n</trans-unit>\n"
+        ),
+        foot="</body>\n</file>\n</xliff>\n",
+    )
 
 
 @dataclass(frozen=True, slots=True)

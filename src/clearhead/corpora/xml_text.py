@@ -4,15 +4,47 @@ from __future__ import annotations
 
 import html
 import re
+from collections.abc import Callable, Iterable
 
 from clearhead.corpora.pair import SentencePair
+from clearhead.corpora.text_files import open_output
 from clearhead.errors import ConfigError, DataError
 
-__all__ = ["language_tags", "xml_texts"]
+__all__ = ["language_tags", "write_units", "xml_texts"]
 
 UNWRITABLE = re.compile(r"[^\t\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 """Line ends, for a segment is a line everywhere, and what XML 1.0 (section 2.2) cannot hold."""
 LANGUAGE_TAG = re.compile(r"[A-Za-z]{1,8}(-[A-Za-z0-9]{1,8})*")
+
+
+def write_units(
+    path: str | None,
+    pairs: Iterable[SentencePair],
+    *,
+    head: str,
+    unit: Callable[[int, str, str], str],
+    foot: str,
+) -> int:
+    """Write a unit for every pair, and return their number.
+
+    Args:
+        path: `None` or `-` is standard output; `.gz`, `.xz` and `.zst` are compressed.
+        pairs: Pairs to write, in order; `origin` is not written, and tags are written as the text that they are.
+        head: What stands before the units.
+        unit: Makes the XML of one of its number, counted from 1, and its texts as `xml_texts` returns them.
+        foot: What stands behind them.
+
+    Raises:
+        DataError: If a text holds what would not come back: a line end, or a character that XML does not have; or the
+            file cannot be written.
+    """
+    count = 0
+    with open_output(path) as file:
+        file.write(head)
+        for count, pair in enumerate(pairs, start=1):
+            file.write(unit(count, *xml_texts(pair)))
+        file.write(foot)
+    return count
 
 
 def xml_texts(pair: SentencePair) -> tuple[str, str]:

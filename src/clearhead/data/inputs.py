@@ -94,7 +94,8 @@ def open_inputs(config: Config, *, notice: Callable[[str], None] | None = None) 
         notice: Told what files of pairs were taken for, when `Inputs.read_as` gets them.
 
     Raises:
-        ConfigError: If no training text is named, or files of pairs do not have the columns asked for.
+        ConfigError: If no training text is named, files of pairs do not have the columns asked for, or a file has two
+            weights.
         DataError: If sources and targets differ in number, a format is not known, files are missing (all of them are
             named) or cannot be read, a directory or pattern stands for none, or standard input is named twice.
             Streaming the pairs raises what the readers say.
@@ -117,8 +118,7 @@ def open_inputs(config: Config, *, notice: Callable[[str], None] | None = None) 
     general_lines = read_parallel(data.general_source, data.general_target, swap=data.swap)
     valid_lines = read_parallel(data.valid_source, data.valid_target, swap=data.swap)
     standing = {role: [expand_paths([path], notice=notice) for path in getattr(data, role)] for role in EXPANDED}
-    weights = zip(standing["pairs"], data.weights, strict=True) if data.weights else ()
-    weight_of_file = {file: weight for files, weight in weights for file in files}
+    weight_of_file = _weights(standing["pairs"], data.weights)
     data = data.model_copy(update={role: tuple(chain.from_iterable(files)) for role, files in standing.items()})
     roles = {role: list(getattr(data, role)) for role in ROLES}
     if missing := [path for path in dict.fromkeys(_paths(data)) if path != "-" and not os.path.exists(path)]:
@@ -268,6 +268,27 @@ def _listed(paths: Sequence[str], others: Sequence[str]) -> str:
     if not own:
         return "all of them among the others"
     return "among them " + ", ".join(own[:MOST_LISTED]) + (" and more" if len(own) > MOST_LISTED else "")
+
+
+def _weights(standing: Sequence[Sequence[str]], weights: Sequence[int]) -> dict[str, int]:
+    """Return the weight of every file.
+
+    Args:
+        standing: The files that each entry of `data.pairs` stands for.
+        weights: One for each entry, or none at all.
+
+    Raises:
+        ConfigError: If a file belongs to several entries, whose weights differ.
+    """
+    found: dict[str, int] = {}
+    for files, weight in zip(standing, weights, strict=True) if weights else ():
+        for file in files:
+            if found.setdefault(file, weight) != weight:
+                raise ConfigError(
+                    f"data.weights: {file} stands in data.pairs more than once, with the weights {found[file]} and "
+                    f"{weight}; name it once"
+                )
+    return found
 
 
 def _paths(data: DataConfig) -> list[str]:
