@@ -1,8 +1,4 @@
-r"""Subtitles in two languages: SubRip (`.srt`) and WebVTT (`.vtt`), a file each, whose cues belong together by time.
-
-SubRip has no specification; WebVTT is https://www.w3.org/TR/webvtt1/. They are read here, for the published parsers
-(srt 3.5, pysubs2 1.8, webvtt-py 0.6) do not say on which line a cue stands, and pass over one whose time is broken.
-"""
+"""Subtitles in two languages: SubRip (`.srt`) and WebVTT (`.vtt`), a file each, whose cues belong together by time."""
 
 from __future__ import annotations
 
@@ -13,6 +9,7 @@ from dataclasses import dataclass, field
 from html import unescape
 from operator import attrgetter
 
+from clearhead.corpora.cues import read_cues
 from clearhead.corpora.pair import SentencePair
 from clearhead.corpora.text_files import display_name, format_extension, read_lines
 from clearhead.errors import DataError
@@ -22,10 +19,6 @@ __all__ = ["SUBTITLES", "read_subtitles"]
 SUBTITLES = (".srt", ".vtt")
 """Extensions of files of subtitles."""
 
-ARROW = "-->"
-TIME = r"(?:([0-9]{1,4}):)?([0-9]{1,2}):([0-9]{2})[,.]([0-9]{1,3})"
-TIME_LINE = re.compile(rf"\s*{TIME}\s*{ARROW}\s*{TIME}(?:\s.*)?")
-MEANT_AS_TIMES = re.compile(rf".*{ARROW}|\s*{TIME}\s*(?:-|–|—|>|→|{TIME})")
 SRT_TAGS = re.compile(r"</?(?:b|i|u|s|font)(?:\s[^<>]*)?>", re.IGNORECASE)
 VTT_TAGS = re.compile(r"<[^<>]*>")
 """All of them: formats, voices, languages, times."""
@@ -35,7 +28,6 @@ ASS_TAGS = re.compile(r"\{\\[^{}]*\}")
 MOST_COMPARED = 1_000_000
 """Cues of the other file that all cues together are compared with; a film has some thousands, and no subtitles have so
 many that are seen at once. It bounds time and memory."""
-SHOWN_CHARACTERS = 40
 
 
 @dataclass
@@ -139,48 +131,14 @@ def _meet(sources: Sequence[_Cue], targets: Sequence[_Cue], path: str) -> None:
 def _cues(path: str) -> Iterator[_Cue]:
     is_vtt = format_extension(path) == ".vtt"
     name = display_name(path)
-    cue: _Cue | None = None
-    body: list[str] = []
-    number = 0
-    for number, line in enumerate(read_lines(path), start=1):
-        if is_vtt and number == 1 and not re.match(r"WEBVTT(?:\s|$)", line):
-            raise DataError(f"{name}, line 1: a .vtt begins with WEBVTT, this one with {line[:SHOWN_CHARACTERS]!r}")
-        if not MEANT_AS_TIMES.match(line):
-            body.append(line)
-            continue
-        times = TIME_LINE.fullmatch(line)
-        if times is None:
-            raise DataError(
-                f"{name}, line {number}: {line[:SHOWN_CHARACTERS]!r} is meant as the times of a cue, and is not "
-                f"written as 00:00:01,500 {ARROW} 00:00:04,000"
-            )
-        if not is_vtt and body and body[-1].strip().isdecimal():
-            body.pop()  # the number of the cue that begins
-        if cue is not None:
-            cue.text = _text(body, is_vtt)
-            yield cue
-        elif not is_vtt and any(map(str.strip, body)):
-            raise DataError(f"{name}, line {number}: text stands before these times, the first, and belongs to no cue")
-        cue, body = _Cue(number, _milliseconds(times.groups()[:4]), _milliseconds(times.groups()[4:])), []
+    for cue in read_cues(read_lines(path), name, is_webvtt=is_vtt, refuse_stray=True):
         if cue.end < cue.start:
-            raise DataError(f"{name}, line {number}: the cue ends before it begins")
-    if cue is not None:
-        cue.text = _text(body, is_vtt)
-        yield cue
-    elif not is_vtt and any(map(str.strip, body)):
-        raise DataError(f"{name} has {number} lines, and none with times, such as 00:00:01,500 {ARROW} 00:00:04,000")
-
-
-def _milliseconds(parts: Sequence[str | None]) -> int:
-    hours, minutes, seconds, fraction = (part or "0" for part in parts)
-    return ((int(hours) * 60 + int(minutes)) * 60 + int(seconds)) * 1000 + int(fraction.ljust(3, "0"))
+            raise DataError(f"{name}, line {cue.line}: the cue ends before it begins")
+        texts = cue.texts[:1] if is_vtt else cue.texts  # what follows a blank line is a note or a style
+        yield _Cue(cue.line, cue.start, cue.end, _text([line for lines in texts for _, line in lines], is_vtt))
 
 
 def _text(body: Sequence[str], is_vtt: bool) -> str:
     """Return what is read on the screen, on one line."""
-    if is_vtt:
-        end = next((place for place, line in enumerate(body) if not line.strip()), len(body))
-        text = unescape(VTT_TAGS.sub("", "\n".join(body[:end])))  # what follows a blank line is a note or a style
-    else:
-        text = SRT_TAGS.sub("", "\n".join(body))
+    text = unescape(VTT_TAGS.sub("", "\n".join(body))) if is_vtt else SRT_TAGS.sub("", "\n".join(body))
     return " ".join(ASS_TAGS.sub("", text).split())

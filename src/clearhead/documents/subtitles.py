@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from html import unescape
 
+from clearhead.corpora.cues import read_cues
 from clearhead.documents.document import Document, Filling, Segment
 from clearhead.documents.file_text import FileText, Line
 from clearhead.documents.wrapping import balanced, unwrapped, width_of
@@ -26,10 +27,6 @@ USUAL_LINES = 2
 MOST_TAGS = 9
 """Levels of markup around a text that are told from it."""
 
-_TIME = r"(?:[0-9]{1,4}:)?[0-9]{1,2}:[0-9]{1,2}[.,:][0-9]{1,3}"
-_TIMING = re.compile(rf"\s*{_TIME}\s*-->\s*{_TIME}(?:\s.*)?")
-_NEARLY_TIMING = re.compile(r"(?=.*-->).*[0-9]:[0-9]|\s*[0-9]{1,4}:[0-9]{2}:[0-9]{2}[.,][0-9]")
-_NUMBER = re.compile(r"\s*[0-9]+\s*")
 _DASH = re.compile(r"[-–—]")
 
 _TAG = re.compile(r"<(/?)([\w:-]*+)[^<>]*+>|\{\\[^{}]*+\}")
@@ -124,38 +121,21 @@ def read_webvtt(path: str) -> Subtitles:
 
 
 def _texts(source: FileText, *, is_webvtt: bool) -> Iterator[list[Line]]:
-    """Yield the lines of text of every cue.
+    """Yield the lines of text of every cue; SubRip's players also show what follows a blank line.
 
     Raises:
         DataError: If there is no cue, or a time cannot be read.
     """
-    lines = source.lines()
-    if is_webvtt and not re.match(r"WEBVTT(?![^ \t\r\n])", source.text):
-        raise source.refuse(0, "a WebVTT file begins with the line WEBVTT")
-    text: list[Line] | None = None  # of the cue that we are in
-    before, num_cues = "", 0
-    for line in lines:
-        written = source.text[line.start : line.end]
-        if _TIMING.fullmatch(written):
-            if text and _NUMBER.fullmatch(before):
-                text.pop()  # the next cue's, though no blank line stands before it
-            yield text or []
-            text, num_cues = [], num_cues + 1
-        elif _NEARLY_TIMING.match(written):
-            raise source.refuse(line.start, f"the times of a cue cannot be read: {written.strip()[:60]!r}")
-        elif not written.strip():
-            yield text or []
-            text = None if is_webvtt or text is None else []  # SubRip's players show what follows a blank line
-        elif text is not None:
-            text.append(line)
-        before = written
-    yield text or []
-    if not num_cues and source.text.strip() and not is_webvtt:
-        raise source.refuse(0, "no line of the file has the times of a cue, such as 00:00:01,000 --> 00:00:02,500")
+    lines = list(source.lines())
+    written = (source.text[line.start : line.end] for line in lines)
+    for cue in read_cues(written, source.path, is_webvtt=is_webvtt, refuse_stray=False):
+        for texts in cue.texts[:1] if is_webvtt else cue.texts:
+            if texts:
+                yield [lines[number - 1] for number, _ in texts]
 
 
 def _cue(source: FileText, lines: Sequence[Line], *, is_webvtt: bool) -> _Cue | None:
-    """Return the cue of some lines; None if they have no text."""
+    """Return the cue of some lines; None if they hold markup alone."""
     written = [source.text[line.start : line.end].strip() for line in lines]
     peeled = [_peeled(line) for line in written]
     around = around_lines = ("", "")
