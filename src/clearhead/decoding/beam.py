@@ -12,6 +12,7 @@ from torch import Tensor
 
 from clearhead.choices import PenaltyForm
 from clearhead.decoding.allowed import AllowedTokens
+from clearhead.decoding.beam_record import BeamObserver, BeamStep, Ending, considered
 from clearhead.decoding.hypothesis import Hypothesis, length_penalty
 from clearhead.decoding.rules import can_win, score_to_beat
 from clearhead.decoding.sentence import Prefix, sentences_of
@@ -32,6 +33,7 @@ def beam_search(
     num_best: int = 1,
     prefixes: Sequence[Prefix] = (),
     end_loops: bool = True,
+    observer: BeamObserver | None = None,
 ) -> list[list[Hypothesis]]:
     """Search for the translations with the best log-probability over length penalty.
 
@@ -48,6 +50,7 @@ def beam_search(
         num_best: Hypotheses returned for each sentence, best first; at most `beam_size`.
         prefixes: What the translation of each begins with; none is given for none.
         end_loops: Whether a hypothesis in a repetition loop may only end.
+        observer: Called with every step of every sentence, if given; what is found does not depend on it.
     """
     assert 1 <= num_best <= beam_size, (num_best, beam_size)
     eos_id = model.config.eos_id
@@ -85,6 +88,7 @@ def beam_search(
             was_ended = masks[row * beam_size + beams[row, rank].item()] is allowed.end
             finished[sentence].append(Hypothesis((*prefix, eos_id), log_prob, rank_score, was_ended))
 
+        found = beams, ids, candidate_scores
         scores, picked = candidate_scores.masked_fill(ends, float("-inf")).topk(beam_size, dim=-1)  # (B, K)
         beams, ids = beams.gather(1, picked), ids.gather(1, picked)
         tokens = torch.cat([tokens.gather(1, beams[..., None].expand(-1, -1, length - 1)), ids[..., None]], dim=-1)
@@ -102,6 +106,11 @@ def beam_search(
                 score_to_beat(finished[sentence], num_best),
             )
         ]
+        if observer is not None:
+            seen = considered(*found, log_probs.view(*scores.shape, vocab_size), picked, eos_id=eos_id)
+            for row, sentence in enumerate(open_sentences):
+                ending: Ending = "" if row in stay else "limit" if length == max_lengths[sentence] else "hopeless"
+                observer(BeamStep(sentence, length, seen[row], ending))
         if not stay:
             break
         rows = torch.arange(len(open_sentences), device=device)[:, None] * beam_size + beams  # (B, K)

@@ -1,141 +1,65 @@
-"""One sentence with everything the model did on it: what each head attended to, and how sure each step was.
+"""Explains one sentence: the model runs over it, and what every head and step did is kept.
 
-Shapes: L layers, H heads, S source tokens, T target tokens.
+Shapes: T target tokens, V vocabulary.
 """
 
 from __future__ import annotations
 
-import html
-import math
-from dataclasses import asdict, dataclass, field
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Unpack
 
 import numpy as np
 import torch
 from jaxtyping import Float, Float32
 from torch import Tensor
 
+from clearhead.config import DecodeChanges, DecodeConfig
+from clearhead.decoding import given_prefix
 from clearhead.errors import ConfigError, DataError
-from clearhead.inspection.page import render_frame, render_page
-from clearhead.tokenizers import START_TOKEN, Vocabulary, require_texts
+from clearhead.inspection.attribution import attribute
+from clearhead.inspection.beam_tree import record_search
+from clearhead.inspection.explanation import Explanation
+from clearhead.inspection.model_pass import ModelPass, numbers
+from clearhead.inspection.steps import NUM_CANDIDATES, Candidate, LensStep, Step, lens, steps_of
+from clearhead.inspection.tokens import Reader, words_of
+from clearhead.model.attention import AttentionWeights
+from clearhead.protect import protect, protect_target
+from clearhead.tokenizers import require_texts
 from clearhead.translator import Translator
 
 __all__ = ["Candidate", "Explanation", "Step", "explain"]
 
-NUM_CANDIDATES = 5
-"""Most probable tokens shown at each step."""
 
-
-@dataclass(frozen=True, slots=True)
-class Candidate:
-    """A token the model might have written."""
-
-    token: str
-    probability: float
-
-
-@dataclass(frozen=True, slots=True)
-class Step:
-    """The choice of one target token."""
-
-    token: str
-    """The token written."""
-    probability: float
-    """Its probability given the source and the target tokens before it."""
-    candidates: tuple[Candidate, ...]
-    """The most probable tokens, best first; the one written need not be among them."""
-
-
-@dataclass(frozen=True, eq=False)
-class Explanation:
-    """What a model attended to while it translated one line.
-
-    The decoder reads its own output shifted right: row t of `decoder` and `cross` belongs to the position that has read
-    `decoder_tokens[: t + 1]` and predicts `target_tokens[t]`. A column of `decoder` is a token read, from
-    `decoder_tokens`; a column of `cross` is a source token.
-    """
-
-    source: str
-    translation: str
-    score: float
-    """Log-probability of the translation given the source, in nats: what `Translator.score` says, and, but for the
-    rounding of float32, the sum over the steps; what an imported model is told, such as a language, costs nothing."""
-    source_tokens: list[str]
-    """Pieces of the source: the language tag if any, the text, the end token."""
-    target_tokens: list[str]
-    """Pieces of the translation as predicted, the end token included."""
-    encoder: Float32[np.ndarray, "L H S S"] = field(repr=False)
-    decoder: Float32[np.ndarray, "L H T T"] = field(repr=False)
-    cross: Float32[np.ndarray, "L H T S"] = field(repr=False)
-    steps: list[Step] = field(repr=False)
-    """One for each target token."""
-    start_token: str = START_TOKEN
-    """What the decoder reads first."""
-
-    @property
-    def decoder_tokens(self) -> list[str]:
-        """What the decoder read at each position: the start token, then the target up to its last token but one."""
-        return [self.start_token, *self.target_tokens[:-1]]
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return everything as plain JSON values; weights are rounded to six digits."""
-        return {
-            "source": self.source,
-            "translation": self.translation,
-            "score": self.score,
-            "source_tokens": self.source_tokens,
-            "decoder_tokens": self.decoder_tokens,
-            "target_tokens": self.target_tokens,
-            "encoder": _plain(self.encoder),
-            "decoder": _plain(self.decoder),
-            "cross": _plain(self.cross),
-            "steps": [
-                {**asdict(step), "candidates": [asdict(candidate) for candidate in step.candidates]}
-                for step in self.steps
-            ],
-        }
-
-    def to_html(self) -> str:
-        """Return one HTML page that needs no other file and no network.
-
-        Raises:
-            DataError: If the sentence is too long for a page.
-        """
-        return render_page(
-            source=self.source,
-            translation=self.translation,
-            score=self.score,
-            source_tokens=self.source_tokens,
-            decoder_tokens=self.decoder_tokens,
-            target_tokens=self.target_tokens,
-            weights={"cross": self.cross, "encoder": self.encoder, "decoder": self.decoder},
-            steps=[
-                (step.token, step.probability, [(other.token, other.probability) for other in step.candidates])
-                for step in self.steps
-            ],
-        )
-
-    def _repr_html_(self) -> str:
-        """Show the page in a notebook."""
-        try:
-            return render_frame(self.to_html())
-        except DataError as error:
-            return f"<p>{html.escape(str(error))}</p>"
-
-
-@torch.inference_mode()
-def explain(translator: Translator, text: str, target: str | None = None) -> Explanation:
+def explain(
+    translator: Translator,
+    text: str,
+    target: str | None = None,
+    *,
+    top: int = NUM_CANDIDATES,
+    search: bool = True,
+    attribution: bool = False,
+    on_progress: Callable[[int], None] | None = None,
+    **settings: Unpack[DecodeChanges],
+) -> Explanation:
     """Translate a line, or take its translation as given, and return what every head attended to.
+
+    Of a decoder alone it is what it goes on with, of an encoder alone there is no translation. What is large and seldom
+    asked for (queries, keys, values, states) is computed when it is asked for.
 
     Args:
         translator: The model.
         text: A source line; it may start with a language tag, such as `<2de> `. It is read whole and as it is; of a
             line that `translate` splits, or reads in another form, explain one of its `sentences`.
         target: A translation to explain; if not given, the model searches for its own with its own decode settings.
+        top: Most probable tokens shown at each step.
+        search: Whether to record the model's search as well.
+        attribution: Whether to attribute each target token to source tokens; of an encoder-decoder alone.
+        on_progress: Called with the number of target tokens that were attributed, one by one.
+        **settings: Fields of `DecodeConfig` other than the model's own, such as `beam_size=8`.
 
     Raises:
-        ConfigError: If it is an ensemble, or an encoder or a decoder alone; or if the model has language tags, and
-            neither the text nor its settings name a language.
+        ConfigError: If it is an ensemble; if an encoder alone is given a target; if a setting is impossible; or if the
+            model has language tags, and neither the text nor its settings name a language.
         DataError: If the text is empty or no text, starts with an unknown language tag, or a side is longer than
             `decode.max_input_tokens`.
     """
@@ -145,67 +69,120 @@ def explain(translator: Translator, text: str, target: str | None = None) -> Exp
             "an ensemble has no attention of its own: its members' probabilities are averaged, and nothing else; "
             "explain each of its models by itself"
         )
-    bundle = translator.bundle
-    if not bundle.model.config.is_encoder_decoder:
-        raise ConfigError(
-            "an encoder or a decoder alone translates nothing that could be explained; in Python, "
-            "model.attention_weights gives what its heads attend to"
-        )
-    tokenizer, model, settings = bundle.tokenizer, bundle.model, translator.decode_config({})
-    parts = translator.split_sources([text], settings.target_lang)
-    if not parts[0][1].strip():
+    config = translator.decode_config(settings)
+    [(language, words)] = parts = translator.split_sources([text], config.target_lang)
+    if not words.strip():
         raise DataError("there is nothing to explain: the text is empty; give a sentence to translate")
-    if target is None:
-        target = translator.translate([text], scores=False)[0].text
-    [source_ids], [target_ids] = translator.spell(parts, [target], settings)
-    _require_at_most(settings.max_input_tokens, source_ids, "text")
-    _require_at_most(settings.max_input_tokens, target_ids, "target")
+    tokenizer, shape = translator.bundle.tokenizer, translator.bundle.model.config
+    is_given, has_decoder = target is not None, shape.num_decoder_layers > 0
+    if is_given and not has_decoder:
+        raise ConfigError("an encoder alone writes nothing; leave out the target, and what it reads is explained")
+    [source_ids], _ = translator.spell(parts, [""], config)
+    _require_at_most(config.max_input_tokens, source_ids, "text")
+    if target is None and has_decoder:
+        # As it is: neither in sentences nor in a more familiar form.
+        whole: Any = {**settings, "split": "never", "familiar": False}
+        target = translator.translate([text], scores=False, **whole)[0].text
+    _, [target_ids] = translator.spell(parts, [target or ""], config)
+    if not has_decoder:
+        target_ids = []
+    _require_at_most(config.max_input_tokens, target_ids, "target")
+    score = translator.score([text], [target or ""], **settings)[0] if has_decoder else 0.0
 
-    device = model.device
-    source = torch.tensor([source_ids], device=device)  # (1, S)
-    shifted = torch.tensor([[model.config.bos_id, *target_ids[:-1]]], device=device)  # (1, T)
-    log_probs = model(source, shifted)[0].float().log_softmax(dim=-1)  # (T, V)
-    weights = model.attention_weights(source, shifted)
-    written = log_probs.gather(-1, torch.tensor(target_ids, device=device)[:, None])[:, 0].tolist()
+    protected = protect(words, tokenizer.num_placeholders)
+    written = protect_target(protected, target or "")
+    reader = Reader(tokenizer, protected)
+    own_ids = tokenizer.encode(protected.text), tokenizer.encode_prefixes([written])[0]
+    source_spans = reader.spans(protected.text, source_ids, own_ids[0], tokenizer.source_pieces(source_ids))
+    target_spans = reader.spans(written, target_ids, own_ids[1], tokenizer.pieces(target_ids)) if has_decoder else []
+    tag = len(text) - len(words)  # before the text itself
+    source_spans = [None if span is None else (span[0] + tag, span[1] + tag) for span in source_spans]
+    ran = _model_pass(translator, source_ids, target_ids)
+    weights = AttentionWeights()
+    with torch.inference_mode():
+        hidden = ran.run(weights)
+        steps: list[Step] = []
+        lens_steps: list[list[LensStep]] = []
+        if has_decoder:
+            states = [state[0, -len(target_ids) :] for state in hidden.decoder]
+            log_probs = ran.model.logits(states[-1]).float().log_softmax(dim=-1)  # (T, V)
+            steps = steps_of(reader, target_ids, log_probs, top=top)
+            lens_steps = lens(ran.model, reader, target_ids, states)
+        given = tokenizer.given(language) if has_decoder else ()
+        tree = record_search(ran.model, source_ids, config, given_prefix(given)) if search and has_decoder else None
+    attributed = None
+    if attribution and shape.is_encoder_decoder:
+        attributed = attribute(ran, words_of(text, source_spans), on_progress)
     return Explanation(
         source=text,
-        translation=target,
-        score=translator.score([text], [target])[0],
-        source_tokens=tokenizer.source_pieces(source_ids),
-        target_tokens=tokenizer.pieces(target_ids),
+        translation=target or "",
+        score=score,
+        source_tokens=reader.source_pieces(source_ids),
+        target_tokens=reader.pieces(target_ids),
         encoder=_stack(weights.encoder),
         decoder=_stack(weights.decoder),
         cross=_stack(weights.cross),
-        steps=_steps(tokenizer, target_ids, written, log_probs),
+        steps=steps,
         start_token=tokenizer.pieces([tokenizer.bos_id])[0],
+        kind="encoder-decoder" if shape.is_encoder_decoder else "decoder" if has_decoder else "encoder",
+        source_spans=source_spans,
+        target_spans=target_spans,
+        num_told=len(given),
+        is_given=is_given,
+        search=tree,
+        lens=lens_steps,
+        norms={
+            side: np.linalg.norm(numbers(states), axis=-1)
+            for side, states in (("encoder", hidden.encoder), ("decoder", hidden.decoder))
+            if states
+        },
+        model=_facts(translator, config),
+        attribution=attributed,
+        reader=reader,
+        model_pass=ran,
     )
 
 
-def _steps(
-    tokenizer: Vocabulary, target_ids: list[int], written: list[float], log_probs: Float[Tensor, "T V"]
-) -> list[Step]:
-    # The model's own distribution, special tokens included: the search passes over <pad> and <s> even where they lead.
-    best = log_probs.topk(min(NUM_CANDIDATES, log_probs.size(-1)), dim=-1)
-    return [
-        Step(
-            token=token,
-            probability=math.exp(log_prob),
-            candidates=tuple(
-                Candidate(piece, math.exp(value)) for piece, value in zip(tokenizer.pieces(ids), values, strict=True)
-            ),
-        )
-        for token, log_prob, ids, values in zip(
-            tokenizer.pieces(target_ids), written, best.indices.tolist(), best.values.tolist(), strict=True
-        )
-    ]
+def _model_pass(translator: Translator, source_ids: list[int], target_ids: list[int]) -> ModelPass:
+    """Return the pass in which the model reads a source, and predicts every token of a target."""
+    model = translator.bundle.model
+    config = model.config
+    source = torch.tensor([source_ids], device=model.device)
+    if config.is_decoder_alone:
+        whole = torch.tensor([[*source_ids, *target_ids[:-1]]], device=model.device)
+        return ModelPass(model, None, whole, tuple(target_ids))
+    if not config.num_decoder_layers:
+        return ModelPass(model, source, None, ())
+    shifted = torch.tensor([[config.bos_id, *target_ids[:-1]]], device=model.device)
+    return ModelPass(model, source, shifted, tuple(target_ids))
 
 
-def _stack(layers: list[Float[Tensor, "1 H T S"]]) -> Float32[np.ndarray, "L H T S"]:
-    return torch.cat(layers).float().cpu().numpy()
+def _facts(translator: Translator, config: DecodeConfig) -> dict[str, Any]:
+    """Return what `Explanation.model` says."""
+    shape = translator.bundle.model.config
+    settings = translator.bundle.info.get("settings")
+    train = settings.get("train") if isinstance(settings, Mapping) else None
+    smoothing = train.get("label_smoothing") if isinstance(train, Mapping) else None
+    return {
+        "name": translator.path.name if translator.path is not None else None,
+        "num_encoder_layers": shape.num_encoder_layers,
+        "num_decoder_layers": shape.num_decoder_layers,
+        "num_heads": shape.num_heads,
+        "d_model": shape.d_model,
+        "d_k": shape.key_dim,
+        "scale": shape.key_dim**-0.5 if shape.attention_scale else 1.0,
+        "vocab_size": shape.vocab_size,
+        "norm": shape.norm,
+        "positions": shape.positions,
+        "beam_size": config.beam_size,
+        "label_smoothing": smoothing,
+        # (1 - eps) of its own and its share of what is spread over the vocabulary, see `training.loss`.
+        "highest_probability": None if smoothing is None else 1.0 - smoothing + smoothing / shape.vocab_size,
+    }
 
 
-def _plain(weights: Float32[np.ndarray, "L H T S"]) -> list[Any]:
-    return np.round(weights.astype(np.float64), 6).tolist()
+def _stack(layers: Sequence[Float[Tensor, "1 H T S"]]) -> Float32[np.ndarray, "L H T S"]:
+    return torch.cat(list(layers)).float().cpu().numpy() if layers else np.zeros((0, 0, 0, 0), dtype=np.float32)
 
 
 def _require_at_most(limit: int, ids: list[int], what: str) -> None:

@@ -64,11 +64,20 @@ class Embedding(nn.Module):
             start: Position of the first column; above 0 when earlier tokens are in a cache.
             segments: The segment of each token; all 0 if not given.
         """
-        x = functional.embedding(ids, self.weight) * self.scale
+        return self.placed(self.vectors(ids), start, segments)
+
+    def vectors(self, ids: Int[Tensor, "B T"]) -> Float[Tensor, "B T D"]:
+        """Look tokens up and scale them."""
+        return functional.embedding(ids, self.weight) * self.scale
+
+    def placed(
+        self, x: Float[Tensor, "B T D"], start: int = 0, segments: Int[Tensor, "B T"] | None = None
+    ) -> Float[Tensor, "B T D"]:
+        """Add to the vectors of tokens all that `forward` adds to them."""
         if self.positions is not None:
-            x = x + self.positions(start, ids.size(1))
+            x = x + self.positions(start, x.size(1))
         if self.segments is not None:
-            x = x + self.segments(torch.zeros_like(ids) if segments is None else segments)
+            x = x + self.segments(x.new_zeros(x.shape[:2], dtype=torch.long) if segments is None else segments)
         if self.norm is not None:
             x = self.norm(x)
         return self.dropout(x)

@@ -183,7 +183,14 @@ class Transformer(nn.Module):
         if memory is not None and self.config.num_encoder_layers == 0:
             raise ValueError("a decoder alone (model.num_encoder_layers = 0) takes no memory; give None")
         embedded = self.target_embedding(target, start=0 if cache is None else cache.length)
-        states = self.output_transform(self.decoder(embedded, memory, memory_mask, cache, weights, hidden))
+        return self._before_output(self.decoder(embedded, memory, memory_mask, cache, weights, hidden))
+
+    def logits(self, hidden: Float[Tensor, "*batch D"]) -> Float[Tensor, "*batch V"]:
+        """Score every token from a state of the decoder behind its final norm, such as the last of `HiddenStates`."""
+        return self.output_proj(self._before_output(hidden))
+
+    def _before_output(self, x: Float[Tensor, "*batch D"]) -> Float[Tensor, "*batch D"]:
+        states = self.output_transform(x)
         return states / math.sqrt(self.config.d_model) if self.config.output_scale else states
 
     def decode(

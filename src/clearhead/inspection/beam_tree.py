@@ -1,0 +1,122 @@
+"""The tree of a beam search: every hypothesis that it considered, and what became of it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from clearhead.config import DecodeConfig
+from clearhead.decoding.beam import beam_search
+from clearhead.decoding.beam_record import BeamStep
+from clearhead.decoding.hypothesis import Hypothesis
+from clearhead.decoding.rules import length_limits, rank_penalty
+from clearhead.decoding.sentence import Prefix
+from clearhead.model.transformer import Transformer
+
+__all__ = ["FATES", "BeamNode", "BeamTree", "record_search"]
+
+FATES = {
+    "kept": "it went on, and its continuations come next",
+    "finished": "it ended, and is one of the finished hypotheses",
+    "beam": "pruned: as many as the beam is wide were better",
+    "late end": "pruned: it ended, but was not among the best of its step",
+    "hopeless": "dropped at the end: nothing that could come of it would beat what is finished",
+}
+"""What can become of a node."""
+
+
+@dataclass(frozen=True, slots=True)
+class BeamNode:
+    """A hypothesis, and the last of its tokens."""
+
+    number: int
+    """Counted from 0, step by step and best first."""
+    parent: int | None
+    """Number of the hypothesis that it goes on from; None for the first tokens."""
+    step: int
+    """Its tokens."""
+    token: int
+    log_prob: float
+    """Of the token, in nats."""
+    score: float
+    """Log-probability of all its tokens, in nats."""
+    rank_score: float
+    """The score over the length penalty of so many tokens."""
+    fate: Literal["kept", "finished", "beam", "late end", "hopeless"]
+    """See `FATES`."""
+
+
+@dataclass(frozen=True)
+class BeamTree:
+    """A beam search as it really went."""
+
+    beam_size: int
+    length_penalty: float
+    max_length: int
+    """Most tokens that a hypothesis may have."""
+    nodes: tuple[BeamNode, ...]
+    finished: tuple[int, ...]
+    """Numbers of the finished hypotheses, best first."""
+    hypothesis: Hypothesis
+    """The best, which was chosen."""
+
+    def path(self, number: int) -> tuple[int, ...]:
+        """Return the numbers of the nodes that lead to one, itself the last."""
+        found: list[int] = []
+        at: int | None = number
+        while at is not None:
+            found.append(at)
+            at = self.nodes[at].parent
+        return tuple(reversed(found))
+
+
+def record_search(model: Transformer, source: Sequence[int], config: DecodeConfig, prefix: Prefix) -> BeamTree:
+    """Search with the plain beam search, and return what it considered.
+
+    A beam of 1 compares nothing, as greedy search does; otherwise hypotheses are ranked with the length penalty.
+
+    Args:
+        model: In evaluation mode.
+        source: Source ids, ended by `eos_id`; of a decoder alone those of the text that it goes on with.
+        config: How to search.
+        prefix: What the translation begins with.
+    """
+    steps: list[BeamStep] = []
+    [max_length] = length_limits(model.config, config, [source], [prefix])
+    alpha = config.length_penalty if config.beam_size > 1 else 0.0
+    [[best]] = beam_search(
+        model,
+        [list(source)],
+        max_lengths=[max_length],
+        beam_size=config.beam_size,
+        alpha=alpha,
+        form=config.length_penalty_form,
+        prefixes=[prefix],
+        end_loops=config.end_loops,
+        observer=steps.append,
+    )
+    nodes: list[BeamNode] = []
+    before: dict[int, int] = {}  # the node of each hypothesis of the step before
+    for step in steps:
+        after: dict[int, int] = {}
+        for one in step.candidates:
+            if one.becomes is not None:
+                after[one.becomes] = len(nodes)
+            score = one.score if step.length > prefix.given else 0.0
+            nodes.append(
+                BeamNode(
+                    number=len(nodes),
+                    parent=before.get(one.beam),
+                    step=step.length,
+                    token=one.token,
+                    log_prob=one.log_prob,
+                    score=score,
+                    rank_score=score / rank_penalty(step.length, config),
+                    fate="hopeless" if one.fate == "kept" and step.ending else one.fate,
+                )
+            )
+        before = after
+    ended = [node for node in nodes if node.fate == "finished"]
+    finished = tuple(node.number for node in sorted(ended, key=lambda node: -node.rank_score))
+    return BeamTree(config.beam_size, alpha, max_length, tuple(nodes), finished, best)

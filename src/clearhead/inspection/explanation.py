@@ -1,0 +1,361 @@
+"""What is known of one sentence: all that a model did on it, as arrays, as JSON and as a page.
+
+Shapes: L layers, H heads, S source tokens, T target tokens, N tokens that the decoder reads (T; of a decoder alone also
+those of the text that it goes on with), D d_model.
+"""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, Literal
+
+import numpy as np
+from jaxtyping import Float, Float32
+
+from clearhead.errors import DataError
+from clearhead.inspection.ablation import Ablation
+from clearhead.inspection.attribution import Attribution
+from clearhead.inspection.beam_tree import BeamTree
+from clearhead.inspection.heads import (
+    AttentionName,
+    Head,
+    Projections,
+    attentions,
+    projections,
+    relative_positions,
+)
+from clearhead.inspection.model_pass import ModelPass, numbers
+from clearhead.inspection.packing import packed as pack
+from clearhead.inspection.packing import packed_rows, plain, plain_values
+from clearhead.inspection.page import render_frame, render_page
+from clearhead.inspection.statistics import head_statistics
+from clearhead.inspection.steps import LensStep, Step
+from clearhead.inspection.tokens import Reader, Span, Word, words_of
+from clearhead.tokenizers import START_TOKEN
+
+__all__ = ["SCHEMA_VERSION", "Explanation"]
+
+SCHEMA_VERSION = 1
+"""Of `Explanation.to_dict`; a higher one has keys that changed their meaning."""
+
+_MOST_EXACT, _MOST_ROUNDED = 150_000, 1_200_000
+"""Numbers of queries, keys and values that a page holds exactly (4 bytes each), and in 8 bits (4/3 bytes each)."""
+
+
+@dataclass(frozen=True, eq=False)
+class Explanation:
+    """What a model attended to while it translated one line.
+
+    The decoder reads its own output shifted right: row t of `decoder` and `cross` belongs to the position that has read
+    `decoder_tokens[: t + 1]` and predicts `target_tokens[t]`. A column of `decoder` is a token read, from
+    `decoder_tokens`; a column of `cross` is a source token. A decoder alone reads the source first: its row
+    `first_step + t` predicts `target_tokens[t]`.
+    """
+
+    source: str
+    translation: str
+    """Of an encoder alone empty; of a decoder alone what it goes on with."""
+    score: float
+    """Log-probability of the translation given the source, in nats: what `Translator.score` says, and, but for the
+    rounding of float32, the sum over the steps; what an imported model is told, such as a language, costs nothing."""
+    source_tokens: list[str]
+    """Pieces of the source: the language tag if any, the text, the end token."""
+    target_tokens: list[str]
+    """Pieces of the translation as predicted, the end token included; none of an encoder alone."""
+    encoder: Float32[np.ndarray, "L H S S"] = field(repr=False)
+    """No layers, as of the other two, if the model has no such attention."""
+    decoder: Float32[np.ndarray, "L H N N"] = field(repr=False)
+    cross: Float32[np.ndarray, "L H T S"] = field(repr=False)
+    steps: list[Step] = field(repr=False)
+    """One for each target token."""
+    start_token: str = START_TOKEN
+    """What the decoder reads first, unless it is alone."""
+    kind: Literal["encoder-decoder", "encoder", "decoder"] = "encoder-decoder"
+    """What sides the model has."""
+    source_spans: list[Span | None] = field(default_factory=list, repr=False)
+    """Where in `source` each of its tokens stands; None for one that stands for no text."""
+    target_spans: list[Span | None] = field(default_factory=list, repr=False)
+    """Likewise in `translation`."""
+    num_told: int = 0
+    """How many target tokens, the first, are no text but told to the model, such as the language to write."""
+    is_given: bool = True
+    """Whether the translation was given; otherwise the model found it."""
+    search: BeamTree | None = field(default=None, repr=False)
+    """The model's own search, also where a translation was given; None if it was not asked for."""
+    lens: list[list[LensStep]] = field(default_factory=list, repr=False)
+    """What each layer of the decoder would have written: for the embedded tokens and behind every layer, for each
+    target token."""
+    norms: Mapping[str, Float32[np.ndarray, "states tokens"]] = field(default_factory=dict, repr=False)
+    """Lengths of the states of `residual`, for `encoder` and `decoder`."""
+    model: Mapping[str, Any] = field(default_factory=dict, repr=False)
+    """What the model is: its name, shape and settings; `label_smoothing` with which it was trained, if that is known,
+    and `highest_probability`, which a model gives that has learned such targets perfectly."""
+    attribution: Attribution | None = field(default=None, repr=False)
+    """What each source token did for each target token; None if it was not asked for."""
+    ablation: Ablation | None = field(default=None, repr=False)
+    """What each head did for the translation; None if it was not asked for."""
+    reader: Reader | None = field(default=None, repr=False)
+    """Reads the tokens of `search`."""
+    model_pass: ModelPass | None = field(default=None, repr=False)
+    """What was run, for `head` and `residual`; None for an explanation that was not made by `explain`."""
+
+    @property
+    def decoder_tokens(self) -> list[str]:
+        """What the decoder read at each position: the start token, then the target up to its last token but one."""
+        first = self.source_tokens if self.kind == "decoder" else [self.start_token]
+        return [*first, *self.target_tokens[:-1]] if self.kind != "encoder" else []
+
+    @property
+    def first_step(self) -> int:
+        """Row of `decoder` that predicts the first target token."""
+        return len(self.source_tokens) - 1 if self.kind == "decoder" else 0
+
+    @cached_property
+    def source_words(self) -> list[Word]:
+        """The words of the source, with their tokens."""
+        return words_of(self.source, self.source_spans)
+
+    @cached_property
+    def target_words(self) -> list[Word]:
+        """The words of the translation, with their tokens."""
+        return words_of(self.translation, self.target_spans)
+
+    @property
+    def attentions(self) -> dict[AttentionName, Float32[np.ndarray, "L H rows columns"]]:
+        """The attentions that the model has, by name."""
+        all_three: dict[AttentionName, np.ndarray] = {
+            "encoder": self.encoder,
+            "decoder": self.decoder,
+            "cross": self.cross,
+        }
+        return {name: weights for name, weights in all_three.items() if len(weights)}
+
+    @cached_property
+    def head_statistics(self) -> dict[str, Mapping[str, Float[np.ndarray, "L H"]]]:
+        """How sharp every head is, how far it looks and where to; see `statistics.STATISTICS`."""
+        return {
+            name: head_statistics(weights, is_self=name != "cross", is_causal=name == "decoder")
+            for name, weights in self.attentions.items()
+        }
+
+    @cached_property
+    def alignment(self) -> Float32[np.ndarray, "T S"]:
+        """How much each target token looked at each source token, over all heads and layers; its rows sum to 1."""
+        # As `decoding.alignment.cross_attention_weights`, whose numbers stand here already.
+        return self.cross.mean(axis=1).mean(axis=0) if len(self.cross) else np.zeros((0, 0), dtype=np.float32)
+
+    def head(self, attention: AttentionName, layer: int, head: int) -> Head:
+        """Return one head with every number of its attention; the model runs once more for it.
+
+        Args:
+            attention: `encoder`, `decoder` or `cross`.
+            layer: Counted from 0.
+            head: Counted from 0.
+
+        Raises:
+            DataError: If there is no such head, or the explanation was not made by `explain`.
+        """
+        weights = self._of_attention(attention)
+        if not (0 <= layer < len(weights) and 0 <= head < weights.shape[1]):
+            raise DataError(
+                f"there is no head {head} in layer {layer} of {attention!r}: it has {len(weights)} layers with "
+                f"{weights.shape[1]} heads, each counted from 0"
+            )
+        ran = self._require_pass()
+        module = attentions(ran.model, attention)[layer]
+        [found] = projections([module], ran.run)
+        bias = relative_positions(ran.model, attention, weights.shape[2])
+        position_scores = None if bias is None else bias[head]
+        chosen: dict[str, Any] = {"attention": attention, "layer": layer, "head": head}
+        return Head.of(module, found, weights[layer, head], position_scores, **chosen)
+
+    def projections(self, attention: AttentionName) -> list[Projections]:
+        """Return inputs, queries, keys and values of every layer of an attention; the model runs once more for it.
+
+        Raises:
+            DataError: If the model has no such attention, or the explanation was not made by `explain`.
+        """
+        self._of_attention(attention)
+        ran = self._require_pass()
+        return projections(attentions(ran.model, attention), ran.run)
+
+    def position_scores(self, attention: AttentionName) -> Float32[np.ndarray, "H rows columns"] | None:
+        """Return what relative positions add to the scores of every layer; None if there are none.
+
+        Raises:
+            DataError: As of `projections`.
+        """
+        return relative_positions(self._require_pass().model, attention, self._of_attention(attention).shape[2])
+
+    def residual(self, side: Literal["encoder", "decoder"]) -> Float32[np.ndarray, "states tokens D"]:
+        """Return the residual stream: the embedded tokens, then what each layer makes of them; the model runs again.
+
+        The last states are behind the final norm, if there is one.
+
+        Raises:
+            DataError: If the model has no such side, or the explanation was not made by `explain`.
+        """
+        if side not in ("encoder", "decoder") or side not in self.attentions:
+            raise DataError(f"this model has no {side!r}; it has {', '.join(self.attentions)}")
+        hidden = self._require_pass().run()
+        return numbers(hidden.encoder if side == "encoder" else hidden.decoder)
+
+    def to_dict(self, *, packed: bool = False) -> dict[str, Any]:
+        """Return everything as plain JSON values; docs/explanation-json.md says what each means.
+
+        Args:
+            packed: Write arrays in base 64, for a page, and add queries, keys and values of all heads; else they are
+                nested lists, rounded to six digits.
+        """
+        array = pack if packed else plain
+
+        def present(weights: np.ndarray) -> Any:
+            return array(weights) if len(weights) else None
+
+        return {
+            "clearhead_explanation": SCHEMA_VERSION,
+            "kind": self.kind,
+            "model": dict(self.model),
+            "source": self.source,
+            "translation": self.translation,
+            "is_given": self.is_given,
+            "score": self.score,
+            "source_tokens": self.source_tokens,
+            "source_spans": plain_values(self.source_spans),
+            "source_words": plain_values(self.source_words),
+            "decoder_tokens": self.decoder_tokens,
+            "target_tokens": self.target_tokens,
+            "target_spans": plain_values(self.target_spans),
+            "target_words": plain_values(self.target_words),
+            "first_step": self.first_step,
+            "num_told": self.num_told,
+            "encoder": present(self.encoder),
+            "decoder": present(self.decoder),
+            "cross": present(self.cross),
+            "alignment": present(self.alignment),
+            "head_statistics": {
+                name: {statistic: plain(values) for statistic, values in of_heads.items()}
+                for name, of_heads in self.head_statistics.items()
+            },
+            "steps": plain_values(self.steps),
+            "logit_lens": plain_values(self.lens, digits=6) or None,
+            "residual_norms": {side: plain(norms) for side, norms in self.norms.items()},
+            "search": None if self.search is None else self._search_values(self.search),
+            "attribution": None if self.attribution is None else self.attribution.to_dict(array),
+            "ablation": None if self.ablation is None else self.ablation.to_dict(),
+            "vectors": self._vectors() if packed and self.model_pass is not None else None,
+        }
+
+    def _search_values(self, tree: BeamTree) -> dict[str, Any]:
+        assert self.reader is not None, "a search without what reads its tokens"
+        reader, chosen = self.reader, set(tree.path(tree.finished[0]) if tree.finished else ())
+        pieces = reader.pieces([node.token for node in tree.nodes])
+
+        def text_of(tokens: Sequence[int]) -> str:
+            return reader.text(tokens[self.num_told :])
+
+        text = text_of(tree.hypothesis.tokens)
+        return {
+            "beam_size": tree.beam_size,
+            "length_penalty": tree.length_penalty,
+            "max_length": tree.max_length,
+            "text": text,
+            "is_translation": text == self.translation,
+            "was_ended": tree.hypothesis.was_ended,
+            "nodes": [
+                {
+                    "number": node.number,
+                    "parent": node.parent,
+                    "step": node.step,
+                    "token": piece,
+                    "log_prob": round(node.log_prob, 6),
+                    "score": round(node.score, 6),
+                    "rank_score": round(node.rank_score, 6),
+                    "fate": node.fate,
+                    "is_chosen": node.number in chosen,
+                }
+                for node, piece in zip(tree.nodes, pieces, strict=True)
+            ],
+            "finished": [
+                {
+                    "node": number,
+                    "text": text_of([tree.nodes[one].token for one in tree.path(number)]),
+                    "score": tree.nodes[number].score,
+                    "rank_score": tree.nodes[number].rank_score,
+                }
+                for number in tree.finished
+            ],
+        }
+
+    def _vectors(self) -> dict[str, Any] | None:
+        """Return queries, keys and values of all heads, as exactly as a page has room for; None if it has none."""
+        found = {name: self.projections(name) for name in self.attentions}
+        layers = [layer for of_one in found.values() for layer in of_one]
+        size = sum(part.size for layer in layers for part in (layer.queries, layer.keys, layer.values))
+        if size > _MOST_ROUNDED:
+            return None
+        rows = pack if size <= _MOST_EXACT else packed_rows
+        return {
+            name: {
+                "queries": rows(np.stack([layer.queries for layer in of_one])),
+                "keys": rows(np.stack([layer.keys for layer in of_one])),
+                "values": rows(np.stack([layer.values for layer in of_one])),
+                "log_sums": pack(self._log_sums(name, of_one)),
+                "position_scores": None if (bias := self.position_scores(name)) is None else pack(bias),
+            }
+            for name, of_one in found.items()
+        }
+
+    def _log_sums(self, name: AttentionName, layers: list[Projections]) -> Float[np.ndarray, "L H rows"]:
+        """Return ln sum exp of the scores of every row: a score is the logarithm of its weight and this."""
+        bias = self.position_scores(name)
+        rows = []
+        for layer in layers:
+            scores = layer.queries @ layer.keys.swapaxes(-1, -2) * self.model["scale"]  # (H, rows, columns)
+            if bias is not None:
+                scores = scores + bias
+            if name == "decoder":
+                scores = np.where(np.tril(np.ones(scores.shape[1:], dtype=bool)), scores, -np.inf)
+            highest = scores.max(axis=-1, keepdims=True)
+            rows.append((highest + np.log(np.exp(scores - highest).sum(axis=-1, keepdims=True)))[..., 0])
+        return np.stack(rows)
+
+    def to_html(self) -> str:
+        """Return one HTML page that needs no other file and no network.
+
+        Raises:
+            DataError: If the sentence is too long for a page.
+        """
+        return render_page(
+            source=self.source,
+            translation=self.translation,
+            score=self.score,
+            source_tokens=self.source_tokens,
+            decoder_tokens=self.decoder_tokens,
+            target_tokens=self.target_tokens,
+            weights={"cross": self.cross, "encoder": self.encoder, "decoder": self.decoder},
+            steps=[
+                (step.token, step.probability, [(other.token, other.probability) for other in step.candidates])
+                for step in self.steps
+            ],
+        )
+
+    def _repr_html_(self) -> str:
+        """Show the page in a notebook."""
+        try:
+            return render_frame(self.to_html())
+        except DataError as error:
+            return f"<p>{html.escape(str(error))}</p>"
+
+    def _of_attention(self, name: AttentionName) -> Float32[np.ndarray, "L H rows columns"]:
+        if (weights := self.attentions.get(name)) is None:
+            raise DataError(f"this model has no attention {name!r}; it has {', '.join(self.attentions)}")
+        return weights
+
+    def _require_pass(self) -> ModelPass:
+        if self.model_pass is None:
+            raise DataError("this explanation does not hold its model; make it with clearhead.explain")
+        return self.model_pass

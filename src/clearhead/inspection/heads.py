@@ -1,0 +1,215 @@
+"""One head with every number of its attention: queries, keys, values, scores, mask, weights, output (equation 1).
+
+Shapes: T queries, S keys, D d_model, K key width (d_k), V value width (d_v), H heads.
+"""
+
+from __future__ import annotations
+
+import math
+import threading
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import numpy as np
+import torch
+from jaxtyping import Bool, Float32
+from torch import Tensor
+
+from clearhead.model.attention import MultiHeadAttention
+from clearhead.model.other_positions import RelativePositions
+from clearhead.model.transformer import Transformer
+
+__all__ = ["AttentionName", "Head", "Projections", "attentions", "projections", "relative_positions"]
+
+AttentionName = Literal["encoder", "decoder", "cross"]
+"""The encoder's self-attention, the decoder's, and its attention to the source."""
+
+
+@dataclass(frozen=True, eq=False)
+class Projections:
+    """What all heads of one attention computed: what went in, and queries, keys and values."""
+
+    inputs: Float32[np.ndarray, "T D"]
+    """What the queries are made of."""
+    memory: Float32[np.ndarray, "S D"]
+    """What keys and values are made of; in self-attention the same as `inputs`."""
+    queries: Float32[np.ndarray, "H T K"]
+    """With rotary positions as they are compared: turned."""
+    keys: Float32[np.ndarray, "H S K"]
+    values: Float32[np.ndarray, "H S V"]
+
+
+@dataclass(frozen=True, eq=False)
+class Head:
+    """One head of one layer on one sentence: equation 1 with its numbers, which are those that the model used.
+
+    queries = inputs W^Q, keys = memory W^K, values = memory W^V (each with its bias, if there is one, and queries and
+    keys turned by rotary positions, if there are such); scores = queries keys^T * scale + position_scores, minus
+    infinity where `mask` is False; weights = softmax(scores); outputs = weights values; `contributions` = outputs W^O
+    is what the head adds to its sub-layer's output.
+    """
+
+    attention: AttentionName
+    layer: int
+    """Counted from 0."""
+    head: int
+    inputs: Float32[np.ndarray, "T D"] = field(repr=False)
+    memory: Float32[np.ndarray, "S D"] = field(repr=False)
+    w_q: Float32[np.ndarray, "D K"] = field(repr=False)
+    w_k: Float32[np.ndarray, "D K"] = field(repr=False)
+    w_v: Float32[np.ndarray, "D V"] = field(repr=False)
+    w_o: Float32[np.ndarray, "V D"] = field(repr=False)
+    biases: tuple[np.ndarray, np.ndarray, np.ndarray] | None = field(repr=False)
+    """Of queries, keys and values, if the model has them."""
+    queries: Float32[np.ndarray, "T K"] = field(repr=False)
+    keys: Float32[np.ndarray, "S K"] = field(repr=False)
+    values: Float32[np.ndarray, "S V"] = field(repr=False)
+    scale: float
+    """1 / sqrt(d_k), or 1 if the model does not scale."""
+    position_scores: Float32[np.ndarray, "T S"] | None = field(repr=False)
+    """What relative positions add; None if there are none."""
+    mask: Bool[np.ndarray, "T S"] = field(repr=False)
+    """True where the query may attend to the key."""
+    weights: Float32[np.ndarray, "T S"] = field(repr=False)
+
+    @property
+    def scores(self) -> Float32[np.ndarray, "T S"]:
+        """What the softmax is taken of, minus infinity where the mask hides."""
+        scores = (self.queries @ self.keys.T) * np.float32(self.scale)
+        if self.position_scores is not None:
+            scores = scores + self.position_scores
+        return np.where(self.mask, scores, np.float32("-inf"))
+
+    @property
+    def weighted_values(self) -> Float32[np.ndarray, "T S V"]:
+        """Each value times its weight; their sum over the keys is the output."""
+        return self.weights[:, :, None] * self.values[None]
+
+    @property
+    def outputs(self) -> Float32[np.ndarray, "T V"]:
+        """The weighted sums of the values: head_i of section 3.2.2."""
+        return self.weights @ self.values
+
+    @property
+    def contributions(self) -> Float32[np.ndarray, "T D"]:
+        """What the head adds to the sub-layer's output, its rows of W^O applied."""
+        return self.outputs @ self.w_o
+
+    @classmethod
+    def of(
+        cls,
+        module: MultiHeadAttention,
+        found: Projections,
+        weights: Float32[np.ndarray, "T S"],
+        position_scores: Float32[np.ndarray, "T S"] | None,
+        *,
+        attention: AttentionName,
+        layer: int,
+        head: int,
+    ) -> Head:
+        """Return one head of an attention.
+
+        Args:
+            module: The attention.
+            found: What it computed.
+            weights: Of the head.
+            position_scores: Of the head.
+            attention: Which of the three it is.
+            layer: Counted from 0.
+            head: Counted from 0.
+        """
+
+        def rows(of: torch.nn.Linear) -> tuple[np.ndarray, np.ndarray | None]:
+            width = of.out_features // module.num_heads
+            own = slice(head * width, (head + 1) * width)
+            return _numbers(of.weight[own].T), None if of.bias is None else _numbers(of.bias[own])
+
+        (w_q, b_q), (w_k, b_k), (w_v, b_v) = map(rows, (module.q_proj, module.k_proj, module.v_proj))
+        value_width = w_v.shape[1]
+        num_queries, num_keys = weights.shape
+        may_see = np.ones((num_queries, num_keys), dtype=bool)
+        return cls(
+            attention=attention,
+            layer=layer,
+            head=head,
+            inputs=found.inputs,
+            memory=found.memory,
+            w_q=w_q,
+            w_k=w_k,
+            w_v=w_v,
+            w_o=_numbers(module.out_proj.weight[:, head * value_width : (head + 1) * value_width].T),
+            biases=None if b_q is None or b_k is None or b_v is None else (b_q, b_k, b_v),
+            queries=found.queries[head],
+            keys=found.keys[head],
+            values=found.values[head],
+            scale=1.0 / math.sqrt(w_q.shape[1]) if module.scale else 1.0,
+            position_scores=position_scores,
+            mask=np.tril(may_see) if attention == "decoder" else may_see,
+            weights=weights,
+        )
+
+
+def attentions(model: Transformer, name: AttentionName) -> list[MultiHeadAttention]:
+    """Return the attention of each layer; none if the model has no such attention."""
+    config = model.config
+    modules: Iterable[Any] = ()
+    if name == "encoder" and config.num_encoder_layers:
+        modules = (layer.self_attn for layer in model.encoder.layers)
+    elif name == "decoder" and config.num_decoder_layers:
+        modules = (layer.self_attn for layer in model.decoder.layers)
+    elif name == "cross" and config.is_encoder_decoder:
+        modules = (layer.cross_attn for layer in model.decoder.layers)
+    return list(modules)
+
+
+def relative_positions(model: Transformer, name: AttentionName, length: int) -> Float32[np.ndarray, "H T T"] | None:
+    """Return what relative positions add to the scores of an attention; None if it has none."""
+    if name == "cross" or not attentions(model, name):
+        return None
+    stack = model.encoder if name == "encoder" else model.decoder
+    if not isinstance(stack.relative_positions, RelativePositions):
+        return None
+    return _numbers(stack.relative_positions(length)[0])
+
+
+def projections(modules: Sequence[MultiHeadAttention], run: Callable[[], Any]) -> list[Projections]:
+    """Return what some attentions compute while the model runs on one sentence, each once.
+
+    Args:
+        modules: Those to watch; nothing is kept of the others.
+        run: Runs the model.
+    """
+    with _watching([projection for one in modules for projection in (one.q_proj, one.k_proj, one.v_proj)]) as seen:
+        run()
+    found = []
+    for module in modules:
+        (inputs, q), (memory, k), (_, v) = (seen[one] for one in (module.q_proj, module.k_proj, module.v_proj))
+        q, k, v = (one.view(*one.shape[:-1], module.num_heads, -1).transpose(1, 2) for one in (q, k, v))
+        if module.rotary is not None:
+            q, k = module.rotary(q, 0), module.rotary(k, 0)
+        found.append(Projections(_numbers(inputs[0]), *(_numbers(one[0]) for one in (memory, q, k, v))))
+    return found
+
+
+@contextmanager
+def _watching(linears: Sequence[torch.nn.Linear]) -> Iterator[dict[torch.nn.Linear, tuple[Tensor, Tensor]]]:
+    """Keep what goes into each and what comes out, in this thread alone; nothing stays on them afterwards."""
+    seen: dict[torch.nn.Linear, tuple[Tensor, Tensor]] = {}
+    own = threading.get_ident()
+
+    def keep(module: Any, inputs: tuple[Tensor, ...], output: Tensor) -> None:
+        if threading.get_ident() == own:
+            seen[module] = (inputs[0], output)
+
+    handles = [linear.register_forward_hook(keep) for linear in linears]
+    try:
+        yield seen
+    finally:
+        for handle in handles:
+            handle.remove()
+
+
+def _numbers(values: Tensor) -> Float32[np.ndarray, "..."]:
+    return values.detach().float().cpu().numpy()

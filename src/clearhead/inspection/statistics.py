@@ -1,0 +1,67 @@
+"""What is typical of a head: how sharp it is, how far it looks, and where to.
+
+Shapes: L layers, H heads, T queries, S keys.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+from jaxtyping import Float
+
+__all__ = ["STATISTICS", "head_statistics"]
+
+STATISTICS = {
+    "entropy": "Mean over the rows of -sum w ln w, in nats: 0 looks at one token, ln S at all of them alike.",
+    "peak": "Mean over the rows of the largest weight (the confidence of Voita et al. 2019).",
+    "distance": "Mean distance |key - query| in tokens, weighted.",
+    "diagonality": "Mean of exp(-(key / S - query / T)^2 / (2 * 0.2^2)), weighted: 1 on the diagonal "
+    "(Tachibana et al. 2018).",
+    "first_share": "Mean weight of the first key: of the decoder's own tokens that is the start token.",
+    "last_share": "Mean weight of the last key: of the source that is the end token; none in the decoder, whose last "
+    "key only the last query sees.",
+    "previous_share": "Mean weight of the key one before the query, rows that have one; in self-attention alone.",
+    "same_share": "Mean weight of the query's own place; in self-attention alone.",
+    "next_share": "Mean weight of the key one behind the query, rows that have one; in the encoder alone.",
+}
+"""Each statistic and what it says."""
+
+_WIDTH = 0.2
+
+
+def head_statistics(
+    weights: Float[np.ndarray, "L H T S"], *, is_self: bool, is_causal: bool
+) -> Mapping[str, Float[np.ndarray, "L H"]]:
+    """Return `STATISTICS` of every head; those that have no meaning are left out.
+
+    Args:
+        weights: Rows sum to 1.
+        is_self: Whether queries and keys are the same tokens.
+        is_causal: Whether a query sees no key behind it.
+    """
+    weights = weights.astype(np.float64)
+    num_queries, num_keys = weights.shape[2:]
+    query, key = np.arange(num_queries)[:, None], np.arange(num_keys)[None, :]
+    logs = np.log(np.where(weights > 0, weights, 1.0))
+    nearness = np.exp(-((key / num_keys - query / num_queries) ** 2) / (2 * _WIDTH**2))
+    found = {
+        "entropy": -(weights * logs).sum(axis=-1).mean(axis=-1),
+        "peak": weights.max(axis=-1).mean(axis=-1),
+        "distance": (weights * np.abs(key - query)).sum(axis=-1).mean(axis=-1),
+        "diagonality": (weights * nearness).sum(axis=-1).mean(axis=-1),
+        "first_share": weights[..., 0].mean(axis=-1),
+    }
+    if not is_causal:
+        found["last_share"] = weights[..., -1].mean(axis=-1)
+    if is_self:
+        found["same_share"] = _share(weights, 0)
+        if num_keys > 1:
+            found["previous_share"] = _share(weights, -1)
+            if not is_causal:
+                found["next_share"] = _share(weights, 1)
+    return found
+
+
+def _share(weights: Float[np.ndarray, "L H T T"], offset: int) -> Float[np.ndarray, "L H"]:
+    return np.diagonal(weights, offset, axis1=2, axis2=3).mean(axis=-1)
