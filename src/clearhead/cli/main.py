@@ -21,6 +21,7 @@ from clearhead.cli.console import notice, open_missing_streams, show_warnings_as
 from clearhead.cli.corpus import check, convert, stats
 from clearhead.cli.demo import demo
 from clearhead.cli.evaluate import evaluate
+from clearhead.cli.explain import explain
 from clearhead.cli.export import export
 from clearhead.cli.import_model import import_model
 from clearhead.cli.info import info
@@ -81,7 +82,7 @@ def ending_quietly(command: Callable[..., None]) -> Callable[..., None]:
 
 
 for command in (
-    *(demo, train, translate, score, evaluate, backtranslate, distill),
+    *(demo, train, translate, score, evaluate, explain, backtranslate, distill),
     *(optimize, average, info, verify, export, paper),
 ):
     app.command()(ending_quietly(command))

@@ -6,6 +6,7 @@ Shapes: T target tokens, V vocabulary.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Unpack
 
 import numpy as np
@@ -21,13 +22,13 @@ from clearhead.inspection.beam_tree import record_search
 from clearhead.inspection.explanation import Explanation
 from clearhead.inspection.model_pass import ModelPass, numbers
 from clearhead.inspection.steps import NUM_CANDIDATES, Candidate, LensStep, Step, lens, steps_of
-from clearhead.inspection.tokens import Reader, words_of
+from clearhead.inspection.tokens import Reader
 from clearhead.model.attention import AttentionWeights
 from clearhead.protect import protect, protect_target
 from clearhead.tokenizers import require_texts
 from clearhead.translator import Translator
 
-__all__ = ["Candidate", "Explanation", "Step", "explain"]
+__all__ = ["Candidate", "Explanation", "Step", "explain", "with_attribution"]
 
 
 def explain(
@@ -37,8 +38,6 @@ def explain(
     *,
     top: int = NUM_CANDIDATES,
     search: bool = True,
-    attribution: bool = False,
-    on_progress: Callable[[int], None] | None = None,
     **settings: Unpack[DecodeChanges],
 ) -> Explanation:
     """Translate a line, or take its translation as given, and return what every head attended to.
@@ -53,8 +52,6 @@ def explain(
         target: A translation to explain; if not given, the model searches for its own with its own decode settings.
         top: Most probable tokens shown at each step.
         search: Whether to record the model's search as well.
-        attribution: Whether to attribute each target token to source tokens; of an encoder-decoder alone.
-        on_progress: Called with the number of target tokens that were attributed, one by one.
         **settings: Fields of `DecodeConfig` other than the model's own, such as `beam_size=8`.
 
     Raises:
@@ -110,9 +107,6 @@ def explain(
             lens_steps = lens(ran.model, reader, target_ids, states)
         given = tokenizer.given(language) if has_decoder else ()
         tree = record_search(ran.model, source_ids, config, given_prefix(given)) if search and has_decoder else None
-    attributed = None
-    if attribution and shape.is_encoder_decoder:
-        attributed = attribute(ran, words_of(text, source_spans), on_progress)
     return Explanation(
         source=text,
         translation=target or "",
@@ -137,10 +131,24 @@ def explain(
             if states
         },
         model=_facts(translator, config),
-        attribution=attributed,
         reader=reader,
         model_pass=ran,
     )
+
+
+def with_attribution(explanation: Explanation, on_progress: Callable[[int], None] | None = None) -> Explanation:
+    """Return an explanation that also says what each source token did for each target token.
+
+    Args:
+        explanation: Of an encoder-decoder, made by `explain`.
+        on_progress: Called with 1 for every target token that is done, the larger part of the work.
+
+    Raises:
+        DataError: If it has no source to attribute to, or was not made by `explain`.
+    """
+    if explanation.kind != "encoder-decoder" or explanation.model_pass is None:
+        raise DataError("only the translation of an encoder-decoder, explained by clearhead.explain, has attributions")
+    return replace(explanation, attribution=attribute(explanation.model_pass, explanation.source_words, on_progress))
 
 
 def _model_pass(translator: Translator, source_ids: list[int], target_ids: list[int]) -> ModelPass:

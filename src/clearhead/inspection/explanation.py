@@ -243,15 +243,18 @@ class Explanation:
             "steps": plain_values(self.steps),
             "logit_lens": plain_values(self.lens, digits=6) or None,
             "residual_norms": {side: plain(norms) for side, norms in self.norms.items()},
-            "search": None if self.search is None else self._search_values(self.search),
+            "search": None if self.search is None else self.to_search(),
             "attribution": None if self.attribution is None else self.attribution.to_dict(array),
             "ablation": None if self.ablation is None else self.ablation.to_dict(),
             "vectors": self._vectors() if packed and self.model_pass is not None else None,
         }
 
-    def _search_values(self, tree: BeamTree) -> dict[str, Any]:
-        assert self.reader is not None, "a search without what reads its tokens"
-        reader, chosen = self.reader, set(tree.path(tree.finished[0]) if tree.finished else ())
+    def to_search(self) -> dict[str, Any]:
+        """Return the search as plain JSON values, its tokens as they read; see `to_dict`."""
+        tree, reader = self.search, self.reader
+        assert tree is not None
+        assert reader is not None, "a search without what reads its tokens"
+        chosen = set(tree.path(tree.finished[0]) if tree.finished else ())
         pieces = reader.pieces([node.token for node in tree.nodes])
 
         def text_of(tokens: Sequence[int]) -> str:
@@ -327,8 +330,10 @@ class Explanation:
         """Return one HTML page that needs no other file and no network.
 
         Raises:
-            DataError: If the sentence is too long for a page.
+            DataError: If the sentence is too long for a page, or the model has one side alone.
         """
+        if self.kind != "encoder-decoder":
+            raise DataError(f"a page shows models of two sides; of {self.kind}s alone take JSON or a picture")
         return render_page(
             source=self.source,
             translation=self.translation,

@@ -1,16 +1,25 @@
-"""Figures described as plain values and drawn by matplotlib as PNG: lines on linear or logarithmic axes, heat maps."""
+"""Figures described as plain values and drawn by matplotlib as PNG or SVG.
+
+Here are lines on linear or logarithmic axes, and heat maps; what shows all heads, or a search, is in `pictures`.
+"""
 
 from __future__ import annotations
 
-import io
 import math
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import product
 from typing import TYPE_CHECKING, Any, Literal
 
-from clearhead.errors import ClearheadError
+from clearhead.inspection.canvas import PictureFormat, canvas, require_plots
+from clearhead.inspection.pictures import (
+    HeadGrid,
+    HeadValues,
+    Tree,
+    draw_head_grid,
+    draw_head_values,
+    draw_tree,
+)
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -22,21 +31,6 @@ __all__ = ["Figure", "HeatMap", "LinePlot", "Panel", "Series", "draw", "draw_hea
 _COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#000000")
 _MARKERS = ("o", "s", "^", "D", "v", "P", "X")
 _DASHES: dict[str, Any] = {"solid": "-", "dashed": (0, (5, 2.5)), "dotted": (0, (1, 1.5))}
-_STYLE: Any = {
-    "font.family": "DejaVu Sans",  # comes with matplotlib
-    "font.size": 10.0,
-    "axes.titlesize": 11.0,
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "axes.grid": True,
-    "axes.axisbelow": True,
-    "grid.color": "#dddddd",
-    "grid.linewidth": 0.6,
-    "legend.fontsize": 8.5,
-    "legend.frameon": False,
-    "figure.titlesize": 13.0,
-}
-_DPI = 130
 _MOST_VALUES_SHOWN = 100
 
 
@@ -92,59 +86,64 @@ class HeatMap:
     """Names of the columns, such as tokens; None counts them."""
     y_names: Sequence[str] | None = None
     caption: str = ""
+    limits: tuple[float, float] | None = None
+    """Values at the ends of the colours; None takes the lowest and the highest."""
 
 
-Figure = LinePlot | HeatMap
+Figure = LinePlot | HeatMap | HeadGrid | HeadValues | Tree
 
 
-def require_plots() -> None:
-    """Check that figures can be drawn.
-
-    Raises:
-        ClearheadError: If matplotlib is not installed.
-    """
-    try:
-        import matplotlib  # noqa: F401
-    except ImportError:
-        raise ClearheadError("figures need matplotlib; install clearhead[plots] to draw them") from None
-
-
-def draw(figure: Figure) -> bytes:
-    """Return a figure as PNG.
+def draw(figure: Figure, form: PictureFormat = "png") -> bytes:
+    """Return a figure as PNG or SVG.
 
     Raises:
         ClearheadError: If matplotlib is not installed.
     """
-    return draw_lines(figure) if isinstance(figure, LinePlot) else draw_heatmap(figure)
+    match figure:
+        case LinePlot():
+            return draw_lines(figure, form)
+        case HeatMap():
+            return draw_heatmap(figure, form)
+        case HeadGrid():
+            return draw_head_grid(figure, form)
+        case HeadValues():
+            return draw_head_values(figure, form)
+        case Tree():
+            return draw_tree(figure, form)
 
 
-def draw_lines(plot: LinePlot) -> bytes:
-    """Return panels of lines as PNG; see `draw`."""
+def draw_lines(plot: LinePlot, form: PictureFormat = "png") -> bytes:
+    """Return panels of lines as a picture; see `draw`."""
     columns = min(3, len(plot.panels))
     rows = math.ceil(len(plot.panels) / columns)
     size = (7.2, 4.4) if len(plot.panels) == 1 else (4.5 * columns, 3.9 * rows + 0.4)
-    with _canvas(size, plot.title, plot.caption) as (canvas, png):
+    with canvas(size, plot.title, plot.caption, form) as (figure, written):
         for number, panel in enumerate(plot.panels, start=1):
-            _fill(canvas.add_subplot(rows, columns, number), panel)
-    return png.getvalue()
+            _fill(figure.add_subplot(rows, columns, number), panel)
+    return written.getvalue()
 
 
-def draw_heatmap(heat: HeatMap) -> bytes:
-    """Return a matrix of colours as PNG; see `draw`."""
+def draw_heatmap(heat: HeatMap, form: PictureFormat = "png") -> bytes:
+    """Return a matrix of colours as a picture; see `draw`."""
     rows, columns = len(heat.values), len(heat.values[0])
+    has_names = heat.x_names is not None and heat.y_names is not None
     is_small = rows * columns <= _MOST_VALUES_SHOWN
-    size = (2.6 + 0.9 * columns, 1.6 + 0.6 * rows) if is_small else (7.6, 5.2)
-    with _canvas((max(5.4, size[0]), max(3.2, size[1])), heat.title, heat.caption) as (canvas, png):
-        axes = canvas.add_subplot()
+    if is_small:
+        size = (2.6 + 0.9 * columns, 1.6 + 0.6 * rows)
+    else:
+        size = (2.9 + 0.22 * columns, 2.2 + 0.22 * rows) if has_names else (7.6, 5.2)
+    with canvas((max(5.4, size[0]), max(3.2, size[1])), heat.title, heat.caption, form) as (figure, written):
+        axes = figure.add_subplot()
         axes.grid(visible=False)
+        lowest, highest = heat.limits or (None, None)
         limit = max(abs(value) for row in heat.values for value in row)
         image = axes.imshow(
             [list(row) for row in heat.values],
             aspect="auto",
             interpolation="nearest",
             cmap="RdBu_r" if heat.diverging else "viridis",
-            vmin=-limit if heat.diverging else None,
-            vmax=limit if heat.diverging else None,
+            vmin=-limit if heat.diverging else lowest,
+            vmax=limit if heat.diverging else highest,
         )
         if is_small:
             for row, column in product(range(rows), range(columns)):
@@ -153,34 +152,19 @@ def draw_heatmap(heat: HeatMap) -> bytes:
                 red, green, blue, _ = image.to_rgba(value)
                 ink = "black" if 0.299 * red + 0.587 * green + 0.114 * blue > 0.5 else "white"
                 axes.text(column, row, f"{value:.2f}", ha="center", va="center", color=ink, fontsize=9)
-        canvas.colorbar(image, ax=axes, label=heat.value_label, pad=0.02).outline.set_visible(False)
+        figure.colorbar(image, ax=axes, label=heat.value_label, pad=0.02).outline.set_visible(False)
         axes.set_xlabel(heat.x_label)
         axes.set_ylabel(heat.y_label)
         if heat.x_names is not None:
-            axes.set_xticks(range(columns), heat.x_names, rotation=90 if columns > 12 else 0)
+            axes.set_xticks(range(columns), heat.x_names, rotation=_rotation(heat.x_names))
         if heat.y_names is not None:
             axes.set_yticks(range(rows), heat.y_names)
-    return png.getvalue()
+    return written.getvalue()
 
 
-@contextmanager
-def _canvas(size: tuple[float, float], title: str, caption: str) -> Iterator[tuple[Any, io.BytesIO]]:
-    """Open an empty figure of a size in inches; when the block ends it is written as PNG to the buffer."""
-    require_plots()
-    import matplotlib
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure as Canvas
-
-    png = io.BytesIO()
-    with matplotlib.rc_context(_STYLE):
-        # Not pyplot: it keeps every figure it makes, and looks for a display.
-        canvas = Canvas(figsize=size, dpi=_DPI, layout="constrained")
-        FigureCanvasAgg(canvas)
-        canvas.suptitle(title)
-        if caption:
-            canvas.supxlabel(caption, fontsize=8.5, color="#444444")
-        yield canvas, png
-        canvas.savefig(png, format="png", metadata={"Software": None})
+def _rotation(names: Sequence[str]) -> int:
+    """Return how names are turned to stand side by side."""
+    return 90 if len(names) > 12 or max(map(len, names)) > 9 else 0
 
 
 def _fill(axes: Axes, panel: Panel) -> None:

@@ -10,7 +10,7 @@ from itertools import accumulate
 from clearhead.protect import Protected
 from clearhead.tokenizers import Vocabulary
 
-__all__ = ["Reader", "Span", "Word", "lossless_spans", "token_spans", "words_of"]
+__all__ = ["Reader", "Span", "Word", "lossless_spans", "token_spans", "visible", "words_of"]
 
 Span = tuple[int, int]
 """First character, and the one behind the last."""
@@ -19,6 +19,8 @@ _UNREADABLE = "\ufffd"
 """What a piece that is part of a character reads as."""
 
 
+_SPACES = str.maketrans({" ": "␣", "\u00a0": "⍽", "\u202f": "⍽", "\n": "↵", "\r": "↵", "\t": "⇥"})
+_LONGEST_SHOWN = 18
 _ZERO_WIDTH_JOINER = "\u200d"
 
 
@@ -75,6 +77,17 @@ class Reader:
             None if span is None else (places[span[0]], places[span[1]]) for span in inner
         ]
         return around
+
+
+def visible(token: str) -> str:
+    r"""Return a token as a table or a picture shows it: short, without the spaces around it, nothing in it invisible.
+
+    >>> visible(" Hund"), visible(" "), visible("\u200b")
+    ('Hund', '␣', '[200B]')
+    """
+    text = (token.strip() or token).translate(_SPACES)
+    text = text if len(text) <= _LONGEST_SHOWN else text[: _LONGEST_SHOWN - 1] + "…"
+    return "".join(one if one.isprintable() else f"[{ord(one):04X}]" for one in text)
 
 
 def token_spans(text: str, pieces: Sequence[str | None]) -> list[Span | None]:

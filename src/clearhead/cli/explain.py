@@ -1,0 +1,295 @@
+"""`clearhead explain`: what a model did on one sentence, as a page, as JSON, as a picture or in words."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Sequence
+from dataclasses import replace
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from clearhead.cli.checks import given, refuse_missing, refuse_overwriting, refuse_untold_language
+from clearhead.cli.console import notice, progress
+from clearhead.cli.options import Beam, Device, Model, TargetLang, Threads, ToldSourceLang
+from clearhead.cli.pairs import read_given
+from clearhead.errors import ConfigError, DataError
+from clearhead.files import is_standard_output
+
+if TYPE_CHECKING:
+    from clearhead.inspection.ablation import Ablation
+    from clearhead.inspection.compare import Comparison
+    from clearhead.inspection.explanation import Explanation
+    from clearhead.translator import Translator
+
+__all__ = ["explain"]
+
+MOST_ATTRIBUTED = 4_000
+"""Source tokens times target tokens: twenty seconds for a model of three million weights on one core."""
+
+
+class Form(StrEnum):
+    """What is written."""
+
+    html = "html"
+    json = "json"
+    png = "png"
+    svg = "svg"
+    text = "text"
+
+
+def explain(
+    model: Model,
+    text: Annotated[str, typer.Argument(metavar="TEXT", help="The sentence; read whole and as it is.")],
+    target: Annotated[
+        str | None,
+        typer.Option(
+            "--target", metavar="TEXT", help="A translation to explain.", show_default="the model's own, searched"
+        ),
+    ] = None,
+    output: Annotated[
+        str | None, typer.Option("--output", "-o", metavar="FILE", help="Write here.", show_default="standard output")
+    ] = None,
+    form: Annotated[
+        Form | None,
+        typer.Option(
+            "--format",
+            help="A page, the numbers as JSON (docs/explanation-json.md), a picture, or a summary for a terminal.",
+            show_default="what FILE's name says, else text",
+        ),
+    ] = None,
+    picture: Annotated[
+        str | None,
+        typer.Option(
+            "--picture",
+            metavar="NAME",
+            help="What png and svg show: heads, alignment, tree (the beam search), ablation, or one head such as "
+            "cross.2.1 (layer and head counted from 1).",
+            show_default="heads, or ablation with --ablate",
+        ),
+    ] = None,
+    ablate: Annotated[
+        bool, typer.Option("--ablate", help="Switch every head off in turn, and rank them by what is lost.")
+    ] = False,
+    source: Annotated[
+        str | None,
+        typer.Option("--source", metavar="FILE", help="With --ablate: a test set, on which every head is judged."),
+    ] = None,
+    reference: Annotated[
+        str | None,
+        typer.Option("--reference", metavar="FILE", help="Its true translations, line by line beside the source."),
+    ] = None,
+    compare: Annotated[
+        Path | None,
+        typer.Option("--compare", metavar="MODEL2", help="Another model: what it does otherwise with the sentence."),
+    ] = None,
+    compare_text: Annotated[
+        str | None,
+        typer.Option("--compare-text", metavar="TEXT", help="Another sentence: what becomes of it instead."),
+    ] = None,
+    beam: Beam = None,
+    source_lang: ToldSourceLang = None,
+    target_lang: TargetLang = None,
+    device: Device = "auto",
+    threads: Threads = None,
+) -> None:
+    """Show what the model did on a sentence: every head, every decoding step, the search, and what each word did.
+
+    The translation is the model's own, found by its beam search, or the one that is given.
+    """
+    chosen = _form_of(form, output)
+    comparing = compare is not None or compare_text is not None
+    _refuse_idle(chosen, picture, ablate=ablate, test_set=(source, reference), comparing=comparing)
+    refuse_missing([path for path in (source, reference) if path is not None])
+    refuse_overwriting(output, [path for path in (source, reference) if path is not None])
+    _refuse_terminal(chosen, output)
+
+    from clearhead.inspection.plots import require_plots
+    from clearhead.translator import Translator
+
+    if chosen in (Form.png, Form.svg):
+        require_plots()
+    settings = given(beam_size=beam, source_lang=source_lang, target_lang=target_lang)
+    translator = Translator.load(model, device=device)
+    refuse_untold_language(translator, source_lang)
+    is_whole = chosen in (Form.html, Form.json)  # which show what each word did
+    first = _explained(translator, text, target, settings, attribution=is_whole)
+    if comparing:
+        other = translator if compare is None else Translator.load(compare, device=device)
+        second = _explained(
+            other, text if compare_text is None else compare_text, target, settings, attribution=is_whole
+        )
+        from clearhead.inspection.compare import compare as compare_explanations
+
+        _write(_comparison_content(compare_explanations(first, second), chosen), output)
+        return
+    if ablate:
+        pairs = (
+            read_given(source, reference, None, columns=None, languages=(None, None), swap=False) if source else None
+        )
+        ablation = _ablated(
+            translator,
+            text,
+            target,
+            settings,
+            sources=pairs.sources if pairs else (),
+            references=pairs.targets if pairs else (),
+            name=pairs.name if pairs else "",
+        )
+        first = replace(first, ablation=ablation)
+    _write(_content(first, chosen, picture or ("ablation" if ablate else "heads")), output)
+
+
+def _form_of(form: Form | None, output: str | None) -> Form:
+    """Return what to write.
+
+    Raises:
+        ConfigError: If neither an option nor the name of the file says.
+    """
+    if form is not None:
+        return form
+    if output is None or is_standard_output(output):
+        return Form.text
+    ending = Path(output).suffix.lower().removeprefix(".")
+    by_ending = {"htm": Form.html, "txt": Form.text, **{one.value: one for one in Form}}
+    if ending not in by_ending:
+        raise ConfigError(f"what shall {output} be? Name it .html, .json, .png, .svg or .txt, or say --format")
+    return by_ending[ending]
+
+
+def _refuse_idle(
+    form: Form, picture: str | None, *, ablate: bool, test_set: tuple[str | None, str | None], comparing: bool
+) -> None:
+    """Refuse options that would have no effect.
+
+    Raises:
+        ConfigError: Naming the first.
+    """
+    if picture is not None and form not in (Form.png, Form.svg):
+        raise ConfigError(f"--picture has no meaning with --format {form}; it says what a png or svg shows")
+    if picture == "ablation" and not ablate:
+        raise ConfigError("--picture ablation shows what --ablate finds; add --ablate")
+    if any(test_set) and not ablate:
+        raise ConfigError("--source and --reference are the test set of --ablate; add --ablate")
+    if any(test_set) and not all(test_set):
+        raise ConfigError("a test set has two sides: --source FILE --reference FILE")
+    if comparing and (ablate or picture is not None):
+        raise ConfigError(f"{'--ablate' if ablate else '--picture'} has no meaning with --compare and --compare-text")
+    if comparing and form is Form.html:
+        raise ConfigError("a comparison is written as text, json, png or svg; say --format")
+
+
+def _refuse_terminal(form: Form, output: str | None) -> None:
+    """Refuse to write a picture into a terminal, and over a directory.
+
+    Raises:
+        ConfigError: If that is where it would go.
+        DataError: Likewise.
+    """
+    if output is None or is_standard_output(output):
+        if form is Form.png and sys.stdout.isatty():
+            raise ConfigError("a picture is nothing for a terminal; name a file with -o")
+    elif Path(output).is_dir():
+        raise DataError(f"cannot write {output}: it is a directory; name a file in it")
+
+
+def _explained(
+    translator: Translator, text: str, target: str | None, settings: dict[str, Any], *, attribution: bool
+) -> Explanation:
+    from clearhead.inspection.explain import explain as explain_text
+    from clearhead.inspection.explain import with_attribution
+
+    found = explain_text(translator, text, target, **settings)
+    size = len(found.source_tokens) * len(found.target_tokens)
+    if not attribution or found.kind != "encoder-decoder":
+        return found
+    if size > MOST_ATTRIBUTED:
+        notice(
+            f"what each word did is left out: {len(found.source_tokens):,} source tokens times "
+            f"{len(found.target_tokens):,} target tokens are more than {MOST_ATTRIBUTED:,}; explain a shorter sentence"
+        )
+        return found
+    with progress("attributing", total=len(found.target_tokens)) as advance:
+        return with_attribution(found, on_progress=advance)
+
+
+def _ablated(
+    translator: Translator,
+    text: str,
+    target: str | None,
+    settings: dict[str, Any],
+    *,
+    sources: Sequence[str],
+    references: Sequence[str],
+    name: str,
+) -> Ablation:
+    from clearhead.inspection.ablation import ablate, num_heads
+
+    with progress("switching heads off", total=num_heads(translator.bundle.model)) as advance:
+        return ablate(
+            translator,
+            text,
+            target,
+            sources=sources,
+            references=references,
+            name=name,
+            on_progress=advance,
+            **settings,
+        )
+
+
+def _content(explanation: Explanation, form: Form, picture: str) -> str | bytes:
+    match form:
+        case Form.html:
+            return explanation.to_html()
+        case Form.json:
+            return json.dumps(explanation.to_dict(), ensure_ascii=False) + "\n"
+        case Form.text:
+            from clearhead.inspection.summary import summary_lines
+
+            return "\n".join(summary_lines(explanation)) + "\n"
+        case Form.png | Form.svg:
+            from clearhead.inspection.figures import figure_of
+            from clearhead.inspection.plots import draw
+
+            return draw(figure_of(explanation, picture), "png" if form is Form.png else "svg")
+
+
+def _comparison_content(comparison: Comparison, form: Form) -> str | bytes:
+    match form:
+        case Form.png | Form.svg:
+            from clearhead.inspection.figures import comparison_figure
+            from clearhead.inspection.plots import draw
+
+            return draw(comparison_figure(comparison), "png" if form is Form.png else "svg")
+        case Form.text:
+            return "\n".join(comparison.lines()) + "\n"
+        case _:
+            return json.dumps(comparison.to_dict(), ensure_ascii=False) + "\n"
+
+
+def _write(content: str | bytes, output: str | None) -> None:
+    """Write a file, whole or not at all, or to standard output.
+
+    Raises:
+        DataError: If the file cannot be written.
+    """
+    from clearhead.corpora import open_output
+    from clearhead.files import new_file
+
+    if isinstance(content, str):
+        with open_output(output) as out:
+            out.write(content)
+    elif output is None or is_standard_output(output):
+        sys.stdout.buffer.write(content)
+    else:
+        try:
+            with new_file(output) as temporary:
+                temporary.write_bytes(content)
+        except OSError as error:
+            raise DataError(f"cannot write {output}: {error.strerror or error}") from None
+    if output is not None and not is_standard_output(output):
+        notice(f"wrote {output}")

@@ -1,0 +1,81 @@
+"""What every picture is drawn on: matplotlib with one style, written as PNG or SVG, the same bytes every time."""
+
+from __future__ import annotations
+
+import io
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, Literal
+
+from clearhead.errors import ClearheadError
+from clearhead.inspection.tokens import visible
+
+__all__ = ["PictureFormat", "canvas", "literal", "require_plots", "token_label"]
+
+PictureFormat = Literal["png", "svg"]
+
+_STYLE: Any = {
+    "font.family": "DejaVu Sans",  # comes with matplotlib
+    "font.size": 10.0,
+    "axes.titlesize": 11.0,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.grid": True,
+    "axes.axisbelow": True,
+    "grid.color": "#dddddd",
+    "grid.linewidth": 0.6,
+    "legend.fontsize": 8.5,
+    "legend.frameon": False,
+    "figure.titlesize": 13.0,
+    "svg.fonttype": "none",  # text stays text: searchable, and in fonts that the reader has
+    "svg.hashsalt": "clearhead",
+}
+_DPI = 130
+
+
+def require_plots() -> None:
+    """Check that figures can be drawn.
+
+    Raises:
+        ClearheadError: If matplotlib is not installed.
+    """
+    try:
+        import matplotlib  # noqa: F401
+    except ImportError:
+        raise ClearheadError("figures need matplotlib; install clearhead[plots] to draw them") from None
+
+
+def token_label(token: str) -> str:
+    """Return a token as an axis shows it."""
+    return literal(visible(token))
+
+
+def literal(text: str) -> str:
+    """Return a text in which dollars stand for themselves, not around a formula."""
+    return text.replace("$", r"\$")
+
+
+@contextmanager
+def canvas(
+    size: tuple[float, float], title: str, caption: str, form: PictureFormat = "png"
+) -> Iterator[tuple[Any, io.BytesIO]]:
+    """Open an empty figure of a size in inches; when the block ends it is written to the buffer."""
+    require_plots()
+    import matplotlib
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure as Canvas
+
+    written = io.BytesIO()
+    with matplotlib.rc_context(_STYLE):
+        # Not pyplot: it keeps every figure it makes, and looks for a display.
+        figure = Canvas(figsize=size, dpi=_DPI, layout="constrained")
+        FigureCanvasAgg(figure)
+        figure.suptitle(title)
+        if caption:
+            figure.supxlabel(caption, fontsize=8.5, color="#444444")
+        yield figure, written
+        with warnings.catch_warnings():
+            # A character that no font here has is drawn as a box; SVG leaves it to the reader's fonts.
+            warnings.filterwarnings("ignore", message="Glyph .* missing from")
+            figure.savefig(written, format=form, metadata={"Software": None} if form == "png" else {"Date": None})

@@ -1,0 +1,164 @@
+"""Two explanations side by side: what differs in text, probabilities and heads.
+
+Shapes: L layers, H heads, T and S rows and columns that both have.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from difflib import SequenceMatcher
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float
+
+from clearhead.errors import ConfigError
+from clearhead.inspection.explanation import Explanation
+from clearhead.inspection.heads import AttentionName
+from clearhead.inspection.packing import plain, plain_values
+from clearhead.inspection.tokens import visible
+
+__all__ = ["Change", "Comparison", "StepPair", "compare"]
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """A run of tokens that both have, or that one has in the place of the other's."""
+
+    is_same: bool
+    first: tuple[int, int]
+    """Its place in the first: the first token, and the one behind the last."""
+    second: tuple[int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class StepPair:
+    """A target token that both write."""
+
+    first: int
+    """Its place in the first translation."""
+    second: int
+    token: str
+    probabilities: tuple[float, float]
+    """What each gave it."""
+
+
+@dataclass(frozen=True, eq=False)
+class Comparison:
+    """Two explanations, and what differs between them."""
+
+    first: Explanation
+    second: Explanation
+    source_changes: tuple[Change, ...]
+    target_changes: tuple[Change, ...]
+    steps: tuple[StepPair, ...]
+    """The target tokens that both write."""
+    heads: dict[AttentionName, Float[np.ndarray, "L H"] | None]
+    """For each attention that both have, how far each head's rows are from the other's: half the sum of the absolute
+    differences of weights (total variation), from 0, the same, to 1; the mean over the rows of tokens that both read.
+    What goes to tokens that only one has counts whole. None if the shapes differ, or they share no token."""
+
+    def to_dict(self, *, packed: bool = False) -> dict[str, Any]:
+        """Return everything as plain JSON values; see docs/explanation-json.md."""
+        return {
+            "clearhead_comparison": 1,
+            "first": self.first.to_dict(packed=packed),
+            "second": self.second.to_dict(packed=packed),
+            "score_change": self.second.score - self.first.score,
+            "is_same_source": self.first.source == self.second.source,
+            "is_same_translation": self.first.translation == self.second.translation,
+            "source_changes": plain_values(self.source_changes),
+            "target_changes": plain_values(self.target_changes),
+            "steps": plain_values(self.steps),
+            "heads": {name: None if values is None else plain(values) for name, values in self.heads.items()},
+        }
+
+    def lines(self) -> list[str]:
+        """Return what differs, for people."""
+        found = []
+        for title, one in (("first", self.first), ("second", self.second)):
+            name = f" ({one.model['name']})" if one.model.get("name") else ""
+            found += [f"{title}{name}", f"  source       {one.source}", f"  translation  {one.translation}"]
+            found.append(f"  score        {one.score:.4f} over {len(one.target_tokens)} tokens")
+        if not (apart := sorted(self.steps, key=lambda pair: -abs(pair.probabilities[0] - pair.probabilities[1]))):
+            found.append("no token that both write")
+        else:
+            found.append("tokens that both write, the most different probabilities first")
+        found += [
+            f"  {visible(pair.token)}: {pair.probabilities[0]:.1%}, then {pair.probabilities[1]:.1%}"
+            for pair in apart[:5]
+        ]
+        ranked = [
+            (values[layer, head], name, layer, head)
+            for name, values in self.heads.items()
+            if values is not None
+            for layer, head in np.ndindex(*values.shape)
+        ]
+        if ranked:
+            found.append("heads that look elsewhere most (0 the same, 1 nothing in common)")
+            for value, name, layer, head in sorted(ranked, reverse=True)[:5]:
+                found.append(f"  {name} {layer + 1}.{head + 1}: {value:.2f}")
+        return found
+
+
+def compare(first: Explanation, second: Explanation) -> Comparison:
+    """Compare two sentences, or what two models or checkpoints do with one.
+
+    Tokens are matched by how they read (the longest runs in common first), so vocabularies may differ.
+
+    Args:
+        first: Of `explain`.
+        second: Likewise.
+
+    Raises:
+        ConfigError: If one has another kind of model.
+    """
+    if first.kind != second.kind:
+        raise ConfigError(f"models of different kinds have nothing to compare: {first.kind} and {second.kind}")
+    sources = tuple(_changes(first.source_tokens, second.source_tokens))
+    targets = tuple(_changes(first.target_tokens, second.target_tokens))
+    read = tuple(_changes(first.decoder_tokens, second.decoder_tokens))
+    steps = tuple(
+        StepPair(one, other, first.target_tokens[one], (first.steps[one].probability, second.steps[other].probability))
+        for one, other in _shared(targets)
+    )
+    axes: dict[AttentionName, tuple[tuple[Change, ...], tuple[Change, ...]]] = {
+        "encoder": (sources, sources),
+        "decoder": (read, read),
+        "cross": (read, sources),
+    }
+    heads = {
+        name: _head_distances(first.attentions[name], second.attentions[name], *map(list, map(_shared, axes[name])))
+        for name in first.attentions
+    }
+    return Comparison(first, second, sources, targets, steps, heads)
+
+
+def _changes(first: Sequence[str], second: Sequence[str]) -> Iterator[Change]:
+    for kind, *ends in SequenceMatcher(a=first, b=second, autojunk=False).get_opcodes():
+        yield Change(kind == "equal", (ends[0], ends[1]), (ends[2], ends[3]))
+
+
+def _shared(changes: Sequence[Change]) -> Iterator[tuple[int, int]]:
+    """Yield the places of the tokens that both have."""
+    for change in changes:
+        if change.is_same:
+            yield from zip(range(*change.first), range(*change.second), strict=True)
+
+
+def _head_distances(
+    first: Float[np.ndarray, "L H rows columns"],
+    second: Float[np.ndarray, "L H rows2 columns2"],
+    rows: Sequence[tuple[int, int]],
+    columns: Sequence[tuple[int, int]],
+) -> Float[np.ndarray, "L H"] | None:
+    if first.shape[:2] != second.shape[:2] or not rows or not columns:
+        return None
+    shared = [
+        weights[:, :, [pair[side] for pair in rows]][..., [pair[side] for pair in columns]].astype(np.float64)
+        for side, weights in enumerate((first, second))
+    ]
+    apart = np.abs(shared[0] - shared[1]).sum(axis=-1)
+    alone = sum((1.0 - one.sum(axis=-1)).clip(min=0.0) for one in shared)
+    return ((apart + alone) / 2).mean(axis=-1)

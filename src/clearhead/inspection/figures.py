@@ -1,0 +1,159 @@
+"""The pictures of an explanation, described: all heads, one head, the alignment, the search, the ablation."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from jaxtyping import Float
+
+from clearhead.errors import ConfigError, DataError
+from clearhead.inspection.ablation import ATTENTIONS
+from clearhead.inspection.canvas import literal, token_label
+from clearhead.inspection.compare import Comparison
+from clearhead.inspection.explanation import Explanation
+from clearhead.inspection.heads import AttentionName
+from clearhead.inspection.pictures import HeadGrid, HeadValues, Tree, TreeNode
+from clearhead.inspection.plots import Figure, HeatMap
+
+__all__ = ["PICTURES", "comparison_figure", "figure_of"]
+
+PICTURES = {
+    "heads": "every head of every layer as a small map",
+    "cross.2.1": "one head: attention (encoder, decoder or cross), layer and head, counted from 1",
+    "alignment": "where each target token looked, over all heads and layers",
+    "tree": "the beam search",
+    "ablation": "what is lost without each head",
+}
+"""What can be drawn of an explanation."""
+
+_TITLES: dict[AttentionName, str] = {
+    "encoder": "encoder self-attention",
+    "decoder": "decoder self-attention",
+    "cross": "cross-attention",
+}
+_MOST_STEPS = 60
+"""Steps of a search that a picture shows."""
+
+
+def figure_of(explanation: Explanation, picture: str = "heads") -> Figure:
+    """Return one of `PICTURES` of an explanation.
+
+    Raises:
+        ConfigError: If there is no such picture.
+        DataError: If the explanation does not hold what it would show.
+    """
+    match picture.split("."):
+        case ["heads"]:
+            parts = [(_TITLES[name], weights) for name, weights in explanation.attentions.items()]
+            return HeadGrid(_title(explanation), parts, "rows ask, columns are looked at; each row sums to 1")
+        case ["alignment"]:
+            if not len(explanation.alignment):
+                raise DataError("there is no alignment: the model has no cross-attention")
+            axes = explanation.target_tokens, explanation.source_tokens
+            return _map(_title(explanation), explanation.alignment, *axes, "written next", "looked at")
+        case ["tree"]:
+            return _tree(explanation)
+        case ["ablation"]:
+            return _ablation(explanation)
+        case [("encoder" | "decoder" | "cross") as name, layer, head] if layer.isdecimal() and head.isdecimal():
+            return _head(explanation, name, int(layer), int(head))
+    raise ConfigError(f"there is no picture {picture!r}; there are {', '.join(PICTURES)}")
+
+
+def comparison_figure(comparison: Comparison) -> Figure:
+    """Return how far every head is from the other's.
+
+    Raises:
+        DataError: If the models differ in shape, or the texts share no token.
+    """
+    parts = [(_TITLES[name], values) for name, values in comparison.heads.items() if values is not None]
+    if not parts:
+        raise DataError("there is nothing to draw: the models differ in shape, or the texts share no token")
+    caption = "total variation of the rows that both have: 0 is the same, 1 is nothing in common"
+    return HeadValues("How far every head is from the other's", parts, "distance", caption=caption)
+
+
+def _head(explanation: Explanation, name: AttentionName, layer: int, head: int) -> HeatMap:
+    weights = explanation.attentions.get(name)
+    if weights is None or not (1 <= layer <= weights.shape[0] and 1 <= head <= weights.shape[1]):
+        shapes = [f"{one} has {len(found)} layers of {found.shape[1]}" for one, found in explanation.attentions.items()]
+        raise DataError(f"there is no head {name}.{layer}.{head}; {', '.join(shapes)} heads, counted from 1")
+    title = f"{_TITLES[name]}, layer {layer}, head {head}"
+    read = explanation.source_tokens if name == "encoder" else explanation.decoder_tokens
+    keys = explanation.decoder_tokens if name == "decoder" else explanation.source_tokens
+    return _map(title, weights[layer - 1, head - 1], read, keys, "read", "looked at")
+
+
+def _map(
+    title: str,
+    values: Float[np.ndarray, "T S"],
+    rows: Sequence[str],
+    columns: Sequence[str],
+    row_label: str,
+    column_label: str,
+) -> HeatMap:
+    return HeatMap(
+        title,
+        values.tolist(),
+        x_label=column_label,
+        y_label=row_label,
+        value_label="weight",
+        x_names=list(map(token_label, columns)),
+        y_names=list(map(token_label, rows)),
+        limits=(0.0, 1.0),
+    )
+
+
+def _tree(explanation: Explanation) -> Tree:
+    if explanation.search is None:
+        raise DataError("there is no search to draw: it was not recorded, or the model writes nothing")
+    found = explanation.to_search()
+    nodes = [
+        TreeNode(
+            node["parent"],
+            node["step"],
+            node["token"],
+            f"{np.exp(node['log_prob']):.1%}  {node['rank_score']:.2f}",
+            "chosen" if node["is_chosen"] else node["fate"],
+        )
+        for node in found["nodes"]
+        if node["step"] <= _MOST_STEPS
+    ]
+    steps = found["nodes"][-1]["step"]
+    caption = "below each token: its probability, and log-probability over length penalty of the hypothesis; "
+    caption += "blue: chosen, green: finished, black: went on, grey: pruned"
+    if steps > _MOST_STEPS:
+        caption += f"; the first {_MOST_STEPS} of {steps} steps"
+    return Tree(f"Beam search of {found['beam_size']}", nodes, caption)
+
+
+def _ablation(explanation: Explanation) -> HeadValues:
+    if (ablation := explanation.ablation) is None:
+        raise DataError("there is no ablation to draw; ask for it (--ablate)")
+    parts = []
+    for name in ATTENTIONS:
+        heads = [one for one in ablation.heads if one.attention == name]
+        if heads:
+            shape = max(one.layer for one in heads) + 1, max(one.head for one in heads) + 1
+            values = np.zeros(shape)
+            for one in heads:
+                if one.test_set is not None and ablation.test_set is not None:
+                    values[one.layer, one.head] = one.test_set.loss - ablation.test_set.loss
+                else:
+                    values[one.layer, one.head] = ablation.score - one.score
+            parts.append((_TITLES[name], values))
+    if ablation.test_set is not None:
+        label, caption = "loss gained, nats per token", f"over {ablation.num_sentences:,} sentences"
+    else:
+        label, caption = "log-probability lost, nats", f"of the translation “{_short(ablation.translation)}”"
+    return HeadValues("What is lost without each head", parts, label, diverging=True, caption=caption)
+
+
+def _title(explanation: Explanation) -> str:
+    return _short(explanation.source) + (f" → {_short(explanation.translation)}" if explanation.translation else "")
+
+
+def _short(text: str) -> str:
+    line = " ".join(text.split())
+    return literal(line if len(line) <= 50 else line[:49] + "…")

@@ -1,0 +1,202 @@
+"""Pictures of a whole model at once: every head as a small map, a number for every head, and the tree of a search.
+
+Shapes: L layers, H heads, T rows, S columns.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float
+
+from clearhead.inspection.canvas import PictureFormat, canvas, token_label
+
+__all__ = ["HeadGrid", "HeadValues", "Tree", "TreeNode", "draw_head_grid", "draw_head_values", "draw_tree"]
+
+_CHOSEN, _KEPT, _PRUNED, _FINISHED = "#0072B2", "#444444", "#999999", "#009E73"
+_NODE_WIDTH, _NODE_HEIGHT = 1.25, 0.42
+"""Inches of a step and of a hypothesis."""
+
+
+@dataclass(frozen=True, eq=False)
+class HeadGrid:
+    """Every head of every layer as a small map, darkest at 0; attentions one below the other."""
+
+    title: str
+    parts: Sequence[tuple[str, Float[np.ndarray, "L H T S"]]]
+    """What each is called, and its weights."""
+    caption: str = ""
+
+
+@dataclass(frozen=True, eq=False)
+class HeadValues:
+    """A number for every head of every layer; attentions side by side."""
+
+    title: str
+    parts: Sequence[tuple[str, Float[np.ndarray, "L H"]]]
+    value_label: str
+    diverging: bool = False
+    """Colours that run from blue over white to red around zero, for values of either sign."""
+    caption: str = ""
+
+
+@dataclass(frozen=True)
+class TreeNode:
+    """A hypothesis of a search."""
+
+    parent: int | None
+    """Place of the one that it goes on from among the nodes."""
+    step: int
+    """From 1."""
+    label: str
+    detail: str
+    """A short line below the label."""
+    fate: str
+    """`chosen`, `kept`, `finished`, or anything else for one that was pruned."""
+
+
+@dataclass(frozen=True)
+class Tree:
+    """A search: a column for each step, the best candidate at its top."""
+
+    title: str
+    nodes: Sequence[TreeNode]
+    caption: str = ""
+
+
+def draw_head_grid(grid: HeadGrid, form: PictureFormat = "png") -> bytes:
+    """Return the maps of all heads as a picture."""
+    from matplotlib.colors import PowerNorm
+
+    num_columns = max(weights.shape[1] for _, weights in grid.parts)
+    side = 1.05 if num_columns <= 8 else 0.8
+    heights = []
+    for _, weights in grid.parts:
+        num_layers, _, num_rows, num_keys = weights.shape
+        heights.append(num_layers * min(max(num_rows / num_keys, 0.5), 2.0))
+    size = (1.6 + side * num_columns, 1.3 + sum(side * height + 0.55 for height in heights))
+    with canvas((max(5.0, size[0]), size[1]), grid.title, grid.caption, form) as (figure, written):
+        places = figure.add_gridspec(len(grid.parts), 1, height_ratios=heights)
+        for place, (name, weights) in zip(places, grid.parts, strict=True):
+            axes = figure.add_subplot(place)
+            axes.grid(visible=False)
+            # Small weights are told apart too: half of the colours are for those below a quarter.
+            image = axes.imshow(
+                _tiled(weights), aspect="auto", interpolation="nearest", cmap="viridis", norm=PowerNorm(0.5, 0.0, 1.0)
+            )
+            _mark_tiles(axes, weights)
+            axes.set_title(name)
+        legend = {"pad": 0.02, "aspect": 20, "shrink": min(1.0, 3.0 / size[1]), "anchor": (0.0, 1.0)}  # 3 inches
+        bar = figure.colorbar(image, ax=figure.axes, label="weight", ticks=[0, 0.05, 0.25, 0.5, 1], **legend)
+        bar.outline.set_visible(False)
+    return written.getvalue()
+
+
+def draw_head_values(values: HeadValues, form: PictureFormat = "png") -> bytes:
+    """Return a number for every head as a picture."""
+    num_layers = max(part.shape[0] for _, part in values.parts)
+    num_heads = sum(part.shape[1] for _, part in values.parts)
+    size = (2.0 + 0.62 * num_heads + 0.5 * len(values.parts), 1.9 + 0.5 * num_layers)
+    with canvas((max(5.4, size[0]), max(3.0, size[1])), values.title, values.caption, form) as (figure, written):
+        every = np.concatenate([part.ravel() for _, part in values.parts])
+        limit = max(float(np.abs(every).max()), 1e-9)
+        lowest = -limit if values.diverging else 0.0
+        places = figure.add_gridspec(1, len(values.parts), width_ratios=[part.shape[1] for _, part in values.parts])
+        for place, (name, part) in zip(places, values.parts, strict=True):
+            axes = figure.add_subplot(place)
+            axes.grid(visible=False)
+            cmap = "RdBu_r" if values.diverging else "viridis"
+            image = axes.imshow(part, aspect="auto", cmap=cmap, vmin=lowest, vmax=limit)
+            for (layer, head), value in np.ndenumerate(part):
+                red, green, blue, _ = image.to_rgba(value)
+                ink = "black" if 0.299 * red + 0.587 * green + 0.114 * blue > 0.5 else "white"
+                axes.text(head, layer, f"{value:.2g}", ha="center", va="center", color=ink, fontsize=8)
+            axes.set_title(name)
+            axes.set_xlabel("head")
+            axes.set_xticks(range(part.shape[1]), range(1, part.shape[1] + 1))
+            axes.set_yticks(range(part.shape[0]), range(1, part.shape[0] + 1))
+        figure.axes[0].set_ylabel("layer")
+        figure.colorbar(image, ax=figure.axes, label=values.value_label, pad=0.02).outline.set_visible(False)
+    return written.getvalue()
+
+
+def draw_tree(tree: Tree, form: PictureFormat = "png") -> bytes:
+    """Return a search as a picture."""
+    rows: dict[int, int] = {}  # used of each step
+    places = []
+    for node in tree.nodes:
+        places.append((node.step, -rows.get(node.step, 0)))
+        rows[node.step] = rows.get(node.step, 0) + 1
+    num_steps, num_rows = max(rows), max(rows.values())
+    size = (1.0 + _NODE_WIDTH * num_steps, 1.4 + _NODE_HEIGHT * num_rows)
+    with canvas((max(5.4, size[0]), size[1]), tree.title, tree.caption, form) as (figure, written):
+        axes = figure.add_subplot()
+        for node, place in zip(tree.nodes, places, strict=True):
+            if node.parent is not None:
+                _draw_edge(axes, places[node.parent], place, node.fate)
+        for node, place in zip(tree.nodes, places, strict=True):
+            _draw_node(axes, node, place)
+        axes.set_xlim(0.4, num_steps + 0.6)
+        axes.set_ylim(-num_rows + 0.4, 0.6)
+        axes.set_xticks(range(1, num_steps + 1))
+        axes.set_yticks([])
+        axes.grid(visible=False)
+        axes.set_xlabel("step")
+        axes.spines["left"].set_visible(False)
+    return written.getvalue()
+
+
+def _draw_edge(axes: Any, start: tuple[int, int], end: tuple[int, int], fate: str) -> None:
+    colour, width, order = {
+        "chosen": (_CHOSEN, 2.2, 3),
+        "kept": (_KEPT, 0.9, 2),
+        "finished": (_FINISHED, 1.2, 2),
+    }.get(fate, ("#cccccc", 0.6, 1))
+    axes.plot([start[0] + 0.36, end[0] - 0.36], [start[1], end[1]], color=colour, linewidth=width, zorder=order)
+
+
+def _draw_node(axes: Any, node: TreeNode, place: tuple[int, int]) -> None:
+    colour = {"chosen": _CHOSEN, "kept": _KEPT, "finished": _FINISHED}.get(node.fate, _PRUNED)
+    is_chosen = node.fate == "chosen"
+    axes.text(
+        place[0],
+        place[1] + 0.14,
+        token_label(node.label),
+        ha="center",
+        va="center",
+        fontsize=8.5 if len(node.label) < 12 else 6.5,
+        color=colour,
+        fontweight="bold" if is_chosen else "normal",
+        zorder=4,
+    )
+    axes.text(place[0], place[1] - 0.24, node.detail, ha="center", va="center", fontsize=6, color=colour, zorder=4)
+
+
+def _tiled(weights: Float[np.ndarray, "L H T S"]) -> Float[np.ndarray, "rows columns"]:
+    """Return all maps in one, layers below each other and heads side by side, with gaps that have no colour."""
+    num_layers, num_heads, height, width = weights.shape
+    gaps = _gap(height), _gap(width)
+    tiled = np.full((num_layers * (height + gaps[0]), num_heads * (width + gaps[1])), np.nan)
+    for layer, head in np.ndindex(num_layers, num_heads):
+        top, left = layer * (height + gaps[0]), head * (width + gaps[1])
+        tiled[top : top + height, left : left + width] = weights[layer, head]
+    return tiled[: -gaps[0], : -gaps[1]]
+
+
+def _gap(length: int) -> int:
+    return max(1, round(length * 0.06))
+
+
+def _mark_tiles(axes: Any, weights: Float[np.ndarray, "L H T S"]) -> None:
+    """Number layers and heads, and draw no frame around all of them."""
+    num_layers, num_heads, height, width = weights.shape
+    rows = [layer * (height + _gap(height)) + (height - 1) / 2 for layer in range(num_layers)]
+    columns = [head * (width + _gap(width)) + (width - 1) / 2 for head in range(num_heads)]
+    axes.set_yticks(rows, [f"layer {layer + 1}" for layer in range(num_layers)])
+    axes.set_xticks(columns, [f"head {head + 1}" for head in range(num_heads)])
+    axes.tick_params(length=0)
+    for side in ("left", "bottom"):
+        axes.spines[side].set_visible(False)

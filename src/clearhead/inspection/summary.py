@@ -1,0 +1,87 @@
+"""An explanation as lines of text, for a terminal."""
+
+from __future__ import annotations
+
+from clearhead.inspection.explanation import Explanation
+from clearhead.inspection.tokens import visible
+
+__all__ = ["summary_lines"]
+
+_MOST_STEPS = 60
+_MOST_FINISHED = 5
+
+
+def summary_lines(explanation: Explanation) -> list[str]:
+    """Return the translation, how sure each step was and where it looked, and what else the search found."""
+    lines = [f"source       {explanation.source}"]
+    if explanation.kind == "encoder":
+        shape = explanation.encoder.shape
+        lines.append(f"an encoder alone: {shape[0]} layers of {shape[1]} heads over {shape[2]} tokens, no translation")
+        return lines + _head_lines(explanation)
+    lines.append(f"translation  {explanation.translation}")
+    lines.append(f"score        {explanation.score:.4f} over {len(explanation.target_tokens)} tokens")
+    if (highest := explanation.model.get("highest_probability")) is not None and highest < 1.0:
+        lines.append(
+            f"trained with label smoothing {explanation.model['label_smoothing']:g}: a perfect model would say "
+            f"{highest:.1%}, not 100%"
+        )
+    rows = [("step", "token", "probability", "looks most at", "other candidates")]
+    for number, step in enumerate(explanation.steps[:_MOST_STEPS]):
+        looked = ""
+        if len(explanation.alignment):
+            weights = explanation.alignment[number]
+            looked = f"{visible(explanation.source_tokens[int(weights.argmax())])} {weights.max():.0%}"
+        others = [one for one in step.candidates if one.token != step.token][:3]
+        rows.append(
+            (
+                str(number + 1),
+                visible(step.token),
+                f"{step.probability:.1%}",
+                looked,
+                ", ".join(f"{visible(one.token)} {one.probability:.1%}" for one in others),
+            )
+        )
+    widths = [max(len(row[column]) for row in rows) for column in range(4)]
+    lines += ["", *("  ".join([*map(str.ljust, row, widths), row[-1]]).rstrip() for row in rows)]
+    if (more := len(explanation.steps) - _MOST_STEPS) > 0:
+        lines.append(f"and {more:,} more steps; --format json has them all")
+    lines += _search_lines(explanation) + _head_lines(explanation)
+    if explanation.ablation is not None:
+        lines += ["", "without each head, the one missed most first", *explanation.ablation.lines()]
+    return lines
+
+
+def _search_lines(explanation: Explanation) -> list[str]:
+    if explanation.search is None:
+        return []
+    found = explanation.to_search()
+    lines = ["", f"beam search of {found['beam_size']}: {len(found['nodes']):,} hypotheses considered, finished:"]
+    for one in found["finished"][:_MOST_FINISHED]:
+        lines.append(f"  {one['rank_score']:9.4f}  {one['text']}")
+    return lines
+
+
+def _head_lines(explanation: Explanation) -> list[str]:
+    """Return the sharpest head of each attention and what it does."""
+    lines = ["", "the sharpest head of each attention (layer.head)"]
+    for name, statistics in explanation.head_statistics.items():
+        peak = statistics["peak"]
+        layer, head = divmod(int(peak.argmax()), peak.shape[1])
+        shares = {
+            said: values[layer, head]
+            for said, values in ((key, statistics.get(key)) for key in _ROLES)
+            if values is not None
+        }
+        role = max(shares, key=lambda key: shares[key])
+        says = f", {shares[role]:.0%} of it at {_ROLES[role]}" if shares[role] >= 0.5 else ""
+        lines.append(f"  {name} {layer + 1}.{head + 1}: its largest weight is {peak[layer, head]:.2f} on average{says}")
+    return lines
+
+
+_ROLES = {
+    "previous_share": "the token before",
+    "same_share": "the token itself",
+    "next_share": "the token behind",
+    "first_share": "the first token",
+    "last_share": "the end token",
+}
