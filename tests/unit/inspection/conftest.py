@@ -21,7 +21,9 @@ def make_translator(sentences: tuple[str, ...]) -> Callable[..., Translator]:
     from clearhead.tokenizers import Tokenizer
     from clearhead.translator import Translator
 
-    def make(*, decode: dict[str, Any] | None = None, info: dict[str, Any] | None = None, **settings: Any) -> Translator:
+    def make(
+        *, scale: float = 2.0, decode: dict[str, Any] | None = None, info: dict[str, Any] | None = None, **settings: Any
+    ) -> Translator:
         tokenizer = Tokenizer.train(sentences, vocab_size=339, placeholders=True)
         sizes = {"d_model": 22, "num_heads": 11, "d_ff": 17, "num_encoder_layers": 2, "num_decoder_layers": 1}
         torch.manual_seed(3)
@@ -31,7 +33,7 @@ def make_translator(sentences: tuple[str, ...]) -> Callable[..., Translator]:
                 if weight.dim() == 1:
                     weight.normal_(mean=float("norm.weight" in name), std=0.3)
                 else:
-                    weight.mul_(2.0)
+                    weight.mul_(scale)
         return Translator(Bundle(model, tokenizer, DecodeConfig(**{"extra_length": 5, **(decode or {})}), info or {}))
 
     return make

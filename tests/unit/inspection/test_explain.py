@@ -8,6 +8,7 @@ import math
 import numpy as np
 import pytest
 import torch
+from unpacking import unpacked
 
 import clearhead as ch
 from clearhead.bundle import Bundle
@@ -199,6 +200,122 @@ def test_an_explanation_is_plain_json(forced):
     }
     for name in ("encoder", "decoder", "cross"):
         np.testing.assert_allclose(values[name], getattr(forced, name), atol=1e-6)
+
+
+def test_steps_have_the_entropy_and_rank_of_their_whole_distribution(translator, forced):
+    with torch.inference_mode():
+        probs = translator.bundle.model(*_read(translator))[0].double().softmax(dim=-1)
+    for step, row, token in zip(forced.steps, probs, _target_ids(translator), strict=True):
+        assert step.entropy == pytest.approx(-(row * row.log()).sum().item(), abs=1e-4)
+        assert step.rank == 1 + sum(value > row[token] for value in row)
+
+
+def test_the_logit_lens_reads_every_layer_through_the_output_matrix(translator, forced):
+    model = translator.bundle.model  # post-norm: there is no final norm on the way
+    with torch.inference_mode():
+        states = model.hidden_states(*_read(translator)).decoder
+        expected = [(state[0] @ model.output_proj.weight.T).softmax(dim=-1) for state in states]
+    assert len(forced.lens) == LAYERS_OUT + 1
+    for layer, probs in zip(forced.lens, expected, strict=True):
+        for step, row, token in zip(layer, probs, _target_ids(translator), strict=True):
+            assert step.probability == pytest.approx(row[token].item(), rel=1e-4)
+            assert step.candidates[0].probability == pytest.approx(row.max().item(), rel=1e-4)
+    for step, last in zip(forced.steps, forced.lens[-1], strict=True):
+        assert (step.probability, step.rank) == pytest.approx((last.probability, last.rank))
+
+
+def test_the_search_is_recorded_also_where_a_translation_is_given(translator, forced):
+    found = explain(translator, TEXT)
+    assert not found.is_given
+    assert forced.is_given
+    for one in (found, forced):
+        assert translator.bundle.tokenizer.decode(one.search.hypothesis.tokens) == found.translation
+    assert found.to_search()["is_translation"]
+    assert not forced.to_search()["is_translation"]
+    assert explain(translator, TEXT, search=False).search is None
+    assert explain(translator, TEXT, beam_size=1).search.beam_size == 1
+
+
+def test_a_model_that_is_one_side_alone_gives_what_it_has(make_translator):
+    encoder = explain(make_translator(num_decoder_layers=0), TEXT)
+    assert (encoder.kind, encoder.translation, encoder.steps, encoder.decoder_tokens) == ("encoder", "", [], [])
+    assert list(encoder.attentions) == ["encoder"]
+    with pytest.raises(ConfigError, match="an encoder alone writes nothing"):
+        explain(make_translator(num_decoder_layers=0), TEXT, TARGET)
+    translator = make_translator(num_encoder_layers=0, tying="decoder")
+    decoder = explain(translator, TEXT, TARGET)
+    assert decoder.kind == "decoder"
+    assert list(decoder.attentions) == ["decoder"]
+    assert decoder.decoder_tokens == [*decoder.source_tokens, *decoder.target_tokens[:-1]]
+    assert decoder.decoder.shape[-1] == len(decoder.decoder_tokens)
+    assert sum(math.log(step.probability) for step in decoder.steps) == pytest.approx(decoder.score, abs=1e-3)
+    assert decoder.score == translator.score([TEXT], [TARGET])[0]
+    for one in (encoder, decoder):
+        values = json.loads(json.dumps(one.to_dict(packed=True), allow_nan=False))
+        assert values["cross"] is None
+        assert values["vectors"].keys() == one.attentions.keys()
+        with pytest.raises(DataError, match="a page shows models of two sides"):
+            one.to_html()
+
+
+def test_placeholders_read_as_what_they_stand_for(make_translator):
+    text, target = "Lösche <b>%s</b>!", "Delete <b>%s</b>!"
+    explained = explain(make_translator(), text, target)
+    for tokens, spans, whole in (
+        (explained.source_tokens, explained.source_spans, text),
+        (explained.target_tokens, explained.target_spans, target),
+    ):
+        start, end = spans[tokens.index("%s")]
+        assert whole[start:end] == "%s"
+    assert "%s" in explained.to_search()["text"]  # what the source has, the search writes
+
+
+def test_words_and_spans_are_those_of_the_line_with_its_tag(tagged):
+    line = f"<2de> {TEXT}"
+    explained = explain(tagged, line, TARGET, search=False)
+    assert explained.source_spans[0] is None
+    assert [word.text for word in explained.source_words] == TEXT.split()
+    assert all(line[start:end] == word.text for word in explained.source_words for start, end in [word.span])
+
+
+def test_label_smoothing_says_how_sure_a_perfect_model_is(make_translator):
+    info = {"settings": {"train": {"label_smoothing": 0.1}}}
+    translator = make_translator(info=info)
+    model = explain(translator, TEXT, TARGET, search=False).model
+    size = translator.bundle.tokenizer.vocab_size
+    # What minimises the loss: the smoothed distribution itself (section 5.4).
+    assert model["highest_probability"] == pytest.approx(0.9 + 0.1 / size)
+    unknown = explain(make_translator(), TEXT, TARGET, search=False).model
+    assert (unknown["label_smoothing"], unknown["highest_probability"]) == (None, None)
+
+
+def test_scores_on_a_page_are_the_logarithms_of_weights_and_their_sums(forced):
+    values = forced.to_dict(packed=True)
+    head = forced.head("decoder", 1, 2)
+    log_sum = unpacked(values["vectors"]["decoder"]["log_sums"])[1, 2]
+    seen = head.mask
+    with np.errstate(divide="ignore"):
+        scores = np.log(unpacked(values["decoder"])[1, 2]) + log_sum[:, None]
+    np.testing.assert_allclose(scores[seen], head.scores[seen], atol=1e-3)
+    queries = unpacked(values["vectors"]["decoder"]["queries"])[1, 2]
+    np.testing.assert_allclose(queries, head.queries, rtol=1e-4)
+
+
+def test_an_explanation_without_its_model_says_so():
+    bare = Explanation("a", "b", 0.0, [], [], *[np.zeros((1, 1, 1, 1), np.float32)] * 3, [])
+    for ask in (lambda: bare.head("cross", 0, 0), lambda: bare.residual("encoder")):
+        with pytest.raises(DataError, match="does not hold its model"):
+            ask()
+
+
+def _target_ids(translator):
+    return [*translator.bundle.tokenizer.encode(TARGET), translator.bundle.tokenizer.eos_id]
+
+
+def _read(translator):
+    tokenizer = translator.bundle.tokenizer
+    source = torch.tensor([[*tokenizer.encode(TEXT), tokenizer.eos_id]])
+    return source, torch.tensor([[tokenizer.bos_id, *tokenizer.encode(TARGET)]])
 
 
 def test_it_is_reached_from_the_package(translator, forced):

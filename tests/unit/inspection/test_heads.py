@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 import pytest
 import torch
@@ -27,6 +29,10 @@ def turned(x):
     return np.stack([pairs.real, pairs.imag], axis=-1).reshape(x.shape)
 
 
+def keep(outputs, module, inputs, output):
+    outputs.append(output[0].double().numpy())
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_output_comes_out_of_the_numbers(make_translator, kind):
     translator = make_translator(**KINDS[kind])
@@ -36,8 +42,8 @@ def test_the_output_comes_out_of_the_numbers(make_translator, kind):
     for name, weights in explained.attentions.items():
         layer = len(weights) - 1
         module = attentions(model, name)[layer]
-        outputs = []
-        handle = module.out_proj.register_forward_hook(lambda *seen: outputs.append(seen[2][0].double().numpy()))
+        outputs: list[np.ndarray] = []
+        handle = module.out_proj.register_forward_hook(partial(keep, outputs))
         heads = [explained.head(name, layer, number) for number in range(module.num_heads)]
         handle.remove()
         total = 0.0

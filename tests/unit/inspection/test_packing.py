@@ -5,17 +5,9 @@ from __future__ import annotations
 import base64
 
 import numpy as np
+from unpacking import unpacked
 
 from clearhead.inspection.packing import packed, packed_rows
-
-
-def unpacked(value):
-    """Read an array by the words of the page alone."""
-    data = base64.b64decode(value["data"])
-    if value["type"] == "int8":
-        return np.frombuffer(data, np.int8).reshape(value["shape"]) * unpacked(value["scales"])[..., None]
-    four = b"".join(b"\0" + data[at : at + 3] for at in range(0, len(data), 3))
-    return np.frombuffer(four, "<f4").reshape(value["shape"])
 
 
 def test_three_bytes_keep_the_first_sixteen_bits():

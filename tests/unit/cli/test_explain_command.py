@@ -1,0 +1,147 @@
+"""`clearhead explain`: every format, and one clear line for whatever cannot be explained."""
+
+from __future__ import annotations
+
+import json
+import os
+
+import pytest
+
+from clearhead.bundle import save_bundle
+from clearhead.cli import explain as command
+from clearhead.cli.explain import explain
+from clearhead.cli.main import run
+from clearhead.errors import ClearheadError, ConfigError, DataError, ModelError
+from clearhead.translator import Translator
+
+TEXT = "Ein kleiner Hund rennt."
+
+
+@pytest.fixture(scope="module")
+def model(make_bundle, tmp_path_factory):
+    path = tmp_path_factory.mktemp("models") / "small"
+    sizes = {"num_heads": 2, "num_encoder_layers": 1, "decode": {"beam_size": 2, "extra_length": 2}}
+    save_bundle(path, make_bundle(**sizes), card="# A small model\n")
+    return path
+
+
+def test_without_a_file_it_is_a_summary(run_command, model):
+    translation = Translator.load(model).translate([TEXT])[0].text
+    out = run_command(explain, model, TEXT).stdout
+    assert out.startswith(f"source       {TEXT}\ntranslation  {translation}\n")
+    assert "beam search of 2" in out
+    assert "cross 1." in out
+
+
+def test_json_holds_what_each_word_did(run_command, model):
+    values = json.loads(run_command(explain, model, TEXT, "--format", "json", "--target", "A dog.").stdout)
+    assert values["translation"] == "A dog."
+    assert values["is_given"]
+    assert len(values["attribution"]["occlusion"][0]) == len(values["source_words"]) == 5
+    assert values["model"]["name"] == "small"
+
+
+@pytest.mark.parametrize(
+    ("name", "beginning"), [("p.html", b"<!doctype html>"), ("p.json", b"{"), ("P.SVG", b"<?xml"), ("p.txt", b"source")]
+)
+def test_the_name_of_the_file_says_what_it_is(run_command, model, tmp_path, name, beginning):
+    if name == "P.SVG":
+        pytest.importorskip("matplotlib")
+    (tmp_path / name).write_text("older", encoding="utf-8")
+    result = run_command(explain, model, TEXT, "-o", tmp_path / name)
+    assert (tmp_path / name).read_bytes().startswith(beginning)
+    assert result.stdout == ""
+    assert f"wrote {tmp_path / name}" in result.stderr
+
+
+def test_a_picture_goes_where_standard_output_goes(run_command, model):
+    pytest.importorskip("matplotlib")
+    result = run_command(explain, model, TEXT, "--format", "png", "--picture", "cross.1.2")
+    assert result.stdout_bytes.startswith(b"\x89PNG")
+
+
+def test_ablation_ranks_every_head_also_on_a_test_set(run_command, model, write_lines):
+    files = ["--source", write_lines("a", "Ein Hund.", "Hunde."), "--reference", write_lines("b", "A dog.", "Dogs.")]
+    values = json.loads(run_command(explain, model, TEXT, "--ablate", *files, "--format", "json").stdout)["ablation"]
+    assert len(values["heads"]) == 3 * 2
+    assert values["num_sentences"] == 2
+    assert "without each head" in run_command(explain, model, TEXT, "--ablate").stdout
+
+
+def test_two_sentences_and_two_models_are_compared(run_command, model, make_model_dir):
+    other = make_model_dir("other", num_heads=2, num_encoder_layers=1, seed=8)
+    out = run_command(explain, model, TEXT, "--compare", other).stdout
+    assert "first (small)" in out
+    assert "second (other)" in out
+    values = json.loads(
+        run_command(explain, model, TEXT, "--compare-text", "Ein Hund.", "--format", "json", "--target", "A").stdout
+    )
+    assert values["second"]["source"] == "Ein Hund."
+    assert not values["is_same_source"]
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["<script>alert(1)</script> & <b>%s</b>", "👩‍👩‍👧 犬が走る שלום \u0301\u200b", "\U000f0000 </s> <pad>", "a\nb\tc"],
+)
+def test_any_text_is_explained_as_text(run_command, model, tmp_path, text):
+    values = json.loads(run_command(explain, model, text, "--format", "json").stdout)
+    assert values["source"] == text
+    run_command(explain, model, text, "-o", tmp_path / "p.html")
+    page = (tmp_path / "p.html").read_text(encoding="utf-8")
+    assert "<script>alert" not in page
+
+
+def test_long_sentences_have_numbers_and_a_line_about_what_is_left_out(run_command, model, monkeypatch):
+    monkeypatch.setattr(command, "MOST_ATTRIBUTED", 20)
+    result = run_command(explain, model, TEXT, "--format", "json")
+    assert json.loads(result.stdout)["attribution"] is None
+    assert "what each word did is left out" in result.stderr
+    with pytest.raises(DataError, match="at most 300 tokens a side"):
+        run_command(explain, model, "Hund! " * 110, "--target", "x", "--format", "html")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "message"),
+    [
+        ([" "], DataError, "the text is empty"),
+        (["a", "-o", "{}/no/p.html"], DataError, r"there is no directory .*/no"),
+        (["a", "-o", "{}", "--format", "html"], DataError, "it is a directory"),
+        (["a", "-o", "p.docx"], ConfigError, r"what shall p.docx be\? Name it .html, .json"),
+        (["a", "--picture", "heads"], ConfigError, "--picture has no meaning with --format text"),
+        (["a", "--picture", "ablation", "--format", "svg"], ConfigError, "add --ablate"),
+        (["a", "--source", "x", "--reference", "y"], ConfigError, "the test set of --ablate"),
+        (["a", "--ablate", "--source", "x"], ConfigError, "two sides"),
+        (["a", "--ablate", "--source", "{}/x", "--reference", "{}/y"], DataError, "x"),
+        (["a", "--ablate", "--compare-text", "b"], ConfigError, "--ablate has no meaning with --compare"),
+        (["a", "--compare-text", "b", "--format", "html"], ConfigError, "a comparison is written as text"),
+        (["a", "--compare", "{}/none"], ModelError, "no model at .*/none"),
+        (["a", "--target-lang", "fr"], ConfigError, "unknown target language 'fr'"),
+        (["a", "--source-lang", "fr"], ConfigError, "--source-lang has no meaning here"),
+        (["a", "--beam", "0"], ConfigError, "beam_size"),
+        (["a " * 1100], DataError, "the text has .* tokens; at most"),
+    ],
+)
+def test_what_cannot_be_done_is_said(run_command, model, tmp_path, arguments, error, message):
+    with pytest.raises(error, match=message):
+        run_command(explain, model, *(argument.format(tmp_path) for argument in arguments))
+
+
+def test_a_picture_that_is_not_there_is_named_with_those_that_are(run_command, model):
+    pytest.importorskip("matplotlib")
+    with pytest.raises(DataError, match=r"no head cross.7.1; encoder has 1 layers of 2"):
+        run_command(explain, model, TEXT, "--format", "svg", "--picture", "cross.7.1")
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
+def test_a_directory_that_may_not_be_written_to_is_named(run_command, model, tmp_path):
+    tmp_path.chmod(0o500)
+    with pytest.raises(ClearheadError, match=r"cannot write .*Permission denied"):
+        run_command(explain, model, TEXT, "-o", tmp_path / "p.json")
+
+
+def test_a_missing_model_is_one_line(capsys, tmp_path):
+    with pytest.raises(SystemExit) as ended:
+        run(["explain", str(tmp_path / "none"), TEXT])
+    assert ended.value.code == 1
+    assert capsys.readouterr().err.count("\n") == 1
