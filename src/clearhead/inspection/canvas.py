@@ -11,7 +11,16 @@ from typing import Any, Literal
 from clearhead.errors import ClearheadError
 from clearhead.inspection.tokens import visible
 
-__all__ = ["PictureFormat", "canvas", "literal", "require_plots", "token_label"]
+__all__ = [
+    "SHARE_TICKS",
+    "PictureFormat",
+    "canvas",
+    "legend_of",
+    "literal",
+    "require_plots",
+    "share_colours",
+    "token_label",
+]
 
 PictureFormat = Literal["png", "svg"]
 
@@ -32,6 +41,8 @@ _STYLE: Any = {
     "svg.hashsalt": "clearhead",
 }
 _DPI = 130
+SHARE_TICKS = (0.0, 0.05, 0.25, 0.5, 1.0)
+"""What the legend of `share_colours` names."""
 
 
 def require_plots() -> None:
@@ -44,6 +55,18 @@ def require_plots() -> None:
         import matplotlib  # noqa: F401
     except ImportError:
         raise ClearheadError("figures need matplotlib; install clearhead[plots] to draw them") from None
+
+
+def share_colours() -> Any:
+    """Return a scale from 0 to 1 by square roots: half of the colours are for what is below a quarter."""
+    from matplotlib.colors import PowerNorm
+
+    return PowerNorm(0.5, 0.0, 1.0)
+
+
+def legend_of(height: float) -> dict[str, Any]:
+    """Return how large the legend of colours is beside a picture of so many inches: three at most."""
+    return {"pad": 0.02, "aspect": 20, "shrink": min(1.0, 3.0 / height), "anchor": (0.0, 1.0)}
 
 
 def token_label(token: str) -> str:

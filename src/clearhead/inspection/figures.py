@@ -101,7 +101,7 @@ def _map(
         value_label="weight",
         x_names=list(map(token_label, columns)),
         y_names=list(map(token_label, rows)),
-        limits=(0.0, 1.0),
+        are_shares=True,
     )
 
 
@@ -151,9 +151,9 @@ def _ablation(explanation: Explanation) -> HeadValues:
 
 
 def _title(explanation: Explanation) -> str:
-    return _short(explanation.source) + (f" → {_short(explanation.translation)}" if explanation.translation else "")
+    return _short(explanation.source) + (f"\n→ {_short(explanation.translation)}" if explanation.translation else "")
 
 
 def _short(text: str) -> str:
     line = " ".join(text.split())
-    return literal(line if len(line) <= 50 else line[:49] + "…")
+    return literal(line if len(line) <= 44 else line[:43] + "…")

@@ -12,13 +12,15 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 
-from clearhead.inspection.canvas import PictureFormat, canvas, token_label
+from clearhead.inspection.canvas import SHARE_TICKS, PictureFormat, canvas, legend_of, share_colours, token_label
 
 __all__ = ["HeadGrid", "HeadValues", "Tree", "TreeNode", "draw_head_grid", "draw_head_values", "draw_tree"]
 
 _CHOSEN, _KEPT, _PRUNED, _FINISHED = "#0072B2", "#444444", "#999999", "#009E73"
 _NODE_WIDTH, _NODE_HEIGHT = 1.25, 0.42
 """Inches of a step and of a hypothesis."""
+_BAND = 12
+"""Steps side by side; the next ones stand below."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -69,8 +71,6 @@ class Tree:
 
 def draw_head_grid(grid: HeadGrid, form: PictureFormat = "png") -> bytes:
     """Return the maps of all heads as a picture."""
-    from matplotlib.colors import PowerNorm
-
     num_columns = max(weights.shape[1] for _, weights in grid.parts)
     side = 1.05 if num_columns <= 8 else 0.8
     heights = []
@@ -83,14 +83,13 @@ def draw_head_grid(grid: HeadGrid, form: PictureFormat = "png") -> bytes:
         for place, (name, weights) in zip(places, grid.parts, strict=True):
             axes = figure.add_subplot(place)
             axes.grid(visible=False)
-            # Small weights are told apart too: half of the colours are for those below a quarter.
             image = axes.imshow(
-                _tiled(weights), aspect="auto", interpolation="nearest", cmap="viridis", norm=PowerNorm(0.5, 0.0, 1.0)
+                _tiled(weights), aspect="auto", interpolation="nearest", cmap="viridis", norm=share_colours()
             )
             _mark_tiles(axes, weights)
             axes.set_title(name)
-        legend = {"pad": 0.02, "aspect": 20, "shrink": min(1.0, 3.0 / size[1]), "anchor": (0.0, 1.0)}  # 3 inches
-        bar = figure.colorbar(image, ax=figure.axes, label="weight", ticks=[0, 0.05, 0.25, 0.5, 1], **legend)
+        legend = legend_of(size[1])
+        bar = figure.colorbar(image, ax=figure.axes, label="weight", ticks=SHARE_TICKS, **legend)
         bar.outline.set_visible(False)
     return written.getvalue()
 
@@ -131,21 +130,26 @@ def draw_tree(tree: Tree, form: PictureFormat = "png") -> bytes:
         places.append((node.step, -rows.get(node.step, 0)))
         rows[node.step] = rows.get(node.step, 0) + 1
     num_steps, num_rows = max(rows), max(rows.values())
-    size = (1.0 + _NODE_WIDTH * num_steps, 1.4 + _NODE_HEIGHT * num_rows)
+    bands = [range(first, min(first + _BAND, num_steps + 1)) for first in range(1, num_steps + 1, _BAND)]
+    width, height = min(num_steps, _BAND), _NODE_HEIGHT * num_rows + 0.6
+    size = (1.0 + _NODE_WIDTH * width, 1.0 + height * len(bands))
     with canvas((max(5.4, size[0]), size[1]), tree.title, tree.caption, form) as (figure, written):
-        axes = figure.add_subplot()
-        for node, place in zip(tree.nodes, places, strict=True):
-            if node.parent is not None:
-                _draw_edge(axes, places[node.parent], place, node.fate)
-        for node, place in zip(tree.nodes, places, strict=True):
-            _draw_node(axes, node, place)
-        axes.set_xlim(0.4, num_steps + 0.6)
-        axes.set_ylim(-num_rows + 0.4, 0.6)
-        axes.set_xticks(range(1, num_steps + 1))
-        axes.set_yticks([])
-        axes.grid(visible=False)
+        places_of_bands = figure.add_gridspec(len(bands), 1)
+        for place_of_band, band in zip(places_of_bands, bands, strict=True):
+            axes = figure.add_subplot(place_of_band)
+            for node, place in zip(tree.nodes, places, strict=True):
+                if node.step not in band:
+                    continue
+                _draw_node(axes, node, place)
+                if node.parent is not None:  # of the band before, its edge comes in from the margin
+                    _draw_edge(axes, places[node.parent], place, node.fate)
+            axes.set_xlim(band[0] - 0.6, band[0] + width - 0.4)
+            axes.set_ylim(-num_rows + 0.4, 0.6)
+            axes.set_xticks(list(band))
+            axes.set_yticks([])
+            axes.grid(visible=False)
+            axes.spines["left"].set_visible(False)
         axes.set_xlabel("step")
-        axes.spines["left"].set_visible(False)
     return written.getvalue()
 
 

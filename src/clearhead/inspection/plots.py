@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from itertools import product
 from typing import TYPE_CHECKING, Any, Literal
 
-from clearhead.inspection.canvas import PictureFormat, canvas, require_plots
+from clearhead.inspection.canvas import SHARE_TICKS, PictureFormat, canvas, legend_of, require_plots, share_colours
 from clearhead.inspection.pictures import (
     HeadGrid,
     HeadValues,
@@ -86,8 +86,8 @@ class HeatMap:
     """Names of the columns, such as tokens; None counts them."""
     y_names: Sequence[str] | None = None
     caption: str = ""
-    limits: tuple[float, float] | None = None
-    """Values at the ends of the colours; None takes the lowest and the highest."""
+    are_shares: bool = False
+    """Values from 0 to 1, whose square roots choose the colours, so that small ones are told apart."""
 
 
 Figure = LinePlot | HeatMap | HeadGrid | HeadValues | Tree
@@ -135,15 +135,13 @@ def draw_heatmap(heat: HeatMap, form: PictureFormat = "png") -> bytes:
     with canvas((max(5.4, size[0]), max(3.2, size[1])), heat.title, heat.caption, form) as (figure, written):
         axes = figure.add_subplot()
         axes.grid(visible=False)
-        lowest, highest = heat.limits or (None, None)
         limit = max(abs(value) for row in heat.values for value in row)
         image = axes.imshow(
             [list(row) for row in heat.values],
             aspect="auto",
             interpolation="nearest",
             cmap="RdBu_r" if heat.diverging else "viridis",
-            vmin=-limit if heat.diverging else lowest,
-            vmax=limit if heat.diverging else highest,
+            **_scale_of(heat, limit),
         )
         if is_small:
             for row, column in product(range(rows), range(columns)):
@@ -152,7 +150,10 @@ def draw_heatmap(heat: HeatMap, form: PictureFormat = "png") -> bytes:
                 red, green, blue, _ = image.to_rgba(value)
                 ink = "black" if 0.299 * red + 0.587 * green + 0.114 * blue > 0.5 else "white"
                 axes.text(column, row, f"{value:.2f}", ha="center", va="center", color=ink, fontsize=9)
-        figure.colorbar(image, ax=axes, label=heat.value_label, pad=0.02).outline.set_visible(False)
+        ticks = SHARE_TICKS if heat.are_shares else None
+        legend = legend_of(size[1]) if has_names else {"pad": 0.02}
+        bar = figure.colorbar(image, ax=axes, label=heat.value_label, ticks=ticks, **legend)
+        bar.outline.set_visible(False)
         axes.set_xlabel(heat.x_label)
         axes.set_ylabel(heat.y_label)
         if heat.x_names is not None:
@@ -160,6 +161,13 @@ def draw_heatmap(heat: HeatMap, form: PictureFormat = "png") -> bytes:
         if heat.y_names is not None:
             axes.set_yticks(range(rows), heat.y_names)
     return written.getvalue()
+
+
+def _scale_of(heat: HeatMap, limit: float) -> dict[str, Any]:
+    """Return which values have which colours."""
+    if heat.are_shares:
+        return {"norm": share_colours()}
+    return {"vmin": -limit, "vmax": limit} if heat.diverging else {}
 
 
 def _rotation(names: Sequence[str]) -> int:

@@ -1,0 +1,85 @@
+"""docs/explain.md: its commands and its Python run; docs/explanation-json.md: it names every key that there is."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import re
+import shlex
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from clearhead.bundle import Bundle, save_bundle
+from clearhead.cli.main import run
+from clearhead.config import DecodeConfig, ModelConfig
+from clearhead.inspection.beam_tree import FATES
+from clearhead.inspection.statistics import STATISTICS
+from clearhead.model import Transformer
+from clearhead.tokenizers import Tokenizer
+
+DOCS = Path(__file__).parents[2] / "docs"
+PAGE = (DOCS / "explain.md").read_text(encoding="utf-8")
+SCHEMA = (DOCS / "explanation-json.md").read_text(encoding="utf-8")
+COMMANDS = re.findall(r"^clearhead explain .*", PAGE, re.MULTILINE)
+GERMAN, ENGLISH = "Ein Hund rennt durch den Schnee.", "A dog runs through the snow."
+
+
+@pytest.fixture
+def models(tmp_path, monkeypatch):
+    """Make the models and files that the commands name, and go where they are."""
+    monkeypatch.chdir(tmp_path)
+    tokenizer = Tokenizer.train([GERMAN, ENGLISH] * 3, vocab_size=290)
+    shape = {"d_model": 8, "d_ff": 11, "num_heads": 2, "num_encoder_layers": 1, "num_decoder_layers": 2}
+    for name in ("de-en", "other"):
+        torch.manual_seed(len(name))
+        model = Transformer(ModelConfig(**{**tokenizer.model_settings, **shape})).eval()
+        decode = DecodeConfig(beam_size=2, extra_length=2)
+        save_bundle(tmp_path / "runs" / name, Bundle(model, tokenizer, decode), card="# Small\n")
+    (tmp_path / "val.de").write_text(f"{GERMAN}\n", encoding="utf-8")
+    (tmp_path / "val.en").write_text(f"{ENGLISH}\n", encoding="utf-8")
+    return tmp_path
+
+
+@pytest.mark.usefixtures("fonts", "models")
+@pytest.mark.parametrize("command", COMMANDS)
+def test_the_commands_run(command, tmp_path, capsys):
+    words = shlex.split(command)[1:]
+    if words[-1].endswith((".svg", ".png")) and importlib.util.find_spec("matplotlib") is None:
+        pytest.skip("pictures need matplotlib")
+    with pytest.raises(SystemExit) as ended:
+        run(words)
+    assert not ended.value.code
+    if "-o" in words:
+        assert (tmp_path / words[words.index("-o") + 1]).stat().st_size > 1_000
+    else:
+        assert GERMAN in capsys.readouterr().out
+
+
+@pytest.mark.usefixtures("models")
+def test_the_python_runs():
+    [code] = re.findall(r"^```python\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
+    values: dict[str, Any] = {}
+    exec(code, values)  # what the page says
+    assert values["explanation"].source == GERMAN
+
+
+@pytest.mark.usefixtures("models")
+def test_every_key_of_the_json_is_documented(capsys):
+    for words in (["--ablate", "--source", "val.de", "--reference", "val.en"], ["--compare", "runs/other"]):
+        with pytest.raises(SystemExit):
+            run(["explain", "runs/de-en", GERMAN, "--format", "json", *words])
+        for key in keys(json.loads(capsys.readouterr().out)):
+            assert f"`{key}`" in SCHEMA, key
+    for described in (STATISTICS, FATES):
+        for name, meaning in described.items():
+            assert f"| `{name}` | {meaning} |" in SCHEMA
+
+
+def keys(value: Any) -> set[str]:
+    """Return all keys of objects in a JSON value."""
+    if isinstance(value, list):
+        return {key for one in value[:1] for key in keys(one)}
+    return {*value, *(key for one in value.values() for key in keys(one))} if isinstance(value, dict) else set()
