@@ -30,7 +30,8 @@ from clearhead.inspection.heads import (
 from clearhead.inspection.model_pass import ModelPass, numbers
 from clearhead.inspection.packing import packed as pack
 from clearhead.inspection.packing import packed_rows, plain, plain_values
-from clearhead.inspection.page import render_frame, render_page
+from clearhead.inspection.page import MAX_PAGE_WEIGHTS, render_frame, render_page
+from clearhead.inspection.roles import HeadRole, cross_roles, self_roles
 from clearhead.inspection.statistics import head_statistics
 from clearhead.inspection.steps import LensStep, Step
 from clearhead.inspection.tokens import Reader, Span, Word, words_of
@@ -142,6 +143,18 @@ class Explanation:
         }
 
     @cached_property
+    def head_roles(self) -> dict[str, list[list[HeadRole]]]:
+        """What every head does on this sentence, in words: for each attention its layers, and their heads."""
+        has_text = np.array([span is not None for span in self.source_spans or self.source_tokens], dtype=bool)
+        tokens = {"encoder": self.source_tokens, "decoder": self.decoder_tokens}
+        return {
+            name: cross_roles(weights, self.alignment, (self.target_tokens, self.source_tokens), has_text)
+            if name == "cross"
+            else self_roles(weights, tokens[name], is_causal=name == "decoder")
+            for name, weights in self.attentions.items()
+        }
+
+    @cached_property
     def alignment(self) -> Float32[np.ndarray, "T S"]:
         """How much each target token looked at each source token, over all heads and layers; its rows sum to 1."""
         # As `decoding.alignment.cross_attention_weights`, whose numbers stand here already.
@@ -240,6 +253,7 @@ class Explanation:
                 name: {statistic: plain(values) for statistic, values in of_heads.items()}
                 for name, of_heads in self.head_statistics.items()
             },
+            "head_roles": {name: plain_values(roles, digits=6) for name, roles in self.head_roles.items()},
             "steps": plain_values(self.steps),
             "logit_lens": plain_values(self.lens, digits=6) or None,
             "residual_norms": {side: plain(norms) for side, norms in self.norms.items()},
@@ -330,23 +344,14 @@ class Explanation:
         """Return one HTML page that needs no other file and no network.
 
         Raises:
-            DataError: If the sentence is too long for a page, or the model has one side alone.
+            DataError: If the sentence is too long for a page.
         """
-        if self.kind != "encoder-decoder":
-            raise DataError(f"a page shows models of two sides; of {self.kind}s alone take JSON or a picture")
-        return render_page(
-            source=self.source,
-            translation=self.translation,
-            score=self.score,
-            source_tokens=self.source_tokens,
-            decoder_tokens=self.decoder_tokens,
-            target_tokens=self.target_tokens,
-            weights={"cross": self.cross, "encoder": self.encoder, "decoder": self.decoder},
-            steps=[
-                (step.token, step.probability, [(other.token, other.probability) for other in step.candidates])
-                for step in self.steps
-            ],
-        )
+        if (held := sum(weights.size for weights in self.attentions.values())) > MAX_PAGE_WEIGHTS:
+            raise DataError(
+                f"a page holds at most {MAX_PAGE_WEIGHTS:,} attention weights, and this sentence has {held:,}; "
+                f"split it into sentences, or take the numbers as JSON"
+            )
+        return render_page(self.to_dict(packed=True))
 
     def _repr_html_(self) -> str:
         """Show the page in a notebook."""

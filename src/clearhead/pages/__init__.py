@@ -1,15 +1,20 @@
-"""Pages that need nothing else: HTML and CSS as files of the package, filled with escaped text."""
+"""Pages that need nothing else: HTML, CSS and JavaScript as files of the package, filled with escaped text."""
 
 from __future__ import annotations
 
+import json
 import re
+from base64 import b64encode
 from collections.abc import Iterable
 from functools import cache
+from hashlib import sha256
 from html import escape
 from importlib.resources import files
+from posixpath import dirname, normpath
 from string import Template
+from typing import Any
 
-__all__ = ["Html", "fill", "joined", "style"]
+__all__ = ["Html", "content_policy", "data_block", "fill", "joined", "script", "style"]
 
 
 class Html(str):
@@ -37,9 +42,48 @@ def joined(parts: Iterable[Html]) -> Html:
     return Html("".join(parts))
 
 
-def style() -> Html:
-    """Return the style sheet that all pages share."""
-    return Html(_read("style.css"))
+def style(*names: str) -> Html:
+    """Return the style sheet that all pages share, and behind it those of one page."""
+    return joined(Html(_read(name)) for name in ("style.css", *names))
+
+
+def script(name: str) -> Html:
+    """Return a JavaScript module and all that it imports as one module, since a page from disk cannot load others.
+
+    Modules import each other by name alone (`import { a } from "./b.js";`) and share their names when they are one.
+
+    Args:
+        name: The module, such as `explain/main.js`.
+    """
+    parts: dict[str, str] = {}
+
+    def add(module: str) -> None:
+        if module in parts:
+            return
+        parts[module] = ""  # two that import each other
+        text = _read(module)
+        for other in _IMPORT.findall(text):
+            add(normpath(f"{dirname(module)}/{other}"))
+        del parts[module]  # behind what it imports
+        parts[module] = _EXPORT.sub("", _IMPORT.sub("", text))
+
+    add(name)
+    return Html("".join(parts.values()))
+
+
+def data_block(value: Any) -> Html:
+    """Return plain values as JSON for a script element of type `application/json`."""
+    # "</" would end the element and "<!--" would open a comment; written so, JSON reads the same.
+    return Html(json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False).replace("<", "\\u003c"))
+
+
+def content_policy(*, style: str, script: str) -> str:
+    """Return the Content-Security-Policy under which a page runs this style and this script, and nothing else."""
+    return f"default-src 'none'; script-src '{_hash(script)}'; style-src '{_hash(style)}'; base-uri 'none'; form-action 'none'"
+
+
+def _hash(text: str) -> str:
+    return f"sha256-{b64encode(sha256(text.encode()).digest()).decode()}"
 
 
 @cache
@@ -53,4 +97,6 @@ def _read(name: str) -> str:
     return (files(__package__) / name).read_text(encoding="utf-8")
 
 
+_IMPORT = re.compile(r'^import \{[^}]*\} from "([^"]+)";\n', re.MULTILINE)
+_EXPORT = re.compile(r"^export ", re.MULTILINE)
 _PARTS = re.compile(r'<template id="(\w+)">\n(.*?)</template>', re.DOTALL)

@@ -1,0 +1,181 @@
+/** The beam tree: every hypothesis that the search considered, a column a step, the best on top. */
+
+import { byId, make, makeSvg } from "./dom.js";
+import { rove, stopAt } from "./keys.js";
+import { counted, directionOf, fixed, percent, spoken, tokenElement } from "./text.js";
+
+const COLUMN = 104;
+const ROW = 30;
+const NODE_WIDTH = 76;
+const NODE_HEIGHT = 24;
+const FATES = {
+  kept: "it went on",
+  finished: "it ended: a finished hypothesis",
+  beam: "pruned: as many as the beam is wide were better",
+  "late end": "pruned: it ended, but was not among the best of its step",
+  hopeless: "dropped at the end: nothing that could come of it would beat what is finished",
+};
+
+/** Shows the tree and the finished hypotheses. */
+export function drawBeams(selection, search) {
+  const { nodes } = search;
+  const columns = [];
+  for (const node of nodes) (columns[node.step - 1] ??= []).push(node);
+  const height = Math.max(...columns.map((column) => column.length)) * ROW;
+  const place = new Map();
+  columns.forEach((column, step) => column.forEach((node, rank) => place.set(node.number, [step * COLUMN, rank * ROW])));
+  const edges = makeSvg("svg", {
+    "aria-hidden": "true",
+    width: columns.length * COLUMN,
+    height,
+  });
+  for (const node of nodes) {
+    if (node.parent === null) continue;
+    const [x, y] = place.get(node.number);
+    const [fromX, fromY] = place.get(node.parent);
+    const [startX, startY, endY] = [fromX + NODE_WIDTH, fromY + NODE_HEIGHT / 2, y + NODE_HEIGHT / 2];
+    const middle = (startX + x) / 2;
+    edges.append(
+      makeSvg("path", {
+        d: `M${startX} ${startY}C${middle} ${startY} ${middle} ${endY} ${x} ${endY}`,
+        class: `edge ${classOf(node)}`,
+      }),
+    );
+  }
+  const tree = byId("beam-tree");
+  const buttons = new Map();
+  const marks = columns.map((_, step) => {
+    const mark = make("div", { class: "beam-step", "aria-hidden": "true" });
+    mark.style.transform = `translateX(${step * COLUMN - 8}px)`;
+    return mark;
+  });
+  tree.style.width = `${columns.length * COLUMN}px`;
+  tree.style.height = `${height}px`;
+  tree.replaceChildren(...marks, edges);
+  for (const node of nodes) {
+    const button = make(
+      "button",
+      {
+        type: "button",
+        class: `node ${classOf(node)}`,
+        "aria-label": `Step ${node.step}: ${spoken(node.token)}, ${percent(Math.exp(node.log_prob))}, ${FATES[node.fate]}${
+          node.is_chosen ? ", chosen" : ""
+        }`,
+        onclick: () => choose(node),
+      },
+      tokenElement(node.token),
+    );
+    const [x, y] = place.get(node.number);
+    button.style.transform = `translate(${x}px, ${y}px)`;
+    buttons.set(node.number, button);
+    tree.append(button);
+  }
+  const longest = Math.max(...columns.map((column) => column.length));
+  // A row of the grid is a rank; where a step has fewer, its last stands in.
+  const rows = Array.from({ length: longest }, (_, rank) =>
+    columns.map((column) => buttons.get(column[Math.min(rank, column.length - 1)].number)),
+  );
+  rove(tree, rows, (button) => button.click());
+
+  const choose = (node) => {
+    buttons.forEach((button) => button.classList.remove("picked", "on-path"));
+    const path = pathTo(nodes, node);
+    path.forEach(({ number }) => buttons.get(number).classList.add("on-path"));
+    buttons.get(node.number).classList.add("picked");
+    stopAt(rows, buttons.get(node.number));
+    byId("beam-reading").replaceChildren(
+      make("bdi", { dir: directionOf(textOf(path)) }, textOf(path)),
+      ` : ${FATES[node.fate]}. ${spoken(node.token)} had ${percent(Math.exp(node.log_prob))}; log-probability so far ${fixed(
+        node.score,
+        3,
+      )}, ranked by ${fixed(node.rank_score, 3)}.`,
+    );
+    if (search.is_translation && node.is_chosen) selection.choose({ step: node.step - 1 });
+  };
+  drawFinished(search, (number) => {
+    choose(nodes[number]);
+    buttons.get(number).scrollIntoView({ block: "nearest", inline: "center" });
+  });
+  const mark = () => marks.forEach((one, step) => one.classList.toggle("picked", step === selection.step));
+  selection.onChange((changed) => {
+    if (!changed.has("step")) return;
+    mark();
+    const node = nodes.find((one) => one.is_chosen && one.step === selection.step + 1);
+    if (node && search.is_translation) choose(node);
+  });
+  mark();
+  const first = nodes.find((one) => one.is_chosen && one.step === (selection.step ?? 0) + 1) ?? nodes[0];
+  choose(first);
+  byId("beam-about").textContent =
+    `${counted(nodes.length, "hypothesis", "hypotheses")} in ${counted(columns.length, "step")}; the beam keeps ${
+      search.beam_size
+    }. ` +
+    (search.beam_size > 1
+      ? `Finished ones are ranked by log-probability over the length penalty (α = ${search.length_penalty}, section 6.1).`
+      : "A beam of 1 takes the most probable token each time.") +
+    (search.was_ended ? " Not the model ended the chosen one but the length limit, or the rule for repetition." : "") +
+    (search.is_translation ? "" : " The translation explained was given; this is what the model found by itself.");
+}
+
+function classOf(node) {
+  if (node.is_chosen) return node.fate === "finished" ? "chosen finished" : "chosen";
+  return { kept: "kept", finished: "finished", beam: "pruned", "late end": "pruned", hopeless: "hopeless" }[node.fate];
+}
+
+function pathTo(nodes, node) {
+  const path = [];
+  for (let at = node; at; at = at.parent === null ? null : nodes[at.parent]) path.unshift(at);
+  return path;
+}
+
+function textOf(path) {
+  return path
+    .map(({ token }) => token)
+    .join("")
+    .trim();
+}
+
+/** Words of a text, those that another text has not in the same place of their common order marked. */
+export function differingWords(text, other) {
+  const words = text.split(/\s+/u).filter(Boolean);
+  const others = other.split(/\s+/u).filter(Boolean);
+  // The longest common subsequence: `lengths[i][j]` is that of words from i and others from j.
+  const lengths = Array.from({ length: words.length + 1 }, () => new Uint16Array(others.length + 1));
+  for (let i = words.length - 1; i >= 0; i -= 1) {
+    for (let j = others.length - 1; j >= 0; j -= 1) {
+      lengths[i][j] = words[i] === others[j] ? lengths[i + 1][j + 1] + 1 : Math.max(lengths[i + 1][j], lengths[i][j + 1]);
+    }
+  }
+  const shared = new Set();
+  for (let i = 0, j = 0; i < words.length && j < others.length; ) {
+    if (words[i] === others[j]) {
+      shared.add(i);
+      i += 1;
+      j += 1;
+    } else if (lengths[i + 1][j] >= lengths[i][j + 1]) i += 1;
+    else j += 1;
+  }
+  return words.map((word, place) => [word, !shared.has(place)]);
+}
+
+/** The text of a hypothesis, with the words marked in which it differs from the one that was chosen. */
+export function comparedText(text, chosen) {
+  const parts = differingWords(text, chosen).map(([word, differs]) => [differs ? make("mark", {}, word) : word, " "]);
+  return make("span", { class: "hypothesis", dir: directionOf(text) }, text === chosen ? text : parts);
+}
+
+function drawFinished(search, show) {
+  const [best] = search.finished;
+  const rows = search.finished.map(({ node, text, score, rank_score: rankScore }, place) =>
+    make(
+      "tr",
+      {},
+      make("td", { class: "number" }, String(place + 1)),
+      make("th", { scope: "row" }, make("button", { type: "button", class: "plain", onclick: () => show(node) }, comparedText(text, best.text))),
+      make("td", { class: "number" }, fixed(score, 3)),
+      make("td", { class: "number optional" }, fixed(rankScore, 3)),
+    ),
+  );
+  byId("finished-table").hidden = rows.length === 0;
+  byId("finished-table").tBodies[0].replaceChildren(...rows);
+}

@@ -1,0 +1,77 @@
+/** The colour scales of the style sheet: weights from 0 to 1, and what speaks for or against around 0. */
+
+import { make } from "./dom.js";
+
+const SHADES = 256;
+let scales = {};
+
+/** Forgets the colours, after the theme changed. */
+export function forgetColours() {
+  scales = {};
+}
+
+function shades(name) {
+  scales[name] ??= read(name);
+  return scales[name];
+}
+
+function read(name) {
+  const probe = document.body.appendChild(make("span", { hidden: true }));
+  const stops = [];
+  for (let number = 0; getComputedStyle(probe).getPropertyValue(`--${name}-${number}`) !== ""; number += 1) {
+    probe.style.color = `var(--${name}-${number})`;
+    stops.push(getComputedStyle(probe).color.match(/[\d.]+/g).slice(0, 3).map(Number));
+  }
+  probe.remove();
+  return Array.from({ length: SHADES }, (_, shade) => {
+    const at = (shade / (SHADES - 1)) * (stops.length - 1);
+    const low = Math.min(Math.floor(at), stops.length - 2);
+    return stops[low].map((value, channel) => Math.round(value + (at - low) * (stops[low + 1][channel] - value)));
+  });
+}
+
+/** The colour of a weight, as [red, green, blue]: by its root, so that small weights can be told apart. */
+export function weightColour(weight) {
+  return shades("heat")[Math.round(Math.sqrt(Math.max(0, Math.min(1, weight))) * (SHADES - 1))];
+}
+
+/** The colour of what is for (above 0) or against, compared with the largest there is. */
+export function signedColour(value, largest) {
+  const share = largest > 0 ? Math.max(-1, Math.min(1, value / largest)) : 0;
+  return shades("signed")[Math.round((0.5 + (Math.sign(share) * Math.sqrt(Math.abs(share))) / 2) * (SHADES - 1))];
+}
+
+/** Black or white, whichever reads better on a colour. */
+export function inkOn([red, green, blue]) {
+  const light = [red, green, blue].map((value) => {
+    const part = value / 255;
+    return part <= 0.04045 ? part / 12.92 : ((part + 0.055) / 1.055) ** 2.4;
+  });
+  return 0.2126 * light[0] + 0.7152 * light[1] + 0.0722 * light[2] > 0.18 ? "#000" : "#fff";
+}
+
+/** A colour as CSS writes it. */
+export function css(colour) {
+  return `rgb(${colour.join(" ")})`;
+}
+
+/** Returns the legend of a scale: boxes with their values. */
+export function legend(title, entries) {
+  return make(
+    "p",
+    { class: "legend" },
+    make("span", {}, title),
+    entries.map(([label, colour]) => {
+      const box = make("i", { "aria-hidden": "true" });
+      if (colour === null) box.className = "hidden-cell";
+      else box.style.background = css(colour);
+      return make("span", {}, box, label);
+    }),
+  );
+}
+
+/** The legend of weights. */
+export function weightLegend(isCausal) {
+  const entries = [0, 0.05, 0.25, 0.5, 1].map((weight) => [String(weight), weightColour(weight)]);
+  return legend("Weight", isCausal ? [...entries, ["hidden", null]] : entries);
+}

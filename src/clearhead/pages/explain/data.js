@@ -1,0 +1,126 @@
+/** The explanation that the page holds, and its packed arrays as arrays of numbers (docs/explanation-json.md). */
+
+/** Numbers with a shape; a row is what the last axis runs over. */
+export class Numbers {
+  constructor(values, shape) {
+    this.values = values;
+    this.shape = shape;
+  }
+
+  /** The number at as many indices as there are axes. */
+  at(...indices) {
+    return this.values[this.#offset(indices)];
+  }
+
+  /** What remains when the first axes are given indices: a view, not a copy. */
+  part(...indices) {
+    const shape = this.shape.slice(indices.length);
+    const size = shape.reduce((product, length) => product * length, 1);
+    const start = this.#offset(indices) * size;
+    return new Numbers(this.values.subarray(start, start + size), shape);
+  }
+
+  #offset(indices) {
+    return indices.reduce((offset, index, axis) => offset * this.shape[axis] + index, 0);
+  }
+}
+
+function bytes(text) {
+  return Uint8Array.from(atob(text), (character) => character.charCodeAt(0));
+}
+
+/** Returns a packed array as numbers; null stays null. */
+export function unpack(packed) {
+  if (packed === null) return null;
+  const found = bytes(packed.data);
+  if (packed.type === "float24") {
+    const padded = new Uint8Array((found.length / 3) * 4);
+    for (let from = 0, to = 0; from < found.length; from += 3, to += 4) {
+      // The lowest byte of each float32 was left out.
+      padded[to + 1] = found[from];
+      padded[to + 2] = found[from + 1];
+      padded[to + 3] = found[from + 2];
+    }
+    return new Numbers(new Float32Array(padded.buffer), packed.shape);
+  }
+  const width = packed.shape[packed.shape.length - 1];
+  const scales = unpack(packed.scales).values;
+  const values = Float32Array.from(new Int8Array(found.buffer), (value, place) => value * scales[Math.floor(place / width)]);
+  return new Numbers(values, packed.shape);
+}
+
+/** Calls a function once, when its value is first asked for. */
+export function once(compute) {
+  let value;
+  let isKnown = false;
+  return () => {
+    if (!isKnown) {
+      value = compute();
+      isKnown = true;
+    }
+    return value;
+  };
+}
+
+/** The three attentions in the order of the page, those that the model has; arrays are unpacked when they are used. */
+export function attentionsOf(explanation) {
+  const isDecoderAlone = explanation.kind === "decoder";
+  const decoderQueries = explanation.decoder_tokens;
+  const all = [
+    {
+      name: "cross",
+      title: "Cross-attention",
+      about: "From each step of the decoder to the source. The row is named after the token that the step writes.",
+      queries: explanation.target_tokens,
+      keys: explanation.source_tokens,
+      firstStep: 0,
+    },
+    {
+      name: "encoder",
+      title: "Encoder self-attention",
+      about: "From each source token to all source tokens.",
+      queries: explanation.source_tokens,
+      keys: explanation.source_tokens,
+      firstStep: null,
+    },
+    {
+      name: "decoder",
+      title: isDecoderAlone ? "Self-attention" : "Decoder self-attention",
+      about: "From each token that the decoder has read to those it read before; what comes later is hidden from it.",
+      queries: decoderQueries,
+      keys: decoderQueries,
+      firstStep: explanation.first_step,
+    },
+  ];
+  return all
+    .filter(({ name }) => explanation[name] !== null)
+    .map((attention) => {
+      const vectors = explanation.vectors === null ? null : explanation.vectors[attention.name];
+      return {
+        ...attention,
+        isCausal: attention.name === "decoder",
+        numLayers: explanation[attention.name].shape[0],
+        numHeads: explanation[attention.name].shape[1],
+        weights: once(() => unpack(explanation[attention.name])),
+        vectors: once(() =>
+          vectors && Object.fromEntries(Object.entries(vectors).map(([key, packed]) => [key, unpack(packed)])),
+        ),
+        isRounded: vectors !== null && vectors.queries.type === "int8",
+        statistics: explanation.head_statistics[attention.name],
+        roles: explanation.head_roles[attention.name],
+      };
+    });
+}
+
+/** Adds up the tokens of words: target words look with the mean of their tokens, source words get the sum of theirs. */
+export function byWords(numbers, rowWords, columnWords) {
+  const values = new Float32Array(rowWords.length * columnWords.length);
+  rowWords.forEach((rowWord, row) => {
+    columnWords.forEach((columnWord, column) => {
+      let sum = 0;
+      for (const query of rowWord.tokens) for (const key of columnWord.tokens) sum += numbers.at(query, key);
+      values[row * columnWords.length + column] = sum / rowWord.tokens.length;
+    });
+  });
+  return new Numbers(values, [rowWords.length, columnWords.length]);
+}

@@ -1,0 +1,274 @@
+/** What is seen first: the alignment, what the heads do, and what else the search considered. */
+
+import { css, inkOn, weightColour } from "./colours.js";
+import { byWords, unpack } from "./data.js";
+import { byId, make, makeSvg, onWidth } from "./dom.js";
+import { comparedText } from "./beams.js";
+import { headName } from "./heads.js";
+import { rove } from "./keys.js";
+import { counted, directionOf, fixed, percent, spoken, visibleParts, wholePercent } from "./text.js";
+
+const MOST_EXAMPLES = 6;
+const LEAST_LINE = 0.08;
+
+/** Shows source and translation with the words that belong together; returns what draws it anew. */
+export function drawAlignment(selection, explanation) {
+  const { source_words: sourceWords, target_words: targetWords, steps } = explanation;
+  const source = wordElements(sourceWords);
+  const target = wordElements(targetWords);
+  byId("source-words").replaceChildren(...source);
+  byId("source-words").dir = directionOf(explanation.source);
+  byId("target-words").replaceChildren(...target);
+  byId("target-words").dir = directionOf(explanation.translation);
+  byId("target-side").hidden = explanation.kind === "encoder";
+  targetWords.forEach(({ tokens }, place) => {
+    const probability = tokens.reduce((product, token) => product * steps[token].probability, 1);
+    target[place].append(make("small", { "aria-hidden": "true" }, wholePercent(probability)));
+  });
+  const links = explanation.alignment === null ? [] : alignmentsOf(explanation);
+  const choice = byId("alignment-by");
+  byId("alignment-choice").hidden = links.length < 2;
+  choice.replaceChildren(...links.map(({ title }, place) => make("option", { value: place }, title)));
+  byId("alignment-about").hidden = links.length === 0;
+  if (links.length === 0) return () => {};
+
+  const lines = byId("alignment-lines");
+  const shares = () => links[Number(choice.value)].shares;
+  let pointed = null;
+  const clear = () => {
+    [...source, ...target].forEach((word) => {
+      word.style.background = "";
+      word.style.color = "";
+      word.classList.remove("picked");
+    });
+  };
+  const tint = (word, share) => {
+    const shade = weightColour(share);
+    word.style.background = css(shade);
+    word.style.color = inkOn(shade);
+  };
+  const mark = () => {
+    clear();
+    if (pointed !== null) {
+      const [side, place] = pointed;
+      const others = side === "target" ? source : target;
+      (side === "target" ? target : source)[place].classList.add("picked");
+      const found = others.map((_, other) => (side === "target" ? shares().at(place, other) : shares().at(other, place)));
+      found.forEach((share, other) => tint(others[other], share));
+      const best = found.indexOf(Math.max(...found));
+      const words = side === "target" ? [targetWords, sourceWords] : [sourceWords, targetWords];
+      byId("alignment-reading").textContent =
+        `${spoken(words[0][place].text)} ${side === "target" ? "comes most from" : "goes most into"} ` +
+        `${spoken(words[1][best].text)} (${wholePercent(found[best])}).`;
+    }
+    drawLines();
+  };
+  const drawLines = () => {
+    const box = byId("alignment").getBoundingClientRect();
+    const isOneRow = [source, target].every((words) => words.every((word) => word.offsetTop === words[0].offsetTop));
+    byId("alignment").classList.toggle("wrapped", !isOneRow);
+    lines.replaceChildren();
+    if (!isOneRow) return;
+    lines.setAttribute("viewBox", `0 0 ${box.width} ${box.height}`);
+    const middle = (word) => {
+      const { left, width, top, bottom } = word.getBoundingClientRect();
+      return { x: left + width / 2 - box.left, top: top - box.top, bottom: bottom - box.top };
+    };
+    const from = source.map(middle);
+    const to = target.map(middle);
+    for (let row = 0; row < target.length; row += 1) {
+      for (let column = 0; column < source.length; column += 1) {
+        const share = shares().at(row, column);
+        const isPointed = pointed !== null && (pointed[0] === "target" ? pointed[1] === row : pointed[1] === column);
+        if (share < LEAST_LINE || (pointed !== null && !isPointed)) continue;
+        const [start, end] = [from[column], to[row]];
+        const half = (start.bottom + end.top) / 2;
+        const line = makeSvg("path", {
+          d: `M${start.x} ${start.bottom + 2}C${start.x} ${half} ${end.x} ${half} ${end.x} ${end.top - 2}`,
+        });
+        line.style.strokeWidth = `${(1 + 7 * share).toFixed(1)}px`;
+        line.style.opacity = (0.12 + 0.78 * share).toFixed(2);
+        lines.append(line);
+      }
+    }
+  };
+  const point = (side, place) => {
+    pointed = [side, place];
+    mark();
+  };
+  const unpoint = () => {
+    pointed = null;
+    byId("alignment-reading").textContent = "Point at a word, or reach it with Tab and the arrow keys.";
+    mark();
+  };
+  for (const [side, words] of [["source", source], ["target", target]]) {
+    words.forEach((word, place) => {
+      word.addEventListener("pointerenter", () => point(side, place));
+      word.addEventListener("focus", () => point(side, place));
+      word.addEventListener("click", () => {
+        point(side, place);
+        if (side === "target") selection.choose({ step: targetWords[place].tokens[0] });
+      });
+    });
+    if (words.length > 0) rove(byId(`${side}-words`), [words], (word) => side === "target" && word.click());
+  }
+  byId("alignment").addEventListener("pointerleave", unpoint);
+  byId("alignment").addEventListener("focusout", (event) => !byId("alignment").contains(event.relatedTarget) && unpoint());
+  choice.addEventListener("change", mark);
+  selection.onChange((changed) => {
+    if (!changed.has("step") || byId("alignment").contains(document.activeElement)) return;
+    const place = targetWords.findIndex(({ tokens }) => tokens.includes(selection.step));
+    if (place >= 0) point("target", place);
+    else unpoint();
+  });
+  onWidth(byId("alignment"), mark);
+  unpoint();
+  return mark;
+}
+
+function wordElements(words) {
+  return words.map(({ text }) =>
+    make(
+      "button",
+      { type: "button", class: "word" },
+      make(
+        "bdi",
+        { dir: directionOf(text) },
+        visibleParts(text).map(([shown, name]) => (name === null ? shown : make("span", { class: "sign", title: name }, shown))),
+      ),
+    ),
+  );
+}
+
+/** The ways to tell which words belong together, each as shares [target words, source words]; the surest first. */
+function alignmentsOf({ alignment, attribution, source_words: sourceWords, target_words: targetWords }) {
+  const found = [["attention (mean of all heads)", unpack(alignment)]];
+  if (attribution !== null) found.unshift(["attribution (integrated gradients)", unpack(attribution.integrated_gradients)]);
+  return found.map(([title, numbers]) => {
+    const shares = byWords(numbers, targetWords, sourceWords);
+    for (let row = 0; row < targetWords.length; row += 1) {
+      const { values } = shares.part(row);
+      // What speaks against a token is no link.
+      const sum = values.reduce((total, value) => total + Math.max(0, value), 0);
+      values.forEach((value, column) => {
+        values[column] = sum > 0 ? Math.max(0, value) / sum : 0;
+      });
+    }
+    return { title, shares };
+  });
+}
+
+/** Lists what the heads do, those that do the same together, each a button that shows the head. */
+export function drawRoles(selection, attentions) {
+  const groups = new Map();
+  for (const attention of attentions) {
+    attention.roles.forEach((ofLayer, layer) =>
+      ofLayer.forEach((role, head) => {
+        const key = `${attention.name} ${role.kind}`;
+        if (!groups.has(key)) groups.set(key, { attention, role, heads: [] });
+        groups.get(key).heads.push({ attention, layer, head, role });
+      }),
+    );
+  }
+  const lists = attentions.map((attention) => {
+    const items = [...groups.values()]
+      .filter((group) => group.attention === attention)
+      .sort((one, other) => rankOf(one.role) - rankOf(other.role))
+      .map(({ role, heads }) => {
+        const best = [...heads].sort((one, other) => other.role.share - one.role.share);
+        return make(
+          "li",
+          {},
+          `${counted(heads.length, "head")} ${heads.length === 1 ? role.does : role.do} `,
+          best.slice(0, MOST_EXAMPLES).map(({ layer, head, role: own }) => [
+            make(
+              "button",
+              {
+                type: "button",
+                class: "chip",
+                title: own.sentence,
+                "aria-label": `${headName(attention, layer, head)}: ${own.sentence}`,
+                onclick: () => {
+                  selection.choose({ attention, layer, head });
+                  byId("head").scrollIntoView({ block: "nearest" });
+                },
+              },
+              `${layer + 1}.${head + 1}`,
+            ),
+            " ",
+          ]),
+          heads.length > MOST_EXAMPLES ? "…" : null,
+        );
+      });
+    return [make("h3", {}, attention.title), make("ul", {}, items)];
+  });
+  byId("roles").replaceChildren(...lists.flat());
+}
+
+function rankOf({ kind }) {
+  return { mixed: 2, spread: 1 }[kind] ?? 0;
+}
+
+/** Tells what else the search considered: the finished hypotheses, and the steps that were least certain. */
+export function drawConsidered(explanation) {
+  const { search, steps, num_told: numTold } = explanation;
+  const parts = [];
+  if (search !== null && search.finished.length > 1) {
+    const [best, ...others] = search.finished;
+    parts.push(
+      make("p", {}, `The search finished ${counted(search.finished.length, "translation")}. Beside the one it chose:`),
+      make(
+        "ol",
+        { class: "finished" },
+        others
+          .slice(0, 4)
+          .map(({ text, rank_score: score }) =>
+            make("li", {}, comparedText(text, best.text), make("span", { class: "soft" }, `${fixed(score - best.rank_score, 2)}`)),
+          ),
+      ),
+    );
+  } else if (search !== null) {
+    parts.push(make("p", {}, "The search finished this one text alone; everything else was pruned on the way."));
+  }
+  const doubts = steps
+    .map((step, place) => ({ ...step, place }))
+    .filter(({ place }) => place >= numTold)
+    .sort((one, other) => one.probability - other.probability)
+    .slice(0, 2);
+  if (doubts.length > 0) {
+    parts.push(
+      make("p", {}, "Least sure of:"),
+      make(
+        "ul",
+        {},
+        doubts.map(({ token, probability, candidates }) => {
+          const others = candidates.filter((other) => other.token !== token).slice(0, 2);
+          return make(
+            "li",
+            {},
+            `${spoken(token)} ${percent(probability)}; it might have been ` +
+              others.map((other) => `${spoken(other.token)} ${percent(other.probability)}`).join(", "),
+          );
+        }),
+      ),
+    );
+  }
+  byId("considered").replaceChildren(...parts);
+}
+
+/** One line about model and score. */
+export function drawFacts({ model, kind, score, steps, num_told: numTold, is_given: isGiven }) {
+  const layers = [
+    model.num_encoder_layers ? counted(model.num_encoder_layers, "encoder layer") : null,
+    model.num_decoder_layers ? counted(model.num_decoder_layers, "decoder layer") : null,
+  ].filter(Boolean);
+  const facts = [model.name, layers.join(", "), counted(model.num_heads, "head") + " each", `d_model ${model.d_model}`];
+  if (kind !== "encoder") {
+    const written = Math.max(1, steps.length - numTold);
+    facts.push(
+      `${isGiven ? "given text" : `beam of ${model.beam_size}`}`,
+      `log-probability ${fixed(score, 4)} over ${counted(written, "token")}, ${percent(Math.exp(score / written))} each on average`,
+    );
+  }
+  byId("facts").textContent = facts.filter(Boolean).join(" · ");
+}

@@ -1,0 +1,140 @@
+/** The grid of all heads of all layers, and the large view of the one that is chosen. */
+
+import { weightColour, weightLegend } from "./colours.js";
+import { byId, make } from "./dom.js";
+import { HeatMap, paintSmall } from "./heat_map.js";
+import { rove, stopAt } from "./keys.js";
+import { fixed, spoken, wholePercent } from "./text.js";
+import { chainOf } from "./arithmetic.js";
+
+/** The colours of a head's weights; null where a query may not look. */
+export function headColours(attention, weights) {
+  return (row, column) => (attention.isCausal && column > row ? null : weightColour(weights.at(row, column)));
+}
+
+/** What a head is called; layers and heads are counted from 1 for people. */
+export function headName(attention, layer, head) {
+  return `${attention.title}, layer ${layer + 1}, head ${head + 1}`;
+}
+
+/** Draws the grids; returns what paints all thumbnails anew. */
+export function drawHeads(container, attentions, selection) {
+  const thumbnails = [];
+  const waiting = new Map();
+  const observer = new IntersectionObserver((entries) => {
+    for (const { target, isIntersecting } of entries) {
+      if (!isIntersecting) continue;
+      observer.unobserve(target);
+      waiting.get(target)?.();
+      waiting.delete(target);
+    }
+  });
+  for (const attention of attentions) {
+    const { name, title, numLayers, numHeads, roles } = attention;
+    const rows = [];
+    const grid = make("div", {
+      class: "head-grid",
+      role: "grid",
+      "aria-label": `${title}: ${numLayers} layers of ${numHeads} heads. Arrow keys choose a head.`,
+    });
+    grid.style.setProperty("--heads", numHeads);
+    for (let layer = 0; layer < numLayers; layer += 1) {
+      const cells = [];
+      for (let head = 0; head < numHeads; head += 1) {
+        const role = roles[layer][head];
+        const canvas = make("canvas", { "aria-hidden": "true" });
+        const cell = make(
+          "div",
+          {
+            class: `thumbnail ${attention.isCausal ? "causal" : ""}`,
+            role: "gridcell",
+            "aria-selected": "false",
+            "aria-label": `Layer ${layer + 1}, head ${head + 1}: ${role.sentence}`,
+            title: role.sentence,
+            onclick: () => selection.choose({ attention, layer, head }),
+          },
+          canvas,
+          make("span", { class: "role", "aria-hidden": "true" }, role.label),
+        );
+        const paint = () => {
+          const weights = attention.weights().part(layer, head);
+          paintSmall(canvas, weights.shape[0], weights.shape[1], headColours(attention, weights));
+        };
+        waiting.set(cell, paint);
+        observer.observe(cell);
+        thumbnails.push({ attention, layer, head, cell, rows, paint });
+        cells.push(cell);
+      }
+      rows.push(cells);
+      grid.append(
+        make("div", { role: "row" }, make("span", { class: "layer", role: "rowheader" }, `L${layer + 1}`), cells),
+      );
+    }
+    rove(grid, rows, (cell) => cell.click());
+    container.append(
+      make("div", { class: "attention", id: `heads-${name}` }, make("h3", {}, title), make("p", { class: "soft" }, attention.about), grid),
+    );
+  }
+  const mark = () => {
+    for (const { attention, layer, head, cell, rows } of thumbnails) {
+      const isChosen = attention === selection.attention && layer === selection.layer && head === selection.head;
+      cell.setAttribute("aria-selected", String(isChosen));
+      if (isChosen) stopAt(rows, cell);
+    }
+  };
+  selection.onChange(mark);
+  mark();
+  return () => thumbnails.filter(({ cell }) => !waiting.has(cell)).forEach(({ paint }) => paint());
+}
+
+/** Shows the chosen head large; returns what draws it anew. */
+export function drawHead(selection, scale) {
+  const map = new HeatMap(byId("head-map"), (row, column) => selection.choose({ row, column }));
+  const show = () => {
+    const { attention, layer, head } = selection;
+    const weights = attention.weights().part(layer, head);
+    const role = attention.roles[layer][head];
+    byId("head-title").textContent = headName(attention, layer, head);
+    byId("head-role").textContent = role.sentence;
+    byId("head-legend").replaceChildren(weightLegend(attention.isCausal));
+    map.picked = [selection.row, selection.column];
+    map.show({
+      rows: attention.queries,
+      columns: attention.keys,
+      rowName: rowName(attention),
+      columnName: "looks at",
+      label: `Weights of ${headName(attention, layer, head)}`,
+      colour: headColours(attention, weights),
+      text: (row, column) => fixed(weights.at(row, column), 2).replace(/^0/u, ""),
+      describe: (row, column) => describe(selection, weights, row, column),
+      canPick: (row, column) => !attention.isCausal || column <= row,
+    });
+    showChain();
+  };
+  const showChain = () => {
+    byId("head-chain").textContent = chainOf(selection, scale);
+  };
+  selection.onChange((changed) => {
+    if (changed.has("attention") || changed.has("layer") || changed.has("head")) show();
+    else {
+      map.pick(selection.row, selection.column);
+      showChain();
+    }
+  });
+  show();
+  return show;
+}
+
+function rowName({ name }) {
+  return { cross: "writing", encoder: "token", decoder: "read" }[name];
+}
+
+function describe({ attention }, weights, row, column) {
+  const { name, queries, keys, isCausal, firstStep } = attention;
+  const from = spoken(queries[row]);
+  const to = spoken(keys[column]);
+  if (isCausal && column > row) return `${from} cannot see ${to}: it comes later.`;
+  const weight = weights.at(row, column);
+  const who = name === "cross" ? `Writing ${from} (step ${row - firstStep + 1})` : name === "decoder" ? `Having read ${from}` : from;
+  return `${who}, ${name === "encoder" ? "it" : "the head"} looks at ${to} with weight ${fixed(weight)} (${wholePercent(weight)}).`;
+}

@@ -1,0 +1,160 @@
+/** A matrix as a picture: a thumbnail, or a large one with tokens on both axes that is read by mouse and by keys. */
+
+import { css, inkOn } from "./colours.js";
+import { make, onWidth } from "./dom.js";
+import { moved } from "./keys.js";
+import { tokenElement } from "./text.js";
+
+const SMALLEST_CELL = 14;
+const LARGEST_CELL = 46;
+const CELL_WITH_TEXT = 34;
+
+/** Paints a pixel a cell; `colour(row, column)` is null where nothing may be seen. */
+export function paintSmall(canvas, numRows, numColumns, colour) {
+  canvas.width = numColumns;
+  canvas.height = numRows;
+  const context = canvas.getContext("2d");
+  const image = context.createImageData(numColumns, numRows);
+  for (let row = 0; row < numRows; row += 1) {
+    for (let column = 0; column < numColumns; column += 1) {
+      const shade = colour(row, column);
+      if (shade !== null) image.data.set([...shade, 255], 4 * (row * numColumns + column));
+    }
+  }
+  context.putImageData(image, 0, 0);
+}
+
+/**
+ * A large map within a container.
+ *
+ * `shown` has the tokens of `rows` and `columns`, the names of both axes, `colour(row, column)`, `text(row, column)`
+ * of a cell, `describe(row, column)` for the line below, `label` for who cannot see it, and optionally
+ * `canPick(row, column)`. `onPick(row, column)` hears what was clicked or moved to.
+ */
+export class HeatMap {
+  constructor(container, onPick) {
+    this.container = container;
+    this.onPick = onPick;
+    this.picked = [0, 0];
+    this.canvas = make("canvas", { "aria-hidden": "true" });
+    this.cursor = make("div", { class: "cursor" });
+    this.cells = make(
+      "div",
+      {
+        class: "cells",
+        role: "application",
+        tabindex: "0",
+        onkeydown: (event) => this.#move(event),
+        onpointermove: (event) => event.pointerType === "mouse" && this.#point(event),
+        onpointerleave: () => this.pick(...this.picked),
+        onclick: (event) => this.#click(event),
+      },
+      this.canvas,
+      this.cursor,
+    );
+    this.columnLabels = make("div", { class: "column-labels", "aria-hidden": "true" });
+    this.rowLabels = make("div", { class: "row-labels", "aria-hidden": "true" });
+    this.corner = make("div", { class: "corner", "aria-hidden": "true" });
+    this.frame = make(
+      "div",
+      { class: "map scroll", tabindex: "-1" },
+      make("div", { class: "map-grid" }, this.corner, this.columnLabels, this.rowLabels, this.cells),
+    );
+    this.line = make("output", { class: "reading" });
+    container.replaceChildren(this.frame, this.line);
+    onWidth(container, () => this.shown && this.show(this.shown));
+  }
+
+  show(shown) {
+    this.shown = shown;
+    const { rows, columns } = shown;
+    this.columnLabels.replaceChildren(...columns.map((token) => tokenElement(token, "label")));
+    this.rowLabels.replaceChildren(...rows.map((token) => tokenElement(token, "label")));
+    this.corner.replaceChildren(
+      make("span", {}, `${shown.rowName} ↓`),
+      make("span", {}, `${shown.columnName} →`),
+    );
+    this.cells.setAttribute("aria-label", `${shown.label}. Arrow keys move from cell to cell.`);
+    // What the labels take is known once they stand there.
+    const room = this.container.clientWidth - this.rowLabels.offsetWidth - 4;
+    this.size = Math.max(SMALLEST_CELL, Math.min(LARGEST_CELL, Math.floor(room / columns.length)));
+    this.frame.style.setProperty("--cell", `${this.size}px`);
+    this.#paint();
+    this.pick(...this.picked);
+  }
+
+  /** Moves the cursor and the line below; nobody is told. */
+  pick(row, column) {
+    this.picked = [Math.min(row, this.shown.rows.length - 1), Math.min(column, this.shown.columns.length - 1)];
+    this.#mark(...this.picked);
+  }
+
+  #mark(row, column) {
+    this.cursor.style.transform = `translate(${column * this.size}px, ${row * this.size}px)`;
+    for (const [labels, place] of [[this.rowLabels, row], [this.columnLabels, column]]) {
+      labels.querySelector(".picked")?.classList.remove("picked");
+      labels.children[place]?.classList.add("picked");
+    }
+    const text = this.shown.describe(row, column);
+    if (this.line.textContent !== text) this.line.textContent = text;
+  }
+
+  #paint() {
+    const { rows, columns, colour, text } = this.shown;
+    const { size, canvas } = this;
+    const ratio = window.devicePixelRatio;
+    canvas.width = columns.length * size * ratio;
+    canvas.height = rows.length * size * ratio;
+    canvas.style.width = `${columns.length * size}px`;
+    canvas.style.height = `${rows.length * size}px`;
+    const context = canvas.getContext("2d");
+    context.scale(ratio, ratio);
+    context.textAlign = "center";
+    context.textBaseline = "middle";
+    context.font = "12px system-ui, sans-serif";
+    const gap = size >= 20 ? 1 : 0.5;
+    for (let row = 0; row < rows.length; row += 1) {
+      for (let column = 0; column < columns.length; column += 1) {
+        const shade = colour(row, column);
+        if (shade === null) continue;
+        context.fillStyle = css(shade);
+        context.fillRect(column * size, row * size, size - gap, size - gap);
+        if (size < CELL_WITH_TEXT) continue;
+        context.fillStyle = inkOn(shade);
+        context.fillText(text(row, column), (column + 0.5) * size, (row + 0.5) * size);
+      }
+    }
+  }
+
+  #place(event) {
+    const box = this.canvas.getBoundingClientRect();
+    const row = Math.floor((event.clientY - box.top) / this.size);
+    const column = Math.floor((event.clientX - box.left) / this.size);
+    const isInside = row >= 0 && column >= 0 && row < this.shown.rows.length && column < this.shown.columns.length;
+    return isInside ? [row, column] : null;
+  }
+
+  #point(event) {
+    const place = this.#place(event);
+    if (place) this.#mark(...place);
+  }
+
+  #click(event) {
+    const place = this.#place(event);
+    if (place) this.#choose(...place);
+  }
+
+  #move(event) {
+    const place = moved(event, ...this.picked, this.shown.rows.length, this.shown.columns.length);
+    if (!place) return;
+    event.preventDefault();
+    this.#choose(...place);
+    this.cursor.scrollIntoView({ block: "nearest", inline: "nearest" });
+  }
+
+  #choose(row, column) {
+    if (this.shown.canPick && !this.shown.canPick(row, column)) return;
+    this.pick(row, column);
+    this.onPick(row, column);
+  }
+}

@@ -1,0 +1,133 @@
+/** One row of a head step by step, each step with its part of equation 1 and its numbers. */
+
+import { entropy, rowOf, softmax, weightedSum } from "./arithmetic.js";
+import { css, signedColour } from "./colours.js";
+import { byId, make } from "./dom.js";
+import { headName } from "./heads.js";
+import { counted, fixed, spoken, tokenElement } from "./text.js";
+
+/** Shows the chosen row, and again whenever another is chosen or the temperature changes. */
+export function drawRow(selection, model) {
+  const slider = byId("temperature");
+  const show = () => {
+    const { attention, layer, head, row, column } = selection;
+    const query = attention.queries[row];
+    const found = rowOf(selection, model.scale);
+    const key = attention.keys[column];
+    const chosen = found.keys[column];
+    byId("row-title").textContent =
+      `${headName(attention, layer, head)}: the row of ${spoken(query)}, and in it the key ${spoken(key)}.`;
+    byId("row-rounded").hidden = !attention.isRounded;
+    byId("row-without").hidden = found.query !== null;
+    byId("row-vectors").hidden = found.query === null;
+    byId("row-output").hidden = found.query === null;
+    byId("row-d_k").textContent = found.query === null ? "" : `d_k = ${found.query.length}`;
+    byId("row-mask").textContent = maskText(attention, found.numHidden);
+    if (found.query !== null) {
+      const products = Float32Array.from(found.query, (value, place) => value * chosen.key[place]);
+      byId("row-strips").replaceChildren(
+        strip("q, the query", found.query, spoken(query)),
+        strip("k, the key", chosen.key, spoken(key)),
+        strip("q × k, number by number", products, "query times key"),
+      );
+      byId("row-score").replaceChildren(...scoreLines(chosen, model.scale));
+    }
+    showSoftmax(found);
+  };
+
+  const showSoftmax = (found = rowOf(selection, model.scale)) => {
+    const { attention, column } = selection;
+    const temperature = 10 ** Number(slider.value);
+    const isModels = slider.value === "0";
+    const weights = isModels
+      ? found.keys.map(({ weight }) => weight)
+      : softmax(found.keys.map(({ score }) => score), temperature);
+    slider.setAttribute("aria-valuetext", temperature.toFixed(2));
+    byId("temperature-shown").textContent = isModels
+      ? "τ = 1.00, as the model computed it"
+      : `τ = ${temperature.toFixed(2)}, ${temperature < 1 ? "sharper" : "softer"} than the model`;
+    byId("row-entropy").textContent =
+      `Entropy ${fixed(entropy(weights), 3)} nats; all alike would be ${fixed(Math.log(weights.length), 3)}.`;
+    const highest = Math.max(...found.keys.map(({ score }) => score / temperature));
+    byId("row-table").tBodies[0].replaceChildren(
+      ...found.keys.map(({ place, product, position, score }, number) => {
+        const power = Math.exp(score / temperature - highest);
+        const bar = make("span", { class: "weight-bar", "aria-hidden": "true" });
+        bar.style.setProperty("--share", weights[number]);
+        return make(
+          "tr",
+          place === column ? { class: "picked", "aria-current": "true" } : {},
+          make(
+            "th",
+            { scope: "row" },
+            make("button", { type: "button", onclick: () => selection.choose({ column: place }) }, tokenElement(attention.keys[place])),
+          ),
+          make("td", { class: "number optional" }, product === null ? "" : fixed(product, 3)),
+          make("td", { class: "number optional with-position" }, fixed(position, 3)),
+          make("td", { class: "number" }, fixed(score, 3)),
+          make("td", { class: "number optional" }, fixed(power, 4)),
+          make("td", { class: "number weight" }, fixed(weights[number], 4)),
+          make("td", { class: "bar-cell" }, bar),
+        );
+      }),
+    );
+    const vectors = attention.vectors();
+    byId("row-table").classList.toggle("no-position", vectors === null || vectors.position_scores === null);
+    if (found.values !== null) {
+      const output = weightedSum(weights, found.values);
+      byId("row-output-strips").replaceChildren(
+        strip(`v of ${spoken(attention.keys[column])}`, found.values[column], "value"),
+        strip("Σ weight × v, the head's output at this row", output, "output"),
+      );
+    }
+  };
+
+  slider.addEventListener("input", () => showSoftmax());
+  byId("temperature-reset").addEventListener("click", () => {
+    slider.value = "0";
+    showSoftmax();
+  });
+  selection.onChange((changed) => {
+    if (["attention", "layer", "head", "row", "column"].some((name) => changed.has(name))) show();
+  });
+  show();
+  return show;
+}
+
+function maskText(attention, numHidden) {
+  if (!attention.isCausal) return "Nothing is hidden here: every query may see every key.";
+  if (numHidden === 0) return "This is the last row: it may see all that was read.";
+  return `${counted(numHidden, "key")} behind this row ${numHidden === 1 ? "is" : "are"} set to −∞, so that ${
+    numHidden === 1 ? "its weight is" : "their weights are"
+  } 0: the decoder must not see what it has yet to write.`;
+}
+
+function scoreLines(chosen, scale) {
+  const position = chosen.position === 0 ? "" : ` + ${fixed(chosen.position, 3)} (relative position)`;
+  return [
+    make("p", {}, "q·k = the sum of the last strip = ", make("strong", { id: "row-product" }, fixed(chosen.product, 3))),
+    make(
+      "p",
+      {},
+      `score = ${fixed(chosen.product, 3)} × ${fixed(scale, 4)}${position} = `,
+      make("strong", {}, fixed(chosen.score, 3)),
+    ),
+  ];
+}
+
+/** Numbers as a strip of colours; the numbers themselves can be unfolded. */
+function strip(title, values, name) {
+  const largest = values.reduce((most, value) => Math.max(most, Math.abs(value)), 0);
+  const boxes = make("div", { class: "strip", role: "img", "aria-label": `${name}: ${counted(values.length, "number")}` });
+  for (const value of values) {
+    const box = make("i", { title: fixed(value, 4) });
+    box.style.background = css(signedColour(value, largest));
+    boxes.append(box);
+  }
+  return make(
+    "details",
+    { class: "numbers" },
+    make("summary", {}, make("span", { class: "strip-title" }, title), boxes),
+    make("p", { class: "list" }, Array.from(values, (value) => fixed(value, 4)).join("  ")),
+  );
+}

@@ -1,0 +1,91 @@
+/** How tokens and numbers read: invisible characters get a sign, text keeps its direction, numbers their minus. */
+
+import { make } from "./dom.js";
+
+const SIGNS = new Map([
+  ["\t", ["⇥", "tab"]],
+  ["\n", ["↵", "line break"]],
+  ["\r", ["␍", "carriage return"]],
+  ["\u00a0", ["NBSP", "no-break space"]],
+  ["\u00ad", ["SHY", "soft hyphen"]],
+  ["\u061c", ["ALM", "Arabic letter mark"]],
+  ["\u2009", ["THSP", "thin space"]],
+  ["\u200b", ["ZWSP", "zero-width space"]],
+  ["\u200c", ["ZWNJ", "zero-width non-joiner"]],
+  ["\u200d", ["ZWJ", "zero-width joiner"]],
+  ["\u200e", ["LRM", "left-to-right mark"]],
+  ["\u200f", ["RLM", "right-to-left mark"]],
+  ["\u202f", ["NNBSP", "narrow no-break space"]],
+  ["\u2060", ["WJ", "word joiner"]],
+  ["\u3000", ["IDSP", "ideographic space"]],
+  ["\ufeff", ["BOM", "byte order mark"]],
+]);
+const INVISIBLE = /[\p{Z}\p{Cc}\p{Cf}]/u;
+const JOINED_EMOJI = /[\p{Extended_Pictographic}\p{Emoji_Modifier}\ufe0f]\u200d\p{Extended_Pictographic}/u;
+const RIGHT_TO_LEFT = /[\p{Script=Hebrew}\p{Script=Arabic}\p{Script=Syriac}\p{Script=Thaana}\p{Script=Nko}]/u;
+
+/** Cuts a token into text and the signs of what cannot be seen: [shown, name or null] each. */
+export function visibleParts(token) {
+  if (token === "") return [["∅", "nothing"]];
+  const characters = [...token];
+  const parts = [];
+  characters.forEach((character, place) => {
+    const around = characters.slice(Math.max(0, place - 1), place + 2).join("");
+    if (character === " ") parts.push(["␣", "space"]);
+    else if (INVISIBLE.test(character) && !(character === "\u200d" && JOINED_EMOJI.test(around))) {
+      const code = character.codePointAt(0).toString(16).toUpperCase().padStart(4, "0");
+      const [sign, name] = SIGNS.get(character) ?? [`U+${code}`, `character U+${code}`];
+      parts.push([sign, name]);
+    } else if (parts.length > 0 && parts[parts.length - 1][1] === null) parts[parts.length - 1][0] += character;
+    else parts.push([/\p{M}/u.test(character) ? `◌${character}` : character, null]);
+  });
+  return parts;
+}
+
+/** A token as an element; a sign says its name to whoever points at it. */
+export function tokenElement(token, className = "") {
+  return make(
+    "bdi",
+    { class: `token ${className}`.trim(), dir: directionOf(token) },
+    visibleParts(token).map(([shown, name]) =>
+      name === null ? shown : make("span", { class: name === "space" ? "gap" : "sign", title: name }, shown),
+    ),
+  );
+}
+
+/** A token as it is read aloud, or stands within a sentence of ours. */
+export function spoken(token) {
+  // Marks of isolation: a token of right-to-left text leaves our sentence in its order.
+  const words = visibleParts(token.replace(/^ (?=\S)/u, "")).map(([shown, name]) =>
+    name === null || name === "space" ? shown : `[${name}]`,
+  );
+  return `“\u2068${words.join("")}\u2069”`;
+}
+
+/** The direction in which a text runs, from its first letter. */
+export function directionOf(text) {
+  const letter = text.match(/\p{L}/u);
+  return letter !== null && RIGHT_TO_LEFT.test(letter[0]) ? "rtl" : "ltr";
+}
+
+/** A number with so many digits behind the point, and a true minus. */
+export function fixed(value, digits = 4) {
+  if (value === -Infinity) return "−∞";
+  const text = value.toFixed(digits);
+  return Number(text) === 0 ? text.replace("-", "") : text.replace("-", "−");
+}
+
+/** A probability in percent; what is below a twentieth of one is not called none. */
+export function percent(probability) {
+  return probability > 0 && probability < 0.0005 ? "<0.1 %" : `${(100 * probability).toFixed(1)} %`;
+}
+
+/** A share in whole percent. */
+export function wholePercent(share) {
+  return `${Math.round(100 * share)} %`;
+}
+
+/** A number of things with its noun. */
+export function counted(count, noun, nouns = `${noun}s`) {
+  return `${count} ${count === 1 ? noun : nouns}`;
+}
