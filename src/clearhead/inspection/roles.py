@@ -15,8 +15,10 @@ __all__ = ["HeadRole", "cross_roles", "self_roles"]
 
 _LEAST_SHARE = 0.3
 """A habit takes at least this share of a head's weight"""
-_LEAST_RATIO = 1.6
+_LEAST_RATIO = 1.4
 """and so many times what a head without any habit would give it."""
+_LEAST_WIDE = 0.5
+"""Likewise of a habit that has several keys a row."""
 _EVEN = 0.9
 """Entropy over the largest possible, from which on a head spreads evenly."""
 
@@ -25,6 +27,7 @@ _SELF = {
     "same": ("looks at the token itself", "look at the token itself", "itself"),
     "next": ("looks at the next token", "look at the next token", "next token"),
     "near": ("looks at the token and its neighbours", "look at the token and its neighbours", "neighbours"),
+    "local": ("stays within three tokens", "stay within three tokens", "within 3 tokens"),
 }
 _CROSS = {
     "aligned": ("follows the alignment", "follow the alignment", "alignment"),
@@ -34,6 +37,7 @@ _CROSS = {
 }
 _GATHERS = ("gathers on one token", "gather on one token", "gathers on {token}")
 _SPREAD = ("spreads over all tokens", "spread over all tokens", "spread")
+_PICKS = ("picks out single tokens, now here, now there", "pick out single tokens, now here, now there", "single tokens")
 _MIXED = ("has no single habit", "have no single habit", "mixed")
 
 
@@ -42,9 +46,11 @@ class HeadRole:
     """What a head does on this sentence."""
 
     kind: str
-    """`previous`, `same`, `next`, `near`; `aligned`, `ahead`, `behind`, `around`; `gathers`, `spread` or `mixed`."""
+    """`previous`, `same`, `next`, `near`, `local` of self-attention; `aligned`, `ahead`, `behind`, `around` of
+    cross-attention; `gathers`, `picks`, `spread` or `mixed` of either."""
     share: float
-    """Of its weight that goes there; of a head that spreads, its entropy over the largest possible."""
+    """Of its weight that goes there; the mean largest weight of one that picks, the largest of one that is mixed; of
+    one that spreads, its entropy over the largest possible."""
     label: str
     """In a word or two."""
     does: str
@@ -70,8 +76,11 @@ def self_roles(
     habits = {"previous": _near(places, size, -1), "same": _near(places, size, 0)}
     if not is_causal:
         habits["next"] = _near(places, size, 1)
-    near = np.any(list(habits.values()), axis=0)
-    return _roles(weights, sees, habits, {"near": near}, (tokens, tokens), _SELF)
+    wide = {
+        "near": np.any(list(habits.values()), axis=0),
+        "local": np.abs(places[:, None] - places[None, :]) <= 3,
+    }
+    return _roles(weights, sees, habits, wide, (tokens, tokens), _SELF)
 
 
 def cross_roles(
@@ -130,8 +139,8 @@ def _roles(
             rows = (cells & sees).any(axis=-1)
             return float((of * cells).sum(axis=-1)[rows].mean()) if rows.any() else 0.0
 
-        def takes(share: float, usual: float) -> bool:
-            return share >= _LEAST_SHARE and share >= _LEAST_RATIO * usual
+        def takes(share: float, usual: float, least: float = _LEAST_SHARE) -> bool:
+            return share >= least and share >= _LEAST_RATIO * usual
 
         key = int(head.mean(axis=0).argmax())
         gathered, usual = float(head[:, key].mean()), float(even[:, key].mean())
@@ -146,14 +155,18 @@ def _roles(
         if best is not None:
             return _habit(best, found[best], words)
         for name, cells in wide.items():
-            if takes(share := shares(head, cells), shares(even, cells)) and share >= 2 * _LEAST_SHARE:
+            if takes(share := shares(head, cells), shares(even, cells), _LEAST_WIDE):
                 return _habit(name, share, words)
         logs = np.log(np.where(head > 0, head, 1.0))
         most = np.log(sees.sum(axis=-1)).sum()
         evenness = float(-(head * logs).sum() / most) if most > 0 else 0.0
         if evenness >= _EVEN:
             return HeadRole("spread", evenness, _SPREAD[2], *_SPREAD[:2], "Spreads its weight over all tokens it may see.")
-        # Of the rows that have a choice, the one cell that stands out most.
+        peak = float(head.max(axis=-1).mean())
+        if takes(peak, 1.5 * float(even.max(axis=-1).mean()), 0.4):
+            text = f"Picks out single tokens, now here, now there: the largest weight of a row is {peak:.2f} on average."
+            return HeadRole("picks", peak, _PICKS[2], *_PICKS[:2], text)
+        # The one cell that stands out most.
         row, column = np.unravel_index(int((head - even).argmax()), head.shape)
         strongest = float(head[row, column])
         does, do, label = _MIXED

@@ -9,11 +9,11 @@ const ROW = 30;
 const NODE_WIDTH = 76;
 const NODE_HEIGHT = 24;
 const FATES = {
-  kept: "it went on",
-  finished: "it ended: a finished hypothesis",
-  beam: "pruned: as many as the beam is wide were better",
-  "late end": "pruned: it ended, but was not among the best of its step",
-  hopeless: "dropped at the end: nothing that could come of it would beat what is finished",
+  kept: "went on",
+  finished: "ended here, a finished hypothesis",
+  beam: "was pruned: as many as the beam is wide were better",
+  "late end": "was pruned: it ended, but was not among the best of its step",
+  hopeless: "was dropped at the end: nothing that could come of it would beat what is finished",
 };
 
 /** Shows the tree and the finished hypotheses. */
@@ -84,11 +84,8 @@ export function drawBeams(selection, search) {
     buttons.get(node.number).classList.add("picked");
     stopAt(rows, buttons.get(node.number));
     byId("beam-reading").replaceChildren(
-      make("bdi", { dir: directionOf(textOf(path)) }, textOf(path)),
-      ` : ${FATES[node.fate]}. ${spoken(node.token)} had ${percent(Math.exp(node.log_prob))}; log-probability so far ${fixed(
-        node.score,
-        3,
-      )}, ranked by ${fixed(node.rank_score, 3)}.`,
+      `${spoken(textOf(path))} ${FATES[node.fate]}. Its last token had ${percent(Math.exp(node.log_prob))}; ` +
+        `log-probability ${fixed(node.score, 3)}, ranked by ${fixed(node.rank_score, 3)}.`,
     );
     if (search.is_translation && node.is_chosen) selection.choose({ step: node.step - 1 });
   };
@@ -158,10 +155,19 @@ export function differingWords(text, other) {
   return words.map((word, place) => [word, !shared.has(place)]);
 }
 
-/** The text of a hypothesis, with the words marked in which it differs from the one that was chosen. */
-export function comparedText(text, chosen) {
-  const parts = differingWords(text, chosen).map(([word, differs]) => [differs ? make("mark", {}, word) : word, " "]);
-  return make("span", { class: "hypothesis", dir: directionOf(text) }, text === chosen ? text : parts);
+/**
+ * The text of a hypothesis, with the words marked in which it differs from the one that was chosen; of the words that
+ * both have, so many stay beside those that differ.
+ */
+export function comparedText(text, chosen, mostCommon = Infinity) {
+  const words = differingWords(text, chosen);
+  const isNear = (place) => words.slice(Math.max(0, place - mostCommon), place + mostCommon + 1).some(([, differs]) => differs);
+  const isShown = words.map((_, place) => mostCommon === Infinity || isNear(place));
+  const parts = words.map(([word, differs], place) => {
+    if (isShown[place]) return [differs ? make("mark", {}, word) : word, " "];
+    return place === 0 || isShown[place - 1] ? ["… "] : [];
+  });
+  return make("span", { class: "hypothesis", dir: directionOf(text) }, words.some(([, differs]) => differs) ? parts : text);
 }
 
 function drawFinished(search, show) {

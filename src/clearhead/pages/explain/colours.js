@@ -70,8 +70,8 @@ export function legend(title, entries) {
   );
 }
 
-/** The legend of weights. */
-export function weightLegend(isCausal) {
+/** The legend of weights, or of probabilities. */
+export function weightLegend(isCausal, title = "Weight") {
   const entries = [0, 0.05, 0.25, 0.5, 1].map((weight) => [String(weight), weightColour(weight)]);
-  return legend("Weight", isCausal ? [...entries, ["hidden", null]] : entries);
+  return legend(title, isCausal ? [...entries, ["hidden", null]] : entries);
 }

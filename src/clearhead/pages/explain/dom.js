@@ -24,7 +24,7 @@ export function byId(id) {
   return document.getElementById(id);
 }
 
-/** Shows a section and fills it when it comes near the window, or is printed. */
+/** Shows a section and fills it when it comes near the window; returns what fills it at once, if it is not yet. */
 export function lazily(section, draw) {
   section.hidden = false;
   let isDrawn = false;
@@ -38,7 +38,7 @@ export function lazily(section, draw) {
     rootMargin: "400px",
   });
   observer.observe(section);
-  addEventListener("beforeprint", drawOnce);
+  return drawOnce;
 }
 
 /** Calls back when an element's width changes. */

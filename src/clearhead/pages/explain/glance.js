@@ -9,6 +9,7 @@ import { rove } from "./keys.js";
 import { counted, directionOf, fixed, percent, spoken, visibleParts, wholePercent } from "./text.js";
 
 const MOST_EXAMPLES = 6;
+const MOST_COMMON = 4;
 const LEAST_LINE = 0.08;
 
 /** Shows source and translation with the words that belong together; returns what draws it anew. */
@@ -23,7 +24,7 @@ export function drawAlignment(selection, explanation) {
   byId("target-side").hidden = explanation.kind === "encoder";
   targetWords.forEach(({ tokens }, place) => {
     const probability = tokens.reduce((product, token) => product * steps[token].probability, 1);
-    target[place].append(make("small", { "aria-hidden": "true" }, wholePercent(probability)));
+    target[place].append(make("small", { "aria-hidden": "true", dir: "ltr" }, wholePercent(probability)));
   });
   const links = explanation.alignment === null ? [] : alignmentsOf(explanation);
   const choice = byId("alignment-by");
@@ -64,11 +65,9 @@ export function drawAlignment(selection, explanation) {
     drawLines();
   };
   const drawLines = () => {
-    const box = byId("alignment").getBoundingClientRect();
-    const isOneRow = [source, target].every((words) => words.every((word) => word.offsetTop === words[0].offsetTop));
-    byId("alignment").classList.toggle("wrapped", !isOneRow);
     lines.replaceChildren();
-    if (!isOneRow) return;
+    if (isWrapped) return;
+    const box = byId("alignment").getBoundingClientRect();
     lines.setAttribute("viewBox", `0 0 ${box.width} ${box.height}`);
     const middle = (word) => {
       const { left, width, top, bottom } = word.getBoundingClientRect();
@@ -92,14 +91,32 @@ export function drawAlignment(selection, explanation) {
       }
     }
   };
+  // Lines need both texts on one row each; smaller letters may help.
+  let isWrapped = false;
+  const fit = () => {
+    const area = byId("alignment");
+    isWrapped = true;
+    for (const size of ["large", "small"]) {
+      area.className = size;
+      if (![source, target].every((words) => words.every((word) => word.offsetTop === words[0].offsetTop))) continue;
+      isWrapped = false;
+      break;
+    }
+    if (isWrapped) area.className = "wrapped";
+    unpoint();
+  };
   const point = (side, place) => {
     pointed = [side, place];
     mark();
   };
   const unpoint = () => {
     pointed = null;
-    byId("alignment-reading").textContent = "Point at a word, or reach it with Tab and the arrow keys.";
-    mark();
+    const place = targetWords.findIndex(({ tokens }) => tokens.includes(selection.step));
+    if (isWrapped && place >= 0) point("target", place);
+    else {
+      byId("alignment-reading").textContent = "Point at a word, or reach it with Tab and the arrow keys.";
+      mark();
+    }
   };
   for (const [side, words] of [["source", source], ["target", target]]) {
     words.forEach((word, place) => {
@@ -121,8 +138,8 @@ export function drawAlignment(selection, explanation) {
     if (place >= 0) point("target", place);
     else unpoint();
   });
-  onWidth(byId("alignment"), mark);
-  unpoint();
+  onWidth(byId("alignment"), fit);
+  fit();
   return mark;
 }
 
@@ -173,7 +190,7 @@ export function drawRoles(selection, attentions) {
   const lists = attentions.map((attention) => {
     const items = [...groups.values()]
       .filter((group) => group.attention === attention)
-      .sort((one, other) => rankOf(one.role) - rankOf(other.role))
+      .sort((one, other) => rankOf(one.role) - rankOf(other.role) || other.heads.length - one.heads.length)
       .map(({ role, heads }) => {
         const best = [...heads].sort((one, other) => other.role.share - one.role.share);
         return make(
@@ -206,24 +223,27 @@ export function drawRoles(selection, attentions) {
 }
 
 function rankOf({ kind }) {
-  return { mixed: 2, spread: 1 }[kind] ?? 0;
+  return { mixed: 3, spread: 2, picks: 1 }[kind] ?? 0;
 }
 
 /** Tells what else the search considered: the finished hypotheses, and the steps that were least certain. */
 export function drawConsidered(explanation) {
   const { search, steps, num_told: numTold } = explanation;
   const parts = [];
+  if (search !== null && !search.is_translation) {
+    parts.push(make("p", {}, "The translation was given. Left to itself, the model writes: ", quoted(search.text)));
+  }
   if (search !== null && search.finished.length > 1) {
     const [best, ...others] = search.finished;
     parts.push(
-      make("p", {}, `The search finished ${counted(search.finished.length, "translation")}. Beside the one it chose:`),
+      make("p", {}, `The search finished ${counted(search.finished.length, "text")}. Beside the one it chose:`),
       make(
         "ol",
         { class: "finished" },
         others
           .slice(0, 4)
           .map(({ text, rank_score: score }) =>
-            make("li", {}, comparedText(text, best.text), make("span", { class: "soft" }, `${fixed(score - best.rank_score, 2)}`)),
+            make("li", {}, comparedText(text, best.text, MOST_COMMON), make("span", { class: "soft" }, `${fixed(score - best.rank_score, 2)}`)),
           ),
       ),
     );
@@ -254,6 +274,10 @@ export function drawConsidered(explanation) {
     );
   }
   byId("considered").replaceChildren(...parts);
+}
+
+function quoted(text) {
+  return make("q", { dir: directionOf(text) }, text);
 }
 
 /** One line about model and score. */

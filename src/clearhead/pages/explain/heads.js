@@ -20,6 +20,7 @@ export function headName(attention, layer, head) {
 /** Draws the grids; returns what paints all thumbnails anew. */
 export function drawHeads(container, attentions, selection) {
   const thumbnails = [];
+  const grids = [];
   const waiting = new Map();
   const observer = new IntersectionObserver((entries) => {
     for (const { target, isIntersecting } of entries) {
@@ -43,6 +44,7 @@ export function drawHeads(container, attentions, selection) {
       for (let head = 0; head < numHeads; head += 1) {
         const role = roles[layer][head];
         const canvas = make("canvas", { "aria-hidden": "true" });
+        const picture = make("div", { class: "picture" }, canvas, make("i", { class: "row-mark" }));
         const cell = make(
           "div",
           {
@@ -53,7 +55,7 @@ export function drawHeads(container, attentions, selection) {
             title: role.sentence,
             onclick: () => selection.choose({ attention, layer, head }),
           },
-          canvas,
+          picture,
           make("span", { class: "role", "aria-hidden": "true" }, role.label),
         );
         const paint = () => {
@@ -71,6 +73,7 @@ export function drawHeads(container, attentions, selection) {
       );
     }
     rove(grid, rows, (cell) => cell.click());
+    grids.push({ attention, grid });
     container.append(
       make("div", { class: "attention", id: `heads-${name}` }, make("h3", {}, title), make("p", { class: "soft" }, attention.about), grid),
     );
@@ -80,6 +83,12 @@ export function drawHeads(container, attentions, selection) {
       const isChosen = attention === selection.attention && layer === selection.layer && head === selection.head;
       cell.setAttribute("aria-selected", String(isChosen));
       if (isChosen) stopAt(rows, cell);
+    }
+    for (const { attention, grid } of grids) {
+      const row = selection.rowOf(attention);
+      grid.classList.toggle("has-row", row !== null);
+      grid.style.setProperty("--row", row ?? 0);
+      grid.style.setProperty("--rows", attention.queries.length);
     }
   };
   selection.onChange(mark);

@@ -1,6 +1,6 @@
 /** The logit lens: what the model would write if it ended behind each layer. */
 
-import { css, inkOn, weightColour } from "./colours.js";
+import { css, inkOn, weightColour, weightLegend } from "./colours.js";
 import { byId, make } from "./dom.js";
 import { rove, stopAt } from "./keys.js";
 import { percent, spoken, tokenElement } from "./text.js";
@@ -44,12 +44,14 @@ export function drawLens(selection, { logit_lens: lens, target_tokens: targets }
   );
   const rows = order.map((layer) => cells[layer]);
   rove(table, rows, (cell) => cell.click());
-  const colour = () =>
+  const colour = () => {
+    byId("lens-legend").replaceChildren(weightLegend(false, "Probability"));
     cells.flat().forEach((cell) => {
       const shade = weightColour(Number(cell.dataset.share));
       cell.style.background = css(shade);
       cell.style.color = inkOn(shade);
     });
+  };
   const mark = () => {
     columns.forEach((header, step) => header.classList.toggle("picked", step === selection.step));
     cells.flat().forEach((cell) => cell.parentElement.classList.remove("picked"));

@@ -2,7 +2,7 @@
 
 import { drawAttribution } from "./attribution.js";
 import { drawBeams } from "./beams.js";
-import { forgetColours, weightLegend } from "./colours.js";
+import { forgetColours } from "./colours.js";
 import { attentionsOf } from "./data.js";
 import { byId, lazily } from "./dom.js";
 import { drawAlignment, drawConsidered, drawFacts, drawRoles } from "./glance.js";
@@ -16,6 +16,7 @@ import { drawSteps } from "./steps.js";
 const explanation = JSON.parse(byId("explanation").textContent);
 const attentions = attentionsOf(explanation);
 const selection = new Selection(attentions, explanation.steps.length);
+selection.choose({ ...mostTelling(attentions[0]), step: selection.step });
 const redraws = [];
 
 byId("without-script").remove();
@@ -29,20 +30,36 @@ if (explanation.steps.length > 0) {
 }
 redraws.push(drawHeads(byId("head-grids"), attentions, selection));
 redraws.push(drawHead(selection, explanation.model.scale));
-lazily(byId("row"), () => redraws.push(drawRow(selection, explanation.model)));
-if (explanation.steps.length > 0) lazily(byId("steps"), () => drawSteps(selection, explanation));
-if (explanation.search !== null) lazily(byId("search"), () => drawBeams(selection, explanation.search));
-if (explanation.logit_lens !== null) {
-  lazily(byId("lens"), () => {
-    redraws.push(drawLens(selection, explanation));
-    byId("lens-legend").replaceChildren(weightLegend(false));
-  });
-}
-if (explanation.attribution !== null) lazily(byId("attribution"), () => redraws.push(drawAttribution(selection, explanation)));
-lazily(byId("statistics"), () => drawStatistics(selection, attentions, explanation));
-document.querySelectorAll("nav a").forEach((link) => {
+
+const hasSteps = explanation.steps.length > 0;
+const sections = [
+  ["row", true, () => redraws.push(drawRow(selection, explanation.model))],
+  ["steps", hasSteps, () => drawSteps(selection, explanation)],
+  ["search", explanation.search !== null, () => drawBeams(selection, explanation.search)],
+  ["lens", hasSteps && explanation.logit_lens !== null, () => redraws.push(drawLens(selection, explanation))],
+  ["attribution", explanation.attribution !== null, () => redraws.push(drawAttribution(selection, explanation))],
+  ["statistics", true, () => drawStatistics(selection, attentions, explanation)],
+];
+const waiting = sections.filter(([, isThere]) => isThere).map(([id, , draw]) => lazily(byId(id), draw));
+// A link leads to the right place only when all above it has its height.
+const drawAll = () => waiting.forEach((draw) => draw());
+addEventListener("beforeprint", drawAll);
+document.querySelectorAll('a[href^="#"]').forEach((link) => {
   link.hidden = byId(link.hash.slice(1)).hidden;
+  link.addEventListener("click", drawAll);
 });
+if (location.hash !== "") {
+  drawAll();
+  document.getElementById(location.hash.slice(1))?.scrollIntoView();
+}
+
+/** The head to begin with: the one whose habit is the clearest. */
+function mostTelling({ roles }) {
+  const heads = roles.flatMap((ofLayer, layer) => ofLayer.map((role, head) => ({ role, layer, head })));
+  const clear = heads.filter(({ role }) => !["mixed", "picks", "spread"].includes(role.kind));
+  const [{ layer, head }] = (clear.length > 0 ? clear : heads).sort((one, other) => other.role.share - one.role.share);
+  return { layer, head };
+}
 
 const darkness = matchMedia("(prefers-color-scheme: dark)");
 const recolour = () => {

@@ -21,7 +21,7 @@ export function drawRow(selection, model) {
     byId("row-without").hidden = found.query !== null;
     byId("row-vectors").hidden = found.query === null;
     byId("row-output").hidden = found.query === null;
-    byId("row-d_k").textContent = found.query === null ? "" : `d_k = ${found.query.length}`;
+    byId("row-d_k").textContent = found.query === null ? "" : String(found.query.length);
     byId("row-mask").textContent = maskText(attention, found.numHidden);
     if (found.query !== null) {
       const products = Float32Array.from(found.query, (value, place) => value * chosen.key[place]);

@@ -19,7 +19,7 @@ export class Selection {
     this.#listeners.push(listener);
   }
 
-  /** Chooses; a row of the decoder is a step, and a step is a row. */
+  /** Chooses; a row of the decoder is a step, and a step is a row, of which the largest weight is chosen. */
   choose(wanted) {
     const before = { ...this };
     Object.assign(this, wanted);
@@ -28,12 +28,19 @@ export class Selection {
       this.row = firstStep + this.step;
     }
     this.row = Math.min(this.row, queries.length - 1);
+    if (wanted.step !== undefined && wanted.column === undefined) this.column = this.#highest();
     this.column = Math.min(this.column, this.attention.isCausal ? this.row : keys.length - 1);
     if (firstStep !== null && this.row >= firstStep) this.step = this.row - firstStep;
     const changed = new Set(
       ["attention", "layer", "head", "row", "column", "step"].filter((name) => this[name] !== before[name]),
     );
     if (changed.size > 0) this.#listeners.forEach((listener) => listener(changed));
+  }
+
+  /** Where the chosen row looks most. */
+  #highest() {
+    const { values } = this.attention.weights().part(this.layer, this.head, this.row);
+    return values.indexOf(Math.max(...values));
   }
 
   /** The row of an attention that belongs to the chosen step; null if it has none. */

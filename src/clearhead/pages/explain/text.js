@@ -80,9 +80,9 @@ export function percent(probability) {
   return probability > 0 && probability < 0.0005 ? "<0.1 %" : `${(100 * probability).toFixed(1)} %`;
 }
 
-/** A share in whole percent. */
+/** A share in whole percent; what is below a half of one is not called none. */
 export function wholePercent(share) {
-  return `${Math.round(100 * share)} %`;
+  return share > 0 && share < 0.005 ? "<1 %" : `${Math.round(100 * share)} %`;
 }
 
 /** A number of things with its noun. */
