@@ -160,6 +160,7 @@ export function differingWords(text, other) {
  * both have, so many stay beside those that differ.
  */
 export function comparedText(text, chosen, mostCommon = Infinity) {
+  if (text === "") return make("span", { class: "hypothesis" }, "(nothing)");
   const words = differingWords(text, chosen);
   const isNear = (place) => words.slice(Math.max(0, place - mostCommon), place + mostCommon + 1).some(([, differs]) => differs);
   const isShown = words.map((_, place) => mostCommon === Infinity || isNear(place));

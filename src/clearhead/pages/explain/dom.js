@@ -16,7 +16,7 @@ export function make(name, properties = {}, ...children) {
 
 /** Likewise an element of SVG. */
 export function makeSvg(name, properties = {}, ...children) {
-  return fill(document.createElementNS("http://www.w3.org/2000/svg", name), properties, children);
+  return fill(document.createElementNS(byId("alignment-lines").namespaceURI, name), properties, children);
 }
 
 /** The element of the page with this id. */

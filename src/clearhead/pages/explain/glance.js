@@ -21,7 +21,8 @@ export function drawAlignment(selection, explanation) {
   byId("source-words").dir = directionOf(explanation.source);
   byId("target-words").replaceChildren(...target);
   byId("target-words").dir = directionOf(explanation.translation);
-  byId("target-side").hidden = explanation.kind === "encoder";
+  byId("target-side").hidden = targetWords.length === 0;
+  byId("glance").classList.toggle("one-sided", targetWords.length === 0);
   targetWords.forEach(({ tokens }, place) => {
     const probability = tokens.reduce((product, token) => product * steps[token].probability, 1);
     target[place].append(make("small", { "aria-hidden": "true", dir: "ltr" }, wholePercent(probability)));

@@ -7,6 +7,8 @@ import { rove, stopAt } from "./keys.js";
 import { fixed, spoken, wholePercent } from "./text.js";
 import { chainOf } from "./arithmetic.js";
 
+const MOST_NAMED = 9;
+
 /** The colours of a head's weights; null where a query may not look. */
 export function headColours(attention, weights) {
   return (row, column) => (attention.isCausal && column > row ? null : weightColour(weights.at(row, column)));
@@ -34,7 +36,7 @@ export function drawHeads(container, attentions, selection) {
     const { name, title, numLayers, numHeads, roles } = attention;
     const rows = [];
     const grid = make("div", {
-      class: "head-grid",
+      class: numHeads > MOST_NAMED ? "head-grid unnamed" : "head-grid",
       role: "grid",
       "aria-label": `${title}: ${numLayers} layers of ${numHeads} heads. Arrow keys choose a head.`,
     });

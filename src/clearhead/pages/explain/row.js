@@ -111,6 +111,7 @@ function scoreLines(chosen, scale) {
       {},
       `score = ${fixed(chosen.product, 3)} × ${fixed(scale, 4)}${position} = `,
       make("strong", {}, fixed(chosen.score, 3)),
+      scale === 1 ? " (this model leaves the scale out)" : null,
     ),
   ];
 }

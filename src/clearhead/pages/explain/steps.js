@@ -60,10 +60,10 @@ export function drawSteps(selection, { steps, model, num_told: numTold }) {
         make(
           "ol",
           { class: "candidates" },
-          candidates.map((other) =>
+          candidates.map((other, place) =>
             make(
               "li",
-              other.token === token ? { class: "written" } : {},
+              place === rank - 1 && other.token === token ? { class: "written" } : {},
               tokenElement(other.token),
               make("span", { class: "soft" }, percent(other.probability)),
             ),

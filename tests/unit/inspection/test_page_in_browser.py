@@ -1,0 +1,279 @@
+"""The page in a real browser: every view by mouse and by keyboard, its numbers against the arrays, and axe's rules."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from axe_playwright_python.sync_playwright import Axe
+from model_kinds import KINDS
+from playwright.sync_api import Browser, Page, sync_playwright
+
+from clearhead.inspection.explain import Explanation, explain, with_attribution
+
+HOSTILE = "<script>alert(1)</script>"
+TEXT = f"Ein\u2009Hund {HOSTILE} كلب 犬"
+BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    path = next(filter(None, map(shutil.which, BROWSERS)), None)
+    if path is None:
+        if os.environ.get("CLEARHEAD_NEEDS_BROWSER"):
+            pytest.fail("no browser; install chromium")
+        pytest.skip("there is no chromium or chrome on the PATH")
+    with sync_playwright() as playwright:
+        # Chromium has no sandbox for root, as whom containers run.
+        opened = playwright.chromium.launch(executable_path=path, args=["--no-sandbox"] if os.geteuid() == 0 else [])
+        yield opened
+        opened.close()
+
+
+@pytest.fixture(scope="module")
+def explained(make_translator) -> Explanation:
+    translator = make_translator(num_decoder_layers=2, info={"settings": {"train": {"label_smoothing": 0.1}}})
+    return with_attribution(explain(translator, TEXT, "A <b>dog</b>\u00a0runs", beam_size=3))
+
+
+@pytest.fixture
+def complaints() -> list[str]:
+    """Return what the browser said in its console, and every error and dialog."""
+    return []
+
+
+@pytest.fixture
+def open_page(browser, complaints, tmp_path) -> Iterator[Callable[..., Page]]:
+    """Return what opens an explanation from disk; whatever the browser complains of fails the test."""
+    pages: list[Page] = []
+
+    def open_(explanation: Explanation, **options: Any) -> Page:
+        file: Path = tmp_path / "page.html"
+        file.write_text(explanation.to_html(), encoding="utf-8")
+        page = browser.new_page(**{"viewport": {"width": 1280, "height": 800}, **options})
+        page.set_default_timeout(10_000)
+        page.on("console", lambda message: complaints.append(message.text))
+        page.on("pageerror", lambda error: complaints.append(str(error)))
+        page.on("dialog", lambda dialog: complaints.append(dialog.message))
+        page.goto(file.as_uri())
+        pages.append(page)
+        return page
+
+    yield open_
+    for page in pages:
+        page.close()
+    assert complaints == []
+
+
+@pytest.fixture
+def page(open_page, explained) -> Page:
+    return open_page(explained)
+
+
+def number(text: str) -> float:
+    """Return the only number of this text that has a point, as people read it."""
+    [found] = re.findall(r"−?\d+\.\d+", text)
+    return float(found.replace("−", "-"))
+
+
+def numbers(texts: list[str]) -> list[float]:
+    return [float(text.replace("−", "-").removesuffix(" %")) for text in texts]
+
+
+def assert_shown(shown: Any, true: Any, *, digits: int) -> None:
+    """Require that numbers are the true ones to the digits shown: within a half of the last, and float24's error."""
+    np.testing.assert_allclose(shown, true, rtol=2**-15, atol=0.5001 * 10.0**-digits)
+
+
+def choose_head(page: Page, attention: str, layer: int, head: int) -> None:
+    page.locator(f"#heads-{attention} [role=row]").nth(layer).locator("[role=gridcell]").nth(head).click()
+
+
+@pytest.mark.parametrize("attention", ["cross", "encoder", "decoder"])
+def test_a_cell_says_the_weight_of_the_array_and_the_row_its_arithmetic(page, explained, attention):
+    layer, name = 1, 4
+    head = explained.head(attention, layer, name)
+    choose_head(page, attention, layer, name)
+    page.locator("#head-map .cells").focus()
+    page.keyboard.press("Home")
+    page.keyboard.press("PageUp")
+    row, column = 3, 2
+    for key in ["ArrowDown"] * row + ["ArrowRight"] * column:
+        page.keyboard.press(key)
+    assert_shown(number(page.locator("#head-map .reading").inner_text()), head.weights[row, column], digits=4)
+    page.locator("nav a", has_text="Arithmetic").click()
+    seen = head.mask[row]
+    rows = page.locator("#row-table tbody tr")
+    assert rows.count() == seen.sum()
+    products = head.queries[row] @ head.keys.T
+    columns = page.evaluate(
+        "[...document.querySelector('#row-table tbody').rows].map(row => [...row.cells].map(cell => cell.innerText))"
+    )
+    shown = np.array([numbers([*cells[1:2], *cells[3:6]]) for cells in columns])
+    # Scores come back from the weights, which float24 rounds.
+    np.testing.assert_allclose(shown[:, 0], products[seen], rtol=1e-4, atol=2e-3)
+    np.testing.assert_allclose(shown[:, 1], head.scores[row][seen], rtol=1e-4, atol=2e-3)
+    assert_shown(shown[:, 3], head.weights[row][seen], digits=4)
+    page.locator("#temperature").focus()
+    page.keyboard.press("Home")
+    tempered = np.exp(head.scores[row][seen] / 0.1 - (head.scores[row][seen] / 0.1).max())
+    shares = numbers(page.locator("#row-table td.weight").all_inner_texts())
+    np.testing.assert_allclose(shares, tempered / tempered.sum(), atol=3e-3)
+    page.locator("#temperature-reset").click()
+    assert_shown(numbers(page.locator("#row-table td.weight").all_inner_texts()), head.weights[row][seen], digits=4)
+
+
+def test_arrow_keys_go_from_head_to_head_and_what_comes_later_cannot_be_chosen(page):
+    grid = page.locator("#heads-decoder [role=grid]")
+    grid.locator("[role=gridcell]").first.click()
+    page.keyboard.press("ArrowDown")
+    page.keyboard.press("ArrowRight")
+    assert page.locator("#head-title").inner_text() == "Decoder self-attention, layer 2, head 2"
+    chosen = page.locator("[role=gridcell][aria-selected=true]")
+    assert chosen.count() == 1
+    assert chosen.get_attribute("tabindex") == "0"
+    assert page.evaluate("document.activeElement.getAttribute('aria-selected')") == "true"
+    page.locator("#head-map .cells").focus()
+    page.keyboard.press("PageUp")
+    page.keyboard.press("Home")
+    before = page.locator("#head-map .reading").inner_text()
+    page.keyboard.press("ArrowRight")  # the first row sees the first key alone
+    assert page.locator("#head-map .reading").inner_text() == before
+
+
+def test_a_step_marks_its_rows_in_every_view(page, explained):
+    page.locator("nav a", has_text="Steps").click()
+    rows = page.locator("#steps-table tbody tr")
+    shown = [rows.nth(step).locator("td").nth(1).inner_text() for step in range(len(explained.steps))]
+    for text, step in zip(shown, explained.steps, strict=True):
+        assert text == "<0.1 %" if step.probability < 0.0005 else f"{100 * step.probability:.1f} %"
+    assert "label smoothing 0.1" in page.locator("#smoothing").inner_text()
+    page.locator("#steps-table button").first.focus()
+    page.keyboard.press("ArrowDown")
+    page.keyboard.press("ArrowDown")
+    assert rows.nth(2).get_attribute("class") == "picked"
+    assert page.locator("#head-map .row-labels .picked").inner_text() == page.locator(
+        "#steps-table button"
+    ).nth(2).inner_text()
+    assert page.locator("#beam-tree .beam-step").nth(2).get_attribute("class") == "beam-step picked"
+    assert page.locator("#lens-table thead th").nth(2).get_attribute("class") == "picked"
+    picked = page.locator("#attribution-gradients .row-labels .label").nth(2)
+    assert "picked" in (picked.get_attribute("class") or "")
+    assert page.locator("#heads-cross .head-grid").evaluate("grid => grid.style.getPropertyValue('--row')") == "2"
+    page.locator("#lens-table tbody button").first.click()  # and back, from another view
+    assert rows.nth(0).get_attribute("class") == "picked"
+
+
+def test_the_tree_and_the_lens_say_what_the_arrays_say(page, explained):
+    search = explained.to_search()
+    page.locator("nav a", has_text="Search").click()
+    nodes = page.locator("#beam-tree button")
+    assert nodes.count() == len(search["nodes"])
+    shown = numbers(page.locator("#finished-table tbody td:nth-child(3)").all_inner_texts())
+    assert_shown(shown, [one["score"] for one in search["finished"]], digits=3)
+    nodes.first.focus()
+    page.keyboard.press("ArrowDown")
+    page.keyboard.press("ArrowRight")
+    at = page.evaluate("[...document.querySelectorAll('#beam-tree button')].indexOf(document.activeElement)")
+    assert search["nodes"][at]["step"] == 2
+    said = page.locator("#beam-reading").inner_text()
+    score, ranked = (float(one.replace("−", "-")) for one in re.findall(r"−?\d+\.\d{3}", said)[-2:])
+    assert_shown([score, ranked], [search["nodes"][at][name] for name in ("score", "rank_score")], digits=3)
+    percents = page.locator("#lens-table tbody tr small").all_inner_texts()
+    lens = [step.candidates[0].probability for layer in reversed(explained.lens) for step in layer]
+    for text, probability in zip(percents, lens, strict=True):
+        assert text == "<0.1 %" if probability < 0.0005 else abs(numbers([text])[0] - 100 * probability) <= 0.051
+    page.locator("#lens-table button").first.focus()
+    page.keyboard.press("ArrowDown")
+    assert page.locator("#lens-reading").inner_text().startswith("Step 1, layer 1")
+
+
+def test_attribution_and_statistics_are_those_of_the_arrays(page, explained):
+    page.locator("nav a", has_text="Attribution").click()
+    for name, values, digits in (
+        ("attention", explained.alignment, 4),
+        ("gradients", explained.attribution.gradients, 3),
+        ("occlusion", explained.attribution.occlusion, 3),
+    ):
+        page.locator(f"#attribution-{name} .cells").focus()
+        for key in ("PageDown", "End"):
+            page.keyboard.press(key)
+        assert_shown(number(page.locator(f"#attribution-{name} .reading").inner_text()), values[-1, -1], digits=digits)
+    table = page.locator("#statistics-table")
+    table.locator("thead button", has_text="entropy").click()
+    assert table.locator("thead [aria-sort=descending]").inner_text().startswith("entropy")
+    shown = numbers(table.locator("tbody td:nth-child(3)").all_inner_texts())
+    true = np.concatenate([found["entropy"].ravel() for found in explained.head_statistics.values()])
+    assert_shown(shown, np.sort(true)[::-1], digits=3)
+    table.locator("tbody button").first.focus()
+    page.keyboard.press("ArrowDown")
+    name, place = table.locator("tbody button").nth(1).inner_text().split()
+    assert page.locator("#head-title").inner_text().endswith("layer {}, head {}".format(*place.split(".")))
+    assert name in explained.attentions
+
+
+def test_words_that_belong_together_light_up(page, explained):
+    words = page.locator("#target-words button")
+    assert words.count() == len(explained.target_words)
+    words.first.focus()
+    page.keyboard.press("ArrowRight")
+    assert page.locator("#alignment-reading").inner_text().startswith(f"“\u2068{explained.target_words[1].text}")
+    assert page.locator("#source-words button").evaluate_all("all => all.every(one => one.style.background)")
+    assert page.locator("#source-words bdi[dir=rtl]").inner_text() == "كلب"
+
+
+def test_text_stays_text_and_what_is_invisible_has_a_sign(open_page, complaints, explained):
+    invisible = {"\u2009": "thin space", "\u00a0": "no-break space", "\u200b": "zero-width space", "\t": "tab"}
+    tokens = [HOSTILE, *invisible, *explained.source_tokens[len(invisible) + 1 :]]
+    page = open_page(replace(explained, source_tokens=tokens))
+    for place, name in enumerate(invisible.values(), start=1):
+        sign = page.locator("#head-map .column-labels .label").nth(place).locator(".sign")
+        assert sign.get_attribute("title") == name
+        assert sign.inner_text().strip()
+    assert page.locator("#head-map .column-labels .label").first.inner_text() == HOSTILE
+    assert page.locator("script").count() == 2
+    assert HOSTILE in page.title()
+    assert page.locator("#page b").count() == 0
+    # Even a script that found its way into the page would not run.
+    refused = """() => new Promise(done => {
+        document.addEventListener("securitypolicyviolation", () => done(true));
+        document.body.append(Object.assign(document.createElement("script"), {textContent: "window.ran = true"}));
+        setTimeout(() => done(window.ran !== true), 5000);
+    })"""
+    assert page.evaluate(refused)
+    assert "Content Security Policy" in complaints.pop()
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_no_rule_of_axe_is_broken(open_page, explained, scheme):
+    page = open_page(explained, color_scheme=scheme, viewport={"width": 390, "height": 844})
+    page.locator("nav a", has_text="Statistics").click()
+    assert page.evaluate("document.documentElement.scrollWidth") == 390
+    found = Axe().run(page)
+    serious = [
+        (one["id"], one["impact"], [node["html"][:200] for node in one["nodes"][:3]])
+        for one in found.response["violations"]
+        if one["impact"] in ("serious", "critical")
+    ]
+    assert serious == []
+    colours = "[document.body, document.querySelector('.lens')].map(one => getComputedStyle(one).backgroundColor)"
+    before = page.evaluate(colours)
+    page.locator("#theme").click()
+    assert all(one != other for one, other in zip(page.evaluate(colours), before, strict=True))
+
+
+@pytest.mark.parametrize("kind", ["encoder", "decoder"])
+def test_a_model_of_one_side_shows_what_it_has(open_page, make_translator, kind):
+    page = open_page(explain(make_translator(**KINDS[kind]), "Ein Hund"))
+    assert page.locator("#head-grids .attention").count() == 1
+    assert page.locator("#attribution").is_hidden()
+    assert page.locator("#steps").is_hidden() == (kind == "encoder")
+    page.locator("nav a", has_text="Statistics").click()
+    assert page.locator("#statistics-table tbody tr").count() > 0
