@@ -18,6 +18,7 @@ from harness import Attack, Campaign, Children, Outcome, Verdict
 PARTS = (
     "model_directories",
     "data_files",
+    "documents",
     "kills",
     "full_disks",
     "regroupings",

@@ -34,8 +34,8 @@ class Cue:
     """In milliseconds."""
     end: int
     texts: list[list[tuple[int, str]]] = field(default_factory=lambda: [[]])
-    """Its lines with their numbers; those between two blank lines together, if any. In WebVTT what follows a blank line belongs
-    to no cue."""
+    """Its lines with their numbers; those between two blank lines together, if any. In WebVTT what follows a blank line
+    belongs to no cue."""
 
 
 def read_cues(lines: Iterable[str], name: str, *, is_webvtt: bool, refuse_stray: bool) -> Iterator[Cue]:
