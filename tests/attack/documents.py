@@ -157,8 +157,6 @@ def attack(
 
 def _filled(path: Path) -> tuple[Outcome, str]:
     """Fill a document with nothing, with its own texts and with others, and read it again."""
-    from clearhead.documents.document import Filling
-
     data = path.read_bytes()
     refusal, document = refused_or(lambda: _read(path))
     if refusal is not None:
@@ -169,20 +167,29 @@ def _filled(path: Path) -> tuple[Outcome, str]:
     if any(segment.line < 1 for segment in document.segments):
         return Outcome.wrong, "a segment has no line"
     for made in (str, _with_other_words):
-        translations = [made(text) for text in texts]
-        refusal, filled = refused_or(lambda: document.filled([Filling(text) for text in translations]))
-        if refusal is not None:
-            return Outcome.refused, refusal[:200]
-        again = path.with_name(f"filled{path.suffix}")
-        again.write_bytes(filled)
-        refusal, reread = refused_or(lambda: _read(again))
-        if refusal is not None:
-            return Outcome.wrong, f"what was filled cannot be read: {refusal[:200]}"
-        found = [one.translation if reread.keeps_finished else one.text for one in reread.segments]
-        again.unlink()
-        if [_words(text) for text in found] != [_words(text) for text in translations]:
-            return Outcome.wrong, f"filled with {translations!r:.300}, read again {found!r:.300}"
+        outcome, detail = _refilled(document, [made(text) for text in texts], path)
+        if outcome is not Outcome.works:
+            return outcome, detail
     return Outcome.works, f"{len(texts)} segments"
+
+
+def _refilled(document: Any, translations: list[str], path: Path) -> tuple[Outcome, str]:
+    """Fill a document, and read what it is then."""
+    from clearhead.documents.document import Filling
+
+    refusal, filled = refused_or(lambda: document.filled([Filling(text) for text in translations]))
+    if refusal is not None:
+        return Outcome.refused, refusal[:200]
+    again = path.with_name(f"filled{path.suffix}")
+    again.write_bytes(filled)
+    refusal, reread = refused_or(lambda: _read(again))
+    again.unlink()
+    if refusal is not None:
+        return Outcome.wrong, f"what was filled cannot be read: {refusal[:200]}"
+    found = [one.translation if reread.keeps_finished else one.text for one in reread.segments]
+    if [_words(text) for text in found] != [_words(text) for text in translations]:
+        return Outcome.wrong, f"filled with {translations!r:.300}, read again {found!r:.300}"
+    return Outcome.works, ""
 
 
 def _translated(path: Path, model: Path, expected: Outcome) -> tuple[Outcome, str]:
