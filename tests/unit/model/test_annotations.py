@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
-from beartype.roar import BeartypeCallHintParamViolation, BeartypeCallHintReturnViolation
+from beartype.roar import BeartypeCallHintParamViolation, BeartypeCallHintReturnViolation, BeartypeDoorHintViolation
 
 from clearhead.model import AttentionWeights, MultiHeadAttention, scaled_dot_product_attention
 from clearhead.model.embeddings import Embedding
@@ -52,8 +52,11 @@ def test_fields_of_results_are_checked():
         AttentionWeights(encoder=[torch.randn(3, 7, 7)], decoder=[], cross=[])
 
 
-def test_results_are_checked_against_the_axes_of_the_arguments(monkeypatch):
-    monkeypatch.setattr("clearhead.model.attention.drop", lambda weights, rate: weights[..., :-1, :])
+def test_results_are_checked_against_the_axes_of_the_arguments_at_every_call(monkeypatch):
     q, k = torch.randn(3, 5, 7, 2), torch.randn(3, 5, 11, 2)
-    with pytest.raises(BeartypeCallHintReturnViolation, match="tuple index 0"):
+    scaled_dot_product_attention(q, k, k)
+    monkeypatch.setattr("clearhead.model.attention.drop", lambda weights, rate: weights[..., :-1, :])
+    with pytest.raises(BeartypeDoorHintViolation, match="tuple index 0"):
         scaled_dot_product_attention(q, k, k)
+    with pytest.raises(BeartypeCallHintReturnViolation, match="tuple index 0"):
+        scaled_dot_product_attention(q[:2], k[:2], k[:2])
