@@ -40,6 +40,11 @@ _STYLE: Any = {
     "svg.fonttype": "none",  # text stays text: searchable, and in fonts that the reader has
     "svg.hashsalt": "clearhead",
 }
+_OTHER_FONTS = (
+    *("Noto Sans CJK SC", "Noto Sans CJK JP", "Source Han Sans", "WenQuanYi Zen Hei", "Droid Sans Fallback"),
+    *("Hiragino Sans", "PingFang SC", "Microsoft YaHei", "Yu Gothic", "Noto Sans Devanagari", "Noto Sans Thai"),
+)
+"""Of which those that are installed draw what DejaVu lacks."""
 _DPI = 130
 SHARE_TICKS = (0.0, 0.05, 0.25, 0.5, 1.0)
 """What the legend of `share_colours` names."""
@@ -86,11 +91,14 @@ def canvas(
     """Open an empty figure of a size in inches; when the block ends it is written to the buffer."""
     require_plots()
     import matplotlib
+    from matplotlib import font_manager
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure as Canvas
 
     written = io.BytesIO()
-    with matplotlib.rc_context(_STYLE):
+    installed = set(font_manager.get_font_names())
+    families = [_STYLE["font.family"], *(name for name in _OTHER_FONTS if name in installed)]
+    with matplotlib.rc_context({**_STYLE, "font.family": families}):
         # Not pyplot: it keeps every figure it makes, and looks for a display.
         figure = Canvas(figsize=size, dpi=_DPI, layout="constrained")
         FigureCanvasAgg(figure)

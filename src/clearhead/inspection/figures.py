@@ -15,6 +15,7 @@ from clearhead.inspection.explanation import Explanation
 from clearhead.inspection.heads import AttentionName
 from clearhead.inspection.pictures import HeadGrid, HeadValues, Tree, TreeNode
 from clearhead.inspection.plots import Figure, HeatMap
+from clearhead.inspection.tokens import UNREADABLE, Span
 
 __all__ = ["PICTURES", "comparison_figure", "figure_of"]
 
@@ -50,7 +51,7 @@ def figure_of(explanation: Explanation, picture: str = "heads") -> Figure:
         case ["alignment"]:
             if not len(explanation.alignment):
                 raise DataError("there is no alignment: the model has no cross-attention")
-            axes = explanation.target_tokens, explanation.source_tokens
+            axes = _target_labels(explanation), _source_labels(explanation)
             return _map(_title(explanation), explanation.alignment, *axes, "written next", "looked at")
         case ["tree"]:
             return _tree(explanation)
@@ -80,8 +81,10 @@ def _head(explanation: Explanation, name: AttentionName, layer: int, head: int) 
         shapes = [f"{one} has {len(found)} layers of {found.shape[1]}" for one, found in explanation.attentions.items()]
         raise DataError(f"there is no head {name}.{layer}.{head}; {', '.join(shapes)} heads, counted from 1")
     title = f"{_TITLES[name]}, layer {layer}, head {head}"
-    read = explanation.source_tokens if name == "encoder" else explanation.decoder_tokens
-    keys = explanation.decoder_tokens if name == "decoder" else explanation.source_tokens
+    source = _source_labels(explanation)
+    begun = source if explanation.kind == "decoder" else [token_label(explanation.start_token)]
+    read = source if name == "encoder" else [*begun, *_target_labels(explanation)[:-1]]
+    keys = read if name == "decoder" else source
     return _map(title, weights[layer - 1, head - 1], read, keys, "read", "looked at")
 
 
@@ -99,10 +102,32 @@ def _map(
         x_label=column_label,
         y_label=row_label,
         value_label="weight",
-        x_names=list(map(token_label, columns)),
-        y_names=list(map(token_label, rows)),
+        x_names=columns,
+        y_names=rows,
         are_shares=True,
     )
+
+
+def _source_labels(explanation: Explanation) -> list[str]:
+    return _labels(explanation.source_tokens, explanation.source_spans, explanation.source)
+
+
+def _target_labels(explanation: Explanation) -> list[str]:
+    return _labels(explanation.target_tokens, explanation.target_spans, explanation.translation)
+
+
+def _labels(tokens: Sequence[str], spans: Sequence[Span | None], text: str) -> list[str]:
+    """Return how tokens are labelled: of those that are part of a character the first is the character."""
+    found = []
+    for place, token in enumerate(tokens):
+        span = spans[place] if place < len(spans) else None
+        if UNREADABLE not in token or span is None:
+            found.append(token_label(token))
+        elif place and spans[place - 1] == span:
+            found.append("〃")  # as before
+        else:
+            found.append(token_label(text[slice(*span)]))
+    return found
 
 
 def _tree(explanation: Explanation) -> Tree:

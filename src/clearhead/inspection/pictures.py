@@ -5,6 +5,7 @@ Shapes: L layers, H heads, T rows, S columns.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -102,6 +103,7 @@ def draw_head_values(values: HeadValues, form: PictureFormat = "png") -> bytes:
     with canvas((max(5.4, size[0]), max(3.0, size[1])), values.title, values.caption, form) as (figure, written):
         every = np.concatenate([part.ravel() for _, part in values.parts])
         limit = max(float(np.abs(every).max()), 1e-9)
+        digits = max(0, 1 - math.floor(math.log10(limit)))  # two of the largest
         lowest = -limit if values.diverging else 0.0
         places = figure.add_gridspec(1, len(values.parts), width_ratios=[part.shape[1] for _, part in values.parts])
         for place, (name, part) in zip(places, values.parts, strict=True):
@@ -112,7 +114,7 @@ def draw_head_values(values: HeadValues, form: PictureFormat = "png") -> bytes:
             for (layer, head), value in np.ndenumerate(part):
                 red, green, blue, _ = image.to_rgba(value)
                 ink = "black" if 0.299 * red + 0.587 * green + 0.114 * blue > 0.5 else "white"
-                axes.text(head, layer, f"{value:.2g}", ha="center", va="center", color=ink, fontsize=8)
+                axes.text(head, layer, f"{value:.{digits}f}", ha="center", va="center", color=ink, fontsize=8)
             axes.set_title(name)
             axes.set_xlabel("head")
             axes.set_xticks(range(part.shape[1]), range(1, part.shape[1] + 1))

@@ -10,12 +10,12 @@ from itertools import accumulate
 from clearhead.protect import Protected
 from clearhead.tokenizers import Vocabulary
 
-__all__ = ["Reader", "Span", "Word", "lossless_spans", "token_spans", "visible", "words_of"]
+__all__ = ["UNREADABLE", "Reader", "Span", "Word", "lossless_spans", "token_spans", "visible", "words_of"]
 
 Span = tuple[int, int]
 """First character, and the one behind the last."""
 
-_UNREADABLE = "\ufffd"
+UNREADABLE = "\ufffd"
 """What a piece that is part of a character reads as."""
 
 
@@ -121,7 +121,7 @@ def token_spans(text: str, pieces: Sequence[str | None]) -> list[Span | None]:
         behind_spaces = at
         while behind_spaces < len(folded) and folded[behind_spaces].isspace() and not wanted.isspace():
             behind_spaces += 1
-        found = folded.find(wanted, behind_spaces) if wanted and _UNREADABLE not in wanted else -1
+        found = folded.find(wanted, behind_spaces) if wanted and UNREADABLE not in wanted else -1
         if found < 0 or (found > behind_spaces and not waiting):
             waiting.append(index)
             continue
@@ -151,7 +151,7 @@ def lossless_spans(text: str, beginnings: Sequence[str]) -> list[Span] | None:
     for beginning in beginnings:
         whole = beginning
         while not text.startswith(whole):
-            if not whole.endswith(_UNREADABLE):
+            if not whole.endswith(UNREADABLE):
                 return None
             whole = whole[:-1]
         is_whole = whole == beginning

@@ -56,6 +56,7 @@ def test_tokens_are_written_as_text_short_and_visible(explained):
     assert isinstance(heat, HeatMap)
     found = texts(draw(heat, "svg"))
     assert "</s>" in found
+    assert found.count("犬") == 1  # and two more bytes of it
     assert "$" in found  # a token, not the beginning of a formula
     assert any(text.startswith("Ein <script> kostet $5") for text in found)
     assert all(len(text) < 19 for text in heat.x_names)
