@@ -5,8 +5,9 @@ Shapes: L layers, H heads, T queries, S keys.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Bool, Float, Int
@@ -14,31 +15,38 @@ from jaxtyping import Bool, Float, Int
 __all__ = ["HeadRole", "cross_roles", "self_roles"]
 
 _LEAST_SHARE = 0.3
-"""A habit takes at least this share of a head's weight"""
-_LEAST_RATIO = 1.4
-"""and so many times what a head without any habit would give it."""
+"""A habit takes at least this share of a head's weight."""
 _LEAST_WIDE = 0.5
-"""Likewise of a habit that has several keys a row."""
+"""Likewise a habit that has several keys a row."""
+_LEAST_PEAK = 0.4
+"""Mean largest weight of a row, from which on a head picks out single tokens."""
+_LEAST_RATIO = 1.4
+"""All of these are also so many times what a head without any habit would have."""
 _EVEN = 0.9
 """Entropy over the largest possible, from which on a head spreads evenly."""
 
-_SELF = {
-    "previous": ("looks at the previous token", "look at the previous token", "previous token"),
-    "same": ("looks at the token itself", "look at the token itself", "itself"),
-    "next": ("looks at the next token", "look at the next token", "next token"),
-    "near": ("looks at the token and its neighbours", "look at the token and its neighbours", "neighbours"),
-    "local": ("stays within three tokens", "stay within three tokens", "within 3 tokens"),
+
+class _Words(NamedTuple):
+    does: str
+    do: str
+    label: str
+
+
+_WORDS = {
+    "previous": _Words("looks at the previous token", "look at the previous token", "previous token"),
+    "same": _Words("looks at the token itself", "look at the token itself", "itself"),
+    "next": _Words("looks at the next token", "look at the next token", "next token"),
+    "near": _Words("looks at the token and its neighbours", "look at the token and its neighbours", "neighbours"),
+    "local": _Words("stays within three tokens", "stay within three tokens", "within 3 tokens"),
+    "aligned": _Words("follows the alignment", "follow the alignment", "alignment"),
+    "ahead": _Words("looks one token beyond the aligned one", "look one token beyond the aligned one", "aligned + 1"),
+    "behind": _Words("looks one token before the aligned one", "look one token before the aligned one", "aligned − 1"),
+    "around": _Words("looks around the aligned token", "look around the aligned token", "around aligned"),
+    "gathers": _Words("gathers on one token", "gather on one token", "gathers on {token}"),
+    "spread": _Words("spreads over all tokens", "spread over all tokens", "spread"),
+    "picks": _Words("picks out single tokens here and there", "pick out single tokens here and there", "single tokens"),
+    "mixed": _Words("has no single habit", "have no single habit", "mixed"),
 }
-_CROSS = {
-    "aligned": ("follows the alignment", "follow the alignment", "alignment"),
-    "ahead": ("looks one token beyond the aligned one", "look one token beyond the aligned one", "aligned + 1"),
-    "behind": ("looks one token before the aligned one", "look one token before the aligned one", "aligned − 1"),
-    "around": ("looks around the aligned token", "look around the aligned token", "around aligned"),
-}
-_GATHERS = ("gathers on one token", "gather on one token", "gathers on {token}")
-_SPREAD = ("spreads over all tokens", "spread over all tokens", "spread")
-_PICKS = ("picks out single tokens, now here, now there", "pick out single tokens, now here, now there", "single tokens")
-_MIXED = ("has no single habit", "have no single habit", "mixed")
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,10 +55,10 @@ class HeadRole:
 
     kind: str
     """`previous`, `same`, `next`, `near`, `local` of self-attention; `aligned`, `ahead`, `behind`, `around` of
-    cross-attention; `gathers`, `picks`, `spread` or `mixed` of either."""
+    cross-attention; `gathers`, `spread`, `picks` or `mixed` of either."""
     share: float
-    """Of its weight that goes there; the mean largest weight of one that picks, the largest of one that is mixed; of
-    one that spreads, its entropy over the largest possible."""
+    """Of its weight that goes there; of one that spreads, its entropy over the largest possible; the mean largest
+    weight of one that picks, the largest of one that is mixed."""
     label: str
     """In a word or two."""
     does: str
@@ -71,16 +79,12 @@ def self_roles(
         is_causal: Whether a query sees no key behind it.
     """
     size = weights.shape[-1]
-    sees = np.tril(np.ones((size, size), dtype=bool)) if is_causal else np.ones((size, size), dtype=bool)
     places: Int[np.ndarray, " T"] = np.arange(size)
-    habits = {"previous": _near(places, size, -1), "same": _near(places, size, 0)}
-    if not is_causal:
-        habits["next"] = _near(places, size, 1)
-    wide = {
-        "near": np.any(list(habits.values()), axis=0),
-        "local": np.abs(places[:, None] - places[None, :]) <= 3,
-    }
-    return _roles(weights, sees, habits, wide, (tokens, tokens), _SELF)
+    distance = places[None, :] - places[:, None]
+    sees = distance <= 0 if is_causal else np.ones((size, size), dtype=bool)
+    narrow = {"previous": distance == -1, "same": distance == 0, "next": distance == 1}
+    wide = {"near": np.abs(distance) <= 1, "local": np.abs(distance) <= 3}
+    return _roles(weights, sees, narrow, wide, (tokens, tokens))
 
 
 def cross_roles(
@@ -99,90 +103,74 @@ def cross_roles(
         tokens: Queries and keys as they read.
         has_text: Whether a source token stands for text, which the end token does not.
     """
-    num_keys = weights.shape[-1]
     text = has_text if has_text.any() else np.ones_like(has_text)
     aligned = np.where(text, alignment, -1.0).argmax(axis=-1)
-    habits = {name: _near(aligned, num_keys, step) for name, step in {"aligned": 0, "ahead": 1, "behind": -1}.items()}
-    around = np.any(list(habits.values()), axis=0)
-    sees = np.ones(weights.shape[2:], dtype=bool)
-    return _roles(weights, sees, habits, {"around": around}, tokens, _CROSS)
-
-
-def _near(places: Int[np.ndarray, " T"], num_keys: int, step: int) -> Bool[np.ndarray, "T S"]:
-    """Return where the key is so many behind a place of each query."""
-    return places[:, None] + step == np.arange(num_keys)[None, :]
+    distance = np.arange(weights.shape[-1])[None, :] - aligned[:, None]
+    narrow = {"aligned": distance == 0, "ahead": distance == 1, "behind": distance == -1}
+    return _roles(weights, np.ones_like(distance, dtype=bool), narrow, {"around": np.abs(distance) <= 1}, tokens)
 
 
 def _roles(
     weights: Float[np.ndarray, "L H T S"],
     sees: Bool[np.ndarray, "T S"],
-    habits: dict[str, Bool[np.ndarray, "T S"]],
-    wide: dict[str, Bool[np.ndarray, "T S"]],
+    narrow: Mapping[str, Bool[np.ndarray, "T S"]],
+    wide: Mapping[str, Bool[np.ndarray, "T S"]],
     tokens: tuple[Sequence[str], Sequence[str]],
-    words: dict[str, tuple[str, str, str]],
 ) -> list[list[HeadRole]]:
     """Return the habit of each head, the most specific that takes enough of its weight.
 
     Args:
         weights: Rows sum to 1.
         sees: Where a query may look.
-        habits: Cells of each.
-        wide: Likewise, for heads that have none of those.
+        narrow: Habits of one key a row, and their cells.
+        wide: Habits of several, for heads that have none of those.
         tokens: Queries and keys.
-        words: How each habit reads.
     """
     even = sees / sees.sum(axis=-1, keepdims=True)  # (T, S): a head without any habit
+    most_entropy = np.log(sees.sum(axis=-1)).sum()
+
+    def share(head: Float[np.ndarray, "T S"], cells: Bool[np.ndarray, "T S"]) -> float:
+        # A row without such a cell, such as that of the first token when asked for the one before, is not asked.
+        rows = (cells & sees).any(axis=-1)
+        return float((head * cells).sum(axis=-1)[rows].mean()) if rows.any() else 0.0
+
+    def habits(head: np.ndarray, cells_of: Mapping[str, np.ndarray], least: float) -> dict[str, float]:
+        shares = {name: (share(head, cells), share(even, cells)) for name, cells in cells_of.items()}
+        return {name: found for name, (found, usual) in shares.items() if found >= max(least, _LEAST_RATIO * usual)}
 
     def role(head: Float[np.ndarray, "T S"]) -> HeadRole:
-        # A habit that has no cell in a row, such as the token before the first, is asked of the other rows.
-        def shares(of: Float[np.ndarray, "T S"], cells: Bool[np.ndarray, "T S"]) -> float:
-            rows = (cells & sees).any(axis=-1)
-            return float((of * cells).sum(axis=-1)[rows].mean()) if rows.any() else 0.0
-
-        def takes(share: float, usual: float, least: float = _LEAST_SHARE) -> bool:
-            return share >= least and share >= _LEAST_RATIO * usual
-
+        single = habits(head, narrow, _LEAST_SHARE)
         key = int(head.mean(axis=0).argmax())
         gathered, usual = float(head[:, key].mean()), float(even[:, key].mean())
-        found = {name: share for name, cells in habits.items() if takes(share := shares(head, cells), shares(even, cells))}
-        best = max(found, key=lambda name: found[name], default=None)
-        if takes(gathered, usual) and gathered > found.get(best or "", 0.0):
-            does, do, label = _GATHERS
+        if gathered >= max(_LEAST_SHARE, _LEAST_RATIO * usual, *single.values()):
             token = _quoted(tokens[1][key])
-            return HeadRole(
-                "gathers", gathered, label.format(token=token), does, do, f"Gathers on {token}, with {_of(gathered)}."
+            return _role(
+                "gathers", gathered, f"Gathers on {token}, with {100 * gathered:.0f} % of its weight.", token=token
             )
-        if best is not None:
-            return _habit(best, found[best], words)
-        for name, cells in wide.items():
-            if takes(share := shares(head, cells), shares(even, cells), _LEAST_WIDE):
-                return _habit(name, share, words)
-        logs = np.log(np.where(head > 0, head, 1.0))
-        most = np.log(sees.sum(axis=-1)).sum()
-        evenness = float(-(head * logs).sum() / most) if most > 0 else 0.0
+        for found in (single, habits(head, wide, _LEAST_WIDE)):
+            if found:
+                kind = max(found, key=lambda name: found[name]) if found is single else next(iter(found))
+                return _role(kind, found[kind], f"{_WORDS[kind].does}, with {100 * found[kind]:.0f} % of its weight.")
+        entropy = -(head * np.log(np.where(head > 0, head, 1.0))).sum()
+        evenness = float(entropy / most_entropy) if most_entropy > 0 else 0.0
         if evenness >= _EVEN:
-            return HeadRole("spread", evenness, _SPREAD[2], *_SPREAD[:2], "Spreads its weight over all tokens it may see.")
-        peak = float(head.max(axis=-1).mean())
-        if takes(peak, 1.5 * float(even.max(axis=-1).mean()), 0.4):
-            text = f"Picks out single tokens, now here, now there: the largest weight of a row is {peak:.2f} on average."
-            return HeadRole("picks", peak, _PICKS[2], *_PICKS[:2], text)
-        # The one cell that stands out most.
+            return _role("spread", evenness, "Spreads its weight over all tokens that it may see.")
+        peak, usual_peak = float(head.max(axis=-1).mean()), float(even.max(axis=-1).mean())
+        if peak >= max(_LEAST_PEAK, _LEAST_RATIO * usual_peak):
+            return _role(
+                "picks", peak, f"{_WORDS['picks'].does}: the largest weight of a row is {peak:.2f} on average."
+            )
         row, column = np.unravel_index(int((head - even).argmax()), head.shape)
-        strongest = float(head[row, column])
-        does, do, label = _MIXED
-        where = f"{_quoted(tokens[0][row])} to {_quoted(tokens[1][column])} ({strongest:.2f})"
-        return HeadRole("mixed", strongest, label, does, do, f"Has no single habit; what stands out most is {where}.")
+        largest = float(head[row, column])
+        where = f"{_quoted(tokens[0][row])} to {_quoted(tokens[1][column])} ({largest:.2f})"
+        return _role("mixed", largest, f"Has no single habit; what stands out most is {where}.")
 
     return [[role(head) for head in layer.astype(np.float64)] for layer in weights]
 
 
-def _habit(name: str, share: float, words: dict[str, tuple[str, str, str]]) -> HeadRole:
-    does, do, label = words[name]
-    return HeadRole(name, share, label, does, do, f"{does[0].upper()}{does[1:]}, with {_of(share)}.")
-
-
-def _of(share: float) -> str:
-    return f"{share:.0%} of its weight".replace("%", " %")
+def _role(kind: str, share: float, sentence: str, *, token: str = "") -> HeadRole:
+    does, do, label = _WORDS[kind]
+    return HeadRole(kind, share, label.format(token=token), does, do, sentence[0].upper() + sentence[1:])
 
 
 def _quoted(token: str) -> str:

@@ -79,7 +79,8 @@ def data_block(value: Any) -> Html:
 
 def content_policy(*, style: str, script: str) -> str:
     """Return the Content-Security-Policy under which a page runs this style and this script, and nothing else."""
-    return f"default-src 'none'; script-src '{_hash(script)}'; style-src '{_hash(style)}'; base-uri 'none'; form-action 'none'"
+    allowed = f"script-src '{_hash(script)}'; style-src '{_hash(style)}'"
+    return f"default-src 'none'; {allowed}; base-uri 'none'; form-action 'none'"
 
 
 def _hash(text: str) -> str:

@@ -1,32 +1,36 @@
-"""The page: self-contained, escaped, and true to the numbers it was given."""
+"""The page as a file: self-contained, escaped, under a policy that runs nothing else, and small."""
 
 from __future__ import annotations
 
 import html
 import json
 import re
+from base64 import b64encode
+from hashlib import sha256
 from html.parser import HTMLParser
 from typing import Any
 
 import numpy as np
 import pytest
+from model_kinds import KINDS
+from unpacking import unpacked
 
 from clearhead.errors import DataError
-from clearhead.inspection.explain import Candidate, Explanation, Step
-from clearhead.inspection.page import MAX_PAGE_TOKENS
+from clearhead.inspection import explanation as module
+from clearhead.inspection.explain import Candidate, Explanation, Step, explain
 
-VOID = {"meta", "link", "br", "img", "input", "hr"}
+VOID = {"meta", "input"}
+HOSTILE = "<script>alert('x')</script><!-- & \"$title ${data}\" -->"
 
 
 class Reader(HTMLParser):
-    """Check that tags nest, and collect tags, attributes and the contents of scripts."""
+    """Check that tags nest, and collect tags, attributes, ids and the contents of scripts and styles."""
 
     def __init__(self) -> None:
         super().__init__()
         self.open: list[str] = []
         self.tags: list[tuple[str, dict[str, str | None]]] = []
-        self.scripts: list[str] = []
-        self.text: list[str] = []
+        self.contents: dict[str, list[str]] = {"script": [], "style": [], "title": []}
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         self.tags.append((tag, dict(attrs)))
@@ -37,10 +41,8 @@ class Reader(HTMLParser):
         assert self.open.pop() == tag
 
     def handle_data(self, data: str) -> None:
-        if self.open[-1:] == ["script"]:
-            self.scripts.append(data)
-        else:
-            self.text.append(data)
+        if self.open[-1:] and self.open[-1] in self.contents:
+            self.contents[self.open[-1]].append(data)
 
 
 def read(page: str) -> Reader:
@@ -73,72 +75,65 @@ def explanation(source: list[str], target: list[str], **changes: Any) -> Explana
 
 
 def data_of(page: str) -> dict[str, Any]:
-    return json.loads(read(page).scripts[0])
-
-
-HOSTILE = "<script>alert('x')</script><!-- & \"$title ${data}\" -->"
+    return json.loads(read(page).contents["script"][0])
 
 
 def test_the_page_needs_nothing_from_outside():
     page = explanation([" a", " dog", "</s>"], [" Hund", "</s>"]).to_html()
-    assert "http" not in page
-    assert "//" not in page.replace("</", "")
-    assert "@import" not in page
-    assert "url(" not in page
-    for tag, attributes in read(page).tags:
+    assert not re.search(r"https?:|@import|url\(|\bfetch\(|^import |^export ", page, re.MULTILINE)
+    reader = read(page)
+    ids = [attributes["id"] for _, attributes in reader.tags if "id" in attributes]
+    assert len(ids) == len(set(ids))
+    for tag, attributes in reader.tags:
         assert tag not in {"link", "img", "iframe", "object", "embed"}
         assert "src" not in attributes
-        assert "href" not in attributes
+        assert "style" not in attributes
+        assert not any(name.startswith("on") for name in attributes)
+        if "href" in attributes:
+            assert attributes["href"][1:] in ids
 
 
-def test_text_is_shown_and_never_run():
-    page = explanation([HOSTILE, " dog", "</s>"], [HOSTILE, " Hund", "</s>"]).to_html()
-    assert "alert('x')" not in re.sub(r'<script type="application/json".*?</script>', "", page, flags=re.DOTALL)
+def test_the_policy_allows_this_script_and_this_style_alone():
+    reader = read(explanation([" a", "</s>"], [" Hund", "</s>"]).to_html())
+    [policy] = [values["content"] for _, values in reader.tags if values.get("http-equiv") == "Content-Security-Policy"]
+    _, script = reader.contents["script"]
+    [style] = reader.contents["style"]
+    hashes = [f"'sha256-{b64encode(sha256(text.encode()).digest()).decode()}'" for text in (script, style)]
+    assert policy.split("; ")[:3] == ["default-src 'none'", f"script-src {hashes[0]}", f"style-src {hashes[1]}"]
+    assert "unsafe" not in policy
+    # Text becomes text alone: nothing in the script reads HTML, or runs what it reads.
+    assert not re.search(r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|DOMParser|eval\(|Function\(", script)
+
+
+def test_text_is_data_and_cannot_end_its_element():
+    tokens = [HOSTILE, "</script>", "<!--<script>", "</s>"]
+    page = explanation(tokens, ["</SCRIPT >", "</s>"]).to_html()
     reader = read(page)
     assert sum(tag == "script" for tag, _ in reader.tags) == 2  # the data and the page's own
-    shown = "".join(reader.text)
-    assert HOSTILE + " dog" in shown
-    data = data_of(page)
-    assert data["source"][0] == HOSTILE.replace(" ", "␣")
-    assert data["written"][0] == HOSTILE.replace(" ", "␣")
+    assert "<" not in reader.contents["script"][0]
+    assert "<script>alert" not in page
+    assert data_of(page)["source_tokens"] == tokens
+    assert "".join(reader.contents["title"]).startswith("<script>alert('x')</script>")
 
 
-def test_the_data_cannot_end_its_script_element():
-    page = explanation(["</script>", "<!--<script>", "</s>"], ["</SCRIPT >", "</s>"]).to_html()
-    start = page.index('id="data">') + len('id="data">')
-    assert "<" not in page[start : page.index("</script>", start)]
-    assert data_of(page)["source"] == ["</script>", "<!--<script>", "</s>"]
-
-
-def test_the_page_holds_every_layer_and_head_in_thousandths():
+def test_the_page_holds_every_weight():
     explained = explanation([" a", " dog", " runs", "</s>"], [" Hund", "</s>"])
     data = data_of(explained.to_html())
     for name in ("encoder", "decoder", "cross"):
-        np.testing.assert_array_equal(data["weights"][name], np.rint(getattr(explained, name) * 1000))
-    assert data["read"] == ["<s>", "␣Hund"]
-    assert data["written"] == ["␣Hund", "</s>"]
+        np.testing.assert_allclose(unpacked(data[name]), getattr(explained, name), rtol=2**-15)
+    assert data["decoder_tokens"] == ["<s>", " Hund"]
+    assert [len(layer) for layer in data["head_roles"]["encoder"]] == [2, 2, 2]
 
 
-def test_the_page_shows_the_steps_and_their_candidates_without_a_script():
-    explained = explanation([" a", "</s>"], [" Hund", "\n", "</s>"])
-    reader = read(explained.to_html())
-    shown = " ".join("".join(reader.text).split())
-    assert "75.0%" in shown
-    assert "␣so <0.1%" in shown
-    assert "↵" in shown
-    assert "-1.2500 over 3 tokens" in shown
-    assert sum(tag == "tr" for tag, _ in reader.tags) == 1 + 3
-    assert sum(attributes.get("class") == "chosen" for _, attributes in reader.tags) == 3
-
-
-def test_every_choice_has_a_label_and_both_color_schemes_are_there():
-    page = explanation([" a", "</s>"], [" Hund", "</s>"]).to_html()
-    reader = read(page)
-    tags = [tag for tag, _ in reader.tags]
-    assert tags.count("select") == tags.count("label") == 3
-    assert "prefers-color-scheme: dark" in page
-    assert ("html", {"lang": "en"}) in reader.tags
-    assert any(attributes.get("name") == "viewport" for _, attributes in reader.tags)
+def test_a_paper_sized_page_of_thirty_tokens_is_below_two_megabytes(make_translator):
+    sizes = {"d_model": 512, "num_heads": 8, "num_encoder_layers": 6, "num_decoder_layers": 6}
+    texts = "Ein kleiner Hund rennt über die Wiese...", "A small dog runs across the meadow..."
+    explained = explain(make_translator(**sizes), *texts, search=False)
+    assert min(len(explained.source_tokens), len(explained.target_tokens)) >= 30
+    page = explained.to_html()
+    assert data_of(page)["vectors"]["cross"]["queries"]["type"] == "int8"
+    # The rest is for the search, whose hypotheses take some 180 bytes each, and a beam of 4 considers 8 a step.
+    assert len(page.encode()) < 2_000_000 - 180 * 8 * 30
 
 
 def test_a_notebook_gets_the_same_page_in_a_frame_of_its_own():
@@ -150,9 +145,17 @@ def test_a_notebook_gets_the_same_page_in_a_frame_of_its_own():
     assert attributes["sandbox"] == "allow-scripts"
 
 
-def test_a_sentence_too_long_for_a_page_is_refused_and_a_notebook_says_why():
-    tokens = [" a"] * MAX_PAGE_TOKENS + ["</s>"]
-    explained = explanation([" a", "</s>"], tokens, decoder=distributions(1, 1, 1, 1), cross=distributions(1, 1, 1, 1))
-    with pytest.raises(DataError, match=f"at most {MAX_PAGE_TOKENS} tokens a side, and this sentence has 301"):
+@pytest.mark.parametrize("kind", ["encoder", "decoder"])
+def test_a_model_of_one_side_has_a_page(make_translator, kind):
+    data = data_of(explain(make_translator(**KINDS[kind]), "Ein Hund").to_html())
+    assert data["cross"] is None
+    assert list(data["head_roles"]) == [kind]
+
+
+def test_a_sentence_too_long_for_a_page_is_refused_and_a_notebook_says_why(monkeypatch):
+    monkeypatch.setattr(module, "MAX_PAGE_WEIGHTS", 100)
+    explained = explanation([" a"] * 4 + ["</s>"], [" b", "</s>"])
+    held = 3 * 2 * 25 + 2 * 4 + 2 * 10
+    with pytest.raises(DataError, match=f"at most 100 attention weights, and this sentence has {held}"):
         explained.to_html()
-    assert "301" in html.unescape(explained._repr_html_())
+    assert str(held) in html.unescape(explained._repr_html_())

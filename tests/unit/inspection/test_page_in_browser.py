@@ -159,9 +159,10 @@ def test_a_step_marks_its_rows_in_every_view(page, explained):
     page.keyboard.press("ArrowDown")
     page.keyboard.press("ArrowDown")
     assert rows.nth(2).get_attribute("class") == "picked"
-    assert page.locator("#head-map .row-labels .picked").inner_text() == page.locator(
-        "#steps-table button"
-    ).nth(2).inner_text()
+    assert (
+        page.locator("#head-map .row-labels .picked").inner_text()
+        == page.locator("#steps-table button").nth(2).inner_text()
+    )
     assert page.locator("#beam-tree .beam-step").nth(2).get_attribute("class") == "beam-step picked"
     assert page.locator("#lens-table thead th").nth(2).get_attribute("class") == "picked"
     picked = page.locator("#attribution-gradients .row-labels .label").nth(2)

@@ -26,7 +26,10 @@ export class Numbers {
 }
 
 function bytes(text) {
-  return Uint8Array.from(atob(text), (character) => character.charCodeAt(0));
+  const characters = atob(text);
+  const found = new Uint8Array(characters.length);
+  for (let place = 0; place < found.length; place += 1) found[place] = characters.charCodeAt(place);
+  return found;
 }
 
 /** Returns a packed array as numbers; null stays null. */

@@ -282,12 +282,12 @@ function quoted(text) {
 }
 
 /** One line about model and score. */
-export function drawFacts({ model, kind, score, steps, num_told: numTold, is_given: isGiven }) {
-  const layers = [
-    model.num_encoder_layers ? counted(model.num_encoder_layers, "encoder layer") : null,
-    model.num_decoder_layers ? counted(model.num_decoder_layers, "decoder layer") : null,
-  ].filter(Boolean);
-  const facts = [model.name, layers.join(", "), counted(model.num_heads, "head") + " each", `d_model ${model.d_model}`];
+export function drawFacts({ model, kind, score, steps, num_told: numTold, is_given: isGiven }, attentions) {
+  const layers = attentions
+    .filter(({ name }) => name !== "cross")
+    .map(({ name, numLayers }) => counted(numLayers, `${name} layer`));
+  const facts = [model.name, layers.join(", "), `${counted(attentions[0].numHeads, "head")} each`];
+  if (model.d_model) facts.push(`d_model ${model.d_model}`);
   if (kind !== "encoder") {
     const written = Math.max(1, steps.length - numTold);
     facts.push(

@@ -18,7 +18,10 @@ export function paintSmall(canvas, numRows, numColumns, colour) {
   for (let row = 0; row < numRows; row += 1) {
     for (let column = 0; column < numColumns; column += 1) {
       const shade = colour(row, column);
-      if (shade !== null) image.data.set([...shade, 255], 4 * (row * numColumns + column));
+      if (shade === null) continue;
+      const place = 4 * (row * numColumns + column);
+      [image.data[place], image.data[place + 1], image.data[place + 2]] = shade;
+      image.data[place + 3] = 255;
     }
   }
   context.putImageData(image, 0, 0);

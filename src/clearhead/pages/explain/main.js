@@ -21,7 +21,7 @@ const redraws = [];
 
 byId("without-script").remove();
 byId("page").hidden = false;
-drawFacts(explanation);
+drawFacts(explanation, attentions);
 redraws.push(drawAlignment(selection, explanation));
 drawRoles(selection, attentions);
 if (explanation.steps.length > 0) {

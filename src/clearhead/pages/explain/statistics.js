@@ -16,10 +16,17 @@ const SHORT = {
   next_share: "next",
 };
 
+const EFFECTS = [
+  ["if off", "How the translation's log-probability changes when the head is switched off, in nats.", "score_change"],
+  ["loss if off", "How the loss on the test set changes then, in nats per target token.", "loss_change"],
+  ["BLEU if off", "How BLEU on the test set changes then.", "bleu_change"],
+];
+
 /** Shows the table. */
 export function drawStatistics(selection, attentions, explanation) {
   const { statistics_meaning: meaning, ablation } = explanation;
   const names = Object.keys(SHORT).filter((name) => attentions.some(({ statistics }) => name in statistics));
+  const effects = ablation === null ? [] : EFFECTS.filter(([, , key]) => ablation.heads.some((one) => one[key] !== null));
   const ablated = new Map((ablation?.heads ?? []).map((one) => [`${one.attention} ${one.layer} ${one.head}`, one]));
   const heads = attentions.flatMap((attention) =>
     Array.from({ length: attention.numLayers * attention.numHeads }, (_, number) => {
@@ -27,7 +34,7 @@ export function drawStatistics(selection, attentions, explanation) {
       const head = number % attention.numHeads;
       const values = names.map((name) => attention.statistics[name]?.[layer][head] ?? null);
       const without = ablated.get(`${attention.name} ${layer} ${head}`);
-      if (ablated.size > 0) values.push(without?.score_change ?? null);
+      effects.forEach(([, , key]) => values.push(without?.[key] ?? null));
       const button = make("button", { type: "button", class: "plain" }, `${attention.name} ${layer + 1}.${head + 1}`);
       const choose = () => selection.choose({ attention, layer, head });
       const row = make(
@@ -41,8 +48,7 @@ export function drawStatistics(selection, attentions, explanation) {
     }),
   );
   const table = byId("statistics-table");
-  const titles = [...names.map((name) => [SHORT[name], meaning[name]])];
-  if (ablated.size > 0) titles.push(["if off", "Change of the translation's log-probability, in nats, when the head is switched off."]);
+  const titles = [...names.map((name) => [SHORT[name], meaning[name]]), ...effects];
   const headers = titles.map(([title, about], column) =>
     make(
       "th",
