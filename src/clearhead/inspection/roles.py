@@ -160,7 +160,7 @@ def _roles(
             return _role(
                 "picks", peak, f"{_WORDS['picks'].does}: the largest weight of a row is {peak:.2f} on average."
             )
-        row, column = np.unravel_index(int((head - even).argmax()), head.shape)
+        row, column = divmod(int((head - even).argmax()), head.shape[1])
         largest = float(head[row, column])
         where = f"{_quoted(tokens[0][row])} to {_quoted(tokens[1][column])} ({largest:.2f})"
         return _role("mixed", largest, f"Has no single habit; what stands out most is {where}.")
