@@ -67,21 +67,5 @@ def _head_lines(explanation: Explanation) -> list[str]:
     for name, statistics in explanation.head_statistics.items():
         peak = statistics["peak"]
         layer, head = divmod(int(peak.argmax()), peak.shape[1])
-        shares = {
-            said: values[layer, head]
-            for said, values in ((key, statistics.get(key)) for key in _ROLES)
-            if values is not None
-        }
-        role = max(shares, key=lambda key: shares[key])
-        says = f", {shares[role]:.0%} of it at {_ROLES[role]}" if shares[role] >= 0.5 else ""
-        lines.append(f"  {name} {layer + 1}.{head + 1}: its largest weight is {peak[layer, head]:.2f} on average{says}")
+        lines.append(f"  {name} {layer + 1}.{head + 1}: {explanation.head_roles[name][layer][head].sentence}")
     return lines
-
-
-_ROLES = {
-    "previous_share": "the token before",
-    "same_share": "the token itself",
-    "next_share": "the token behind",
-    "first_share": "the first token",
-    "last_share": "the end token",
-}

@@ -97,8 +97,9 @@ def test_long_sentences_have_numbers_and_a_line_about_what_is_left_out(run_comma
     result = run_command(explain, model, TEXT, "--format", "json")
     assert json.loads(result.stdout)["attribution"] is None
     assert "what each word did is left out" in result.stderr
-    with pytest.raises(DataError, match="at most 300 tokens a side"):
-        run_command(explain, model, "Hund! " * 110, "--target", "x", "--format", "html")
+    monkeypatch.setattr("clearhead.inspection.explanation.MAX_PAGE_WEIGHTS", 1_000)
+    with pytest.raises(DataError, match="a page holds at most 1,000 attention weights"):
+        run_command(explain, model, TEXT, "--format", "html")
 
 
 @pytest.mark.parametrize(
