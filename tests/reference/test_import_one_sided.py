@@ -122,6 +122,23 @@ def test_scores_are_their_log_probabilities(gpt2, our_gpt2):
     assert ch.Translator.load(our_gpt2, device="cpu").score(PROMPTS, targets) == pytest.approx(expected, abs=1e-3)
 
 
+def test_what_its_heads_attend_to_is_what_theirs_do(gpt2, our_gpt2):
+    tokenizer = read_tokenizer(gpt2)
+    eager = transformers.GPT2LMHeadModel.from_pretrained(gpt2, attn_implementation="eager").eval()
+    explained = ch.explain(ch.Translator.load(our_gpt2, device="cpu"), "3 days", " ago", search=False)
+    begun, rest = tokenizer("3 days")["input_ids"], tokenizer(" ago")["input_ids"]
+    with torch.inference_mode():
+        theirs = eager(torch.tensor([begun + rest]), output_attentions=True)
+    assert_same_attention(explained.decoder, theirs.attentions)
+    probs = theirs.logits[0, len(begun) - 1 :].softmax(dim=-1)
+    expected = [probs[place, token].item() for place, token in enumerate([*rest, tokenizer.eos_token_id])]
+    assert [step.probability for step in explained.steps] == pytest.approx(expected, rel=1e-3)
+
+
+def assert_same_attention(ours, theirs):
+    torch.testing.assert_close(torch.from_numpy(ours), torch.cat(theirs).detach(), atol=1e-5, rtol=1e-4)
+
+
 def test_the_command_goes_on_with_lines_one_for_one(our_gpt2, tmp_path):
     lines = ["3 days", "", "One sentence. And another one. And", "x" * 500]
     (tmp_path / "in.txt").write_text("\n".join(lines) + "\n", encoding="utf-8")
@@ -189,6 +206,12 @@ def test_a_bert_gives_the_states_of_every_layer(bert, tmp_path):
         torch.testing.assert_close(ours[-1], theirs.last_hidden_state, atol=1e-5, rtol=1e-5)
         for layer, expected in zip(ours, theirs.hidden_states, strict=True):
             torch.testing.assert_close(layer, expected, atol=1e-5, rtol=1e-5)
+    eager = transformers.BertModel.from_pretrained(bert, attn_implementation="eager").eval()
+    explained = ch.explain(translator, PROMPTS[1])
+    theirs = eager(torch.tensor([tokenizer(PROMPTS[1])["input_ids"]]), output_attentions=True)
+    assert_same_attention(explained.encoder, theirs.attentions)
+    assert explained.source_tokens[0] == "[CLS]"
+    assert [word.text for word in explained.source_words] == ["in", "5", "Stunden"]
     assert "hidden_states" in (tmp_path / "ours" / "README.md").read_text(encoding="utf-8")
     assert "none    golden sentences" in run("verify", tmp_path / "ours")
     with pytest.raises(ConfigError, match="an encoder alone, which writes nothing"):
