@@ -249,7 +249,9 @@ def _print_case(case: dict[str, Any]) -> None:
     print(f"  {case['batches']}; padding {case['padding_share']:.1%} of the cells of both sides")
     print(f"  {case['formula']}")
     peaks = case["matrix_peak_gflops"]
-    print(f"  matrix peak {statistics.median(peaks):,.0f} GFLOP/s at {case['matrix_size']}^3 ({_spread(peaks, ',.0f')})")
+    print(
+        f"  matrix peak {statistics.median(peaks):,.0f} GFLOP/s at {case['matrix_size']}^3 ({_spread(peaks, ',.0f')})"
+    )
     print(f"\n  {'':10} {'target':>9} {'of the':>8} {'MiB, peak':>14} {'loss, first':>15}")
     print(f"  {'':10} {'tokens/s':>9} {'peak':>8} {'(before steps)':>14} {'to last window':>15}   windows")
     for name, row in case["candidates"].items():

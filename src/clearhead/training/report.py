@@ -15,6 +15,7 @@ from clearhead.config import Config
 from clearhead.files import write_text
 from clearhead.flags import KINDS
 from clearhead.inspection.explain import Explanation
+from clearhead.pages import style
 from clearhead.training.charts import Curve, attention_grid, bar_chart, line_chart
 from clearhead.translation import Translation
 
@@ -24,29 +25,6 @@ _NUM_SAMPLES = 20
 _NUM_WORST = 10
 _NUM_DETAILS = 5
 _MOST_BARS = 8
-_STYLE = """
-:root { color-scheme: light dark; --ink: #1c1e21; --soft: #667; --line: #d8dbe0; --paper: #fff;
-  --a: #2563eb; --b: #d97706; }
-@media (prefers-color-scheme: dark) {
-  :root { --ink: #e8eaed; --soft: #9aa0aa; --line: #3a3f47; --paper: #16181c; --a: #7aa7ff; --b: #f5b04c; } }
-body { font: 16px/1.5 system-ui, sans-serif; color: var(--ink); background: var(--paper); margin: 2rem auto;
-  max-width: 62rem; padding: 0 1rem; }
-h1 { font-size: 1.5rem; overflow-wrap: anywhere; } h2 { font-size: 1.15rem; margin-top: 2rem; }
-.charts { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(100%, 26rem), 1fr)); gap: 1.5rem; }
-figure { margin: 0; min-width: 0; } figcaption { font-weight: 600; }
-svg { width: 100%; height: auto; } svg text { font-size: 11px; fill: var(--soft); }
-.legend span { margin-right: 1rem; font-size: .85rem; } .legend i { display: inline-block; width: 1.2em; height: .2em;
-  vertical-align: middle; margin-right: .4em; }
-table { border-collapse: collapse; width: 100%; } td, th { text-align: left; vertical-align: top; padding: .35rem .6rem;
-  border-bottom: 1px solid var(--line); overflow-wrap: anywhere; } th { color: var(--soft); font-weight: 600; }
-table.texts th { white-space: nowrap; }
-td.number { text-align: right; font-variant-numeric: tabular-nums; white-space: nowrap; }
-pre { overflow-x: auto; }
-@media (max-width: 40rem) {
-  th, td, td.number { display: block; border: 0; padding: .1rem 0; text-align: left; } table.texts th { display: none; }
-  tr { display: block; border-bottom: 1px solid var(--line); padding: .5rem 0; }
-  td[title]::before { content: attr(title) ": "; color: var(--soft); } }
-"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +80,7 @@ def write_report(
     worst = sorted(judged, key=lambda one: one.chrf)[:_NUM_WORST]
     page = f"""<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">
-<title>clearhead: {escape(path.parent.name)}</title><style>{_STYLE}</style></head><body>
+<title>clearhead: {escape(path.parent.name)}</title><style>{style("report.css")}</style></head><body>
 <h1>{escape(path.parent.name)}</h1>
 <table>{summary_rows}</table>
 <h2>Learning curves</h2><div class="charts">{"".join(charts)}</div>

@@ -4,7 +4,7 @@ import { css, inkOn, weightColour } from "./colours.js";
 import { byWords, unpack } from "./data.js";
 import { byId, make, makeSvg, onWidth } from "./dom.js";
 import { comparedText } from "./beams.js";
-import { headName } from "./heads.js";
+import { bringIntoView, headName } from "./heads.js";
 import { rove } from "./keys.js";
 import { counted, directionOf, fixed, percent, spoken, visibleParts, wholePercent } from "./text.js";
 
@@ -208,7 +208,7 @@ export function drawRoles(selection, attentions) {
                 "aria-label": `${headName(attention, layer, head)}: ${own.sentence}`,
                 onclick: () => {
                   selection.choose({ attention, layer, head });
-                  byId("head").scrollIntoView({ block: "nearest" });
+                  bringIntoView(byId("head"));
                 },
               },
               `${layer + 1}.${head + 1}`,

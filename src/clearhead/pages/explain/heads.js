@@ -9,6 +9,12 @@ import { chainOf } from "./arithmetic.js";
 
 const MOST_NAMED = 9;
 
+/** Scrolls to what cannot be seen, as on a phone, where views stand one below the other. */
+export function bringIntoView(element) {
+  const { top, bottom } = element.getBoundingClientRect();
+  if (bottom < 0 || top > 0.6 * innerHeight) element.scrollIntoView();
+}
+
 /** The colours of a head's weights; null where a query may not look. */
 export function headColours(attention, weights) {
   return (row, column) => (attention.isCausal && column > row ? null : weightColour(weights.at(row, column)));
@@ -55,7 +61,10 @@ export function drawHeads(container, attentions, selection) {
             "aria-selected": "false",
             "aria-label": `Layer ${layer + 1}, head ${head + 1}: ${role.sentence}`,
             title: role.sentence,
-            onclick: () => selection.choose({ attention, layer, head }),
+            onclick: (event) => {
+              selection.choose({ attention, layer, head });
+              if (event.detail > 0) bringIntoView(byId("head")); // a true click: keys go on in the grid
+            },
           },
           picture,
           make("span", { class: "role", "aria-hidden": "true" }, role.label),

@@ -44,14 +44,21 @@ const waiting = sections.filter(([, isThere]) => isThere).map(([id, , draw]) => 
 // A link leads to the right place only when all above it has its height.
 const drawAll = () => waiting.forEach((draw) => draw());
 addEventListener("beforeprint", drawAll);
-document.querySelectorAll('a[href^="#"]').forEach((link) => {
-  link.hidden = byId(link.hash.slice(1)).hidden;
-  link.addEventListener("click", drawAll);
-});
-if (location.hash !== "") {
+const goTo = (section) => {
   drawAll();
-  document.getElementById(location.hash.slice(1))?.scrollIntoView();
-}
+  section.tabIndex = -1;
+  section.focus({ preventScroll: true });
+  section.scrollIntoView();
+};
+document.querySelectorAll('a[href^="#"]').forEach((link) => {
+  const section = byId(link.hash.slice(1));
+  link.hidden = section.hidden;
+  link.addEventListener("click", (event) => {
+    event.preventDefault(); // a page within a notebook has no address to go to
+    goTo(section);
+  });
+});
+if (location.hash !== "") goTo(byId(location.hash.slice(1)) ?? byId("glance"));
 
 /** The head to begin with: the one whose habit is the clearest. */
 function mostTelling({ roles }) {
