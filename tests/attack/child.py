@@ -45,6 +45,8 @@ PRELOADED = (
     "clearhead.training.run",
     "clearhead.translator",
     "clearhead.evaluation",
+    "clearhead.documents.formats",
+    "clearhead.doctor.page",
     "tensorboardX",
     "torch._dynamo",
 )

@@ -115,7 +115,8 @@ FORMS = ("as it is", "as it is", "with a mark", "utf-16", "carriage returns", "m
 def run(campaign: Campaign) -> Iterator[Verdict]:
     """Damage one document for every case, read it and fill it in every way."""
     models = campaign.directory / "models"
-    campaign.children.need("materials:make_models", {"directory": str(models)})
+    if not campaign.is_small:
+        campaign.children.need("materials:make_models", {"directory": str(models)})
     extensions = [*SOUND, ".docx"]
 
     def cases() -> Iterator[Case]:
@@ -128,7 +129,7 @@ def run(campaign: Campaign) -> Iterator[Verdict]:
                 number,
                 f"{extension}, {form}, damaged {arguments['times']} times",
                 "documents:attack",
-                {**work, **arguments, "is_translated": choose.random() < 0.1},
+                {**work, **arguments, "is_translated": not campaign.is_small and choose.random() < 0.1},
             )
 
     yield from campaign.children.judge(cases())
@@ -309,4 +310,4 @@ def _damaged_docx(choose: Random, times: int) -> bytes:
     return bytes(data)
 
 
-ATTACK = Attack("documents", "documents", full=1_000, few=28, run=run)
+ATTACK = Attack("documents", "documents", full=1_000, few=13, run=run)
