@@ -154,21 +154,22 @@ def _translate(
             journal = TranslationJournal(journal_path(output), origin_of(translator, **settings), notice=notice)
             if done := sum(line in journal.translations for line in lines):
                 notice(f"{name}: going on, {done:,} of {len(lines):,} lines are in {journal.path}")
-        with _going_on_later(journal), progress(f"translating {name}", total=len(lines)) as advance:
-            translated = translate_document(
-                translator,
-                document,
-                name=name,
-                only_missing=only_missing,
-                journal=journal,
-                chunk_lines=chunk_lines,
-                on_progress=advance,
-                **settings,
-            )
-        if options.is_jsonl:
-            out.writelines(json.dumps(_object(one), ensure_ascii=False) + "\n" for one in translated)
-        else:
-            out.buffer.write(document.filled(fillings(translated)))
+        with _going_on_later(journal):
+            with progress(f"translating {name}", total=len(lines)) as advance:
+                translated = translate_document(
+                    translator,
+                    document,
+                    name=name,
+                    only_missing=only_missing,
+                    journal=journal,
+                    chunk_lines=chunk_lines,
+                    on_progress=advance,
+                    **settings,
+                )
+            if options.is_jsonl:
+                out.writelines(json.dumps(_object(one), ensure_ascii=False) + "\n" for one in translated)
+            else:
+                out.buffer.write(document.filled(fillings(translated)))
     if journal is not None:
         journal.remove()
     return translated

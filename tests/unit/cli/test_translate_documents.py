@@ -233,6 +233,22 @@ def test_where_the_work_is_kept_is_said(files, model, shouting, monkeypatch, cap
     assert capsys.readouterr().err == kept
 
 
+def test_what_cannot_be_written_costs_no_work(files, model, shouting, capsys):
+    head = 'msgid ""\nmsgstr "Content-Type: text/plain; charset={}\\n"\n\n'
+    Path("a.po").write_bytes((head.format("ISO-8859-1") + 'msgid "\xff ja"\nmsgstr ""\n').encode("latin-1"))
+    with pytest.raises(SystemExit):
+        main.run(["translate", str(model), "a.po", "-o", "b.po"])
+    said = capsys.readouterr().err
+    assert "a.po, line 4: the translation holds U+0178" in said
+    assert "what is done is kept in .b.po.progress.jsonl; the same command goes on from there" in said
+    Path("a.po").write_text(head.format("UTF-8") + 'msgid "\xff ja"\nmsgstr ""\n', encoding="utf-8")
+    shouting.clear()
+    with pytest.raises(SystemExit):
+        main.run(["translate", str(model), "a.po", "-o", "b.po"])
+    assert "\u0178 JA" in Path("b.po").read_text(encoding="utf-8")
+    assert shouting == []
+
+
 def test_the_same_command_goes_on(stopped, run_command, model):
     result = run_command(translate, model, "a.json", "-o", "b.json", "--batch-tokens", 100)
     assert stopped == [["go", "e"]]
