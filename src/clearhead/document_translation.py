@@ -10,6 +10,8 @@ from typing import Any, Literal, NamedTuple, Unpack
 from clearhead.config import DecodeChanges
 from clearhead.decoding import Sampling
 from clearhead.documents.document import Document, Filling, Segment
+from clearhead.flags import Flag, merge_flags
+from clearhead.icu_messages import MessageRun, message_runs
 from clearhead.line_statistics import length_ratio
 from clearhead.placeholders import words_alone
 from clearhead.translation import Translation, join_translations
@@ -47,14 +49,20 @@ class TranslatedSegment:
 
 
 class _Part(NamedTuple):
-    """A line of a segment."""
+    """A line of a segment, or of what has words in an ICU message with branches."""
 
     before: str
-    """White space."""
+    """White space, and in a message its syntax."""
     text: str
     after: str
-    """White space and the line end."""
+    """White space and the line end, and in a message its syntax."""
     has_words: bool
+    run: MessageRun | None = None
+    """In a message, what the line is of."""
+
+    def written(self, translation: str) -> str | None:
+        """Return a translation as the segment is to have it; None if it cannot be put into the message."""
+        return translation if self.run is None else self.run.written(translation, self.text)
 
 
 def translate_document(
@@ -73,8 +81,9 @@ def translate_document(
 ) -> list[TranslatedSegment]:
     """Translate the segments of a document, each line of a segment by itself, equal ones once.
 
-    White space around lines and between them stays. Segments without a word, such as numbers or placeholders alone, are
-    left as they are.
+    White space around lines and between them stays. Of an ICU message with branches (plural, select) each stretch of
+    words is translated by itself, and all else in it stays; one that comes back without its arguments stays too, and
+    is flagged. Segments without a word, such as numbers or placeholders alone, are left as they are.
 
     Args:
         translator: A model, or a team.
@@ -164,6 +173,19 @@ def _with_words(document: Document, only_missing: bool) -> Iterator[tuple[Segmen
 
 
 def _parts(text: str) -> Iterator[_Part]:
+    at = 0
+    for run in message_runs(text):
+        for number, part in enumerate(_lines(run.text)):
+            before = text[at : run.start] if number == 0 else ""
+            yield part._replace(before=before + part.before, run=run)
+        at = run.end
+    if at:
+        yield _Part(text[at:], "", "", has_words=False)
+    else:
+        yield from _lines(text)
+
+
+def _lines(text: str) -> Iterator[_Part]:
     for line in text.splitlines(keepends=True):
         own = line.strip()
         start = len(line) - len(line.lstrip())
@@ -177,6 +199,14 @@ def _translated(segment: Segment, only_missing: bool, done: Mapping[str, Transla
     made = [done[part.text] for part in parts if part.has_words]
     if not made:
         return TranslatedSegment(segment, "without_words")
-    text = "".join(part.before + (done[part.text].text if part.has_words else part.text) + part.after for part in parts)
+    text, unfit = "", []
+    for part in parts:
+        words = part.written(done[part.text].text if part.has_words else part.text)
+        if words is None:
+            unfit.append(part.text)
+        text += part.before + (part.written(part.text) or "" if words is None else words) + part.after
     whole = made[0] if len(made) == 1 else join_translations(segment.text, made, [" "] * (len(made) - 1))
+    if unfit:
+        kept = Flag("placeholders", f"left as it was, for its translation lacks an argument: {'; '.join(unfit)}")
+        whole = replace(whole, warnings=merge_flags([whole.warnings, [kept]]))
     return TranslatedSegment(segment, "translated", replace(whole, source=segment.text, text=text))

@@ -13,18 +13,21 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Self
 
+from clearhead.icu_messages import message_syntax
 from clearhead.line_statistics import LineStatistics, is_copied, length_ratio, letter_case
 from clearhead.placeholders import PLACEHOLDER, words_alone
 from clearhead.scripts import script_of
 
 __all__ = [
     "KINDS",
+    "MOST_SHOWN",
     "Flag",
     "Seen",
     "find_flags",
     "merge_flags",
     "missing_numbers",
     "missing_placeholders",
+    "placeholders_of",
     "repeated_unit",
 ]
 
@@ -39,6 +42,7 @@ KINDS = {
     "unseen_characters": "a character stands in no training text of its side",
     "numbers": "a number of the source is not in the translation",
     "placeholders": "a placeholder, tag, entity or address of the source is not in the translation",
+    "placed_markup": "markup that the model did not keep was put where the words it stood at went",
 }
 """Every kind of flag, in the order in which they are looked for, and what it means."""
 
@@ -57,7 +61,7 @@ _REPEATED = re.compile(rf"(.)\1{{11,}}|(..)\2{{5,}}|(.{{3,{_LONGEST_UNIT}}}?)\3{
 LARGEST_SPELLED = 31
 """Up to here a number may become a word, an hour of the other clock or the name of a month; see `missing_numbers`."""
 
-_MOST_SHOWN = 5
+MOST_SHOWN = 5
 """Finds of a kind that a flag names."""
 
 _DIGITS = re.compile(r"\d+")
@@ -119,8 +123,8 @@ def find_flags(source: str, text: str, *, tokens: int, sentences: int, seen: See
         "copied": _copy(source, text, seen.statistics),
         "unusual_case": _unusual_case(source, seen.statistics),
         **_character_flags(source, text, seen),
-        "numbers": ", ".join(missing_numbers(source, text)[:_MOST_SHOWN]),
-        "placeholders": " ".join(missing_placeholders(source, text)[:_MOST_SHOWN]),
+        "numbers": ", ".join(missing_numbers(source, text)[:MOST_SHOWN]),
+        "placeholders": " ".join(missing_placeholders(source, text)[:MOST_SHOWN]),
     }
     return tuple(Flag(kind, detail) for kind in KINDS if (detail := found.get(kind)))
 
@@ -179,14 +183,17 @@ def missing_numbers(source: str, text: str) -> list[str]:
 def missing_placeholders(source: str, text: str) -> list[str]:
     """Return the placeholders, tags and entities of a source that its translation has not, or not as often.
 
-    Attributes of tags may be translated, and the spaces within braces do not count.
+    Attributes of tags may be translated, and the spaces within braces do not count. Of an ICU message with branches all
+    but its words must be there, in its order; otherwise its beginning is returned.
 
     >>> missing_placeholders("%s hat <b>{count}</b> Dateien &amp; 100 % Zeit", "%s has {count} files & 100 % time")
     ['<b>', '</b>', '&amp;']
     """
     if not any(mark in source for mark in "%{$<&@`*|") and "://" not in source:
         return []
-    return list((Counter(_placeholders(source)) - Counter(_placeholders(text))).elements())
+    if (syntax := message_syntax(source)) and syntax != message_syntax(text):
+        return [syntax[0]]
+    return list((Counter(placeholders_of(source)) - Counter(placeholders_of(text))).elements())
 
 
 def _length_flags(
@@ -265,7 +272,7 @@ def _shown(characters: Sequence[str]) -> str:
     """Name a few characters, each by its code point too: many cannot be seen."""
     named = [
         (f"{one} " if unicodedata.category(one)[0] in "LNPS" else "") + f"U+{ord(one):04X}"
-        for one in characters[:_MOST_SHOWN]
+        for one in characters[:MOST_SHOWN]
     ]
     more = len(characters) - len(named)
     return ", ".join(named) + (f" and {more} more" if more > 0 else "")
@@ -316,7 +323,8 @@ def _amount(runs: Sequence[str]) -> tuple[str, str]:
     return "".join(whole).lstrip("0"), decimals.rstrip("0")
 
 
-def _placeholders(text: str) -> Iterator[str]:
+def placeholders_of(text: str) -> Iterator[str]:
+    """Yield the placeholders of a text, tags without their attributes."""
     for match in PLACEHOLDER.finditer(text):
         found = match[0]
         if found.startswith("<"):

@@ -185,3 +185,15 @@ def test_a_model_translates_a_document_as_it_translates_lines(make_model_dir, se
     assert [one.translation.text for one in translated] == [*expected, "\n".join(expected)]
     with pytest.raises(ConfigError, match="beam_size"):
         translate_document(translator, Listed("a"), beam_size=0)
+
+
+def test_of_a_message_with_branches_the_words_alone_are_translated():
+    shouting = Shouting()
+    message = "{n, plural, =0 {no files} one {a file\n in it} other {# files}} left, {7, number}"
+    (one,) = translate_document(shouting, Listed(message))
+    # What shouts changes the names of arguments too, so that these stretches do not fit.
+    assert one.translation.text == "{n, plural, =0 {NO FILES} one {A FILE\n IN IT} other {# files}} left, {7, number}"
+    assert shouting.read == ["no files", "a file", "in it", "{n1} files", "left, {n1}"]
+    (flag,) = one.translation.warnings
+    assert flag == Flag("placeholders", "left as it was, for its translation lacks an argument: {n1} files; left, {n1}")
+    assert one.translation.source == message

@@ -1,0 +1,215 @@
+"""Messages of ICU that choose among branches, such as `{n, plural, one {# file} other {# files}}`: their runs of words.
+
+The grammar is that of ICU's class MessageFormat ("Patterns and Their Interpretation"): arguments in braces, of which
+`plural`, `selectordinal` and `select` have branches that are messages in turn; within a plural's `#` is the number; an
+apostrophe quotes braces, and two of them are one.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from dataclasses import dataclass
+
+__all__ = ["MessageRun", "message_runs", "message_syntax"]
+
+MOST_DEPTH = 50
+"""Deepest nesting of branches; a message that is deeper is text."""
+
+_MAY_BRANCH = re.compile(r",\s*(?:plural|selectordinal|select)\s*,")
+_ARGUMENT = re.compile(r"\{\s*(?:[^\W\d]\w*|\d+)\s*(?:,\s*(\w+)\s*(,)?)?")
+_OFFSET = re.compile(r"\s*offset\s*:\s*\d+(?=\s)")
+_SELECTOR = re.compile(r"\s*(=\d+|[^\W\d][\w-]*)\s*\{")
+_END = re.compile(r"\s*\}")
+_BRANCHING = {"plural": True, "selectordinal": True, "select": False}
+"""To whether `#` is the number within."""
+_BRACED = re.compile(r"\{[^{}]*\}")
+_NAME = re.compile(r"\{\w+\}")
+
+
+class _NoMessageError(Exception):
+    """The text is none."""
+
+
+@dataclass(frozen=True, slots=True)
+class MessageRun:
+    """A stretch of a message without branches: words, with what stands for words."""
+
+    start: int
+    """Where it begins in the message."""
+    end: int
+    text: str
+    """Without quoting; an argument is a name in braces."""
+    arguments: tuple[tuple[str, str], ...]
+    """Names in braces, and what the message has in their places."""
+    is_counted: bool
+    """Whether `#` is a number here."""
+    doubles_apostrophes: bool
+    """Whether the message writes every apostrophe twice, as some readers ask for."""
+
+    def written(self, translation: str, line: str) -> str | None:
+        """Return a translation as it stands in the message; None if it has not the same arguments.
+
+        Args:
+            translation: Of a line of the text.
+            line: The line.
+        """
+        found = _BRACED.findall(translation)
+        if Counter(found) != Counter(_BRACED.findall(line)):
+            return None
+        originals = iter([dict(self.arguments)[name] for name in found])
+        words = _BRACED.split(translation)
+        written = [self._quoted(words[0])]
+        for word in words[1:]:
+            written += [next(originals), self._quoted(word)]
+        return "".join(written)
+
+    def _quoted(self, words: str) -> str:
+        signs = r"[{}#]+" if self.is_counted else r"[{}]+"
+        own = "'" if self.doubles_apostrophes else rf"'(?={signs}|'|$)"
+        words = re.sub(own, "''", words)
+        return re.sub(signs, lambda found: f"'{found[0]}'", words)
+
+
+def message_runs(text: str) -> list[MessageRun]:
+    """Return the stretches of words of a message that has branches, in order; none if the text is no such message.
+
+    >>> [run.text for run in message_runs("{n, plural, one {# file} other {# files}} in {place}")]
+    ['{n1} file', '{n1} files', ' in {place}']
+    """
+    if not _MAY_BRANCH.search(text):
+        return []
+    try:
+        return _Reading(text).runs
+    except _NoMessageError:
+        return []
+
+
+def message_syntax(text: str) -> tuple[str, ...]:
+    """Return all of a message with branches but its words: what a translation must have to the letter.
+
+    >>> message_syntax("{n, plural, one {# file} other {# files}}")
+    ('{n, plural, one {', '#', '} other {', '#', '}}')
+    """
+    found, at = [], 0
+    for run in message_runs(text):
+        found += [text[at : run.start], *sorted(original for _, original in run.arguments)]
+        at = run.end
+    return tuple(part for part in (*found, text[at:]) if part) if at else ()
+
+
+class _Reading:
+    """A text that is read as a message.
+
+    Raises:
+        _NoMessageError: If it is none, or has no branches.
+    """
+
+    def __init__(self, text: str) -> None:
+        self.runs: list[MessageRun] = []
+        self._text = text
+        self._names = set(_NAME.findall(text))
+        self._doubles = not re.search(r"(?<!')'(?!['{}#|])", text)
+        self._has_branches = False
+        if self._message(0, 0, is_counted=False) != len(text) or not self._has_branches:
+            raise _NoMessageError
+
+    def _message(self, at: int, depth: int, *, is_counted: bool) -> int:
+        """Read a message up to its end, or the brace that closes its branch, and return where that is."""
+        if depth > MOST_DEPTH:
+            raise _NoMessageError
+        start, words = at, ""
+        arguments: list[tuple[str, str]] = []
+        while at < len(self._text) and self._text[at] != "}":
+            sign = self._text[at]
+            if sign == "'":
+                at, literal = self._quotation(at, is_counted=is_counted)
+                words += literal
+            elif sign == "{":
+                end, is_branching = self._argument(at, depth)
+                if is_branching:
+                    self._add(start, at, words, arguments, is_counted=is_counted)
+                    at = self._branches(at, depth, is_counted=is_counted)
+                    start, words, arguments = at, "", []
+                else:
+                    words += self._named(self._text[at:end], arguments)
+                    at = end
+            elif sign == "#" and is_counted:
+                words += self._named("#", arguments)
+                at += 1
+            else:
+                words += sign
+                at += 1
+        self._add(start, at, words, arguments, is_counted=is_counted)
+        return at
+
+    def _add(self, start: int, end: int, words: str, arguments: list[tuple[str, str]], *, is_counted: bool) -> None:
+        if words:
+            self.runs.append(MessageRun(start, end, words, tuple(arguments), is_counted, self._doubles))
+
+    def _quotation(self, at: int, *, is_counted: bool) -> tuple[int, str]:
+        """Return where what an apostrophe begins is over, and its words."""
+        following = self._text[at + 1 : at + 2]
+        if following == "'":
+            return at + 2, "'"
+        if not following or following not in ("{}#" if is_counted else "{}"):
+            return at + 1, "'"
+        words, at = "", at + 1
+        while at < len(self._text):
+            if self._text.startswith("''", at):
+                words, at = words + "'", at + 2
+            elif self._text[at] == "'":
+                return at + 1, self._plain(words)
+            else:
+                words, at = words + self._text[at], at + 1
+        return at, self._plain(words)
+
+    def _plain(self, words: str) -> str:
+        """Return words that are no argument, though they are in braces."""
+        if "{" in words or "}" in words:
+            raise _NoMessageError  # they would read as an argument
+        return words
+
+    def _named(self, original: str, arguments: list[tuple[str, str]]) -> str:
+        """Return a name in braces for an argument, its own if it is one."""
+        name, number = original, 1
+        if not _NAME.fullmatch(original):
+            while (name := f"{{n{number}}}") in self._names or any(name == known for known, _ in arguments):
+                number += 1
+        arguments.append((name, original))
+        return name
+
+    def _argument(self, at: int, depth: int) -> tuple[int, bool]:
+        """Return where an argument ends that has no branches, or that it has some."""
+        match = _ARGUMENT.match(self._text, at)
+        if match is None:
+            raise _NoMessageError
+        if match[1] in _BRANCHING and match[2]:
+            return match.end(), True
+        end = self._text.find("}", match.end())
+        if end < 0 or "{" in self._text[match.end() : end] or (match[1] is None and self._text[match.end() : end]):
+            raise _NoMessageError
+        return end + 1, False
+
+    def _branches(self, at: int, depth: int, *, is_counted: bool) -> int:
+        """Read an argument with branches, and return where it ends."""
+        match = _ARGUMENT.match(self._text, at)
+        assert match is not None
+        self._has_branches = True
+        counts = _BRANCHING[match[1]]
+        at = match.end()
+        if counts and (offset := _OFFSET.match(self._text, at)):
+            at = offset.end()
+        selectors = set()
+        while not (end := _END.match(self._text, at)):
+            selector = _SELECTOR.match(self._text, at)
+            if selector is None:
+                raise _NoMessageError
+            selectors.add(selector[1])
+            at = self._message(selector.end(), depth + 1, is_counted=counts or is_counted)
+            if not self._text.startswith("}", at):
+                raise _NoMessageError
+            at += 1
+        if "other" not in selectors:
+            raise _NoMessageError
+        return end.end()
