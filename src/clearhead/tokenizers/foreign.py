@@ -157,6 +157,10 @@ class ForeignVocabulary(Vocabulary):
         """Return each source id as readable text, special tokens by name; one without a piece is empty."""
         return [self._source.readable(token_id) for token_id in ids]
 
+    def _no_text(self) -> set[int]:
+        framed = (part for part in (*self.file.source_frame, *self.file.target_frame) if isinstance(part, int))
+        return {*super()._no_text(), *self.languages.values(), *framed}
+
     def _text_pieces(self) -> Iterator[tuple[str, int]]:
         special = {self.pad_id, self.bos_id, self.eos_id, *self.languages.values()}
         for token_id in range(self._target.num_ids):

@@ -228,6 +228,27 @@ class Tokenizer(Vocabulary):
         """Return each id as readable text: both sides have one vocabulary."""
         return self.pieces(ids)
 
+    def source_spans(self, ids: Sequence[int], text: str) -> list[tuple[int, int]]:
+        """Return where in a text each of its ids stands; a piece of half a character has all of it."""
+        places = [place for place, character in enumerate(text) for _ in character.encode("utf-8", "replace")]
+        places.append(len(text))  # by bytes, to characters
+        spans, at, is_first = [], 0, True
+        for token_id in ids:
+            size = 0
+            if token_id not in self._special:
+                token = self._backend.id_to_token(token_id) or ""
+                is_sign = token in SIGNS and self.num_placeholders > 0
+                size = len(token.encode()) if is_sign else max(0, len(token) - is_first)  # one character is one byte
+                is_first = is_sign  # the space that is put before text
+            start, end = (min(place, len(places) - 1) for place in (at, at + size))
+            spans.append((places[start], places[end - 1] + 1 if end > start else places[start]))
+            at += size
+        return spans
+
+    def target_spans(self, ids: Sequence[int], text: str) -> list[tuple[int, int]]:
+        """Return where in a text each of its ids stands: both sides have one vocabulary."""
+        return self.source_spans(ids, text)
+
     def _text_pieces(self) -> list[tuple[str, int]]:
         vocabulary = self._backend.get_vocab(with_added_tokens=True)
         return [item for item in vocabulary.items() if item[1] not in self._special]

@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 from clearhead.errors import ConfigError, DataError, ModelError, nearest_name
 from clearhead.files import read_text, write_text
 from clearhead.language_tags import language_tag, split_tag
+from clearhead.tokenizers.spans import matched_spans
 
 __all__ = ["MOST_BYTES", "Vocabulary", "read_vocabulary", "refuse_surrogates", "require_texts", "typed_errors"]
 
@@ -207,6 +208,22 @@ class Vocabulary(ABC):
         Raises:
             DataError: If they are no ids.
         """
+
+    def source_spans(self, ids: Sequence[int], text: str) -> list[tuple[int, int]]:
+        """Return where in a source text each of its ids stands, in characters; what is no text has an empty span."""
+        return matched_spans(self._without_special(ids, self.source_pieces(ids)), text)
+
+    def target_spans(self, ids: Sequence[int], text: str) -> list[tuple[int, int]]:
+        """Return where in a target text each of its ids stands, in characters; what is no text has an empty span."""
+        return matched_spans(self._without_special(ids, self.pieces(ids)), text)
+
+    def _without_special(self, ids: Sequence[int], pieces: Sequence[str]) -> list[str]:
+        special = self._no_text()
+        return ["" if token_id in special else piece for token_id, piece in zip(ids, pieces, strict=True)]
+
+    def _no_text(self) -> set[int]:
+        """Return the ids that stand for no text on either side."""
+        return {self.pad_id, self.bos_id, self.eos_id, *self.language_tags.values()}
 
     def encode(self, text: str) -> list[int]:
         """Spell a source text in ids, without special tokens.
