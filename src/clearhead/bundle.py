@@ -7,6 +7,7 @@ generation_config.json  how it translates unless told otherwise
 golden.jsonl            sentences with the translations and scores it gave when it was made
 README.md               the model card
 shortlist.safetensors   what `clearhead optimize` learned, if it was run; read only when it is asked for
+alignment.json          the head that tells word alignments best, chosen when it was trained or by `clearhead optimize`
 """
 
 from __future__ import annotations
@@ -86,6 +87,8 @@ class Bundle:
     """Of the directory it was read from."""
     clearhead_version: str = __version__
     """What wrote that."""
+    directory: Path | None = None
+    """The model directory it was read from."""
 
     @cached_property
     def line_statistics(self) -> LineStatistics | None:
@@ -97,6 +100,10 @@ class Bundle:
         data = self.info.get("data")
         values = data.get("line_statistics") if isinstance(data, Mapping) else None
         return None if values is None else LineStatistics.from_dict(values)
+
+    def identity(self) -> dict[str, str]:
+        """Return what tells this model from all others: the hashes of its weights' file and of its tokenizer."""
+        return {"model_sha256": self.model_sha256 or "", "tokenizer_sha256": self.tokenizer.sha256}
 
     @property
     def imported_from(self) -> dict[str, Any] | None:
@@ -188,6 +195,7 @@ def _load(path: str | Path, device: torch.device | str, verify: bool) -> Bundle:
         golden=read_golden(directory),
         format_version=config["format_version"],
         clearhead_version=str(config.get("clearhead_version")),
+        directory=directory,
     )
     try:
         bundle.line_statistics  # noqa: B018 - read here, where the file is known

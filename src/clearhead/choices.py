@@ -10,6 +10,7 @@ from typing import Literal
 
 __all__ = [
     "Activation",
+    "AlignBy",
     "DecodePrecision",
     "ExportLibrary",
     "ExportPrecision",
@@ -45,6 +46,7 @@ PenaltyForm = Literal["gnmt", "power"]
 Split = Literal["auto", "always", "never"]
 ExportLibrary = Literal["hf", "ctranslate2", "onnx"]
 ExportPrecision = Literal["float32", "float16", "bfloat16", "int16", "int8"]
+AlignBy = Literal["attention", "occlusion"]
 DecodePrecision = Literal["fp32", "bf16x3", "bf16", "int8"]
 
 MetricName = Literal["bleu", "chrf", "chrf++"]

@@ -13,11 +13,12 @@ import zlib
 from collections import deque
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 from random import Random
 
 from clearhead.placeholders import CLOSING_MARK, NUM_ALONE, NUM_PAIRS, NUM_SIGNS, PLACEHOLDER, SIGNS
 
-__all__ = ["Protected", "protect", "protect_pair", "protect_target", "without_signs"]
+__all__ = ["Protected", "Unit", "protect", "protect_pair", "protect_target", "units_of", "without_signs"]
 
 _ALONE = SIGNS[:NUM_ALONE]
 _PAIRS = [f"{SIGNS[number]}{SIGNS[number + NUM_PAIRS]}" for number in range(NUM_ALONE, NUM_ALONE + NUM_PAIRS)]
@@ -39,12 +40,24 @@ class Protected:
         """Return a translation in which the placeholders stand where their signs stood."""
         if not self.units:
             return translation
-        originals = {sign: text for signs, texts in self.units for sign, text in zip(signs, texts, strict=True)}
+        originals = self._originals
         return _SIGN.sub(lambda sign: originals.get(sign[0], sign[0]), translation)
+
+    def restored_spans(self, translation: str, spans: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
+        """Return where in the restored translation stands what stands in some places of it, in characters."""
+        if not self.units:
+            return list(spans)
+        originals = self._originals
+        starts = [0, *accumulate(len(originals.get(character, character)) for character in translation)]
+        return [(starts[start], starts[end]) for start, end in spans]
+
+    @property
+    def _originals(self) -> dict[str, str]:
+        return {sign: text for signs, texts in self.units for sign, text in zip(signs, texts, strict=True)}
 
 
 @dataclass(frozen=True, slots=True)
-class _Unit:
+class Unit:
     """A placeholder that stands alone, or two that belong together."""
 
     texts: tuple[str, ...]
@@ -65,7 +78,7 @@ def protect(text: str, num_signs: int = NUM_SIGNS) -> Protected:
     >>> protect("Delete <b>%s</b>?").restored("\U000f0010\U000f0000\U000f0018 löschen?")
     '<b>%s</b> löschen?'
     """
-    units = _units(text) if num_signs else []
+    units = units_of(text) if num_signs else []
     if not units:
         return Protected(text)
     placed = _with_signs(units, *_free(text))
@@ -74,7 +87,7 @@ def protect(text: str, num_signs: int = NUM_SIGNS) -> Protected:
 
 def protect_target(source: Protected, target: str) -> str:
     """Return a target with the signs of its source in the place of all that it has of the source's placeholders."""
-    waiting = _by_texts(_units(target) if source.units else ())
+    waiting = _by_texts(units_of(target) if source.units else ())
     return _replaced(target, [(waiting[texts].popleft(), signs) for signs, texts in source.units if waiting.get(texts)])
 
 
@@ -84,9 +97,9 @@ def protect_pair(source: str, target: str) -> tuple[str, str]:
     Which signs is told by the source, at random, so that a model gets to know all of them; what one side alone has
     stays as it is.
     """
-    waiting = _by_texts(_units(target))
+    waiting = _by_texts(units_of(target))
     common = {
-        unit: waiting[unit.texts].popleft() for unit in (_units(source) if waiting else ()) if waiting.get(unit.texts)
+        unit: waiting[unit.texts].popleft() for unit in (units_of(source) if waiting else ()) if waiting.get(unit.texts)
     }
     if not common:
         return source, target
@@ -105,12 +118,12 @@ def without_signs(text: str) -> str:
     return _SIGN.sub(" ", text)
 
 
-def _units(text: str) -> list[_Unit]:
+def units_of(text: str) -> list[Unit]:
     """Return the placeholders of a text in the order in which they begin; a tag or mark and what closes it are one."""
-    found: list[_Unit] = []
+    found: list[Unit] = []
     opened: list[tuple[str, int]] = []  # names of tags or marks, and their places in `found`
     for match in PLACEHOLDER.finditer(text):
-        found.append(_Unit((match[0],), (match.start(),)))
+        found.append(Unit((match[0],), (match.start(),)))
         if match[0] in _MARKS:
             name, closes = match[0], _CLOSING_MARK.match(text, match.start()) is not None
         elif (tag := _TAG.fullmatch(match[0])) is not None and not tag[3]:
@@ -122,13 +135,13 @@ def _units(text: str) -> list[_Unit]:
         elif opened and opened[-1][0] == name:
             closing, place = found.pop(), opened.pop()[1]
             opening = found[place]
-            found[place] = _Unit((*opening.texts, *closing.texts), (*opening.starts, *closing.starts))
+            found[place] = Unit((*opening.texts, *closing.texts), (*opening.starts, *closing.starts))
     return found
 
 
-def _by_texts(units: Iterable[_Unit]) -> dict[tuple[str, ...], deque[_Unit]]:
+def _by_texts(units: Iterable[Unit]) -> dict[tuple[str, ...], deque[Unit]]:
     """Return units in their order, equal ones together: a search through all of them takes seconds of long lines."""
-    found: dict[tuple[str, ...], deque[_Unit]] = {}
+    found: dict[tuple[str, ...], deque[Unit]] = {}
     for unit in units:
         found.setdefault(unit.texts, deque()).append(unit)
     return found
@@ -141,7 +154,7 @@ def _free(text: str) -> tuple[list[str], list[str]]:
     ]
 
 
-def _with_signs(units: Sequence[_Unit], alone: Sequence[str], pairs: Sequence[str]) -> list[tuple[_Unit, str]]:
+def _with_signs(units: Sequence[Unit], alone: Sequence[str], pairs: Sequence[str]) -> list[tuple[Unit, str]]:
     """Give units signs in their order, equal ones the same, as long as there are any."""
     left = {1: iter(alone), 2: iter(pairs)}
     signs: dict[tuple[str, ...], str] = {}
@@ -151,7 +164,7 @@ def _with_signs(units: Sequence[_Unit], alone: Sequence[str], pairs: Sequence[st
     return [(unit, signs[unit.texts]) for unit in units if signs[unit.texts]]
 
 
-def _replaced(text: str, placed: Iterable[tuple[_Unit, str]]) -> str:
+def _replaced(text: str, placed: Iterable[tuple[Unit, str]]) -> str:
     spots = sorted(spot for unit, signs in placed for spot in zip(unit.starts, unit.texts, signs, strict=True))
     parts, end = [], 0
     for start, old, sign in spots:

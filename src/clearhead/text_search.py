@@ -10,7 +10,7 @@ from clearhead.decoding import Engine, Hypothesis, Prefix, SearchOptions, decode
 from clearhead.tokenizers import Vocabulary
 from clearhead.translation import on_one_line
 
-__all__ = ["FoundText", "TextSearch"]
+__all__ = ["FoundText", "TextSearch", "distinct"]
 
 
 @dataclass(slots=True)
@@ -26,6 +26,8 @@ class FoundText:
     utility: float | None = None
     given: int = 0
     """How many of the tokens, the first, are no text; see `Prefix`."""
+    has_placed_markup: bool = False
+    """Whether its markup was put into it afterwards."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +96,7 @@ class TextSearch:
             return found
         if options.mbr is not None:
             return [_most_expected(group, options.num_best) for group in found]
-        return list(map(_distinct, found))
+        return list(map(distinct, found))
 
     def _spell(self, found: Sequence[FoundText], batch_tokens: int, *, score_all: bool, score_respelled: bool) -> None:
         """Give all that was found the tokens and the score of its text.
@@ -113,6 +115,26 @@ class TextSearch:
                 one.tokens = tuple(ids)
             if score_all or (score_respelled and is_respelled):
                 wanted.append(one)
+        self._score(wanted, batch_tokens)
+
+    def respell(
+        self, found: Sequence[FoundText], languages: Sequence[str | None], batch_tokens: int, *, scores: bool
+    ) -> None:
+        """Give texts that were changed their tokens and, if they are asked for, their scores.
+
+        Args:
+            found: What was changed.
+            languages: Of each text, where its line or a setting says so.
+            batch_tokens: Tokens scored at once.
+            scores: Whether to score them; those that are longer than the model writes never are.
+        """
+        texts = [one.text for one in found]
+        for one, ids in zip(found, self.tokenizer.encode_targets(texts, languages), strict=True):
+            one.tokens = tuple(ids)
+        if scores:
+            self._score([one for one in found if len(one.tokens) <= (self.max_length or math.inf)], batch_tokens)
+
+    def _score(self, wanted: Sequence[FoundText], batch_tokens: int) -> None:
         if wanted:
             sources, targets = [one.source for one in wanted], [list(one.tokens) for one in wanted]
             given = [one.given for one in wanted]
@@ -121,7 +143,7 @@ class TextSearch:
                 one.log_prob = log_prob
 
 
-def _distinct(group: list[FoundText]) -> list[FoundText]:
+def distinct(group: list[FoundText]) -> list[FoundText]:
     """Return the first of each text, in order."""
     first: dict[str, FoundText] = {}
     for one in group:
@@ -133,4 +155,4 @@ def _most_expected(samples: list[FoundText], count: int) -> list[FoundText]:
     """Return the first of each text, by its utility; of equal ones the more probable first."""
     for one, utility in zip(samples, expected_chrf([one.text for one in samples]), strict=True):
         one.utility = utility
-    return sorted(_distinct(samples), key=lambda one: -(one.utility or 0.0))[:count]
+    return sorted(distinct(samples), key=lambda one: -(one.utility or 0.0))[:count]

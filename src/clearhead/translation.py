@@ -11,6 +11,7 @@ from operator import itemgetter
 from clearhead.flags import Flag, merge_flags
 from clearhead.placeholders import change_words
 from clearhead.sentences import join_sentences
+from clearhead.word_alignment import Link, joined_links
 
 __all__ = ["Alternative", "Translation", "best_combinations", "join_translations", "on_one_line"]
 
@@ -63,6 +64,10 @@ class Translation:
     warnings: tuple[Flag, ...] = ()
     """What looks wrong with the translation, or with that of a sentence, each kind once; see `flags`."""
 
+    alignment: tuple[Link, ...] | None = None
+    """Which words of the source, a language tag left out, the words of the text stand for: pairs of their numbers,
+    counted from 0, ascending; what a word is, `word_alignment.words_of` says. None where it was not asked for."""
+
     @property
     def truncated(self) -> bool:
         """Whether the source or the translation was cut."""
@@ -86,6 +91,7 @@ def join_translations(
     are_samples: bool = False,
     one_line: bool = False,
     in_capitals: bool = False,
+    read: tuple[str, Sequence[str]] | None = None,
 ) -> Translation:
     """Make the translation of a line of those of its sentences, or of what was read in its place.
 
@@ -97,6 +103,7 @@ def join_translations(
         are_samples: The alternatives of the sentences belong together by their places; none is better than another.
         one_line: Make the ends of lines between sentences spaces.
         in_capitals: Put the texts in capitals.
+        read: The line and its sentences as they were read, without a language tag; needed where they are aligned.
     """
     if one_line:
         gaps = list(map(on_one_line, gaps))
@@ -106,6 +113,9 @@ def join_translations(
     ]
     rows = list(zip(*choices, strict=True)) if are_samples else best_combinations(choices, num_best)
     texts = [join_sentences([one.text for one in row], gaps) for row in rows]
+    alignment = None
+    if read is not None and (links := [one.alignment for one in sentences if one.alignment is not None]):
+        alignment = tuple(joined_links(links, read[1], [one.text for one in sentences], read[0], texts[0]))
     if in_capitals:
         texts = [change_words(text, str.upper) for text in texts]
     joined = [Alternative(text, _total(row), _mean_utility(row)) for text, row in zip(texts, rows, strict=True)]
@@ -125,6 +135,7 @@ def join_translations(
         output_truncated=any(sentence.output_truncated for sentence in sentences),
         sentences=tuple(sentences),
         warnings=merge_flags([sentence.warnings for sentence in sentences]),
+        alignment=alignment,
     )
 
 

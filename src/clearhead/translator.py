@@ -9,6 +9,7 @@ from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, Self, Unpack
 
+from clearhead.aligner import AlignmentHead, SpelledPair, align, alignment_head, spelled_pair
 from clearhead.bundle import SHORTLIST_FILE, Bundle, load_bundle, model_directory
 from clearhead.config import DecodeChanges, DecodeConfig, DecodePrecision
 from clearhead.decoding import (
@@ -27,16 +28,18 @@ from clearhead.decoding import (
 from clearhead.device import resolve_device
 from clearhead.errors import ConfigError, DataError, ModelError
 from clearhead.familiar import Familiar, Form
-from clearhead.flags import Flag, Seen, find_flags
+from clearhead.flags import MOST_SHOWN, Flag, Seen, find_flags, missing_placeholders, placeholders_of
 from clearhead.language_tags import language_tag
 from clearhead.line_splitting import Piece, Pieces, align_samples, cut_lines
+from clearhead.markup_placing import Stripped, is_tag, parts_with_placeholders, strip_markup
 from clearhead.model.transformer import Transformer
 from clearhead.placeholders import PLACEHOLDER
-from clearhead.protect import protect, protect_target, without_signs
+from clearhead.protect import Protected, protect, protect_target, without_signs
 from clearhead.sentences import split_sentences
-from clearhead.text_search import FoundText, TextSearch
+from clearhead.text_search import FoundText, TextSearch, distinct
 from clearhead.tokenizers import require_texts
 from clearhead.translation import Alternative, Translation, join_translations, on_one_line
+from clearhead.word_alignment import Link, Span, words_of
 
 __all__ = ["Translator"]
 
@@ -127,6 +130,7 @@ class Translator:
         diversity: float = 0.0,
         prefix: str | Sequence[str] = "",
         scores: bool = True,
+        alignments: bool = False,
         one_line: bool = False,
         name: str = "",
         first: int = 1,
@@ -151,6 +155,8 @@ class Translator:
                 prefix has several sentences is not split.
             scores: Score the translations. In float32 the compiled core finds the scores as it searches; otherwise
                 what was found is scored afterwards by the model itself.
+            alignments: Link the words of each line with those of its translation (`Translation.alignment`), as the
+                setting `align_by` says.
             one_line: Make the ends of lines in translations spaces, as a file with one translation a line needs.
             name: File the lines come from, for messages.
             first: Number of the first line in it.
@@ -165,22 +171,38 @@ class Translator:
         """
         lines = require_texts(lines, "lines")
         options = self._options(num_best, sampling, mbr, diversity, settings)  # refused before a file is read
+        if alignments:
+            self._require_alignments()
         read = self._read(lines, prefix, options.config, one_line=one_line, name=name, first=first)
         search = self._text_search(options, one_line)
         done = read.cut_up.lines_done(on_progress)
         groups = search(read.ids, read.prefixes, options, scores=scores, on_progress=done)
+        if options.config.place_markup and not options.are_samples:
+            self._place_markup(read, groups, search, options, scores=scores)
         if options.sampling is not None and options.are_samples:
             groups = read.aligned(groups, options.sampling.seed)
-        results = [Translation(piece.source, "", 0.0 if scores else None, ()) for piece in read.cut_up.pieces]
+        blank = Translation("", "", 0.0 if scores else None, (), alignment=() if alignments else None)
+        results = [replace(blank, source=piece.source) for piece in read.cut_up.pieces]
         for index, ids, group in zip(read.filled, read.ids, groups, strict=True):
             results[index] = self._translation(read.cut_up.pieces[index], ids, group, num_best, scores, one_line)
+        if alignments:
+            linked = self._linked(
+                [read.cut_up.pieces[index] for index in read.filled], read.ids, groups, options.config
+            )
+            for index, links in zip(read.filled, linked, strict=True):
+                results[index] = replace(results[index], alignment=tuple(links))
         how: Any = {"num_best": num_best, "are_samples": options.are_samples, "one_line": one_line}
         return [
             some[0]
             if len(some) == 1 and some[0].source == line
-            else join_translations(line, some, gaps, in_capitals=form.in_capitals, **how)
-            for line, form, some, gaps in zip(
-                lines, read.forms, read.cut_up.of_lines(results), read.cut_up.gaps, strict=True
+            else join_translations(line, some, gaps, in_capitals=form.in_capitals, read=(form.text, texts), **how)
+            for line, form, some, texts, gaps in zip(
+                lines,
+                read.forms,
+                read.cut_up.of_lines(results),
+                read.cut_up.of_lines([piece.text for piece in read.cut_up.pieces]),
+                read.cut_up.gaps,
+                strict=True,
             )
         ]
 
@@ -213,19 +235,8 @@ class Translator:
             DataError: If a side is not a list of texts, the numbers of lines differ, or a line is longer than the limit
                 or starts with an unknown language tag.
         """
-        sources, targets = require_texts(sources, "sources"), require_texts(targets, "targets")
-        if len(sources) != len(targets):
-            raise DataError(f"{len(sources)} source lines but {len(targets)} target lines; they must pair up")
         config = self.decode_config(settings)
-        parts = self.split_sources(sources, config.target_lang, name=name)
-        source_ids, target_ids = self.spell(parts, targets, config)
-        languages = [language for language, _ in parts]
-        for number, ids in enumerate(map(max, zip(map(len, source_ids), map(len, target_ids), strict=True)), start=1):
-            if ids > config.max_input_tokens:
-                raise DataError(
-                    f"{name}{', ' if name else ''}pair {number} has {ids:,} tokens on one side; scoring takes at most "
-                    f"{config.max_input_tokens:,} (decode.max_input_tokens)"
-                )
+        parts, source_ids, target_ids = self._spelled(sources, targets, config, name=name)
         if self.model.config.is_decoder_alone:
             self._require_continuations(source_ids, target_ids, targets, name=name)
         rows = [row for row, (_, text) in enumerate(parts) if text.strip() or targets[row]]
@@ -237,10 +248,99 @@ class Translator:
             [target_ids[row] for row in rows],
             batch_tokens=config.batch_tokens,
             on_progress=on_progress,
-            given=[len(self.bundle.tokenizer.given(languages[row])) for row in rows],
+            given=[len(self.bundle.tokenizer.given(parts[row][0])) for row in rows],
         )
         found = dict(zip(rows, scores, strict=True))
         return [found.get(row, 0.0) for row in range(len(parts))]
+
+    def align(
+        self,
+        sources: Sequence[str],
+        targets: Sequence[str],
+        *,
+        words: Callable[[str], list[Span]] = words_of,
+        name: str = "",
+        on_progress: Callable[[int], None] | None = None,
+        **settings: Unpack[DecodeChanges],
+    ) -> list[list[Link]]:
+        """Return which words of each source the words of a given target stand for: forced alignment.
+
+        A line is aligned whole, as `score` scores it.
+
+        Args:
+            sources: Source lines; the words behind a language tag are counted.
+            targets: Their translations.
+            words: Where the words of a text stand.
+            name: File the sources come from, for messages.
+            on_progress: Called with the number of pairs finished, batch by batch.
+            **settings: Fields of `DecodeConfig` other than the model's own; `align_by`, `target_lang` and
+                `batch_tokens` matter.
+
+        Raises:
+            ConfigError: If a setting is unknown or impossible, the model has language tags and a line is given none, or
+                it has no cross-attention.
+            DataError: As `score`.
+            ModelError: If what says which head to look at is damaged, or another model's.
+        """
+        self._require_alignments()
+        config = self.decode_config(settings)
+        pairs = self.spelled_pairs(sources, targets, config, words=words, name=name)
+        return align(
+            self._aligning, pairs, by=config.align_by, batch_tokens=config.batch_tokens, on_progress=on_progress
+        )
+
+    def spelled_pairs(
+        self,
+        sources: Sequence[str],
+        targets: Sequence[str],
+        config: DecodeConfig,
+        *,
+        words: Callable[[str], list[Span]] = words_of,
+        name: str = "",
+    ) -> list[SpelledPair]:
+        """Return pairs of a line each as the model spells them, to be aligned.
+
+        Args:
+            sources: As of `align`, like all others.
+            targets: As there.
+            config: The settings.
+            words: As there.
+            name: As there.
+
+        Raises:
+            ConfigError: As there.
+            DataError: As there.
+        """
+        parts, *spelled = self._spelled(sources, targets, config, name=name)
+        tokenizer = self.bundle.tokenizer
+        protected = [protect(text, tokenizer.num_placeholders) for _, text in parts]
+        return [
+            spelled_pair(tokenizer, source, source_ids, protect_target(source, target), target_ids, words)
+            for source, target, source_ids, target_ids in zip(protected, targets, *spelled, strict=True)
+        ]
+
+    def _spelled(
+        self, sources: Sequence[str], targets: Sequence[str], config: DecodeConfig, *, name: str
+    ) -> tuple[list[tuple[str | None, str]], list[list[int]], list[list[int]]]:
+        """Return the languages and texts of source lines, and the ids of both sides.
+
+        Raises:
+            ConfigError: If the model has language tags and a line is given none.
+            DataError: If a side is not a list of texts, the numbers of lines differ, or a line is longer than the limit
+                or starts with an unknown language tag.
+        """
+        sources, targets = require_texts(sources, "sources"), require_texts(targets, "targets")
+        if len(sources) != len(targets):
+            raise DataError(f"{len(sources)} source lines but {len(targets)} target lines; they must pair up")
+        parts = self.split_sources(sources, config.target_lang, name=name)
+        source_ids, target_ids = self.spell(parts, targets, config)
+        for number, ids in enumerate(map(max, zip(map(len, source_ids), map(len, target_ids), strict=True)), start=1):
+            if ids > config.max_input_tokens:
+                raise DataError(
+                    f"{name}{', ' if name else ''}pair {number} has {ids:,} tokens on one side; at most "
+                    f"{config.max_input_tokens:,} are scored or aligned (decode.max_input_tokens)"
+                )
+        return parts, source_ids, target_ids
 
     def spell(
         self, parts: Sequence[tuple[str | None, str]], targets: Sequence[str], config: DecodeConfig
@@ -369,8 +469,96 @@ class Translator:
             alternatives=tuple(best) if num_best > 1 else (),
             source_truncated=len(piece.ids) > len(ids),
             output_truncated=group[0].was_ended,
-            warnings=self._flags(piece, best[0].text),
+            warnings=self._flags(piece, best[0].text, has_placed_markup=group[0].has_placed_markup),
         )
+
+    def _place_markup(
+        self,
+        read: _Read,
+        groups: Sequence[list[FoundText]],
+        search: TextSearch,
+        options: SearchOptions,
+        *,
+        scores: bool,
+    ) -> None:
+        """Where the best text of a piece lacks some of its markup, put it in, there and in those that follow.
+
+        Where tags are missing, or there are others, the piece is translated without them first. What a text gets is its
+        own score, of all of it.
+        """
+        tokenizer, config = self.bundle.tokenizer, options.config
+        if tokenizer.num_placeholders or not self.model.config.is_encoder_decoder:
+            return
+        stripped: dict[int, Stripped] = {}
+        for row, (index, prefix, group) in enumerate(zip(read.filled, read.prefixes, groups, strict=True)):
+            text, written = read.cut_up.pieces[index].text, group[0].text
+            if len(prefix.tokens) == prefix.given and (missing := missing_placeholders(text, written)):
+                tags = any(map(is_tag, [*missing, *missing_placeholders(written, text)]))
+                stripped[row] = strip_markup(text, tags=tags)
+        if not stripped:
+            return
+        anew = [row for row, one in stripped.items() if one.has_lost and one.text.strip()]
+        languages = {row: read.cut_up.pieces[read.filled[row]].language for row in stripped}
+        ids = tokenizer.encode_parts([(languages[row], stripped[row].text) for row in anew], config.source_lang)
+        ids = cut_sources(self.model.config, config, ids)
+        found = search(ids, [read.prefixes[row] for row in anew], options, scores=False) if anew else []
+        without_tags = {row: (own, group) for row, own, group in zip(anew, ids, found, strict=True)}
+        texts = [
+            (row, own, one)
+            for row in stripped
+            for own, group in [without_tags.get(row, (read.ids[row], groups[row]))]
+            for one in group
+        ]
+        pairs = [
+            spelled_pair(
+                tokenizer, Protected(stripped[row].text), own, one.text, list(one.tokens), parts_with_placeholders
+            )
+            for row, own, one in texts
+        ]
+        links = align(self._aligning, pairs, by="attention", batch_tokens=config.batch_tokens)
+        placed: dict[int, list[FoundText]] = {row: [] for row in stripped}
+        for (row, _, one), some in zip(texts, links, strict=True):
+            text = stripped[row].placed(one.text, some)
+            placed[row].append(replace(one, source=read.ids[row], text=text, has_placed_markup=True))
+        every = [one for group in placed.values() for one in group]
+        search.respell(every, [languages[row] for row, _, _ in texts], config.batch_tokens, scores=scores)
+        longest = self.model.config.max_length or math.inf
+        for row, group in placed.items():
+            text = read.cut_up.pieces[read.filled[row]].text
+            better = len(missing_placeholders(text, group[0].text)) < len(
+                missing_placeholders(text, groups[row][0].text)
+            )
+            if better and all(len(one.tokens) <= longest for one in group):
+                groups[row][:] = distinct(group)
+
+    def _linked(
+        self,
+        pieces: Sequence[Piece],
+        ids: Sequence[list[int]],
+        groups: Sequence[Sequence[FoundText]],
+        config: DecodeConfig,
+    ) -> list[list[Link]]:
+        """Return the links of each piece with the best translation that was found for it."""
+        texts = self.bundle.tokenizer.decode_batch([group[0].tokens for group in groups])
+        pairs = [
+            spelled_pair(self.bundle.tokenizer, piece.protected, own, text, list(group[0].tokens))
+            for piece, own, text, group in zip(pieces, ids, texts, groups, strict=True)
+        ]
+        return align(self._aligning, pairs, by=config.align_by, batch_tokens=config.batch_tokens)
+
+    @cached_property
+    def _aligning(self) -> list[tuple[Transformer, AlignmentHead]]:
+        """The models that tell alignments, each with the head to look at."""
+        return [(bundle.model, alignment_head(bundle)) for bundle in (self.bundle, *self.ensemble)]
+
+    def _require_alignments(self) -> None:
+        """Make sure that the model has cross-attention.
+
+        Raises:
+            ConfigError: If it is an encoder or a decoder alone.
+        """
+        if not self.model.config.is_encoder_decoder:
+            raise ConfigError("words are aligned by cross-attention, which an encoder or a decoder alone has not")
 
     def _prefixes(self, texts: Sequence[str], num_lines: int, one_line: bool) -> list[Prefix]:
         """Return what the translation of each line must begin with.
@@ -440,11 +628,14 @@ class Translator:
             self._engines[precision] = engine = make_engine(self.model, precision)
         return engine
 
-    def _flags(self, piece: Piece, text: str) -> tuple[Flag, ...]:
+    def _flags(self, piece: Piece, text: str, *, has_placed_markup: bool) -> tuple[Flag, ...]:
         if self.bundle.model.config.is_decoder_alone:
             return ()  # what goes on with a text need not hold what stands in it
         tokens = len(piece.ids)
-        return find_flags(piece.text, text, tokens=tokens, sentences=piece.sentences, seen=self._seen)
+        found = find_flags(piece.text, text, tokens=tokens, sentences=piece.sentences, seen=self._seen)
+        if not has_placed_markup:
+            return found
+        return (*found, Flag("placed_markup", " ".join(list(placeholders_of(piece.text))[:MOST_SHOWN])))
 
     @cached_property
     def _familiar(self) -> Familiar:
@@ -471,8 +662,8 @@ class Translator:
         return self.shortlist
 
     def identity(self) -> dict[str, str]:
-        """Return what tells this model from all others: the hashes of its weights' file and of its tokenizer."""
-        return {"model_sha256": self.bundle.model_sha256 or "", "tokenizer_sha256": self.bundle.tokenizer.sha256}
+        """Return what tells this model from all others; see `Bundle.identity`."""
+        return self.bundle.identity()
 
 
 def _tokenizer_of(path: str | Path) -> Path:

@@ -295,7 +295,7 @@ def test_pairs_must_pair_up(translator):
 def test_a_pair_too_long_to_score_is_named(translator, side):
     pairs = [["a", "b"], ["c", "d"]]
     pairs[1][side] = "Zwei Männer " * 20
-    with pytest.raises(DataError, match=r"pair 2 has \d+ tokens on one side; scoring takes at most 17"):
+    with pytest.raises(DataError, match=r"pair 2 has \d+ tokens on one side; at most 17 are scored or aligned"):
         translator.score([pair[0] for pair in pairs], [pair[1] for pair in pairs], max_input_tokens=17)
 
 

@@ -28,7 +28,7 @@ def printed(translations):
     """Return all that is said of lines, scores in the digits that are printed."""
     return [
         (
-            *(one.source, one.text, one.tokens, [flag.kind for flag in one.warnings]),
+            *(one.source, one.text, one.tokens, one.alignment, [flag.kind for flag in one.warnings]),
             [(other.text, f"{other.score:.6f}") for other in (one, *one.alternatives)],
         )
         for one in translations
@@ -37,7 +37,13 @@ def printed(translations):
 
 @pytest.mark.parametrize(
     "settings",
-    [{}, {"beam_size": 2, "num_best": 2}, {"sampling": Sampling(seed=3), "num_best": 2}, {"prefix": "A "}, {"mbr": 3}],
+    [
+        {},
+        {"beam_size": 2, "num_best": 2, "alignments": True},
+        {"sampling": Sampling(seed=3), "num_best": 2},
+        {"prefix": "A "},
+        {"mbr": 3},
+    ],
     ids=lambda settings: " ".join(settings),
 )
 def test_a_team_translates_as_one(team, model, sentences, settings):

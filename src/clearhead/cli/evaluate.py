@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -14,6 +15,7 @@ from clearhead.choices import MetricName, Tokenization
 from clearhead.cli.checks import Flagged, refuse_missing, refuse_overwriting, warn_of_truncation
 from clearhead.cli.console import progress
 from clearhead.cli.options import (
+    AlignBy,
     AsIs,
     BatchTokens,
     Beam,
@@ -37,7 +39,8 @@ from clearhead.errors import ConfigError
 from clearhead.files import is_standard_output
 
 if TYPE_CHECKING:
-    from clearhead.evaluation import Evaluation
+    from clearhead.evaluation import AlignmentScores, Evaluation
+    from clearhead.translator import Translator
 
 __all__ = ["evaluate"]
 
@@ -106,6 +109,28 @@ def evaluate(
     output: Annotated[
         str | None, typer.Option("--output", "-o", metavar="FILE", help="Write MODEL's translations here as well.")
     ] = None,
+    gold_alignments: Annotated[
+        str | None,
+        typer.Option(
+            "--gold-alignments",
+            metavar="FILE",
+            help="Links of words set by hand: a line a sentence, 3-5 for a sure link and 3?5 for a possible one, or "
+            "NAACL's form. MODEL's own between source and reference are judged by them: precision, recall, AER "
+            "(docs/alignment.md).",
+            show_default=False,
+        ),
+    ] = None,
+    gold_base: Annotated[
+        int | None,
+        typer.Option(
+            "--gold-base",
+            min=0,
+            max=1,
+            help="Number of a sentence's first word in them.",
+            show_default="0; in NAACL's form 1",
+        ),
+    ] = None,
+    align_by: AlignBy = None,
     split: Split = None,
     as_is: AsIs = False,
     source_lang: SourceLang = None,
@@ -130,8 +155,12 @@ def evaluate(
         shortlist=shortlist,
     )
     _refuse_misnamed(model, source, reference, pairs, hypothesis)
+    of_links = {"align_by": align_by, "gold_base": gold_base}
+    if gold_alignments is None and (idle := [name for name, value in of_links.items() if value is not None]):
+        raise ConfigError(f"--{idle[0].replace('_', '-')} has no meaning without --gold-alignments FILE")
     if hypothesis is not None:
         of_a_model = {"source": source, "compare": compare, "output": output, "ensemble": ensemble, **settings}
+        of_a_model |= {"gold_alignments": gold_alignments}
         of_a_model["as_is"] = of_a_model.pop("familiar")
         of_a_model["device"] = None if device == "auto" else device
         of_a_model["workers"] = None if workers == 1 else workers
@@ -140,14 +169,14 @@ def evaluate(
         if idle := [name for name, value in of_a_model.items() if value is not None]:
             flags = ", ".join("--" + name.removesuffix("_size").replace("_", "-") for name in idle)
             raise ConfigError(f"{flags}: no meaning with --hypothesis, whose translations are there already")
-    files = [path for path in (source, reference, pairs, hypothesis) if path is not None]
+    files = [path for path in (source, reference, pairs, hypothesis, gold_alignments) if path is not None]
     refuse_missing(files)
     refuse_overwriting(output, files)
     if output is not None and is_standard_output(output):
         raise ConfigError(f"--output {output} would mix the translations with the metrics; name a file")
 
     from clearhead.corpora import open_output, read_lines
-    from clearhead.evaluation import DEFAULT_METRICS, judge
+    from clearhead.evaluation import DEFAULT_METRICS, alignment_scores, judge, read_gold_links, spaced_words
     from clearhead.evaluation import compare as compare_outputs
     from clearhead.evaluation import evaluate as evaluate_translator
     from clearhead.translation import on_one_line
@@ -162,40 +191,61 @@ def evaluate(
     given = read_given(source or hypothesis, reference, pairs, columns=columns, languages=languages, swap=swap)
     sources, references = given.sources, given.targets
 
-    def judged(path: Path, others: Sequence[Path] = ()) -> tuple[Evaluation, list[str]]:
+    def aligned(translator: Translator) -> AlignmentScores | None:
+        if gold_alignments is None:
+            return None
+        how: Any = {"source_lang": source_lang, "target_lang": target_lang, "batch_tokens": batch_tokens}
+        target_language = translator.decode_config(how).target_lang
+        texts = [text for _, text in translator.split_sources(sources, target_language, name=given.name)]
+        gold = read_gold_links(gold_alignments, texts, references, base=gold_base)
+        with progress("aligning", total=len(sources)) as advance:
+            how |= {"align_by": align_by, "name": given.name, "on_progress": advance}
+            return alignment_scores(translator.align(sources, references, words=spaced_words, **how), gold)
+
+    def judged(path: Path, others: Sequence[Path] = ()) -> tuple[Evaluation, list[str], AlignmentScores | None]:
         total = sum(bool(line.strip()) for line in sources)
-        with (
-            TranslatorTeam.of(path, workers, device=device, ensemble=others) as translator,
-            progress(f"translating with {path}", total=total) as advance,
-        ):
-            evaluation, translations = evaluate_translator(
-                translator, sources, references, **measured, name=given.name, on_progress=advance, **settings
-            )
+        with TranslatorTeam.of(path, workers, device=device, ensemble=others) as translator:
+            alignment = aligned(translator)
+            with progress(f"translating with {path}", total=total) as advance:
+                evaluation, translations = evaluate_translator(
+                    translator, sources, references, **measured, name=given.name, on_progress=advance, **settings
+                )
         numbers = range(1, len(translations) + 1)
         warn_of_truncation(translations, translator, name=given.name, numbers=numbers)
         flagged = Flagged(given.name)
         flagged.add(translations, numbers=numbers)
         flagged.tell()
-        return evaluation, [translation.text for translation in translations]
+        return evaluation, [translation.text for translation in translations], alignment
 
     translations: list[str] = []
+    alignment = None
     if model is None:
         made_elsewhere = list(read_lines(hypothesis or "")) if pairs else sources
         evaluation = judge(made_elsewhere, references, **measured)
     else:
-        evaluation, translations = judged(model, ensemble or ())
+        evaluation, translations, alignment = judged(model, ensemble or ())
     if output is not None:
         with open_output(output) as out:
             # A line end that the model wrote would set all later lines beside the wrong source.
             out.writelines(on_one_line(text) + "\n" for text in translations)
     result: dict[str, Any] = evaluation.to_dict()
-    lines = _table(evaluation)
+    lines = [*_table(evaluation), *_alignment_lines(alignment)]
+    if alignment is not None:
+        result["alignment"] = asdict(alignment)
     if compare is not None:
-        baseline, baseline_translations = judged(compare)
+        baseline, baseline_translations, baseline_alignment = judged(compare)
         comparison = compare_outputs(references, baseline_translations, translations, **measured)
         system = " + ".join(map(str, [model, *(ensemble or ())]))
         result["comparison"] = {"baseline": str(compare), "system": system, **comparison.to_dict()}
-        lines += ["", f"{compare}:", *_table(baseline), "", f"from {compare} to {system}:", *comparison.lines()]
+        lines += [
+            "",
+            f"{compare}:",
+            *_table(baseline),
+            *_alignment_lines(baseline_alignment),
+            "",
+            f"from {compare} to {system}:",
+            *comparison.lines(),
+        ]
     typer.echo(json.dumps(result, ensure_ascii=False) if as_json else "\n".join(lines))
 
 
@@ -223,3 +273,13 @@ def _table(evaluation: Evaluation) -> list[str]:
     rows += [(title, f"{values[name]:,.2f}", "") for title, name in speeds.items() if name in values]
     first, second = (max(len(row[column]) for row in rows) for column in (0, 1))
     return [f"{name:<{first}}  {value:>{second}}  {signature}".rstrip() for name, value, signature in rows]
+
+
+def _alignment_lines(scores: AlignmentScores | None) -> list[str]:
+    if scores is None:
+        return []
+    return [
+        f"alignment: precision {100 * scores.precision:.1f}%, recall {100 * scores.recall:.1f}%, "
+        f"AER {100 * scores.error_rate:.1f}% ({scores.links:,} links; by hand {scores.sure:,} sure, "
+        f"{scores.possible:,} possible)"
+    ]

@@ -16,6 +16,7 @@ def translation_object(translation: Translation) -> dict[str, Any]:
         "source": translation.source,
         **_judged(translation),
         "tokens": translation.tokens,
+        **({} if translation.alignment is None else {"alignment": translation.alignment}),
         "alternatives": [_judged(one) for one in translation.alternatives],
         "truncated": translation.truncated,
         "source_truncated": translation.source_truncated,

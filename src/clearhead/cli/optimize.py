@@ -1,4 +1,4 @@
-"""`clearhead optimize`: learn the model's shortlist, with which it translates faster."""
+"""`clearhead optimize`: learn the model's shortlist, with which it translates faster, and which head aligns words."""
 
 from __future__ import annotations
 
@@ -25,6 +25,9 @@ if TYPE_CHECKING:
     from clearhead.translator import Translator
 
 __all__ = ["optimize"]
+
+MOST_LOOKED_AT = 1_000
+"""Pairs among which there must be some that are short enough to choose a head by."""
 
 
 def optimize(
@@ -61,11 +64,13 @@ def optimize(
 ) -> None:
     """Learn from parallel text, best the training data, which tokens may translate which, for --shortlist.
 
-    The model's cross-attention says which source token a target token stands for. What is learned is written into the
-    model directory; an older shortlist there is replaced, and nothing else changes.
+    The model's cross-attention says which source token a target token stands for. The head that says it best, for
+    --alignments, is chosen by the first short pairs (docs/alignment.md). What is learned is written into the model
+    directory; what was learned there before is replaced, and nothing else changes.
     """
     refuse_missing([source, target])
 
+    from clearhead.aligner import ALIGNMENT_FILE, choose_head, save_head
     from clearhead.bundle import SHORTLIST_FILE, model_directory
     from clearhead.corpora import display_name, read_parallel
     from clearhead.decoding import learn_shortlist
@@ -82,7 +87,7 @@ def optimize(
         {"source_lang": source_lang, "target_lang": target_lang, "batch_tokens": batch_tokens}
     )
     parts = translator.split_sources([pair.source for pair in pairs], config.target_lang, name=display_name(source))
-    kept, num_blank, num_long = _usable(translator, parts, [pair.target for pair in pairs], config)
+    rows, kept, num_blank, num_long = _usable(translator, parts, [pair.target for pair in pairs], config)
     if not kept:
         raise DataError(
             f"{display_name(source)} and {display_name(target)} hold no pair to learn from: of {len(pairs):,}, "
@@ -101,6 +106,11 @@ def optimize(
         )
     path = directory / SHORTLIST_FILE
     shortlist.save(path, translator.identity())
+    looked_at = [pairs[row] for row in rows[:MOST_LOOKED_AT]]
+    sides = [pair.source for pair in looked_at], [pair.target for pair in looked_at]
+    spelled = translator.spelled_pairs(*sides, config)
+    head, agreement = choose_head(translator.bundle.model, spelled, batch_tokens=config.batch_tokens)
+    save_head(directory / ALIGNMENT_FILE, head, agreement, translator.identity())
     covered, allowed = shortlist.coverage(source_ids, target_ids)
     per_row = (shortlist.rows >= 0).sum(dim=1)[[token for ids in source_ids for token in ids]].float().mean().item()
     typer.echo(f"learned from       {len(kept):,} pairs; {num_long:,} too long, {num_blank:,} with a blank side")
@@ -108,18 +118,19 @@ def optimize(
     typer.echo(f"by a source token  {per_row:,.1f} tokens on average")
     typer.echo(f"in a sentence      {allowed:,.1f} tokens on average, of {translator.bundle.tokenizer.vocab_size:,}")
     typer.echo(f"coverage           {100 * covered:.2f}% of the target tokens in this text")
-    typer.echo(f"written            {path}")
+    typer.echo(f"words aligned by   {head}; {100 * agreement:.1f}% agreement with occlusion")
+    typer.echo(f"written            {path}, {ALIGNMENT_FILE}")
 
 
 def _usable(
     translator: Translator, parts: list[tuple[str | None, str]], targets: list[str], config: DecodeConfig
-) -> tuple[list[tuple[list[int], list[int]]], int, int]:
-    """Return the ids of the pairs to learn from, how many have a blank side, and how many are too long."""
+) -> tuple[list[int], list[tuple[list[int], list[int]]], int, int]:
+    """Return the pairs to learn from: rows, and ids; how many have a blank side, and how many are too long."""
     rows = [row for row, (_, text) in enumerate(parts) if text.strip() and targets[row].strip()]
     source_ids, target_ids = translator.spell([parts[row] for row in rows], [targets[row] for row in rows], config)
-    kept = [
-        (source, target)
-        for source, target in zip(source_ids, target_ids, strict=True)
+    usable = {
+        row: (source, target)
+        for row, source, target in zip(rows, source_ids, target_ids, strict=True)
         if max(len(source), len(target)) <= config.max_input_tokens
-    ]
-    return kept, len(parts) - len(rows), len(rows) - len(kept)
+    }
+    return list(usable), list(usable.values()), len(parts) - len(rows), len(rows) - len(usable)

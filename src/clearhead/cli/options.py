@@ -7,10 +7,12 @@ from typing import Annotated, Any
 
 import typer
 
+from clearhead.choices import AlignBy as AlignByChoice
 from clearhead.choices import DecodePrecision
 from clearhead.choices import Split as SplitChoice
 
 __all__ = [
+    "AlignBy",
     "AsIs",
     "BatchTokens",
     "Beam",
@@ -90,6 +92,15 @@ Split = Annotated[
         help="Translate a line of several sentences sentence by sentence: always, never, or auto, if it is longer than "
         "the lines the model was trained on.",
         show_default="the model's, which is auto",
+    ),
+]
+AlignBy = Annotated[
+    AlignByChoice | None,
+    typer.Option(
+        "--align-by",
+        help="What links words: attention, of the heads chosen for it, or occlusion, what a word loses when one of the "
+        "source is hidden; better, in as many passes as the source has tokens (docs/alignment.md).",
+        show_default="the model's",
     ),
 ]
 AsIs = Annotated[

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
-from clearhead.cli.checks import refuse_missing, refuse_untold_language
+from clearhead.cli.checks import refuse_missing, refuse_overwriting, refuse_untold_language
 from clearhead.cli.console import progress
 from clearhead.cli.options import (
+    AlignBy,
     BatchTokens,
     Columns,
     Device,
@@ -23,6 +24,7 @@ from clearhead.cli.options import (
 )
 from clearhead.cli.pairs import read_given
 from clearhead.errors import ConfigError
+from clearhead.files import is_standard_output
 
 __all__ = ["score"]
 
@@ -51,6 +53,17 @@ def score(
     swap: Swap = False,
     source_lang: ToldSourceLang = None,
     target_lang: TargetLang = None,
+    alignments: Annotated[
+        str | None,
+        typer.Option(
+            "--alignments",
+            metavar="FILE",
+            help="Write which words of each source the words of its translation stand for: a line for each, with pairs "
+            "such as 3-5, both counted from 0 (Pharaoh form, docs/alignment.md).",
+            show_default=False,
+        ),
+    ] = None,
+    align_by: AlignBy = None,
     batch_tokens: BatchTokens = None,
     ensemble: Ensemble = None,
     device: Device = "auto",
@@ -66,23 +79,28 @@ def score(
         raise ConfigError("--pairs holds both sides; leave out --source and --target")
     if pairs is None and not (source and target):
         raise ConfigError("name the pairs: --source FILE --target FILE, or --pairs FILE")
-    refuse_missing([path for path in (source, target, pairs) if path is not None])
+    if align_by is not None and alignments is None:
+        raise ConfigError("--align-by has no meaning without --alignments FILE")
+    if alignments is not None and is_standard_output(alignments):
+        raise ConfigError(f"--alignments {alignments} would mix the links with the scores; name a file")
+    files = [path for path in (source, target, pairs) if path is not None]
+    refuse_missing(files)
+    refuse_overwriting(alignments, files)
 
     from clearhead.corpora import open_output
     from clearhead.translator import Translator
+    from clearhead.word_alignment import pharaoh
 
     given = read_given(source, target, pairs, columns=columns, languages=(from_lang, to_lang), swap=swap)
     translator = Translator.load(model, device=device, ensemble=ensemble or ())
     refuse_untold_language(translator, source_lang)
+    settings: Any = {"source_lang": source_lang, "target_lang": target_lang, "batch_tokens": batch_tokens}
     with progress("scoring", total=len(given.pairs)) as advance:
-        scores = translator.score(
-            given.sources,
-            given.targets,
-            name=given.name,
-            on_progress=advance,
-            source_lang=source_lang,
-            target_lang=target_lang,
-            batch_tokens=batch_tokens,
-        )
+        scores = translator.score(given.sources, given.targets, name=given.name, on_progress=advance, **settings)
+    if alignments is not None:
+        with progress("aligning", total=len(given.pairs)) as advance, open_output(alignments) as out:
+            sides = given.sources, given.targets
+            found = translator.align(*sides, name=given.name, on_progress=advance, align_by=align_by, **settings)
+            out.writelines(pharaoh(links) + "\n" for links in found)
     with open_output(None) as out:
         out.writelines(f"{value:.6f}\n" for value in scores)

@@ -24,6 +24,7 @@ from clearhead.cli.checks import (
 from clearhead.cli.console import progress
 from clearhead.cli.json_objects import digits, translation_object
 from clearhead.cli.options import (
+    AlignBy,
     AsIs,
     BatchTokens,
     Beam,
@@ -210,9 +211,9 @@ def translate(
             "--format",
             help="text: one line a translation. jsonl: one JSON object a line, with source, text, score (what "
             "`clearhead score` says of them), utility (with --mbr: the mean chrF against the other samples), tokens, "
-            "alternatives, truncated, source_truncated, output_truncated, sentences (of a line that was split or read "
-            "in another form), warnings and warning_details; of a document one a segment, with its line and more "
-            "(docs/documents.md).",
+            "alignment (with --alignments), alternatives, truncated, source_truncated, output_truncated, sentences (of "
+            "a line that was split or read in another form), warnings and warning_details; of a document one a "
+            "segment, with its line and more (docs/documents.md).",
         ),
     ] = OutputFormat.text,
     report: Annotated[
@@ -225,6 +226,18 @@ def translate(
             show_default=False,
         ),
     ] = None,
+    alignments: Annotated[
+        str | None,
+        typer.Option(
+            "--alignments",
+            metavar="FILE",
+            help="Write which words of a line the words of its translation stand for: a line for each, with pairs such "
+            "as 3-5, both counted from 0 (Pharaoh form). With jsonl they are in the objects as well, and with - there "
+            "alone (docs/alignment.md).",
+            show_default=False,
+        ),
+    ] = None,
+    align_by: AlignBy = None,
     batch_tokens: BatchTokens = None,
     precision: Precision = None,
     shortlist: Shortlist = False,
@@ -247,12 +260,17 @@ def translate(
     drawing = "--sample" if sample else "--mbr" if mbr is not None else None
     ways = "--sample or --mbr N, which draw translations at random"
     refuse_idle_options(drawing, searched if drawing else drawn, ways=ways)
+    if align_by is not None and alignments is None:
+        raise ConfigError("--align-by has no meaning without --alignments FILE")
+    if alignments is not None and is_standard_output(alignments) and output_format is OutputFormat.text:
+        raise ConfigError(f"--alignments {alignments} would mix the links with the translations; name a file")
     refuse_missing(paths)
 
     from clearhead.corpora import display_name, open_output, some_names
     from clearhead.decoding import Sampling
     from clearhead.translation_report import reporting
     from clearhead.translator_team import TranslatorTeam
+    from clearhead.word_alignment import pharaoh
 
     is_jsonl = output_format is OutputFormat.jsonl
     settings: dict[str, Any] = {
@@ -260,6 +278,7 @@ def translate(
         "sampling": Sampling(**drawn) if drawing else None,
         "mbr": mbr,
         "length_penalty": length_penalty,
+        "align_by": align_by,
         **decode_settings(
             beam=beam,
             split=split,
@@ -278,13 +297,18 @@ def translate(
     of_documents = DocumentOptions(columns, paragraphs, only_missing, is_jsonl, from_lang, to_lang)
     if of_documents.are_for(paths):
         of_lines = {"--nbest": nbest != 1, "--diversity": diversity is not None, "--prefix": prefix != ""}
+        of_lines["--alignments"] = alignments is not None
         if idle := [name for name, is_given in of_lines.items() if is_given]:
             raise ConfigError(f"{', '.join(idle)}: only lines of text have that, and {paths[0]} is read as a document")
         translate_documents(load, paths, output, report, of_documents, settings, workers=workers)
         return
     refuse_overwriting(output, paths)
-    refuse_report(report, paths, [output])
+    refuse_report(report, paths, [output, alignments])
+    refuse_overwriting(alignments, paths)
+    if alignments is not None and alignments == output:
+        raise ConfigError(f"--alignments {alignments} is where the translations go; name another file")
     settings |= {
+        "alignments": alignments is not None,
         "num_best": nbest,
         "diversity": diversity or 0.0,
         "prefix": prefix,
@@ -297,6 +321,9 @@ def translate(
         pages = opened.enter_context(reporting(report, some_names(paths)))
         out = opened.enter_context(open_output(output))
         advance = opened.enter_context(_bar(output))
+        links = None
+        if alignments is not None and not is_standard_output(alignments):
+            links = opened.enter_context(open_output(alignments))
         for path in paths:
             name = display_name(path)
             flagged, before = Flagged(name), count
@@ -306,6 +333,8 @@ def translate(
                 warn_of_truncation(translations, translator, name=name, numbers=numbers)
                 for index, translation in enumerate(translations, start=count):
                     out.write(_written(translation, index, output_format, nbest))
+                if links is not None:
+                    links.writelines(pharaoh(translation.alignment or ()) + "\n" for translation in translations)
                 out.flush()
                 count += len(translations)
                 flagged.add(translations, numbers=numbers)

@@ -8,7 +8,7 @@ from typing import Annotated, Any, TypedDict
 
 from pydantic import Field, NonNegativeFloat, PositiveFloat, PositiveInt, field_validator
 
-from clearhead.choices import DecodePrecision, PenaltyForm, Split
+from clearhead.choices import AlignBy, DecodePrecision, PenaltyForm, Split
 from clearhead.config.settings import Seed, Settings, Tokens
 
 __all__ = ["MOST_MBR_SAMPLES", "MOST_SAMPLES", "DecodeChanges", "DecodeConfig", "Sampling", "is_language"]
@@ -66,6 +66,13 @@ class DecodeConfig(Settings):
     """Bring a line to the form of the training text before it is translated: one in capitals or in small letters, where
     such lines are rare there, gets the case that its words have in the vocabulary, and stray white space goes. The
     translation of a line in capitals is put in capitals (docs/translation.md)."""
+    place_markup: bool = True
+    """Where a model has no tokens for placeholders, and its translation lacks some of a line's, translate the line
+    without them, and put them where the words they stood at went (docs/placeholders.md)."""
+    align_by: AlignBy = "attention"
+    """What links the words of a line with those of its translation, where that is asked for: `attention`, of the heads
+    that `clearhead optimize` or the training has chosen; `occlusion`, what each word of the translation loses when a
+    word of the source is hidden: better links, in as many passes as the source has tokens (docs/alignment.md)."""
     source_lang: str | None = None
     """Language of the source text, such as `de`: its rules, and abbreviations such as `z. B.`, say where sentences end.
     If not set, training takes it from the names of the source files (`train.de.gz`); without it the script decides."""
@@ -104,6 +111,8 @@ class DecodeChanges(TypedDict, total=False):
     max_input_tokens: int | None
     split: Split | None
     familiar: bool | None
+    place_markup: bool | None
+    align_by: AlignBy | None
     source_lang: str | None
     target_lang: str | None
 

@@ -1,23 +1,62 @@
-"""Where the model looks in the source when it writes: the raw material of alignments.
+"""Where the model looks in the source when it writes, and what of the source it could not do without.
 
-Shapes: B pairs, T target length, S source length.
+Shapes: B pairs, H heads, T target length, S source length.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator, Sequence
+from typing import NamedTuple
+
+import numpy as np
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from clearhead.decoding.batching import advice_on_memory, length_batches
+from clearhead.decoding.scoring import token_log_probs
+from clearhead.decoding.step import pad_batch
 from clearhead.model.transformer import Transformer
 
-__all__ = ["cross_attention_weights"]
+__all__ = ["AlignmentHead", "attended", "candidates", "cross_attention_weights", "occluded"]
+
+
+class AlignmentHead(NamedTuple):
+    """Attention that tells which source tokens a target token translates."""
+
+    layer: int | None = None
+    """Of the decoder, counted from 0; None is the mean over all layers and heads, of the step that writes a token."""
+    head: int | None = None
+    """Of that layer, counted from 0; None is the mean over all its heads."""
+    is_reading: bool = False
+    """Whether a token's attention is that of the step that reads it, and so knows what it looks for; otherwise that of
+    the step that writes it (Chen et al. 2020, "Accurate Word Alignment Induction from Neural Machine Translation")."""
+
+    def __str__(self) -> str:
+        """Say in words which it is, counted from 1."""
+        if self.layer is None:
+            return "the mean over all layers and heads"
+        which = "the mean over the heads" if self.head is None else f"head {self.head + 1}"
+        return f"{which} of layer {self.layer + 1}, at the step that {'reads' if self.is_reading else 'writes'} a word"
+
+    def of(self, cross: Sequence[Float[Tensor, "B H T S"]]) -> Float[Tensor, "B T S"]:
+        """Return its attention.
+
+        Args:
+            cross: Cross-attention of each layer, of the steps that write the target's tokens.
+        """
+        if self.layer is None:
+            return torch.stack([layer.float().mean(dim=1) for layer in cross]).mean(dim=0)
+        heads = cross[self.layer].float()
+        weights = heads.mean(dim=1) if self.head is None else heads[:, self.head]
+        # No step reads the last token, the end, which no word is linked by.
+        return torch.cat([weights[:, 1:], weights[:, -1:]], dim=1) if self.is_reading else weights
 
 
 def cross_attention_weights(
     model: Transformer, source: Int[Tensor, "B S"], target: Int[Tensor, "B T"]
-) -> Float[Tensor, "B T S"]:
-    """Return how much each target token looked at each source token before it was written, over all heads and layers.
+) -> list[Float[Tensor, "B H T S"]]:
+    """Return for each layer how much each head looked at each source token when each target token was written.
 
     Args:
         model: An encoder-decoder in evaluation mode.
@@ -25,5 +64,115 @@ def cross_attention_weights(
         target: Target ids, ended by `eos_id` and padded.
     """
     start = target.new_full((len(target), 1), model.config.bos_id)
-    cross = model.attention_weights(source, torch.cat([start, target[:, :-1]], dim=1)).cross
-    return torch.stack([layer.float().mean(dim=1) for layer in cross]).mean(dim=0)
+    return model.attention_weights(source, torch.cat([start, target[:, :-1]], dim=1)).cross
+
+
+@torch.inference_mode()
+def attended(
+    model: Transformer,
+    sources: Sequence[list[int]],
+    targets: Sequence[list[int]],
+    head: AlignmentHead,
+    *,
+    batch_tokens: int,
+    on_progress: Callable[[int], None] | None = None,
+) -> list[Float[np.ndarray, "T S"]]:
+    """Return for each pair how much each target token attended to each source token.
+
+    Args:
+        model: An encoder-decoder in evaluation mode.
+        sources: Source ids, ended by `eos_id`.
+        targets: Target ids, ended by `eos_id`.
+        head: Whose attention.
+        batch_tokens: Tokens of the longer side computed at once, padding included.
+        on_progress: Called with the number of pairs finished, batch by batch.
+    """
+    found: dict[int, Float[np.ndarray, "T S"]] = {}
+    for indices, cross in _in_batches(model, sources, targets, batch_tokens):
+        for index, weights in zip(indices, head.of(cross).cpu().numpy(), strict=True):
+            found[index] = weights[: len(targets[index]), : len(sources[index])]
+        if on_progress is not None:
+            on_progress(len(indices))
+    return [found[index] for index in range(len(sources))]
+
+
+def candidates(
+    model: Transformer, sources: Sequence[list[int]], targets: Sequence[list[int]], *, batch_tokens: int
+) -> Iterator[tuple[AlignmentHead, list[Float[np.ndarray, "T S"]]]]:
+    """Yield every head, the mean of each layer and that of all, with what `attended` says of them.
+
+    Args:
+        model: As of `attended`, like all others.
+        sources: As there; so few that the attention of all heads fits into memory.
+        targets: As there.
+        batch_tokens: As there.
+    """
+    config = model.config
+    heads = [AlignmentHead()] + [
+        AlignmentHead(layer, head, is_reading)
+        for layer in range(config.num_decoder_layers)
+        for head in (None, *range(config.num_heads))
+        for is_reading in (False, True)
+    ]
+    with torch.inference_mode():
+        batches = list(_in_batches(model, sources, targets, batch_tokens))
+    for head in heads:
+        found = {
+            index: weights[: len(targets[index]), : len(sources[index])]
+            for indices, cross in batches
+            for index, weights in zip(indices, head.of(cross).cpu().numpy(), strict=True)
+        }
+        yield head, [found[index] for index in range(len(sources))]
+
+
+@torch.inference_mode()
+def occluded(
+    model: Transformer,
+    sources: Sequence[list[int]],
+    targets: Sequence[list[int]],
+    *,
+    batch_tokens: int,
+    on_progress: Callable[[int], None] | None = None,
+) -> list[Float[np.ndarray, "T S"]]:
+    """Return for each pair how many nats each target token loses when the model cannot see a source token.
+
+    A token is hidden as padding is, so the others keep their places; what gets more probable without it loses nothing
+    (Li et al. 2019, "On the Word Alignment from Neural Machine Translation": prediction difference). It takes as many
+    passes as the source has tokens.
+
+    Args:
+        model: As of `attended`, like all others.
+        sources: As there.
+        targets: As there.
+        batch_tokens: As there.
+        on_progress: Called with the number of pairs finished, one by one.
+    """
+    found = []
+    for source, target in zip(sources, targets, strict=True):
+        hidden = [[*source[:place], model.config.pad_id, *source[place + 1 :]] for place in range(len(source))]
+        rows = [source, *hidden]
+        size = max(1, batch_tokens // max(len(source), len(target)))
+        with advice_on_memory(batch_tokens):
+            parts = [
+                token_log_probs(model, rows[start : start + size], [target] * len(rows[start : start + size]))
+                for start in range(0, len(rows), size)
+            ]
+        log_probs = torch.cat(parts)  # (1 + S, T)
+        found.append((log_probs[0] - log_probs[1:]).clamp(min=0).T.float().cpu().numpy())
+        if on_progress is not None:
+            on_progress(1)
+    return found
+
+
+def _in_batches(
+    model: Transformer, sources: Sequence[list[int]], targets: Sequence[list[int]], batch_tokens: int
+) -> Iterator[tuple[list[int], list[Float[Tensor, "B H T S"]]]]:
+    """Yield which pairs a batch has, and their cross-attention, layer by layer."""
+    lengths = [max(len(source), len(target)) for source, target in zip(sources, targets, strict=True)]
+    for indices in length_batches(lengths, batch_tokens):
+        source, target = (
+            pad_batch([side[index] for index in indices], model.config.pad_id).to(model.device)
+            for side in (sources, targets)
+        )
+        with advice_on_memory(batch_tokens):
+            yield indices, cross_attention_weights(model, source, target)

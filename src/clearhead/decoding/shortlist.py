@@ -22,7 +22,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from clearhead.config import ModelConfig
-from clearhead.decoding.alignment import cross_attention_weights
+from clearhead.decoding.alignment import AlignmentHead, cross_attention_weights
 from clearhead.decoding.batching import advice_on_memory, length_batches
 from clearhead.decoding.sentence import Sentence
 from clearhead.decoding.step import pad_batch
@@ -225,7 +225,7 @@ def _links(
 ) -> tuple[Int[Tensor, " E"], Float[Tensor, " E"]]:
     """Return what each target token looked at before it was written: source id times V plus target id, and weight."""
     config = model.config
-    weights = cross_attention_weights(model, source, target)
+    weights = AlignmentHead().of(cross_attention_weights(model, source, target))
     # Much attention rests on the end of the source, when nothing is to be found there.
     weights = weights.masked_fill(((source == config.eos_id) | (source == config.pad_id))[:, None], 0.0)
     weights, places = weights.topk(min(LINKS, weights.size(-1)), dim=-1)  # (B, T, LINKS)

@@ -157,7 +157,7 @@ class Explanation:
     @cached_property
     def alignment(self) -> Float32[np.ndarray, "T S"]:
         """How much each target token looked at each source token, over all heads and layers; its rows sum to 1."""
-        # As `decoding.alignment.cross_attention_weights`, whose numbers stand here already.
+        # As `decoding.alignment.AlignmentHead().of`, whose numbers stand here already.
         return self.cross.mean(axis=1).mean(axis=0) if len(self.cross) else np.zeros((0, 0), dtype=np.float32)
 
     def head(self, attention: AttentionName, layer: int, head: int) -> Head:

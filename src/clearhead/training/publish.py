@@ -11,6 +11,7 @@ from typing import Any
 
 from torch import Tensor
 
+from clearhead.aligner import ALIGNMENT_FILE, choose_head, save_head
 from clearhead.bundle import Bundle, refuse_foreign, require_fitting_weights, save_bundle
 from clearhead.config import NO_GOLDEN, Config
 from clearhead.corpora import read_lines
@@ -19,6 +20,7 @@ from clearhead.data.prepare import Prepared, open_prepared
 from clearhead.device import resolve_device
 from clearhead.errors import CheckpointError, DataError, ModelError
 from clearhead.evaluation.golden import make_golden
+from clearhead.files import file_sha256
 from clearhead.language_tags import split_tag
 from clearhead.model.transformer import Transformer
 from clearhead.tokenizers import Vocabulary
@@ -34,6 +36,9 @@ from clearhead.weights import average_weights, load_tensors
 __all__ = ["average_run", "golden_sources", "publish", "translatable"]
 
 _MOST_GOLDEN = 100
+_MOST_LOOKED_AT = 200
+"""Validation pairs among which there must be some that are short enough to choose a head by."""
+_ANY_LENGTH = 100_000
 
 
 def publish(
@@ -93,7 +98,21 @@ def publish(
     translator = Translator(Bundle(model.eval(), data.tokenizer, config.decode, info), directory)
     golden = make_golden(translator, golden_sources(config.golden, data.tokenizer, config.decode.target_lang))
     save_bundle(directory, translator.bundle, golden=golden, card=model_card(directory.name, translator.bundle))
+    _choose_head(directory, translator, data)
     return translator
+
+
+def _choose_head(directory: Path, translator: Translator, data: Prepared) -> None:
+    """Write which head aligns words best, by validation pairs."""
+    bundle, config = translator.bundle, translator.bundle.decode
+    if not bundle.model.config.is_encoder_decoder:
+        return
+    found = translatable(data, config.target_lang, _MOST_LOOKED_AT)
+    sources, targets = [source for _, source in found], [data.valid.target(row) for row, _ in found]
+    pairs = translator.spelled_pairs(sources, targets, config.with_changes({"max_input_tokens": _ANY_LENGTH}))
+    chosen = choose_head(bundle.model, pairs, batch_tokens=config.batch_tokens)
+    identity = {**bundle.identity(), "model_sha256": file_sha256(directory / "model.safetensors")}
+    save_head(directory / ALIGNMENT_FILE, *chosen, identity)
 
 
 def _general(validation: Validation) -> dict[str, float]:

@@ -8,6 +8,7 @@ from typing import get_type_hints
 
 import pytest
 
+from clearhead.aligner import ALIGNMENT_FILE
 from clearhead.bundle import SHORTLIST_FILE, load_bundle, save_bundle
 from clearhead.cli.evaluate import evaluate
 from clearhead.cli.optimize import optimize
@@ -47,10 +48,11 @@ def test_what_it_learns_is_used_when_asked_for(run_command, make_model_dir, text
     told = report(run_command(optimize, model, *text, "--per-token", 2, "--common", 5))
     after = {path.name: path.read_bytes() for path in model.iterdir()}
     assert after.pop(SHORTLIST_FILE)
+    assert after.pop(ALIGNMENT_FILE)
     assert after == before
     assert told["learned from"] == "8 pairs; 0 too long, 0 with a blank side"
     assert told["always allowed"] == "5 tokens"
-    assert told["written"].endswith(SHORTLIST_FILE)
+    assert told["written"].endswith(f"{SHORTLIST_FILE}, {ALIGNMENT_FILE}")
 
     assert run_command(translate, model, source).stdout == full
     short = run_command(translate, model, source, "--shortlist", "--format", "jsonl").stdout

@@ -71,7 +71,7 @@ def test_both_files_are_required(run_command, make_model_dir, write_lines, tmp_p
 def test_a_pair_too_long_to_score_is_named(run_command, make_model_dir, write_lines):
     model = make_model_dir(decode={"max_input_tokens": 11})
     files = ["--source", write_lines("a", "x", "y"), "--target", write_lines("b", "x", "Zwei Männer sitzen. " * 3)]
-    with pytest.raises(DataError, match=r"pair 2 has \d+ tokens on one side; scoring takes at most 11"):
+    with pytest.raises(DataError, match=r"pair 2 has \d+ tokens on one side; at most 11 are scored or aligned"):
         run_command(score, model, *files)
 
 

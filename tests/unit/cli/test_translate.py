@@ -327,7 +327,8 @@ def test_what_looks_wrong_is_counted_by_kind_with_the_first_lines(
     monkeypatch.setattr(translate_module, "CHUNK_LINES", 5)
     speaking("two dogs")
     paths = write_lines("a.txt", *["Zwei Hunde.", "2018 Hunde, %s."] * 12), write_lines("b.txt", "", "", "<b>Hund</b>")
-    result = run_command(translate, make_model_dir(), *paths, "--format", "jsonl")
+    model = make_model_dir(decode={"place_markup": False})
+    result = run_command(translate, model, *paths, "--format", "jsonl")
     lines = "lines 2, 4, 6, 8, 10, 12, 14, 16, 18, 20 and 2 more"
     numbers = "a number of the source is not in the translation"
     placeholders = "a placeholder, tag, entity or address of the source is not in the translation"
@@ -354,7 +355,8 @@ def test_the_report_has_all_lines(run_command, make_model_dir, write_lines, tmp_
 def test_whoever_types_is_told_after_each_line(monkeypatch, make_model_dir, run_command, speaking):
     monkeypatch.setattr(translate_module, "_is_typed", lambda path: True)
     speaking("a dog")
-    stderr = run_command(translate, make_model_dir(), stdin="%s\nHund\n%d\n").stderr
+    model = make_model_dir(decode={"place_markup": False})
+    stderr = run_command(translate, model, stdin="%s\nHund\n%d\n").stderr
     assert re.findall(r": 1 with placeholders .*: (line \d)\n", stderr) == ["line 1", "line 3"]
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from clearhead.aligner import ALIGNMENT_FILE, alignment_head
 from clearhead.bundle import load_bundle, read_golden
 from clearhead.config import Config
 from clearhead.data.prepare import open_prepared
@@ -64,6 +65,14 @@ def test_the_model_says_how_it_was_made(finished_run):
     assert "| golden sentences | words of its vocabulary |" in card
     longest = max(open_prepared(finished_run / "data").train.source_lengths)  # of 189 lines
     assert f"| training lines | 99.9 % of at most {longest} tokens, 0.0 % of several sentences |" in card
+
+
+def test_the_head_that_aligns_words_is_chosen_with_the_model(finished_run):
+    bundle = load_bundle(finished_run)
+    head = alignment_head(bundle)  # which is that model's, or an error
+    kept = json.loads((finished_run / "model" / ALIGNMENT_FILE).read_text(encoding="utf-8"))
+    assert (kept["layer"], kept["head"], kept["is_reading"]) == head
+    assert 0 < kept["agreement"] <= 1
 
 
 def test_a_model_holds_no_path_and_no_sentence_of_its_user(finished_run):

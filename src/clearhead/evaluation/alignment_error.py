@@ -1,0 +1,151 @@
+"""How good word alignments are: precision, recall and alignment error rate against links set by hand.
+
+Och and Ney 2003, "A Systematic Comparison of Various Statistical Alignment Models", section 5: who set the links is
+sure of some, and calls others possible. What is not even possible is wrong, what is sure must be found.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+from clearhead.corpora import display_name, read_lines
+from clearhead.errors import DataError
+from clearhead.word_alignment import Link, Span
+
+__all__ = ["AlignmentScores", "GoldLinks", "alignment_scores", "read_gold_links", "spaced_words"]
+
+_LINK = re.compile(r"([0-9]{1,6})([-p?])([0-9]{1,6})")
+_NAACL = re.compile(r"\s*([0-9]{1,9})\s+([0-9]{1,6})\s+([0-9]{1,6})(?:\s+([SP]))?(?:\s+[0-9.eE+-]+)?\s*")
+
+
+@dataclass(frozen=True, slots=True)
+class GoldLinks:
+    """Links of a sentence that were set by hand."""
+
+    sure: frozenset[Link]
+    possible: frozenset[Link]
+    """The sure ones are among them."""
+
+
+@dataclass(frozen=True, slots=True)
+class AlignmentScores:
+    """How well links agree with those set by hand, over all sentences."""
+
+    precision: float
+    """Share of the links that are possible; 1 if there is none."""
+    recall: float
+    """Share of the sure links that were found; 1 if there is none."""
+    error_rate: float
+    """1 - (sure links found + links that are possible) / (links + sure links); 0 is best."""
+    links: int
+    sure: int
+    possible: int
+    """The sure ones included."""
+
+
+def alignment_scores(links: Sequence[Collection[Link]], gold: Sequence[GoldLinks]) -> AlignmentScores:
+    """Judge the links of some sentences.
+
+    >>> alignment_scores([[(0, 0), (1, 1)]], [GoldLinks(frozenset({(0, 0)}), frozenset({(0, 0), (0, 1)}))])
+    AlignmentScores(precision=0.5, recall=1.0, error_rate=0.33333333333333337, links=2, sure=1, possible=2)
+    """
+    found = sum(len(set(some)) for some in links)
+    right = sum(len(one.possible.intersection(some)) for some, one in zip(links, gold, strict=True))
+    sure_found = sum(len(one.sure.intersection(some)) for some, one in zip(links, gold, strict=True))
+    sure = sum(len(one.sure) for one in gold)
+    return AlignmentScores(
+        precision=right / found if found else 1.0,
+        recall=sure_found / sure if sure else 1.0,
+        error_rate=1 - (right + sure_found) / (found + sure) if found + sure else 0.0,
+        links=found,
+        sure=sure,
+        possible=sum(len(one.possible) for one in gold),
+    )
+
+
+def spaced_words(text: str) -> list[Span]:
+    """Return the words that links set by hand count: what white space parts, in every script.
+
+    >>> spaced_words("犬 です")
+    [(0, 1), (2, 4)]
+    """
+    return [match.span() for match in re.finditer(r"\S+", text)]
+
+
+def read_gold_links(
+    path: str, sources: Sequence[str], targets: Sequence[str], *, base: int | None = None
+) -> list[GoldLinks]:
+    """Read links that were set by hand.
+
+    Either a line for each sentence, with `3-5` for a sure link and `3?5` or `3p5` for one that is possible; or, as the
+    shared task of NAACL 2003 had it, a line for each link: sentence, source word, target word, and S or P (sure if not
+    said). A link to word 0 of the latter, where counting begins with 1, says that a word has none.
+
+    Args:
+        path: The file.
+        sources: The sentences, without language tags.
+        targets: Their translations.
+        base: Number of the first word; if None, 0 with a line for each sentence, and 1 with one for each link.
+
+    Raises:
+        DataError: If a line is no such line, names a word that its sentence has not, or the sentences are others.
+    """
+    name, lines = display_name(path), list(read_lines(path))
+    filled = [line for line in lines if line.strip()]
+    is_naacl = bool(filled) and all(map(_NAACL.fullmatch, filled))
+    first = base if base is not None else int(is_naacl)
+    read = _naacl_links(lines, name, len(sources), first) if is_naacl else _pharaoh_links(lines, name)
+    gold = []
+    sides = [[len(spaced_words(text)) for text in side] for side in (sources, targets)]
+    for number, (links, *sizes) in enumerate(zip(read, *sides, strict=False), start=1):
+        moved = {(left - first, right - first): is_sure for (left, right), is_sure in links.items()}
+        for link in moved:
+            if outside := [
+                f"word {word + first} of the {side}, which has {size} words"
+                for word, size, side in zip(link, sizes, ("source", "target"), strict=True)
+                if not 0 <= word < size
+            ]:
+                raise DataError(
+                    f"{name}: a link of sentence {number} names {outside[0]}, counted from {first}; are they counted "
+                    f"from {1 - first} (--gold-base {1 - first}), or is the text spaced otherwise?"
+                )
+        gold.append(GoldLinks(frozenset(link for link, is_sure in moved.items() if is_sure), frozenset(moved)))
+    if len(read) != len(sources):
+        raise DataError(f"{name} has links of {len(read):,} sentences, but there are {len(sources):,}")
+    return gold
+
+
+def _pharaoh_links(lines: Iterable[str], name: str) -> list[dict[Link, bool]]:
+    """Return the links of each line, and whether they are sure."""
+    found = []
+    for number, line in enumerate(lines, start=1):
+        links: dict[Link, bool] = {}
+        for word in line.split():
+            match = _LINK.fullmatch(word)
+            if match is None:
+                raise DataError(
+                    f"{name}, line {number}: {word[:40]!r} is no link such as 3-5, or 3?5 if it is possible"
+                )
+            link = int(match[1]), int(match[3])
+            links[link] = links.get(link, False) or match[2] == "-"
+        found.append(links)
+    return found
+
+
+def _naacl_links(lines: Iterable[str], name: str, sentences: int, first: int) -> list[dict[Link, bool]]:
+    found: defaultdict[int, dict[Link, bool]] = defaultdict(dict)
+    for number, sentence, link, is_sure in _read_naacl(lines):
+        if not 1 <= sentence <= sentences:
+            raise DataError(f"{name}, line {number}: there is no sentence {sentence}; they are 1 to {sentences:,}")
+        if first == 0 or 0 not in link:
+            found[sentence][link] = found[sentence].get(link, False) or is_sure
+    return [found[sentence] for sentence in range(1, sentences + 1)]
+
+
+def _read_naacl(lines: Iterable[str]) -> Iterator[tuple[int, int, Link, bool]]:
+    for number, line in enumerate(lines, start=1):
+        if match := _NAACL.fullmatch(line):
+            yield number, int(match[1]), (int(match[2]), int(match[3])), match[4] != "P"
