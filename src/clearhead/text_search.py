@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from clearhead.decoding import Engine, Hypothesis, Prefix, SearchOptions, decode, expected_chrf, score
+from clearhead.decoding import Engine, Hypothesis, Prefix, Required, SearchOptions, decode, expected_chrf, score
 from clearhead.tokenizers import Vocabulary
 from clearhead.translation import on_one_line
 
@@ -51,6 +51,7 @@ class TextSearch:
         *,
         scores: bool,
         on_progress: Callable[[int], None] | None = None,
+        required: Sequence[Required | None] = (),
     ) -> list[list[FoundText]]:
         """Return the texts of each source, the best first; a search that leaves fewer than asked for looks further.
 
@@ -60,8 +61,9 @@ class TextSearch:
             options: What to search for.
             scores: Whether the log-probabilities must be those of the texts.
             on_progress: Called with the number of sources finished, batch by batch.
+            required: What each translation must contain, as of `decode`.
         """
-        groups = decode(self.engine, sources, options, on_progress, prefixes)
+        groups = decode(self.engine, sources, options, on_progress, prefixes, required)
         found = self._texts(sources, groups, options)
         num_best, most = options.num_best, options.config.beam_size
         short = [row for row, group in enumerate(groups) if len(found[row]) < len(group) == num_best < most]
@@ -69,7 +71,8 @@ class TextSearch:
             # Rare: as wide at once, every line would keep beams in flight that can no longer win.
             wider = replace(options, num_best=most)
             again = [sources[row] for row in short]
-            groups = decode(self.engine, again, wider, prefixes=[prefixes[row] for row in short])
+            of_short = [required[row] for row in short] if required else []
+            groups = decode(self.engine, again, wider, None, [prefixes[row] for row in short], of_short)
             for row, group in zip(short, self._texts(again, groups, wider), strict=True):
                 found[row] = group[:num_best]
         for group, prefix in zip(found, prefixes, strict=True):

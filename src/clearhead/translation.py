@@ -13,7 +13,14 @@ from clearhead.placeholders import change_words
 from clearhead.sentences import join_sentences
 from clearhead.word_alignment import Link, joined_links
 
-__all__ = ["Alternative", "Translation", "best_combinations", "join_translations", "on_one_line"]
+__all__ = ["TERM_REASONS", "Alternative", "TermUse", "Translation", "best_combinations", "join_translations", "on_one_line"]
+
+TERM_REASONS = {
+    "unspellable": "the model's vocabulary cannot write it",
+    "length": "the translation reached its length limit",
+    "unmet": "the search found no translation that has it",
+}
+"""Why a translation lacks a term, and what that means."""
 
 _LINE_END = re.compile("[\n\v\f\r\x85\u2028\u2029]")
 
@@ -27,6 +34,20 @@ class Alternative:
     """As of `Translation`."""
     utility: float | None = None
     """As of `Translation`."""
+
+
+@dataclass(frozen=True, slots=True)
+class TermUse:
+    """What became of a term of the source in the translation."""
+
+    source: str
+    """As it stands in the source."""
+    target: str
+    """What is to translate it, its first form."""
+    form: str
+    """The form that the translation has, as it stands there; empty if it has none."""
+    reason: str | None = None
+    """Why it has none, one of `TERM_REASONS`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +84,8 @@ class Translation:
     split, the mean over its `sentences`. None otherwise, and for a blank line."""
     warnings: tuple[Flag, ...] = ()
     """What looks wrong with the translation, or with that of a sentence, each kind once; see `flags`."""
+    terms: tuple[TermUse, ...] | None = None
+    """What became of the terms of the source, in order; None where no terms were given."""
 
     alignment: tuple[Link, ...] | None = None
     """Which words of the source, a language tag left out, the words of the text stand for: pairs of their numbers,
@@ -136,6 +159,7 @@ def join_translations(
         sentences=tuple(sentences),
         warnings=merge_flags([sentence.warnings for sentence in sentences]),
         alignment=alignment,
+        terms=None if all(one.terms is None for one in sentences) else tuple(t for one in sentences for t in one.terms or ()),
     )
 
 

@@ -36,6 +36,8 @@ from clearhead.model.transformer import Transformer
 from clearhead.placeholders import PLACEHOLDER
 from clearhead.protect import Protected, protect, protect_target, without_signs
 from clearhead.sentences import split_sentences
+from clearhead.term_search import TermSpeller, WantedTerms, search_with_terms
+from clearhead.terms import Terms
 from clearhead.text_search import FoundText, TextSearch, distinct
 from clearhead.tokenizers import require_texts
 from clearhead.translation import Alternative, Translation, join_translations, on_one_line
@@ -129,6 +131,7 @@ class Translator:
         mbr: int | None = None,
         diversity: float = 0.0,
         prefix: str | Sequence[str] = "",
+        terms: Terms | None = None,
         scores: bool = True,
         alignments: bool = False,
         one_line: bool = False,
@@ -153,6 +156,7 @@ class Translator:
             prefix: What every translation begins with, to the letter, or one for each line; a word at its end may be
                 completed. Blank lines stay blank. Of a line that is split the first sentence begins so; one whose
                 prefix has several sentences is not split.
+            terms: What translations must use for the terms of their lines; see `Translation.terms` for what came of it.
             scores: Score the translations. In float32 the compiled core finds the scores as it searches; otherwise
                 what was found is scored afterwards by the model itself.
             alignments: Link the words of each line with those of its translation (`Translation.alignment`), as the
@@ -175,21 +179,33 @@ class Translator:
             self._require_alignments()
         read = self._read(lines, prefix, options.config, one_line=one_line, name=name, first=first)
         search = self._text_search(options, one_line)
+        wanted = self._wanted(read, terms, options)
         done = read.cut_up.lines_done(on_progress)
-        groups = search(read.ids, read.prefixes, options, scores=scores, on_progress=done)
+        how_to_search: Any = {"scores": scores, "on_progress": done}
+        groups = search_with_terms(search, wanted, read.ids, read.prefixes, options, **how_to_search)
         if options.config.place_markup and not options.are_samples:
             self._place_markup(read, groups, search, options, scores=scores)
         if options.sampling is not None and options.are_samples:
             groups = read.aligned(groups, options.sampling.seed)
-        blank = Translation("", "", 0.0 if scores else None, (), alignment=() if alignments else None)
+        blank = Translation(
+            "",
+            "",
+            0.0 if scores else None,
+            (),
+            terms=None if terms is None else (),
+            alignment=() if alignments else None,
+        )
         results = [replace(blank, source=piece.source) for piece in read.cut_up.pieces]
-        for index, ids, group in zip(read.filled, read.ids, groups, strict=True):
-            results[index] = self._translation(read.cut_up.pieces[index], ids, group, num_best, scores, one_line)
+        for index, ids, group, own in zip(read.filled, read.ids, groups, wanted, strict=True):
+            made = self._translation(read.cut_up.pieces[index], ids, group, num_best, scores, one_line)
+            if terms is not None:
+                made = replace(made, terms=own.uses(group[0].text, was_ended=made.output_truncated))
+            results[index] = made
         if alignments:
-            linked = self._linked(
-                [read.cut_up.pieces[index] for index in read.filled], read.ids, groups, options.config
-            )
-            for index, links in zip(read.filled, linked, strict=True):
+            pieces = [read.cut_up.pieces[index] for index in read.filled]
+            for index, links in zip(
+                read.filled, self._linked(pieces, read.ids, groups, options.config), strict=True
+            ):
                 results[index] = replace(results[index], alignment=tuple(links))
         how: Any = {"num_best": num_best, "are_samples": options.are_samples, "one_line": one_line}
         return [
@@ -451,6 +467,29 @@ class Translator:
         scorer = partial(self._engine_for, "fp32")
         return TextSearch(self.bundle.tokenizer, engine, scorer, self.model.config.max_length, one_line)
 
+    def _wanted(self, read: _Read, terms: Terms | None, options: SearchOptions) -> list[WantedTerms]:
+        """Return what the translation of each piece must contain.
+
+        Raises:
+            ConfigError: If no search can see to it.
+        """
+        if terms is None:
+            return [WantedTerms()] * len(read.filled)
+        if not isinstance(terms, Terms):
+            raise ConfigError(f"terms must be a clearhead.terms.Terms, not {type(terms).__name__}")
+        idle = {
+            "samples (sampling, mbr), which are drawn": options.sampling is not None,
+            "diverse search": options.diversity > 0,
+            "a shortlist, which may lack their tokens": options.config.shortlist,
+            "a decoder alone, which goes on with a text": self.model.config.is_decoder_alone,
+        }
+        if found := next((what for what, is_so in idle.items() if is_so), None):
+            raise ConfigError(f"terms are met by searching the whole vocabulary for translations; they cannot be with {found}")
+        return [
+            self._term_speller.wanted(terms, read.cut_up.pieces[index].protected.text, prefix.given)
+            for index, prefix in zip(read.filled, read.prefixes, strict=True)
+        ]
+
     def _translation(
         self, piece: Piece, ids: list[int], group: Sequence[FoundText], num_best: int, scores: bool, one_line: bool
     ) -> Translation:
@@ -636,6 +675,10 @@ class Translator:
         if not has_placed_markup:
             return found
         return (*found, Flag("placed_markup", " ".join(list(placeholders_of(piece.text))[:MOST_SHOWN])))
+
+    @cached_property
+    def _term_speller(self) -> TermSpeller:
+        return TermSpeller(self.bundle.tokenizer)
 
     @cached_property
     def _familiar(self) -> Familiar:

@@ -19,6 +19,7 @@ from clearhead.config import DecodeChanges
 from clearhead.decoding import Sampling
 from clearhead.device import num_threads, resolve_device, set_num_threads
 from clearhead.errors import ClearheadError, DeviceError
+from clearhead.terms import Terms
 from clearhead.tokenizers import require_texts
 from clearhead.tokenizers.vocabulary import refuse_surrogates
 from clearhead.translation import Translation
@@ -89,6 +90,7 @@ class TranslatorTeam(Translator):
         mbr: int | None = None,
         diversity: float = 0.0,
         prefix: str | Sequence[str] = "",
+        terms: Terms | None = None,
         scores: bool = True,
         alignments: bool = False,
         one_line: bool = False,
@@ -109,6 +111,7 @@ class TranslatorTeam(Translator):
             "sampling": sampling,
             "mbr": mbr,
             "diversity": diversity,
+            "terms": terms,
             "scores": scores,
             "alignments": alignments,
             "one_line": one_line,

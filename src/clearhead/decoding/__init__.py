@@ -8,6 +8,7 @@ from clearhead.decoding.expected_chrf import expected_chrf
 from clearhead.decoding.hypothesis import Hypothesis, length_penalty
 from clearhead.decoding.native.engine import NativeEngine
 from clearhead.decoding.pytorch.engine import PyTorchEngine
+from clearhead.decoding.required import Required, RequiredTerm, Spelling, WordEdges
 from clearhead.decoding.rules import cut_sources, length_limits
 from clearhead.decoding.search import SearchOptions
 from clearhead.decoding.sentence import NO_PREFIX, Prefix, given_prefix
@@ -21,9 +22,13 @@ __all__ = [
     "NativeEngine",
     "Prefix",
     "PyTorchEngine",
+    "Required",
+    "RequiredTerm",
     "Sampling",
     "SearchOptions",
     "Shortlist",
+    "Spelling",
+    "WordEdges",
     "cut_sources",
     "decode",
     "expected_chrf",

@@ -7,7 +7,8 @@ scores compare with scoring.
 
 Of a model with tokens for placeholders (`protect`) a translation has those of its source, each as often as there: no
 other may come, the end must wait for all of them, and what closes something for what opens it; where they would not fit
-before the length limit any more, they alone may come.
+before the length limit any more, they alone may come. The same holds for the forms of terms (`required`): the end waits
+for them, and at last they alone may come.
 
 A prefix is written in the tokenizer's own spelling. But its last word may be half a word, which the model knows in
 other pieces (`do` and `dog`). So at every place any token may come that begins with all of the prefix that is still
@@ -28,6 +29,7 @@ from jaxtyping import Bool
 
 from clearhead.config import ModelConfig
 from clearhead.decoding.loops import is_loop
+from clearhead.decoding.required import ANOTHER_WORD, Required
 from clearhead.decoding.rules import never_written
 from clearhead.decoding.sentence import Prefix, Sentence
 from clearhead.placeholders import NUM_ALONE, NUM_PAIRS
@@ -73,10 +75,14 @@ class AllowedTokens:
             return self._rest_of_prefix(written, sentence.prefix)
         own = written[len(sentence.prefix.tokens) :]  # a prefix may repeat what it likes
         is_over = self._end_loops and is_loop(own, lambda: sentence.times_in_source)
-        if missing := self._missing_placeholders(written, sentence):
-            is_over = is_over or len(written) + len(missing) + 1 >= sentence.max_length
-            return self._before_the_end(self._next_of(missing, written), may_be_text=not is_over)
-        return self.end if is_over else None
+        missing = self._missing_placeholders(written, sentence)
+        forms = 0 if sentence.required is None else sentence.required.progress(written).remaining
+        if not (missing or forms):
+            return self.end if is_over else None
+        if not is_over and len(written) + len(missing) + forms + 1 < sentence.max_length:
+            return self._before_the_end(self._next_of(missing, written))
+        nearer = self._nearer_the_end(missing, written, sentence.required)
+        return self._only(nearer) if nearer else self.end
 
     def _missing_placeholders(self, written: Sequence[int], sentence: Sentence) -> list[int]:
         missing = Counter(token for token in sentence.source if token >= self._first_placeholder)
@@ -99,10 +105,21 @@ class AllowedTokens:
                 opened.append(token)
         return [token for token in missing if token < closing or opened[-1:] == [token - NUM_PAIRS]] or list(missing)
 
-    def _before_the_end(self, placeholders: Sequence[int], *, may_be_text: bool) -> Mask:
-        """Return that these may come, and text if it may, but not the end."""
-        if not may_be_text:
-            return self._only(placeholders)
+    def _nearer_the_end(
+        self, placeholders: Sequence[int], written: Sequence[int], required: Required | None
+    ) -> list[int]:
+        """Return what has to come if nothing else may: a form that has begun to its end, forms, and placeholders."""
+        forms: list[int] = []
+        if required is not None:
+            now = required.progress(written)
+            after = {token: required.progress((*written, token)).remaining for token in now.next_tokens}
+            forms = [token for token, remaining in after.items() if remaining < now.remaining]
+            if forms and required.progress((*written, ANOTHER_WORD)).remaining > now.remaining:
+                return forms
+        return [*forms, *(self._next_of(placeholders, written) if placeholders else [])]
+
+    def _before_the_end(self, placeholders: Sequence[int]) -> Mask:
+        """Return that these may come, and text, but not the end."""
         key = tuple(sorted(set(placeholders)))
         if key not in self._waiting:
             if len(self._waiting) == _MOST_MASKS:

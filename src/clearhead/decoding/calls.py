@@ -4,18 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 
 import numpy as np
 import torch
 
 from clearhead.config import DecodePrecision
 from clearhead.decoding.batching import advice_on_memory, length_batches
+from clearhead.decoding.constrained import num_beams
 from clearhead.decoding.engine import Engine
 from clearhead.decoding.ensemble import Ensemble
 from clearhead.decoding.ensemble_engine import EnsembleEngine
 from clearhead.decoding.hypothesis import Hypothesis
 from clearhead.decoding.native.engine import NativeEngine
 from clearhead.decoding.pytorch.engine import PyTorchEngine
+from clearhead.decoding.required import Required
 from clearhead.decoding.rules import check_ids, length_limits
 from clearhead.decoding.search import SearchOptions
 from clearhead.decoding.sentence import Prefix
@@ -51,6 +54,7 @@ def decode(
     options: SearchOptions,
     on_progress: Callable[[int], None] | None = None,
     prefixes: Sequence[Prefix] = (),
+    required: Sequence[Required | None] = (),
 ) -> list[list[Hypothesis]]:
     """Translate source ids.
 
@@ -60,6 +64,8 @@ def decode(
         options: What to search for.
         on_progress: Called with the number of sentences finished, whenever some are.
         prefixes: What the translation of each sentence begins with; none is given for none.
+        required: What the translation of each must contain, which is searched for (`constrained`); none is given for
+            none.
 
     Returns:
         For each sentence, in the order given, its `num_found` hypotheses, best first; their log-probabilities are those
@@ -72,9 +78,10 @@ def decode(
     config = options.config
     engine = model if isinstance(model, Engine) else make_engine(model, config.precision)
     max_lengths = length_limits(engine.model.config, config, sources, prefixes)
+    options = replace(options, num_beams=num_beams([forms for forms in required if forms], config.beam_size))
     results: list[list[Hypothesis]] = [[] for _ in sources]
     with advice_on_memory(config.batch_tokens):
-        for index, hypotheses in search(engine, sources, max_lengths, options, prefixes):
+        for index, hypotheses in search(engine, sources, max_lengths, options, prefixes, required):
             results[index] += hypotheses
             is_done = options.sampling is None or len(results[index]) == options.num_found
             if on_progress is not None and is_done:

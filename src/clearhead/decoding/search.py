@@ -42,6 +42,8 @@ class SearchOptions:
     (see `diversity`); 0 is ordinary search."""
     shortlist: Shortlist | None = None
     """What each sentence may be written in; None allows the whole vocabulary."""
+    num_beams: int = 1
+    """Beams of a sentence whose translation must contain something (see `constrained`); 1 is ordinary search."""
 
     @property
     def num_found(self) -> int:
@@ -59,9 +61,14 @@ class SearchOptions:
         return self.sampling is not None or self.diversity > 0.0
 
     @property
+    def is_constrained(self) -> bool:
+        """Whether translations must contain something."""
+        return self.num_beams > 1
+
+    @property
     def most_beams(self) -> int:
         """Hypotheses, or samples, of a sentence that are in flight at once, at most."""
-        return self.config.beam_size if self.sampling is None else min(self.num_found, TOGETHER)
+        return self.config.beam_size * self.num_beams if self.sampling is None else min(self.num_found, TOGETHER)
 
     def __post_init__(self) -> None:
         if not 1 <= self.num_best <= MOST_SAMPLES:

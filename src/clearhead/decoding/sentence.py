@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from clearhead.decoding.loops import most_times
+from clearhead.decoding.required import Required
 
 __all__ = ["NO_PREFIX", "Prefix", "Sentence", "given_prefix", "sentences_of"]
 
@@ -45,6 +46,8 @@ class Sentence:
     prefix: Prefix = NO_PREFIX
     draws: range = range(0)
     """Which of its samples to draw; none is for a search."""
+    required: Required | None = None
+    """What its translation must contain; None is anything."""
 
     @cached_property
     def times_in_source(self) -> int:
@@ -53,7 +56,10 @@ class Sentence:
 
 
 def sentences_of(
-    sources: Sequence[Sequence[int]], max_lengths: Sequence[int], prefixes: Sequence[Prefix] = ()
+    sources: Sequence[Sequence[int]],
+    max_lengths: Sequence[int],
+    prefixes: Sequence[Prefix] = (),
+    required: Sequence[Required | None] = (),
 ) -> list[Sentence]:
     """Return sentences numbered as they are given.
 
@@ -61,6 +67,11 @@ def sentences_of(
         sources: Source ids of each, ended by `eos_id`.
         max_lengths: Most target tokens of each.
         prefixes: What the translation of each begins with; none is given for none.
+        required: What the translation of each must contain; none is given for none.
     """
-    given = zip(sources, max_lengths, prefixes or [NO_PREFIX] * len(sources), strict=True)
-    return [Sentence(number, *values) for number, values in enumerate(given)]
+    number = len(sources)
+    given = zip(sources, max_lengths, prefixes or [NO_PREFIX] * number, required or [None] * number, strict=True)
+    return [
+        Sentence(number, source, most, prefix, required=forms)
+        for number, (source, most, prefix, forms) in enumerate(given)
+    ]

@@ -18,9 +18,11 @@ import torch
 
 from clearhead.config import ModelConfig
 from clearhead.decoding.allowed import AllowedTokens
+from clearhead.decoding.constrained import ConstrainedSentence, advance_constrained, begin_constrained
 from clearhead.decoding.diversity import advance_diverse
 from clearhead.decoding.engine import Engine, Slots
 from clearhead.decoding.hypothesis import Hypothesis
+from clearhead.decoding.required import Required
 from clearhead.decoding.rules import check_ids, first_token
 from clearhead.decoding.samples import advance_samples, begin_samples, in_groups
 from clearhead.decoding.search import SearchedSentence, SearchOptions, begin
@@ -105,6 +107,7 @@ def search(
     max_lengths: Sequence[int],
     options: SearchOptions,
     prefixes: Sequence[Prefix] = (),
+    required: Sequence[Required | None] = (),
 ) -> Iterator[Found]:
     """Return the index of each sentence with its best hypotheses, best first, one by one as they are found.
 
@@ -116,6 +119,7 @@ def search(
         max_lengths: Most target tokens of each sentence, the end token included.
         options: What to search for.
         prefixes: What the translation of each begins with; none is given for none.
+        required: What the translation of each must contain; none is given for none.
 
     Raises:
         IndexError: If a source id is not in the vocabulary.
@@ -125,7 +129,7 @@ def search(
     check_ids(sources, model.source_vocabulary, None if model.is_decoder_alone else model.pad_id, "source")
     waiting = SentenceQueue()
     # Longest first: what needs the most memory comes at once, not after an hour.
-    sentences = sentences_of(sources, max_lengths, prefixes)
+    sentences = sentences_of(sources, max_lengths, prefixes, required)
     if options.sampling is not None:
         sentences = list(in_groups(sentences, options.num_found))
     waiting.add(sorted(sentences, key=lambda sentence: (len(sentence.source), sentence.number), reverse=True))
@@ -180,7 +184,7 @@ class _Worker:
                 if ready or not self.waiting.is_closed or not self.waiting.is_empty:
                     continue
                 return
-            if self.options.are_separate:
+            if self.options.are_separate or self.options.is_constrained:
                 self._advance_separately(active)
             else:
                 for searched, candidates in zip(active, self.slots.step(active), strict=True):
@@ -198,18 +202,22 @@ class _Worker:
                         )
                     yield done.sentence.number, done.best(self.options.num_found)
 
-    def _begin(self, sentence: Sentence) -> SearchedSentence | SeparateHypotheses:
+    def _begin(self, sentence: Sentence) -> SearchedSentence | SeparateHypotheses | ConstrainedSentence:
         options, bos_id = self.options, first_token(self.model, sentence.source)
         if options.sampling is not None:
             return begin_samples(sentence, bos_id, self._allowed, options.sampling.seed)
+        if options.is_constrained:
+            return begin_constrained(sentence, bos_id, self._allowed, options)
         if options.diversity:
             return begin_separately(sentence, bos_id, self._allowed, range(options.config.beam_size))
         return begin(sentence, bos_id, self._allowed, options.config)
 
     def _advance_separately(self, active: Sequence[Any]) -> None:
-        """Take every open sample, or hypothesis of diverse search, a token further."""
+        """Take every open sample, or hypothesis of diverse or constrained search, a token further."""
         options, log_probs, eos_id = self.options, self.slots.log_probs(active), self.model.eos_id
-        if options.sampling is not None:
+        if options.is_constrained:
+            advance_constrained(active, log_probs, options, eos_id)
+        elif options.sampling is not None:
             advance_samples(active, log_probs, options.sampling, eos_id)
         else:
             advance_diverse(active, log_probs, options.diversity, options.config, eos_id)
