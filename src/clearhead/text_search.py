@@ -51,7 +51,7 @@ class TextSearch:
         *,
         scores: bool,
         on_progress: Callable[[int], None] | None = None,
-        required: Sequence[Required | None] = (),
+        required: Sequence[Required] = (),
     ) -> list[list[FoundText]]:
         """Return the texts of each source, the best first; a search that leaves fewer than asked for looks further.
 

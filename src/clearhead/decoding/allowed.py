@@ -112,9 +112,9 @@ class AllowedTokens:
         forms: list[int] = []
         if required is not None:
             now = required.progress(written)
-            after = {token: required.progress((*written, token)).remaining for token in now.next_tokens}
+            after = {token: required.after(now, token).remaining for token in now.next_tokens}
             forms = [token for token, remaining in after.items() if remaining < now.remaining]
-            if forms and required.progress((*written, ANOTHER_WORD)).remaining > now.remaining:
+            if forms and required.after(now, ANOTHER_WORD).remaining > now.remaining:
                 return forms
         return [*forms, *(self._next_of(placeholders, written) if placeholders else [])]
 

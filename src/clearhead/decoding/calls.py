@@ -11,7 +11,6 @@ import torch
 
 from clearhead.config import DecodePrecision
 from clearhead.decoding.batching import advice_on_memory, length_batches
-from clearhead.decoding.constrained import num_beams
 from clearhead.decoding.engine import Engine
 from clearhead.decoding.ensemble import Ensemble
 from clearhead.decoding.ensemble_engine import EnsembleEngine
@@ -54,7 +53,7 @@ def decode(
     options: SearchOptions,
     on_progress: Callable[[int], None] | None = None,
     prefixes: Sequence[Prefix] = (),
-    required: Sequence[Required | None] = (),
+    required: Sequence[Required] = (),
 ) -> list[list[Hypothesis]]:
     """Translate source ids.
 
@@ -78,7 +77,7 @@ def decode(
     config = options.config
     engine = model if isinstance(model, Engine) else make_engine(model, config.precision)
     max_lengths = length_limits(engine.model.config, config, sources, prefixes)
-    options = replace(options, num_beams=num_beams([forms for forms in required if forms], config.beam_size))
+    options = replace(options, most_required=max((forms.num_tokens for forms in required), default=0))
     results: list[list[Hypothesis]] = [[] for _ in sources]
     with advice_on_memory(config.batch_tokens):
         for index, hypotheses in search(engine, sources, max_lengths, options, prefixes, required):

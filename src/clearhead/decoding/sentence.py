@@ -59,7 +59,7 @@ def sentences_of(
     sources: Sequence[Sequence[int]],
     max_lengths: Sequence[int],
     prefixes: Sequence[Prefix] = (),
-    required: Sequence[Required | None] = (),
+    required: Sequence[Required] = (),
 ) -> list[Sentence]:
     """Return sentences numbered as they are given.
 

@@ -107,7 +107,7 @@ def search(
     max_lengths: Sequence[int],
     options: SearchOptions,
     prefixes: Sequence[Prefix] = (),
-    required: Sequence[Required | None] = (),
+    required: Sequence[Required] = (),
 ) -> Iterator[Found]:
     """Return the index of each sentence with its best hypotheses, best first, one by one as they are found.
 

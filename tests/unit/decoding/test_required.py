@@ -78,7 +78,7 @@ def all_texts(longest):
 def test_a_wide_search_finds_the_best_of_all_texts_that_have_the_terms(toy, form, terms, alpha):
     model, sources = toy
     texts = [ids for ids in all_texts(5) if required(*terms).progress(ids).remaining == 0]
-    config = DecodeConfig(beam_size=400, length_penalty=alpha, extra_length=1, end_loops=False, batch_tokens=9_999)
+    config = DecodeConfig(beam_size=999, length_penalty=alpha, extra_length=1, end_loops=False, batch_tokens=9_999)
     for source in sources:
         config = config.with_changes({"extra_length": 5 - len(source)})
         scores = score(form(model), [source] * len(texts), [[*ids, 2] for ids in texts], batch_tokens=9_999)
