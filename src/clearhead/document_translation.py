@@ -5,26 +5,28 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
+from types import MappingProxyType
 from typing import Any, Literal, NamedTuple, Unpack
 
 from clearhead.config import DecodeChanges
 from clearhead.decoding import Sampling
-from clearhead.documents.document import Document, Filling, Segment
+from clearhead.documents.document import MEMORY_NOTE, Document, Filling, Segment, Suggestion
 from clearhead.flags import Flag, merge_flags
 from clearhead.icu_messages import MessageRun, message_runs
 from clearhead.line_statistics import length_ratio
 from clearhead.placeholders import words_alone
-from clearhead.translation import Translation, join_translations
+from clearhead.terms import Terms
+from clearhead.translation import TERM_REASONS, MemoryMatch, Translation, join_translations
 from clearhead.translation_journal import TranslationJournal
 from clearhead.translator import Translator
 from clearhead.version import __version__
 
-__all__ = ["CHUNK_LINES", "TranslatedSegment", "fillings", "lines_to_translate", "origin_of", "translate_document"]
+__all__ = ["CHUNK_LINES", "TranslatedSegment", "fillings", "lines_to_translate", "matches_of", "origin_of", "translate_document"]
 
 CHUNK_LINES = 500
 """Lines translated between two entries in the journal: enough to sort by length, few enough to lose them."""
 
-Status = Literal["translated", "kept", "without_words"]
+Status = Literal["translated", "kept", "without_words", "reused"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,9 +35,10 @@ class TranslatedSegment:
 
     segment: Segment
     status: Status
-    """`kept`: it has a finished translation. `without_words`: there is nothing to translate."""
+    """`kept`: it has a finished translation. `without_words`: there is nothing to translate. `reused`: its translation is
+    that of a translation memory."""
     translation: Translation | None = None
-    """If it was translated."""
+    """If it was translated, or is reused."""
 
     @property
     def score_per_token(self) -> float | None:
@@ -74,6 +77,8 @@ def translate_document(
     scores: bool = True,
     sampling: Sampling | None = None,
     mbr: int | None = None,
+    terms: Terms | None = None,
+    matches: Mapping[int, MemoryMatch] = MappingProxyType({}),
     journal: TranslationJournal | None = None,
     chunk_lines: int = CHUNK_LINES,
     on_progress: Callable[[int], None] | None = None,
@@ -93,6 +98,8 @@ def translate_document(
         scores: As of `Translator.translate`, like `sampling`, `mbr` and the settings.
         sampling: As there.
         mbr: As there.
+        terms: As there.
+        matches: As of `matches_of`; those that are to be reused are not translated.
         journal: Keeps what is done, and has what was; opened for `origin_of` the same translator and settings.
         chunk_lines: Lines that are translated between two entries in it.
         on_progress: Called with the number of lines finished, of those that `lines_to_translate` returns.
@@ -104,12 +111,14 @@ def translate_document(
         ModelError: As there.
     """
     how: dict[str, Any] = {"scores": scores, "sampling": sampling, "mbr": mbr, **settings}
+    if terms is not None:
+        how["terms"] = terms
     translator.translate([], **how)  # an impossible setting is refused first
     target_lang = translator.decode_config(settings).target_lang
-    for segment, parts in _with_words(document, only_missing):
+    for segment, parts in _with_words(document, only_missing, matches):
         for part in parts:  # so that the line of the file is named
             translator.split_sources([part.text], target_lang, name=name, first=segment.line)
-    lines = lines_to_translate(document, only_missing=only_missing)
+    lines = lines_to_translate(document, only_missing=only_missing, matches=matches)
     done = {line: journal.translations[line] for line in lines if line in journal.translations} if journal else {}
     if on_progress is not None and done:
         on_progress(len(done))
@@ -119,18 +128,57 @@ def translate_document(
         if journal is not None:
             journal.add(translations)
         done.update(zip(chunk, translations, strict=True))
-    return [_translated(segment, only_missing, done) for segment in document.segments]
+    return [
+        _translated(segment, only_missing, done, matches.get(place)) for place, segment in enumerate(document.segments)
+    ]
 
 
-def lines_to_translate(document: Document, *, only_missing: bool = False) -> list[str]:
-    """Return the different lines with words of the segments of a document, in order."""
-    wanted = (part.text for _, parts in _with_words(document, only_missing) for part in parts)
+def matches_of(
+    document: Document, match: Callable[[str], MemoryMatch | None], *, only_missing: bool = False
+) -> dict[int, MemoryMatch]:
+    """Return what a translation memory has for the segments with words, by their places.
+
+    Args:
+        document: What was read.
+        match: Returns what it has for a text.
+        only_missing: Leave out segments that have a finished translation.
+    """
+    found = (
+        (place, match(segment.text))
+        for place, segment in enumerate(document.segments)
+        if not (only_missing and segment.is_finished) and any(part.has_words for part in _parts(segment.text))
+    )
+    return {place: one for place, one in found if one is not None}
+
+
+def lines_to_translate(
+    document: Document, *, only_missing: bool = False, matches: Mapping[int, MemoryMatch] = MappingProxyType({})
+) -> list[str]:
+    """Return the different lines with words of the segments of a document that are not reused, in order."""
+    wanted = (part.text for _, parts in _with_words(document, only_missing, matches) for part in parts)
     return list(dict.fromkeys(wanted))
 
 
 def fillings(translated: Sequence[TranslatedSegment]) -> list[Filling | None]:
-    """Return what `Document.filled` takes."""
-    return [None if one.translation is None else Filling(one.translation.text) for one in translated]
+    """Return what `Document.filled` takes: the translations, and what whoever reads the document should know of them."""
+    return [None if one.translation is None else _filling(one.translation) for one in translated]
+
+
+def _filling(translation: Translation) -> Filling:
+    match = translation.memory
+    notes = []
+    suggestion = None
+    if match is not None:
+        suggestion = Suggestion(match.source, match.target, match.similarity, is_used=match.is_reused)
+        notes.append(f"{MEMORY_NOTE}, {suggestion.percent} %: " + ("reused" if match.is_reused else str(suggestion)))
+    for use in translation.terms or ():
+        if not use.form:
+            notes.append(f"term missed: {use.source} -> {use.target} ({TERM_REASONS[use.reason or 'unmet']})")
+    return Filling(translation.text, "\n".join(map(_on_one_line, notes)), suggestion)
+
+
+def _on_one_line(text: str) -> str:
+    return "".join(sign if sign.isprintable() else sign.encode("unicode_escape").decode() for sign in text)
 
 
 def origin_of(
@@ -139,6 +187,7 @@ def origin_of(
     scores: bool = True,
     sampling: Sampling | None = None,
     mbr: int | None = None,
+    terms: Terms | None = None,
     **settings: Unpack[DecodeChanges],
 ) -> dict[str, Any]:
     """Return what makes the translations of a `TranslationJournal`; what is computed at once changes none.
@@ -148,6 +197,7 @@ def origin_of(
         scores: As of `translate_document`, like all others.
         sampling: As there.
         mbr: As there.
+        terms: As there.
         **settings: As there.
 
     Raises:
@@ -162,13 +212,17 @@ def origin_of(
         "scores": scores,
         "sampling": None if sampling is None else sampling.model_dump(mode="json"),
         "mbr": mbr,
+        **({} if terms is None else {"terms": [[term.source, *term.forms] for term in terms.terms]}),
     }
 
 
-def _with_words(document: Document, only_missing: bool) -> Iterator[tuple[Segment, list[_Part]]]:
+def _with_words(
+    document: Document, only_missing: bool, matches: Mapping[int, MemoryMatch]
+) -> Iterator[tuple[Segment, list[_Part]]]:
     """Yield the segments to translate, each with its lines that have words."""
-    for segment in document.segments:
-        if not (only_missing and segment.is_finished):
+    for place, segment in enumerate(document.segments):
+        is_reused = place in matches and matches[place].is_reused
+        if not is_reused and not (only_missing and segment.is_finished):
             yield segment, [part for part in _parts(segment.text) if part.has_words]
 
 
@@ -192,9 +246,16 @@ def _lines(text: str) -> Iterator[_Part]:
         yield _Part(line[:start], own, line[start + len(own) :], any(map(str.isalpha, words_alone(own))))
 
 
-def _translated(segment: Segment, only_missing: bool, done: Mapping[str, Translation]) -> TranslatedSegment:
+def _translated(
+    segment: Segment, only_missing: bool, done: Mapping[str, Translation], match: MemoryMatch | None
+) -> TranslatedSegment:
     if only_missing and segment.is_finished:
         return TranslatedSegment(segment, "kept")
+    if match is not None and match.is_reused:
+        own = segment.text.strip()
+        start = segment.text.index(own)
+        text = segment.text[:start] + match.target + segment.text[start + len(own) :]
+        return TranslatedSegment(segment, "reused", Translation(segment.text, text, None, (), memory=match))
     parts = list(_parts(segment.text))
     made = [done[part.text] for part in parts if part.has_words]
     if not made:
@@ -209,4 +270,4 @@ def _translated(segment: Segment, only_missing: bool, done: Mapping[str, Transla
     if unfit:
         kept = Flag("placeholders", f"left as it was, for its translation lacks an argument: {'; '.join(unfit)}")
         whole = replace(whole, warnings=merge_flags([whole.warnings, [kept]]))
-    return TranslatedSegment(segment, "translated", replace(whole, source=segment.text, text=text))
+    return TranslatedSegment(segment, "translated", replace(whole, source=segment.text, text=text, memory=match))

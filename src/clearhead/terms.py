@@ -23,7 +23,7 @@ from clearhead.errors import DataError
 from clearhead.placeholders import PLACEHOLDER
 from clearhead.scripts import script_of
 
-__all__ = ["FoundTerm", "Term", "Terms", "is_in_word"]
+__all__ = ["FoundTerm", "Term", "Terms", "Word", "forms_in", "is_in_word", "words_of"]
 
 _WITHOUT_SPACES = {"HAN", "HIRAGANA", "KATAKANA", "THAI", "LAO", "KHMER", "MYANMAR"}
 """Scripts without spaces between words, where every letter may begin one."""
@@ -49,8 +49,8 @@ class FoundTerm(NamedTuple):
     term: Term
 
 
-class _Word(NamedTuple):
-    """A word, or a single sign."""
+class Word(NamedTuple):
+    """A word, a single sign, or a placeholder."""
 
     text: str
     start: int
@@ -72,7 +72,7 @@ class Terms:
         # By the first word in small letters, the longest first; as it is written before others.
         self._by_first: dict[str, list[tuple[tuple[str, ...], Term]]] = {}
         for term in self.terms:
-            key = _key(_words(term.source))
+            key = _key(words_of(term.source))
             self._by_first.setdefault(key[0], []).append((key, term))
         for found in self._by_first.values():
             found.sort(key=lambda one: (-len(one[0]), one[1].source.lower() == one[1].source))
@@ -110,7 +110,7 @@ class Terms:
         >>> [found.text for found in terms.found_in("A dog eats a Hot  Dog, and dogs do not.")]
         ['dog', 'Hot  Dog']
         """
-        words, place = _words(text), 0
+        words, place = words_of(text), 0
         found: list[FoundTerm] = []
         while place < len(words):
             for key, term in self._by_first.get(words[place].text.lower(), ()):
@@ -130,10 +130,10 @@ def forms_in(found: Sequence[FoundTerm], text: str) -> list[str]:
     >>> forms_in([dog, dog], "Der Hund bellt in der Hundehütte.")
     ['Hund', '']
     """
-    words, place = _words(text), 0
+    words, place = words_of(text), 0
     forms = [""] * len(found)
     wanted = sorted(
-        ((_texts(_words(form)), number) for number, one in enumerate(found) for form in one.term.forms),
+        ((_texts(words_of(form)), number) for number, one in enumerate(found) for form in one.term.forms),
         key=lambda one: (-len(one[0]), len(found[one[1]].term.forms)),
     )
     while place < len(words):
@@ -162,7 +162,7 @@ def _read(line: str) -> tuple[Term | None, str]:
     forms = [form.strip() for column in columns for form in column.split("|")]
     if not columns:
         return None, "no tab; a line is a term, a tab, and its translation"
-    if not _words(source):
+    if not words_of(source):
         return None, "no term before the tab"
     if not forms[0]:
         return None, f"no translation of {source.strip()!r}"
@@ -180,38 +180,42 @@ def _kind(character: str) -> str:
     return character
 
 
-def _words(text: str) -> list[_Word]:
-    """Return the words and signs of a text; a placeholder is a sign."""
-    found: list[_Word] = []
+def words_of(text: str) -> list[Word]:
+    """Return the words and signs of a text; a placeholder is one.
+
+    >>> [word.text for word in words_of("Don't open %s.")]
+    ['Don', "'", 't', 'open', '%s', '.']
+    """
+    found: list[Word] = []
     start = 0
     for match in PLACEHOLDER.finditer(text):
         found += _words_between(text, start, match.start())
-        found.append(_Word("\0", *match.span()))
+        found.append(Word(match[0], *match.span()))
         start = match.end()
     return [*found, *_words_between(text, start, len(text))]
 
 
-def _words_between(text: str, start: int, end: int) -> Iterable[_Word]:
+def _words_between(text: str, start: int, end: int) -> Iterable[Word]:
     for kind, group in groupby(range(start, end), key=lambda place: _kind(text[place])):
         places = list(group)
         if kind == "word":
-            yield _Word(text[places[0] : places[-1] + 1], places[0], places[-1] + 1)
+            yield Word(text[places[0] : places[-1] + 1], places[0], places[-1] + 1)
         elif kind != "space":
-            yield from (_Word(text[place], place, place + 1) for place in places)
+            yield from (Word(text[place], place, place + 1) for place in places)
 
 
-def _texts(words: Sequence[_Word]) -> tuple[str, ...]:
+def _texts(words: Sequence[Word]) -> tuple[str, ...]:
     return tuple(word.text for word in words)
 
 
-def _key(words: Sequence[_Word]) -> tuple[str, ...]:
+def _key(words: Sequence[Word]) -> tuple[str, ...]:
     return tuple(word.text.lower() for word in words)
 
 
 def _is_as_written(term: str, words: Sequence[str]) -> bool:
     if term == term.lower():
         return True
-    own = _texts(_words(term))
+    own = _texts(words_of(term))
     return tuple(words) in (own, tuple(word.upper() for word in own))
 
 

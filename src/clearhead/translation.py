@@ -13,7 +13,7 @@ from clearhead.placeholders import change_words
 from clearhead.sentences import join_sentences
 from clearhead.word_alignment import Link, joined_links
 
-__all__ = ["TERM_REASONS", "Alternative", "TermUse", "Translation", "best_combinations", "join_translations", "on_one_line"]
+__all__ = ["TERM_REASONS", "Alternative", "MemoryMatch", "TermUse", "Translation", "best_combinations", "join_translations", "on_one_line"]
 
 TERM_REASONS = {
     "unspellable": "the model's vocabulary cannot write it",
@@ -48,6 +48,20 @@ class TermUse:
     """The form that the translation has, as it stands there; empty if it has none."""
     reason: str | None = None
     """Why it has none, one of `TERM_REASONS`."""
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryMatch:
+    """What a translation memory has for a line."""
+
+    source: str
+    """The most similar source that it has."""
+    target: str
+    """Its translation there."""
+    similarity: float
+    """Of the line and that source; 1 is an exact match, see `translation_memory.similarity`."""
+    is_reused: bool = False
+    """Whether its translation is that of the line; otherwise the model made one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +100,8 @@ class Translation:
     """What looks wrong with the translation, or with that of a sentence, each kind once; see `flags`."""
     terms: tuple[TermUse, ...] | None = None
     """What became of the terms of the source, in order; None where no terms were given."""
+    memory: MemoryMatch | None = None
+    """What a translation memory has for it; None where none was asked, or has nothing similar enough."""
 
     alignment: tuple[Link, ...] | None = None
     """Which words of the source, a language tag left out, the words of the text stand for: pairs of their numbers,

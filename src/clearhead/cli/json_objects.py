@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -11,7 +12,7 @@ __all__ = ["digits", "translation_object"]
 
 
 def translation_object(translation: Translation) -> dict[str, Any]:
-    """Return what a translation is and what is said of it; it must have been scored."""
+    """Return what a translation is and what is said of it; it has no score only if a memory had it."""
     return {
         "source": translation.source,
         **_judged(translation),
@@ -24,7 +25,18 @@ def translation_object(translation: Translation) -> dict[str, Any]:
         "sentences": [{"source": one.source, **_judged(one)} for one in translation.sentences],
         "warnings": [flag.kind for flag in translation.warnings],
         "warning_details": {flag.kind: flag.detail for flag in translation.warnings},
+        **_asked_for(translation),
     }
+
+
+def _asked_for(translation: Translation) -> dict[str, Any]:
+    """Return what is said only with --terms or --memory."""
+    asked: dict[str, Any] = {}
+    if translation.terms is not None:
+        asked["terms"] = [asdict(use) for use in translation.terms]
+    if translation.memory is not None:
+        asked["memory"] = asdict(translation.memory)
+    return asked
 
 
 def digits(score: float | None) -> str:
@@ -35,5 +47,5 @@ def digits(score: float | None) -> str:
 
 def _judged(one: Translation | Alternative) -> dict[str, Any]:
     """Return a text and what is said of it: its utility only with --mbr."""
-    judged = {"text": one.text, "score": float(digits(one.score))}
+    judged: dict[str, Any] = {"text": one.text, "score": None if one.score is None else float(digits(one.score))}
     return judged if one.utility is None else {**judged, "utility": round(one.utility, 4)}

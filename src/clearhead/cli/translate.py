@@ -7,6 +7,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, ExitStack, nullcontext
 from enum import StrEnum
+from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -23,6 +24,7 @@ from clearhead.cli.checks import (
 )
 from clearhead.cli.console import progress
 from clearhead.cli.json_objects import digits, translation_object
+from clearhead.cli.memory import Recall, TermsAndMatches
 from clearhead.cli.options import (
     AlignBy,
     AsIs,
@@ -121,6 +123,36 @@ def translate(
             show_default=False,
         ),
     ] = "",
+    terms: Annotated[
+        str | None,
+        typer.Option(
+            "--terms",
+            metavar="FILE.tsv",
+            help="Terminology: a term of the source, a tab, its translation; further columns are other forms that do "
+            "as well. Translations have a form of every term of their line; how many do is said on stderr "
+            "(docs/terms.md).",
+            show_default=False,
+        ),
+    ] = None,
+    memory: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--memory",
+            metavar="FILE",
+            help="Translation memory, a .tmx or any other file of pairs; several may be given. Its translations of "
+            "equal lines are reused, those of similar ones are shown (docs/terms.md).",
+            show_default=False,
+        ),
+    ] = None,
+    fuzzy: Annotated[
+        float | None,
+        typer.Option(
+            "--fuzzy",
+            metavar="R",
+            help="Similarity from which on a line of --memory is shown, up to 1: the share of words that are alike.",
+            show_default="0.75",
+        ),
+    ] = None,
     sample: Annotated[bool, typer.Option("--sample", help="Draw translations at random.")] = False,
     mbr: Annotated[
         int | None,
@@ -177,7 +209,7 @@ def translate(
         typer.Option(
             "--from-lang",
             metavar="L",
-            help="Language in a .tmx to translate from.",
+            help="Language in a .tmx to translate from; of the sources in a --memory that names languages.",
             show_default="the one that the file calls its source",
         ),
     ] = None,
@@ -186,7 +218,7 @@ def translate(
         typer.Option(
             "--to-lang",
             metavar="L",
-            help="Language in a .tmx of the translations, which may be new there.",
+            help="Language in a .tmx of the translations, which may be new there; of those in a --memory.",
             show_default="the other one of two",
         ),
     ] = None,
@@ -212,8 +244,8 @@ def translate(
             help="text: one line a translation. jsonl: one JSON object a line, with source, text, score (what "
             "`clearhead score` says of them), utility (with --mbr: the mean chrF against the other samples), tokens, "
             "alignment (with --alignments), alternatives, truncated, source_truncated, output_truncated, sentences (of "
-            "a line that was split or read in another form), warnings and warning_details; of a document one a "
-            "segment, with its line and more (docs/documents.md).",
+            "a line that was split or read in another form), warnings and warning_details, with --terms also terms and "
+            "with --memory also memory; of a document one a segment, with its line and more (docs/documents.md).",
         ),
     ] = OutputFormat.text,
     report: Annotated[
@@ -265,6 +297,10 @@ def translate(
     if alignments is not None and is_standard_output(alignments) and output_format is OutputFormat.text:
         raise ConfigError(f"--alignments {alignments} would mix the links with the translations; name a file")
     refuse_missing(paths)
+    if fuzzy is not None and not memory:
+        raise ConfigError("--fuzzy has no meaning without --memory FILE")
+    if memory and nbest > 1:
+        raise ConfigError("--nbest: what --memory has for a line is one translation; ask for one, or leave out --memory")
 
     from clearhead.corpora import display_name, open_output, some_names
     from clearhead.decoding import Sampling
@@ -291,10 +327,16 @@ def translate(
         ),
     }
 
+    if terms is not None:
+        from clearhead.terms import Terms
+
+        settings["terms"] = Terms.load(terms)
+    recall = Recall.of(memory or [], fuzzy, from_lang, to_lang)
+
     def load() -> AbstractContextManager[Translator]:
         return TranslatorTeam.of(model, workers, device=device, ensemble=ensemble or ())
 
-    of_documents = DocumentOptions(columns, paragraphs, only_missing, is_jsonl, from_lang, to_lang)
+    of_documents = DocumentOptions(columns, paragraphs, only_missing, is_jsonl, from_lang, to_lang, recall)
     if of_documents.are_for(paths):
         of_lines = {"--nbest": nbest != 1, "--diversity": diversity is not None, "--prefix": prefix != ""}
         of_lines["--alignments"] = alignments is not None
@@ -327,8 +369,11 @@ def translate(
         for path in paths:
             name = display_name(path)
             flagged, before = Flagged(name), count
+            kept = TermsAndMatches(name)
             for first, lines in _chunks(path, workers):
-                translations = translator.translate(lines, name=name, first=first, on_progress=advance, **settings)
+                translations = recall.translated(
+                    lines, partial(translator.translate, name=name, first=first, on_progress=advance, **settings)
+                )
                 numbers = range(first, first + len(lines))
                 warn_of_truncation(translations, translator, name=name, numbers=numbers)
                 for index, translation in enumerate(translations, start=count):
@@ -338,11 +383,13 @@ def translate(
                 out.flush()
                 count += len(translations)
                 flagged.add(translations, numbers=numbers)
+                kept.add(translations, numbers=numbers)
                 if pages is not None:
                     pages.add(translations, name=name, numbers=numbers)
                 if _is_typed(path):
                     flagged.tell()
             flagged.tell()
+            kept.tell()
             if pages is not None:
                 pages.add_file(f"{name}: {count - before:,} lines")
 

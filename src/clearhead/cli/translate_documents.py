@@ -8,13 +8,14 @@ import os
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from clearhead.cli.checks import Flagged, refuse_overwriting, refuse_report, warn_of_truncation
 from clearhead.cli.console import notice, progress
 from clearhead.cli.json_objects import digits, translation_object
+from clearhead.cli.memory import Recall, TermsAndMatches
 from clearhead.errors import ConfigError, DataError
 from clearhead.files import is_standard_output
 
@@ -45,6 +46,8 @@ class DocumentOptions:
     from_lang: str | None = None
     """Language of the source in a file that has several, like the next."""
     to_lang: str | None = None
+    recall: Recall = field(default_factory=Recall)
+    """What a translation memory has for segments."""
 
     def are_for(self, paths: Sequence[str]) -> bool:
         """Tell whether files are documents; otherwise they are lines of text.
@@ -67,8 +70,8 @@ class DocumentOptions:
             "--columns": self.columns is not None,
             "--only-missing": self.only_missing is True,
             "--retranslate": self.only_missing is False,
-            "--from-lang": self.from_lang is not None,
-            "--to-lang": self.to_lang is not None,
+            "--from-lang": self.from_lang is not None and self.recall.memory is None,
+            "--to-lang": self.to_lang is not None and self.recall.memory is None,
         }
         if idle := [name for name, is_given in asked.items() if is_given]:
             raise ConfigError(f"{', '.join(idle)}: only documents have that, and {paths[0]} is lines of text")
@@ -142,12 +145,19 @@ def _translate(
     chunk_lines: int,
 ) -> list[TranslatedSegment]:
     from clearhead.corpora import display_name, open_output
-    from clearhead.document_translation import fillings, lines_to_translate, origin_of, translate_document
+    from clearhead.document_translation import (
+        fillings,
+        lines_to_translate,
+        matches_of,
+        origin_of,
+        translate_document,
+    )
     from clearhead.translation_journal import TranslationJournal, journal_path
 
     name = display_name(path)
     only_missing = document.keeps_finished if options.only_missing is None else options.only_missing
-    lines = lines_to_translate(document, only_missing=only_missing)
+    matches = matches_of(document, options.recall.match, only_missing=only_missing) if options.recall.memory else {}
+    lines = lines_to_translate(document, only_missing=only_missing, matches=matches)
     with open_output(output) as out:
         journal = None
         if output is not None and _is_lasting(output):
@@ -161,6 +171,7 @@ def _translate(
                     document,
                     name=name,
                     only_missing=only_missing,
+                    matches=matches,
                     journal=journal,
                     chunk_lines=chunk_lines,
                     on_progress=advance,
@@ -236,7 +247,7 @@ def _object(one: TranslatedSegment) -> dict[str, Any]:
     return {
         **place,
         **translation_object(one.translation),
-        "score_per_token": float(digits(one.score_per_token)),
+        "score_per_token": None if one.score_per_token is None else float(digits(one.score_per_token)),
         "length_ratio": round(one.length_ratio, 3),
     }
 
@@ -252,12 +263,16 @@ def _tell(
     words = (
         f"{name}: {len(translated):,} segments: {counts['translated']:,} translated, {counts['kept']:,} kept, "
         f"{counts['without_words']:,} without words"
+        + (f", {counts['reused']:,} reused" if counts["reused"] else "")
     )
     notice(f"{words}; {flagged:,} flagged")
     warn_of_truncation(translations, translator, name=name, numbers=numbers)
     looks = Flagged(name)
     looks.add(translations, numbers=numbers)
     looks.tell()
+    kept = TermsAndMatches(name)
+    kept.add(translations, numbers=numbers)
+    kept.tell()
     if report is not None:
         report.add(translations, name=name, numbers=numbers)
         report.add_file(words)

@@ -6,7 +6,10 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-__all__ = ["Document", "Filling", "Segment", "Splice", "spliced"]
+__all__ = ["MEMORY_NOTE", "Document", "Filling", "Segment", "Splice", "Suggestion", "spliced"]
+
+MEMORY_NOTE = "translation memory"
+"""What a note about a match begins with."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,12 +27,34 @@ class Segment:
 
 
 @dataclass(frozen=True, slots=True)
+class Suggestion:
+    """What a translation memory has for a segment."""
+
+    source: str
+    target: str
+    similarity: float
+    """1 is an exact match."""
+    is_used: bool = False
+    """Whether it is the translation."""
+
+    def __str__(self) -> str:
+        return f"{self.source} -> {self.target}"
+
+    @property
+    def percent(self) -> int:
+        """The similarity, rounded down: 100 is exact."""
+        return int(self.similarity * 100 + 1e-9)
+
+
+@dataclass(frozen=True, slots=True)
 class Filling:
     """The translation that takes the place of a segment's text, or stands beside it."""
 
     text: str
     note: str = ""
-    """What whoever reads the file should know of it; written where the format has a place for that."""
+    """What whoever reads the file should know of it, a line each; written where the format has a place for that."""
+    suggestion: Suggestion | None = None
+    """Of a translation memory; written like the note."""
 
 
 class Document(ABC):

@@ -13,7 +13,7 @@ from typing import NamedTuple
 from clearhead.corpora.catalogues import form_of_one
 from clearhead.corpora.po import CatalogueEntry, decoded_catalogue, entries_of, quoted
 from clearhead.corpora.text_files import UTF8_MARK
-from clearhead.documents.document import Document, Filling, Segment, Splice, spliced
+from clearhead.documents.document import MEMORY_NOTE, Document, Filling, Segment, Splice, spliced
 from clearhead.documents.file_text import read_bytes
 from clearhead.documents.wrapping import width_of
 from clearhead.errors import DataError
@@ -23,6 +23,7 @@ __all__ = ["GettextCatalogue", "read_po"]
 MOST_COLUMNS = 79
 """Of a line with its quotation marks, as gettext wraps them; a word that is longer has a line of its own."""
 _WORD = re.compile(r"[^ ]* *\n?")
+_TRANSLATORS_COMMENT = re.compile(r"#(?![.:,|~])")
 
 
 class _Form(NamedTuple):
@@ -49,6 +50,10 @@ class _Message(NamedTuple):
     """Line of its flags, counted from 1; 0 if it has none."""
     begins: int
     """Line that new flags go before."""
+    old_notes: Sequence[int]
+    """Lines of notes that an earlier translation left."""
+    notes: int
+    """Line that new notes go before."""
 
 
 class GettextCatalogue(Document):
@@ -87,7 +92,7 @@ class GettextCatalogue(Document):
                 self._add(entry, first_form)
 
     def filled(self, fillings: Sequence[Filling | None]) -> bytes:
-        r"""Return the file with translations in it, their messages marked as fuzzy.
+        r"""Return the file with translations in it, their messages marked as fuzzy, and notes as comments.
 
         A line feed at the beginning and at the end of a translation is there if and only if its source has it, as
         `msgfmt --check` asks for.
@@ -105,6 +110,9 @@ class GettextCatalogue(Document):
             for form, filling in written:
                 text = _with_line_feeds_of(self.segments[message.first].text, filling.text)
                 splices.append(self._strings(form, text))
+            notes = dict.fromkeys(note for _, filling in written for note in filling.note.splitlines())
+            if written:
+                splices += self._notes(message, list(notes))
             if written and not message.is_fuzzy:
                 splices.append(self._flag(message))
         return spliced(self._data, sorted(splices, key=lambda splice: splice.start))
@@ -139,7 +147,10 @@ class GettextCatalogue(Document):
         flags = next((line.number for line in entry.lines if line.words.startswith("#,")), 0)
         # Where gettext has them: behind what other comments there are, before the former source.
         begins = next(one.number for one in entry.lines if not one.is_comment or one.words.startswith("#|"))
-        self._messages.append(_Message(at, forms, entry.is_fuzzy, flags, begins))
+        # A translator's comments come first, and notes are the last of them.
+        notes = next(line.number for line in entry.lines if not _TRANSLATORS_COMMENT.match(line.words))
+        old_notes = [line.number for line in entry.lines if line.words.startswith(f"# {MEMORY_NOTE}, ")]
+        self._messages.append(_Message(at, forms, entry.is_fuzzy, flags, begins, old_notes, notes))
 
     def _stays(self, message: _Message, form: _Form) -> bool:
         """Tell whether a form has a finished translation, where others of the same segment lack one."""
@@ -156,6 +167,17 @@ class GettextCatalogue(Document):
         line = self.segments[form.segment].line
         lines = [self._encoded(written, line) for written in _string_lines(form.keyword, text)]
         return Splice(start, start + stays.start(), line_end.join(lines))
+
+    def _notes(self, message: _Message, notes: Sequence[str]) -> Iterator[Splice]:
+        """Yield the changes that put notes in the place of those that were there."""
+        for number in message.old_notes:
+            yield Splice(self._starts[number - 1], self._starts[number], b"")
+        if notes:
+            start, end = self._starts[message.notes - 1 : message.notes + 1]
+            line_end = "\r\n" if self._data[start:end].endswith(b"\r\n") else "\n"
+            written = "".join(f"# {note}{line_end}" for note in notes)
+            # A note must not keep a translation from being written.
+            yield Splice(start, start, written.encode(self._charset, "backslashreplace"))
 
     def _flag(self, message: _Message) -> Splice:
         """Return the change that marks a message as fuzzy."""

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import html
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import count, islice
 
 from clearhead.corpora.xml_events import StartTag
 from clearhead.documents.document import Document, Filling, Segment
@@ -17,7 +19,7 @@ from clearhead.documents.xml_elements import (
     with_attribute,
     without_attribute,
 )
-from clearhead.documents.xml_inline import InlineText, inline_text
+from clearhead.documents.xml_inline import UNWRITABLE, InlineText, escaped, inline_text
 from clearhead.errors import DataError
 
 __all__ = ["XliffDocument", "read_xliff"]
@@ -26,6 +28,11 @@ REVIEW_STATE = "needs-review-translation"
 """Of a `target` in XLIFF 1.x that nobody has read yet."""
 TRANSLATED_STATE = "translated"
 """Of a `segment` in XLIFF 2.x that nobody has read yet."""
+EXACT_MATCH = "exact-match"
+"""Qualifies the state of a `target` in XLIFF 1.x that a translation memory had."""
+MATCHES = "urn:oasis:names:tc:xliff:matches:2.0"
+"""Namespace of the module for translation candidates of XLIFF 2.x."""
+_UNKNOWN = "\ufffd"
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +49,8 @@ class _Part:
 class _Unit:
     """A `trans-unit` of XLIFF 1.x, or a `segment` of 2.x."""
 
+    around: XmlElement
+    """The same, or the `unit` of a segment."""
     element: XmlElement
     source: XmlElement
     """Or `seg-source`: what the target is like."""
@@ -84,22 +93,29 @@ class XliffDocument(Document):
             if said_within(tags, "translate") == "no":
                 continue
             for element in [unit] if unit.tag.name == "trans-unit" else unit.children("segment"):
-                self._add(element, tags)
+                self._add(unit, element, tags)
 
     def filled(self, fillings: Sequence[Filling | None]) -> bytes:
         """Return the file with translations as targets, marked as translated and not reviewed.
+
+        What a translation memory has for a segment stands beside it: in an `alt-trans` with its `match-quality` (1.x), or
+        as `mtc:match` of the module for translation candidates (2.x).
 
         Raises:
             DataError: If a translation holds a character that XML does not have.
         """
         changes: list[tuple[int, int, str]] = []
+        candidates: dict[int, tuple[XmlElement, list[str]]] = {}
         for unit in self._units:
             chosen = fillings[unit.first : unit.first + len(unit.parts)]
             if any(filling is not None for filling in chosen):
                 changes += self._changes(unit, chosen)
+                if not self._is_first_version and (found := self._suggested(unit, chosen)):
+                    candidates.setdefault(unit.around.start, (unit.around, []))[1].append(found)
+        changes += (self._candidates(*of_unit) for of_unit in candidates.values())
         return self._file.spliced(changes)
 
-    def _add(self, element: XmlElement, tags: Sequence[StartTag]) -> None:
+    def _add(self, around: XmlElement, element: XmlElement, tags: Sequence[StartTag]) -> None:
         """Add the segments of a unit; one without a source has none."""
         sources, cut, targets = map(element.children, ("source", "seg-source", "target"))
         if not sources or sources[0].is_closed:
@@ -123,7 +139,7 @@ class XliffDocument(Document):
             translation = inline_text(there, self._file, keeps_space=keeps_space).text if there else ""
             is_finished = there is not None and not there.is_blank and not is_unfinished
             self.segments.append(Segment(read.text, part.tag.line, translation, is_finished))
-        self._units.append(_Unit(element, source, target, (cut or sources)[0].end, first, parts))
+        self._units.append(_Unit(around, element, source, target, (cut or sources)[0].end, first, parts))
 
     def _changes(self, unit: _Unit, fillings: Sequence[Filling | None]) -> list[tuple[int, int, str]]:
         """Return the changes of a unit of which at least one part has a translation."""
@@ -142,6 +158,8 @@ class XliffDocument(Document):
         start, end = unit.element.start, unit.element.content
         if not self._is_first_version:
             tag = without_attribute(file.raw(start, end), "subState")
+            if any(filling is not None and filling.suggestion for filling in fillings):
+                tag = with_attribute(tag, "id", self._id(unit))
             changes.append((start, end, with_attribute(tag, "state", TRANSLATED_STATE)))
         elif unit.element.tag.attributes.get("approved") == "yes":
             changes.append((start, end, with_attribute(file.raw(start, end), "approved", "no")))
@@ -157,9 +175,52 @@ class XliffDocument(Document):
             tag = re.sub(r"\s*/>$", ">", file.raw(target.start, target.content))
             name, space = _name(tag), ""
             start, end = target.start, target.end
+        beside = ""
         if self._is_first_version:
             tag = with_attribute(without_attribute(tag, "state-qualifier"), "state", REVIEW_STATE)
-        return [*changes, (start, end, f"{space}{tag}{content}</{name}>")]
+            if all(one is not None and one.suggestion is not None and one.suggestion.is_used for one in fillings):
+                tag = with_attribute(tag, "state-qualifier", EXACT_MATCH)
+            beside = self._suggested(unit, fillings)
+        return [*changes, (start, end, f"{space}{tag}{content}</{name}>{beside}")]
+
+    def _suggested(self, unit: _Unit, fillings: Sequence[Filling | None]) -> str:
+        """Return what a translation memory has for the parts of a unit, as elements."""
+        file, source = self._file, unit.source
+        space, prefix = file.space_before(source.start), _prefix(file.raw(source.start, source.content))
+        found: list[str] = []
+        for part, filling in zip(unit.parts, fillings, strict=True):
+            if filling is None or (match := filling.suggestion) is None:
+                continue
+            texts = "".join(
+                f"<{prefix}{name}>{escaped(UNWRITABLE.sub(_UNKNOWN, text), file)}</{prefix}{name}>"
+                for name, text in (("source", match.source), ("target", match.target))
+            )
+            if self._is_first_version:
+                mid = part.element.tag.attributes.get("mid") if len(unit.parts) > 1 else None
+                of_part = "" if mid is None else f' mid="{html.escape(mid)}"'
+                quality = f'match-quality="{match.percent}%"'
+                found.append(f"{space}<{prefix}alt-trans{of_part} {quality}>{texts}</{prefix}alt-trans>")
+            else:
+                quality = f'type="tm" similarity="{match.percent}.0"'
+                found.append(f'{{match}} ref="#{html.escape(self._id(unit))}" {quality}>{texts}{{end}}')
+        return "".join(found)
+
+    def _candidates(self, unit: XmlElement, matches: Sequence[str]) -> tuple[int, int, str]:
+        """Return the change that adds matches to those of a unit."""
+        there = next((one for one in unit.children("matches") if not one.is_closed), None)
+        prefix = "mtc:" if there is None else _prefix(self._file.raw(there.start, there.content))
+        written = "".join(matches).replace("{match}", f"<{prefix}match").replace("{end}", f"</{prefix}match>")
+        if there is not None:
+            return there.content_end, there.content_end, written
+        return unit.content, unit.content, f'<mtc:matches xmlns:mtc="{MATCHES}">{written}</mtc:matches>'
+
+    def _id(self, unit: _Unit) -> str:
+        """Return the id of a segment of XLIFF 2.x, or one that it can have."""
+        if own := unit.element.tag.attributes.get("id"):
+            return own
+        content = self._file.raw(unit.around.start, unit.around.end)
+        free = (f"s{number}" for number in count(1) if f'"s{number}"' not in content)
+        return next(islice(free, self._units.index(unit), None))
 
 
 def read_xliff(path: str) -> XliffDocument:
@@ -184,6 +245,12 @@ def _cut(element: XmlElement) -> dict[str, XmlElement]:
             return {}
         found[key] = part
     return found
+
+
+def _prefix(tag: str) -> str:
+    """Return the namespace prefix of an element's name, with its colon."""
+    before, colon, _ = _name(tag).rpartition(":")
+    return before + colon
 
 
 def _name(tag: str) -> str:

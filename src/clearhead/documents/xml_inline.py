@@ -11,10 +11,10 @@ from clearhead.documents.inline import Tag, mended, tokens
 from clearhead.documents.xml_elements import XmlElement, XmlFile
 from clearhead.errors import DataError
 
-__all__ = ["InlineText", "inline_text"]
+__all__ = ["UNWRITABLE", "InlineText", "escaped", "inline_text"]
 
 _WITHOUT_TEXT = {*ROLES, "cp", "sm", "em"}
-_UNWRITABLE = re.compile(r"[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")  # XML 1.0, section 2.2
+UNWRITABLE = re.compile(r"[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")  # XML 1.0, section 2.2
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,12 +36,12 @@ class InlineText:
         Raises:
             DataError: If it holds a character that XML does not have.
         """
-        if found := _UNWRITABLE.search(translation):
+        if found := UNWRITABLE.search(translation):
             raise DataError(
                 f"{file.source.path}, line {line}: the translation holds U+{ord(found[0]):04X}, which XML does not have"
             )
         parts = tokens(mended(translation, self.text)[0])
-        return "".join(self.codes[str(part)] if isinstance(part, Tag) else _escaped(part, file) for part in parts)
+        return "".join(self.codes[str(part)] if isinstance(part, Tag) else escaped(part, file) for part in parts)
 
 
 def inline_text(element: XmlElement, file: XmlFile, *, keeps_space: bool) -> InlineText:
@@ -94,7 +94,7 @@ def _collect(element: XmlElement, file: XmlFile, pieces: list[str | _Piece]) -> 
     for part in element.parts:
         if isinstance(part, str):
             # Words that look like such a tag are kept like one.
-            pieces += [_Piece(_escaped(str(it), file), "alone") if isinstance(it, Tag) else it for it in tokens(part)]
+            pieces += [_Piece(escaped(str(it), file), "alone") if isinstance(it, Tag) else it for it in tokens(part)]
             continue
         said = part.tag.attributes
         if part.tag.name in ROLES:
@@ -141,5 +141,6 @@ def _on_one_line(text: str) -> str:
     return " ".join(line for line in lines if line.strip())
 
 
-def _escaped(text: str, file: XmlFile) -> str:
+def escaped(text: str, file: XmlFile) -> str:
+    """Return a text as a file holds it between tags."""
     return file.written(html.escape(text, quote=False).replace("\r", "&#13;"))

@@ -1,0 +1,104 @@
+"""What `--memory` has for lines, and what is said on stderr of terms and matches."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Self
+
+from clearhead.cli.console import notice
+
+if TYPE_CHECKING:
+    from clearhead.translation import MemoryMatch, TermUse, Translation
+    from clearhead.translation_memory import TranslationMemory
+
+__all__ = ["Recall", "TermsAndMatches"]
+
+MOST_LINES_NAMED = 10
+"""Missed terms that a notice names."""
+
+
+@dataclass(frozen=True, slots=True)
+class Recall:
+    """A translation memory, if one is asked for, and which of its matches count."""
+
+    memory: TranslationMemory | None = None
+    least: float = 1.0
+
+    @classmethod
+    def of(cls, paths: Sequence[str], least: float | None, from_lang: str | None, to_lang: str | None) -> Self:
+        """Read the files that were named, and say what is in them.
+
+        Raises:
+            ConfigError: As `TranslationMemory.load`; or if `least` is no share.
+            DataError: As there.
+        """
+        if not paths:
+            return cls()
+        from clearhead.translation_memory import LEAST_SIMILARITY, TranslationMemory
+
+        memory = TranslationMemory.load(paths, from_lang=from_lang, to_lang=to_lang)
+        recall = cls(memory, LEAST_SIMILARITY if least is None else least)
+        recall.match("")  # an impossible share is refused before anything is translated
+        notice(f"translation memory: {len(memory):,} translations")
+        return recall
+
+    def match(self, text: str) -> MemoryMatch | None:
+        """Return what the memory has for a text."""
+        return None if self.memory is None else self.memory.match(text, self.least)
+
+    def translated(
+        self, lines: Sequence[str], translate: Callable[[Sequence[str]], list[Translation]]
+    ) -> list[Translation]:
+        """Return the translations of lines: those of the memory, and a model's of what it does not have.
+
+        Args:
+            lines: Source lines.
+            translate: Translates lines; of those that are reused it gets blank ones, so that it counts all.
+        """
+        if self.memory is None:
+            return translate(lines)
+        from clearhead.translation_memory import recalled
+
+        matches = list(map(self.match, lines))
+        asked = ["" if match and match.is_reused else line for line, match in zip(lines, matches, strict=True)]
+        return recalled(lines, matches, translate(asked))
+
+
+class TermsAndMatches:
+    """Counts the terms that the translations of a file have, and what a memory had for its lines."""
+
+    def __init__(self, name: str) -> None:
+        """Begin with the lines of a file."""
+        self._name = name
+        self._missed: list[tuple[int, TermUse]] = []
+        self._terms = self._reused = self._shown = 0
+
+    def add(self, translations: Iterable[Translation], *, numbers: Iterable[int]) -> None:
+        """Count those of lines, or of segments that begin on them."""
+        for number, translation in zip(numbers, translations, strict=True):
+            for use in translation.terms or ():
+                self._terms += 1
+                if not use.form:
+                    self._missed.append((number, use))
+            if translation.memory is not None:
+                self._reused += translation.memory.is_reused
+                self._shown += not translation.memory.is_reused
+
+    def tell(self) -> None:
+        """Say how many there were, and which terms are missed."""
+        from clearhead.translation import TERM_REASONS
+
+        if self._terms:
+            missed = [
+                f"line {number}: {use.source!r} as {use.target!r} ({TERM_REASONS[use.reason or 'unmet']})"
+                for number, use in self._missed[:MOST_LINES_NAMED]
+            ]
+            more = len(self._missed) - MOST_LINES_NAMED
+            words = f"; missed: {'; '.join(missed)}{f'; and {more:,} more' if more > 0 else ''}" if missed else ""
+            notice(f"{self._name}: {self._terms - len(self._missed):,} of {self._terms:,} terms met{words}")
+        if self._reused or self._shown:
+            notice(
+                f"{self._name}: translation memory: {self._reused:,} reused, {self._shown:,} similar ones, which the "
+                f"model translated"
+            )
