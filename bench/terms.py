@@ -10,7 +10,6 @@ reference has a form of each: so what is asked for is right, and BLEU may rise.
 from __future__ import annotations
 
 import argparse
-import os.path
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
@@ -138,7 +137,8 @@ def _terms(train: Sequence[tuple[str, str]], wanted: set[str], least_dice: float
 
 
 def _are_alike(one: str, other: str) -> bool:
-    return len(os.path.commonprefix([one, other])) >= ALIKE * max(len(one), len(other))
+    common = next((at for at, (a, b) in enumerate(zip(one, other, strict=False)) if a != b), min(len(one), len(other)))
+    return common >= ALIKE * max(len(one), len(other))
 
 
 def _words(text: str) -> list[str]:

@@ -21,7 +21,15 @@ from clearhead.translation_journal import TranslationJournal
 from clearhead.translator import Translator
 from clearhead.version import __version__
 
-__all__ = ["CHUNK_LINES", "TranslatedSegment", "fillings", "lines_to_translate", "matches_of", "origin_of", "translate_document"]
+__all__ = [
+    "CHUNK_LINES",
+    "TranslatedSegment",
+    "fillings",
+    "lines_to_translate",
+    "matches_of",
+    "origin_of",
+    "translate_document",
+]
 
 CHUNK_LINES = 500
 """Lines translated between two entries in the journal: enough to sort by length, few enough to lose them."""
@@ -35,8 +43,8 @@ class TranslatedSegment:
 
     segment: Segment
     status: Status
-    """`kept`: it has a finished translation. `without_words`: there is nothing to translate. `reused`: its translation is
-    that of a translation memory."""
+    """`kept`: it has a finished translation. `without_words`: there is nothing to translate. `reused`: its translation
+    is that of a translation memory."""
     translation: Translation | None = None
     """If it was translated, or is reused."""
 
@@ -160,7 +168,7 @@ def lines_to_translate(
 
 
 def fillings(translated: Sequence[TranslatedSegment]) -> list[Filling | None]:
-    """Return what `Document.filled` takes: the translations, and what whoever reads the document should know of them."""
+    """Return what `Document.filled` takes: translations, and what whoever reads the document should know of them."""
     return [None if one.translation is None else _filling(one.translation) for one in translated]
 
 

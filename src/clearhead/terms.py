@@ -1,7 +1,8 @@
 """Terminology: which words a translation must use for the terms of its source, read from a table.
 
 A row is a term of the source, a tab, and what translates it; further columns, and what `|` parts within one, are other
-forms that do as well. Rows with the same term belong together. Blank lines, and those that begin with `#`, are comments.
+forms that do as well. Rows with the same term belong together. Blank lines, and those that begin with `#`, are
+comments.
 
 A term is found where its words stand in a row, with any white space between them, at the borders of words; of several
 that begin at the same place it is the longest. One in small letters is found in any case; with a capital letter, as it

@@ -13,7 +13,16 @@ from clearhead.placeholders import change_words
 from clearhead.sentences import join_sentences
 from clearhead.word_alignment import Link, joined_links
 
-__all__ = ["TERM_REASONS", "Alternative", "MemoryMatch", "TermUse", "Translation", "best_combinations", "join_translations", "on_one_line"]
+__all__ = [
+    "TERM_REASONS",
+    "Alternative",
+    "MemoryMatch",
+    "TermUse",
+    "Translation",
+    "best_combinations",
+    "join_translations",
+    "on_one_line",
+]
 
 TERM_REASONS = {
     "unspellable": "the model's vocabulary cannot write it",
@@ -175,7 +184,9 @@ def join_translations(
         sentences=tuple(sentences),
         warnings=merge_flags([sentence.warnings for sentence in sentences]),
         alignment=alignment,
-        terms=None if all(one.terms is None for one in sentences) else tuple(t for one in sentences for t in one.terms or ()),
+        terms=None
+        if all(one.terms is None for one in sentences)
+        else tuple(t for one in sentences for t in one.terms or ()),
     )
 
 

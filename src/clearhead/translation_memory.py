@@ -1,10 +1,11 @@
 """Translation memory: what people translated before, found again for lines that are the same or similar.
 
-Similarity is counted as translators' tools do, in words: 1 minus the fewest words that must be replaced, added or removed
-by the number of words of the longer text. A sign is a word, a placeholder too; case counts, white space does not.
+Similarity is counted as translators' tools do, in words: 1 minus the fewest words that must be replaced, added or
+removed by the number of words of the longer text. A sign is a word, a placeholder too; case counts, white space does
+not.
 
-Two texts are no more similar than the share of words that they have in common. So the words of a line are looked up in an
-index, and only sources that have enough of them are compared.
+Two texts are no more similar than the share of words that they have in common. So the words of a line are looked up in
+an index, and only sources that have enough of them are compared.
 """
 
 from __future__ import annotations
@@ -75,9 +76,7 @@ class TranslationMemory:
             ConfigError: If a file leaves open which of its languages to take.
             DataError: If one cannot be read, more than 1 % of its rows are no pairs, or there is no translation.
         """
-        pairs = read_pairs(
-            expand_paths(paths), Wanted(from_lang=from_lang, to_lang=to_lang), tolerated=_TOLERATED
-        )
+        pairs = read_pairs(expand_paths(paths), Wanted(from_lang=from_lang, to_lang=to_lang), tolerated=_TOLERATED)
         memory = cls((pair.source, pair.target) for pair in pairs if pair.defect is None and pair.skipped is None)
         if not len(memory):
             raise DataError(f"{', '.join(paths)}: no translation in it; a memory needs pairs of source and translation")

@@ -484,7 +484,9 @@ class Translator:
             "a decoder alone, which goes on with a text": self.model.config.is_decoder_alone,
         }
         if found := next((what for what, is_so in idle.items() if is_so), None):
-            raise ConfigError(f"terms are met by searching the whole vocabulary for translations; they cannot be with {found}")
+            raise ConfigError(
+                f"terms are met by searching the whole vocabulary for translations; they cannot be with {found}"
+            )
         return [
             self._term_speller.wanted(terms, read.cut_up.pieces[index].protected.text, prefix.given)
             for index, prefix in zip(read.filled, read.prefixes, strict=True)

@@ -300,7 +300,9 @@ def translate(
     if fuzzy is not None and not memory:
         raise ConfigError("--fuzzy has no meaning without --memory FILE")
     if memory and nbest > 1:
-        raise ConfigError("--nbest: what --memory has for a line is one translation; ask for one, or leave out --memory")
+        raise ConfigError(
+            "--nbest: what --memory has for a line is one translation; ask for one, or leave out --memory"
+        )
 
     from clearhead.corpora import display_name, open_output, some_names
     from clearhead.decoding import Sampling

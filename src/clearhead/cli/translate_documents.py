@@ -262,8 +262,7 @@ def _tell(
     flagged = sum(bool(one.warnings) or one.truncated for one in translations)
     words = (
         f"{name}: {len(translated):,} segments: {counts['translated']:,} translated, {counts['kept']:,} kept, "
-        f"{counts['without_words']:,} without words"
-        + (f", {counts['reused']:,} reused" if counts["reused"] else "")
+        f"{counts['without_words']:,} without words" + (f", {counts['reused']:,} reused" if counts["reused"] else "")
     )
     notice(f"{words}; {flagged:,} flagged")
     warn_of_truncation(translations, translator, name=name, numbers=numbers)

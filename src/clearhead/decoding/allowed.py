@@ -29,7 +29,7 @@ from jaxtyping import Bool
 
 from clearhead.config import ModelConfig
 from clearhead.decoding.loops import is_loop
-from clearhead.decoding.required import ANOTHER_WORD, Required
+from clearhead.decoding.required import ANOTHER_WORD, SAME_WORD, Required
 from clearhead.decoding.rules import never_written
 from clearhead.decoding.sentence import Prefix, Sentence
 from clearhead.placeholders import NUM_ALONE, NUM_PAIRS
@@ -76,13 +76,35 @@ class AllowedTokens:
         own = written[len(sentence.prefix.tokens) :]  # a prefix may repeat what it likes
         is_over = self._end_loops and is_loop(own, lambda: sentence.times_in_source)
         missing = self._missing_placeholders(written, sentence)
-        forms = 0 if sentence.required is None else sentence.required.progress(written).remaining
-        if not (missing or forms):
-            return self.end if is_over else None
-        if not is_over and len(written) + len(missing) + forms + 1 < sentence.max_length:
-            return self._before_the_end(self._next_of(missing, written))
-        nearer = self._nearer_the_end(missing, written, sentence.required)
-        return self._only(nearer) if nearer else self.end
+        if sentence.required is None:
+            if not missing:
+                return self.end if is_over else None
+            has_room = len(written) + len(missing) + 1 < sentence.max_length
+            next_ones = self._next_of(missing, written)
+            return self._before_the_end(next_ones) if has_room and not is_over else self._only(next_ones)
+        return self._for_terms(written, sentence, sentence.required, missing, is_over=is_over)
+
+    def _for_terms(
+        self, written: Sequence[int], sentence: Sentence, required: Required, missing: Sequence[int], *, is_over: bool
+    ) -> Mask | None:
+        """Return what may come if the forms of terms, and placeholders, are to fit before the length limit."""
+        now = required.progress(written)
+        room = sentence.max_length - len(written) - 2 - len(missing)  # behind the next token, before the end
+        is_complete = not (missing or now.remaining)
+        if is_complete and is_over:
+            return self.end
+        next_ones = self._next_of(missing, written) if missing else []
+        another, same = (required.after(now, token).remaining for token in (ANOTHER_WORD, SAME_WORD))
+        if not is_over and max(another, same) <= room:
+            return None if is_complete else self._before_the_end(next_ones)
+        most = min(room, now.remaining - 1) if is_over else room
+        mask = self.anything & np.where(required.edges.continues, same <= most, another <= most)
+        for token in required.tokens:
+            mask[token] = self.anything[token] and required.after(now, token).remaining <= most
+        mask[self._end_id] = is_complete
+        if another <= (now.remaining if is_over else room + 1):
+            mask[next_ones] = True
+        return mask if mask.any() else self.end
 
     def _missing_placeholders(self, written: Sequence[int], sentence: Sentence) -> list[int]:
         missing = Counter(token for token in sentence.source if token >= self._first_placeholder)
@@ -104,19 +126,6 @@ class AllowedTokens:
             elif token >= opening:
                 opened.append(token)
         return [token for token in missing if token < closing or opened[-1:] == [token - NUM_PAIRS]] or list(missing)
-
-    def _nearer_the_end(
-        self, placeholders: Sequence[int], written: Sequence[int], required: Required | None
-    ) -> list[int]:
-        """Return what has to come if nothing else may: a form that has begun to its end, forms, and placeholders."""
-        forms: list[int] = []
-        if required is not None:
-            now = required.progress(written)
-            after = {token: required.after(now, token).remaining for token in now.next_tokens}
-            forms = [token for token, remaining in after.items() if remaining < now.remaining]
-            if forms and required.after(now, ANOTHER_WORD).remaining > now.remaining:
-                return forms
-        return [*forms, *(self._next_of(placeholders, written) if placeholders else [])]
 
     def _before_the_end(self, placeholders: Sequence[int]) -> Mask:
         """Return that these may come, and text, but not the end."""

@@ -2,8 +2,8 @@
 
 A hypothesis that has begun a form of a term is less probable than one that has not, and in one beam the latter would
 drive it out. So there is a beam for each number of tokens of forms that are still to come, and hypotheses compete with
-those alone that have come as far. Every one may go on with what the model finds best, and with each token that begins or
-goes on with a form: where the form goes is the model's choice. `allowed` lets none end before it has all of them.
+those alone that have come as far. Every one may go on with what the model finds best, and with each token that begins
+or goes on with a form: where the form goes is the model's choice. `allowed` lets none end before it has all of them.
 
 Shapes: R rows (the open hypotheses of all slots), V vocabulary, C candidates of a row.
 """
@@ -28,6 +28,7 @@ from clearhead.decoding.search import SearchOptions
 from clearhead.decoding.sentence import Sentence
 
 __all__ = ["ConstrainedSentence", "advance_constrained", "begin_constrained"]
+
 
 class _Candidate(NamedTuple):
     """How a hypothesis may go on; the best is the first of several that are sorted."""
@@ -138,13 +139,11 @@ def advance_constrained(
         first = last
 
 
-def _candidates(
-    searched: ConstrainedSentence, log_probs: Float[Tensor, "R V"], beam_size: int
-) -> Iterator[_Candidate]:
+def _candidates(searched: ConstrainedSentence, log_probs: Float[Tensor, "R V"], beam_size: int) -> Iterator[_Candidate]:
     """Yield all candidates that can be among the best of their beams, and few others.
 
-    The tokens that no form needs lead from a hypothesis to the same beam, so the best of them are enough; but those that
-    begin a word lead to another one where a form is complete only if its word ends there.
+    The tokens that no form needs lead from a hypothesis to the same beam, so the best of them are enough; but those
+    that begin a word lead to another one where a form is complete only if its word ends there.
     """
     required = searched.required
     totals = torch.tensor(searched.scores, device=log_probs.device)[:, None] + log_probs

@@ -20,8 +20,8 @@ Spelling = tuple[int, ...]
 """A form in tokens."""
 
 ANOTHER_WORD, SAME_WORD = -1, -2
-"""Stand for any token that is in no form: one that begins another word, and one that goes on with a word. Two less stands
-for one that does not end in a word."""
+"""Stand for any token that is in no form: one that begins another word, and one that goes on with a word. Two less
+stands for one that does not end in a word."""
 _NO_WORD = ANOTHER_WORD - 2
 
 
@@ -95,7 +95,8 @@ class Required:
         self._by_first: dict[int, list[tuple[int, Spelling]]] = {}
         for _, _, number, spelling in order:
             self._by_first.setdefault(spelling[0], []).append((number, spelling))
-        self._tokens = frozenset(token for *_, spelling in order for token in spelling)
+        self.tokens = frozenset(token for *_, spelling in order for token in spelling)
+        """All that stand in a form."""
         self._states: dict[tuple[frozenset[int], Spelling, int | None], Progress] = {}
         self.beginning = self._state(frozenset(), (), None)
         """Before anything is written."""
@@ -113,7 +114,7 @@ class Required:
 
     def after(self, progress: Progress, token: int) -> Progress:
         """Return how far a translation has come when it goes on with a token."""
-        if token not in self._tokens and token >= 0:  # all others are alike, but for the edges of words
+        if token not in self.tokens and token >= 0:  # all others are alike, but for the edges of words
             ends, goes_on = self.edges.ends_in_word[token], self.edges.continues[token]
             token = (SAME_WORD if goes_on else ANOTHER_WORD) - 2 * int(not ends)
         found = progress.then.get(token)

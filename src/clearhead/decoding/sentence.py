@@ -69,8 +69,8 @@ def sentences_of(
         prefixes: What the translation of each begins with; none is given for none.
         required: What the translation of each must contain; none is given for none.
     """
-    number = len(sources)
-    given = zip(sources, max_lengths, prefixes or [NO_PREFIX] * number, required or [None] * number, strict=True)
+    every: Sequence[Required | None] = required or [None] * len(sources)
+    given = zip(sources, max_lengths, prefixes or [NO_PREFIX] * len(sources), every, strict=True)
     return [
         Sentence(number, source, most, prefix, required=forms)
         for number, (source, most, prefix, forms) in enumerate(given)

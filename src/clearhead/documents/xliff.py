@@ -98,8 +98,8 @@ class XliffDocument(Document):
     def filled(self, fillings: Sequence[Filling | None]) -> bytes:
         """Return the file with translations as targets, marked as translated and not reviewed.
 
-        What a translation memory has for a segment stands beside it: in an `alt-trans` with its `match-quality` (1.x), or
-        as `mtc:match` of the module for translation candidates (2.x).
+        What a translation memory has for a segment stands beside it: in an `alt-trans` with its `match-quality` (1.x),
+        or as `mtc:match` of the module for translation candidates (2.x).
 
         Raises:
             DataError: If a translation holds a character that XML does not have.
