@@ -41,16 +41,11 @@ class WantedTerms:
         forms = forms_in(self.found, text) if self.required is not None else []
         return all(form or one.term in self.unspelled for one, form in zip(self.found, forms, strict=False))
 
-    def uses(self, text: str, *, was_ended: bool) -> tuple[TermUse, ...]:
-        """Return what became of each term in a translation.
-
-        Args:
-            text: The translation.
-            was_ended: Whether it was ended by the length limit.
-        """
+    def uses(self, text: str) -> tuple[TermUse, ...]:
+        """Return what became of each term in a translation."""
         uses = []
         for (source, term), form in zip(self.found, forms_in(self.found, text), strict=True):
-            reason = None if form else "unspellable" if term in self.unspelled else "length" if was_ended else "unmet"
+            reason = None if form else "unspellable" if term in self.unspelled else "unmet"
             uses.append(TermUse(source, term.forms[0], form, reason))
         return tuple(uses)
 
@@ -155,5 +150,7 @@ def search_with_terms(
     again = [row for row in bound if not all(wanted[row].are_met(one.text) for one in groups[row])]
     if on_progress is not None and len(again) < len(bound):
         on_progress(len(bound) - len(again))
-    groups |= found(again, on_progress, constrained=True)
+    for row, group in found(again, on_progress, constrained=True).items():
+        if wanted[row].are_met(group[0].text):  # else what was searched for at last is worth less than the model's own
+            groups[row] = group
     return [groups[row] for row in range(len(sources))]

@@ -26,8 +26,7 @@ __all__ = [
 
 TERM_REASONS = {
     "unspellable": "the model's vocabulary cannot write it",
-    "length": "the translation reached its length limit",
-    "unmet": "the search found no translation that has it",
+    "unmet": "no translation within the length limit was found that has it",
 }
 """Why a translation lacks a term, and what that means."""
 

@@ -199,7 +199,7 @@ class Translator:
         for index, ids, group, own in zip(read.filled, read.ids, groups, wanted, strict=True):
             made = self._translation(read.cut_up.pieces[index], ids, group, num_best, scores, one_line)
             if terms is not None:
-                made = replace(made, terms=own.uses(group[0].text, was_ended=made.output_truncated))
+                made = replace(made, terms=own.uses(group[0].text))
             results[index] = made
         if alignments:
             pieces = [read.cut_up.pieces[index] for index in read.filled]

@@ -1,0 +1,163 @@
+"""`translate --terms` and `--memory`, of lines and documents: the commands of docs/terms.md, and what is said."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+import shutil
+import subprocess
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+
+from clearhead.bundle import save_bundle
+from clearhead.cli.translate import translate
+from clearhead.errors import ConfigError, DataError
+
+PAGE = (Path(__file__).parents[3] / "docs" / "terms.md").read_text(encoding="utf-8")
+COMMANDS = re.findall(r"^clearhead translate runs/en-de .*$", PAGE, re.MULTILINE)
+MEMORY = """<tmx version="1.4"><header srclang="en"/><body>
+<tu><tuv xml:lang="en"><seg>Open the file.</seg></tuv><tuv xml:lang="de"><seg>Öffnen Sie die Datei.</seg></tuv></tu>
+<tu><tuv xml:lang="en"><seg>Close the window now.</seg></tuv><tuv xml:lang="de"><seg>Fenster &amp; zu!</seg></tuv></tu>
+</body></tmx>"""
+CATALOGUE = r"""msgid ""
+msgstr "Content-Type: text/plain; charset=UTF-8\n"
+
+# by hand
+# translation memory, 50 %: old
+#: a.c:1
+msgid "Open the file."
+msgstr ""
+
+msgid "Close the door now.\n"
+msgstr ""
+"""
+XLIFF = {
+    "1.2": "<trans-unit id='1'><source>Open the file.</source></trans-unit>"
+    "<trans-unit id='2'><source>Close the door now.</source><target/></trans-unit>",
+    "2.0": "<unit id='1'><segment><source>Open the file.</source></segment>"
+    "<segment id='q'><source>Close the door now.</source></segment></unit>",
+}
+
+
+@pytest.fixture(scope="module")
+def model(make_bundle, tmp_path_factory):
+    directory = tmp_path_factory.mktemp("models") / "model"
+    save_bundle(directory, make_bundle(decode={"extra_length": 20}), golden=[], card="# A small model\n")
+    return directory
+
+
+@pytest.fixture(autouse=True)
+def files(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    Path("terms.tsv").write_text("# ours\n\ngearbox\tGetriebe\tGetriebes\nfile\tDatei\n", encoding="utf-8")
+    Path("memory.tmx").write_text(MEMORY, encoding="utf-8")
+    Path("text.txt").write_text("Open the file.\nThe gearbox\n\nClose the door now.\n", encoding="utf-8")
+    Path("messages.po").write_text(CATALOGUE, encoding="utf-8")
+    Path("messages.xlf").write_text(f'<xliff version="1.2">{XLIFF["1.2"]}</xliff>', encoding="utf-8")
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_the_commands_of_the_page_run(run_command, model, command):
+    arguments = shlex.split(command)[3:]
+    result = run_command(translate, model, *arguments)
+    assert Path(arguments[-1]).exists() or json.loads(result.stdout.splitlines()[0])
+    assert ("terms met" in result.stderr) == ("--terms" in arguments)
+    assert ("1 reused, 1 similar" in result.stderr) == ("--memory" in arguments)
+
+
+def test_jsonl_has_the_terms_and_what_the_memory_has(run_command, model):
+    result = run_command(
+        translate, model, "text.txt", "--terms", "terms.tsv", "--memory", "memory.tmx", "--format", "jsonl"
+    )
+    first, second, blank, last = map(json.loads, result.stdout.splitlines())
+    assert (first["text"], first["score"], first["memory"]["is_reused"]) == ("Öffnen Sie die Datei.", None, True)
+    assert [(use["source"], use["reason"]) for use in second["terms"]] == [("gearbox", None)]
+    assert second["terms"][0]["form"] in ("Getriebe", "Getriebes")
+    assert "memory" not in second
+    assert (blank["text"], blank["terms"]) == ("", [])
+    assert last["memory"] == {
+        "source": "Close the window now.",
+        "target": "Fenster & zu!",
+        "similarity": 0.8,
+        "is_reused": False,
+    }
+    assert "text.txt: 1 of 1 terms met" in result.stderr
+    plain = run_command(translate, model, "text.txt", "--format", "jsonl").stdout
+    assert not {"terms", "memory"} & json.loads(plain.splitlines()[0]).keys()
+
+
+def test_a_catalogue_says_in_comments_what_the_memory_has(run_command, model):
+    run_command(translate, model, "messages.po", "--memory", "memory.tmx", "-o", "out.po")
+    lines = Path("out.po").read_text(encoding="utf-8").splitlines()
+    assert lines[3:9] == [
+        "# by hand",
+        "# translation memory, 100 %: reused",
+        "#: a.c:1",
+        "#, fuzzy",
+        'msgid "Open the file."',
+        'msgstr "Öffnen Sie die Datei."',
+    ]
+    assert "# translation memory, 80 %: Close the window now. -> Fenster & zu!" in lines
+    if shutil.which("msgfmt"):
+        subprocess.run(["msgfmt", "--check-format", "-o", "/dev/null", "out.po"], check=True)
+
+
+@pytest.mark.parametrize("version", XLIFF)
+def test_an_xliff_has_the_matches_in_its_own_convention(run_command, model, version):
+    Path("in.xlf").write_text(f'<xliff version="{version}">{XLIFF[version]}</xliff>', encoding="utf-8")
+    run_command(translate, model, "in.xlf", "--memory", "memory.tmx", "-o", "out.xlf")
+    root = ElementTree.parse("out.xlf").getroot()
+    assert root.find(".//target").text == "Öffnen Sie die Datei."
+    if version == "1.2":
+        states = [target.get("state-qualifier") for target in root.findall("trans-unit/target")]
+        assert states == ["exact-match", None]
+        assert [one.get("match-quality") for one in root.findall("trans-unit/alt-trans")] == ["100%", "80%"]
+        assert root.findall("trans-unit/alt-trans/target")[1].text == "Fenster & zu!"
+    else:
+        matches = root.findall("unit/{urn:oasis:names:tc:xliff:matches:2.0}matches/*")
+        ids = [segment.get("id") for segment in root.findall("unit/segment")]
+        assert [one.get("ref") for one in matches] == [f"#{one}" for one in ids]
+        assert [one.get("similarity") for one in matches] == ["100.0", "80.0"]
+        assert matches[1].find("target").text == "Fenster & zu!"
+
+
+def test_a_missed_term_is_named_with_its_line(run_command, make_model_dir):
+    model = make_model_dir(decode={"extra_length": 1})
+    Path("few.txt").write_text("x\nfile\n", encoding="utf-8")
+    Path("long.tsv").write_text(f"file\t{'Datei' * 9}\n", encoding="utf-8")
+    result = run_command(translate, model, "few.txt", "--terms", "long.tsv")
+    assert f"few.txt: 0 of 1 terms met; missed: line 2: 'file' as '{'Datei' * 9}' (no transl" in result.stderr
+    assert result.stdout == run_command(translate, model, "few.txt").stdout
+
+
+def test_other_terms_begin_a_document_anew(run_command, model, monkeypatch):
+    from clearhead.document_translation import origin_of
+    from clearhead.terms import Terms
+    from clearhead.translator import Translator
+
+    translator, terms = Translator.load(model), Terms.load("terms.tsv")
+    assert origin_of(translator, terms=terms) != origin_of(translator)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--fuzzy", "0.5"], "--fuzzy has no meaning without --memory"),
+        (["--memory", "memory.tmx", "--fuzzy", "0"], "must be above 0 and at most 1"),
+        (["--memory", "memory.tmx", "--nbest", "2"], "leave out --memory"),
+        (["--terms", "terms.tsv", "--sample"], "cannot be with samples"),
+        (["--from-lang", "en"], "only documents have that"),
+    ],
+)
+def test_what_has_no_meaning_is_refused(run_command, model, arguments, message):
+    with pytest.raises(ConfigError, match=message):
+        run_command(translate, model, "text.txt", *arguments)
+
+
+def test_a_bad_row_is_named(run_command, model):
+    Path("bad.tsv").write_text("a\tb\nc\n", encoding="utf-8")
+    with pytest.raises(DataError, match=r"bad.tsv:2: no tab"):
+        run_command(translate, model, "text.txt", "--terms", "bad.tsv")
