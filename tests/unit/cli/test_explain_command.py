@@ -93,10 +93,13 @@ def test_any_text_is_explained_as_text(run_command, model, tmp_path, text):
 
 
 def test_long_sentences_have_numbers_and_a_line_about_what_is_left_out(run_command, model, monkeypatch):
-    monkeypatch.setattr(command, "MOST_ATTRIBUTED", 20)
+    monkeypatch.setattr(command, "MOST_PRODUCTS", 1e3)
     result = run_command(explain, model, TEXT, "--format", "json")
     assert json.loads(result.stdout)["attribution"] is None
     assert "what each word did is left out" in result.stderr
+    result = run_command(explain, model, TEXT, "--format", "json", "--attribution")
+    assert json.loads(result.stdout)["attribution"] is not None
+    assert result.stderr == ""
     monkeypatch.setattr("clearhead.inspection.explanation.MAX_PAGE_WEIGHTS", 1_000)
     with pytest.raises(DataError, match="a page holds at most 1,000 attention weights"):
         run_command(explain, model, TEXT, "--format", "html")
@@ -109,6 +112,7 @@ def test_long_sentences_have_numbers_and_a_line_about_what_is_left_out(run_comma
         (["a", "-o", "{}/no/p.html"], DataError, r"there is no directory .*/no"),
         (["a", "-o", "{}", "--format", "html"], DataError, "it is a directory"),
         (["a", "-o", "p.docx"], ConfigError, r"what shall p.docx be\? Name it .html, .json"),
+        (["a", "--attribution"], ConfigError, "--attribution has no meaning with --format text"),
         (["a", "--picture", "heads"], ConfigError, "--picture has no meaning with --format text"),
         (["a", "--picture", "ablation", "--format", "svg"], ConfigError, "add --ablate"),
         (["a", "--source", "x", "--reference", "y"], ConfigError, "the test set of --ablate"),
