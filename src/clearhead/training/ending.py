@@ -86,7 +86,7 @@ def report_end(loop: Loop, translator: Translator, validation: Validation, ended
         metrics=records,
         judged=[Judged(*one) for one in zip(translations, references, qualities, strict=True)],
         lengths={"source": data.train.source_lengths, "target": data.train.target_lengths},
-        explanations=[explain(translator, one.source, one.text) for one in _examples(translations)],
+        explanations=[explain(translator, one.source, one.text, search=False) for one in _examples(translations)],
         data_lines=[*_reading_lines(data.report), *data_lines(data.report)],
     )
     loop.display.say(
