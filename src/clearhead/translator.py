@@ -203,9 +203,7 @@ class Translator:
             results[index] = made
         if alignments:
             pieces = [read.cut_up.pieces[index] for index in read.filled]
-            for index, links in zip(
-                read.filled, self._linked(pieces, read.ids, groups, options.config), strict=True
-            ):
+            for index, links in zip(read.filled, self._linked(pieces, read.ids, groups, options.config), strict=True):
                 results[index] = replace(results[index], alignment=tuple(links))
         how: Any = {"num_best": num_best, "are_samples": options.are_samples, "one_line": one_line}
         return [
