@@ -19,6 +19,7 @@ export function drawAttribution(selection, explanation) {
       label: "Attention, the mean of all heads",
       columns,
       numbers: attention,
+      digits: 2,
       colour: (value) => weightColour(value),
       says: (value, row, column) => `Writing ${row}, the heads give ${column} ${fixed(value)} of their attention on average.`,
     },
@@ -27,6 +28,7 @@ export function drawAttribution(selection, explanation) {
       label: "Integrated gradients",
       columns,
       numbers: gradients,
+      digits: 1,
       colour: signed(largest(gradients)),
       says: (value, row, column) => `${column} changed the log-probability of ${row} by ${fixed(value, 3)} nats.`,
     },
@@ -35,13 +37,14 @@ export function drawAttribution(selection, explanation) {
       label: "Occlusion, word by word",
       columns: words.map(({ text }) => text),
       numbers: occlusion,
+      digits: 1,
       colour: signed(largest(occlusion)),
       says: (value, row, column) => `Without ${column}, the log-probability of ${row} is lower by ${fixed(value, 3)} nats.`,
     },
   ].filter(({ columns: those }) => those.length > 0);
   const maps = views.map(({ id }) => new HeatMap(byId(id), (row) => selection.choose({ step: row })));
   const show = () => {
-    views.forEach(({ label, columns: names, numbers, colour, says }, place) => {
+    views.forEach(({ label, columns: names, numbers, digits, colour, says }, place) => {
       maps[place].picked[0] = selection.step;
       maps[place].show({
         rows,
@@ -50,7 +53,7 @@ export function drawAttribution(selection, explanation) {
         columnName: "source",
         label,
         colour: (row, column) => colour(numbers.at(row, column)),
-        text: (row, column) => fixed(numbers.at(row, column), 1),
+        text: (row, column) => fixed(numbers.at(row, column), digits),
         describe: (row, column) => says(numbers.at(row, column), spoken(rows[row]), spoken(names[column])),
       });
     });

@@ -93,7 +93,9 @@ export function drawBeams(selection, search) {
     choose(nodes[number]);
     buttons.get(number).scrollIntoView({ block: "nearest", inline: "center" });
   });
-  const mark = () => marks.forEach((one, step) => one.classList.toggle("picked", step === selection.step));
+  // Steps of the page are those of the translation explained; the search may have found another.
+  const mark = () =>
+    marks.forEach((one, step) => one.classList.toggle("picked", search.is_translation && step === selection.step));
   selection.onChange((changed) => {
     if (!changed.has("step")) return;
     mark();

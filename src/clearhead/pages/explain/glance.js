@@ -6,6 +6,7 @@ import { byId, make, makeSvg, onWidth } from "./dom.js";
 import { comparedText } from "./beams.js";
 import { bringIntoView, headName } from "./heads.js";
 import { rove } from "./keys.js";
+import { smoothingLine } from "./steps.js";
 import { counted, directionOf, fixed, percent, spoken, visibleParts, wholePercent } from "./text.js";
 
 const MOST_EXAMPLES = 6;
@@ -296,4 +297,7 @@ export function drawFacts({ model, kind, score, steps, num_told: numTold, is_giv
     );
   }
   byId("facts").textContent = facts.filter(Boolean).join(" · ");
+  const smoothing = steps.length > 0 ? smoothingLine(model) : null;
+  byId("smoothing-line").hidden = smoothing === null;
+  byId("smoothing-line").prepend(smoothing ?? "");
 }

@@ -155,6 +155,10 @@ function describe({ attention }, weights, row, column) {
   const to = spoken(keys[column]);
   if (isCausal && column > row) return `${from} cannot see ${to}: it comes later.`;
   const weight = weights.at(row, column);
-  const who = name === "cross" ? `Writing ${from} (step ${row - firstStep + 1})` : name === "decoder" ? `Having read ${from}` : from;
-  return `${who}, ${name === "encoder" ? "it" : "the head"} looks at ${to} with weight ${fixed(weight)} (${wholePercent(weight)}).`;
+  const who = {
+    cross: `Writing ${from} (step ${row - firstStep + 1}), the head`,
+    encoder: from,
+    decoder: `Having read ${from}, the head`,
+  }[name];
+  return `${who} looks at ${to} with weight ${fixed(weight)} (${wholePercent(weight)}).`;
 }

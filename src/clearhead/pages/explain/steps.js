@@ -28,6 +28,12 @@ export function smoothingText({ label_smoothing: smoothing, highest_probability:
   );
 }
 
+/** Likewise in a line, for where the probabilities stand first. */
+export function smoothingLine({ label_smoothing: smoothing, highest_probability: highest }) {
+  if (!smoothing || highest === null) return null;
+  return `Trained with label smoothing ${smoothing}, a perfect model says ${percent(highest)} where it is certain. `;
+}
+
 /** Shows the steps; the chosen one is marked here and in every other view. */
 export function drawSteps(selection, { steps, model, num_told: numTold }) {
   const highest = model.highest_probability ?? null;

@@ -53,12 +53,14 @@ export function tokenElement(token, className = "") {
   );
 }
 
-/** A token as it is read aloud, or stands within a sentence of ours. */
-export function spoken(token) {
-  // Marks of isolation: a token of right-to-left text leaves our sentence in its order.
-  const words = visibleParts(token.replace(/^ (?=\S)/u, "")).map(([shown, name]) =>
-    name === null || name === "space" ? shown : `[${name}]`,
-  );
+/** A token, or a text, as it is read aloud and stands within a sentence of ours. */
+export function spoken(text) {
+  const isBlank = text.trim() === "";
+  const words = visibleParts(isBlank ? text : text.trim()).map(([shown, name]) => {
+    if (name === "space") return isBlank ? shown : " ";
+    return name === null || text === "" ? shown : `[${name}]`;
+  });
+  // Marks of isolation: right-to-left text leaves our sentence in its order.
   return `“\u2068${words.join("")}\u2069”`;
 }
 
