@@ -21,7 +21,8 @@ export function drawAttribution(selection, explanation) {
       numbers: attention,
       digits: 2,
       colour: (value) => weightColour(value),
-      says: (value, row, column) => `Writing ${row}, the heads give ${column} ${fixed(value)} of their attention on average.`,
+      says: (value, row, column) =>
+        `Writing ${row}, the heads give ${column} ${fixed(value)} of their attention on average.`,
     },
     {
       id: "attribution-gradients",
@@ -39,7 +40,8 @@ export function drawAttribution(selection, explanation) {
       numbers: occlusion,
       digits: 1,
       colour: signed(largest(occlusion)),
-      says: (value, row, column) => `Without ${column}, the log-probability of ${row} is lower by ${fixed(value, 3)} nats.`,
+      says: (value, row, column) =>
+        `Without ${column}, the log-probability of ${row} is lower by ${fixed(value, 3)} nats.`,
     },
   ].filter(({ columns: those }) => those.length > 0);
   const maps = views.map(({ id }) => new HeatMap(byId(id), (row) => selection.choose({ step: row })));
@@ -68,11 +70,12 @@ export function drawAttribution(selection, explanation) {
       ),
     );
   };
-  selection.onChange((changed) => changed.has("step") && maps.forEach((map) => map.pick(selection.step, map.picked[1])));
-  byId("attribution-gap").textContent = `Rows of integrated gradients sum to what the whole source did, to within ${fixed(
-    attribution.completeness_gap,
-    4,
-  )} nats.`;
+  selection.onChange((changed) => {
+    if (changed.has("step")) maps.forEach((map) => map.pick(selection.step, map.picked[1]));
+  });
+  const gap = fixed(attribution.completeness_gap, 4);
+  byId("attribution-gap").textContent =
+    `Rows of integrated gradients sum to what the whole source did, to within ${gap} nats.`;
   show();
   return show;
 }

@@ -1,8 +1,9 @@
 /** The beam tree: every hypothesis that the search considered, a column a step, the best on top. */
 
+import { comparedText } from "./differences.js";
 import { byId, make, makeSvg } from "./dom.js";
 import { rove, stopAt } from "./keys.js";
-import { counted, directionOf, fixed, percent, spoken, tokenElement } from "./text.js";
+import { counted, fixed, percent, spoken, tokenElement } from "./text.js";
 
 const COLUMN = 104;
 const ROW = 30;
@@ -23,7 +24,9 @@ export function drawBeams(selection, search) {
   for (const node of nodes) (columns[node.step - 1] ??= []).push(node);
   const height = Math.max(...columns.map((column) => column.length)) * ROW;
   const place = new Map();
-  columns.forEach((column, step) => column.forEach((node, rank) => place.set(node.number, [step * COLUMN, rank * ROW])));
+  columns.forEach((column, step) =>
+    column.forEach((node, rank) => place.set(node.number, [step * COLUMN, rank * ROW])),
+  );
   const edges = makeSvg("svg", {
     "aria-hidden": "true",
     width: columns.length * COLUMN,
@@ -58,9 +61,9 @@ export function drawBeams(selection, search) {
       {
         type: "button",
         class: `node ${classOf(node)}`,
-        "aria-label": `Step ${node.step}: ${spoken(node.token)}, ${percent(Math.exp(node.log_prob))}, ${FATES[node.fate]}${
-          node.is_chosen ? ", chosen" : ""
-        }`,
+        "aria-label":
+          `Step ${node.step}: ${spoken(node.token)}, ${percent(Math.exp(node.log_prob))}, ` +
+          `${FATES[node.fate]}${node.is_chosen ? ", chosen" : ""}`,
         onclick: () => choose(node),
       },
       tokenElement(node.token),
@@ -106,11 +109,10 @@ export function drawBeams(selection, search) {
   const first = nodes.find((one) => one.is_chosen && one.step === (selection.step ?? 0) + 1) ?? nodes[0];
   choose(first);
   byId("beam-about").textContent =
-    `${counted(nodes.length, "hypothesis", "hypotheses")} in ${counted(columns.length, "step")}; the beam keeps ${
-      search.beam_size
-    }. ` +
+    `${counted(nodes.length, "hypothesis", "hypotheses")} in ${counted(columns.length, "step")}; ` +
+    `the beam keeps ${search.beam_size}. ` +
     (search.beam_size > 1
-      ? `Finished ones are ranked by log-probability over the length penalty (α = ${search.length_penalty}, section 6.1).`
+      ? `Finished ones are ranked by log-probability over the length penalty (α = ${search.length_penalty}; 6.1).`
       : "A beam of 1 takes the most probable token each time.") +
     (search.was_ended ? " Not the model ended the chosen one but the length limit, or the rule for repetition." : "") +
     (search.is_translation ? "" : " The translation explained was given; this is what the model found by itself.");
@@ -134,45 +136,6 @@ function textOf(path) {
     .trim();
 }
 
-/** Words of a text, those that another text has not in the same place of their common order marked. */
-export function differingWords(text, other) {
-  const words = text.split(/\s+/u).filter(Boolean);
-  const others = other.split(/\s+/u).filter(Boolean);
-  // The longest common subsequence: `lengths[i][j]` is that of words from i and others from j.
-  const lengths = Array.from({ length: words.length + 1 }, () => new Uint16Array(others.length + 1));
-  for (let i = words.length - 1; i >= 0; i -= 1) {
-    for (let j = others.length - 1; j >= 0; j -= 1) {
-      lengths[i][j] = words[i] === others[j] ? lengths[i + 1][j + 1] + 1 : Math.max(lengths[i + 1][j], lengths[i][j + 1]);
-    }
-  }
-  const shared = new Set();
-  for (let i = 0, j = 0; i < words.length && j < others.length; ) {
-    if (words[i] === others[j]) {
-      shared.add(i);
-      i += 1;
-      j += 1;
-    } else if (lengths[i + 1][j] >= lengths[i][j + 1]) i += 1;
-    else j += 1;
-  }
-  return words.map((word, place) => [word, !shared.has(place)]);
-}
-
-/**
- * The text of a hypothesis, with the words marked in which it differs from the one that was chosen; of the words that
- * both have, so many stay beside those that differ.
- */
-export function comparedText(text, chosen, mostCommon = Infinity) {
-  if (text === "") return make("span", { class: "hypothesis" }, "(nothing)");
-  const words = differingWords(text, chosen);
-  const isNear = (place) => words.slice(Math.max(0, place - mostCommon), place + mostCommon + 1).some(([, differs]) => differs);
-  const isShown = words.map((_, place) => mostCommon === Infinity || isNear(place));
-  const parts = words.map(([word, differs], place) => {
-    if (isShown[place]) return [differs ? make("mark", {}, word) : word, " "];
-    return place === 0 || isShown[place - 1] ? ["… "] : [];
-  });
-  return make("span", { class: "hypothesis", dir: directionOf(text) }, words.some(([, differs]) => differs) ? parts : text);
-}
-
 function drawFinished(search, show) {
   const [best] = search.finished;
   const rows = search.finished.map(({ node, text, score, rank_score: rankScore }, place) =>
@@ -180,7 +143,11 @@ function drawFinished(search, show) {
       "tr",
       {},
       make("td", { class: "number" }, String(place + 1)),
-      make("th", { scope: "row" }, make("button", { type: "button", class: "plain", onclick: () => show(node) }, comparedText(text, best.text))),
+      make(
+        "th",
+        { scope: "row" },
+        make("button", { type: "button", class: "plain", onclick: () => show(node) }, comparedText(text, best.text)),
+      ),
       make("td", { class: "number" }, fixed(score, 3)),
       make("td", { class: "number optional" }, fixed(rankScore, 3)),
     ),

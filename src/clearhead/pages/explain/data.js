@@ -1,7 +1,7 @@
 /** The explanation that the page holds, and its packed arrays as arrays of numbers (docs/explanation-json.md). */
 
 /** Numbers with a shape; a row is what the last axis runs over. */
-export class Numbers {
+class Numbers {
   constructor(values, shape) {
     this.values = values;
     this.shape = shape;
@@ -48,12 +48,12 @@ export function unpack(packed) {
   }
   const width = packed.shape[packed.shape.length - 1];
   const scales = unpack(packed.scales).values;
-  const values = Float32Array.from(new Int8Array(found.buffer), (value, place) => value * scales[Math.floor(place / width)]);
-  return new Numbers(values, packed.shape);
+  const scaled = (value, place) => value * scales[Math.floor(place / width)];
+  return new Numbers(Float32Array.from(new Int8Array(found.buffer), scaled), packed.shape);
 }
 
 /** Calls a function once, when its value is first asked for. */
-export function once(compute) {
+function once(compute) {
   let value;
   let isKnown = false;
   return () => {

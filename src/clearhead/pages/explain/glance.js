@@ -1,181 +1,13 @@
-/** What is seen first: the alignment, what the heads do, and what else the search considered. */
+/** What is told at first sight beside the alignment: what the heads do, and what else the search considered. */
 
-import { css, inkOn, weightColour } from "./colours.js";
-import { byWords, unpack } from "./data.js";
-import { byId, make, makeSvg, onWidth } from "./dom.js";
-import { comparedText } from "./beams.js";
+import { comparedText } from "./differences.js";
+import { byId, make } from "./dom.js";
 import { bringIntoView, headName } from "./heads.js";
-import { rove } from "./keys.js";
 import { smoothingLine } from "./steps.js";
-import { counted, directionOf, fixed, percent, spoken, visibleParts, wholePercent } from "./text.js";
+import { counted, directionOf, fixed, percent, spoken } from "./text.js";
 
 const MOST_EXAMPLES = 6;
 const MOST_COMMON = 4;
-const LEAST_LINE = 0.08;
-
-/** Shows source and translation with the words that belong together; returns what draws it anew. */
-export function drawAlignment(selection, explanation) {
-  const { source_words: sourceWords, target_words: targetWords, steps } = explanation;
-  const source = wordElements(sourceWords);
-  const target = wordElements(targetWords);
-  byId("source-words").replaceChildren(...source);
-  byId("source-words").dir = directionOf(explanation.source);
-  byId("target-words").replaceChildren(...target);
-  byId("target-words").dir = directionOf(explanation.translation);
-  byId("target-side").hidden = targetWords.length === 0;
-  byId("glance").classList.toggle("one-sided", targetWords.length === 0);
-  targetWords.forEach(({ tokens }, place) => {
-    const probability = tokens.reduce((product, token) => product * steps[token].probability, 1);
-    target[place].append(make("small", { "aria-hidden": "true", dir: "ltr" }, wholePercent(probability)));
-  });
-  const links = explanation.alignment === null ? [] : alignmentsOf(explanation);
-  const choice = byId("alignment-by");
-  byId("alignment-choice").hidden = links.length < 2;
-  choice.replaceChildren(...links.map(({ title }, place) => make("option", { value: place }, title)));
-  byId("alignment-about").hidden = links.length === 0;
-  if (links.length === 0) return () => {};
-
-  const lines = byId("alignment-lines");
-  const shares = () => links[Number(choice.value)].shares;
-  let pointed = null;
-  const clear = () => {
-    [...source, ...target].forEach((word) => {
-      word.style.background = "";
-      word.style.color = "";
-      word.classList.remove("picked");
-    });
-  };
-  const tint = (word, share) => {
-    const shade = weightColour(share);
-    word.style.background = css(shade);
-    word.style.color = inkOn(shade);
-  };
-  const mark = () => {
-    clear();
-    if (pointed !== null) {
-      const [side, place] = pointed;
-      const others = side === "target" ? source : target;
-      (side === "target" ? target : source)[place].classList.add("picked");
-      const found = others.map((_, other) => (side === "target" ? shares().at(place, other) : shares().at(other, place)));
-      found.forEach((share, other) => tint(others[other], share));
-      const best = found.indexOf(Math.max(...found));
-      const words = side === "target" ? [targetWords, sourceWords] : [sourceWords, targetWords];
-      byId("alignment-reading").textContent =
-        `${spoken(words[0][place].text)} ${side === "target" ? "comes most from" : "goes most into"} ` +
-        `${spoken(words[1][best].text)} (${wholePercent(found[best])}).`;
-    }
-    drawLines();
-  };
-  const drawLines = () => {
-    lines.replaceChildren();
-    if (isWrapped) return;
-    const box = byId("alignment").getBoundingClientRect();
-    lines.setAttribute("viewBox", `0 0 ${box.width} ${box.height}`);
-    const middle = (word) => {
-      const { left, width, top, bottom } = word.getBoundingClientRect();
-      return { x: left + width / 2 - box.left, top: top - box.top, bottom: bottom - box.top };
-    };
-    const from = source.map(middle);
-    const to = target.map(middle);
-    for (let row = 0; row < target.length; row += 1) {
-      for (let column = 0; column < source.length; column += 1) {
-        const share = shares().at(row, column);
-        const isPointed = pointed !== null && (pointed[0] === "target" ? pointed[1] === row : pointed[1] === column);
-        if (share < LEAST_LINE || (pointed !== null && !isPointed)) continue;
-        const [start, end] = [from[column], to[row]];
-        const half = (start.bottom + end.top) / 2;
-        const line = makeSvg("path", {
-          d: `M${start.x} ${start.bottom + 2}C${start.x} ${half} ${end.x} ${half} ${end.x} ${end.top - 2}`,
-        });
-        line.style.strokeWidth = `${(1 + 7 * share).toFixed(1)}px`;
-        line.style.opacity = (0.12 + 0.78 * share).toFixed(2);
-        lines.append(line);
-      }
-    }
-  };
-  // Lines need both texts on one row each; smaller letters may help.
-  let isWrapped = false;
-  const fit = () => {
-    const area = byId("alignment");
-    isWrapped = true;
-    for (const size of ["large", "small"]) {
-      area.className = size;
-      if (![source, target].every((words) => words.every((word) => word.offsetTop === words[0].offsetTop))) continue;
-      isWrapped = false;
-      break;
-    }
-    if (isWrapped) area.className = "wrapped";
-    unpoint();
-  };
-  const point = (side, place) => {
-    pointed = [side, place];
-    mark();
-  };
-  const unpoint = () => {
-    pointed = null;
-    const place = targetWords.findIndex(({ tokens }) => tokens.includes(selection.step));
-    if (isWrapped && place >= 0) point("target", place);
-    else {
-      byId("alignment-reading").textContent = "Point at a word, or reach it with Tab and the arrow keys.";
-      mark();
-    }
-  };
-  for (const [side, words] of [["source", source], ["target", target]]) {
-    words.forEach((word, place) => {
-      word.addEventListener("pointerenter", () => point(side, place));
-      word.addEventListener("focus", () => point(side, place));
-      word.addEventListener("click", () => {
-        point(side, place);
-        if (side === "target") selection.choose({ step: targetWords[place].tokens[0] });
-      });
-    });
-    if (words.length > 0) rove(byId(`${side}-words`), [words], (word) => side === "target" && word.click());
-  }
-  byId("alignment").addEventListener("pointerleave", unpoint);
-  byId("alignment").addEventListener("focusout", (event) => !byId("alignment").contains(event.relatedTarget) && unpoint());
-  choice.addEventListener("change", mark);
-  selection.onChange((changed) => {
-    if (!changed.has("step") || byId("alignment").contains(document.activeElement)) return;
-    const place = targetWords.findIndex(({ tokens }) => tokens.includes(selection.step));
-    if (place >= 0) point("target", place);
-    else unpoint();
-  });
-  onWidth(byId("alignment"), fit);
-  fit();
-  return mark;
-}
-
-function wordElements(words) {
-  return words.map(({ text }) =>
-    make(
-      "button",
-      { type: "button", class: "word" },
-      make(
-        "bdi",
-        { dir: directionOf(text) },
-        visibleParts(text).map(([shown, name]) => (name === null ? shown : make("span", { class: "sign", title: name }, shown))),
-      ),
-    ),
-  );
-}
-
-/** The ways to tell which words belong together, each as shares [target words, source words]; the surest first. */
-function alignmentsOf({ alignment, attribution, source_words: sourceWords, target_words: targetWords }) {
-  const found = [["attention (mean of all heads)", unpack(alignment)]];
-  if (attribution !== null) found.unshift(["attribution (integrated gradients)", unpack(attribution.integrated_gradients)]);
-  return found.map(([title, numbers]) => {
-    const shares = byWords(numbers, targetWords, sourceWords);
-    for (let row = 0; row < targetWords.length; row += 1) {
-      const { values } = shares.part(row);
-      // What speaks against a token is no link.
-      const sum = values.reduce((total, value) => total + Math.max(0, value), 0);
-      values.forEach((value, column) => {
-        values[column] = sum > 0 ? Math.max(0, value) / sum : 0;
-      });
-    }
-    return { title, shares };
-  });
-}
 
 /** Lists what the heads do, those that do the same together, each a button that shows the head. */
 export function drawRoles(selection, attentions) {
@@ -245,7 +77,12 @@ export function drawConsidered(explanation) {
         others
           .slice(0, 4)
           .map(({ text, rank_score: score }) =>
-            make("li", {}, comparedText(text, best.text, MOST_COMMON), make("span", { class: "soft" }, `${fixed(score - best.rank_score, 2)}`)),
+            make(
+              "li",
+              {},
+              comparedText(text, best.text, MOST_COMMON),
+              make("span", { class: "soft" }, fixed(score - best.rank_score, 2)),
+            ),
           ),
       ),
     );
@@ -293,7 +130,8 @@ export function drawFacts({ model, kind, score, steps, num_told: numTold, is_giv
     const written = Math.max(1, steps.length - numTold);
     facts.push(
       `${isGiven ? "given text" : `beam of ${model.beam_size}`}`,
-      `log-probability ${fixed(score, 4)} over ${counted(written, "token")}, ${percent(Math.exp(score / written))} each on average`,
+      `log-probability ${fixed(score, 4)} over ${counted(written, "token")}`,
+      `${percent(Math.exp(score / written))} each on average`,
     );
   }
   byId("facts").textContent = facts.filter(Boolean).join(" · ");

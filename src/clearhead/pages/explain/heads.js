@@ -16,7 +16,7 @@ export function bringIntoView(element) {
 }
 
 /** The colours of a head's weights; null where a query may not look. */
-export function headColours(attention, weights) {
+function headColours(attention, weights) {
   return (row, column) => (attention.isCausal && column > row ? null : weightColour(weights.at(row, column)));
 }
 
@@ -86,7 +86,13 @@ export function drawHeads(container, attentions, selection) {
     rove(grid, rows, (cell) => cell.click());
     grids.push({ attention, grid });
     container.append(
-      make("div", { class: "attention", id: `heads-${name}` }, make("h3", {}, title), make("p", { class: "soft" }, attention.about), grid),
+      make(
+        "div",
+        { class: "attention", id: `heads-${name}` },
+        make("h3", {}, title),
+        make("p", { class: "soft" }, attention.about),
+        grid,
+      ),
     );
   }
   const mark = () => {

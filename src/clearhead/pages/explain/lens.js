@@ -8,16 +8,21 @@ import { percent, spoken, tokenElement } from "./text.js";
 /** Shows the table; returns what colours it anew. */
 export function drawLens(selection, { logit_lens: lens, target_tokens: targets }) {
   const table = byId("lens-table");
-  const layerName = (layer) => (layer === 0 ? "embedded" : layer === lens.length - 1 ? `layer ${layer}, the output` : `layer ${layer}`);
-  const columns = targets.map((token, step) => make("th", { scope: "col" }, make("small", {}, String(step + 1)), tokenElement(token)));
+  const layerName = (layer) => {
+    if (layer === 0) return "embedded";
+    return layer === lens.length - 1 ? `layer ${layer}, the output` : `layer ${layer}`;
+  };
+  const columns = targets.map((token, step) =>
+    make("th", { scope: "col" }, make("small", {}, String(step + 1)), tokenElement(token)),
+  );
   table.tHead.replaceChildren(make("tr", {}, make("td", {}), columns));
   const cells = lens.map((steps, layer) =>
     steps.map((step, target) => {
       const [first] = step.candidates;
-      const others = step.candidates.map(({ token, probability }) => `${spoken(token)} ${percent(probability)}`).join(", ");
+      const said = step.candidates.map(({ token, probability }) => `${spoken(token)} ${percent(probability)}`);
       const sentence =
-        `Step ${target + 1}, ${layerName(layer)}: ${others}. What is written in the end, ${spoken(targets[target])}, ` +
-        `has ${percent(step.probability)} here, rank ${step.rank}.`;
+        `Step ${target + 1}, ${layerName(layer)}: ${said.join(", ")}. ` +
+        `What is written in the end, ${spoken(targets[target])}, has ${percent(step.probability)} here, rank ${step.rank}.`;
       return make(
         "button",
         {

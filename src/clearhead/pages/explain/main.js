@@ -1,11 +1,12 @@
 /** Fills the page with the explanation that it holds. */
 
+import { drawAlignment } from "./alignment.js";
 import { drawAttribution } from "./attribution.js";
 import { drawBeams } from "./beams.js";
 import { forgetColours } from "./colours.js";
 import { attentionsOf } from "./data.js";
 import { byId, lazily } from "./dom.js";
-import { drawAlignment, drawConsidered, drawFacts, drawRoles } from "./glance.js";
+import { drawConsidered, drawFacts, drawRoles } from "./glance.js";
 import { drawHead, drawHeads } from "./heads.js";
 import { drawLens } from "./lens.js";
 import { drawRow } from "./row.js";

@@ -60,7 +60,11 @@ export function drawRow(selection, model) {
           make(
             "th",
             { scope: "row" },
-            make("button", { type: "button", onclick: () => selection.choose({ column: place }) }, tokenElement(attention.keys[place])),
+            make(
+              "button",
+              { type: "button", onclick: () => selection.choose({ column: place }) },
+              tokenElement(attention.keys[place]),
+            ),
           ),
           make("td", { class: "number optional" }, product === null ? "" : fixed(product, 3)),
           make("td", { class: "number optional with-position" }, fixed(position, 3)),
@@ -105,7 +109,7 @@ function maskText(attention, numHidden) {
 function scoreLines(chosen, scale) {
   const position = chosen.position === 0 ? "" : ` + ${fixed(chosen.position, 3)} (relative position)`;
   return [
-    make("p", {}, "q·k = the sum of the last strip = ", make("strong", { id: "row-product" }, fixed(chosen.product, 3))),
+    make("p", {}, "q·k = the sum of the last strip = ", make("strong", {}, fixed(chosen.product, 3))),
     make(
       "p",
       {},
@@ -119,7 +123,8 @@ function scoreLines(chosen, scale) {
 /** Numbers as a strip of colours; the numbers themselves can be unfolded. */
 function strip(title, values, name) {
   const largest = values.reduce((most, value) => Math.max(most, Math.abs(value)), 0);
-  const boxes = make("div", { class: "strip", role: "img", "aria-label": `${name}: ${counted(values.length, "number")}` });
+  const label = `${name}: ${counted(values.length, "number")}`;
+  const boxes = make("div", { class: "strip", role: "img", "aria-label": label });
   for (const value of values) {
     const box = make("i", { title: fixed(value, 4) });
     box.style.background = css(signedColour(value, largest));

@@ -26,7 +26,7 @@ const EFFECTS = [
 export function drawStatistics(selection, attentions, explanation) {
   const { statistics_meaning: meaning, ablation } = explanation;
   const names = Object.keys(SHORT).filter((name) => attentions.some(({ statistics }) => name in statistics));
-  const effects = ablation === null ? [] : EFFECTS.filter(([, , key]) => ablation.heads.some((one) => one[key] !== null));
+  const effects = EFFECTS.filter(([, , key]) => ablation !== null && ablation.heads.some((one) => one[key] !== null));
   const ablated = new Map((ablation?.heads ?? []).map((one) => [`${one.attention} ${one.layer} ${one.head}`, one]));
   const heads = attentions.flatMap((attention) =>
     Array.from({ length: attention.numLayers * attention.numHeads }, (_, number) => {

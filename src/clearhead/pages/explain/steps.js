@@ -2,10 +2,10 @@
 
 import { byId, make } from "./dom.js";
 import { rove, stopAt } from "./keys.js";
-import { counted, fixed, percent, spoken, tokenElement } from "./text.js";
+import { fixed, percent, spoken, tokenElement } from "./text.js";
 
 /** A probability as a bar with its number; a tick marks the most that a perfect model would give. */
-export function probabilityBar(probability, highest) {
+function probabilityBar(probability, highest) {
   const bar = make("span", { class: "probability", "aria-hidden": "true" });
   bar.style.setProperty("--share", probability);
   if (highest !== null) {
@@ -17,7 +17,7 @@ export function probabilityBar(probability, highest) {
 }
 
 /** What label smoothing does to probabilities, for a model trained with it; null for one that was not. */
-export function smoothingText({ label_smoothing: smoothing, highest_probability: highest }) {
+function smoothingText({ label_smoothing: smoothing, highest_probability: highest }) {
   if (!smoothing || highest === null) return null;
   return (
     `This model was trained with label smoothing ${smoothing} (section 5.4 of the paper): it learned to keep a ` +
@@ -94,9 +94,9 @@ export function drawSteps(selection, { steps, model, num_told: numTold }) {
         stopAt(buttons, button);
       } else button.removeAttribute("aria-current");
     });
-    byId("step-chosen").textContent = `Step ${selection.step + 1} of ${counted(steps.length, "step")} is chosen: ${spoken(
-      steps[selection.step].token,
-    )}. Its rows are marked in every view.`;
+    byId("step-chosen").textContent =
+      `Step ${selection.step + 1} of ${steps.length} is chosen: ${spoken(steps[selection.step].token)}. ` +
+      "Its rows are marked in every view.";
   };
   selection.onChange((changed) => changed.has("step") && mark());
   mark();
