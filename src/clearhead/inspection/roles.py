@@ -12,6 +12,8 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
+from clearhead.inspection.tokens import visible
+
 __all__ = ["HeadRole", "cross_roles", "self_roles"]
 
 _LEAST_SHARE = 0.3
@@ -174,4 +176,4 @@ def _role(kind: str, share: float, sentence: str, *, token: str = "") -> HeadRol
 
 
 def _quoted(token: str) -> str:
-    return f"“{token.strip() or '␣'}”"
+    return f"“{visible(token)}”"

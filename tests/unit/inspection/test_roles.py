@@ -44,6 +44,8 @@ def test_the_mask_counts_for_nothing(step, kind):
 def test_a_head_that_gathers_names_its_token():
     found = role(rows(np.full(SIZE, SIZE - 1)))
     assert (found.kind, found.label) == ("gathers", "gathers on “</s>”")
+    [[tab]] = self_roles(rows(np.zeros(2, dtype=int), columns=2)[None, None], ["\t", " a"], is_causal=False)
+    assert "\t" not in tab.sentence
 
 
 def test_heads_without_a_place_of_their_own():
