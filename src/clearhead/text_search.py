@@ -10,7 +10,20 @@ from clearhead.decoding import Engine, Hypothesis, Prefix, Required, SearchOptio
 from clearhead.tokenizers import Vocabulary
 from clearhead.translation import on_one_line
 
-__all__ = ["FoundText", "TextSearch", "distinct"]
+__all__ = ["Decode", "FoundText", "TextSearch", "distinct"]
+
+Decode = Callable[
+    [
+        Engine,
+        list[list[int]],
+        SearchOptions,
+        Callable[[int], None] | None,
+        Sequence[Prefix],
+        Sequence[Required],
+    ],
+    list[list[Hypothesis]],
+]
+"""What searches, as `decoding.decode` does."""
 
 
 @dataclass(slots=True)
@@ -42,6 +55,8 @@ class TextSearch:
     """Tokens that the model writes at most; None is any number."""
     one_line: bool
     """Make the ends of lines in texts spaces."""
+    decode: Decode = decode
+    """What searches."""
 
     def __call__(
         self,
@@ -63,7 +78,7 @@ class TextSearch:
             on_progress: Called with the number of sources finished, batch by batch.
             required: What each translation must contain, as of `decode`.
         """
-        groups = decode(self.engine, sources, options, on_progress, prefixes, required)
+        groups = self.decode(self.engine, sources, options, on_progress, prefixes, required)
         found = self._texts(sources, groups, options)
         num_best, most = options.num_best, options.config.beam_size
         short = [row for row, group in enumerate(groups) if len(found[row]) < len(group) == num_best < most]
@@ -72,7 +87,7 @@ class TextSearch:
             wider = replace(options, num_best=most)
             again = [sources[row] for row in short]
             of_short = [required[row] for row in short] if required else []
-            groups = decode(self.engine, again, wider, None, [prefixes[row] for row in short], of_short)
+            groups = self.decode(self.engine, again, wider, None, [prefixes[row] for row in short], of_short)
             for row, group in zip(short, self._texts(again, groups, wider), strict=True):
                 found[row] = group[:num_best]
         for group, prefix in zip(found, prefixes, strict=True):

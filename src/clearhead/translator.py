@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from pathlib import Path
@@ -21,6 +22,7 @@ from clearhead.decoding import (
     SearchOptions,
     Shortlist,
     cut_sources,
+    decode,
     given_prefix,
     make_engine,
     score,
@@ -38,7 +40,7 @@ from clearhead.protect import Protected, protect, protect_target, without_signs
 from clearhead.sentences import split_sentences
 from clearhead.term_search import TermSpeller, WantedTerms, search_with_terms
 from clearhead.terms import Terms
-from clearhead.text_search import FoundText, TextSearch, distinct
+from clearhead.text_search import Decode, FoundText, TextSearch, distinct
 from clearhead.tokenizers import require_texts
 from clearhead.translation import Alternative, Translation, join_translations, on_one_line
 from clearhead.word_alignment import Link, Span, words_of
@@ -85,6 +87,8 @@ class Translator:
     """What it writes where the setting `shortlist` asks for it; read from the model directory when first needed."""
     ensemble: tuple[Bundle, ...] = field(default=(), repr=False)
     """Other models of the same vocabulary, whose probabilities are averaged with this one's."""
+    decode: Decode = field(default=decode, repr=False)
+    """What searches; a server has one that fills its batches with the sentences of all its clients."""
     _engines: dict[DecodePrecision, Engine] = field(default_factory=dict, init=False, repr=False)
 
     @classmethod
@@ -394,6 +398,16 @@ class Translator:
                     f"{where} has {len(source) + len(target):,} tokens, and this model has positions for {most:,}"
                 )
 
+    def searching_by(self, decode: Decode) -> Self:
+        """Return this translator, engines and all, but for what searches.
+
+        Args:
+            decode: What shall search.
+        """
+        other = copy(self)
+        other.decode = decode
+        return other
+
     def _options(
         self,
         num_best: int,
@@ -463,7 +477,7 @@ class Translator:
         # What rounds would draw other samples: a seed gives the same in every precision.
         engine = self._engine_for("fp32" if options.sampling else options.config.precision)
         scorer = partial(self._engine_for, "fp32")
-        return TextSearch(self.bundle.tokenizer, engine, scorer, self.model.config.max_length, one_line)
+        return TextSearch(self.bundle.tokenizer, engine, scorer, self.model.config.max_length, one_line, self.decode)
 
     def _wanted(self, read: _Read, terms: Terms | None, options: SearchOptions) -> list[WantedTerms]:
         """Return what the translation of each piece must contain.

@@ -12,7 +12,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from threading import Condition, Thread
-from typing import Any
+from typing import Any, Literal, Protocol, runtime_checkable
 
 import torch
 
@@ -32,32 +32,55 @@ from clearhead.decoding.team import helpers
 from clearhead.device import num_threads
 from clearhead.errors import ModelError
 
-__all__ = ["SentenceQueue", "find", "search"]
+__all__ = ["SentenceQueue", "Waiting", "find", "search"]
 
 ENCODED_TOKENS = 512
 """Source tokens that a worker encodes at once, if so many wait."""
 
 Found = tuple[int, list[Hypothesis]]
-"""The number of a sentence, and its best hypotheses, best first."""
+"""The number of a sentence, and its best hypotheses, best first; none of one that was withdrawn."""
+
+
+@runtime_checkable  # so that tests can check annotations
+class Waiting(Protocol):
+    """Sentences in the order in which they are to be taken; a `deque` is one."""
+
+    def __len__(self) -> int:
+        """Return how many wait."""
+
+    def __getitem__(self, index: Literal[0], /) -> Sentence:
+        """Return the next one."""
+
+    def popleft(self) -> Sentence:
+        """Take the next one."""
+
+    def extend(self, sentences: Iterable[Sentence], /) -> None:
+        """Add some."""
 
 
 class SentenceQueue:
-    """Sentences that wait for a worker; more may come, from any thread, until it is closed."""
+    """Sentences that wait for a worker; more may come, from any thread, until it is closed.
 
-    def __init__(self) -> None:
-        self._waiting: deque[Sentence] = deque()
+    Args:
+        waiting: Says which is next; without one it is the one that has waited longest.
+    """
+
+    def __init__(self, waiting: Waiting | None = None) -> None:
+        self._waiting: Waiting = deque() if waiting is None else waiting
+        self._withdrawn: set[int] = set()
         self._changed = Condition()
-        self.num_added = 0
+        self.num_open = 0
+        """Sentences that were added and are not done."""
         self.is_closed = False
         self.is_stopped = False
         """Whether nobody wants what the workers would still find; no event, because Ctrl-C may interrupt its `set`."""
 
     def add(self, sentences: Iterable[Sentence]) -> None:
-        """Add sentences to the end of the queue."""
+        """Add sentences to those that wait."""
         with self._changed:
             before = len(self._waiting)
             self._waiting.extend(sentences)
-            self.num_added += len(self._waiting) - before
+            self.num_open += len(self._waiting) - before
             self._changed.notify_all()
 
     def close(self) -> None:
@@ -92,13 +115,33 @@ class SentenceQueue:
             taken: list[Sentence] = []
             longest = tokens = 0
             while self._waiting:
-                longest = max(longest, len(self._waiting[0].source))
-                tokens += len(self._waiting[0].source)
+                length = len(self._waiting[0].source)
+                longest = max(longest, length)
+                tokens += length
                 is_worth_more = taken and len(taken) < plenty and tokens <= ENCODED_TOKENS
                 if len(taken) >= room(longest) and not is_worth_more:
                     break
                 taken.append(self._waiting.popleft())
             return taken
+
+    def finish(self, number: int) -> None:
+        """Count a sentence that was taken as done."""
+        with self._changed:
+            self.num_open -= 1
+            self._withdrawn.discard(number)
+
+    def withdraw(self, numbers: Iterable[int]) -> None:
+        """Let go of sentences that nobody wants any more, at the first step that they take part in.
+
+        Args:
+            numbers: Of sentences that are not done, with one number each, as those of a search have.
+        """
+        with self._changed:
+            self._withdrawn.update(numbers)
+
+    def is_withdrawn(self, number: int) -> bool:
+        """Tell whether nobody wants a sentence that was taken."""
+        return number in self._withdrawn
 
 
 def search(
@@ -190,17 +233,19 @@ class _Worker:
                 for searched, candidates in zip(active, self.slots.step(active), strict=True):
                     searched.advance(candidates, self.model.eos_id, self.options)
             for slot in reversed(range(len(active))):
-                if not active[slot].scores:  # no open hypothesis is left
-                    done = active[slot]
+                done, number = active[slot], active[slot].sentence.number
+                is_wanted = not self.waiting.is_withdrawn(number)
+                if not done.scores or not is_wanted:  # no open hypothesis is left, or nobody waits for it
                     active[slot] = active[-1]
                     active.pop()
                     self.slots.leave(slot)
-                    if not done.finished:
+                    self.waiting.finish(number)
+                    if is_wanted and not done.finished:
                         raise ModelError(
                             "the model's probabilities are not numbers: its weights hold NaN or infinity, so it is "
                             "damaged, or its training diverged"
                         )
-                    yield done.sentence.number, done.best(self.options.num_found)
+                    yield number, done.best(self.options.num_found) if is_wanted else []
 
     def _begin(self, sentence: Sentence) -> SearchedSentence | SeparateHypotheses | ConstrainedSentence:
         options, bos_id = self.options, first_token(self.model, sentence.source)
@@ -226,7 +271,9 @@ class _Worker:
         """Take the sentences that may enter behind those that are ready."""
         ahead = max((len(sentence.source) for sentence, _ in ready), default=0)
         return self.waiting.take(
-            lambda longest: self._room(max(longest, ahead)) - len(ready), self.num_workers, wait=wait
+            lambda longest: min(self._room(max(longest, ahead)), self._share()) - len(ready),
+            self.num_workers,
+            wait=wait,
         )
 
     def _fitting(self, ready: Sequence[tuple[Sentence, Any]]) -> int:
@@ -238,13 +285,16 @@ class _Worker:
                 return count
         return len(ready)
 
+    def _share(self) -> int:
+        """Return how many sentences may be added to those in flight, so that the other workers have as many."""
+        return -(-self.waiting.num_open // self.num_workers) - len(self.slots.source_lengths)
+
     def _room(self, longest: int) -> int:
         """Return how many sentences up to a length may enter; none rather than a few, while others are in flight."""
         in_flight = self.slots.source_lengths
         capacity = min(self.max_slots, _capacity(max([longest, *in_flight]), self.options))
         room = capacity - len(in_flight)
-        share = -(-self.waiting.num_added // self.num_workers)
-        return min(room, share) if room >= max(1, capacity // 8) else 0
+        return room if room >= max(1, capacity // 8) else 0
 
 
 def _work_together(workers: Sequence[_Worker], waiting: SentenceQueue) -> Iterator[Found]:

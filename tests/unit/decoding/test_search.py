@@ -18,7 +18,7 @@ from clearhead.decoding.native.engine import NativeEngine
 from clearhead.decoding.native.slots import NativeSlots
 from clearhead.decoding.pytorch.candidates import best_tokens
 from clearhead.decoding.pytorch.weights import BLOCK
-from clearhead.decoding.sentence import Sentence
+from clearhead.decoding.sentence import Sentence, sentences_of
 from clearhead.decoding.team import HELPER_NAME, helpers
 from clearhead.decoding.workers import SentenceQueue, search
 from clearhead.decoding.workers import find as find_waiting
@@ -355,6 +355,21 @@ def test_workers_that_wait_for_sentences_can_be_stopped(make_ending_model, form,
     timer.start()
     assert list(find_waiting(form(make_ending_model()), waiting, SearchOptions(DecodeConfig()), num_workers, 5)) == []
     timer.join()
+
+
+@for_the_core
+def test_a_sentence_that_is_withdrawn_leaves_the_batch_and_the_others_stay(make_ending_model, make_sources, form):
+    engine, sources, config = form(make_ending_model()), make_sources(LENGTHS), DecodeConfig(beam_size=2)
+    expected = find(engine, sources, LIMITS, config)
+    waiting = SentenceQueue()
+    waiting.add(sentences_of(sources, LIMITS))
+    waiting.withdraw([1])
+    waiting.close()
+    found = dict(find_waiting(engine, waiting, SearchOptions(config), 1, 5))
+    assert found.pop(1) == []
+    assert waiting.num_open == 0
+    assert not waiting.is_withdrawn(1)
+    assert_same([found[number] for number in sorted(found)], [*expected[:1], *expected[2:]])
 
 
 MANY = 50_000
