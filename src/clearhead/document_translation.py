@@ -23,11 +23,13 @@ from clearhead.version import __version__
 
 __all__ = [
     "CHUNK_LINES",
+    "TextLine",
     "TranslatedSegment",
     "fillings",
     "lines_to_translate",
     "matches_of",
     "origin_of",
+    "text_lines",
     "translate_document",
 ]
 
@@ -59,8 +61,8 @@ class TranslatedSegment:
         return None if self.translation is None else length_ratio(self.segment.text, self.translation.text)
 
 
-class _Part(NamedTuple):
-    """A line of a segment, or of what has words in an ICU message with branches."""
+class TextLine(NamedTuple):
+    """A line of a text, or of what has words in an ICU message with branches."""
 
     before: str
     """White space, and in a message its syntax."""
@@ -226,7 +228,7 @@ def origin_of(
 
 def _with_words(
     document: Document, only_missing: bool, matches: Mapping[int, MemoryMatch]
-) -> Iterator[tuple[Segment, list[_Part]]]:
+) -> Iterator[tuple[Segment, list[TextLine]]]:
     """Yield the segments to translate, each with its lines that have words."""
     for place, segment in enumerate(document.segments):
         is_reused = place in matches and matches[place].is_reused
@@ -234,24 +236,25 @@ def _with_words(
             yield segment, [part for part in _parts(segment.text) if part.has_words]
 
 
-def _parts(text: str) -> Iterator[_Part]:
+def _parts(text: str) -> Iterator[TextLine]:
     at = 0
     for run in message_runs(text):
-        for number, part in enumerate(_lines(run.text)):
+        for number, part in enumerate(text_lines(run.text)):
             before = text[at : run.start] if number == 0 else ""
             yield part._replace(before=before + part.before, run=run)
         at = run.end
     if at:
-        yield _Part(text[at:], "", "", has_words=False)
+        yield TextLine(text[at:], "", "", has_words=False)
     else:
-        yield from _lines(text)
+        yield from text_lines(text)
 
 
-def _lines(text: str) -> Iterator[_Part]:
+def text_lines(text: str) -> Iterator[TextLine]:
+    """Yield the lines of a text, each with the white space around it."""
     for line in text.splitlines(keepends=True):
         own = line.strip()
         start = len(line) - len(line.lstrip())
-        yield _Part(line[:start], own, line[start + len(own) :], any(map(str.isalpha, words_alone(own))))
+        yield TextLine(line[:start], own, line[start + len(own) :], any(map(str.isalpha, words_alone(own))))
 
 
 def _translated(

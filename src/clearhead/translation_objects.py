@@ -1,12 +1,11 @@
-"""A translation as the JSON object that `translate --format jsonl` prints."""
+"""A translation as the JSON object that `translate --format jsonl` prints and the server answers."""
 
 from __future__ import annotations
 
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    from clearhead.translation import Alternative, Translation
+from clearhead.translation import Alternative, Translation
 
 __all__ = ["digits", "translation_object"]
 

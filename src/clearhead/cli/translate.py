@@ -23,7 +23,6 @@ from clearhead.cli.checks import (
     warn_of_truncation,
 )
 from clearhead.cli.console import progress
-from clearhead.cli.json_objects import digits, translation_object
 from clearhead.cli.memory import Recall, TermsAndMatches
 from clearhead.cli.options import (
     AlignBy,
@@ -45,6 +44,7 @@ from clearhead.cli.options import (
 from clearhead.cli.translate_documents import DocumentOptions, translate_documents
 from clearhead.errors import ConfigError
 from clearhead.files import is_standard_output
+from clearhead.translation_objects import digits, translation_object
 
 if TYPE_CHECKING:
     from collections.abc import Callable

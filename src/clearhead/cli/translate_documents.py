@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Any
 
 from clearhead.cli.checks import Flagged, refuse_overwriting, refuse_report, warn_of_truncation
 from clearhead.cli.console import notice, progress
-from clearhead.cli.json_objects import digits, translation_object
 from clearhead.cli.memory import Recall, TermsAndMatches
 from clearhead.errors import ConfigError, DataError
 from clearhead.files import is_standard_output
+from clearhead.translation_objects import digits, translation_object
 
 if TYPE_CHECKING:
     from clearhead.document_translation import TranslatedSegment

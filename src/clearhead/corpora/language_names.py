@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from babel import localedata
+from babel import Locale, UnknownLocaleError, localedata
 
 from clearhead.corpora.text_files import COMPRESSIONS
 
-__all__ = ["is_variant", "language_in_name"]
+__all__ = ["english_name", "is_variant", "language_in_name"]
 
 
 def language_in_name(path: str) -> str | None:
@@ -32,3 +32,15 @@ def is_variant(language: str, asked: str) -> bool:
     """
     found, wanted = (name.replace("_", "-").casefold() for name in (language, asked))
     return found == wanted or found.startswith(f"{wanted}-")
+
+
+def english_name(code: str) -> str | None:
+    """Return what a language is called in English, or None if the code is none that is known.
+
+    >>> english_name("de"), english_name("pt-BR"), english_name("x1")
+    ('German', 'Portuguese (Brazil)', None)
+    """
+    try:
+        return Locale.parse(code.replace("_", "-"), sep="-").get_display_name("en")
+    except (UnknownLocaleError, ValueError):
+        return None
