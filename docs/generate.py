@@ -13,7 +13,7 @@ import typer
 from pydantic import BaseModel
 
 from clearhead.cli.main import app
-from clearhead.config import Config
+from clearhead.config import Config, ServeConfig
 from clearhead.interop.huggingface.state import FAMILIES
 from clearhead.interop.import_path import LIBRARIES
 from clearhead.paper.errata import errata_page
@@ -37,6 +37,8 @@ def settings_page() -> str:
             section = field.annotation
             assert isinstance(section, type)
             lines += ["", f"## [{name}]", "", *_table(section.model_fields)]
+    said = "Limits of the server, given as `--set name=value` ([serving.md](serving.md))."
+    lines += ["", "## clearhead serve", "", said, "", *_table(ServeConfig.model_fields)]
     return "\n".join(lines) + "\n"
 
 

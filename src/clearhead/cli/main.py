@@ -28,6 +28,7 @@ from clearhead.cli.info import info
 from clearhead.cli.optimize import optimize
 from clearhead.cli.paper import paper
 from clearhead.cli.score import score
+from clearhead.cli.serve import api_key, serve
 from clearhead.cli.synthesize import backtranslate, distill
 from clearhead.cli.train import train
 from clearhead.cli.translate import translate
@@ -83,10 +84,11 @@ def ending_quietly(command: Callable[..., None]) -> Callable[..., None]:
 
 for command in (
     *(demo, train, translate, score, evaluate, explain, backtranslate, distill),
-    *(optimize, average, info, verify, export, paper),
+    *(optimize, average, info, verify, export, serve, paper),
 ):
     app.command()(ending_quietly(command))
 app.command("import")(ending_quietly(import_model))
+app.command("api-key")(ending_quietly(api_key))
 corpus = typer.Typer(
     help="What a corpus is like, what is wrong with it, and the same in another format.", no_args_is_help=True
 )

@@ -18,6 +18,7 @@ from pydantic import model_validator
 from clearhead.choices import DecodePrecision
 from clearhead.config.decode import MOST_MBR_SAMPLES, MOST_SAMPLES, DecodeChanges, DecodeConfig, Sampling
 from clearhead.config.model import ModelConfig
+from clearhead.config.serve import ServeConfig
 from clearhead.config.settings import Settings
 from clearhead.config.text import DataConfig, TokenizerConfig
 from clearhead.config.train import MOST_STEPS, TrainConfig
@@ -35,6 +36,7 @@ __all__ = [
     "DecodePrecision",
     "ModelConfig",
     "Sampling",
+    "ServeConfig",
     "TokenizerConfig",
     "TrainConfig",
     "parse_toml",

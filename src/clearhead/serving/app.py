@@ -1,0 +1,112 @@
+"""The application: all endpoints, what is answered where something is wrong, and the gate before them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import HTMLResponse, JSONResponse, PlainTextResponse, Response
+from starlette.exceptions import HTTPException
+from starlette.middleware.cors import CORSMiddleware
+from starlette.types import ASGIApp
+
+from clearhead.errors import ClearheadError, ConfigError, DataError
+from clearhead.pages import style
+from clearhead.serving.description import description_page
+from clearhead.serving.gate import Gate, answer_of
+from clearhead.serving.libre import libre_router
+from clearhead.serving.metrics import CONTENT_TYPE
+from clearhead.serving.native import native_router
+from clearhead.serving.refusal import Refusal
+from clearhead.serving.service import Service
+from clearhead.version import __version__
+
+__all__ = ["make_app"]
+
+_PAGE_POLICY = "default-src 'none'; style-src 'self'; frame-ancestors 'none'; base-uri 'none'; form-action 'none'"
+
+
+def make_app(service: Service, *, cors_origins: tuple[str, ...] = ()) -> ASGIApp:
+    """Return what answers requests.
+
+    Args:
+        service: What there is to serve.
+        cors_origins: Pages of other origins that may ask, such as `https://example.org`; `*` is all.
+    """
+    app = FastAPI(title="clearhead", version=__version__, docs_url=None, redoc_url=None)
+    app.include_router(native_router(service))
+    app.include_router(libre_router(service))
+
+    @app.get("/", include_in_schema=False)
+    async def root() -> Response:
+        return PlainTextResponse("clearhead serves translations; /docs describes how to ask for them.\n")
+
+    @app.get("/metrics", tags=["operation"], response_class=PlainTextResponse)
+    async def metrics() -> Response:
+        """Tell numbers to Prometheus."""
+        return Response(service.metrics.text(), media_type=CONTENT_TYPE)
+
+    @app.get("/docs", include_in_schema=False)
+    async def description() -> Response:
+        page = description_page(app.openapi())
+        return HTMLResponse(page, headers={"content-security-policy": _PAGE_POLICY})
+
+    @app.get("/docs/style.css", include_in_schema=False)
+    async def style_sheet() -> Response:
+        return Response(style(), media_type="text/css")
+
+    @app.exception_handler(Refusal)
+    async def refused(request: Request, refusal: Refusal) -> Response:
+        status, headers, body = answer_of(refusal)
+        return JSONResponse(body, status, headers)
+
+    @app.exception_handler(ClearheadError)
+    async def failed(request: Request, error: ClearheadError) -> Response:
+        is_theirs = isinstance(error, ConfigError | DataError)
+        if not is_theirs:
+            request.state.noted["error"] = type(error).__name__
+        return JSONResponse({"error": str(error)}, 400 if is_theirs else 500)
+
+    @app.exception_handler(RequestValidationError)
+    async def invalid(request: Request, error: RequestValidationError) -> Response:
+        problems = (f"{'.'.join(map(str, one['loc'][1:])) or 'the body'}: {one['msg']}" for one in error.errors()[:5])
+        return JSONResponse({"error": "; ".join(problems)}, 400)
+
+    @app.exception_handler(HTTPException)
+    async def other(request: Request, error: HTTPException) -> Response:
+        return JSONResponse({"error": str(error.detail)}, error.status_code, error.headers)
+
+    app.openapi = _without_422(app)  # type: ignore[method-assign]
+    paths = [path.split("{")[0] for path in app.openapi()["paths"]]
+    gate = Gate(
+        app,
+        config=service.config,
+        metrics=service.metrics,
+        endpoints=frozenset([*paths, "/", "/docs", "/docs/style.css", "/openapi.json"]),
+        is_ending=lambda: service.work.is_ending,
+    )
+    if not cors_origins:
+        return gate
+    return CORSMiddleware(
+        gate,
+        allow_origins=list(cors_origins),
+        allow_methods=["GET", "POST"],
+        allow_headers=["Authorization", "Content-Type"],
+    )
+
+
+def _without_422(app: FastAPI) -> Any:
+    """Return what describes the interface, without the status that FastAPI has for requests that we answer with 400."""
+    describe = app.openapi
+
+    def openapi() -> dict[str, Any]:
+        document = describe()
+        for methods in document["paths"].values():
+            for operation in methods.values():
+                operation["responses"].pop("422", None)
+        for name in ("HTTPValidationError", "ValidationError"):
+            document.get("components", {}).get("schemas", {}).pop(name, None)
+        return document
+
+    return openapi

@@ -1,0 +1,120 @@
+"""Translated files that wait to be fetched, each under a name that nobody guesses, for a while."""
+
+from __future__ import annotations
+
+import re
+import secrets
+import time
+from dataclasses import dataclass
+from http import HTTPStatus
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from threading import Lock
+
+from clearhead.documents.document import Document
+from clearhead.documents.formats import DOCUMENTS, is_document, read_document
+from clearhead.errors import DataError
+from clearhead.serving.refusal import Refusal
+
+__all__ = ["EXTENSIONS", "TranslatedFiles", "read_upload", "safe_name"]
+
+EXTENSIONS = (".txt", *DOCUMENTS)
+"""Of the files that are translated; `.txt` is plain text in paragraphs."""
+MOST_BYTES = 200_000_000
+"""Of all files that wait."""
+
+
+@dataclass(frozen=True, slots=True)
+class _File:
+    path: Path
+    size: int
+    until: float
+
+
+class TranslatedFiles:
+    """The files, in a directory that goes with the server.
+
+    Args:
+        seconds: How long each is kept.
+    """
+
+    def __init__(self, seconds: float) -> None:
+        self._seconds = seconds
+        self._directory = TemporaryDirectory(prefix="clearhead-files-")
+        self._files: dict[str, _File] = {}
+        self._lock = Lock()
+
+    def add(self, name: str, data: bytes) -> str:
+        """Keep a file; return what it is fetched by: a random part, and its name.
+
+        Raises:
+            Refusal: If there are too many.
+        """
+        self.sweep()
+        with self._lock:
+            if sum(file.size for file in self._files.values()) + len(data) > MOST_BYTES:
+                raise Refusal(
+                    HTTPStatus.SERVICE_UNAVAILABLE, "too many files wait to be fetched; ask again", retry_after=60
+                )
+            key = secrets.token_hex(16)
+            path = Path(self._directory.name) / key
+            path.write_bytes(data)
+            self._files[f"{key}.{name}"] = _File(path, len(data), time.monotonic() + self._seconds)
+            return f"{key}.{name}"
+
+    def get(self, name: str) -> bytes:
+        """Return a file.
+
+        Raises:
+            Refusal: If there is none of that name, or no more.
+        """
+        self.sweep()
+        with self._lock:
+            file = self._files.get(name)
+            if file is None:
+                raise Refusal(HTTPStatus.NOT_FOUND, "there is no such file, or no more")
+            return file.path.read_bytes()
+
+    def sweep(self) -> None:
+        """Remove the files whose time is over."""
+        with self._lock:
+            for name, file in list(self._files.items()):
+                if file.until < time.monotonic():
+                    file.path.unlink(missing_ok=True)
+                    del self._files[name]
+
+    def close(self) -> None:
+        """Remove all files."""
+        self._directory.cleanup()
+
+
+def safe_name(name: str) -> str:
+    """Return the name of a file as letters, digits, `_`, `.` and `-`, without its directories.
+
+    >>> safe_name("../../etc/Mein Text.HTML"), safe_name("犬.po")
+    ('Mein_Text.HTML', 'file.po')
+    """
+    own = re.split(r"[/\\]", name)[-1]
+    stem, dot, extension = own.rpartition(".")
+    plain = [re.sub(r"[^A-Za-z0-9_.-]+", "_", part).strip("._-")[:100] for part in (stem, extension)]
+    return f"{plain[0] or 'file'}{dot}{plain[1]}"
+
+
+def read_upload(name: str, data: bytes) -> Document:
+    """Read a document that was sent.
+
+    Args:
+        name: As of `safe_name`.
+        data: All of the file.
+
+    Raises:
+        DataError: If it cannot be read; it is called by its name.
+        ConfigError: As `read_document`.
+    """
+    with TemporaryDirectory(prefix="clearhead-upload-") as directory:
+        path = Path(directory) / name
+        path.write_bytes(data)
+        try:
+            return read_document(str(path), paragraphs=not is_document(name))
+        except DataError as error:
+            raise DataError(str(error).replace(f"{directory}/", "")) from None

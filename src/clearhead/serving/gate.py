@@ -1,0 +1,200 @@
+"""What every request passes first: its number, its body read within bounds, its answer counted and noted.
+
+Below it there are no slow or endless bodies, and no errors without an answer. What is noted of a request names no text,
+no key and no address.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import secrets
+import time
+from collections.abc import Callable
+from http import HTTPStatus
+from typing import Any
+
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from clearhead.config import ServeConfig
+from clearhead.serving.metrics import Metrics
+from clearhead.serving.refusal import Refusal
+
+__all__ = ["FILE_PATH", "LOGGER", "Gate", "answer_of"]
+
+LOGGER = logging.getLogger("clearhead.serving")
+FILE_PATH = "/translate_file"
+"""Where bodies may be as large as files."""
+
+_HEADERS = [
+    (b"x-content-type-options", b"nosniff"),
+    (b"referrer-policy", b"no-referrer"),
+    (b"cache-control", b"no-store"),
+]
+_POLICY = (b"content-security-policy", b"default-src 'none'; frame-ancestors 'none'")
+
+
+class Gate:
+    """The outermost part of the server.
+
+    Args:
+        app: What answers.
+        config: The limits.
+        metrics: Who counts.
+        endpoints: The paths that there are, of which numbers are kept; all others are one.
+        is_ending: Whether the server ends, and connections shall.
+    """
+
+    def __init__(
+        self,
+        app: ASGIApp,
+        *,
+        config: ServeConfig,
+        metrics: Metrics,
+        endpoints: frozenset[str],
+        is_ending: Callable[[], bool],
+    ) -> None:
+        self._app = app
+        self._config = config
+        self._metrics = metrics
+        self._endpoints = endpoints
+        self._is_ending = is_ending
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer a request."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        begin, request_id, answer = time.monotonic(), secrets.token_hex(8), _Answer(send, self._is_ending)
+        scope.setdefault("state", {})["noted"] = noted = {}
+        answer.request_id = request_id
+        try:
+            body = await self._body(scope, receive)
+            self._metrics.stages.labels("body").observe(time.monotonic() - begin)
+            await self._app(scope, _Replay(body, receive), answer)
+        except Refusal as refusal:
+            await _send(answer, answer_of(refusal))
+        except Exception as error:  # a mistake of ours; its words may hold a text, so its kind alone is noted
+            if answer.is_begun:
+                raise
+            noted["error"] = f"{type(error).__name__} at {_place(error)}"
+            mistake = Refusal(HTTPStatus.INTERNAL_SERVER_ERROR, f"the server made a mistake (request {request_id})")
+            await _send(answer, answer_of(mistake))
+        finally:
+            seconds = time.monotonic() - begin
+            endpoint = self._endpoint(scope["path"])
+            self._metrics.requests.labels(endpoint, str(answer.status)).inc()
+            self._metrics.seconds.labels(endpoint).observe(seconds)
+            fields = {
+                "event": "request",
+                "id": request_id,
+                "method": scope["method"] if scope["method"] in ("GET", "POST", "OPTIONS", "HEAD") else "other",
+                "endpoint": endpoint,
+                "status": answer.status,
+                "seconds": round(seconds, 4),
+                **noted,
+            }
+            LOGGER.log(logging.ERROR if answer.status == 500 else logging.INFO, json.dumps(fields))
+
+    def _endpoint(self, path: str) -> str:
+        if path in self._endpoints:
+            return path
+        return next(
+            (one for one in self._endpoints if one.endswith("/") and one != "/" and path.startswith(one)), "other"
+        )
+
+    async def _body(self, scope: Scope, receive: Receive) -> bytes:
+        """Return the body.
+
+        Raises:
+            Refusal: If it is too large, or does not come in time.
+        """
+        limit = self._config.max_file_bytes if scope["path"] == FILE_PATH else self._config.max_body_bytes
+        too_large = Refusal(
+            HTTPStatus.REQUEST_ENTITY_TOO_LARGE, f"the request has more than {limit:,} bytes; send it in parts"
+        )
+        length = next((value for name, value in scope["headers"] if name == b"content-length"), b"0")
+        if length.isdigit() and int(length[:20]) > limit:
+            raise too_large
+        parts, size = [], 0
+        try:
+            async with asyncio.timeout(self._config.body_seconds):
+                while True:
+                    message = await receive()
+                    if message["type"] != "http.request":
+                        raise Refusal(HTTPStatus.BAD_REQUEST, "the request ended before its body did")
+                    parts.append(message.get("body", b""))
+                    size += len(parts[-1])
+                    if size > limit:
+                        raise too_large
+                    if not message.get("more_body", False):
+                        return b"".join(parts)
+        except TimeoutError:
+            raise Refusal(
+                HTTPStatus.REQUEST_TIMEOUT, f"the body did not come within {self._config.body_seconds:g} seconds"
+            ) from None
+
+
+class _Replay:
+    """Gives a body that was read once more, and then what comes after it: that the client went away."""
+
+    def __init__(self, body: bytes, receive: Receive) -> None:
+        self._body: bytes | None = body
+        self._receive = receive
+
+    async def __call__(self) -> Message:
+        if self._body is None:
+            return await self._receive()
+        body, self._body = self._body, None
+        return {"type": "http.request", "body": body, "more_body": False}
+
+
+class _Answer:
+    """Sends an answer with the headers that all have."""
+
+    def __init__(self, send: Send, is_ending: Callable[[], bool]) -> None:
+        self._send = send
+        self._is_ending = is_ending
+        self.status = 0
+        self.request_id = ""
+
+    @property
+    def is_begun(self) -> bool:
+        return self.status != 0
+
+    async def __call__(self, message: Message) -> None:
+        if message["type"] == "http.response.start":
+            self.status = message["status"]
+            given = message.setdefault("headers", [])
+            names = {name for name, _ in given}
+            given = [*given, *(header for header in [*_HEADERS, _POLICY] if header[0] not in names)]
+            given.append((b"x-request-id", self.request_id.encode()))
+            # What is left of a body that was not read would be taken for the next request.
+            if self._is_ending() or self.status in (HTTPStatus.REQUEST_ENTITY_TOO_LARGE, HTTPStatus.REQUEST_TIMEOUT):
+                given.append((b"connection", b"close"))
+            message = {**message, "headers": given}
+        await self._send(message)
+
+
+def answer_of(refusal: Refusal) -> tuple[int, dict[str, str], dict[str, Any]]:
+    """Return status, headers and body of the answer that refuses a request."""
+    headers = {} if refusal.retry_after is None else {"retry-after": str(refusal.retry_after)}
+    return refusal.status, headers, {"error": refusal.message}
+
+
+async def _send(send: _Answer, answer: tuple[int, dict[str, str], dict[str, Any]]) -> None:
+    status, headers, body = answer
+    data = json.dumps(body, ensure_ascii=False).encode(errors="replace")
+    described = {"content-type": "application/json", "content-length": str(len(data)), **headers}
+    encoded = [(name.encode(), value.encode()) for name, value in described.items()]
+    await send({"type": "http.response.start", "status": int(status), "headers": encoded})
+    await send({"type": "http.response.body", "body": data})
+
+
+def _place(error: BaseException) -> str:
+    """Return where in the code something failed."""
+    trace = error.__traceback__
+    while trace is not None and trace.tb_next is not None:
+        trace = trace.tb_next
+    return "?" if trace is None else f"{trace.tb_frame.f_code.co_name}:{trace.tb_lineno}"

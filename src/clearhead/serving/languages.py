@@ -1,0 +1,64 @@
+"""The languages that a model translates between."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from clearhead.bundle import Bundle
+from clearhead.corpora.language_names import english_name, is_variant, language_in_name
+
+__all__ = ["AUTO", "languages_of", "matching", "pair_in_name"]
+
+AUTO = "auto"
+"""What stands for the language of the source if it is to be detected."""
+
+_PAIR = re.compile(r"([a-z]{2,3})-([a-z]{2,3})")
+
+
+def pair_in_name(name: str) -> tuple[str, str] | None:
+    """Return the two languages that the name of a model is made of, or None.
+
+    >>> pair_in_name("de-en"), pair_in_name("opus-mt"), pair_in_name("demo")
+    (('de', 'en'), None, None)
+    """
+    found = _PAIR.fullmatch(name)
+    pair = (found[1], found[2]) if found else None
+    return pair if pair is not None and all(map(english_name, pair)) else None
+
+
+def languages_of(bundle: Bundle, name: str) -> tuple[list[str], list[str]]:
+    """Return the languages that a model reads and those that it writes, as far as they are known.
+
+    The name says it first, such as `de-en`. Then come the settings of the model, its language tags, and the names of
+    the files that it was trained on. A model with tags that does not say what it reads takes any of its languages.
+
+    Args:
+        bundle: The model.
+        name: What it is called.
+    """
+    if (pair := pair_in_name(name)) is not None and not bundle.tokenizer.language_tags:
+        return [pair[0]], [pair[1]]
+    data = bundle.info.get("data")
+    roles = data.get("roles") if isinstance(data, Mapping) else None
+    trained = roles if isinstance(roles, Mapping) else {}
+    targets = list(bundle.tokenizer.language_tags) or _in_names(trained.get("target"))
+    sources = [bundle.decode.source_lang] if bundle.decode.source_lang else _in_names(trained.get("source"))
+    if not sources and bundle.tokenizer.language_tags:
+        sources = targets
+    return sources, targets
+
+
+def matching(code: str, known: Iterable[str]) -> str | None:
+    """Return which of the known languages is meant: the one itself, or else the first variant of it."""
+    names = list(known)
+    exact = [name for name in names if is_variant(name, code) and is_variant(code, name)]
+    return next(iter([*exact, *(name for name in names if is_variant(name, code))]), None)
+
+
+def _in_names(files: Any) -> list[str]:
+    """Return the language that the names of all files end in, if it is one."""
+    names = [file for file in files if isinstance(file, str)] if isinstance(files, list) else []
+    found = {language_in_name(name) for name in names}
+    return [language for language in found if language] if len(found) == 1 else []

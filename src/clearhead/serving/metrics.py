@@ -1,0 +1,81 @@
+"""What the server counts, for Prometheus: numbers alone, never a text, a key, or an address."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from prometheus_client import (
+    CollectorRegistry,
+    Counter,
+    Gauge,
+    Histogram,
+    disable_created_metrics,
+    generate_latest,
+)
+
+__all__ = ["CONTENT_TYPE", "Metrics"]
+
+CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+
+_SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
+
+
+disable_created_metrics()  # type: ignore[no-untyped-call]  # when each series began, which nobody asks
+
+
+class Metrics:
+    """The counters of one server.
+
+    Args:
+        num_open: Returns how many sentences wait or are in flight.
+        num_requests: Returns how many requests are worked on.
+        is_ready: Returns whether requests are served.
+    """
+
+    def __init__(
+        self, *, num_open: Callable[[], int], num_requests: Callable[[], int], is_ready: Callable[[], bool]
+    ) -> None:
+        self.registry = registry = CollectorRegistry()
+        self.requests = Counter("clearhead_requests", "Requests answered.", ["endpoint", "status"], registry=registry)
+        self.seconds = Histogram(
+            "clearhead_request_seconds", "From a request's headers to the end of its answer.", ["endpoint"],
+            buckets=_SECONDS, registry=registry,
+        )  # fmt: skip
+        self.stages = Histogram(
+            "clearhead_stage_seconds",
+            "Where the time goes: body (until it is read), start (until a thread has it), wait (of a sentence, until "
+            "it is in a batch), work (of a request in its thread, waiting included).",
+            ["stage"], buckets=_SECONDS, registry=registry,
+        )  # fmt: skip
+        self.batch = Histogram(
+            "clearhead_batch_sentences", "Sentences in flight in a batch when one enters, itself included.",
+            buckets=(1, 2, 4, 8, 16, 32, 64, 128, 256), registry=registry,
+        )  # fmt: skip
+        self.tokens = Counter("clearhead_tokens", "Tokens read and written.", ["side"], registry=registry)
+        self.sentences = Counter("clearhead_sentences", "Sentences translated.", registry=registry)
+        self.cancelled = Counter("clearhead_cancelled", "Requests whose client went away.", registry=registry)
+        self.reloads = Counter("clearhead_reloads", "Models read anew.", ["result"], registry=registry)
+        for name, help_text, read in (
+            ("clearhead_open_sentences", "Sentences that wait or are in flight.", num_open),
+            ("clearhead_open_requests", "Requests that are worked on or wait for it.", num_requests),
+            ("clearhead_ready", "1 if requests are served.", is_ready),
+        ):
+            Gauge(name, help_text, registry=registry).set_function(read)
+
+    def waited(self, seconds: float) -> None:
+        """Count how long a sentence waited; see `SearchObserver`."""
+        self.stages.labels("wait").observe(seconds)
+
+    def entered(self, in_flight: int) -> None:
+        """Count how full a batch is."""
+        self.batch.observe(in_flight)
+
+    def translated(self, source_tokens: int, target_tokens: int) -> None:
+        """Count a sentence."""
+        self.sentences.inc()
+        self.tokens.labels("source").inc(source_tokens)
+        self.tokens.labels("target").inc(target_tokens)
+
+    def text(self) -> bytes:
+        """Return what Prometheus reads."""
+        return generate_latest(self.registry)

@@ -1,0 +1,150 @@
+"""The models that are served: loaded, verified, chosen by languages or name, and read anew when they are replaced."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from http import HTTPStatus
+from pathlib import Path
+
+from clearhead.bundle import model_directory
+from clearhead.corpora.language_names import english_name
+from clearhead.errors import ClearheadError, ConfigError, ModelError
+from clearhead.evaluation import check_golden
+from clearhead.serving.languages import languages_of, matching
+from clearhead.serving.refusal import Refusal
+from clearhead.translator import Translator
+
+__all__ = ["ModelSource", "Models", "ServedModel", "load_model", "model_sources"]
+
+
+@dataclass(frozen=True, slots=True)
+class ModelSource:
+    """Where a model stands, and what it is called."""
+
+    name: str
+    path: Path
+
+    def state(self) -> tuple[int, int] | None:
+        """Return what changes when another model is put in its place; None if there is none."""
+        try:
+            found = model_directory(self.path).stat()
+        except (ClearheadError, OSError):
+            return None
+        return found.st_ino, found.st_mtime_ns
+
+
+@dataclass(frozen=True, slots=True)
+class ServedModel:
+    """A model that is ready."""
+
+    name: str
+    translator: Translator
+    sources: tuple[str, ...]
+    """Languages that it reads; none if that is not known."""
+    targets: tuple[str, ...]
+    state: tuple[int, int] | None
+    """Of the directory it was read from."""
+
+    @property
+    def is_tagged(self) -> bool:
+        """Whether it must be told the language to write."""
+        return bool(self.translator.bundle.tokenizer.language_tags)
+
+    def pairs(self) -> list[tuple[str, str]]:
+        """Return the languages that it translates between; one into itself only where it does nothing else."""
+        both = [(source, target) for source in self.sources for target in self.targets]
+        return [pair for pair in both if pair[0] != pair[1]] or both
+
+
+def model_sources(models: Sequence[str]) -> list[ModelSource]:
+    """Return what the command line names: paths, or `NAME=PATH`.
+
+    A path without a name is called as its directory is, that above a directory called `model`.
+
+    Raises:
+        ConfigError: If two have the same name.
+    """
+    found: dict[str, ModelSource] = {}
+    for model in models:
+        name, is_named, path = model.partition("=")
+        if not is_named or Path(model).exists():
+            resolved = Path(model).resolve()
+            name, path = resolved.parent.name if resolved.name == "model" else resolved.name, model
+        if not name or not path:
+            raise ConfigError(f"{model!r} names no model; write PATH, or NAME=PATH such as de-en=runs/de-en")
+        if name in found:
+            raise ConfigError(f"two models are called {name!r}; give one another name: NAME={path}")
+        found[name] = ModelSource(name, Path(path))
+    return list(found.values())
+
+
+def load_model(source: ModelSource, *, device: str) -> ServedModel:
+    """Read a model, and translate its golden sentences, as `clearhead verify` does.
+
+    Raises:
+        ModelError: If it is missing or damaged, or does not translate as it did when it was made.
+        DeviceError: If the device is not there.
+    """
+    state = source.state()
+    translator = Translator.load(source.path, device=device)
+    if problems := check_golden(translator, translator.bundle.golden):
+        raise ModelError(
+            f"{source.path} does not translate as it did when it was made ({len(problems)} golden sentences; "
+            f"`clearhead verify` shows them): {problems[0]}"
+        )
+    translator.translate(["."], scores=False, target_lang=next(iter(translator.bundle.tokenizer.language_tags), None))
+    sources, targets = languages_of(translator.bundle, source.name)
+    return ServedModel(source.name, translator, tuple(sources), tuple(targets), state)
+
+
+class Models:
+    """The models that are ready, in the order of the command line; a new set takes the place of an old one at once."""
+
+    def __init__(self, served: Mapping[str, ServedModel] | None = None) -> None:
+        self.served = dict(served or {})
+
+    def languages(self) -> dict[str, list[str]]:
+        """Return each language that can be translated from, with those into which; in the order of their codes."""
+        found: dict[str, set[str]] = {}
+        for model in self.served.values():
+            for source, target in model.pairs():
+                found.setdefault(source, set()).add(target)
+        return {source: sorted(found[source]) for source in sorted(found)}
+
+    def all_languages(self) -> list[str]:
+        """Return every language that is read or written."""
+        pairs = self.languages()
+        return sorted({*pairs, *(target for targets in pairs.values() for target in targets)})
+
+    def named(self, name: str) -> ServedModel:
+        """Return the model of a name.
+
+        Raises:
+            Refusal: If there is none.
+        """
+        if name not in self.served:
+            raise Refusal(HTTPStatus.BAD_REQUEST, f"no model has this name; there are: {', '.join(self.served)}")
+        return self.served[name]
+
+    def choose(self, source: str, target: str) -> tuple[ServedModel, str, str]:
+        """Return the first model that translates between two languages, and what it calls them.
+
+        Raises:
+            Refusal: If a language is not served, or not with the other; in the words of LibreTranslate.
+        """
+        for model in self.served.values():
+            for own in model.pairs():
+                if matching(source, own[:1]) and matching(target, own[1:]):
+                    return model, *own
+        known = self.languages()
+        for code in (source, target):
+            if matching(code, self.all_languages()) is None:
+                raise Refusal(HTTPStatus.BAD_REQUEST, f"{code[:40]} is not supported")
+        if matching(source, known) is None:
+            raise Refusal(HTTPStatus.BAD_REQUEST, f"{source} is not supported")
+        raise Refusal(
+            HTTPStatus.BAD_REQUEST,
+            f"{english_name(target)} ({target}) is not available as a target language from {english_name(source)} "
+            f"({source})",
+        )

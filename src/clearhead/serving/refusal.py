@@ -1,0 +1,25 @@
+"""Why a request is not answered as it was meant: the status of HTTP that says so, and a line for whoever reads it."""
+
+from __future__ import annotations
+
+from http import HTTPStatus
+
+__all__ = ["Refusal"]
+
+
+class Refusal(Exception):
+    """The answer to a request that cannot be served.
+
+    Args:
+        status: 400 and 404: the request asks for what cannot be; 401 and 403: no such key; 408: its body did not come;
+            413: it is too large; 429: its client has asked for too much; 503: the server has too much to do, or ends;
+            504: it took too long.
+        message: What is wrong and what to do, in one line.
+        retry_after: Seconds after which it may be asked again.
+    """
+
+    def __init__(self, status: HTTPStatus, message: str, *, retry_after: int | None = None) -> None:
+        super().__init__(message)
+        self.status = status
+        self.message = message
+        self.retry_after = retry_after

@@ -1,0 +1,89 @@
+"""What a request says: its fields, whichever way they are written, its texts within their limits, and whose it is."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from http import HTTPStatus
+from typing import Any
+from urllib.parse import parse_qsl
+
+from starlette.datastructures import UploadFile
+from starlette.requests import Request
+
+from clearhead.config import ServeConfig
+from clearhead.files import parse_json
+from clearhead.serving.keys import Keys
+from clearhead.serving.refusal import Refusal
+
+__all__ = ["client_of", "read_fields", "require_few", "wait_until_gone"]
+
+MOST_FIELDS = 1_000
+
+
+async def read_fields(request: Request) -> dict[str, Any]:
+    """Return the fields of a request: of its JSON object, or of its form and its query, of which the query goes first.
+
+    Raises:
+        Refusal: If they cannot be read.
+    """
+    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if kind == "application/json" or kind.endswith("+json"):
+        try:
+            values = parse_json((await request.body()).decode("utf-8"))
+        except ValueError:
+            raise Refusal(HTTPStatus.BAD_REQUEST, "Invalid JSON format") from None
+        if not isinstance(values, dict):
+            raise Refusal(HTTPStatus.BAD_REQUEST, "Invalid JSON format")
+        return values
+    fields: dict[str, Any] = {}
+    try:
+        if kind == "multipart/form-data":
+            form = await request.form(max_files=1, max_fields=MOST_FIELDS)
+            given = [(name, value) for name, value in form.multi_items() if isinstance(value, str | UploadFile)]
+        else:
+            text = (await request.body()).decode("utf-8")
+            given = list(parse_qsl(text, keep_blank_values=True, errors="strict", max_num_fields=MOST_FIELDS))
+        query = request.url.query
+        given = [*parse_qsl(query, keep_blank_values=True, errors="strict", max_num_fields=MOST_FIELDS), *given]
+    except Exception as error:  # of parsers of others, which raise what they like
+        if isinstance(error, OSError | MemoryError):
+            raise
+        raise Refusal(HTTPStatus.BAD_REQUEST, "the form cannot be read; send JSON, or a form in UTF-8") from None
+    for name, value in given:
+        fields.setdefault(name, value)
+    return fields
+
+
+def require_few(texts: Sequence[str], config: ServeConfig) -> None:
+    """Refuse more texts or characters than one request may have.
+
+    Raises:
+        Refusal: In the words of LibreTranslate.
+    """
+    for size, limit in ((len(texts), config.max_texts), (sum(map(len, texts)), config.max_characters)):
+        if size > limit:
+            raise Refusal(HTTPStatus.BAD_REQUEST, f"Invalid request: request ({size}) exceeds text limit ({limit})")
+
+
+def client_of(request: Request, keys: Keys, fields: Mapping[str, Any] | None = None) -> str:
+    """Return whose turn a request takes: the owner of its key, or its address.
+
+    A key stands in the header `Authorization: Bearer KEY`, or in the field `api_key`.
+
+    Raises:
+        Refusal: If a key is needed and there is none, it is unknown, or too much was asked for with it.
+    """
+    scheme, _, given = request.headers.get("authorization", "").partition(" ")
+    key = given.strip() if scheme.lower() == "bearer" else None
+    if key is None and fields is not None and isinstance(fields.get("api_key"), str):
+        key = fields["api_key"]
+    owner = keys.owner(key)
+    if owner is not None:
+        return f"key {owner}"
+    return f"address {request.client.host if request.client else ''}"
+
+
+async def wait_until_gone(request: Request) -> None:
+    """Return when the client has gone away; the body must have been read."""
+    while (await request.receive())["type"] != "http.disconnect":
+        pass

@@ -1,0 +1,271 @@
+"""The process that serves: its socket, its connections, its signals, and its end."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import signal
+import socket
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import uvicorn
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+
+from clearhead.config import ServeConfig
+from clearhead.errors import ClearheadError, ConfigError
+from clearhead.serving.app import make_app
+from clearhead.serving.gate import LOGGER
+from clearhead.serving.service import Service, note
+
+__all__ = ["bind", "serve"]
+
+CHECK_SECONDS = 1.0
+"""Between two looks at the directories of the models."""
+MOST_HEADER_BYTES = 32_768
+"""Of a request's line and headers."""
+BACKLOG = 2_048
+
+
+def bind(host: str, port: int) -> socket.socket:
+    """Return a socket that listens once the server runs.
+
+    Args:
+        host: Name or address.
+        port: 0 is any free one.
+
+    Raises:
+        ConfigError: If it cannot be had.
+    """
+    found = None
+    try:
+        family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+        found = socket.socket(family, kind, protocol)
+        found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        found.bind(address)
+    except OSError as error:
+        if found is not None:
+            found.close()
+        raise ConfigError(
+            f"cannot listen on {host} port {port}: {error.strerror or error}; choose another with --host and --port"
+        ) from None
+    return found
+
+
+def serve(
+    service: Service,
+    listener: socket.socket,
+    *,
+    cors_origins: tuple[str, ...] = (),
+    trusted_proxies: tuple[str, ...] = (),
+    log_json: bool = True,
+) -> None:
+    """Serve until SIGTERM or SIGINT; SIGHUP reads the models anew.
+
+    The socket listens at once, and whoever asks is told that the models are being loaded until they are.
+
+    Args:
+        service: What there is to serve.
+        listener: As of `bind`.
+        cors_origins: As of `make_app`.
+        trusted_proxies: Addresses whose `X-Forwarded-For` tells who asks.
+        log_json: Log to stderr, a JSON object a line.
+
+    Raises:
+        ClearheadError: If a model cannot be loaded, or does not translate as it did.
+    """
+    if log_json:
+        _log_to_stderr()
+    config = uvicorn.Config(
+        make_app(service, cors_origins=cors_origins),
+        http=_protocol(service.config),
+        ws="none",
+        lifespan="off",
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        proxy_headers=bool(trusted_proxies),
+        forwarded_allow_ips=list(trusted_proxies),
+        timeout_keep_alive=int(service.config.idle_seconds) or 1,
+        timeout_graceful_shutdown=5,
+        backlog=BACKLOG,
+    )
+    logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL)  # it names addresses
+    server = _Server(config)
+    problem = asyncio.run(_serve(server, service, listener))
+    service.close()
+    if problem is not None:
+        raise problem
+
+
+class _Server(uvicorn.Server):
+    """Uvicorn without its signals, which are ours."""
+
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """Leave signals alone."""
+        yield
+
+
+async def _serve(server: _Server, service: Service, listener: socket.socket) -> ClearheadError | None:
+    """Serve; return why it did not begin, if it did not."""
+    loop, ended, asked = asyncio.get_running_loop(), asyncio.Event(), asyncio.Event()
+    restore = _on_signals(loop, ended, asked)
+    serving = asyncio.create_task(server.serve(sockets=[listener]))
+    try:
+        host, port = listener.getsockname()[:2]
+        note(logging.INFO, event="listening", host=host, port=port)
+        loading = asyncio.ensure_future(asyncio.to_thread(service.load))
+        stopping = asyncio.create_task(ended.wait())
+        await asyncio.wait({loading, stopping, serving}, return_when=asyncio.FIRST_COMPLETED)
+        problem = None
+        if not ended.is_set() and not serving.done():
+            try:
+                await loading
+            except ClearheadError as error:
+                problem = error
+            else:
+                note(logging.INFO, event="ready", models=list(service.models.served))
+                await _watch(service, asked, stopping, serving)
+        await _drain(service)
+        return problem
+    finally:
+        server.should_exit = True
+        await serving
+        restore()
+
+
+def _on_signals(loop: asyncio.AbstractEventLoop, ended: asyncio.Event, asked: asyncio.Event) -> Callable[[], None]:
+    """Set events on signals; return what makes them as they were."""
+    wanted: dict[int, asyncio.Event] = {signal.SIGTERM: ended, signal.SIGINT: ended}
+    if hasattr(signal, "SIGHUP"):
+        wanted[signal.SIGHUP] = asked
+    before = {}
+    for number, event in wanted.items():
+        before[number] = signal.getsignal(number)
+        signal.signal(number, lambda *_, event=event: loop.call_soon_threadsafe(event.set))
+
+    def restore() -> None:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+    return restore
+
+
+async def _watch(
+    service: Service, asked: asyncio.Event, stopping: asyncio.Task[Any], serving: asyncio.Task[None]
+) -> None:
+    """Read models anew when they are replaced or it is asked for, until the server is to end."""
+    while not (stopping.done() or serving.done()):
+        waiting = asyncio.create_task(asked.wait())
+        await asyncio.wait({waiting, stopping, serving}, timeout=CHECK_SECONDS, return_when=asyncio.FIRST_COMPLETED)
+        waiting.cancel()
+        if not stopping.done():
+            is_asked = asked.is_set()
+            asked.clear()
+            await asyncio.to_thread(service.reload, all_of_them=is_asked)
+            service.search.sweep()
+            service.files.sweep()
+
+
+async def _drain(service: Service) -> None:
+    """Refuse new requests, and let those at work end; those that do not in time are told to ask again."""
+    service.work.is_ending = True
+    note(logging.INFO, event="ending", requests=service.work.num_requests)
+    until = time.monotonic() + service.config.grace_seconds
+    while service.work.num_requests and time.monotonic() < until:
+        await asyncio.sleep(0.05)
+    service.work.cancel_all()
+    # Whoever connects now still gets an answer; a socket that is closed would reset them.
+    await asyncio.sleep(0.25)
+
+
+def _protocol(config: ServeConfig) -> type[asyncio.Protocol]:
+    """Return the protocol of a connection: uvicorn's, which also closes those that do not say what they want."""
+    seconds, most = config.header_seconds, config.max_connections
+
+    class Connection(HttpToolsProtocol):
+        """A connection that must send a request's headers in time and in bounds."""
+
+        _timer: asyncio.TimerHandle | None = None
+        _header_bytes = 0
+        _is_in_headers = False
+
+        def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+            super().connection_made(transport)
+            if len(self.connections) > most:
+                transport.write(_FULL)
+                transport.close()
+                return
+            self._await_headers()
+
+        def data_received(self, data: bytes) -> None:
+            if self.transport.is_closing():
+                return
+            if not self._is_in_headers and self._timer is None and self._is_between_requests():
+                self._await_headers()
+            if self._is_in_headers:
+                self._header_bytes += len(data)
+            super().data_received(data)
+            if self._is_in_headers and self._header_bytes > MOST_HEADER_BYTES and not self.transport.is_closing():
+                self.transport.write(_LARGE)
+                self.transport.close()
+
+        def _is_between_requests(self) -> bool:
+            return self.cycle is None or self.cycle.response_complete
+
+        def _await_headers(self) -> None:
+            self._header_bytes = 0
+            self._is_in_headers = True
+            self._timer = self.loop.call_later(seconds, self._give_up)
+
+        def _stop_timer(self) -> None:
+            self._is_in_headers = False
+            if self._timer is not None:
+                self._timer.cancel()
+                self._timer = None
+
+        def _give_up(self) -> None:
+            self._timer = None
+            if self._is_in_headers and not self.transport.is_closing():
+                self.transport.close()
+
+        def on_headers_complete(self) -> None:
+            self._stop_timer()
+            super().on_headers_complete()
+
+        def connection_lost(self, exc: Exception | None) -> None:
+            self._stop_timer()
+            super().connection_lost(exc)
+
+    return Connection
+
+
+def _plain(status: str, error: str, extra: str = "") -> bytes:
+    body = json.dumps({"error": error})
+    head = f"HTTP/1.1 {status}\r\ncontent-type: application/json\r\ncontent-length: {len(body)}\r\n{extra}"
+    return f"{head}connection: close\r\n\r\n{body}".encode()
+
+
+_FULL = _plain("503 Service Unavailable", "too many connections; ask again", "retry-after: 1\r\n")
+_LARGE = _plain("431 Request Header Fields Too Large", f"the headers have more than {MOST_HEADER_BYTES:,} bytes")
+
+
+class _Lines(logging.Formatter):
+    """A line of the log: time and level before what was noted as JSON."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        fields = {"time": self.formatTime(record, "%Y-%m-%dT%H:%M:%S%z"), "level": record.levelname.lower()}
+        return json.dumps({**fields, **json.loads(record.getMessage())})
+
+
+def _log_to_stderr() -> None:
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(_Lines())
+    LOGGER.handlers[:] = [handler]
+    LOGGER.setLevel(logging.INFO)
+    LOGGER.propagate = False

@@ -1,0 +1,202 @@
+"""What the server has: models, batches, threads, keys and files; and what it does with a text once it is let in."""
+
+from __future__ import annotations
+
+import json
+import logging
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from http import HTTPStatus
+from threading import BoundedSemaphore, Lock
+from typing import Any
+
+from clearhead.config import ServeConfig
+from clearhead.device import num_threads
+from clearhead.errors import ClearheadError
+from clearhead.serving.detection import detect
+from clearhead.serving.files import TranslatedFiles
+from clearhead.serving.gate import LOGGER
+from clearhead.serving.keys import Keys
+from clearhead.serving.languages import AUTO
+from clearhead.serving.metrics import Metrics
+from clearhead.serving.models import Models, ModelSource, ServedModel, load_model
+from clearhead.serving.refusal import Refusal
+from clearhead.serving.shared_search import Job, SharedSearch
+from clearhead.serving.work import Work
+from clearhead.translator import Translator
+
+__all__ = ["Choice", "Service"]
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """The model for a request, and the languages."""
+
+    model: ServedModel
+    source: str | None
+    """As the model calls it; None where that is not known."""
+    target: str | None
+    detected: float | None = None
+    """How sure it is, in per cent, if the source was detected."""
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """What the model must be told of the languages, as settings of `Translator.translate`."""
+        told = {"target_lang": self.target if self.model.is_tagged else None}
+        return told | {"source_lang": self.source if len(self.model.sources) > 1 else None}
+
+
+class Service:
+    """The server without HTTP.
+
+    Args:
+        sources: The models to serve.
+        config: The limits.
+        keys: Who may ask.
+        device: As of `Translator.load`.
+    """
+
+    def __init__(self, sources: Sequence[ModelSource], config: ServeConfig, keys: Keys, *, device: str) -> None:
+        self.config = config
+        self.keys = keys
+        self._sources = list(sources)
+        self._device = device
+        self._models: Models | None = None
+        self._loading = Lock()
+        self._refused: dict[str, tuple[int, int] | None] = {}
+        self.metrics = Metrics(
+            num_open=lambda: self.search.num_open,
+            num_requests=lambda: self.work.num_requests,
+            is_ready=lambda: self.is_ready,
+        )
+        self.search = SharedSearch(config.max_batch, config.max_searches, self.metrics)
+        self.work = Work(config, self.metrics)
+        self.files = TranslatedFiles(config.keep_file_seconds)
+        self._unshared = BoundedSemaphore(num_threads())
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether requests are served."""
+        return self._models is not None and not self.work.is_ending
+
+    @property
+    def models(self) -> Models:
+        """The models that are ready.
+
+        Raises:
+            Refusal: If they are still being loaded.
+        """
+        if self._models is None:
+            raise Refusal(HTTPStatus.SERVICE_UNAVAILABLE, "the models are still being loaded; ask again", retry_after=1)
+        return self._models
+
+    def load(self) -> None:
+        """Load and verify all models; then the server is ready.
+
+        Raises:
+            ClearheadError: If one cannot be loaded, or does not translate as it did.
+        """
+        with self._loading:
+            detect("", ["en"])  # its table is read once
+            self._models = Models({one.name: load_model(one, device=self._device) for one in self._sources})
+
+    def reload(self, *, all_of_them: bool = False) -> None:
+        """Read those models anew that have been replaced; requests go on with the old ones meanwhile.
+
+        One that cannot be read, or does not translate as it did when it was made, is noted, and the old one stays.
+
+        Args:
+            all_of_them: Read also those that have not been replaced.
+        """
+        with self._loading:
+            assert self._models is not None
+            served = dict(self._models.served)
+            for source in self._sources:
+                state = source.state()
+                is_known = state in (None, served[source.name].state, self._refused.get(source.name))
+                if is_known and not all_of_them:
+                    continue
+                try:
+                    served[source.name] = load_model(source, device=self._device)
+                except ClearheadError as error:
+                    self._refused[source.name] = state
+                    self.metrics.reloads.labels("refused").inc()
+                    note(logging.ERROR, event="reload", model=source.name, result="refused", error=str(error))
+                else:
+                    self.metrics.reloads.labels("done").inc()
+                    note(logging.INFO, event="reload", model=source.name, result="done")
+            self._models = Models(served)
+
+    def choose(self, texts: Sequence[str], source: str | None, target: str | None, name: str | None = None) -> Choice:
+        """Return the model for a request.
+
+        Args:
+            texts: What the language is detected of, if `source` is `auto`.
+            source: Language of the texts.
+            target: Language to translate into.
+            name: Of the model; the languages need not be said then, where it knows one of each.
+
+        Raises:
+            Refusal: If there is no such model, or its languages must be said.
+        """
+        models = self.models
+        if name is None:
+            if source is None or target is None:
+                raise Refusal(HTTPStatus.BAD_REQUEST, "say source and target, or model")
+            confidence = None
+            if source == AUTO:
+                source, confidence = self.detect(texts)[0]
+            return Choice(*models.choose(source, target), detected=confidence)
+        model = models.named(name)
+        if source in (None, AUTO) and len(model.sources) <= 1:
+            source = next(iter(model.sources), None)
+        if target is None and len(model.targets) <= 1:
+            target = next(iter(model.targets), None)
+        if target is None and model.is_tagged:
+            target = model.translator.bundle.decode.target_lang
+        if model.is_tagged and target is None:
+            raise Refusal(HTTPStatus.BAD_REQUEST, f"say target; this model writes {', '.join(model.targets)}")
+        if source not in (None, AUTO) and target is not None and model.sources:
+            return Choice(*Models({name: model}).choose(str(source), target))
+        return Choice(model, None if source == AUTO else source, target)
+
+    def detect(self, texts: Sequence[str]) -> list[tuple[str, float]]:
+        """Return the languages, of those that are read, that texts may be in; see `detection.detect`.
+
+        Raises:
+            Refusal: If no model knows what it reads.
+        """
+        languages = list(self.models.languages())
+        if not languages:
+            raise Refusal(HTTPStatus.BAD_REQUEST, "no model here knows the language that it reads; say model")
+        return detect("\n".join(texts), languages)
+
+    def translator(self, choice: Choice, job: Job) -> Translator:
+        """Return the translator of a model, which searches together with those of other requests."""
+        return choice.model.translator.searching_by(self.search.decoder(job))
+
+    @contextmanager
+    def unshared(self, job: Job) -> Iterator[None]:
+        """Compute what goes through no batch, such as scores, in the block: as many at once as there are threads.
+
+        Raises:
+            Refusal: If there is no time left.
+        """
+        while not self._unshared.acquire(timeout=min(1.0, max(0.0, job.deadline - time.monotonic()))):
+            job.require_time()
+        try:
+            yield
+        finally:
+            self._unshared.release()
+
+    def close(self) -> None:
+        """Give back threads and files."""
+        self.work.close()
+        self.files.close()
+
+
+def note(level: int, **fields: Any) -> None:
+    """Write a line of the log."""
+    LOGGER.log(level, json.dumps(fields))

@@ -1,0 +1,88 @@
+"""Texts of any number of lines: each line is translated as `clearhead translate` does, white space stays."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from clearhead.document_translation import TextLine, fillings, text_lines, translate_document
+from clearhead.documents.file_text import FileText
+from clearhead.documents.html import HtmlDocument
+from clearhead.tokenizers.vocabulary import refuse_surrogates
+from clearhead.translation import Alternative, Translation, best_combinations, join_translations
+from clearhead.translator import Translator
+
+__all__ = ["translate_html", "translate_texts"]
+
+
+def translate_texts(
+    translator: Translator,
+    texts: Sequence[str],
+    *,
+    num_best: int = 1,
+    scores: bool = True,
+    one_line: bool = False,
+    **settings: Any,
+) -> list[Translation]:
+    """Translate texts, all of their lines together; blank lines, and white space around lines, stay as they are.
+
+    Args:
+        translator: The model.
+        texts: The texts.
+        num_best: Translations of each; fewer where fewer are found.
+        scores: Score them.
+        one_line: Make ends of lines that the model writes spaces.
+        **settings: As of `Translator.translate`.
+
+    Raises:
+        ClearheadError: As there.
+    """
+    cut = [list(text_lines(text)) for text in texts]
+    lines = [line.text for of_text in cut for line in of_text if line.text]
+    made = iter(translator.translate(lines, num_best=num_best, scores=scores, one_line=one_line, **settings))
+    found = []
+    for text, of_text in zip(texts, cut, strict=True):
+        own = [next(made) for line in of_text if line.text]
+        found.append(_joined(text, of_text, own, num_best, scores))
+    return found
+
+
+def _joined(
+    text: str, lines: Sequence[TextLine], made: Sequence[Translation], num_best: int, scores: bool
+) -> Translation:
+    """Return the translation of a text, made of those of its lines that are not blank."""
+    if not made:
+        return Translation(text, text, 0.0 if scores else None, ())
+    if len(made) == 1 and made[0].source == text:
+        return made[0]
+    rows = best_combinations([one.alternatives or (Alternative(one.text, one.score),) for one in made], num_best)
+    texts = [_with_spaces(lines, [one.text for one in row]) for row in rows]
+    totals = [sum(one.score or 0.0 for one in row) if scores else None for row in rows]
+    different: dict[str, Alternative] = {}
+    for written, total in zip(texts, totals, strict=True):
+        different.setdefault(written, Alternative(written, total))
+    whole = join_translations(text, made, [" "] * (len(made) - 1))
+    best = tuple(different.values())
+    parts = made[0].sentences if len(made) == 1 else tuple(made)
+    return replace(
+        whole, text=best[0].text, score=best[0].score, alternatives=best if num_best > 1 else (), sentences=parts
+    )
+
+
+def _with_spaces(lines: Sequence[TextLine], texts: Sequence[str]) -> str:
+    remaining = iter(texts)
+    return "".join(line.before + (next(remaining) if line.text else "") + line.after for line in lines)
+
+
+def translate_html(translator: Translator, text: str, **settings: Any) -> str:
+    """Translate a page or a fragment of HTML: its texts alone, as `clearhead translate page.html` does.
+
+    Raises:
+        DataError: If it is no text, such as half of a surrogate pair.
+        ClearheadError: As `Translator.translate`.
+    """
+    refuse_surrogates([text])
+    document = HtmlDocument(FileText.of(text.encode(), "the text"))
+    translated = translate_document(translator, document, name="the text", scores=False, **settings)
+    return document.filled(fillings(translated)).decode()

@@ -1,0 +1,121 @@
+"""The threads in which requests are worked on: how many there may be, of whom, and until when."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import Counter
+from collections.abc import Awaitable, Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from http import HTTPStatus
+from typing import Any, TypeVar
+
+from clearhead.config import ServeConfig
+from clearhead.serving.metrics import Metrics
+from clearhead.serving.refusal import Refusal
+from clearhead.serving.shared_search import Job
+
+__all__ = ["Work"]
+
+T = TypeVar("T")
+
+
+class Work:
+    """Requests at work. All but the threads themselves belongs to the event loop.
+
+    Args:
+        config: The limits.
+        metrics: Who counts.
+    """
+
+    def __init__(self, config: ServeConfig, metrics: Metrics) -> None:
+        self._config = config
+        self._metrics = metrics
+        self._threads = ThreadPoolExecutor(config.max_requests, thread_name_prefix="clearhead request")
+        self._of_clients: Counter[str] = Counter()
+        self._jobs: set[Job] = set()
+        self.is_ending = False
+        """Whether new requests are refused."""
+
+    @property
+    def num_requests(self) -> int:
+        """Requests that are worked on, or wait for a thread."""
+        return len(self._jobs)
+
+    @contextmanager
+    def admitted(self, client: str, seconds: float, max_tokens: int) -> Iterator[Job]:
+        """Let a request in for the length of the block.
+
+        Args:
+            client: Whose it is.
+            seconds: It may take.
+            max_tokens: It may use.
+
+        Raises:
+            Refusal: If the server ends, has too much to do, or the client has.
+        """
+        config = self._config
+        if self.is_ending:
+            raise Refusal(HTTPStatus.SERVICE_UNAVAILABLE, "the server is shutting down; ask again", retry_after=1)
+        if len(self._jobs) >= config.max_requests:
+            raise Refusal(HTTPStatus.SERVICE_UNAVAILABLE, "the server has too much to do; ask again", retry_after=1)
+        if self._of_clients[client] >= config.max_requests_per_client:
+            raise Refusal(
+                HTTPStatus.TOO_MANY_REQUESTS,
+                f"Slowdown: {config.max_requests_per_client} requests at once",
+                retry_after=1,
+            )
+        job = Job(client, time.monotonic() + seconds, max_tokens)
+        self._jobs.add(job)
+        self._of_clients[client] += 1
+        try:
+            yield job
+        finally:
+            self._jobs.discard(job)
+            self._of_clients[client] -= 1
+            if not self._of_clients[client]:
+                del self._of_clients[client]
+
+    async def run(self, job: Job, function: Callable[[], T], is_gone: Callable[[], Awaitable[object]]) -> T:
+        """Return what a function gives, which works in a thread until it ends or its client goes away.
+
+        Args:
+            job: What was let in.
+            function: The work; it ends early when the job is cancelled.
+            is_gone: Ends when the client has gone away.
+        """
+        asked = time.monotonic()
+
+        def work() -> T:
+            begin = time.monotonic()
+            self._metrics.stages.labels("start").observe(begin - asked)
+            try:
+                job.require_time()
+                return function()
+            finally:
+                self._metrics.stages.labels("work").observe(time.monotonic() - begin)
+
+        done = asyncio.get_running_loop().run_in_executor(self._threads, work)
+        gone = asyncio.ensure_future(is_gone())
+        try:
+            either: set[asyncio.Future[Any]] = {done, gone}
+            await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
+            if not done.done():
+                self._metrics.cancelled.inc()
+                job.cancel()
+            return await done
+        except asyncio.CancelledError:
+            job.cancel()
+            raise
+        finally:
+            gone.cancel()
+
+    def cancel_all(self) -> None:
+        """Break off all that is at work; its clients are told to ask again."""
+        for job in list(self._jobs):
+            job.cancel()
+
+    def close(self) -> None:
+        """End the threads, when their work has."""
+        self._threads.shutdown(wait=True, cancel_futures=True)

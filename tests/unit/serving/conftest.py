@@ -1,0 +1,107 @@
+"""A real server over small models, and what starts one."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import httpx
+import pytest
+
+from clearhead.bundle import save_bundle
+from clearhead.evaluation import make_golden
+from clearhead.translator import Translator
+
+SECONDS_TO_START = 120.0
+LANGUAGES = ("de", "en", "fr")
+
+
+@dataclass
+class Server:
+    """A server in a process of its own."""
+
+    process: subprocess.Popen[bytes]
+    log: Path
+    url: str
+
+    def events(self) -> list[dict]:
+        return [json.loads(line) for line in self.log.read_text(encoding="utf-8").splitlines()]
+
+    def wait_for(self, event: str, **fields: object) -> dict:
+        """Return what was logged, when it is."""
+        until = time.monotonic() + SECONDS_TO_START
+        while time.monotonic() < until:
+            for found in self.events():
+                if found["event"] == event and fields.items() <= found.items():
+                    return found
+            time.sleep(0.02)
+        raise AssertionError(f"no {event} in {self.log.read_text(encoding='utf-8')}")
+
+    def end(self) -> int:
+        """End it as a system does; return its status."""
+        self.process.send_signal(signal.SIGTERM)
+        return self.process.wait(SECONDS_TO_START)
+
+
+@pytest.fixture(scope="session")
+def write_model(make_bundle) -> Callable[..., Path]:
+    """Return a function that writes a small model with golden sentences; takes what `make_bundle` takes."""
+
+    def write(path: Path, **settings: object) -> Path:
+        bundle = make_bundle(**settings)
+        save_bundle(path, bundle, golden=make_golden(Translator(bundle)), card="# A small model\n")
+        return path
+
+    return write
+
+
+@pytest.fixture(scope="session")
+def start_server(tmp_path_factory) -> Iterator[Callable[..., Server]]:
+    """Return a function that starts a server and waits until it listens."""
+    started = []
+
+    def start(*arguments: str, wait: bool = True) -> Server:
+        log = tmp_path_factory.mktemp("server") / "log"
+        with log.open("wb") as file:
+            command = [sys.executable, "-m", "clearhead", "serve", "--port", "0", "--device", "cpu", *arguments]
+            process = subprocess.Popen(command, stderr=file, stdout=file, env={**os.environ, "OMP_NUM_THREADS": "2"})
+        server = Server(process, log, "")
+        started.append(server)
+        if wait:
+            server.url = f"http://127.0.0.1:{server.wait_for('listening')['port']}"
+            server.wait_for("ready")
+        return server
+
+    yield start
+    for server in started:
+        server.process.kill()
+        server.process.wait()
+
+
+@pytest.fixture(scope="session")
+def models(write_model, tmp_path_factory) -> dict[str, Path]:
+    """Return a model of one pair of languages, and one with language tags."""
+    directory = tmp_path_factory.mktemp("models")
+    tagged = {"language_tags": LANGUAGES, "seed": 5, "decode": {"target_lang": "de"}}
+    return {
+        "de-en": write_model(directory / "de-en", decode={"source_lang": "de"}),
+        "many": write_model(directory / "many", **tagged),
+    }
+
+
+@pytest.fixture(scope="session")
+def server(start_server, models) -> Server:
+    return start_server(*map(str, models.values()))
+
+
+@pytest.fixture
+def client(server) -> Iterator[httpx.Client]:
+    with httpx.Client(base_url=server.url, timeout=SECONDS_TO_START) as found:
+        yield found

@@ -1,0 +1,73 @@
+"""API keys: their file has hashes alone, and what is wrong in it is named."""
+
+from __future__ import annotations
+
+import json
+from hashlib import sha256
+
+import pytest
+
+from clearhead.cli.main import run
+from clearhead.errors import ConfigError
+from clearhead.serving.keys import ApiKey, Keys, read_keys
+from clearhead.serving.refusal import Refusal
+
+
+def test_a_key_is_printed_once_and_its_hash_is_kept(tmp_path, capsys):
+    path = tmp_path / "keys.jsonl"
+    for name in ("anna", "otto"):
+        with pytest.raises(SystemExit) as ended:
+            run(["api-key", name, "--keys", str(path), "--requests-per-minute", "7"])
+        assert ended.value.code == 0
+    printed = capsys.readouterr().out.split()
+    lines = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+    assert lines == [
+        {"name": name, "sha256": sha256(key.encode()).hexdigest(), "requests_per_minute": 7}
+        for name, key in zip(("anna", "otto"), printed, strict=True)
+    ]
+    keys = Keys(read_keys(path))
+    assert [keys.owner(key) for key in printed] == ["anna", "otto"]
+    with pytest.raises(SystemExit):
+        run(["api-key", "anna", "--keys", str(path)])
+    assert "the name 'anna' is impossible or there already" in capsys.readouterr().err
+
+
+def test_a_rate_is_kept_for_each_key_by_itself(monkeypatch):
+    now = 1_000.0
+    monkeypatch.setattr("clearhead.serving.keys.time.monotonic", lambda: now)
+    hashes = {name: sha256(name.encode()).hexdigest() for name in "ab"}
+    keys = Keys({name: ApiKey(name=name, sha256=digest, requests_per_minute=2) for name, digest in hashes.items()})
+    assert [keys.owner("a") for _ in range(2)] == ["a", "a"]
+    with pytest.raises(Refusal, match="Slowdown: 2 per minute") as refused:
+        keys.owner("a")
+    assert (refused.value.status, refused.value.retry_after) == (429, 31)
+    assert keys.owner("b") == "b"
+    now += 31
+    assert keys.owner("a") == "a"
+    with pytest.raises(Refusal):
+        keys.owner("a")
+
+
+def test_without_keys_nobody_needs_one():
+    assert Keys({}).owner("whatever") is None
+    assert not Keys({}).are_required
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("nothing", "line 1"),
+        ('{"name": "a"}', "line 1.*sha256"),
+        ('{"name": "a b", "sha256": "%s"}' % ("0" * 64), "impossible or there already"),
+        ('{"name": "a", "sha256": "%s"}\n' % ("0" * 64) * 2, "line 2.*impossible or there already"),
+        ('{"name": "a", "sha256": "A"}', "line 1.*sha256"),
+        ('{"name": "a", "sha256": "%s", "rate": 1}' % ("0" * 64), "unknown setting 'rate'"),
+    ],
+)
+def test_a_file_that_holds_something_else_is_refused(tmp_path, text, message):
+    path = tmp_path / "keys.jsonl"
+    path.write_text(text, encoding="utf-8")
+    with pytest.raises(ConfigError, match=message):
+        read_keys(path)
+    with pytest.raises(ConfigError, match="cannot read the keys"):
+        read_keys(tmp_path / "none")

@@ -1,0 +1,109 @@
+"""Which model answers: by its languages, wherever they are told, or by its name."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from clearhead.errors import ConfigError
+from clearhead.serving.detection import detect
+from clearhead.serving.languages import languages_of
+from clearhead.serving.models import Models, ServedModel, model_sources
+from clearhead.serving.refusal import Refusal
+
+
+def test_models_are_called_as_their_directories_or_as_they_are_told():
+    sources = model_sources(["runs/de-en", "runs/fr-en/model", "mine=runs/x"])
+    assert [(one.name, one.path) for one in sources] == [
+        ("de-en", Path("runs/de-en")),
+        ("fr-en", Path("runs/fr-en/model")),
+        ("mine", Path("runs/x")),
+    ]
+    for wrong in ("=x", "x="):
+        with pytest.raises(ConfigError, match="names no model"):
+            model_sources([wrong])
+
+
+ROLES = {"data": {"roles": {"source": ["train.de.gz", "more.de"], "target": ["train.en.gz"]}}}
+
+
+@pytest.mark.parametrize(
+    ("name", "settings", "wanted"),
+    [
+        ("x", {}, ([], [])),
+        ("de-en", {}, (["de"], ["en"])),
+        ("de-en", {"info": ROLES, "decode": {"source_lang": "fr"}}, (["de"], ["en"])),
+        ("opus-mt", {"info": ROLES}, (["de"], ["en"])),
+        ("x", {"info": {"data": {"roles": {"source": ["a.de", "b.fr"], "target": ["a.txt"]}}}}, ([], [])),
+        ("x", {"info": ROLES, "decode": {"source_lang": "nl"}}, (["nl"], ["en"])),
+        ("x", {"language_tags": ["de", "fr"]}, (["de", "fr"], ["de", "fr"])),
+        ("de-en", {"language_tags": ["de", "fr"], "info": ROLES}, (["de"], ["de", "fr"])),
+        ("x", {"info": {"data": "damaged"}}, ([], [])),
+    ],
+)
+def test_languages_are_told_by_the_name_the_settings_and_the_files(make_bundle, name, settings, wanted):
+    assert languages_of(make_bundle(**settings), name) == wanted
+
+
+def served(name, sources, targets):
+    return ServedModel(name, SimpleNamespace(), tuple(sources), tuple(targets), None)
+
+
+@pytest.fixture(scope="module")
+def models():
+    some = [
+        served("a", ["de"], ["en"]),
+        served("b", ["de", "en", "pt-BR"], ["de", "en", "pt-BR"]),
+        served("c", ["fr"], ["fr"]),
+        served("unknown", [], ["en"]),
+    ]
+    return Models({one.name: one for one in some})
+
+
+@pytest.mark.parametrize(
+    ("source", "target", "wanted"),
+    [
+        ("de", "en", ("a", "de", "en")),
+        ("DE", "EN", ("a", "de", "en")),
+        ("en", "de", ("b", "en", "de")),
+        ("pt", "de", ("b", "pt-BR", "de")),
+        ("pt_BR", "en", ("b", "pt-BR", "en")),
+        ("fr", "fr", ("c", "fr", "fr")),
+    ],
+)
+def test_the_first_model_of_the_languages_is_chosen(models, source, target, wanted):
+    model, *languages = models.choose(source, target)
+    assert (model.name, *languages) == wanted
+
+
+@pytest.mark.parametrize(
+    ("source", "target", "message"),
+    [
+        ("xx", "de", "xx is not supported"),
+        ("de", "<script>" * 99, "is not supported"),
+        ("de", "de", r"German \(de\) is not available as a target language from German \(de\)"),
+        ("fr", "de", r"German \(de\) is not available as a target language from French \(fr\)"),
+    ],
+)
+def test_languages_that_are_not_served_are_named(models, source, target, message):
+    with pytest.raises(Refusal, match=message) as refused:
+        models.choose(source, target)
+    assert refused.value.status == 400
+    assert len(refused.value.message) < 200
+
+
+def test_the_languages_are_those_that_lead_somewhere(models):
+    assert models.languages() == {"de": ["en", "pt-BR"], "en": ["de", "pt-BR"], "fr": ["fr"], "pt-BR": ["de", "en"]}
+    assert models.all_languages() == ["de", "en", "fr", "pt-BR"]
+
+
+def test_languages_are_told_apart_among_those_that_are_served():
+    text = "Tout philosophe a deux philosophies : la sienne et celle de Spinoza."
+    assert detect(text, ["de", "fr", "en"])[0][0] == "fr"
+    assert detect("Zwei Männer sitzen auf einer Bank.", ["en", "de"])[0][0] == "de"
+    assert detect("O cachorro está dormindo no sofá da sala.", ["en", "pt-BR"])[0][0] == "pt-BR"
+    assert sum(percent for _, percent in detect(text, ["de", "fr", "en"])) == pytest.approx(100.0)
+    assert detect("12 + 7", ["de", "en"]) == [("de", 50.0), ("en", 50.0)]
+    assert detect(text, ["x1", "x2"]) == [("x1", 50.0), ("x2", 50.0)]

@@ -1,0 +1,199 @@
+"""What an operator relies on: keys, bounds, an orderly end, models that are replaced, and plain words at the start."""
+
+from __future__ import annotations
+
+import json
+import signal
+import socket
+import sys
+import threading
+import time
+
+import httpx
+import pytest
+
+from clearhead.bundle import save_bundle
+from clearhead.cli.main import run
+from clearhead.errors import ConfigError, ModelError
+from clearhead.serving.keys import add_key
+from clearhead.serving.models import ModelSource, load_model
+from clearhead.serving.server import bind
+
+LIMITS = {
+    "max_requests": 4,
+    "max_requests_per_client": 2,
+    "header_seconds": 0.5,
+    "body_seconds": 0.5,
+    "request_seconds": 60,
+    "max_connections": 30,
+    "max_characters": 200_000,
+    "max_request_tokens": 10_000_000,
+    "grace_seconds": 60,
+}
+
+
+@pytest.fixture(scope="module")
+def model(write_model, tmp_path_factory):
+    return write_model(tmp_path_factory.mktemp("strict") / "de-en", decode={"source_lang": "de", "split": "never"})
+
+
+@pytest.fixture(scope="module")
+def keys(tmp_path_factory):
+    path = tmp_path_factory.mktemp("keys") / "keys.jsonl"
+    return path, {name: add_key(path, name, rate) for name, rate in (("anna", 1_000), ("otto", 1_000), ("slow", 2))}
+
+
+@pytest.fixture(scope="module")
+def strict(start_server, model, keys):
+    limits = [part for name, value in LIMITS.items() for part in ("--set", f"{name}={value}")]
+    return start_server(str(model), "--keys", str(keys[0]), "--cors", "https://example.org", *limits)
+
+
+def ask(server, key, text="Ein Hund.", **fields):
+    body = {"q": text, "source": "de", "target": "en", "api_key": key, **fields}
+    return httpx.post(f"{server.url}/translate", json=body, timeout=120)
+
+
+def test_a_key_is_needed_and_its_rate_is_kept(strict, keys):
+    path, given = keys
+    assert [ask(strict, key).status_code for key in (None, "", "x" * 43, given["anna"])] == [400, 400, 403, 200]
+    bearer = {"authorization": f"Bearer {given['anna']}"}
+    body = {"text": "Ein Hund.", "model": "de-en"}
+    assert httpx.post(f"{strict.url}/v1/translate", json=body, headers=bearer).status_code == 200
+    assert httpx.post(f"{strict.url}/v1/translate", json=body).status_code == 400
+    slow = [ask(strict, given["slow"]) for _ in range(4)]
+    assert [answer.status_code for answer in slow] == [200, 200, 429, 429]
+    assert slow[-1].json()["error"].startswith("Slowdown:")
+    assert 1 <= int(slow[-1].headers["retry-after"]) <= 31
+    kept = path.read_text(encoding="utf-8") + strict.log.read_text(encoding="utf-8")
+    assert all(key not in kept for key in given.values())
+
+
+def test_pages_of_one_origin_may_ask(strict):
+    for origin, allowed in (("https://example.org", "https://example.org"), ("https://example.com", None)):
+        headers = httpx.get(f"{strict.url}/languages", headers={"origin": origin}).headers
+        assert headers.get("access-control-allow-origin") == allowed
+
+
+def connect(server):
+    host, port = server.url.removeprefix("http://").split(":")
+    return socket.create_connection((host, int(port)), timeout=60)
+
+
+def test_who_sends_slowly_is_cut_off(strict):
+    with connect(strict) as headers, connect(strict) as body, connect(strict) as nothing:
+        headers.sendall(b"GET /livez HTTP/1.1\r\nhost: a\r\n")
+        body.sendall(b"POST /translate HTTP/1.1\r\nhost: a\r\ncontent-length: 10\r\n\r\nq")
+        assert headers.recv(1_000) == b""
+        assert body.recv(1_000).startswith(b"HTTP/1.1 408 ")
+        assert nothing.recv(1_000) == b""
+
+
+def test_so_many_connections_are_open_at_once(strict):
+    held = [connect(strict) for _ in range(LIMITS["max_connections"] + 5)]
+    try:
+        answers = []
+        for one in held:
+            one.settimeout(60)
+            answers.append(one.recv(100))  # the first are closed as they ask for nothing
+        assert sum(answer.startswith(b"HTTP/1.1 503 ") for answer in answers) >= 5
+    finally:
+        for one in held:
+            one.close()
+    assert httpx.get(f"{strict.url}/livez").status_code == 200
+
+
+def test_a_model_that_is_replaced_is_read_anew_and_one_that_is_broken_is_not(strict, keys, model, write_model):
+    key = keys[1]["anna"]
+    before = ask(strict, key).json()
+    answers, is_over = [], threading.Event()
+
+    def go_on():
+        while not is_over.is_set():
+            answers.append(ask(strict, key))
+
+    thread = threading.Thread(target=go_on)
+    thread.start()
+    write_model(model, seed=11, decode={"source_lang": "de", "split": "never"})
+    strict.wait_for("reload", model="de-en", result="done")
+    after = ask(strict, key).json()
+    assert after != before
+    (model / "tokenizer.json").write_text("{}")
+    strict.process.send_signal(signal.SIGHUP)
+    strict.wait_for("reload", model="de-en", result="refused")
+    assert ask(strict, key).json() == after
+    is_over.set()
+    thread.join()
+    assert {answer.status_code for answer in answers} == {200}
+    assert {json.dumps(answer.json()) for answer in answers} <= {json.dumps(before), json.dumps(after)}
+
+
+def test_it_ends_in_order_while_clients_ask(strict, keys):
+    key, statuses, broken = keys[1]["otto"], [], []
+
+    def go_on():
+        with httpx.Client(timeout=120) as client:
+            while True:
+                try:
+                    body = {"q": "Ein Hund.", "source": "de", "target": "en", "api_key": key}
+                    statuses.append(client.post(f"{strict.url}/translate", json=body).status_code)
+                except httpx.ConnectError:  # it is gone
+                    return
+                except httpx.TransportError as error:
+                    broken.append(repr(error))
+                    return
+
+    threads = [threading.Thread(target=go_on) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    while len(statuses) < 10:
+        time.sleep(0.01)
+    assert strict.end() == 0
+    for thread in threads:
+        thread.join()
+    assert set(statuses) <= {200, 429, 503}
+    assert broken == []
+    assert strict.events()[-1]["event"] == "request" or strict.events()[-1]["event"] == "ending"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ([], "name a model to serve"),
+        (["nowhere"], "no model at nowhere: there is no such directory"),
+        (["--set", "max_request=1", "nowhere"], "unknown setting 'max_request'; did you mean 'max_requests'?"),
+        (["--set", "max_requests", "nowhere"], "write NAME=VALUE"),
+        (["a=x", "a=y"], "two models are called 'a'"),
+        (["--demo"], "there is no runs/demo to serve"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
+)
+def test_what_is_wrong_is_said_before_it_serves(tmp_path, monkeypatch, capsys, arguments, message):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(SystemExit) as ended:
+        run(["serve", *arguments])
+    assert ended.value.code == 1
+    assert message in capsys.readouterr().err
+
+
+def test_a_model_that_translates_otherwise_is_not_served(make_bundle, tmp_path):
+    golden = [{"source": "Ein Hund.", "text": "no such text", "score": -1.0}]
+    save_bundle(tmp_path / "wrong", make_bundle(), golden=golden, card="")
+    with pytest.raises(ModelError, match="does not translate as it did when it was made"):
+        load_model(ModelSource("wrong", tmp_path / "wrong"), device="cpu")
+
+
+def test_the_port_must_be_free(tmp_path):
+    with socket.create_server(("127.0.0.1", 0)) as other, pytest.raises(ConfigError, match="cannot listen on 127"):
+        bind("127.0.0.1", other.getsockname()[1])
+
+
+def test_without_its_packages_it_says_what_to_install(model, monkeypatch, capsys):
+    for name in ("server", "app", "libre"):  # imported anew
+        monkeypatch.delitem(sys.modules, f"clearhead.serving.{name}", raising=False)
+    monkeypatch.setitem(sys.modules, "fastapi", None)
+    with pytest.raises(SystemExit) as ended:
+        run(["serve", str(model.parent)])
+    assert ended.value.code == 1
+    wanted = "serving needs the package fastapi, which is not installed: pip install 'clearhead[serve]'"
+    assert wanted in capsys.readouterr().err

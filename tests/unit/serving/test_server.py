@@ -1,0 +1,308 @@
+"""The server as its clients see it: what they get is what the command line gives, and nothing they send harms it."""
+
+from __future__ import annotations
+
+import json
+import re
+import socket
+from concurrent.futures import ThreadPoolExecutor
+
+import httpx
+import pytest
+from jsonschema import Draft202012Validator
+from libretranslatepy import LibreTranslateAPI
+from typer.testing import CliRunner
+
+from clearhead.cli.main import app
+from clearhead.inspection.explain import explain
+from clearhead.translator import Translator
+
+LINES = [
+    "Ein kleiner Hund rennt über die Wiese.",
+    "Zwei Männer sitzen auf einer Bank.",
+    "Am 3. Mai 2018 kostete es 12,50 €.",
+    "犬が走る。",
+    "Zwei Hunde",
+    "a dog. two men. Am 3. Mai.",
+]
+
+
+def command(model, *arguments, lines):
+    """Return what `clearhead translate` prints of lines."""
+    done = CliRunner().invoke(app, ["translate", str(model), "--device", "cpu", *arguments], input="\n".join(lines))
+    assert done.exit_code == 0, done.output
+    return done.stdout.splitlines()
+
+
+def test_many_clients_at_once_get_what_the_command_gives(server, models):
+    plain = command(models["de-en"], lines=LINES)
+    french = command(models["many"], "--target-lang", "fr", lines=LINES)
+    best = [json.loads(line) for line in command(models["de-en"], "--format", "jsonl", "--nbest", "3", lines=LINES)]
+
+    def ask(number):
+        at = number % len(LINES)
+        with httpx.Client(base_url=server.url, timeout=120) as client:
+            fields = {"q": LINES[at], "source": "de", "target": "en"}
+            one = client.post("/translate", json=fields).json()
+            other = client.post("/translate", data={**fields, "target": "fr"}).json()
+            three = client.post("/v1/translate", json={"text": LINES[at], "model": "de-en", "num_best": 3}).json()
+        assert one == {"translatedText": plain[at]}
+        assert other == {"translatedText": french[at]}
+        assert three["translations"] == [best[at]]
+
+    with ThreadPoolExecutor(12) as threads:
+        list(threads.map(ask, range(36)))
+
+
+def test_texts_of_several_lines_keep_their_white_space(client, models):
+    first, second = command(models["de-en"], lines=LINES[:2])
+    text = f"\n  {LINES[0]}\r\n\t\n{LINES[1]}  "
+    wanted = f"\n  {first}\r\n\t\n{second}  "
+    body = {"q": [text, " \n", ""], "source": "de", "target": "en"}
+    assert client.post("/translate", json=body).json() == {"translatedText": [wanted, " \n", ""]}
+    [found] = client.post("/v1/translate", json={"text": text, "model": "de-en"}).json()["translations"]
+    assert (found["source"], found["text"]) == (text, wanted)
+    assert [one["text"] for one in found["sentences"]] == [first, second]
+    assert found["score"] == pytest.approx(sum(one["score"] for one in found["sentences"]), abs=1e-5)
+
+
+def test_the_client_of_libretranslate_finds_its_way(server, models):
+    api = LibreTranslateAPI(server.url)
+    assert api.translate(LINES[1], "de", "en") == command(models["de-en"], lines=LINES[1:2])[0]
+    assert api.detect("Zwei Männer sitzen auf einer Bank und lesen.")[0]["language"] == "de"
+    assert api.languages() == [
+        {"code": "de", "name": "German", "targets": ["en", "fr"]},
+        {"code": "en", "name": "English", "targets": ["de", "fr"]},
+        {"code": "fr", "name": "French", "targets": ["de", "en"]},
+    ]
+
+
+def test_alternatives_and_detection_are_as_libretranslate_has_them(client):
+    text = "Zwei Männer sitzen auf einer Bank."
+    one = client.post("/translate", json={"q": text, "source": "auto", "target": "en", "alternatives": 2}).json()
+    assert one.keys() == {"translatedText", "detectedLanguage", "alternatives"}
+    assert one["detectedLanguage"]["language"] == "de"
+    assert 99 < one["detectedLanguage"]["confidence"] <= 100
+    assert 1 <= len(one["alternatives"]) <= 2
+    assert one["translatedText"] not in one["alternatives"]
+    many = client.post("/translate", json={"q": [text, text], "source": "auto", "target": "en", "alternatives": 2})
+    assert many.json() == {name: [value, value] for name, value in one.items()}
+    settings = client.get("/frontend/settings").json()
+    assert settings["charLimit"] == 20_000
+    assert settings["language"]["source"] == {"code": "auto", "name": "Auto Detect"}
+    assert client.get("/health").json() == {"status": "ok"}
+
+
+def test_markup_stays_and_text_never_becomes_markup(client):
+    page = '<p title="x">Zwei <b>Männer</b> &lt;script&gt; &amp; a</p><script>var a = "Hund";</script>'
+    found = client.post("/translate", json={"q": page, "source": "de", "target": "en", "format": "html"}).json()
+    translated = found["translatedText"]
+    assert re.fullmatch(r'<p title="[^"<>]*">.*</p><script>var a = "Hund";</script>', translated)
+    assert set(re.findall(r"<[^>]*>", translated)) <= set(re.findall(r"<[^>]*>", page)) | {
+        translated.split(">")[0] + ">"
+    }
+
+
+ERRORS = [
+    ({"source": "de", "target": "en"}, "Invalid request: missing q parameter"),
+    ({"q": "a", "target": "en"}, "Invalid request: missing source parameter"),
+    ({"q": "a", "source": "de"}, "Invalid request: missing target parameter"),
+    ({"q": "a", "source": "xx", "target": "en"}, "xx is not supported"),
+    ({"q": "a", "source": "de", "target": "xx"}, "xx is not supported"),
+    (
+        {"q": "a", "source": "en", "target": "en"},
+        "English (en) is not available as a target language from English (en)",
+    ),
+    ({"q": "a", "source": "de", "target": "en", "format": "pdf"}, "pdf format is not supported"),
+    (
+        {"q": "a", "source": "de", "target": "en", "alternatives": "x"},
+        "Invalid request: alternatives parameter is not a number",
+    ),
+    (
+        {"q": "a", "source": "de", "target": "en", "alternatives": 10_000},
+        "Invalid request: alternatives parameter must be <= 10",
+    ),
+    (
+        {"q": "a" * 20_001, "source": "de", "target": "en"},
+        "Invalid request: request (20001) exceeds text limit (20000)",
+    ),
+]
+
+
+@pytest.mark.parametrize(("fields", "message"), ERRORS, ids=[message[:40] for _, message in ERRORS])
+def test_what_is_wrong_is_said_in_the_words_of_libretranslate(client, fields, message):
+    for sent in ({"json": fields}, {"data": fields}):
+        answer = client.post("/translate", **sent)
+        assert (answer.status_code, answer.json()) == (400, {"error": message})
+
+
+@pytest.mark.parametrize(
+    ("body", "message"),
+    [
+        (b"[" * 100_000, "Invalid JSON format"),
+        (b'"text"', "Invalid JSON format"),
+        (b'{"q": "\xff"}', "Invalid JSON format"),
+        (b'{"q": 5, "source": "de", "target": "en"}', "neither a text nor a list"),
+        (b'{"q": ["a", 5], "source": "de", "target": "en"}', "neither a text nor a list"),
+        (b'{"q": "a", "source": ["de"], "target": "en"}', "source parameter is not a text"),
+        (b'{"q": "\\ud800", "source": "de", "target": "en"}', "Invalid JSON format"),
+        (json.dumps({"q": ["a"] * 129, "source": "de", "target": "en"}).encode(), r"request \(129\) exceeds"),
+    ],
+    ids=["deep", "no object", "no UTF-8", "number", "number in a list", "list", "surrogate", "many"],
+)
+def test_impossible_bodies_are_refused(client, body, message):
+    for path in ("/translate", "/v1/translate"):
+        answer = client.post(path, content=body, headers={"content-type": "application/json"})
+        assert answer.status_code == 400
+        if path == "/translate":
+            assert re.search(message, answer.json()["error"])
+
+
+def test_too_many_tokens_and_bytes_are_refused(client):
+    # Each text is a token or two of the source, and may be six more of the translation.
+    answer = client.post("/v1/translate", json={"text": "\n".join("犬" * 7_000), "model": "de-en"})
+    assert answer.status_code == 413
+    assert "tokens" in answer.json()["error"]
+    large = client.post("/translate", content=b"x" * (1_048_576 + 1))
+    assert (large.status_code, list(large.json())) == (413, ["error"])
+
+    def parts():
+        for _ in range(30):
+            yield b"x" * 65_536
+
+    assert client.post("/translate", content=parts()).status_code == 413
+
+
+def test_a_file_comes_back_translated(client, models, tmp_path):
+    page = f"<p>{LINES[1]}</p>\n<code>a = 1</code>\n"
+    (tmp_path / "page.html").write_text(page, encoding="utf-8")
+    assert CliRunner().invoke(app, ["translate", str(models["de-en"]), str(tmp_path / "page.html"), "-o",
+                                    str(tmp_path / "out.html")]).exit_code == 0  # fmt: skip
+    fields = {"source": "de", "target": "en"}
+    answer = client.post("/translate_file", data=fields, files={"file": ("../Eine Seite.html", page.encode())})
+    url = answer.json()["translatedFileUrl"]
+    assert re.search(r"/download_file/[0-9a-f]{32}\.Eine_Seite_en\.html$", url)
+    fetched = client.get(url)
+    assert fetched.content == (tmp_path / "out.html").read_bytes()
+    assert fetched.headers["content-disposition"] == 'attachment; filename="Eine_Seite_en.html"'
+    assert client.get("/download_file/../../etc/passwd").status_code == 404
+    assert client.get(url + "x").status_code == 404
+    for name, data, message in (
+        ("a.exe", b"x", "file format not supported"),
+        ("a.json", b"{", r"^a\.json"),
+        ("a.docx", b"PK no archive", r"^a\.docx"),
+    ):
+        refused = client.post("/translate_file", data=fields, files={"file": (name, data)})
+        assert refused.status_code == 400
+        assert re.search(message, refused.json()["error"])
+
+
+def test_a_stream_has_every_line(client, models):
+    text = "\n".join(LINES)
+    with client.stream("POST", "/v1/translate", json={"text": text, "model": "de-en", "stream": True}) as answer:
+        assert answer.headers["content-type"].startswith("text/event-stream")
+        events = [block.split("\n", 1) for block in "".join(answer.iter_text()).split("\n\n") if block]
+    assert [name for name, _ in events] == ["event: translation"] * len(LINES) + ["event: done"]
+    found = [json.loads(data.removeprefix("data: ")) for _, data in events[:-1]]
+    printed = command(models["de-en"], "--format", "jsonl", lines=LINES)
+    assert "".join(one["text"] for one in found) == "\n".join(json.loads(line)["text"] for line in printed)
+
+
+def test_scores_and_explanations_are_those_of_the_library(client, models):
+    translator = Translator.load(models["many"])
+    body = {"model": "many", "source": "de", "target": "fr"}
+    scores = client.post("/v1/score", json={**body, "texts": LINES[:2], "translations": ["A dog", ""]}).json()["scores"]
+    assert scores == translator.score(LINES[:2], ["A dog", ""], target_lang="fr")
+    found = client.post("/v1/explain", json={**body, "text": LINES[1]}).json()["explanation"]
+    assert found == json.loads(json.dumps(explain(translator, f"<2fr> {LINES[1]}").to_dict()))
+    uneven = client.post("/v1/score", json={**body, "texts": LINES[:2], "translations": [""]})
+    assert (uneven.status_code, "pair up" in uneven.json()["error"]) == (400, True)
+    assert client.post("/v1/explain", json={**body, "text": "Hund " * 300}).status_code == 400
+
+
+def test_a_model_is_chosen_by_name_or_languages(client):
+    named = client.get("/v1/models").json()["models"]
+    assert [(one["name"], one["sources"], one["targets"]) for one in named] == [
+        ("de-en", ["de"], ["en"]),
+        ("many", ["de", "en", "fr"], ["de", "en", "fr"]),
+    ]
+    ask = {"text": "a"}
+    for choice, wanted in (
+        ({"source": "de", "target": "en"}, ("de-en", "de", "en")),
+        ({"source": "de", "target": "fr"}, ("many", "de", "fr")),
+        ({"source": "de", "target": "en", "model": "many"}, ("many", "de", "en")),
+        ({"model": "de-en"}, ("de-en", "de", "en")),
+        ({"model": "many"}, ("many", None, "de")),
+    ):
+        found = client.post("/v1/translate", json={**ask, **choice}).json()
+        assert (found["model"], found["source"], found["target"]) == wanted
+    for choice in ({"model": "x"}, {"source": "de"}, {}, {"model": "de-en", "source": "fr", "target": "en"}):
+        assert client.post("/v1/translate", json={**ask, **choice}).status_code == 400
+
+
+def test_the_interface_is_described_without_asking_elsewhere(client):
+    page = client.get("/docs")
+    assert re.findall(r"""(?:src|href)\s*=\s*["']([^"']+)""", page.text) == ["/docs/style.css", "/openapi.json"]
+    assert "script" not in page.text.lower()
+    assert client.get("/docs/style.css").headers["content-type"].startswith("text/css")
+    document = client.get("/openapi.json").json()
+    assert all(
+        f"<code>{method.upper()} {path}</code>" in page.text for path, of in document["paths"].items() for method in of
+    )
+    assert "/docs" in client.get("/").text
+
+
+def test_answers_are_as_they_are_described(client):
+    document = client.get("/openapi.json").json()
+
+    def check(method, path, **sent):
+        answer = client.request(method, path, **sent)
+        described = document["paths"][path][method.lower()]["responses"][str(answer.status_code)]
+        schema = {**described["content"]["application/json"]["schema"], "components": document["components"]}
+        Draft202012Validator(schema).validate(answer.json())
+        return answer.status_code
+
+    for path in ("/languages", "/frontend/settings", "/health", "/livez", "/readyz", "/v1/models"):
+        assert check("GET", path) == 200
+    text = {"q": "Zwei Männer", "source": "auto", "target": "fr"}
+    assert check("POST", "/translate", json={**text, "q": ["a"], "alternatives": 1}) == 200
+    assert check("POST", "/translate", data=text) == 200
+    assert check("POST", "/detect", data=text) == 200
+    assert check("POST", "/v1/translate", json={"text": "a. b.", "model": "many", "num_best": 2}) == 200
+    assert check("POST", "/v1/translate", json={"text": "a", "nothing": 1}) == 400
+    assert check("POST", "/v1/score", json={"texts": ["a"], "translations": ["b"], "model": "de-en"}) == 200
+    assert check("POST", "/v1/explain", json={"text": "a", "model": "de-en"}) == 200
+    assert check("POST", "/translate_file", json={}) == 400
+
+
+def test_neither_log_nor_metrics_tell_what_was_asked_or_by_whom(server, client):
+    secret = "Geheimniskraemerei"
+    answers = [
+        client.post("/translate", json={"q": secret, "source": "de", "target": "en", "api_key": secret}),
+        client.post("/translate", json={"q": secret, "source": secret, "target": "en"}),
+        client.post(f"/{secret}?q={secret}", headers={"authorization": f"Bearer {secret}"}),
+        client.post("/v1/translate", json={"text": secret, "model": secret}),
+    ]
+    assert [answer.status_code for answer in answers] == [200, 400, 404, 400]
+    server.wait_for("request", id=answers[-1].headers["x-request-id"], status=400, endpoint="/v1/translate")
+    logged, counted = server.log.read_text(encoding="utf-8"), client.get("/metrics").text
+    assert all(secret[:9] not in text for text in (logged, counted))
+    assert "127.0.0.1" not in counted
+    assert [event for event in server.events() if "127.0.0.1" in json.dumps(event)] == [server.events()[0]]
+    assert 'clearhead_requests_total{endpoint="/translate",status="400"}' in counted
+    assert 'clearhead_stage_seconds_count{stage="wait"}' in counted
+
+
+def test_answers_tell_browsers_to_be_careful(client):
+    headers = client.get("/languages", headers={"origin": "https://example.org"}).headers
+    assert headers["x-content-type-options"] == "nosniff"
+    assert "default-src 'none'" in headers["content-security-policy"]
+    assert "access-control-allow-origin" not in headers
+    assert "server" not in headers
+
+
+def test_headers_without_end_are_refused(server):
+    host, port = server.url.removeprefix("http://").split(":")
+    with socket.create_connection((host, int(port)), timeout=60) as connection:
+        connection.sendall(b"GET /livez HTTP/1.1\r\nhost: a\r\nx: " + b"x" * 40_000)
+        assert connection.recv(100).startswith(b"HTTP/1.1 431 ")

@@ -1,0 +1,172 @@
+"""One batch for many: each gets what it would get alone, within its time and its tokens."""
+
+from __future__ import annotations
+
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+import torch
+
+from clearhead.decoding import NO_PREFIX, PyTorchEngine, SearchOptions, decode, make_engine
+from clearhead.errors import ModelError
+from clearhead.serving.refusal import Refusal
+from clearhead.serving.shared_search import Job, SharedSearch
+
+SOURCES = [[5, 9, 11, 2], [7, 2], [30, 31, 32, 33, 34, 35, 2], [12, 13, 2]]
+
+
+class Counted:
+    """Notes what it is told."""
+
+    def __init__(self):
+        self.most_in_flight = 0
+        self.num_translated = 0
+
+    def waited(self, seconds):
+        assert seconds >= 0
+
+    def entered(self, in_flight):
+        self.most_in_flight = max(self.most_in_flight, in_flight)
+
+    def translated(self, source_tokens, target_tokens):
+        self.num_translated += 1
+
+
+@pytest.fixture(scope="module")
+def bundle(make_bundle):
+    return make_bundle()
+
+
+@pytest.fixture(scope="module")
+def engine(bundle):
+    return make_engine(bundle.model)
+
+
+@pytest.fixture
+def counted():
+    return Counted()
+
+
+@pytest.fixture
+def search(counted):
+    return SharedSearch(32, 2, counted)
+
+
+def job(*, seconds=60.0, max_tokens=10_000, client="a"):
+    return Job(client, time.monotonic() + seconds, max_tokens)
+
+
+def tokens(found):
+    return [[hypothesis.tokens for hypothesis in group] for group in found]
+
+
+def ask(search, engine, options, one=None, sources=SOURCES):
+    return search.decoder(one or job())(engine, sources, options, None, [NO_PREFIX] * len(sources))
+
+
+@pytest.fixture
+def stuck(bundle):
+    """Return an engine whose every step waits until it is let go, and then fails if it has an error."""
+    engine = PyTorchEngine(bundle.model)
+    engine.go, engine.error = threading.Event(), None
+    make_slots = engine.slots
+
+    def slots(*arguments):
+        made = make_slots(*arguments)
+        step = made.step
+
+        def wait(active):
+            assert engine.go.wait(60)
+            if engine.error is not None:
+                raise engine.error
+            return step(active)
+
+        made.step = wait
+        return made
+
+    engine.slots = slots
+    return engine
+
+
+def test_everybody_gets_what_they_would_get_alone(search, engine, bundle, counted):
+    options = SearchOptions(bundle.decode, num_best=3)
+    wanted = tokens(decode(engine, SOURCES, options))
+    with ThreadPoolExecutor(8) as threads:
+        jobs = [job(client=str(number % 3)) for number in range(40)]
+        found = list(threads.map(lambda one: ask(search, engine, options, one), jobs))
+    assert list(map(tokens, found)) == [wanted] * 40
+    assert counted.num_translated == 40 * len(SOURCES)
+    assert counted.most_in_flight > len(SOURCES)  # of several requests at once
+    assert search.num_open == 0
+
+
+def test_searches_of_another_kind_have_a_batch_of_their_own_up_to_a_bound(search, engine, bundle):
+    kinds = [SearchOptions(bundle.decode, num_best=count) for count in (1, 2, 3)]
+    for options in kinds:  # an idle one makes room
+        assert tokens(ask(search, engine, options)) == tokens(decode(engine, SOURCES, options))
+
+
+def test_there_are_so_many_kinds_at_once(search, stuck, bundle):
+    kinds = [SearchOptions(bundle.decode, num_best=count) for count in (1, 2, 3)]
+    with ThreadPoolExecutor(2) as threads:
+        held = [threads.submit(ask, search, stuck, options) for options in kinds[:2]]
+        until = time.monotonic() + 60
+        while search.num_open < 2 * len(SOURCES) and time.monotonic() < until:
+            time.sleep(0.01)
+        with pytest.raises(Refusal, match="too many kinds") as refused:
+            ask(search, stuck, kinds[2])
+        assert (refused.value.status, refused.value.retry_after) == (503, 1)
+        stuck.go.set()
+        assert [len(one.result(60)) for one in held] == [len(SOURCES)] * 2
+
+
+def test_a_job_without_time_is_refused(search, engine, bundle):
+    with pytest.raises(Refusal) as refused:
+        ask(search, engine, SearchOptions(bundle.decode), job(seconds=-1.0))
+    assert refused.value.status == 504
+
+
+def test_who_goes_away_or_runs_out_of_time_is_let_go(search, stuck, bundle):
+    options = SearchOptions(bundle.decode)
+    gone, late, patient = job(), job(seconds=0.2), job()
+    with ThreadPoolExecutor(3) as threads:
+        asked = [threads.submit(ask, search, stuck, options, one) for one in (gone, late, patient)]
+        gone.cancel()
+        for refused, status in ((asked[0], 503), (asked[1], 504)):
+            error = refused.exception(60)
+            assert isinstance(error, Refusal)
+            assert error.status == status
+        stuck.go.set()
+        assert tokens(asked[2].result(60)) == tokens(decode(stuck, SOURCES, options))
+    until = time.monotonic() + 60
+    while search.num_open and time.monotonic() < until:
+        time.sleep(0.01)
+    assert search.num_open == 0
+
+
+def test_a_failure_is_told_to_all_who_wait_and_the_next_begin_anew(search, stuck, bundle):
+    options = SearchOptions(bundle.decode)
+    stuck.error = ModelError("broken")
+    with ThreadPoolExecutor(2) as threads:
+        asked = [threads.submit(ask, search, stuck, options) for _ in range(2)]
+        stuck.go.set()
+        assert [str(one.exception(60)) for one in asked] == ["broken"] * 2
+    stuck.error = None
+    assert tokens(ask(search, stuck, options)) == tokens(decode(stuck, SOURCES, options))
+
+
+def test_a_job_may_use_so_many_tokens_in_all(search, engine, bundle):
+    options = SearchOptions(bundle.decode)
+    used = sum(2 * len(source) + bundle.decode.extra_length for source in SOURCES)
+    one = job(max_tokens=2 * used - 1)
+    ask(search, engine, options, one)
+    with pytest.raises(Refusal, match="too many tokens") as refused:
+        ask(search, engine, options, one)
+    assert refused.value.status == 413
+
+
+def test_no_sources_are_no_work(search, engine, bundle):
+    assert ask(search, engine, SearchOptions(bundle.decode), sources=[]) == []
+    assert not torch.is_inference_mode_enabled()
