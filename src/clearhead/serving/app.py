@@ -84,7 +84,7 @@ def make_app(service: Service, *, cors_origins: tuple[str, ...] = ()) -> ASGIApp
         config=service.config,
         metrics=service.metrics,
         endpoints=frozenset([*paths, "/", "/docs", "/docs/style.css", "/openapi.json"]),
-        is_ending=lambda: service.work.is_ending,
+        work=service.work,
     )
     if not cors_origins:
         return gate

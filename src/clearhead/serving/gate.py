@@ -11,7 +11,6 @@ import json
 import logging
 import secrets
 import time
-from collections.abc import Callable
 from http import HTTPStatus
 from typing import Any
 
@@ -20,6 +19,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from clearhead.config import ServeConfig
 from clearhead.serving.metrics import Metrics
 from clearhead.serving.refusal import Refusal
+from clearhead.serving.work import Work
 
 __all__ = ["FILE_PATH", "LOGGER", "Gate", "answer_of"]
 
@@ -43,7 +43,7 @@ class Gate:
         config: The limits.
         metrics: Who counts.
         endpoints: The paths that there are, of which numbers are kept; all others are one.
-        is_ending: Whether the server ends, and connections shall.
+        work: Where there must be room for what is posted: who is refused costs little so.
     """
 
     def __init__(
@@ -53,25 +53,27 @@ class Gate:
         config: ServeConfig,
         metrics: Metrics,
         endpoints: frozenset[str],
-        is_ending: Callable[[], bool],
+        work: Work,
     ) -> None:
         self._app = app
         self._config = config
         self._metrics = metrics
         self._endpoints = endpoints
-        self._is_ending = is_ending
+        self._work = work
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        begin, request_id, answer = time.monotonic(), secrets.token_hex(8), _Answer(send, self._is_ending)
+        begin, request_id, answer = time.monotonic(), secrets.token_hex(8), _Answer(send, self._work)
         scope.setdefault("state", {})["noted"] = noted = {}
         answer.request_id = request_id
         try:
             body = await self._body(scope, receive)
             self._metrics.stages.labels("body").observe(time.monotonic() - begin)
+            if scope["method"] == "POST":
+                self._work.require_room()
             await self._app(scope, _Replay(body, receive), answer)
         except Refusal as refusal:
             await _send(answer, answer_of(refusal))
@@ -153,9 +155,9 @@ class _Replay:
 class _Answer:
     """Sends an answer with the headers that all have."""
 
-    def __init__(self, send: Send, is_ending: Callable[[], bool]) -> None:
+    def __init__(self, send: Send, work: Work) -> None:
         self._send = send
-        self._is_ending = is_ending
+        self._work = work
         self.status = 0
         self.request_id = ""
 
@@ -171,7 +173,7 @@ class _Answer:
             given = [*given, *(header for header in [*_HEADERS, _POLICY] if header[0] not in names)]
             given.append((b"x-request-id", self.request_id.encode()))
             # What is left of a body that was not read would be taken for the next request.
-            if self._is_ending() or self.status in (HTTPStatus.REQUEST_ENTITY_TOO_LARGE, HTTPStatus.REQUEST_TIMEOUT):
+            if self._work.is_ending or self.status in (HTTPStatus.REQUEST_ENTITY_TOO_LARGE, HTTPStatus.REQUEST_TIMEOUT):
                 given.append((b"connection", b"close"))
             message = {**message, "headers": given}
         await self._send(message)

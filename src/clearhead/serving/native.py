@@ -72,7 +72,13 @@ def native_router(service: Service) -> APIRouter:
             ]
         }
 
-    @router.post("/v1/translate", response_model=Translations, tags=["clearhead"])
+    events: dict[int | str, dict[str, Any]] = {
+        200: {"content": {"text/event-stream": {}}, "description": "The translations, or a stream of them"}
+    }
+        200: {"content": {"text/event-stream": {}}, "description": "The translations, or a stream of them"}
+    }
+
+    @router.post("/v1/translate", response_model=Translations, responses=events, tags=["clearhead"])
     async def translate(body: TranslateRequest, request: Request) -> Response:
         """Translate texts, and tell what `clearhead translate --format jsonl` does of each."""
         client = client_of(request, service.keys)

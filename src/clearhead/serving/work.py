@@ -43,6 +43,17 @@ class Work:
         """Requests that are worked on, or wait for a thread."""
         return len(self._jobs)
 
+    def require_room(self) -> None:
+        """Make sure that there is room for one more request.
+
+        Raises:
+            Refusal: If the server ends, or has too much to do.
+        """
+        if self.is_ending:
+            raise Refusal(HTTPStatus.SERVICE_UNAVAILABLE, "the server is shutting down; ask again", retry_after=1)
+        if len(self._jobs) >= self._config.max_requests:
+            raise Refusal(HTTPStatus.SERVICE_UNAVAILABLE, "the server has too much to do; ask again", retry_after=1)
+
     @contextmanager
     def admitted(self, client: str, seconds: float, max_tokens: int) -> Iterator[Job]:
         """Let a request in for the length of the block.
@@ -55,17 +66,10 @@ class Work:
         Raises:
             Refusal: If the server ends, has too much to do, or the client has.
         """
-        config = self._config
-        if self.is_ending:
-            raise Refusal(HTTPStatus.SERVICE_UNAVAILABLE, "the server is shutting down; ask again", retry_after=1)
-        if len(self._jobs) >= config.max_requests:
-            raise Refusal(HTTPStatus.SERVICE_UNAVAILABLE, "the server has too much to do; ask again", retry_after=1)
-        if self._of_clients[client] >= config.max_requests_per_client:
-            raise Refusal(
-                HTTPStatus.TOO_MANY_REQUESTS,
-                f"Slowdown: {config.max_requests_per_client} requests at once",
-                retry_after=1,
-            )
+        self.require_room()
+        most = self._config.max_requests_per_client
+        if self._of_clients[client] >= most:
+            raise Refusal(HTTPStatus.TOO_MANY_REQUESTS, f"Slowdown: {most} requests at once", retry_after=1)
         job = Job(client, time.monotonic() + seconds, max_tokens)
         self._jobs.add(job)
         self._of_clients[client] += 1

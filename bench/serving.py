@@ -1,0 +1,258 @@
+"""The server under load from another process: what it gives at once, and what it says when there is too much.
+
+python bench/serving.py MODEL --source test2016.de --seconds 20
+
+Every text is a line with a number of its own, and every answer must be the translation that the model gives of that
+very text, so an answer that is lost, swapped or changed shows. First clients that wait for their answers measure how
+much the server can do. Then requests come at random times (Poisson) at a rate that does not wait for answers.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Awaitable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from statistics import median
+
+from clearhead.corpora import read_lines
+from clearhead.translator import Translator
+
+DOCUMENTED = {200, 400, 413, 429, 503, 504}
+PATIENCE = 60.0
+"""Seconds that a client waits for an answer; more, and it is lost."""
+
+
+@dataclass
+class Load:
+    """What came of some requests."""
+
+    statuses: Counter[int] = field(default_factory=Counter)
+    served: list[float] = field(default_factory=list)
+    """Seconds of those that were answered with a translation."""
+    refused: list[float] = field(default_factory=list)
+    wrong: int = 0
+    """Answers that are the translation of something else."""
+    lost: Counter[str] = field(default_factory=Counter)
+    seconds: float = 0.0
+    cpu_seconds: float = 0.0
+    """Of the server, meanwhile."""
+
+    @property
+    def goodput(self) -> float:
+        """Translations a second."""
+        return len(self.served) / self.seconds if self.seconds else 0.0
+
+    def row(self, name: str) -> str:
+        """Return a row of the table."""
+
+        def ms(values: Sequence[float], share: float) -> str:
+            return f"{sorted(values)[min(len(values) - 1, int(share * len(values)))] * 1e3:.0f}" if values else "-"
+
+        strange = sum(count for status, count in self.statuses.items() if status not in DOCUMENTED)
+        cells = [
+            name,
+            f"{sum(self.statuses.values()):,}",
+            f"{self.goodput:.0f}",
+            f"{self.cpu_seconds / max(1, len(self.served)) * 1e3:.1f}",
+            *(ms(times, share) for times in (self.served, self.refused) for share in (0.5, 0.99)),
+            dict(sorted(self.statuses.items())),
+            strange,
+            self.wrong,
+            sum(self.lost.values()),
+        ]
+        return f"| {' | '.join(map(str, cells))} |"
+
+
+COLUMNS = [
+    *("load", "answers", "translations a second", "server CPU ms a translation", "p50 ms", "p99 ms", "refusal p50 ms"),
+    *("refusal p99 ms", "statuses", "undocumented", "wrong", "lost"),
+]
+HEADER = f"| {' | '.join(COLUMNS)} |\n| --- |{' ---: |' * (len(COLUMNS) - 1)}"
+
+
+class Client:
+    """Connections to the server, each used again when its answer is there."""
+
+    def __init__(self, port: int, pair: tuple[str, str], wanted: dict[str, str]) -> None:
+        self._port = port
+        self._pair = pair
+        self._wanted = wanted
+        self._idle: list[tuple[asyncio.StreamReader, asyncio.StreamWriter]] = []
+
+    async def ask(self, text: str, load: Load) -> None:
+        """Send a text, and note what came of it."""
+        begin = time.monotonic()
+        try:
+            async with asyncio.timeout(PATIENCE):
+                status, body = await self._post({"q": text, "source": self._pair[0], "target": self._pair[1]})
+        except (TimeoutError, OSError, asyncio.IncompleteReadError, ValueError) as error:
+            load.lost[type(error).__name__] += 1
+            return
+        seconds = time.monotonic() - begin
+        load.statuses[status] += 1
+        if status == 200:
+            load.served.append(seconds)
+            load.wrong += json.loads(body)["translatedText"] != self._wanted[text]
+        else:
+            load.refused.append(seconds)
+
+    async def _post(self, fields: dict[str, str]) -> tuple[int, bytes]:
+        body = json.dumps(fields).encode()
+        head = f"POST /translate HTTP/1.1\r\nhost: a\r\ncontent-type: application/json\r\ncontent-length: {len(body)}"
+        connection = self._idle.pop() if self._idle else await asyncio.open_connection("127.0.0.1", self._port)
+        reader, writer = connection
+        try:
+            writer.write(head.encode() + b"\r\n\r\n" + body)
+            answer = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1").lower()
+            length = int(answer.split("content-length:")[1].split("\r\n")[0])
+            found = await reader.readexactly(length)
+        except BaseException:
+            writer.close()
+            raise
+        if "connection: close" in answer:
+            writer.close()
+        else:
+            self._idle.append(connection)
+        return int(answer.split(" ", 2)[1]), found
+
+
+async def closed(client: Client, texts: Sequence[str], count: int, seconds: float) -> Load:
+    """Let some clients ask, each again when it has its answer."""
+    load, until, begin = Load(), time.monotonic() + seconds, time.monotonic()
+    waiting = iter(texts * 1_000)
+
+    async def go_on() -> None:
+        while time.monotonic() < until:
+            await client.ask(next(waiting), load)
+
+    await asyncio.gather(*(go_on() for _ in range(count)))
+    load.seconds = time.monotonic() - begin
+    return load
+
+
+async def opened(client: Client, texts: Sequence[str], rate: float, seconds: float) -> Load:
+    """Ask at random times, so often a second, whether there are answers or not."""
+    load, begin, drawn = Load(), time.monotonic(), random.Random(1)
+    at, asked, number = begin, set(), 0
+    while (at := at + drawn.expovariate(rate)) < begin + seconds:
+        if (pause := at - time.monotonic()) > 0:
+            await asyncio.sleep(pause)
+        task = asyncio.create_task(client.ask(texts[number % len(texts)], load))
+        asked.add(task)
+        task.add_done_callback(asked.discard)
+        number += 1
+    await asyncio.gather(*asked)
+    load.seconds = time.monotonic() - begin
+    return load
+
+
+def resident_mb(pid: int) -> float:
+    """Return the memory of a process."""
+    lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+    return next(int(line.split()[1]) for line in lines if line.startswith("VmRSS")) / 1024
+
+
+def cpu_seconds(pid: int) -> float:
+    """Return the time of CPUs that a process has used."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def numbered(lines: Sequence[str], count: int) -> list[str]:
+    """Return lines with a number of their own each."""
+    return [f"{lines[number % len(lines)].strip()} {number}" for number in range(count)]
+
+
+async def measure(arguments: argparse.Namespace, port: int, pid: int, wanted: dict[str, str]) -> None:
+    """Print what the server does under each load."""
+    texts, client = list(wanted), Client(port, tuple(arguments.pair.split("-")), wanted)
+
+    async def told(name: str, running: Awaitable[Load]) -> Load:
+        begin = cpu_seconds(pid)
+        load = await running
+        load.cpu_seconds = cpu_seconds(pid) - begin
+        print(load.row(name), flush=True)
+        return load
+
+    await closed(client, texts, 8, min(3.0, arguments.seconds))  # for warmth
+    print(HEADER, flush=True)
+    one = await told("1 client", closed(client, texts, 1, arguments.seconds))
+    many = await told(f"{arguments.clients} clients", closed(client, texts, arguments.clients, arguments.seconds))
+    memory = resident_mb(pid)
+    for factor in arguments.factors:
+        name = f"{factor:g} times what {arguments.clients} clients got"
+        await told(name, opened(client, texts, factor * many.goodput, arguments.seconds))
+    print(f"\nmemory {memory:.0f} MB before the open loads, {resident_mb(pid):.0f} MB after")
+    print(f"{many.goodput / one.goodput:.1f} times as much for {arguments.clients} clients as for one")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("model")
+    parser.add_argument("--source", required=True, help="a line a text")
+    parser.add_argument("--pair", default="de-en", help="languages of the model")
+    parser.add_argument("--seconds", type=float, default=10.0, help="of each load")
+    parser.add_argument("--clients", type=int, default=64)
+    parser.add_argument("--texts", type=int, default=1_000, help="different texts")
+    parser.add_argument("--factors", type=float, nargs="+", default=[0.8, 4.0])
+    parser.add_argument("--set", action="append", default=[], help="as of clearhead serve")
+    arguments = parser.parse_args()
+    texts = numbered(list(read_lines(arguments.source)), arguments.texts)
+    translator = Translator.load(arguments.model)
+    found = translator.translate(texts, one_line=True, scores=False)
+    wanted = {one.source: one.text for one in found}
+    alone, cpu = [], time.process_time()
+    translator.translate(texts, one_line=True, scores=False)
+    cpu = (time.process_time() - cpu) / len(texts)
+    for text in texts[:100]:
+        begin = time.monotonic()
+        translator.translate([text], one_line=True, scores=False)
+        alone.append(time.monotonic() - begin)
+    print(
+        f"the translator itself: {median(alone) * 1e3:.1f} ms for one text, {cpu * 1e3:.1f} ms of CPU in a batch of all\n"
+    )
+    limits = [
+        f"max_requests_per_client={max(arguments.clients, 64)}",
+        *arguments.set,
+    ]  # all of them come from one address
+    options = [part for limit in limits for part in ("--set", limit)]
+    command = [
+        sys.executable,
+        "-m",
+        "clearhead",
+        "serve",
+        f"{arguments.pair}={arguments.model}",
+        "--port",
+        "0",
+        *options,
+    ]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as server:
+        assert server.stderr is not None
+        port = 0
+        for line in server.stderr:
+            event = json.loads(line)
+            port = event.get("port", port)
+            if event["event"] == "ready":
+                break
+        # Its log is read and thrown away, as a system's journal would take it.
+        drain = subprocess.Popen(["cat"], stdin=server.stderr, stdout=subprocess.DEVNULL)
+        try:
+            asyncio.run(measure(arguments, port, server.pid, wanted))
+        finally:
+            server.send_signal(signal.SIGTERM)
+            print(f"it ended with status {server.wait()}")
+            drain.wait()
+
+
+if __name__ == "__main__":
+    main()
