@@ -218,24 +218,13 @@ def main() -> None:
         begin = time.monotonic()
         translator.translate([text], one_line=True, scores=False)
         alone.append(time.monotonic() - begin)
-    print(
-        f"the translator itself: {median(alone) * 1e3:.1f} ms for one text, {cpu * 1e3:.1f} ms of CPU in a batch of all\n"
-    )
-    limits = [
-        f"max_requests_per_client={max(arguments.clients, 64)}",
-        *arguments.set,
-    ]  # all of them come from one address
+    print(f"the translator itself: {median(alone) * 1e3:.1f} ms for one text,", end=" ")
+    print(f"{cpu * 1e3:.1f} ms of CPU for each in a batch of all\n")
+    # All clients have one address.
+    limits = [f"max_requests_per_client={max(arguments.clients, 64)}", *arguments.set]
     options = [part for limit in limits for part in ("--set", limit)]
-    command = [
-        sys.executable,
-        "-m",
-        "clearhead",
-        "serve",
-        f"{arguments.pair}={arguments.model}",
-        "--port",
-        "0",
-        *options,
-    ]
+    served = f"{arguments.pair}={arguments.model}"
+    command = [sys.executable, "-m", "clearhead", "serve", "--port", "0", served, *options]
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as server:
         assert server.stderr is not None
         port = 0

@@ -1,6 +1,6 @@
 """The interface of LibreTranslate, so that what was written for it finds the same fields and errors here.
 
-Read beside its `app.py` (version 1.6). Otherwise here: the characters of all texts are counted together; `format=html`
+Written beside its `app.py`. Otherwise here: the characters of all texts are counted together; `format=html`
 answers with markup that stays escaped, and has no alternatives either; a field of another type than text is refused and
 does not end in a 500.
 """

@@ -16,7 +16,6 @@ from starlette.types import Receive, Scope, Send
 
 from clearhead.errors import ClearheadError
 from clearhead.inspection.explain import explain
-from clearhead.language_tags import language_tag
 from clearhead.serving.gate import answer_of
 from clearhead.serving.libre import ready
 from clearhead.serving.refusal import Refusal
@@ -75,8 +74,6 @@ def native_router(service: Service) -> APIRouter:
     events: dict[int | str, dict[str, Any]] = {
         200: {"content": {"text/event-stream": {}}, "description": "The translations, or a stream of them"}
     }
-        200: {"content": {"text/event-stream": {}}, "description": "The translations, or a stream of them"}
-    }
 
     @router.post("/v1/translate", response_model=Translations, responses=events, tags=["clearhead"])
     async def translate(body: TranslateRequest, request: Request) -> Response:
@@ -91,6 +88,7 @@ def native_router(service: Service) -> APIRouter:
         request.state.noted |= {"model": choice.model.name, "texts": len(texts), "characters": sum(map(len, texts))}
         beam = body.beam_size or choice.model.translator.bundle.decode.beam_size
         how = {"num_best": body.num_best, "beam_size": max(beam, body.num_best), **choice.settings}
+        how["alignments"] = body.alignments
         config = service.config
         admitted = service.work.admitted(client, config.request_seconds, config.max_request_tokens)
         if body.stream:
@@ -133,12 +131,10 @@ def native_router(service: Service) -> APIRouter:
         require_few([body.text, body.translation or ""], service.config)
         choice = service.choose([body.text], body.source, body.target, body.model)
         request.state.noted |= {"model": choice.model.name, "characters": len(body.text)}
-        told = choice.settings["target_lang"]
-        text = body.text if told is None else f"{language_tag(told)} {body.text}"
 
         def work() -> dict[str, Any]:
             translator = service.translator(choice, job)
-            parts = translator.split_sources([text], told)
+            parts = translator.split_sources([body.text], choice.settings["target_lang"])
             sides = translator.spell(parts, [body.translation or ""], translator.decode_config(choice.settings))
             most = service.config.max_explain_tokens
             if (longest := max(len(one) for side in sides for one in side)) > most:
@@ -146,10 +142,8 @@ def native_router(service: Service) -> APIRouter:
                     HTTPStatus.BAD_REQUEST, f"a side has {longest} tokens, and at most {most} are explained; split it"
                 )
             with service.unshared(job):
-                return {
-                    "model": choice.model.name,
-                    "explanation": explain(translator, text, body.translation).to_dict(),
-                }
+                found = explain(translator, body.text, body.translation, search=body.search, **choice.settings)
+            return {"model": choice.model.name, "explanation": found.to_dict()}
 
         with service.work.admitted(client, service.config.request_seconds, service.config.max_request_tokens) as job:
             return JSONResponse(await service.work.run(job, work, partial(wait_until_gone, request)))

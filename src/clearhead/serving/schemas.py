@@ -169,6 +169,8 @@ class TranslateRequest(_Chosen):
     """How many translations of each are wanted, the best included."""
     beam_size: Annotated[int, Field(ge=1)] | None = None
     """Hypotheses that the search keeps; the model's own number if not given, and no less than `num_best`."""
+    alignments: bool = False
+    """Link the words of each text with those of its translation."""
     stream: bool = False
     """Answer with server-sent events: a `translation` for every line of the texts as soon as it is done."""
 
@@ -187,6 +189,8 @@ class ExplainRequest(_Chosen):
     text: str
     translation: str | None = None
     """A translation to explain; the model's own if not given."""
+    search: bool = False
+    """Tell also what the search went through."""
 
 
 class _Judged(_Fields):
@@ -202,6 +206,8 @@ class _Sentence(_Judged):
 class _Translation(_Sentence):
     tokens: list[str]
     """Pieces of the text."""
+    alignment: list[tuple[int, int]] | None = None
+    """Pairs of a word of the source and a word of the text, counted from 0, if they were asked for."""
     alternatives: list[_Judged]
     """The best `num_best`, this one included, if more than one was asked for."""
     truncated: bool
@@ -234,7 +240,7 @@ class Scores(_Fields):
 
 
 class Explained(_Fields):
-    """What each head looked at, and how sure each step was; see `Explanation` in Python."""
+    """What each head looked at, and how sure each step was; docs/explanation-json.md says what each field means."""
 
     model: str
     explanation: dict[str, Any]

@@ -9,9 +9,11 @@ from typing import Any
 from clearhead.document_translation import TextLine, fillings, text_lines, translate_document
 from clearhead.documents.file_text import FileText
 from clearhead.documents.html import HtmlDocument
+from clearhead.language_tags import split_tag
 from clearhead.tokenizers.vocabulary import refuse_surrogates
 from clearhead.translation import Alternative, Translation, best_combinations, join_translations
 from clearhead.translator import Translator
+from clearhead.word_alignment import joined_links
 
 __all__ = ["translate_html", "translate_texts"]
 
@@ -23,6 +25,7 @@ def translate_texts(
     num_best: int = 1,
     scores: bool = True,
     one_line: bool = False,
+    alignments: bool = False,
     **settings: Any,
 ) -> list[Translation]:
     """Translate texts, all of their lines together; blank lines, and white space around lines, stay as they are.
@@ -33,6 +36,7 @@ def translate_texts(
         num_best: Translations of each; fewer where fewer are found.
         scores: Score them.
         one_line: Make ends of lines that the model writes spaces.
+        alignments: Link the words of each text with those of its translation.
         **settings: As of `Translator.translate`.
 
     Raises:
@@ -40,20 +44,30 @@ def translate_texts(
     """
     cut = [list(text_lines(text)) for text in texts]
     lines = [line.text for of_text in cut for line in of_text if line.text]
-    made = iter(translator.translate(lines, num_best=num_best, scores=scores, one_line=one_line, **settings))
+    how: dict[str, Any] = {"num_best": num_best, "scores": scores, "one_line": one_line, "alignments": alignments}
+    made = iter(translator.translate(lines, **how, **settings))
     found = []
     for text, of_text in zip(texts, cut, strict=True):
         own = [next(made) for line in of_text if line.text]
-        found.append(_joined(text, of_text, own, num_best, scores))
+        languages = translator.bundle.tokenizer.language_tags
+        sources = [split_tag(line.text, languages)[1] for line in of_text if line.text]
+        found.append(_joined(text, of_text, own, sources, num_best, scores, alignments=alignments))
     return found
 
 
 def _joined(
-    text: str, lines: Sequence[TextLine], made: Sequence[Translation], num_best: int, scores: bool
+    text: str,
+    lines: Sequence[TextLine],
+    made: Sequence[Translation],
+    sources: Sequence[str],
+    num_best: int,
+    scores: bool,
+    *,
+    alignments: bool,
 ) -> Translation:
     """Return the translation of a text, made of those of its lines that are not blank."""
     if not made:
-        return Translation(text, text, 0.0 if scores else None, ())
+        return Translation(text, text, 0.0 if scores else None, (), alignment=() if alignments else None)
     if len(made) == 1 and made[0].source == text:
         return made[0]
     rows = best_combinations([one.alternatives or (Alternative(one.text, one.score),) for one in made], num_best)
@@ -65,8 +79,17 @@ def _joined(
     whole = join_translations(text, made, [" "] * (len(made) - 1))
     best = tuple(different.values())
     parts = made[0].sentences if len(made) == 1 else tuple(made)
+    links = None
+    if alignments:
+        of_lines = [one.alignment or () for one in made]
+        links = tuple(joined_links(of_lines, sources, [one.text for one in rows[0]], text, best[0].text))
     return replace(
-        whole, text=best[0].text, score=best[0].score, alternatives=best if num_best > 1 else (), sentences=parts
+        whole,
+        text=best[0].text,
+        score=best[0].score,
+        alternatives=best if num_best > 1 else (),
+        sentences=parts,
+        alignment=links,
     )
 
 

@@ -60,7 +60,12 @@ def test_texts_of_several_lines_keep_their_white_space(client, models):
     wanted = f"\n  {first}\r\n\t\n{second}  "
     body = {"q": [text, " \n", ""], "source": "de", "target": "en"}
     assert client.post("/translate", json=body).json() == {"translatedText": [wanted, " \n", ""]}
-    [found] = client.post("/v1/translate", json={"text": text, "model": "de-en"}).json()["translations"]
+    body = {"text": text, "model": "de-en", "alignments": True}
+    [found] = client.post("/v1/translate", json=body).json()["translations"]
+    one, other = Translator.load(models["de-en"]).translate(LINES[:2], alignments=True)
+    ahead = len(LINES[0].split()), len(first.split())
+    linked = [(left + ahead[0], right + ahead[1]) for left, right in other.alignment]
+    assert [tuple(link) for link in found["alignment"]] == [*one.alignment, *linked]
     assert (found["source"], found["text"]) == (text, wanted)
     assert [one["text"] for one in found["sentences"]] == [first, second]
     assert found["score"] == pytest.approx(sum(one["score"] for one in found["sentences"]), abs=1e-5)
@@ -214,7 +219,8 @@ def test_scores_and_explanations_are_those_of_the_library(client, models):
     scores = client.post("/v1/score", json={**body, "texts": LINES[:2], "translations": ["A dog", ""]}).json()["scores"]
     assert scores == translator.score(LINES[:2], ["A dog", ""], target_lang="fr")
     found = client.post("/v1/explain", json={**body, "text": LINES[1]}).json()["explanation"]
-    assert found == json.loads(json.dumps(explain(translator, f"<2fr> {LINES[1]}").to_dict()))
+    alone = explain(translator, LINES[1], search=False, target_lang="fr", source_lang="de")
+    assert found == json.loads(json.dumps(alone.to_dict()))
     uneven = client.post("/v1/score", json={**body, "texts": LINES[:2], "translations": [""]})
     assert (uneven.status_code, "pair up" in uneven.json()["error"]) == (400, True)
     assert client.post("/v1/explain", json={**body, "text": "Hund " * 300}).status_code == 400
