@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from benchmarks import run_benchmark, write_toy
 
 from clearhead.config import DecodeConfig
@@ -10,6 +11,7 @@ SOURCES = ["Ein Hund rennt über die Wiese.", "Zwei Männer sitzen auf der Bank.
 TARGETS = ["A dog runs across the meadow.", "Two men are sitting on the bench.", "Three children play in the sand."]
 
 
+@pytest.mark.slow
 def test_every_answer_is_the_one_for_its_text(tmp_path):
     model, source, _ = write_toy(tmp_path, SOURCES, TARGETS, DecodeConfig(beam_size=1, extra_length=1))
     brief = ["--seconds", "0.5", "--texts", "20", "--clients", "4", "--factors", "0.8", "4"]

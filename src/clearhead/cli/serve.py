@@ -97,7 +97,10 @@ def serve(
 
     for source in sources:
         model_directory(source.path)  # refused before the port is taken
-    service = Service(sources, config, Keys({} if keys is None else read_keys(keys)), device=device)
+    given = {} if keys is None else read_keys(keys)
+    if keys is not None and not given:
+        raise ConfigError(f"{keys} has no key, so nobody could ask; make one: clearhead api-key NAME --keys {keys}")
+    service = Service(sources, config, Keys(given), device=device)
     run(service, bind(host, port), cors_origins=tuple(cors or ()), trusted_proxies=tuple(proxy or ()))
 
 

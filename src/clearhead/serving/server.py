@@ -29,6 +29,8 @@ CHECK_SECONDS = 1.0
 MOST_HEADER_BYTES = 32_768
 """Of a request's line and headers."""
 BACKLOG = 2_048
+LAST_SECONDS = 1.0
+"""That requests are still refused in, when all work has ended."""
 
 
 def bind(host: str, port: int) -> socket.socket:
@@ -180,8 +182,8 @@ async def _drain(service: Service) -> None:
     while service.work.num_requests and time.monotonic() < until:
         await asyncio.sleep(0.05)
     service.work.cancel_all()
-    # Whoever connects now still gets an answer; a socket that is closed would reset them.
-    await asyncio.sleep(0.25)
+    # Whoever asks now still gets an answer; a socket that is closed would reset them.
+    await asyncio.sleep(LAST_SECONDS)
 
 
 def _protocol(config: ServeConfig) -> type[asyncio.Protocol]:

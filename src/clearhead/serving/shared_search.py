@@ -24,6 +24,7 @@ from clearhead.decoding.workers import SentenceQueue, find
 from clearhead.errors import ClearheadError
 from clearhead.serving.fair_order import FairOrder
 from clearhead.serving.refusal import Refusal
+from clearhead.text_search import Decode
 
 __all__ = ["Job", "SearchObserver", "SharedSearch"]
 
@@ -235,11 +236,7 @@ class SharedSearch:
         self._batches: dict[Hashable, _Batch] = {}
         self._lock = Lock()
 
-    def decoder(
-        self, job: Job
-    ) -> Callable[
-        [Engine, list[list[int]], SearchOptions, Callable[[int], None] | None, Sequence[Prefix]], list[list[Hypothesis]]
-    ]:
+    def decoder(self, job: Job) -> Decode:
         """Return what searches for a job, as `decoding.decode` does."""
 
         def decode(
