@@ -60,8 +60,6 @@ def sentences_of(
     max_lengths: Sequence[int],
     prefixes: Sequence[Prefix] = (),
     required: Sequence[Required] = (),
-    *,
-    first: int = 0,
 ) -> list[Sentence]:
     """Return sentences numbered as they are given.
 
@@ -70,11 +68,10 @@ def sentences_of(
         max_lengths: Most target tokens of each.
         prefixes: What the translation of each begins with; none is given for none.
         required: What the translation of each must contain; none is given for none.
-        first: Number of the first one.
     """
     every: Sequence[Required | None] = required or [None] * len(sources)
     given = zip(sources, max_lengths, prefixes or [NO_PREFIX] * len(sources), every, strict=True)
     return [
         Sentence(number, source, most, prefix, required=forms)
-        for number, (source, most, prefix, forms) in enumerate(given, start=first)
+        for number, (source, most, prefix, forms) in enumerate(given)
     ]

@@ -9,17 +9,17 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Hashable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from http import HTTPStatus
 from threading import Condition, Lock, Thread
 from typing import Protocol
 
 import torch
 
-from clearhead.decoding import Engine, Hypothesis, Prefix, SearchOptions, length_limits
+from clearhead.decoding import Engine, Hypothesis, Prefix, Required, SearchOptions, length_limits
 from clearhead.decoding.batching import advice_on_memory
 from clearhead.decoding.rules import check_ids
-from clearhead.decoding.sentence import sentences_of
+from clearhead.decoding.sentence import Sentence, sentences_of
 from clearhead.decoding.workers import SentenceQueue, find
 from clearhead.errors import ClearheadError
 from clearhead.serving.fair_order import FairOrder
@@ -159,21 +159,19 @@ class _Batch:
         """Sentences that are not done."""
         return len(self._entries)
 
-    def submit(
-        self, call: _Call, sources: list[list[int]], max_lengths: list[int], prefixes: Sequence[Prefix]
-    ) -> list[int] | None:
-        """Add the sentences of a call; return their numbers, or None if the batch is closed."""
+    def submit(self, call: _Call, sentences: Sequence[Sentence]) -> list[int] | None:
+        """Add the sentences of a call, numbered from 0; return their own numbers, or None if the batch is closed."""
         now = time.monotonic()
         with self._lock:
             if self.is_closed:
                 return None
             first = self._next
-            sentences = sentences_of(sources, max_lengths, prefixes, first=first)
             self._next += len(sentences)
-            for sentence in sentences:
-                self._entries[sentence.number] = _Entry(call, sentence.number - first, len(sentence.source), now)
-            self._queue.add(sentences)
-        return [sentence.number for sentence in sentences]
+            own = [replace(sentence, number=first + sentence.number) for sentence in sentences]
+            for index, sentence in enumerate(own):
+                self._entries[sentence.number] = _Entry(call, index, len(sentence.source), now)
+            self._queue.add(own)
+        return [sentence.number for sentence in own]
 
     def withdraw(self, numbers: Sequence[int]) -> None:
         """Let go of sentences of a call that nobody waits for."""
@@ -245,8 +243,11 @@ class SharedSearch:
             options: SearchOptions,
             on_progress: Callable[[int], None] | None = None,
             prefixes: Sequence[Prefix] = (),
+            required: Sequence[Required] = (),
         ) -> list[list[Hypothesis]]:
-            found = self._search(job, engine, sources, options, prefixes)
+            options = replace(options, most_required=max((forms.num_tokens for forms in required), default=0))
+            max_lengths = length_limits(engine.model.config, options.config, sources, prefixes)
+            found = self._search(job, engine, sentences_of(sources, max_lengths, prefixes, required), options)
             if on_progress is not None and sources:
                 on_progress(len(sources))
             return found
@@ -254,14 +255,9 @@ class SharedSearch:
         return decode
 
     def _search(
-        self,
-        job: Job,
-        engine: Engine,
-        sources: list[list[int]],
-        options: SearchOptions,
-        prefixes: Sequence[Prefix],
+        self, job: Job, engine: Engine, sentences: Sequence[Sentence], options: SearchOptions
     ) -> list[list[Hypothesis]]:
-        """Return the hypotheses of each source, found among the sentences of others.
+        """Return the hypotheses of each sentence, found among those of others.
 
         Raises:
             ClearheadError: As `decode` does.
@@ -269,16 +265,16 @@ class SharedSearch:
         """
         job.require_time()
         model = engine.model.config
+        sources = [sentence.source for sentence in sentences]
         check_ids(sources, model.source_vocabulary, None if model.is_decoder_alone else model.pad_id, "source")
-        max_lengths = length_limits(model, options.config, sources, prefixes)
-        job.spend(sum(map(len, sources)) + sum(max_lengths))
-        if not sources:
+        job.spend(sum(len(sentence.source) + sentence.max_length for sentence in sentences))
+        if not sentences:
             return []
-        call = _Call(job, [[] for _ in sources], len(sources))
+        call = _Call(job, [[] for _ in sentences], len(sentences))
         numbers = None
         while numbers is None:  # a batch may close between the two lines
             batch = self._batch(engine, options)
-            numbers = batch.submit(call, sources, max_lengths, prefixes)
+            numbers = batch.submit(call, sentences)
         call.wait()
         if call.error is not None:
             raise call.error
@@ -294,7 +290,7 @@ class SharedSearch:
         Raises:
             Refusal: If there are too many batches of other kinds.
         """
-        key = (id(engine), options.config, options.num_best, id(options.shortlist))
+        key = (id(engine), options.config, options.num_best, options.most_required, id(options.shortlist))
         with self._lock:
             batch = self._batches.get(key)
             if batch is not None and not batch.is_closed:

@@ -63,7 +63,7 @@ def tokens(found):
 
 
 def ask(search, engine, options, one=None, sources=SOURCES):
-    return search.decoder(one or job())(engine, sources, options, None, [NO_PREFIX] * len(sources))
+    return search.decoder(one or job())(engine, sources, options, None, [NO_PREFIX] * len(sources), [])
 
 
 @pytest.fixture
