@@ -61,15 +61,16 @@ class TermSpeller:
         self._tokenizer = tokenizer
         self._spelled: dict[Term, RequiredTerm | None] = {}
 
-    def wanted(self, terms: Terms, text: str, given: int = 0) -> WantedTerms:
+    def wanted(self, terms: Terms, text: str, given: int = 0, *, any_case: bool = False) -> WantedTerms:
         """Return what the translation of a text must contain.
 
         Args:
             terms: The terminology.
             text: As the model reads it.
             given: Tokens that every translation begins with, which are no text.
+            any_case: As of `Terms.found_in`.
         """
-        found = terms.found_in(text)
+        found = terms.found_in(text, any_case=any_case)
         if not found:
             return WantedTerms()
         for _, term in found:
@@ -145,6 +146,8 @@ def search_with_terms(
         return dict(zip(rows, groups, strict=True))
 
     bound = [row for row, terms in enumerate(wanted) if terms.required is not None]
+    if not bound:
+        return search(sources, prefixes, options, scores=scores, on_progress=on_progress)
     groups = found([row for row in range(len(sources)) if wanted[row].required is None], on_progress, constrained=False)
     groups |= found(bound, None, constrained=False)
     again = [row for row in bound if not all(wanted[row].are_met(one.text) for one in groups[row])]

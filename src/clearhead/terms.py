@@ -104,8 +104,12 @@ class Terms:
             raise DataError(f"{display_name(str(path))} has no terms; a line is a term, a tab, and its translation")
         return cls(terms)
 
-    def found_in(self, text: str) -> list[FoundTerm]:
+    def found_in(self, text: str, *, any_case: bool = False) -> list[FoundTerm]:
         """Return the terms of a source text, in order, each as often as it is there; none is within a placeholder.
+
+        Args:
+            text: The text.
+            any_case: It was all in capitals and is not now: find terms with a capital letter in any case as well.
 
         >>> terms = Terms([Term("hot dog", ("Hotdog",)), Term("dog", ("Hund",))])
         >>> [found.text for found in terms.found_in("A dog eats a Hot  Dog, and dogs do not.")]
@@ -116,7 +120,7 @@ class Terms:
         while place < len(words):
             for key, term in self._by_first.get(words[place].text.lower(), ()):
                 part = words[place : place + len(key)]
-                if _key(part) == key and _is_as_written(term.source, [word.text for word in part]):
+                if _key(part) == key and (any_case or _is_as_written(term.source, [word.text for word in part])):
                     found.append(FoundTerm(text[part[0].start : part[-1].end], term))
                     place += len(key) - 1
                     break

@@ -5,7 +5,7 @@ from __future__ import annotations
 import heapq
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from operator import itemgetter
 
 from clearhead.flags import Flag, merge_flags
@@ -26,7 +26,8 @@ __all__ = [
 
 TERM_REASONS = {
     "unspellable": "the model's vocabulary cannot write it",
-    "unmet": "no translation within the length limit was found that has it",
+    "unmet": "no translation within the length limit was found that has it in one piece",
+    "left": "its part of the message was left as it was",
 }
 """Why a translation lacks a term, and what that means."""
 
@@ -163,8 +164,10 @@ def join_translations(
     alignment = None
     if read is not None and (links := [one.alignment for one in sentences if one.alignment is not None]):
         alignment = tuple(joined_links(links, read[1], [one.text for one in sentences], read[0], texts[0]))
+    terms = [one for sentence in sentences for one in sentence.terms or ()]
     if in_capitals:
-        texts = [change_words(text, str.upper) for text in texts]
+        texts = list(map(_in_capitals, texts))
+        terms = [replace(one, source=_in_capitals(one.source), form=_in_capitals(one.form)) for one in terms]
     joined = [Alternative(text, _total(row), _mean_utility(row)) for text, row in zip(texts, rows, strict=True)]
     if not are_samples:
         first: dict[str, Alternative] = {}
@@ -183,10 +186,12 @@ def join_translations(
         sentences=tuple(sentences),
         warnings=merge_flags([sentence.warnings for sentence in sentences]),
         alignment=alignment,
-        terms=None
-        if all(one.terms is None for one in sentences)
-        else tuple(t for one in sentences for t in one.terms or ()),
+        terms=None if all(sentence.terms is None for sentence in sentences) else tuple(terms),
     )
+
+
+def _in_capitals(text: str) -> str:
+    return change_words(text, str.upper)
 
 
 def on_one_line(text: str) -> str:

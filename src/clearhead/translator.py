@@ -30,17 +30,17 @@ from clearhead.decoding import (
 from clearhead.device import resolve_device
 from clearhead.errors import ConfigError, DataError, ModelError
 from clearhead.familiar import Familiar, Form
-from clearhead.flags import MOST_SHOWN, Flag, Seen, find_flags, missing_placeholders, placeholders_of
+from clearhead.flags import MOST_SHOWN, Flag, Seen, find_flags, placeholders_of
 from clearhead.language_tags import language_tag
 from clearhead.line_splitting import Piece, Pieces, align_samples, cut_lines
-from clearhead.markup_placing import Stripped, is_tag, parts_with_placeholders, strip_markup
+from clearhead.markup_search import MarkupSearch
 from clearhead.model.transformer import Transformer
 from clearhead.placeholders import PLACEHOLDER
-from clearhead.protect import Protected, protect, protect_target, without_signs
+from clearhead.protect import protect, protect_target, without_signs
 from clearhead.sentences import split_sentences
 from clearhead.term_search import TermSpeller, WantedTerms, search_with_terms
 from clearhead.terms import Terms
-from clearhead.text_search import Decode, FoundText, TextSearch, distinct
+from clearhead.text_search import Decode, FoundText, TextSearch
 from clearhead.tokenizers import require_texts
 from clearhead.translation import Alternative, Translation, join_translations, on_one_line
 from clearhead.word_alignment import Link, Span, words_of
@@ -187,8 +187,10 @@ class Translator:
         done = read.cut_up.lines_done(on_progress)
         how_to_search: Any = {"scores": scores, "on_progress": done}
         groups = search_with_terms(search, wanted, read.ids, read.prefixes, options, **how_to_search)
-        if options.config.place_markup and not options.are_samples:
-            self._place_markup(read, groups, search, options, scores=scores)
+        filled = [read.cut_up.pieces[index] for index in read.filled]
+        if self.places_markup(options.config) and not options.are_samples:
+            with_markup = MarkupSearch(self.model.config, search, lambda: self._aligning)
+            groups = with_markup(filled, read.ids, read.prefixes, wanted, groups, options, scores=scores)
         if options.sampling is not None and options.are_samples:
             groups = read.aligned(groups, options.sampling.seed)
         blank = Translation(
@@ -200,14 +202,13 @@ class Translator:
             alignment=() if alignments else None,
         )
         results = [replace(blank, source=piece.source) for piece in read.cut_up.pieces]
-        for index, ids, group, own in zip(read.filled, read.ids, groups, wanted, strict=True):
-            made = self._translation(read.cut_up.pieces[index], ids, group, num_best, scores, one_line)
+        for index, piece, ids, group, own in zip(read.filled, filled, read.ids, groups, wanted, strict=True):
+            made = self._translation(piece, ids, group, num_best, scores, one_line)
             if terms is not None:
                 made = replace(made, terms=own.uses(group[0].text))
             results[index] = made
         if alignments:
-            pieces = [read.cut_up.pieces[index] for index in read.filled]
-            for index, links in zip(read.filled, self._linked(pieces, read.ids, groups, options.config), strict=True):
+            for index, links in zip(read.filled, self._linked(filled, read.ids, groups, options.config), strict=True):
                 results[index] = replace(results[index], alignment=tuple(links))
         how: Any = {"num_best": num_best, "are_samples": options.are_samples, "one_line": one_line}
         return [
@@ -499,8 +500,10 @@ class Translator:
             raise ConfigError(
                 f"terms are met by searching the whole vocabulary for translations; they cannot be with {found}"
             )
+        lines = zip(read.forms, read.cut_up.of_lines(read.cut_up.pieces), strict=True)
+        of_pieces = [(piece.protected.text, form.in_capitals) for form, pieces in lines for piece in pieces]
         return [
-            self._term_speller.wanted(terms, read.cut_up.pieces[index].protected.text, prefix.given)
+            self._term_speller.wanted(terms, of_pieces[index][0], prefix.given, any_case=of_pieces[index][1])
             for index, prefix in zip(read.filled, read.prefixes, strict=True)
         ]
 
@@ -524,65 +527,6 @@ class Translator:
             output_truncated=group[0].was_ended,
             warnings=self._flags(piece, best[0].text, has_placed_markup=group[0].has_placed_markup),
         )
-
-    def _place_markup(
-        self,
-        read: _Read,
-        groups: Sequence[list[FoundText]],
-        search: TextSearch,
-        options: SearchOptions,
-        *,
-        scores: bool,
-    ) -> None:
-        """Where the best text of a piece lacks some of its markup, put it in, there and in those that follow.
-
-        Where tags are missing, or there are others, the piece is translated without them first. What a text gets is its
-        own score, of all of it.
-        """
-        tokenizer, config = self.bundle.tokenizer, options.config
-        if tokenizer.num_placeholders or not self.model.config.is_encoder_decoder:
-            return
-        stripped: dict[int, Stripped] = {}
-        for row, (index, prefix, group) in enumerate(zip(read.filled, read.prefixes, groups, strict=True)):
-            text, written = read.cut_up.pieces[index].text, group[0].text
-            if len(prefix.tokens) == prefix.given and (missing := missing_placeholders(text, written)):
-                tags = any(map(is_tag, [*missing, *missing_placeholders(written, text)]))
-                stripped[row] = strip_markup(text, tags=tags)
-        if not stripped:
-            return
-        anew = [row for row, one in stripped.items() if one.has_lost and one.text.strip()]
-        languages = {row: read.cut_up.pieces[read.filled[row]].language for row in stripped}
-        ids = tokenizer.encode_parts([(languages[row], stripped[row].text) for row in anew], config.source_lang)
-        ids = cut_sources(self.model.config, config, ids)
-        found = search(ids, [read.prefixes[row] for row in anew], options, scores=False) if anew else []
-        without_tags = {row: (own, group) for row, own, group in zip(anew, ids, found, strict=True)}
-        texts = [
-            (row, own, one)
-            for row in stripped
-            for own, group in [without_tags.get(row, (read.ids[row], groups[row]))]
-            for one in group
-        ]
-        pairs = [
-            spelled_pair(
-                tokenizer, Protected(stripped[row].text), own, one.text, list(one.tokens), parts_with_placeholders
-            )
-            for row, own, one in texts
-        ]
-        links = align(self._aligning, pairs, by="attention", batch_tokens=config.batch_tokens)
-        placed: dict[int, list[FoundText]] = {row: [] for row in stripped}
-        for (row, _, one), some in zip(texts, links, strict=True):
-            text = stripped[row].placed(one.text, some)
-            placed[row].append(replace(one, source=read.ids[row], text=text, has_placed_markup=True))
-        every = [one for group in placed.values() for one in group]
-        search.respell(every, [languages[row] for row, _, _ in texts], config.batch_tokens, scores=scores)
-        longest = self.model.config.max_length or math.inf
-        for row, group in placed.items():
-            text = read.cut_up.pieces[read.filled[row]].text
-            better = len(missing_placeholders(text, group[0].text)) < len(
-                missing_placeholders(text, groups[row][0].text)
-            )
-            if better and all(len(one.tokens) <= longest for one in group):
-                groups[row][:] = distinct(group)
 
     def _linked(
         self,
@@ -668,6 +612,11 @@ class Translator:
         if longest is None or longest >= config.max_input_tokens:
             return config
         return config.with_changes({"max_input_tokens": longest})
+
+    def places_markup(self, config: DecodeConfig) -> bool:
+        """Tell whether markup that the model does not keep is put in; one with tokens for it keeps it."""
+        is_kept = self.bundle.tokenizer.num_placeholders > 0
+        return config.place_markup and not is_kept and self.model.config.is_encoder_decoder
 
     def _engine_for(self, precision: DecodePrecision) -> Engine:
         """Return the engine of a precision; made once, and again when the model's weights have changed."""

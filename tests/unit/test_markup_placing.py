@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
+from itertools import pairwise
 
 import pytest
 
 from clearhead.flags import missing_placeholders, placeholders_of
 from clearhead.markup_placing import parts_with_placeholders, strip_markup
+from clearhead.terms import Term, Terms
 from clearhead.translator import Translator
 
 CASES = [
@@ -85,6 +88,16 @@ def test_a_model_that_loses_markup_gets_it_placed(translator):
                 for other in one.alternatives:
                     assert Counter(placeholders_of(other.text)) == Counter(placeholders_of(one.source))
     assert found[2] == translator.translate([LINES[2]], num_best=3, **how)[0]  # a line without any is as ever
+
+
+def test_a_line_without_its_tags_still_has_its_terms(translator):
+    how = {"target_lang": "de"} if translator.bundle.tokenizer.language_tags else {}
+    terms = Terms([Term("Hund", ("small dog",))])
+    found = translator.translate([LINES[0]], terms=terms, extra_length=20, **how)[0]
+    assert "placed_markup" in [flag.kind for flag in found.warnings]
+    assert Counter(placeholders_of(found.text)) == Counter(placeholders_of(LINES[0]))
+    words = re.sub(r"</?b>|%s", " ", found.text).lower().split()  # a tag may have come between
+    assert ("small", "dog") in pairwise(words)
 
 
 def test_lines_are_placed_as_if_they_were_alone(translator):

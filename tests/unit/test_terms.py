@@ -53,6 +53,12 @@ def test_a_capital_letter_is_all_in_capitals_too():
     assert [found.text for found in Terms([Term("Hund", ("dog",))]).found_in("hund Hund HUND")] == ["Hund", "HUND"]
 
 
+def test_what_was_in_capitals_has_terms_with_a_capital_in_any_case():
+    terms = Terms([Term("iPhone", ("iPhone",)), US])
+    assert [found.text for found in terms.found_in("an iphone of the us")] == []
+    assert [found.text for found in terms.found_in("an iphone of the us", any_case=True)] == ["iphone", "us"]
+
+
 def test_words_of_scripts_without_spaces_are_found_within_text():
     (found,) = Terms([Term("犬", ("dog",))]).found_in("白い犬が走る。")
     assert found.text == "犬"

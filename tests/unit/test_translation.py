@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from clearhead.flags import Flag
-from clearhead.translation import Alternative, Translation, best_combinations, join_translations
+from clearhead.translation import Alternative, TermUse, Translation, best_combinations, join_translations
 
 
 def one_of(text, score=-1.0, *others, **fields):
@@ -78,3 +78,10 @@ def test_the_best_combinations_are_those_of_all_combinations(scores, count):
     found = list(map(order, best_combinations(choices, count)))
     assert [places for places, _ in found] == [places for places, _ in expected]
     assert [cost for _, cost in found] == pytest.approx([cost for _, cost in expected], abs=1e-6)
+
+
+def test_terms_of_a_line_in_capitals_stand_there_in_capitals():
+    one = Translation("a big dog", "ein großer Hund", None, (), terms=(TermUse("dog", "Hund", "Hund"),))
+    joined = join_translations("A BIG DOG", [one], [], in_capitals=True)
+    assert joined.text == "EIN GROSSER HUND"
+    assert joined.terms == (TermUse("DOG", "Hund", "HUND"),)
