@@ -8,6 +8,7 @@ from itertools import islice
 from types import MappingProxyType
 from typing import Any, Literal, NamedTuple, Unpack
 
+from clearhead.aligner import alignment_head
 from clearhead.config import DecodeChanges
 from clearhead.decoding import Sampling
 from clearhead.documents.document import MEMORY_NOTE, Document, Filling, Segment, Suggestion
@@ -212,13 +213,17 @@ def origin_of(
 
     Raises:
         ConfigError: If a setting is unknown or impossible.
+        ModelError: If what says which head places markup is damaged, or another model's.
     """
     bundles = translator.bundle, *translator.ensemble
+    config = translator.decode_config(settings)
+    heads = [alignment_head(bundle) for bundle in bundles] if translator.places_markup(config) else []
     return {
         "version": __version__,
         "models": [[bundle.model_sha256, bundle.tokenizer.sha256] for bundle in bundles],
         "info": translator.bundle.info,  # such as what the training lines were like
-        "settings": translator.decode_config(settings).model_dump(mode="json", exclude={"batch_tokens"}),
+        "settings": config.model_dump(mode="json", exclude={"batch_tokens"}),
+        "heads": heads,
         "scores": scores,
         "sampling": None if sampling is None else sampling.model_dump(mode="json"),
         "mbr": mbr,
@@ -268,17 +273,25 @@ def _translated(
         text = segment.text[:start] + match.target + segment.text[start + len(own) :]
         return TranslatedSegment(segment, "reused", Translation(segment.text, text, None, (), memory=match))
     parts = list(_parts(segment.text))
-    made = [done[part.text] for part in parts if part.has_words]
-    if not made:
+    if not any(part.has_words for part in parts):
         return TranslatedSegment(segment, "without_words")
-    text, unfit = "", []
+    text, made, unfit = "", [], []
     for part in parts:
         words = part.written(done[part.text].text if part.has_words else part.text)
         if words is None:
             unfit.append(part.text)
+        if part.has_words:
+            made.append(_left(done[part.text]) if words is None else done[part.text])
         text += part.before + (part.written(part.text) or "" if words is None else words) + part.after
     whole = made[0] if len(made) == 1 else join_translations(segment.text, made, [" "] * (len(made) - 1))
     if unfit:
         kept = Flag("placeholders", f"left as it was, for its translation lacks an argument: {'; '.join(unfit)}")
         whole = replace(whole, warnings=merge_flags([whole.warnings, [kept]]))
     return TranslatedSegment(segment, "translated", replace(whole, source=segment.text, text=text, memory=match))
+
+
+def _left(translation: Translation) -> Translation:
+    """Return a translation that is not used, so that it has no terms."""
+    if translation.terms is None:
+        return translation
+    return replace(translation, terms=tuple(replace(use, form="", reason="left") for use in translation.terms))

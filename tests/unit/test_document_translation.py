@@ -1,9 +1,10 @@
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import pytest
 
+from clearhead.aligner import ALIGNMENT_FILE, AlignmentHead, save_head
 from clearhead.config import DecodeConfig, Sampling
 from clearhead.document_translation import (
     TranslatedSegment,
@@ -15,7 +16,7 @@ from clearhead.document_translation import (
 from clearhead.documents.document import Document, Filling, Segment
 from clearhead.errors import ConfigError, DataError
 from clearhead.flags import Flag
-from clearhead.translation import Translation
+from clearhead.translation import TermUse, Translation
 from clearhead.translation_journal import TranslationJournal
 from clearhead.translator import Translator
 
@@ -197,3 +198,26 @@ def test_of_a_message_with_branches_the_words_alone_are_translated():
     (flag,) = one.translation.warnings
     assert flag == Flag("placeholders", "left as it was, for its translation lacks an argument: {n1} files; left, {n1}")
     assert one.translation.source == message
+
+
+def test_what_is_left_of_a_message_has_no_terms():
+    class Termed(Shouting):
+        def translate(self, lines, **how):
+            uses = {line: (TermUse("file", "FILE", "FILE"),) if "file" in line else () for line in lines}
+            return [replace(one, terms=uses[one.source]) for one in super().translate(lines, **how)]
+
+    document = Listed("{n, plural, one {a file} other {# files}}")
+    (one,) = translate_document(Termed(), document)
+    assert one.translation.text == "{n, plural, one {A FILE} other {# files}}"
+    assert one.translation.terms == (TermUse("file", "FILE", "FILE"), TermUse("file", "FILE", "", "left"))
+    (filling,) = fillings([one])
+    assert filling.note == "term missed: file -> FILE (its part of the message was left as it was)"
+
+
+def test_another_head_to_place_markup_by_is_another_origin(make_model_dir):
+    path = make_model_dir()
+    translator = Translator.load(path)
+    before = [origin_of(translator, place_markup=it) for it in (True, False)]
+    save_head(path / ALIGNMENT_FILE, AlignmentHead(0, 0), 0.5, translator.identity())
+    after = [origin_of(translator, place_markup=it) for it in (True, False)]
+    assert [one == other for one, other in zip(before, after, strict=True)] == [False, True]
