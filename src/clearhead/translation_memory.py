@@ -22,7 +22,7 @@ from clearhead.corpora import Wanted, expand_paths, read_pairs
 from clearhead.errors import ConfigError, DataError
 from clearhead.flags import missing_placeholders
 from clearhead.terms import words_of
-from clearhead.translation import MemoryMatch, Translation
+from clearhead.translation import MemoryMatch, Translation, on_one_line
 
 __all__ = ["LEAST_SIMILARITY", "TranslationMemory", "recalled", "similarity"]
 
@@ -140,7 +140,11 @@ def similarity(one: str, other: str) -> float:
 
 
 def recalled(
-    lines: Sequence[str], matches: Sequence[MemoryMatch | None], translations: Sequence[Translation]
+    lines: Sequence[str],
+    matches: Sequence[MemoryMatch | None],
+    translations: Sequence[Translation],
+    *,
+    one_line: bool = False,
 ) -> list[Translation]:
     """Return translations with what a memory has for their lines, and in their place what is to be reused.
 
@@ -148,11 +152,13 @@ def recalled(
         lines: Source lines.
         matches: Of each.
         translations: Made by a model, of those that are reused of a blank line.
+        one_line: As of `Translator.translate`.
     """
     found = []
     for line, match, translation in zip(lines, matches, translations, strict=True):
         if match is not None and match.is_reused:
-            translation = Translation(line, match.target, None, (), terms=translation.terms)
+            text = on_one_line(match.target) if one_line else match.target
+            translation = replace(translation, source=line, text=text, score=None)
         found.append(translation if match is None else replace(translation, memory=match))
     return found
 

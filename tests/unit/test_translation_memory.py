@@ -85,6 +85,12 @@ def test_what_is_reused_takes_the_place_of_the_translation():
     assert [one.memory and one.memory.similarity for one in found] == [1.0, 0.8, None]
 
 
+def test_what_is_reused_is_one_line_where_that_is_asked_for():
+    match, made = MemoryMatch("a", "A\u2028B\nC", 1.0, is_reused=True), [Translation("", "", 0.0, (), alignment=())]
+    assert [recalled(["a"], [match], made, one_line=it)[0].text for it in (True, False)] == ["A B C", "A\u2028B\nC"]
+    assert recalled(["a"], [match], made)[0].alignment == ()
+
+
 def test_files_are_read_in_the_languages_asked_for_and_unfinished_ones_left_out(tmp_path):
     (tmp_path / "m.tmx").write_text(
         '<tmx version="1.4"><header srclang="de"/><body><tu><tuv xml:lang="de"><seg>ja</seg></tuv>'

@@ -48,13 +48,14 @@ class Recall:
         return None if self.memory is None else self.memory.match(text, self.least)
 
     def translated(
-        self, lines: Sequence[str], translate: Callable[[Sequence[str]], list[Translation]]
+        self, lines: Sequence[str], translate: Callable[[Sequence[str]], list[Translation]], *, one_line: bool
     ) -> list[Translation]:
         """Return the translations of lines: those of the memory, and a model's of what it does not have.
 
         Args:
             lines: Source lines.
             translate: Translates lines; of those that are reused it gets blank ones, so that it counts all.
+            one_line: As of `Translator.translate`.
         """
         if self.memory is None:
             return translate(lines)
@@ -62,7 +63,7 @@ class Recall:
 
         matches = list(map(self.match, lines))
         asked = ["" if match and match.is_reused else line for line, match in zip(lines, matches, strict=True)]
-        return recalled(lines, matches, translate(asked))
+        return recalled(lines, matches, translate(asked), one_line=one_line)
 
 
 class TermsAndMatches:

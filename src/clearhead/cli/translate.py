@@ -303,6 +303,8 @@ def translate(
         raise ConfigError(
             "--nbest: what --memory has for a line is one translation; ask for one, or leave out --memory"
         )
+    if memory and prefix:
+        raise ConfigError("--prefix: what --memory has for a line begins as it does; leave one of them out")
 
     from clearhead.corpora import display_name, open_output, some_names
     from clearhead.decoding import Sampling
@@ -374,7 +376,9 @@ def translate(
             kept = TermsAndMatches(name)
             for first, lines in _chunks(path, workers):
                 translations = recall.translated(
-                    lines, partial(translator.translate, name=name, first=first, on_progress=advance, **settings)
+                    lines,
+                    partial(translator.translate, name=name, first=first, on_progress=advance, **settings),
+                    one_line=settings["one_line"],
                 )
                 numbers = range(first, first + len(lines))
                 warn_of_truncation(translations, translator, name=name, numbers=numbers)

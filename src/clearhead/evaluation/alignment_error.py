@@ -94,8 +94,7 @@ def read_gold_links(
         DataError: If a line is no such line, names a word that its sentence has not, or the sentences are others.
     """
     name, lines = display_name(path), list(read_lines(path))
-    filled = [line for line in lines if line.strip()]
-    is_naacl = bool(filled) and all(map(_NAACL.fullmatch, filled))
+    is_naacl = _NAACL.fullmatch(next(filter(str.strip, lines), "")) is not None
     first = base if base is not None else int(is_naacl)
     read = _naacl_links(lines, name, len(sources), first) if is_naacl else _pharaoh_links(lines, name)
     gold = []
@@ -137,7 +136,7 @@ def _pharaoh_links(lines: Iterable[str], name: str) -> list[dict[Link, bool]]:
 
 def _naacl_links(lines: Iterable[str], name: str, sentences: int, first: int) -> list[dict[Link, bool]]:
     found: defaultdict[int, dict[Link, bool]] = defaultdict(dict)
-    for number, sentence, link, is_sure in _read_naacl(lines):
+    for number, sentence, link, is_sure in _read_naacl(lines, name):
         if not 1 <= sentence <= sentences:
             raise DataError(f"{name}, line {number}: there is no sentence {sentence}; they are 1 to {sentences:,}")
         if first == 0 or 0 not in link:
@@ -145,7 +144,12 @@ def _naacl_links(lines: Iterable[str], name: str, sentences: int, first: int) ->
     return [found[sentence] for sentence in range(1, sentences + 1)]
 
 
-def _read_naacl(lines: Iterable[str]) -> Iterator[tuple[int, int, Link, bool]]:
+def _read_naacl(lines: Iterable[str], name: str) -> Iterator[tuple[int, int, Link, bool]]:
     for number, line in enumerate(lines, start=1):
-        if match := _NAACL.fullmatch(line):
+        match = _NAACL.fullmatch(line)
+        if match is not None:
             yield number, int(match[1]), (int(match[2]), int(match[3])), match[4] != "P"
+        elif line.strip():
+            raise DataError(
+                f"{name}, line {number}: {line[:40]!r} is no link such as 17 3 5 S: a sentence, two words, S or P"
+            )

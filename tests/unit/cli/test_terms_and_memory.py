@@ -148,6 +148,7 @@ def test_other_terms_begin_a_document_anew(run_command, model, monkeypatch):
         (["--fuzzy", "0.5"], "--fuzzy has no meaning without --memory"),
         (["--memory", "memory.tmx", "--fuzzy", "0"], "must be above 0 and at most 1"),
         (["--memory", "memory.tmx", "--nbest", "2"], "leave out --memory"),
+        (["--memory", "memory.tmx", "--prefix", "a"], "--prefix: what --memory has for a line begins as it does"),
         (["--terms", "terms.tsv", "--sample"], "cannot be with samples"),
         (["--from-lang", "en"], "only documents have that"),
     ],

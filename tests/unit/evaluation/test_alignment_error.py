@@ -75,6 +75,7 @@ def test_the_same_links_in_every_form_and_counted_from_one(gold, write_lines):
         (["0-0", "0-9", ""], "sentence 2 names word 9 of the target, which has 5 words, counted from 0"),
         (["4-0", "", ""], "sentence 1 names word 4 of the source, which has 4 words"),
         (["0-0", "0:1", ""], "line 2: '0:1' is no link such as 3-5"),
+        (["1 1 1 S", "1 2 2 X", "3 1 1"], "line 2: '1 2 2 X' is no link such as 17 3 5 S"),
         (["0-0", ""], "has links of 2 sentences, but there are 3"),
         (["1 1 1", "4 1 1 S"], "line 2: there is no sentence 4; they are 1 to 3"),
         (["1 1 1", "2 1 6"], "sentence 2 names word 6 of the target, which has 5 words, counted from 1"),
