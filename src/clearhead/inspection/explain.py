@@ -84,12 +84,21 @@ def explain(
     if not has_decoder:
         target_ids = []
     _require_at_most(config.max_input_tokens, target_ids, "target")
-    score = translator.score([text], [target or ""], **settings)[0] if has_decoder else 0.0
-
     protected = protect(words, tokenizer.num_placeholders)
     written = protect_target(protected, target or "")
     reader = Reader(tokenizer, protected)
     own_ids = tokenizer.encode(protected.text), tokenizer.encode_prefixes([written])[0]
+    score = translator.score([text], [target or ""], **settings)[0] if has_decoder else 0.0
+    given = tokenizer.given(language) if has_decoder else ()
+    tree = None
+    if has_decoder and (search or not is_given):
+        with torch.inference_mode():
+            tree = record_search(translator.bundle.model, source_ids, config, given_prefix(given))
+        searched_ids = list(tree.hypothesis.tokens)
+        if not is_given and searched_ids != target_ids and reader.text(searched_ids[len(given) :]) == target:
+            # The search may spell a text otherwise than the tokeniser does; what it did is what is explained.
+            target_ids, score = searched_ids, tree.hypothesis.log_prob
+            own_ids = own_ids[0], searched_ids[len(given) : -1]
     source_spans = reader.spans(protected.text, source_ids, own_ids[0], tokenizer.source_pieces(source_ids))
     target_spans = reader.spans(written, target_ids, own_ids[1], tokenizer.pieces(target_ids)) if has_decoder else []
     tag = len(text) - len(words)  # before the text itself
@@ -105,8 +114,6 @@ def explain(
             log_probs = ran.model.logits(states[-1]).float().log_softmax(dim=-1)  # (T, V)
             steps = steps_of(reader, target_ids, log_probs, top=top)
             lens_steps = lens(ran.model, reader, target_ids, states)
-        given = tokenizer.given(language) if has_decoder else ()
-        tree = record_search(ran.model, source_ids, config, given_prefix(given)) if search and has_decoder else None
     return Explanation(
         source=text,
         translation=target or "",
@@ -123,7 +130,7 @@ def explain(
         target_spans=target_spans,
         num_told=len(given),
         is_given=is_given,
-        search=tree,
+        search=tree if search else None,
         lens=lens_steps,
         norms={
             side: np.linalg.norm(numbers(states), axis=-1)

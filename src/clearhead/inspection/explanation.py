@@ -60,12 +60,14 @@ class Explanation:
     translation: str
     """Of an encoder alone empty; of a decoder alone what it goes on with."""
     score: float
-    """Log-probability of the translation given the source, in nats: what `Translator.score` says, and, but for the
-    rounding of float32, the sum over the steps; what an imported model is told, such as a language, costs nothing."""
+    """Log-probability of the translation given the source, in nats: but for the rounding of float32, the sum over the
+    steps; what an imported model is told, such as a language, costs nothing. `Translator.score` says the same, unless
+    the search spelled its text in other tokens than the tokeniser does, whose tokens `target_tokens` then are."""
     source_tokens: list[str]
     """Pieces of the source: the language tag if any, the text, the end token."""
     target_tokens: list[str]
-    """Pieces of the translation as predicted, the end token included; none of an encoder alone."""
+    """Pieces of the translation as predicted (if it was searched, by the search), the end token included; none of an
+    encoder alone."""
     encoder: Float32[np.ndarray, "L H S S"] = field(repr=False)
     """No layers, as of the other two, if the model has no such attention."""
     decoder: Float32[np.ndarray, "L H N N"] = field(repr=False)

@@ -128,11 +128,29 @@ def test_the_candidates_are_the_five_most_probable_best_first(translator, forced
 
 def test_a_searched_translation_is_the_translators_own(translator):
     found = explain(translator, TEXT)
-    expected = translator.translate([TEXT])[0]
-    assert found.translation == expected.text
-    assert found.target_tokens == [*expected.tokens, "</s>"]
-    assert found.score == pytest.approx(expected.score, abs=1e-9)
-    assert sum(math.log(step.probability) for step in found.steps) == pytest.approx(expected.score, abs=1e-4)
+    assert found.translation == translator.translate([TEXT])[0].text
+    assert found.target_tokens == translator.bundle.tokenizer.pieces(list(found.search.hypothesis.tokens))
+    assert found.score == pytest.approx(found.search.hypothesis.log_prob, abs=1e-4)
+    assert sum(math.log(step.probability) for step in found.steps) == pytest.approx(found.score, abs=1e-4)
+
+
+def test_what_the_search_wrote_is_explained_also_where_the_tokeniser_spells_it_otherwise():
+    tokenizer = Tokenizer.train(["sss sss"] * 3, vocab_size=300)
+    [*_, letter] = tokenizer.encode("s")
+    assert len(tokenizer.encode("sss")) < 3
+    settings = {"d_model": 6, "num_heads": 2, "d_ff": 4, "num_encoder_layers": 1, "num_decoder_layers": 1}
+    model = Transformer(ModelConfig(**{**tokenizer.model_settings, **settings, "output_bias": True})).eval()
+    with torch.no_grad():
+        model.output_proj.weight.zero_()
+        model.output_proj.bias.zero_()[letter] = 9.0  # whatever it reads, it writes one letter after the other
+    translator = Translator(Bundle(model, tokenizer, DecodeConfig(beam_size=2, extra_length=1, end_loops=False)))
+    found = explain(translator, "s")
+    assert found.target_tokens == ["s"] * len(found.translation) + ["</s>"]
+    assert len(found.translation) > 1
+    assert found.score == pytest.approx(sum(math.log(step.probability) for step in found.steps), abs=1e-4)
+    assert found.score == pytest.approx(found.to_search()["finished"][0]["score"])
+    assert [span for span in found.target_spans if span] == [(at, at + 1) for at in range(len(found.translation))]
+    assert len(explain(translator, "s", found.translation).target_tokens) < len(found.target_tokens)
 
 
 def test_the_search_uses_the_models_own_decode_settings(translator):
