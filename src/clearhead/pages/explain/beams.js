@@ -148,8 +148,8 @@ function drawFinished(search, show) {
         { scope: "row" },
         make("button", { type: "button", class: "plain", onclick: () => show(node) }, comparedText(text, best.text)),
       ),
-      make("td", { class: "number" }, fixed(score, 3)),
-      make("td", { class: "number optional" }, fixed(rankScore, 3)),
+      make("td", { class: "number optional" }, fixed(score, 3)),
+      make("td", { class: "number" }, fixed(rankScore, 3)),
     ),
   );
   byId("finished-table").hidden = rows.length === 0;

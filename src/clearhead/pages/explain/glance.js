@@ -62,15 +62,16 @@ function rankOf({ kind }) {
 
 /** Tells what else the search considered: the finished hypotheses, and the steps that were least certain. */
 export function drawConsidered(explanation) {
-  const { search, steps, num_told: numTold } = explanation;
+  const { search, steps, num_told: numTold, is_given: isGiven } = explanation;
   const parts = [];
   if (search !== null && !search.is_translation) {
-    parts.push(make("p", {}, "The translation was given. Left to itself, the model writes: ", quoted(search.text)));
+    const why = isGiven ? "The translation was given. Left to itself, the model writes: " : "The search shown finds: ";
+    parts.push(make("p", {}, why, quoted(search.text)));
   }
   if (search !== null && search.finished.length > 1) {
     const [best, ...others] = search.finished;
     parts.push(
-      make("p", {}, `The search finished ${counted(search.finished.length, "text")}. Beside the one it chose:`),
+      make("p", {}, `The search finished ${counted(search.finished.length, "text")}. Beside the one it chose, and how far below it they rank:`),
       make(
         "ol",
         { class: "finished" },

@@ -25,7 +25,7 @@ export function headName(attention, layer, head) {
   return `${attention.title}, layer ${layer + 1}, head ${head + 1}`;
 }
 
-/** Draws the grids; returns what paints all thumbnails anew. */
+/** Draws the grids; returns what paints the thumbnails anew, and those not seen yet if `all` is true. */
 export function drawHeads(container, attentions, selection) {
   const thumbnails = [];
   const grids = [];
@@ -110,7 +110,7 @@ export function drawHeads(container, attentions, selection) {
   };
   selection.onChange(mark);
   mark();
-  return () => thumbnails.filter(({ cell }) => !waiting.has(cell)).forEach(({ paint }) => paint());
+  return (all = false) => thumbnails.filter(({ cell }) => all || !waiting.has(cell)).forEach(({ paint }) => paint());
 }
 
 /** Shows the chosen head large; returns what draws it anew. */

@@ -29,7 +29,8 @@ if (explanation.steps.length > 0) {
   byId("considered-card").hidden = false;
   drawConsidered(explanation);
 }
-redraws.push(drawHeads(byId("head-grids"), attentions, selection));
+const paintHeads = drawHeads(byId("head-grids"), attentions, selection);
+redraws.push(() => paintHeads());
 redraws.push(drawHead(selection, explanation.model.scale));
 
 const hasSteps = explanation.steps.length > 0;
@@ -44,7 +45,10 @@ const sections = [
 const waiting = sections.filter(([, isThere]) => isThere).map(([id, , draw]) => lazily(byId(id), draw));
 // A link leads to the right place only when all above it has its height.
 const drawAll = () => waiting.forEach((draw) => draw());
-addEventListener("beforeprint", drawAll);
+addEventListener("beforeprint", () => {
+  drawAll();
+  paintHeads(true);
+});
 const goTo = (section) => {
   drawAll();
   section.tabIndex = -1;
