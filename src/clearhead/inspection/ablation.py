@@ -67,7 +67,9 @@ class Ablation:
     translation: str
     """Of the whole model, or as it was given."""
     score: float
-    """Its log-probability in the whole model, in nats."""
+    """Its log-probability in the whole model, as `Translator.score` says, in nats."""
+    written: str
+    """What the whole model writes: `translation`, unless that was given."""
     heads: tuple[HeadEffect, ...]
     """The one that is missed most first: by the loss on the test set, else by the score of the sentence."""
     test_set: SetResult | None = None
@@ -83,6 +85,7 @@ class Ablation:
             "source": self.source,
             "translation": self.translation,
             "score": self.score,
+            "written": self.written,
             "num_sentences": self.num_sentences,
             "test_set": None if self.test_set is None else asdict(self.test_set),
             "bleu_signature": self.bleu_signature or None,
@@ -90,7 +93,7 @@ class Ablation:
                 {
                     **asdict(one),
                     "score_change": one.score - self.score,
-                    "is_changed": one.translation != self.translation,
+                    "is_changed": one.translation != self.written,
                     "loss_change": _change(one.test_set, self.test_set, "loss"),
                     "bleu_change": _change(one.test_set, self.test_set, "bleu"),
                 }
@@ -106,14 +109,14 @@ class Ablation:
         whole = ["none off", f"{self.score:.3f}", ""]
         if self.test_set is not None:
             whole += [f"{self.test_set.loss:.4f}", "", f"{self.test_set.bleu:.2f}", ""]
-        rows = [[*columns, "translation"], [*whole, self.translation]]
+        rows = [[*columns, "translation"], [*whole, self.written]]
         for one in self.heads:
             row = [one.name, f"{one.score:.3f}", f"{one.score - self.score:+.3f}"]
             if one.test_set is not None and self.test_set is not None:
                 loss, bleu = one.test_set.loss, one.test_set.bleu
                 row += [f"{loss:.4f}", f"{loss - self.test_set.loss:+.4f}"]
                 row += [f"{bleu:.2f}", f"{bleu - self.test_set.bleu:+.2f}"]
-            rows.append([*row, "the same" if one.translation == self.translation else one.translation])
+            rows.append([*row, "the same" if one.translation == self.written else one.translation])
         widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]) - 1)]
         numbers = [[text.rjust(width) for text, width in zip(row, widths, strict=False)] for row in rows]
         return [
@@ -204,7 +207,8 @@ def ablate(
         loss = -sum(own.score(sources, references, name=name, **settings)) / num_tokens
         return SetResult(loss, bleu.score)
 
-    translation = translated() if target is None else target
+    written = translated()
+    translation = written if target is None else target
     [score], whole = own.score([text], [translation], **settings), on_test_set()
     heads: list[HeadEffect] = []
     for attention in ATTENTIONS:
@@ -216,7 +220,7 @@ def ablate(
                 if on_progress is not None:
                     on_progress(1)
     heads.sort(key=lambda one: one.score if one.test_set is None else -one.test_set.loss)
-    return Ablation(text, translation, score, tuple(heads), whole, len(sources), signature)
+    return Ablation(text, translation, score, written, tuple(heads), whole, len(sources), signature)
 
 
 def _num_tokens(

@@ -81,7 +81,11 @@ def test_texts_are_those_of_the_model_without_the_head(translator, ablation):
 def test_the_model_itself_is_never_changed(translator):
     before = {name: tensor.clone() for name, tensor in translator.bundle.model.state_dict().items()}
     versions = [parameter._version for parameter in translator.bundle.model.parameters()]
-    scores = [one.score for one in ablate(translator, TEXT, TARGET).heads]
+    given = ablate(translator, TEXT, TARGET)
+    assert given.translation == TARGET
+    assert given.written == translator.translate([TEXT])[0].text  # which a head that changes nothing still writes
+    assert given.lines()[1].endswith(given.written)
+    scores = [one.score for one in given.heads]
     assert scores == sorted(scores)  # without a test set the sentence ranks
     assert versions == [parameter._version for parameter in translator.bundle.model.parameters()]
     with without_head(translator.bundle.model, "cross", 0, 1):

@@ -30,7 +30,7 @@ def translator(make_translator):
 def explained(translator):
     found = explain(translator, TEXT, TARGET)
     heads = [HeadEffect("cross", 0, head, -float(head), "x", SetResult(2.0 + head, 30.0)) for head in range(2)]
-    return replace(found, ablation=Ablation(TEXT, TARGET, -3.0, tuple(heads), SetResult(2.25, 31.0), 7, "sig"))
+    return replace(found, ablation=Ablation(TEXT, TARGET, -3.0, TARGET, tuple(heads), SetResult(2.25, 31.0), 7, "sig"))
 
 
 def texts(svg: bytes) -> list[str]:
