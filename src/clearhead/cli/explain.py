@@ -120,9 +120,12 @@ def explain(
     refuse_overwriting(output, [path for path in (source, reference) if path is not None])
     _refuse_terminal(chosen, output)
 
+    from clearhead.bundle import model_directory
     from clearhead.inspection.plots import require_plots
     from clearhead.translator import Translator
 
+    models = [model_directory(path) for path in (model, compare) if path is not None]
+    refuse_overwriting(output, [str(part) for directory in models for part in directory.iterdir()])
     if chosen in (Form.png, Form.svg):
         require_plots()
     settings = given(beam_size=beam, source_lang=source_lang, target_lang=target_lang)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any, Unpack
 
 import numpy as np
@@ -179,7 +180,7 @@ def _facts(translator: Translator, config: DecodeConfig) -> dict[str, Any]:
     train = settings.get("train") if isinstance(settings, Mapping) else None
     smoothing = train.get("label_smoothing") if isinstance(train, Mapping) else None
     return {
-        "name": translator.path.name if translator.path is not None else None,
+        "name": None if translator.path is None else _name_of(translator.path),
         "num_encoder_layers": shape.num_encoder_layers,
         "num_decoder_layers": shape.num_decoder_layers,
         "num_heads": shape.num_heads,
@@ -194,6 +195,12 @@ def _facts(translator: Translator, config: DecodeConfig) -> dict[str, Any]:
         # (1 - eps) of its own and its share of what is spread over the vocabulary, see `training.loss`.
         "highest_probability": None if smoothing is None else 1.0 - smoothing + smoothing / shape.vocab_size,
     }
+
+
+def _name_of(path: Path) -> str:
+    """Return what tells a model from others: a run's model directory is `model` in every run, so the run is named."""
+    path = path.absolute()
+    return f"{path.parent.name}/{path.name}" if path.name == "model" else path.name
 
 
 def _stack(layers: Sequence[Float[Tensor, "1 H T S"]]) -> Float32[np.ndarray, "L H T S"]:

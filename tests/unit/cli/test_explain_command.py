@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 
 import pytest
 
@@ -130,6 +131,22 @@ def test_long_sentences_have_numbers_and_a_line_about_what_is_left_out(run_comma
 def test_what_cannot_be_done_is_said(run_command, model, tmp_path, arguments, error, message):
     with pytest.raises(error, match=message):
         run_command(explain, model, *(argument.format(tmp_path) for argument in arguments))
+
+
+def test_no_part_of_a_model_is_overwritten(run_command, model, make_model_dir):
+    other = make_model_dir("other", num_heads=2, num_encoder_layers=1, seed=8)
+    for config, *arguments in [(model / "config.json",), (other / "config.json", "--compare", other)]:
+        before = config.read_bytes()
+        with pytest.raises(DataError, match="is an input as well"):
+            run_command(explain, model, TEXT, "-o", config, *arguments)
+        assert config.read_bytes() == before
+
+
+def test_the_model_of_a_run_has_the_name_of_the_run(run_command, model, tmp_path):
+    shutil.copytree(model, tmp_path / "en-de" / "model")
+    out = run_command(explain, tmp_path / "en-de" / "model", TEXT, "--compare", model).stdout
+    assert "first (en-de/model)" in out
+    assert "second (small)" in out
 
 
 def test_a_picture_that_is_not_there_is_named_with_those_that_are(run_command, model):

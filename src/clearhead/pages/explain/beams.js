@@ -115,7 +115,7 @@ export function drawBeams(selection, search) {
       ? `Finished ones are ranked by log-probability over the length penalty (α = ${search.length_penalty}; 6.1).`
       : "A beam of 1 takes the most probable token each time.") +
     (search.was_ended ? " Not the model ended the chosen one but the length limit, or the rule for repetition." : "") +
-    (search.is_translation ? "" : " The translation explained was given; this is what the model found by itself.");
+    (search.is_translation ? "" : " What it found is not the translation explained.");
 }
 
 function classOf(node) {
