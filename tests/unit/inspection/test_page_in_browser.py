@@ -240,6 +240,14 @@ def test_attribution_and_statistics_are_those_of_the_arrays(page, explained):
     assert name in explained.attentions
 
 
+def test_all_heads_are_there_on_paper(page, explained):
+    painted = "all => all.filter(one => one.width !== 300).length"  # as wide as a canvas is that nothing was drawn on
+    thumbnails = page.locator(".thumbnail canvas")
+    assert thumbnails.evaluate_all(painted) < thumbnails.count()
+    page.pdf()
+    assert thumbnails.evaluate_all(painted) == thumbnails.count()
+
+
 def test_words_that_belong_together_light_up(page, explained):
     words = page.locator("#target-words button")
     assert words.count() == len(explained.target_words)
