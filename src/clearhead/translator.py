@@ -185,8 +185,11 @@ class Translator:
         search = self._text_search(options, one_line)
         wanted = self._wanted(read, terms, options)
         done = read.cut_up.lines_done(on_progress)
-        how_to_search: Any = {"scores": scores, "on_progress": done}
-        groups = search_with_terms(search, wanted, read.ids, read.prefixes, options, **how_to_search)
+        if terms is None:
+            groups = search(read.ids, read.prefixes, options, scores=scores, on_progress=done)
+        else:
+            to_search = read.ids, read.prefixes, options
+            groups = search_with_terms(search, wanted, *to_search, scores=scores, on_progress=done)
         filled = [read.cut_up.pieces[index] for index in read.filled]
         if self.places_markup(options.config) and not options.are_samples:
             with_markup = MarkupSearch(self.model.config, search, lambda: self._aligning)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Self
 
@@ -47,23 +47,34 @@ class Recall:
         """Return what the memory has for a text."""
         return None if self.memory is None else self.memory.match(text, self.least)
 
-    def translated(
-        self, lines: Sequence[str], translate: Callable[[Sequence[str]], list[Translation]], *, one_line: bool
+    def asked(self, lines: Sequence[str]) -> tuple[list[MemoryMatch | None], Sequence[str]]:
+        """Return what the memory has for lines, and what a model has to translate: blank lines for reused ones."""
+        if self.memory is None:
+            return [], lines
+        matches = list(map(self.match, lines))
+        return matches, ["" if match and match.is_reused else line for line, match in zip(lines, matches, strict=True)]
+
+    def recalled(
+        self,
+        lines: Sequence[str],
+        matches: Sequence[MemoryMatch | None],
+        translations: list[Translation],
+        *,
+        one_line: bool,
     ) -> list[Translation]:
-        """Return the translations of lines: those of the memory, and a model's of what it does not have.
+        """Return the translations of lines: those of the memory, and the model's of what it does not have.
 
         Args:
             lines: Source lines.
-            translate: Translates lines; of those that are reused it gets blank ones, so that it counts all.
+            matches: What `asked` returned of them.
+            translations: A model's of what it returned as well.
             one_line: As of `Translator.translate`.
         """
         if self.memory is None:
-            return translate(lines)
+            return translations
         from clearhead.translation_memory import recalled
 
-        matches = list(map(self.match, lines))
-        asked = ["" if match and match.is_reused else line for line, match in zip(lines, matches, strict=True)]
-        return recalled(lines, matches, translate(asked), one_line=one_line)
+        return recalled(lines, matches, translations, one_line=one_line)
 
 
 class TermsAndMatches:

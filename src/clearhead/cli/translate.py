@@ -7,7 +7,6 @@ import sys
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, ExitStack, nullcontext
 from enum import StrEnum
-from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -375,11 +374,9 @@ def translate(
             flagged, before = Flagged(name), count
             kept = TermsAndMatches(name)
             for first, lines in _chunks(path, workers):
-                translations = recall.translated(
-                    lines,
-                    partial(translator.translate, name=name, first=first, on_progress=advance, **settings),
-                    one_line=settings["one_line"],
-                )
+                matches, asked = recall.asked(lines)
+                made = translator.translate(asked, name=name, first=first, on_progress=advance, **settings)
+                translations = recall.recalled(lines, matches, made, one_line=settings["one_line"])
                 numbers = range(first, first + len(lines))
                 warn_of_truncation(translations, translator, name=name, numbers=numbers)
                 for index, translation in enumerate(translations, start=count):

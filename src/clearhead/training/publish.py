@@ -33,7 +33,7 @@ from clearhead.training.validation import Validation, validate_weights
 from clearhead.translator import Translator
 from clearhead.weights import average_weights, load_tensors
 
-__all__ = ["average_run", "golden_sources", "publish", "translatable"]
+__all__ = ["average_run", "choose_alignment_head", "golden_sources", "publish", "translatable"]
 
 _MOST_GOLDEN = 100
 _MOST_LOOKED_AT = 200
@@ -98,12 +98,17 @@ def publish(
     translator = Translator(Bundle(model.eval(), data.tokenizer, config.decode, info), directory)
     golden = make_golden(translator, golden_sources(config.golden, data.tokenizer, config.decode.target_lang))
     save_bundle(directory, translator.bundle, golden=golden, card=model_card(directory.name, translator.bundle))
-    _choose_head(directory, translator, data)
     return translator
 
 
-def _choose_head(directory: Path, translator: Translator, data: Prepared) -> None:
-    """Write which head aligns words best, by validation pairs."""
+def choose_alignment_head(directory: Path, translator: Translator, data: Prepared) -> None:
+    """Write which head of a published model aligns words best, by validation pairs.
+
+    Args:
+        directory: The model directory.
+        translator: Its model, as `publish` returned it.
+        data: Prepared data.
+    """
     bundle, config = translator.bundle, translator.bundle.decode
     if not bundle.model.config.is_encoder_decoder:
         return
@@ -225,7 +230,7 @@ def average_run(
     chosen = "average of " + ", ".join(path.name for path in paths)
     # A run that is being trained publishes into its own directory.
     with lock(run) if output.is_relative_to(run) else nullcontext():
-        publish(output, weights, config, data, newest[1], validation, chosen)
+        choose_alignment_head(output, publish(output, weights, config, data, newest[1], validation, chosen), data)
     notice(f"{output}: {chosen}, validation {validation.scores}, perplexity {validation.ppl:.2f}")
     for directory, published in earlier.items():
         what = "what stood there" if directory == output else str(directory)

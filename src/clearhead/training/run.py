@@ -32,7 +32,7 @@ from clearhead.training.ending import data_lines, report_end
 from clearhead.training.log import MetricsLog, NoLog
 from clearhead.training.loop import Loop
 from clearhead.training.plan import make_plan, planned_before
-from clearhead.training.publish import golden_sources
+from clearhead.training.publish import choose_alignment_head, golden_sources
 from clearhead.training.run_directory import is_finished, lock, move_aside
 from clearhead.training.settings import check_resumable, complete, draft, over_saved, resolved
 from clearhead.training.start import over_start, starting_model, untagged
@@ -135,6 +135,7 @@ def train_from_values(values: Mapping[str, Any], *, fresh: bool = False, workers
                 ended_by = loop.train(log)
                 validation, translator = loop.publish_best()
             assert translator is not None, "the first worker publishes"
+            choose_alignment_head(run / "model", translator, data)
             report_end(loop, translator, validation, ended_by)
             workers.wait()
             return TrainResult(run, loop.state.step, ended_by, round(validation.bleu, 2), False)
