@@ -41,7 +41,7 @@ KINDS = {
     "unseen_script": "the source is in a script that no training source has",
     "unseen_characters": "a character stands in no training text of its side",
     "numbers": "a number of the source is not in the translation",
-    "placeholders": "a placeholder, tag, entity or address of the source is not in the translation",
+    "placeholders": "a placeholder, tag, entity or address of the source is not in the translation, or it has others",
     "placed_markup": "markup that the model did not keep was put where the words it stood at went",
 }
 """Every kind of flag, in the order in which they are looked for, and what it means."""
@@ -124,7 +124,7 @@ def find_flags(source: str, text: str, *, tokens: int, sentences: int, seen: See
         "unusual_case": _unusual_case(source, seen.statistics),
         **_character_flags(source, text, seen),
         "numbers": ", ".join(missing_numbers(source, text)[:MOST_SHOWN]),
-        "placeholders": " ".join(missing_placeholders(source, text)[:MOST_SHOWN]),
+        "placeholders": _placeholder_changes(source, text),
     }
     return tuple(Flag(kind, detail) for kind in KINDS if (detail := found.get(kind)))
 
@@ -194,6 +194,14 @@ def missing_placeholders(source: str, text: str) -> list[str]:
     if (syntax := message_syntax(source)) and syntax != message_syntax(text):
         return [syntax[0]]
     return list((Counter(placeholders_of(source)) - Counter(placeholders_of(text))).elements())
+
+
+def _placeholder_changes(source: str, text: str) -> str:
+    """Return the placeholders that a translation lacks, and those that it has for nothing; emphasis may be added."""
+    missing = missing_placeholders(source, text)
+    added = [one for one in missing_placeholders(text, source) if one.strip("*")]
+    finds = [" ".join(missing[:MOST_SHOWN]), "not in the source: " + " ".join(added[:MOST_SHOWN]) if added else ""]
+    return "; ".join(filter(None, finds))
 
 
 def _length_flags(

@@ -240,6 +240,11 @@ def test_placeholders_may_move_and_attributes_change_but_none_is_lost():
     assert placeholders("{x} {x}", "{x}") == ["{x}"]
 
 
+def test_placeholders_that_no_source_has_are_flagged_but_not_emphasis():
+    assert flags("{name} ist da", "{name} <b>is</b> *here*")["placeholders"] == "not in the source: <b> </b>"
+    assert flags("{name} ist da", "{nom} is here")["placeholders"] == "{name}; not in the source: {nom}"
+
+
 # A line of several pieces
 
 
