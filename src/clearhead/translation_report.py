@@ -32,7 +32,7 @@ Severity = Literal["serious", "moderate", "mild"]
 _WEIGHTS: dict[Severity, int] = {"serious": 9, "moderate": 3, "mild": 1}
 """What a reason counts when segments are put in order: more than two of the next kind."""
 
-UNSURE = "unsure"
+MISSED_TERMS, UNSURE = "terms", "unsure"
 
 
 class _Reason(NamedTuple):
@@ -55,6 +55,7 @@ _REASONS = {
         kind: _Reason(KINDS[kind], _severity(kind))
         for kind in sorted(KINDS, key=lambda kind: _WEIGHTS[_severity(kind)], reverse=True)
     },
+    MISSED_TERMS: _Reason("a term is not translated as it should be", "moderate"),
     UNSURE: _Reason("nothing looks wrong; these are what the model is least sure of", "mild"),
 }
 """In the order of the page."""
@@ -70,7 +71,8 @@ class _Entry:
     source: str
     """Cut if it is long, like the next."""
     translation: str
-    score_per_token: float
+    score_per_token: float | None
+    """None of one that was reused from a memory."""
     length_ratio: float
     details: Mapping[str, str]
     """What was found, by reason."""
@@ -82,7 +84,7 @@ class TranslationReport:
     def __init__(self) -> None:
         self._files: list[str] = []
         self._counts: Counter[str] = Counter()
-        self._num_segments = 0
+        self._num_segments = self._num_reused = 0
         # The best one first, so that it makes room for one that is worse.
         self._worst: defaultdict[str, list[tuple[float, float, int, _Entry]]] = defaultdict(list)
 
@@ -90,7 +92,7 @@ class TranslationReport:
         """Add translations of a file, in order.
 
         Args:
-            translations: They must have been scored.
+            translations: They must have been scored, but for those that were reused from a memory.
             name: Of the file.
             numbers: Of the lines that they begin on.
         """
@@ -98,17 +100,23 @@ class TranslationReport:
             self._num_segments += 1
             found = {flag.kind: flag.detail for flag in translation.warnings}
             found |= {kind: "" for kind in ("source_truncated", "output_truncated") if getattr(translation, kind)}
+            if missed := [f"{use.source} -> {use.target}" for use in translation.terms or () if not use.form]:
+                found[MISSED_TERMS] = ", ".join(missed)
             details = {kind: found[kind] for kind in _REASONS if kind in found}
+            is_reused = translation.memory is not None and translation.memory.is_reused
+            if is_reused and not details:
+                self._num_reused += 1  # no model can be unsure of it
+                continue
             weight = sum(_WEIGHTS[_REASONS[kind].severity] for kind in details)
             entry = _Entry(
                 f"{name}, line {number:,}",
                 _clipped(translation.source),
                 _clipped(translation.text),
-                translation.score_per_token or 0.0,
+                None if is_reused else translation.score_per_token or 0.0,
                 length_ratio(translation.source, translation.text),
                 details or {UNSURE: ""},
             )
-            key = (weight, -entry.score_per_token, -self._num_segments, entry)
+            key = (weight, -(entry.score_per_token or 0.0), -self._num_segments, entry)
             for kind in entry.details:
                 self._counts[kind] += 1
                 kept = self._worst[kind]
@@ -130,13 +138,13 @@ class TranslationReport:
         worst = {key[2]: key for kept in self._worst.values() for key in kept}
         entries = [entry for *_, entry in sorted(worst.values(), key=lambda key: key[:3], reverse=True)]
         found = [kind for kind in _REASONS if self._counts[kind]]
-        flagged = self._num_segments - self._counts[UNSURE]
+        flagged = self._num_segments - self._counts[UNSURE] - self._num_reused
         return fill(
             "translation_report.html",
             title=title,
             style=style(),
             rules=joined(fill(f"{_PARTS}#rule", kind=kind) for kind in found),
-            summary=_summary(self._num_segments, flagged),
+            summary=_summary(self._num_segments, flagged, self._num_reused),
             filters=self._filters(found, len(entries)) if entries else Html(),
             segments=joined(map(_segment, entries)),
             files=joined(fill(f"{_PARTS}#item", text=line) for line in self._files),
@@ -177,12 +185,13 @@ def reporting(path: str | None, title: str) -> Iterator[TranslationReport | None
         file.write(report.page(title))
 
 
-def _summary(num_segments: int, flagged: int) -> str:
+def _summary(num_segments: int, flagged: int, num_reused: int) -> str:
     if not num_segments:
         return "Nothing was translated."
+    reused = f" Reused from a translation memory, and not shown: {num_reused:,}." if num_reused else ""
     return (
         f"{num_segments:,} translated; {flagged:,} of them look wrong. Those come first, then what the model is least "
-        f"sure of."
+        f"sure of.{reused}"
     )
 
 
@@ -201,7 +210,7 @@ def _segment(entry: _Entry) -> Html:
         f"{_PARTS}#segment",
         classes=" ".join(f"is-{kind}" for kind in entry.details),
         place=entry.place,
-        score=f"{entry.score_per_token:.2f}",
+        score="none, reused" if entry.score_per_token is None else f"{entry.score_per_token:.2f}",
         ratio=f"{entry.length_ratio:.2f}",
         reasons=fill(f"{_PARTS}#reasons", items=reasons) if reasons else Html(),
         source=entry.source,

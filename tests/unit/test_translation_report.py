@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 
 from page_outline import outline
 
 from clearhead.flags import KINDS, Flag
-from clearhead.translation import Translation
+from clearhead.translation import MemoryMatch, TermUse, Translation
 from clearhead.translation_report import MOST_CHARACTERS, MOST_SHOWN, TranslationReport, reporting
 
 EVIL = "<script>alert(1)</script> & \"quoted\" 'single' $name ${x}"
@@ -73,6 +74,22 @@ def test_all_are_counted_and_the_worst_of_each_reason_shown():
     assert sources_of(page) == [*(f"n{number}" for number in reversed(range(2 * MOST_SHOWN, 3 * MOST_SHOWN))), "c"]
     counts = re.findall(r'<td class="number">([\d,]+)</td><td class="number">([\d,]+)</td>', page)
     assert counts == [("301", "101"), ("300", "100"), ("1", "1")]
+
+
+def test_missed_terms_are_a_reason_and_what_was_reused_is_none():
+    exact = MemoryMatch("d", "D", 1.0, is_reused=True)
+    page = page_of(
+        made("a", terms=(TermUse("Hund", "hound", "hound"),)),
+        made("b", terms=(TermUse("Hund", "hound", "", "length"), TermUse("Katze", "cat", "cats"))),
+        replace(made("c", score=None, kinds=["numbers"]), memory=exact),
+        replace(made("d", score=None), memory=exact),
+    )
+    text = outline(page).text
+    assert sources_of(page) == ["b", "c", "a"]
+    assert "A term is not translated as it should be: Hund -> hound" in text
+    assert "score per token none, reused" in text
+    assert "4 translated; 2 of them look wrong." in text
+    assert "Reused from a translation memory, and not shown: 1." in text
 
 
 def test_long_texts_are_cut_and_say_so():
