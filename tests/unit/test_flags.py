@@ -210,6 +210,8 @@ def test_a_source_in_a_case_that_hardly_any_training_line_is_in_is_flagged():
     [
         ("%s hat %d Dateien in %(folder)s und %1$s", ["%s", "%d", "%(folder)s", "%1$s"]),
         ("%5.2f von %@", ["%5.2f", "%@"]),
+        ("%L1 von %2, %n Datei(en) in (%10).", ["%L1", "%2", "%n", "%10"]),
+        ("50 %neu, 7%1, a%2Fb, %1.5", []),
         ("{} {0} {name} {x:.2f} ${HOME} {{ user }}", ["{}", "{0}", "{name}", "{x:.2f}", "${HOME}", "{{user}}"]),
         ("$HOME", ["$HOME"]),
         ("{{ user.name | upper }} {0:,.2f} %c", ["{{user.name|upper}}", "{0:,.2f}", "%c"]),
