@@ -102,7 +102,7 @@ def cut_lines(
         parts: The language and the text of each, as of `Tokenizer.split_sources`.
         cuts: The sentences of each.
         tokenizer: Spells lines and sentences.
-        config: Of which `split` and `max_input_tokens` count.
+        config: Of which `split`, `max_input_tokens` and `protect_numbers` count.
         trained: What the training lines were like; None if that is not known.
         whole: For each line whether it stays whole in any case; none does if not given.
         unprotected: For each line whether its placeholders are spelled as text, as those of all lines are by a
@@ -112,7 +112,10 @@ def cut_lines(
         DataError: If a line holds half of a surrogate pair.
     """
     signs = [0 if is_text else tokenizer.num_placeholders for is_text in unprotected or [False] * len(parts)]
-    protected = [protect(text, num_signs) for (_, text), num_signs in zip(parts, signs, strict=True)]
+    numbers = config.protect_numbers
+    protected = [
+        protect(text, num_signs, with_numbers=numbers) for (_, text), num_signs in zip(parts, signs, strict=True)
+    ]
     # Whole at first, so that a message counts lines.
     spelled = _spelled(zip((language for language, _ in parts), protected, strict=True), tokenizer, config)
     are_cut = [
@@ -120,7 +123,7 @@ def cut_lines(
         for cut, ids, stays in zip(cuts, spelled, whole or [False] * len(cuts), strict=True)
     ]
     new = [
-        (language, protect(sentence, num_signs))
+        (language, protect(sentence, num_signs, with_numbers=numbers))
         for (language, _), cut, is_cut, num_signs in zip(parts, cuts, are_cut, signs, strict=True)
         if is_cut
         for sentence in cut.sentences

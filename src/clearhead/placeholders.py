@@ -5,7 +5,17 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
-__all__ = ["CLOSING_MARK", "NUM_ALONE", "NUM_PAIRS", "NUM_SIGNS", "PLACEHOLDER", "SIGNS", "change_words", "words_alone"]
+__all__ = [
+    "CLOSING_MARK",
+    "NUM_ALONE",
+    "NUM_PAIRS",
+    "NUM_SIGNS",
+    "PLACEHOLDER",
+    "PLACEHOLDER_OR_NUMBER",
+    "SIGNS",
+    "change_words",
+    "words_alone",
+]
 
 NUM_ALONE, NUM_PAIRS = 16, 8
 NUM_SIGNS = NUM_ALONE + 2 * NUM_PAIRS
@@ -45,6 +55,11 @@ PLACEHOLDER = re.compile(
     re.VERBOSE,
 )
 """What a program, a browser or a mail program reads, and the marks of Markdown and reStructuredText."""
+
+PLACEHOLDER_OR_NUMBER = re.compile(
+    rf"{PLACEHOLDER.pattern} | (?<![\w.,])[0-9]+(?:[.,:/-][0-9]+){{0,9}}(?!\w)  # 7, 1,250.5, 20:15, 2016-05-03",
+    re.VERBOSE,
+)
 
 _KEPT = re.compile(
     rf"""(

@@ -16,7 +16,15 @@ from dataclasses import dataclass
 from itertools import accumulate
 from random import Random
 
-from clearhead.placeholders import CLOSING_MARK, NUM_ALONE, NUM_PAIRS, NUM_SIGNS, PLACEHOLDER, SIGNS
+from clearhead.placeholders import (
+    CLOSING_MARK,
+    NUM_ALONE,
+    NUM_PAIRS,
+    NUM_SIGNS,
+    PLACEHOLDER,
+    PLACEHOLDER_OR_NUMBER,
+    SIGNS,
+)
 
 __all__ = ["Protected", "Unit", "protect", "protect_pair", "protect_target", "units_of", "without_signs"]
 
@@ -35,6 +43,8 @@ class Protected:
     text: str
     units: tuple[tuple[str, tuple[str, ...]], ...] = ()
     """Signs, one or two that belong together, and the placeholders that they stand for."""
+    with_numbers: bool = False
+    """Whether numbers count as placeholders."""
 
     def restored(self, translation: str) -> str:
         """Return a translation in which the placeholders stand where their signs stood."""
@@ -66,41 +76,46 @@ class Unit:
     """Where in the text they begin."""
 
 
-def protect(text: str, num_signs: int = NUM_SIGNS) -> Protected:
+def protect(text: str, num_signs: int = NUM_SIGNS, *, with_numbers: bool = False) -> Protected:
     r"""Return a text with signs for its placeholders: in their order, for as many different ones as there are signs.
 
     Args:
         text: Any text.
         num_signs: As a vocabulary's `num_placeholders`: with 0 the text stays as it is.
+        with_numbers: Whether numbers count as placeholders.
 
     >>> protect("Delete <b>%s</b>?").text
     'Delete \U000f0010\U000f0000\U000f0018?'
     >>> protect("Delete <b>%s</b>?").restored("\U000f0010\U000f0000\U000f0018 löschen?")
     '<b>%s</b> löschen?'
     """
-    units = units_of(text) if num_signs else []
+    units = units_of(text, with_numbers=with_numbers) if num_signs else []
     if not units:
         return Protected(text)
     placed = _with_signs(units, *_free(text))
-    return Protected(_replaced(text, placed), tuple((signs, unit.texts) for unit, signs in placed))
+    return Protected(_replaced(text, placed), tuple((signs, unit.texts) for unit, signs in placed), with_numbers)
 
 
 def protect_target(source: Protected, target: str) -> str:
     """Return a target with the signs of its source in the place of all that it has of the source's placeholders."""
-    waiting = _by_texts(units_of(target) if source.units else ())
+    waiting = _by_texts(units_of(target, with_numbers=source.with_numbers) if source.units else ())
     return _replaced(target, [(waiting[texts].popleft(), signs) for signs, texts in source.units if waiting.get(texts)])
 
 
-def protect_pair(source: str, target: str) -> tuple[str, str]:
+def protect_pair(source: str, target: str, *, with_numbers: bool = False) -> tuple[str, str]:
     """Return a pair to learn from, with the same signs on both sides for the placeholders that both have.
 
     Which signs is told by the source, at random, so that a model gets to know all of them; what one side alone has
     stays as it is.
+
+    Args:
+        source: Its source.
+        target: Its target.
+        with_numbers: Whether numbers count as placeholders.
     """
-    waiting = _by_texts(units_of(target))
-    common = {
-        unit: waiting[unit.texts].popleft() for unit in (units_of(source) if waiting else ()) if waiting.get(unit.texts)
-    }
+    waiting = _by_texts(units_of(target, with_numbers=with_numbers))
+    units = units_of(source, with_numbers=with_numbers) if waiting else []
+    common = {unit: waiting[unit.texts].popleft() for unit in units if waiting.get(unit.texts)}
     if not common:
         return source, target
     choose = Random(zlib.crc32(source.encode()))
@@ -118,11 +133,16 @@ def without_signs(text: str) -> str:
     return _SIGN.sub(" ", text)
 
 
-def units_of(text: str) -> list[Unit]:
-    """Return the placeholders of a text in the order in which they begin; a tag or mark and what closes it are one."""
+def units_of(text: str, *, with_numbers: bool = False) -> list[Unit]:
+    """Return the placeholders of a text in the order in which they begin; a tag or mark and what closes it are one.
+
+    Args:
+        text: Any text.
+        with_numbers: Whether numbers count as placeholders.
+    """
     found: list[Unit] = []
     opened: list[tuple[str, int]] = []  # names of tags or marks, and their places in `found`
-    for match in PLACEHOLDER.finditer(text):
+    for match in (PLACEHOLDER_OR_NUMBER if with_numbers else PLACEHOLDER).finditer(text):
         found.append(Unit((match[0],), (match.start(),)))
         if match[0] in _MARKS:
             name, closes = match[0], _CLOSING_MARK.match(text, match.start()) is not None

@@ -35,8 +35,8 @@ from clearhead.language_tags import language_tag
 from clearhead.line_splitting import Piece, Pieces, align_samples, cut_lines
 from clearhead.markup_search import MarkupSearch
 from clearhead.model.transformer import Transformer
-from clearhead.placeholders import PLACEHOLDER
-from clearhead.protect import protect, protect_target, without_signs
+from clearhead.placeholders import PLACEHOLDER, PLACEHOLDER_OR_NUMBER
+from clearhead.protect import Protected, protect, protect_target, without_signs
 from clearhead.sentences import split_sentences
 from clearhead.term_search import TermSpeller, WantedTerms, search_with_terms
 from clearhead.terms import Terms
@@ -335,11 +335,15 @@ class Translator:
         """
         parts, *spelled = self._spelled(sources, targets, config, name=name)
         tokenizer = self.bundle.tokenizer
-        protected = [protect(text, tokenizer.num_placeholders) for _, text in parts]
+        protected = self._protected(parts, config)
         return [
             spelled_pair(tokenizer, source, source_ids, protect_target(source, target), target_ids, words)
             for source, target, source_ids, target_ids in zip(protected, targets, *spelled, strict=True)
         ]
+
+    def _protected(self, parts: Sequence[tuple[str | None, str]], config: DecodeConfig) -> list[Protected]:
+        num_signs = self.bundle.tokenizer.num_placeholders
+        return [protect(text, num_signs, with_numbers=config.protect_numbers) for _, text in parts]
 
     def _spelled(
         self, sources: Sequence[str], targets: Sequence[str], config: DecodeConfig, *, name: str
@@ -372,13 +376,13 @@ class Translator:
         Args:
             parts: Languages and texts of the sources, as of `split_sources`.
             targets: Their translations.
-            config: Of which `source_lang` counts.
+            config: Of which `source_lang` and `protect_numbers` count.
 
         Raises:
             DataError: If one is no text, or holds an unpaired surrogate.
         """
         tokenizer = self.bundle.tokenizer
-        protected = [protect(text, tokenizer.num_placeholders) for _, text in parts]
+        protected = self._protected(parts, config)
         languages = [language for language, _ in parts]
         read = [(language, one.text) for language, one in zip(languages, protected, strict=True)]
         written = [protect_target(one, target) for one, target in zip(protected, targets, strict=True)]
@@ -437,6 +441,11 @@ class Translator:
         if mbr is not None and sampling is None:
             sampling = Sampling()
         options = SearchOptions(self.decode_config(settings), num_best, sampling, mbr, diversity)
+        if options.config.protect_numbers and not self.bundle.tokenizer.num_placeholders:
+            raise ConfigError(
+                "protect_numbers: this model has no tokens for placeholders; train one with "
+                "decode.protect_numbers = true"
+            )
         return replace(options, shortlist=self.learned_shortlist()) if options.config.shortlist else options
 
     def _read(
@@ -466,7 +475,8 @@ class Translator:
         cuts = [form.cut for form in forms]
         # The prefix's own are text, and a translation that begins with them must not have them again.
         # A sign in it is text as well: restored, it would be a placeholder of the line.
-        unprotected = [PLACEHOLDER.search(text) is not None or without_signs(text) != text for text in begun]
+        kept = PLACEHOLDER_OR_NUMBER if config.protect_numbers else PLACEHOLDER
+        unprotected = [kept.search(text) is not None or without_signs(text) != text for text in begun]
         trained = self.bundle.line_statistics
         cut_up = cut_lines(as_read, parts, cuts, self.bundle.tokenizer, config, trained, whole, unprotected)
         filled = [index for index, piece in enumerate(cut_up.pieces) if piece.text.strip()]

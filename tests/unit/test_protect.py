@@ -89,6 +89,25 @@ def test_a_pair_shares_what_both_sides_have_as_often_as_both_have_it():
     assert target == f"{x}, {a} <i>a</i> {opening}c{closing}"
 
 
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("7 von 12, 7", f"{ALONE[0]} von {ALONE[1]}, {ALONE[0]}"),
+        ("1,250.5 um 20:15 am 2016-05-03.", f"{ALONE[0]} um {ALONE[1]} am {ALONE[2]}."),
+        ("%1$s 50 % B2 2nd v1.2 x=3", f"{ALONE[0]} {ALONE[1]} % B2 2nd v1.2 x={ALONE[2]}"),
+    ],
+)
+def test_numbers_are_placeholders_if_that_is_asked_for(text, expected):
+    protected = protect(text, with_numbers=True)
+    assert protected.text == expected
+    assert protected.restored(protected.text) == text
+    assert protect_target(protected, text) == expected
+    assert protect_pair(text, "nichts", with_numbers=True) == (text, "nichts")
+    source, target = protect_pair("1.250 Hunde, 3 Katzen", "1,250 dogs, 3 cats", with_numbers=True)
+    assert (source[:13], target[:12]) == ("1.250 Hunde, ", "1,250 dogs, ")
+    assert source[13] == target[12] in ALONE
+
+
 def test_over_many_pairs_every_sign_is_used():
     used = "".join(protect_pair(f"%s <b>x{number}</b>", "%s <b>y</b>")[0] for number in range(400))
     assert set(SIGNS) <= set(used)

@@ -700,6 +700,17 @@ def test_placeholders_come_out_to_the_letter_each_as_often_as_in_the_source(make
         assert not any(sign in piece for piece in found.tokens for sign in SIGNS)
 
 
+def test_numbers_come_out_to_the_letter_if_that_is_asked_for(make_bundle):
+    translator, line = Translator(make_bundle(placeholders=True)), "12 Hunde, 1.250,5 km %s um 20:15 Uhr, 12 mal."
+    [found] = translator.translate([line], protect_numbers=True)
+    assert [found.text.count(text) for text in ("1.250,5", "20:15", "%s")] == [1, 1, 1]
+    assert found.text.count("12") >= 2
+    [begun] = translator.translate([line], prefix="12 Ein", protect_numbers=True)  # whose numbers are text then
+    assert begun.text.startswith("12 Ein")
+    with pytest.raises(ConfigError, match=r"no tokens for placeholders; train one with decode\.protect_numbers"):
+        Translator(make_bundle()).translate([line], protect_numbers=True)
+
+
 def test_scores_of_placeholders_are_those_of_the_search(make_bundle):
     translator = Translator(make_bundle(placeholders=True))
     lines = MARKED[:4]

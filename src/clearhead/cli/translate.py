@@ -191,6 +191,14 @@ def translate(
     ] = None,
     split: Split = None,
     as_is: AsIs = False,
+    protect_numbers: Annotated[
+        bool,
+        typer.Option(
+            "--protect-numbers",
+            help="Copy numbers to the letter, as placeholders are, by a model that has tokens for these "
+            "(docs/placeholders.md).",
+        ),
+    ] = False,
     source_lang: SourceLang = None,
     target_lang: TargetLang = None,
     columns: Annotated[
@@ -318,6 +326,7 @@ def translate(
         "mbr": mbr,
         "length_penalty": length_penalty,
         "align_by": align_by,
+        "protect_numbers": protect_numbers or None,
         **decode_settings(
             beam=beam,
             split=split,

@@ -69,6 +69,9 @@ class DecodeConfig(Settings):
     place_markup: bool = True
     """Where a model has no tokens for placeholders, and its translation lacks some of a line's, translate the line
     without them, and put them where the words they stood at went (docs/placeholders.md)."""
+    protect_numbers: bool = False
+    """Copy the numbers of a line to the letter, as placeholders are, where the model has tokens for these. In the
+    settings of a training it is learned so from pairs whose sides write a number alike (docs/placeholders.md)."""
     align_by: AlignBy = "attention"
     """What links the words of a line with those of its translation, where that is asked for: `attention`, of the heads
     that `clearhead optimize` or the training has chosen; `occlusion`, what each word of the translation loses when a
@@ -112,6 +115,7 @@ class DecodeChanges(TypedDict, total=False):
     split: Split | None
     familiar: bool | None
     place_markup: bool | None
+    protect_numbers: bool | None
     align_by: AlignBy | None
     source_lang: str | None
     target_lang: str | None

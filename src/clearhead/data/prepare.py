@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from clearhead.config import Config, DataConfig, DecodeConfig, TokenizerConfig, TrainConfig
+from clearhead.config import Config, DataConfig, DecodeConfig, TrainConfig
 from clearhead.corpora import SentencePair, display_name
 from clearhead.data.augment import KINDS, altered
 from clearhead.data.batches import BatchOrder
@@ -185,7 +185,11 @@ def _build(
     """Fill the directory of prepared data, and return the vocabulary it is written in and its report."""
     train, valid, general = (StagedPairs(partial / f"{name}.jsonl") for name in ("train", "valid", "general"))
     watched, lines = _read_corpus(config, inputs, train, valid, general, on_progress)
-    tokenizer = tokenizer or _learned_tokenizer(train, config.tokenizer, on_progress)
+    tokenizer = tokenizer or _learned_tokenizer(train, config, on_progress)
+    if config.decode.protect_numbers and not tokenizer.num_placeholders:
+        raise ConfigError(
+            "decode.protect_numbers needs a vocabulary with tokens for placeholders, and this one has none"
+        )
     pairs = _progress(train, "tokenising", on_progress)
     added = dict.fromkeys(KINDS if config.data.augment else (), 0)
     counter = LineCounter(source_language(config))
@@ -317,13 +321,16 @@ def _counting_lines(pairs: Iterable[SentencePair], lines: dict[str, int]) -> Ite
         yield pair
 
 
-def _learned_tokenizer(train: StagedPairs, config: TokenizerConfig, on_progress: Progress) -> Tokenizer:
-    placeholders = _share_of_protected(train) >= LEAST_PROTECTED if config.placeholders is None else config.placeholders
+def _learned_tokenizer(train: StagedPairs, config: Config, on_progress: Progress) -> Tokenizer:
+    asked, with_numbers = config.tokenizer, config.decode.protect_numbers
+    placeholders = asked.placeholders
+    if placeholders is None:
+        placeholders = with_numbers or _share_of_protected(train) >= LEAST_PROTECTED
 
     def sides() -> Iterator[str]:
         for pair in train:
             texts = pair.text, pair.target
-            yield from map(without_signs, protect_pair(*texts)) if placeholders else texts
+            yield from map(without_signs, protect_pair(*texts, with_numbers=with_numbers)) if placeholders else texts
 
     num_bytes = 0
     for side in sides():
@@ -337,15 +344,15 @@ def _learned_tokenizer(train: StagedPairs, config: TokenizerConfig, on_progress:
         )
     tokenizer = Tokenizer.train(
         _progress(sides(), "learning the vocabulary", on_progress),
-        kind=config.kind,
-        vocab_size=config.vocab_size or automatic_vocab_size(train.report.kept),
-        split_digits=config.split_digits,
-        language_tags=config.language_tags,
+        kind=asked.kind,
+        vocab_size=asked.vocab_size or automatic_vocab_size(train.report.kept),
+        split_digits=asked.split_digits,
+        language_tags=asked.language_tags,
         placeholders=placeholders,
     )
-    if config.vocab_size is not None and tokenizer.vocab_size < config.vocab_size:
+    if asked.vocab_size is not None and tokenizer.vocab_size < asked.vocab_size:
         raise ConfigError(
-            f"tokenizer.vocab_size ({config.vocab_size}) is more than the {tokenizer.vocab_size} pieces this corpus "
+            f"tokenizer.vocab_size ({asked.vocab_size}) is more than the {tokenizer.vocab_size} pieces this corpus "
             f"yields; set it to at most {tokenizer.vocab_size}"
         )
     return tokenizer
@@ -412,7 +419,7 @@ def _spelled(
     asked = decode.target_lang if tokenizer.tells_languages else None
     languages, texts = [pair.language or asked for pair in pairs], [(pair.text, pair.target) for pair in pairs]
     if tokenizer.num_placeholders:
-        texts = [protect_pair(*both) for both in texts]
+        texts = [protect_pair(*both, with_numbers=decode.protect_numbers) for both in texts]
     parts = [(language, text) for language, (text, _) in zip(languages, texts, strict=True)]
     sources = tokenizer.encode_parts(parts, decode.source_lang)
     targets = tokenizer.encode_targets([target for _, target in texts], languages)

@@ -85,7 +85,7 @@ def explain(
     if not has_decoder:
         target_ids = []
     _require_at_most(config.max_input_tokens, target_ids, "target")
-    protected = protect(words, tokenizer.num_placeholders)
+    protected = protect(words, tokenizer.num_placeholders, with_numbers=config.protect_numbers)
     written = protect_target(protected, target or "")
     reader = Reader(tokenizer, protected)
     own_ids = tokenizer.encode(protected.text), tokenizer.encode_prefixes([written])[0]

@@ -161,7 +161,8 @@ def _translated(
     languages, asked = tokenizer.language_tags, config.decode.target_lang
     parts = [split_tag(pairs.source(row), languages) for row in rows]
     parts = [(language or asked, text) for language, text in parts]
-    protected = [protect(text, tokenizer.num_placeholders) for _, text in parts]
+    numbers = config.decode.protect_numbers
+    protected = [protect(text, tokenizer.num_placeholders, with_numbers=numbers) for _, text in parts]
     read = [(language, one.text) for (language, _), one in zip(parts, protected, strict=True)]
     sources = tokenizer.encode_parts(read, config.decode.source_lang)
     prefixes = [given_prefix(tokenizer.given(language)) for language, _ in parts]
