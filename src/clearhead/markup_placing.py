@@ -265,8 +265,9 @@ class _Placing:
             written.append(texts[0] + (self._written(one) + texts[1] if one.mark.is_pair else ""))
             if not is_empty:
                 at, has_gap = one.end, False
-            elif has_gap and one.mark.spaces[1] and at < node.end and self._is_edge(at):
-                written.append(" ")
+            elif has_gap and at < node.end and self._is_edge(at):
+                is_word = one.mark.is_kept and self._texts[at][:1].isalnum()  # two words, whatever stood there before
+                written.append(" " * (one.mark.spaces[1] or is_word))
         return "".join([*written, self._stretch(at, node.end, has_gap)[0]])
 
     def _stretch(self, start: int, end: int, has_gap: bool) -> tuple[str, bool]:

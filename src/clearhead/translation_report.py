@@ -84,7 +84,7 @@ class TranslationReport:
     def __init__(self) -> None:
         self._files: list[str] = []
         self._counts: Counter[str] = Counter()
-        self._num_segments = self._num_reused = 0
+        self._num_segments = self._num_flagged = self._num_reused = 0
         # The best one first, so that it makes room for one that is worse.
         self._worst: defaultdict[str, list[tuple[float, float, int, _Entry]]] = defaultdict(list)
 
@@ -104,9 +104,10 @@ class TranslationReport:
                 found[MISSED_TERMS] = ", ".join(missed)
             details = {kind: found[kind] for kind in _REASONS if kind in found}
             is_reused = translation.memory is not None and translation.memory.is_reused
-            if is_reused and not details:
-                self._num_reused += 1  # no model can be unsure of it
-                continue
+            self._num_flagged += bool(details)
+            self._num_reused += is_reused and not details
+            if not details and (is_reused or not translation.source.strip()):
+                continue  # no model can be unsure of it
             weight = sum(_WEIGHTS[_REASONS[kind].severity] for kind in details)
             entry = _Entry(
                 f"{name}, line {number:,}",
@@ -138,13 +139,12 @@ class TranslationReport:
         worst = {key[2]: key for kept in self._worst.values() for key in kept}
         entries = [entry for *_, entry in sorted(worst.values(), key=lambda key: key[:3], reverse=True)]
         found = [kind for kind in _REASONS if self._counts[kind]]
-        flagged = self._num_segments - self._counts[UNSURE] - self._num_reused
         return fill(
             "translation_report.html",
             title=title,
             style=style(),
             rules=joined(fill(f"{_PARTS}#rule", kind=kind) for kind in found),
-            summary=_summary(self._num_segments, flagged, self._num_reused),
+            summary=_summary(self._num_segments, self._num_flagged, self._num_reused),
             filters=self._filters(found, len(entries)) if entries else Html(),
             segments=joined(map(_segment, entries)),
             files=joined(fill(f"{_PARTS}#item", text=line) for line in self._files),

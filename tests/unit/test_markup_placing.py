@@ -32,6 +32,7 @@ KEPT = [
     ("See :func:`open` and :func:`read`.", "Voir :func:`reed` et :func:`opn`.", "0-0 1-3 2-2 3-1 4-4",
      "Voir :func:`read` et :func:`open`."),
     ("Press %s now.", "Drücke %d jetzt {x}.", "0-0 1-1 2-2 3-4", "Drücke %s jetzt."),
+    ("Press %s.", "Drücke schnell zu.", "0-0 2-3", "Drücke %s schnell zu."),
     ("Press %s now %s.", "Drücke jetzt.", "0-0 2-1 4-2", "Drücke %s jetzt %s."),
     ("Mail a@b.org (now)", "Jetzt (l'instant) mailen", "0-0 1-2 3-4", "Jetzt a@b.org (l'instant) mailen"),
 ]  # fmt: skip
