@@ -21,6 +21,8 @@ class ServeConfig(Settings):
     """Bytes of a request's body (413 beyond)."""
     max_file_bytes: Count = 10_485_760
     """Bytes of the body of `/translate_file` (413 beyond)."""
+    max_held_bytes: Annotated[PositiveInt, Field(le=1_000_000_000_000)] = 268_435_456
+    """Bytes of the bodies of all requests that are read or worked on (503 with `Retry-After` beyond)."""
     max_texts: Count = 128
     """Texts of one request (400 beyond)."""
     max_characters: Count = 20_000
@@ -38,7 +40,8 @@ class ServeConfig(Settings):
     max_requests_per_client: Annotated[PositiveInt, Field(le=10_000)] = 48
     """Of them those of one API key, or of one address where there is no key (429 with `Retry-After` beyond)."""
     max_connections: Annotated[PositiveInt, Field(le=100_000)] = 1_000
-    """Connections that are open at once (503 beyond)."""
+    """Connections that are open at once; beyond, the one that has asked for nothing for longest is closed, or if all ask,
+    the new one (503)."""
     max_batch: Annotated[PositiveInt, Field(le=10_000)] = 64
     """Sentences that a thread translates at once, of all clients; `decode.batch_tokens` bounds them too."""
     max_searches: Annotated[PositiveInt, Field(le=1_000)] = 8
@@ -52,6 +55,8 @@ class ServeConfig(Settings):
     """Until the headers of a request must be there, or the connection is closed."""
     body_seconds: Seconds = 20.0
     """Until the body must be there (408 beyond)."""
+    answer_seconds: Seconds = 30.0
+    """That a client may leave what was sent to it untaken, or the connection is closed."""
     idle_seconds: Seconds = 30.0
     """That a connection stays open between two requests."""
     grace_seconds: Seconds = 20.0

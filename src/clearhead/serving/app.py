@@ -14,11 +14,10 @@ from starlette.types import ASGIApp
 from clearhead.errors import ClearheadError, ConfigError, DataError
 from clearhead.pages import style
 from clearhead.serving.description import description_page
-from clearhead.serving.gate import Gate, answer_of
+from clearhead.serving.gate import Gate
 from clearhead.serving.libre import libre_router
 from clearhead.serving.metrics import CONTENT_TYPE
 from clearhead.serving.native import native_router
-from clearhead.serving.refusal import Refusal
 from clearhead.serving.service import Service
 from clearhead.version import __version__
 
@@ -56,10 +55,9 @@ def make_app(service: Service, *, cors_origins: tuple[str, ...] = ()) -> ASGIApp
     async def style_sheet() -> Response:
         return Response(style(), media_type="text/css")
 
-    @app.exception_handler(Refusal)
-    async def refused(request: Request, refusal: Refusal) -> Response:
-        status, headers, body = answer_of(refusal)
-        return JSONResponse(body, status, headers)
+    @app.exception_handler(Exception)
+    async def unanswered(request: Request, error: Exception) -> Response:
+        raise error  # a refusal, or a mistake of ours: the gate answers and notes it
 
     @app.exception_handler(ClearheadError)
     async def failed(request: Request, error: ClearheadError) -> Response:
@@ -70,7 +68,9 @@ def make_app(service: Service, *, cors_origins: tuple[str, ...] = ()) -> ASGIApp
 
     @app.exception_handler(RequestValidationError)
     async def invalid(request: Request, error: RequestValidationError) -> Response:
-        problems = (f"{'.'.join(map(str, one['loc'][1:])) or 'the body'}: {one['msg']}" for one in error.errors()[:5])
+        problems = (
+            f"{'.'.join(map(str, one['loc'][1:]))[:80] or 'the body'}: {one['msg']}" for one in error.errors()[:5]
+        )
         return JSONResponse({"error": "; ".join(problems)}, 400)
 
     @app.exception_handler(HTTPException)

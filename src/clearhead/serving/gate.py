@@ -60,30 +60,35 @@ class Gate:
         self._metrics = metrics
         self._endpoints = endpoints
         self._work = work
+        self._held_bytes = 0
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        begin, request_id, answer = time.monotonic(), secrets.token_hex(8), _Answer(send, self._work)
+        begin, request_id = time.monotonic(), secrets.token_hex(8)
+        answer = _Answer(send, self._work, request_id)
+        method = scope["method"]
         scope.setdefault("state", {})["noted"] = noted = {}
-        answer.request_id = request_id
         try:
-            body = await self._body(scope, receive)
+            body = await self._body(scope, receive, answer)
             self._metrics.stages.labels("body").observe(time.monotonic() - begin)
-            if scope["method"] == "POST":
+            if method == "POST":
                 self._work.require_room()
-            await self._app(scope, _Replay(body, receive), answer)
+            # The server leaves the body of the answer to HEAD out.
+            asked = {**scope, "method": "GET"} if method == "HEAD" else scope
+            await self._app(asked, _Replay(body, receive), answer)
         except Refusal as refusal:
             await _send(answer, answer_of(refusal))
         except Exception as error:  # a mistake of ours; its words may hold a text, so its kind alone is noted
+            noted["error"] = f"{type(error).__name__} at {_place(error)}"
             if answer.is_begun:
                 raise
-            noted["error"] = f"{type(error).__name__} at {_place(error)}"
             mistake = Refusal(HTTPStatus.INTERNAL_SERVER_ERROR, f"the server made a mistake (request {request_id})")
             await _send(answer, answer_of(mistake))
         finally:
+            self._held_bytes -= answer.body_bytes
             seconds = time.monotonic() - begin
             endpoint = self._endpoint(scope["path"])
             self._metrics.requests.labels(endpoint, str(answer.status)).inc()
@@ -91,13 +96,13 @@ class Gate:
             fields = {
                 "event": "request",
                 "id": request_id,
-                "method": scope["method"] if scope["method"] in ("GET", "POST", "OPTIONS", "HEAD") else "other",
+                "method": method if method in ("GET", "POST", "OPTIONS", "HEAD") else "other",
                 "endpoint": endpoint,
                 "status": answer.status,
                 "seconds": round(seconds, 4),
                 **noted,
             }
-            LOGGER.log(logging.ERROR if answer.status == 500 else logging.INFO, json.dumps(fields))
+            LOGGER.log(logging.ERROR if "error" in noted else logging.INFO, json.dumps(fields))
 
     def _endpoint(self, path: str) -> str:
         if path in self._endpoints:
@@ -106,11 +111,11 @@ class Gate:
             (one for one in self._endpoints if one.endswith("/") and one != "/" and path.startswith(one)), "other"
         )
 
-    async def _body(self, scope: Scope, receive: Receive) -> bytes:
-        """Return the body.
+    async def _body(self, scope: Scope, receive: Receive, answer: _Answer) -> bytes:
+        """Return the body; what is read of it counts as held until it is answered.
 
         Raises:
-            Refusal: If it is too large, or does not come in time.
+            Refusal: If it is too large, does not come in time, or too much is held already.
         """
         limit = self._config.max_file_bytes if scope["path"] == FILE_PATH else self._config.max_body_bytes
         too_large = Refusal(
@@ -119,23 +124,28 @@ class Gate:
         length = next((value for name, value in scope["headers"] if name == b"content-length"), b"0")
         if length.isdigit() and int(length[:20]) > limit:
             raise too_large
-        parts, size = [], 0
+        parts = []
         try:
             async with asyncio.timeout(self._config.body_seconds):
-                while True:
+                while not answer.is_body_read:
                     message = await receive()
                     if message["type"] != "http.request":
                         raise Refusal(HTTPStatus.BAD_REQUEST, "the request ended before its body did")
                     parts.append(message.get("body", b""))
-                    size += len(parts[-1])
-                    if size > limit:
+                    answer.body_bytes += len(parts[-1])
+                    self._held_bytes += len(parts[-1])
+                    if answer.body_bytes > limit:
                         raise too_large
-                    if not message.get("more_body", False):
-                        return b"".join(parts)
+                    if parts[-1] and self._held_bytes > self._config.max_held_bytes:
+                        raise Refusal(
+                            HTTPStatus.SERVICE_UNAVAILABLE, "the server has too much to read; ask again", retry_after=1
+                        )
+                    answer.is_body_read = not message.get("more_body", False)
         except TimeoutError:
             raise Refusal(
                 HTTPStatus.REQUEST_TIMEOUT, f"the body did not come within {self._config.body_seconds:g} seconds"
             ) from None
+        return b"".join(parts)
 
 
 class _Replay:
@@ -155,11 +165,14 @@ class _Replay:
 class _Answer:
     """Sends an answer with the headers that all have."""
 
-    def __init__(self, send: Send, work: Work) -> None:
+    def __init__(self, send: Send, work: Work, request_id: str) -> None:
         self._send = send
         self._work = work
+        self._request_id = request_id
         self.status = 0
-        self.request_id = ""
+        self.is_body_read = False
+        self.body_bytes = 0
+        """Of the request that it answers, as far as they have come."""
 
     @property
     def is_begun(self) -> bool:
@@ -171,9 +184,9 @@ class _Answer:
             given = message.setdefault("headers", [])
             names = {name for name, _ in given}
             given = [*given, *(header for header in [*_HEADERS, _POLICY] if header[0] not in names)]
-            given.append((b"x-request-id", self.request_id.encode()))
+            given.append((b"x-request-id", self._request_id.encode()))
             # What is left of a body that was not read would be taken for the next request.
-            if self._work.is_ending or self.status in (HTTPStatus.REQUEST_ENTITY_TOO_LARGE, HTTPStatus.REQUEST_TIMEOUT):
+            if self._work.is_ending or not self.is_body_read:
                 given.append((b"connection", b"close"))
             message = {**message, "headers": given}
         await self._send(message)

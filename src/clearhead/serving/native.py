@@ -94,7 +94,8 @@ def native_router(service: Service) -> APIRouter:
         if body.stream:
             entered = ExitStack()
             job = entered.enter_context(admitted)
-            return _Stream(_events(service, job, choice, texts, how), entered)
+            seconds = config.request_seconds + config.answer_seconds
+            return _Stream(_events(service, job, choice, texts, how), entered, seconds)
 
         def work() -> dict[str, Any]:
             found = translate_texts(service.translator(choice, job), texts, **how)
@@ -161,15 +162,17 @@ def _said(choice: Choice) -> dict[str, Any]:
 
 
 class _Stream(StreamingResponse):
-    """Server-sent events of a request that was let in, until it ends or its client goes away."""
+    """Server-sent events of a request that was let in, until it ends or its client goes away or takes too long."""
 
-    def __init__(self, events: AsyncIterator[str], entered: ExitStack) -> None:
+    def __init__(self, events: AsyncIterator[str], entered: ExitStack, seconds: float) -> None:
         super().__init__(events, media_type="text/event-stream", headers={"x-accel-buffering": "no"})
         self._entered = entered
+        self._seconds = seconds
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         with self._entered:
-            await super().__call__(scope, receive, send)
+            async with asyncio.timeout(self._seconds):
+                await super().__call__(scope, receive, send)
 
 
 async def _events(

@@ -34,7 +34,7 @@ LAST_SECONDS = 1.0
 
 
 def bind(host: str, port: int) -> socket.socket:
-    """Return a socket that listens once the server runs.
+    """Return a socket that listens.
 
     Args:
         host: Name or address.
@@ -49,11 +49,13 @@ def bind(host: str, port: int) -> socket.socket:
         found = socket.socket(family, kind, protocol)
         found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         found.bind(address)
-    except OSError as error:
+        found.listen(BACKLOG)  # of two servers that want the port, one is refused here
+    except (OSError, UnicodeError) as error:  # the latter where a name cannot be one
         if found is not None:
             found.close()
+        why = getattr(error, "strerror", None) or error
         raise ConfigError(
-            f"cannot listen on {host} port {port}: {error.strerror or error}; choose another with --host and --port"
+            f"cannot listen on {host} port {port}: {why}; choose another with --host and --port"
         ) from None
     return found
 
@@ -187,64 +189,119 @@ async def _drain(service: Service) -> None:
 
 
 def _protocol(config: ServeConfig) -> type[asyncio.Protocol]:
-    """Return the protocol of a connection: uvicorn's, which also closes those that do not say what they want."""
-    seconds, most = config.header_seconds, config.max_connections
+    """Return the protocol of a connection: uvicorn's, which also closes those that do not go on."""
 
     class Connection(HttpToolsProtocol):
-        """A connection that must send a request's headers in time and in bounds."""
+        """A connection whose headers come in time and in bounds, and whose answers are taken in time."""
 
-        _timer: asyncio.TimerHandle | None = None
-        _header_bytes = 0
-        _is_in_headers = False
+        _idle_since: float | None = None
+        _header_timer: asyncio.TimerHandle | None = None
+        _answer_timer: asyncio.TimerHandle | None = None
+        _bytes_outside_bodies = 0
 
         def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
             super().connection_made(transport)
-            if len(self.connections) > most:
-                transport.write(_FULL)
-                transport.close()
-                return
+            self._idle_since = self.loop.time()
             self._await_headers()
+            if len(self.connections) > config.max_connections and not self._make_room():
+                self._refuse(_FULL)
+
+        def _make_room(self) -> bool:
+            """Close the connection that has asked for nothing for longest; tell whether there is one."""
+            others: list[Connection] = [one for one in self.connections if one is not self]  # type: ignore[misc]
+            idle = [one for one in others if one._idle_since is not None and not one.transport.is_closing()]
+            if idle:
+                min(idle, key=lambda one: one._idle_since or 0.0)._end()
+            return bool(idle)
 
         def data_received(self, data: bytes) -> None:
             if self.transport.is_closing():
                 return
-            if not self._is_in_headers and self._timer is None and self._is_between_requests():
+            if self._header_timer is None and self._idle_since is not None:
                 self._await_headers()
-            if self._is_in_headers:
-                self._header_bytes += len(data)
+            # A header of a request that waits for the one before, or behind a body in chunks, counts as well.
+            self._bytes_outside_bodies += len(data)
             super().data_received(data)
-            if self._is_in_headers and self._header_bytes > MOST_HEADER_BYTES and not self.transport.is_closing():
-                self.transport.write(_LARGE)
-                self.transport.close()
+            if self._bytes_outside_bodies > MOST_HEADER_BYTES and not self.transport.is_closing():
+                if self._idle_since is None:
+                    self.transport.abort()
+                else:
+                    self._refuse(_LARGE)
 
-        def _is_between_requests(self) -> bool:
-            return self.cycle is None or self.cycle.response_complete
+        def send_400_response(self, msg: str) -> None:
+            """Refuse what is no request, as all is refused."""
+            self._refuse(_plain("400 Bad Request", msg))
+
+        def _refuse(self, answer: bytes) -> None:
+            self.transport.write(answer)
+            self._end()
+
+        def _end(self) -> None:
+            """Close the connection when what was sent has been taken."""
+            self.transport.close()
+            if self.transport.get_write_buffer_size():
+                self._await_taking()
 
         def _await_headers(self) -> None:
-            self._header_bytes = 0
-            self._is_in_headers = True
-            self._timer = self.loop.call_later(seconds, self._give_up)
-
-        def _stop_timer(self) -> None:
-            self._is_in_headers = False
-            if self._timer is not None:
-                self._timer.cancel()
-                self._timer = None
-
-        def _give_up(self) -> None:
-            self._timer = None
-            if self._is_in_headers and not self.transport.is_closing():
-                self.transport.close()
+            self._bytes_outside_bodies = 0
+            self._header_timer = self.loop.call_later(config.header_seconds, self._end)
 
         def on_headers_complete(self) -> None:
-            self._stop_timer()
+            self._idle_since = None
+            _cancel(self._header_timer)
+            self._header_timer = None
+            self._bytes_outside_bodies = 0
             super().on_headers_complete()
 
+        def on_body(self, body: bytes) -> None:
+            self._bytes_outside_bodies = 0
+            super().on_body(body)
+
+        def on_response_complete(self) -> None:
+            super().on_response_complete()
+            if self.cycle.response_complete:  # no other request waits
+                self._idle_since = self.loop.time()
+            if self.transport.is_closing():
+                self._end()
+
+        def timeout_keep_alive_handler(self) -> None:
+            """Close a connection that asks for nothing more."""
+            self._end()
+
+        def pause_writing(self) -> None:
+            """Wait for a client that takes its answer slowly, but not for ever."""
+            super().pause_writing()
+            self._await_taking()
+
+        def resume_writing(self) -> None:
+            """Go on with the answer."""
+            super().resume_writing()
+            if not self.transport.is_closing():
+                _cancel(self._answer_timer)
+                self._answer_timer = None
+
+        def _await_taking(self) -> None:
+            _cancel(self._answer_timer)
+            size = self.transport.get_write_buffer_size()
+            self._answer_timer = self.loop.call_later(config.answer_seconds, self._require_taken, size)
+
+        def _require_taken(self, before: int) -> None:
+            if self.transport.get_write_buffer_size() >= before:
+                self.transport.abort()
+            else:
+                self._await_taking()
+
         def connection_lost(self, exc: Exception | None) -> None:
-            self._stop_timer()
+            _cancel(self._header_timer)
+            _cancel(self._answer_timer)
             super().connection_lost(exc)
 
     return Connection
+
+
+def _cancel(timer: asyncio.TimerHandle | None) -> None:
+    if timer is not None:
+        timer.cancel()
 
 
 def _plain(status: str, error: str, extra: str = "") -> bytes:
