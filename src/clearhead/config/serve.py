@@ -40,13 +40,13 @@ class ServeConfig(Settings):
     max_requests_per_client: Annotated[PositiveInt, Field(le=10_000)] = 48
     """Of them those of one API key, or of one address where there is no key (429 with `Retry-After` beyond)."""
     max_connections: Annotated[PositiveInt, Field(le=100_000)] = 1_000
-    """Connections that are open at once; beyond, the one that has asked for nothing for longest is closed, or if all ask,
-    the new one (503)."""
+    """Connections that are open at once; beyond, the one that has asked for nothing for longest is closed, or if all
+    are asking, the new one (503)."""
     max_batch: Annotated[PositiveInt, Field(le=10_000)] = 64
     """Sentences that a thread translates at once, of all clients; `decode.batch_tokens` bounds them too."""
     max_searches: Annotated[PositiveInt, Field(le=1_000)] = 8
-    """Batches at once; requests that ask for other numbers of alternatives or beams have batches of their own (503
-    beyond)."""
+    """Batches at once, beside one of each model: requests that ask for alternatives or another number of beams have
+    batches of their own (503 beyond)."""
     request_seconds: Seconds = 30.0
     """Until a request must be answered (504 beyond)."""
     file_seconds: Seconds = 300.0

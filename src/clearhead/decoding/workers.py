@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import queue
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from threading import Condition, Thread
 from typing import Any, Literal, Protocol, runtime_checkable
@@ -43,7 +43,7 @@ Found = tuple[int, list[Hypothesis]]
 
 @runtime_checkable  # so that tests can check annotations
 class Waiting(Protocol):
-    """Sentences in the order in which they are to be taken; a `deque` is one."""
+    """Sentences in the order in which they are to be taken."""
 
     def __len__(self) -> int:
         """Return how many wait."""
@@ -57,6 +57,20 @@ class Waiting(Protocol):
     def extend(self, sentences: Iterable[Sentence], /) -> None:
         """Add some."""
 
+    def discard(self, numbers: Container[int], /) -> list[int]:
+        """Let go of some; return the numbers of those that there were."""
+
+
+class _InTurn(deque[Sentence]):
+    """Sentences in the order in which they came."""
+
+    def discard(self, numbers: Container[int], /) -> list[int]:
+        gone = [sentence.number for sentence in self if sentence.number in numbers]
+        kept = [sentence for sentence in self if sentence.number not in numbers]
+        self.clear()
+        self.extend(kept)
+        return gone
+
 
 class SentenceQueue:
     """Sentences that wait for a worker; more may come, from any thread, until it is closed.
@@ -66,7 +80,7 @@ class SentenceQueue:
     """
 
     def __init__(self, waiting: Waiting | None = None) -> None:
-        self._waiting: Waiting = deque() if waiting is None else waiting
+        self._waiting: Waiting = _InTurn() if waiting is None else waiting
         self._withdrawn: set[int] = set()
         self._changed = Condition()
         self.num_open = 0
@@ -130,14 +144,20 @@ class SentenceQueue:
             self.num_open -= 1
             self._withdrawn.discard(number)
 
-    def withdraw(self, numbers: Iterable[int]) -> None:
-        """Let go of sentences that nobody wants any more, at the first step that they take part in.
+    def withdraw(self, numbers: Iterable[int]) -> list[int]:
+        """Let go of sentences that nobody wants any more; return the numbers of those that nothing is found for.
+
+        They are those that waited. One that was taken leaves at the next step, and nothing is found for it as well.
 
         Args:
             numbers: Of sentences that are not done, with one number each, as those of a search have.
         """
+        unwanted = set(numbers)
         with self._changed:
-            self._withdrawn.update(numbers)
+            gone = self._waiting.discard(unwanted)
+            self.num_open -= len(gone)
+            self._withdrawn |= unwanted.difference(gone)
+        return gone
 
     def is_withdrawn(self, number: int) -> bool:
         """Tell whether nobody wants a sentence that was taken."""

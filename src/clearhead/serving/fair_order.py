@@ -2,13 +2,14 @@
 
 Start-time fair queueing (Goyal, Vin and Cheng 1996): each client has a time of its own, which moves on by the tokens of
 what is taken of it, and the client whose time is earliest is next. One that comes anew begins at the time of the last
-one that was served, so nobody saves up turns.
+one that was served, so nobody saves up turns; nor does anybody win some by asking for one sentence at a time, for the
+time of who has none that waits is kept until the others have come as far.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Container, Iterable
 from typing import Literal
 
 from clearhead.decoding.sentence import Sentence
@@ -47,7 +48,7 @@ class FairOrder:
         self._now = self._times[client]
         self._times[client] += len(sentence.source)
         if not sentences:
-            del self._waiting[client], self._times[client]
+            self._forget(client)
         self._on_leave(sentence.number)
         return sentence
 
@@ -57,9 +58,29 @@ class FairOrder:
             client = self._client_of(sentence.number)
             if client not in self._waiting:
                 self._waiting[client] = deque()
-                self._times[client] = self._now
+                self._times[client] = max(self._now, self._times.get(client, self._now))
             self._waiting[client].append(sentence)
             self._count += 1
 
+    def discard(self, numbers: Container[int], /) -> list[int]:
+        """Let go of sentences, as if they had never come; return the numbers of those that there were."""
+        gone: list[int] = []
+        for client, sentences in list(self._waiting.items()):
+            kept = deque(sentence for sentence in sentences if sentence.number not in numbers)
+            if len(kept) < len(sentences):
+                gone += (sentence.number for sentence in sentences if sentence.number in numbers)
+                self._waiting[client] = kept
+                if not kept:
+                    self._forget(client)
+        self._count -= len(gone)
+        return gone
+
     def _next(self) -> str:
-        return min(self._times, key=self._times.__getitem__)
+        return min(self._waiting, key=self._times.__getitem__)
+
+    def _forget(self, client: str) -> None:
+        """Take a client from those that wait, and let go of the times that the others have reached."""
+        del self._waiting[client]
+        if not self._waiting:
+            self._times.clear()
+        self._times = {one: time for one, time in self._times.items() if one in self._waiting or time > self._now}

@@ -175,7 +175,8 @@ class Service:
 
     def translator(self, choice: Choice, job: Job) -> Translator:
         """Return the translator of a model, which searches together with those of other requests."""
-        return choice.model.translator.searching_by(self.search.decoder(job))
+        translator = choice.model.translator
+        return translator.searching_by(self.search.decoder(job, translator.bundle.decode))
 
     @contextmanager
     def unshared(self, job: Job) -> Iterator[None]:

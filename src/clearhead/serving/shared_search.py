@@ -16,6 +16,7 @@ from typing import Protocol
 
 import torch
 
+from clearhead.config import DecodeConfig
 from clearhead.decoding import Engine, Hypothesis, Prefix, Required, SearchOptions, length_limits
 from clearhead.decoding.batching import advice_on_memory
 from clearhead.decoding.rules import check_ids
@@ -136,7 +137,10 @@ class _Entry:
 class _Batch:
     """The searches of one engine that are alike."""
 
-    def __init__(self, engine: Engine, options: SearchOptions, max_slots: int, observer: SearchObserver) -> None:
+    def __init__(
+        self, engine: Engine, options: SearchOptions, max_slots: int, observer: SearchObserver, *, is_usual: bool
+    ) -> None:
+        self.is_usual = is_usual
         self._engine = engine
         self._options = options
         self._observer = observer
@@ -176,7 +180,8 @@ class _Batch:
     def withdraw(self, numbers: Sequence[int]) -> None:
         """Let go of sentences of a call that nobody waits for."""
         with self._lock:
-            self._queue.withdraw([number for number in numbers if number in self._entries])
+            for number in self._queue.withdraw([number for number in numbers if number in self._entries]):
+                self._drop(number)
 
     def close_if_idle(self, seconds: float) -> bool:
         """Take no more sentences, if there has been none for so long."""
@@ -212,9 +217,12 @@ class _Batch:
 
     def _forget(self, number: int) -> _Entry:
         with self._lock:
-            entry = self._entries.pop(number)
-            if not self._entries:
-                self.idle_since = time.monotonic()
+            return self._drop(number)
+
+    def _drop(self, number: int) -> _Entry:
+        entry = self._entries.pop(number)
+        if not self._entries:
+            self.idle_since = time.monotonic()
         return entry
 
 
@@ -223,7 +231,7 @@ class SharedSearch:
 
     Args:
         max_batch: Most sentences that a worker has in flight.
-        max_searches: Most batches at once.
+        max_searches: Most batches at once, beside those of the searches that are usual.
         observer: Who counts what happens.
     """
 
@@ -234,8 +242,14 @@ class SharedSearch:
         self._batches: dict[Hashable, _Batch] = {}
         self._lock = Lock()
 
-    def decoder(self, job: Job) -> Decode:
-        """Return what searches for a job, as `decoding.decode` does."""
+    def decoder(self, job: Job, usual: DecodeConfig | None = None) -> Decode:
+        """Return what searches for a job, as `decoding.decode` does.
+
+        Args:
+            job: Who asks.
+            usual: How the model searches if nothing else is asked for: that always has a batch, so that who asks for
+                something else leaves no one without.
+        """
 
         def decode(
             engine: Engine,
@@ -247,7 +261,11 @@ class SharedSearch:
         ) -> list[list[Hypothesis]]:
             options = replace(options, most_required=max((forms.num_tokens for forms in required), default=0))
             max_lengths = length_limits(engine.model.config, options.config, sources, prefixes)
-            found = self._search(job, engine, sentences_of(sources, max_lengths, prefixes, required), options)
+            # The search knows tokens alone, and is the same for each language.
+            options = replace(options, config=_of_any_language(options.config))
+            is_usual = usual is not None and replace(options, shortlist=None) == SearchOptions(_of_any_language(usual))
+            sentences = sentences_of(sources, max_lengths, prefixes, required)
+            found = self._search(job, engine, sentences, options, is_usual=is_usual)
             if on_progress is not None and sources:
                 on_progress(len(sources))
             return found
@@ -255,7 +273,7 @@ class SharedSearch:
         return decode
 
     def _search(
-        self, job: Job, engine: Engine, sentences: Sequence[Sentence], options: SearchOptions
+        self, job: Job, engine: Engine, sentences: Sequence[Sentence], options: SearchOptions, *, is_usual: bool
     ) -> list[list[Hypothesis]]:
         """Return the hypotheses of each sentence, found among those of others.
 
@@ -273,7 +291,7 @@ class SharedSearch:
         call = _Call(job, [[] for _ in sentences], len(sentences))
         numbers = None
         while numbers is None:  # a batch may close between the two lines
-            batch = self._batch(engine, options)
+            batch = self._batch(engine, options, is_usual=is_usual)
             numbers = batch.submit(call, sentences)
         call.wait()
         if call.error is not None:
@@ -284,7 +302,7 @@ class SharedSearch:
             raise AssertionError("a search ended early without a reason")
         return call.results
 
-    def _batch(self, engine: Engine, options: SearchOptions) -> _Batch:
+    def _batch(self, engine: Engine, options: SearchOptions, *, is_usual: bool) -> _Batch:
         """Return the batch for searches of a kind.
 
         Raises:
@@ -296,16 +314,20 @@ class SharedSearch:
             if batch is not None and not batch.is_closed:
                 return batch
             self._sweep(LINGER_SECONDS)
-            if len(self._batches) >= self._max_searches:
+            if not is_usual and self._num_unusual() >= self._max_searches:
                 self._sweep(0.0)
-            if len(self._batches) >= self._max_searches:
+            if not is_usual and self._num_unusual() >= self._max_searches:
                 raise Refusal(
                     HTTPStatus.SERVICE_UNAVAILABLE,
                     "too many kinds of searches are running (numbers of alternatives and of beams); ask again",
                     retry_after=1,
                 )
-            batch = self._batches[key] = _Batch(engine, options, self._max_batch, self._observer)
+            batch = _Batch(engine, options, self._max_batch, self._observer, is_usual=is_usual)
+            self._batches[key] = batch
             return batch
+
+    def _num_unusual(self) -> int:
+        return sum(not batch.is_usual for batch in self._batches.values())
 
     def sweep(self) -> None:
         """End the batches that have been without sentences for a while."""
@@ -321,3 +343,7 @@ class SharedSearch:
     def num_open(self) -> int:
         """Sentences that wait or are in flight."""
         return sum(batch.num_open for batch in list(self._batches.values()))
+
+
+def _of_any_language(config: DecodeConfig) -> DecodeConfig:
+    return config.model_copy(update={"source_lang": None, "target_lang": None})

@@ -363,13 +363,18 @@ def test_a_sentence_that_is_withdrawn_leaves_the_batch_and_the_others_stay(make_
     expected = find(engine, sources, LIMITS, config)
     waiting = SentenceQueue()
     waiting.add(sentences_of(sources, LIMITS))
-    waiting.withdraw([1])
+    assert waiting.withdraw([1]) == [1]  # it has not been taken
     waiting.close()
-    found = dict(find_waiting(engine, waiting, SearchOptions(config), 1, 5))
-    assert found.pop(1) == []
+    finding = find_waiting(engine, waiting, SearchOptions(config), 1, len(sources))
+    found = dict([next(finding)])
+    unwanted = next(number for number in range(len(sources)) if number not in {1, *found})
+    assert waiting.withdraw([unwanted]) == []  # it is in flight
+    found |= dict(finding)
+    assert found.pop(unwanted) == []
+    assert found.keys() == set(range(len(sources))) - {1, unwanted}
     assert waiting.num_open == 0
-    assert not waiting.is_withdrawn(1)
-    assert_same([found[number] for number in sorted(found)], [*expected[:1], *expected[2:]])
+    assert not waiting.is_withdrawn(unwanted)
+    assert_same([found[number] for number in sorted(found)], [expected[number] for number in sorted(found)])
 
 
 MANY = 50_000

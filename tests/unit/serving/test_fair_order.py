@@ -45,3 +45,23 @@ def test_the_first_is_the_one_that_is_taken():
     while len(order):
         first = order[0]
         assert order.popleft() is first
+
+
+def test_one_sentence_at_a_time_wins_no_turns():
+    order, clients, _ = order_of([("many", 10)] * 9 + [("one", 10)])
+    for _ in range(8):
+        if clients[order.popleft().number] == "one":  # at once it has the next
+            clients.append("one")
+            order.extend([Sentence(len(clients) - 1, [5] * 10, 9)])
+    assert sum(client == "one" for client in clients) == 5
+
+
+def test_what_is_let_go_of_has_cost_nothing():
+    order, clients, left = order_of([("a", 10)] * 4 + [("b", 10)] * 2)
+    assert order.discard({0, 1, 4, 99}) == [0, 1, 4]
+    assert len(order) == 3
+    assert [clients[order.popleft().number] for _ in range(3)] == ["a", "b", "a"]
+    order.extend([Sentence(0, [5] * 10, 9)])
+    assert order.discard([0]) == [0]
+    assert len(order) == 0
+    assert left == [2, 5, 3]

@@ -109,7 +109,7 @@ def test_searches_of_another_kind_have_a_batch_of_their_own_up_to_a_bound(search
 
 
 def test_there_are_so_many_kinds_at_once(search, stuck, bundle):
-    kinds = [SearchOptions(bundle.decode, num_best=count) for count in (1, 2, 3)]
+    kinds = [SearchOptions(bundle.decode, num_best=count) for count in (2, 3, 4)]
     with ThreadPoolExecutor(2) as threads:
         held = [threads.submit(ask, search, stuck, options) for options in kinds[:2]]
         until = time.monotonic() + 60
@@ -119,6 +119,12 @@ def test_there_are_so_many_kinds_at_once(search, stuck, bundle):
             ask(search, stuck, kinds[2])
         assert (refused.value.status, refused.value.retry_after) == (503, 1)
         stuck.go.set()
+        # What the model does if nothing else is asked for has room, and is one kind for all languages.
+        usual = search.decoder(job(), bundle.decode)
+        for language in (None, "de", "fr"):
+            options = SearchOptions(bundle.decode.model_copy(update={"target_lang": language}))
+            assert len(usual(stuck, SOURCES, options)) == len(SOURCES)
+        assert len(search._batches) == 3
         assert [len(one.result(60)) for one in held] == [len(SOURCES)] * 2
 
 
