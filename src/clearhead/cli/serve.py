@@ -70,7 +70,7 @@ def serve(
 
     Requests of all clients share a batch, and each gets what `clearhead translate` gives. It is ready when every model
     is loaded and has translated its golden sentences as it did when it was made. SIGTERM ends it when its requests are
-    done; SIGHUP reads the models anew, as happens by itself when one is replaced.
+    done; SIGHUP reads models and keys anew, as happens by itself when they are replaced.
     """
     from clearhead.config import ServeConfig
     from clearhead.serving.models import model_sources
@@ -100,7 +100,7 @@ def serve(
     given = {} if keys is None else read_keys(keys)
     if keys is not None and not given:
         raise ConfigError(f"{keys} has no key, so nobody could ask; make one: clearhead api-key NAME --keys {keys}")
-    service = Service(sources, config, Keys(given), device=device)
+    service = Service(sources, config, Keys(given, keys), device=device)
     run(service, bind(host, port), cors_origins=tuple(cors or ()), trusted_proxies=tuple(proxy or ()))
 
 

@@ -58,7 +58,11 @@ class TranslatedFiles:
                 )
             key = secrets.token_hex(16)
             path = Path(self._directory.name) / key
-            path.write_bytes(data)
+            try:
+                path.write_bytes(data)
+            except OSError:
+                path.unlink(missing_ok=True)  # half of it would fill the disk until the server ends
+                raise
             self._files[f"{key}.{name}"] = _File(path, len(data), time.monotonic() + self._seconds)
             return f"{key}.{name}"
 

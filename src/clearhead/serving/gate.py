@@ -7,6 +7,7 @@ no key and no address.
 from __future__ import annotations
 
 import asyncio
+import errno
 import json
 import logging
 import secrets
@@ -18,7 +19,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from clearhead.config import ServeConfig
 from clearhead.serving.metrics import Metrics
-from clearhead.serving.refusal import Refusal
+from clearhead.serving.refusal import ClientGone, Refusal
 from clearhead.serving.work import Work
 
 __all__ = ["FILE_PATH", "LOGGER", "Gate", "answer_of"]
@@ -26,6 +27,8 @@ __all__ = ["FILE_PATH", "LOGGER", "Gate", "answer_of"]
 LOGGER = logging.getLogger("clearhead.serving")
 FILE_PATH = "/translate_file"
 """Where bodies may be as large as files."""
+CLIENT_GONE = 499
+"""Counted and noted as the status of a request whose client did not wait for its answer, as nginx does."""
 
 _HEADERS = [
     (b"x-content-type-options", b"nosniff"),
@@ -81,12 +84,13 @@ class Gate:
             await self._app(asked, _Replay(body, receive), answer)
         except Refusal as refusal:
             await _send(answer, answer_of(refusal))
+        except ClientGone:
+            answer.status = CLIENT_GONE
         except Exception as error:  # a mistake of ours; its words may hold a text, so its kind alone is noted
             noted["error"] = f"{type(error).__name__} at {_place(error)}"
             if answer.is_begun:
                 raise
-            mistake = Refusal(HTTPStatus.INTERNAL_SERVER_ERROR, f"the server made a mistake (request {request_id})")
-            await _send(answer, answer_of(mistake))
+            await _send(answer, answer_of(_excuse(error, request_id)))
         finally:
             self._held_bytes -= answer.body_bytes
             seconds = time.monotonic() - begin
@@ -116,6 +120,7 @@ class Gate:
 
         Raises:
             Refusal: If it is too large, does not come in time, or too much is held already.
+            ClientGone: If it does not come to its end.
         """
         limit = self._config.max_file_bytes if scope["path"] == FILE_PATH else self._config.max_body_bytes
         too_large = Refusal(
@@ -130,7 +135,7 @@ class Gate:
                 while not answer.is_body_read:
                     message = await receive()
                     if message["type"] != "http.request":
-                        raise Refusal(HTTPStatus.BAD_REQUEST, "the request ended before its body did")
+                        raise ClientGone
                     parts.append(message.get("body", b""))
                     answer.body_bytes += len(parts[-1])
                     self._held_bytes += len(parts[-1])
@@ -205,6 +210,12 @@ async def _send(send: _Answer, answer: tuple[int, dict[str, str], dict[str, Any]
     encoded = [(name.encode(), value.encode()) for name, value in described.items()]
     await send({"type": "http.response.start", "status": int(status), "headers": encoded})
     await send({"type": "http.response.body", "body": data})
+
+
+def _excuse(error: Exception, request_id: str) -> Refusal:
+    if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
+        return Refusal(HTTPStatus.SERVICE_UNAVAILABLE, "the server's disk is full; ask again later", retry_after=60)
+    return Refusal(HTTPStatus.INTERNAL_SERVER_ERROR, f"the server made a mistake (request {request_id})")
 
 
 def _place(error: BaseException) -> str:

@@ -22,6 +22,7 @@ from pydantic import Field
 from clearhead.config.settings import Settings
 from clearhead.errors import ConfigError, DataError
 from clearhead.files import read_json_lines, write_text
+from clearhead.serving.file_state import file_state
 from clearhead.serving.refusal import Refusal
 
 __all__ = ["ApiKey", "Keys", "add_key", "read_keys"]
@@ -45,8 +46,10 @@ class _Bucket:
     """What is left of a rate (token bucket)."""
 
     per_minute: int
-    left: float
-    since: float
+
+    def __post_init__(self) -> None:
+        self.left = float(self.per_minute)
+        self.since = time.monotonic()
 
     def take(self) -> float:
         """Take one; return 0, or the seconds until there is one."""
@@ -60,19 +63,43 @@ class _Bucket:
 
 
 class Keys:
-    """Who may ask, and how often; without any key everybody may."""
+    """Who may ask, and how often.
 
-    def __init__(self, keys: Mapping[str, ApiKey]) -> None:
-        self._keys = dict(keys)
-        self._buckets = {
-            name: _Bucket(key.requests_per_minute, float(key.requests_per_minute), time.monotonic())
+    Args:
+        keys: By their names; without any everybody may ask.
+        path: The file that they were read from.
+    """
+
+    def __init__(self, keys: Mapping[str, ApiKey], path: Path | None = None) -> None:
+        self.are_required = bool(keys)
+        """Whether a key must be given, also when the last one has been revoked."""
+        self._path = path
+        self._state = file_state(path) if path is not None else None
+        self._known: dict[str, tuple[ApiKey, _Bucket]] = {}
+        self._replace(keys)
+
+    def reload(self, *, always: bool = False) -> bool:
+        """Read the file anew if it has changed, or always; tell whether it was read.
+
+        Raises:
+            ConfigError: If it cannot be read or is wrong; the keys stay as they were.
+        """
+        if self._path is None:
+            return False
+        state = file_state(self._path)
+        if state == self._state and not always:
+            return False
+        self._state = state
+        self._replace(read_keys(self._path))
+        return True
+
+    def _replace(self, keys: Mapping[str, ApiKey]) -> None:
+        """Take other keys; of one that stays as it was, what was asked for with it still counts."""
+        before = self._known
+        self._known = {
+            name: before[name] if name in before and before[name][0] == key else (key, _Bucket(key.requests_per_minute))
             for name, key in keys.items()
         }
-
-    @property
-    def are_required(self) -> bool:
-        """Whether a key must be given."""
-        return bool(self._keys)
 
     def owner(self, given: str | None) -> str | None:
         """Return whose key it is; None where none is needed. One request is taken from what it may ask for.
@@ -80,24 +107,25 @@ class Keys:
         Raises:
             Refusal: If there is none, it is unknown, or too much was asked for with it.
         """
-        if not self._keys:
+        if not self.are_required:
             return None
         if not given:
             raise Refusal(HTTPStatus.BAD_REQUEST, "Please contact the server operator to get an API key")
         digest = sha256(given.encode(errors="surrogatepass")).hexdigest()
-        owner = None
-        for name, key in self._keys.items():  # all of them, so that the time tells nothing
+        found = None
+        for key, bucket in self._known.values():  # all of them, so that the time tells nothing
             if hmac.compare_digest(key.sha256, digest):
-                owner = name
-        if owner is None:
+                found = key, bucket
+        if found is None:
             raise Refusal(HTTPStatus.FORBIDDEN, "Invalid API key")
-        if seconds := self._buckets[owner].take():
+        owner, bucket = found
+        if seconds := bucket.take():
             raise Refusal(
                 HTTPStatus.TOO_MANY_REQUESTS,
-                f"Slowdown: {self._keys[owner].requests_per_minute} per minute",
+                f"Slowdown: {owner.requests_per_minute} per minute",
                 retry_after=int(seconds) + 1,
             )
-        return owner
+        return owner.name
 
 
 def read_keys(path: Path) -> dict[str, ApiKey]:

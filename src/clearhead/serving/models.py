@@ -11,6 +11,7 @@ from clearhead.bundle import model_directory
 from clearhead.corpora.language_names import english_name
 from clearhead.errors import ClearheadError, ConfigError, ModelError
 from clearhead.evaluation import check_golden
+from clearhead.serving.file_state import FileState, file_state
 from clearhead.serving.languages import languages_of, matching
 from clearhead.serving.refusal import Refusal
 from clearhead.translator import Translator
@@ -25,13 +26,12 @@ class ModelSource:
     name: str
     path: Path
 
-    def state(self) -> tuple[int, int] | None:
+    def state(self) -> FileState | None:
         """Return what changes when another model is put in its place; None if there is none."""
         try:
-            found = model_directory(self.path).stat()
-        except (ClearheadError, OSError):
+            return file_state(model_directory(self.path))
+        except ClearheadError:
             return None
-        return found.st_ino, found.st_mtime_ns
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +43,7 @@ class ServedModel:
     sources: tuple[str, ...]
     """Languages that it reads; none if that is not known."""
     targets: tuple[str, ...]
-    state: tuple[int, int] | None
+    state: FileState | None
     """Of the directory it was read from."""
 
     @property

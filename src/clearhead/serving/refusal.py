@@ -4,7 +4,11 @@ from __future__ import annotations
 
 from http import HTTPStatus
 
-__all__ = ["Refusal"]
+__all__ = ["ClientGone", "Refusal"]
+
+
+class ClientGone(Exception):
+    """Nobody waits for the answer any more, so there is none."""
 
 
 class Refusal(Exception):

@@ -16,6 +16,7 @@ from clearhead.config import ServeConfig
 from clearhead.device import num_threads
 from clearhead.errors import ClearheadError
 from clearhead.serving.detection import detect
+from clearhead.serving.file_state import FileState
 from clearhead.serving.files import TranslatedFiles
 from clearhead.serving.gate import LOGGER
 from clearhead.serving.keys import Keys
@@ -65,7 +66,8 @@ class Service:
         self._device = device
         self._models: Models | None = None
         self._loading = Lock()
-        self._refused: dict[str, tuple[int, int] | None] = {}
+        self._refused: dict[str, FileState | None] = {}
+        self._seen: dict[str, FileState | None] = {}
         self.metrics = Metrics(
             num_open=lambda: self.search.num_open,
             num_requests=lambda: self.work.num_requests,
@@ -103,27 +105,36 @@ class Service:
             self._models = Models({one.name: load_model(one, device=self._device) for one in self._sources})
 
     def reload(self, *, all_of_them: bool = False) -> None:
-        """Read those models anew that have been replaced; requests go on with the old ones meanwhile.
+        """Read those models anew that have been replaced, and the keys; requests go on with the old ones meanwhile.
 
-        One that cannot be read, or does not translate as it did when it was made, is noted, and the old one stays.
+        What cannot be read, or a model that does not translate as it did when it was made, is noted, and the old one
+        stays.
 
         Args:
-            all_of_them: Read also those that have not been replaced.
+            all_of_them: Read also what has not been replaced.
         """
         with self._loading:
+            try:
+                if self.keys.reload(always=all_of_them):
+                    note(logging.INFO, event="keys", result="done")
+            except ClearheadError as error:
+                note(logging.ERROR, event="keys", result="refused", error=str(error))
             assert self._models is not None
             served = dict(self._models.served)
             for source in self._sources:
                 state = source.state()
+                is_written = state != self._seen.get(source.name)  # perhaps still, and half of it is no model
+                self._seen[source.name] = state
                 is_known = state in (None, served[source.name].state, self._refused.get(source.name))
-                if is_known and not all_of_them:
+                if (is_known or is_written) and not all_of_them:
                     continue
                 try:
                     served[source.name] = load_model(source, device=self._device)
-                except ClearheadError as error:
+                except Exception as error:  # whatever it is, such as no memory for two: the old one serves on
                     self._refused[source.name] = state
                     self.metrics.reloads.labels("refused").inc()
-                    note(logging.ERROR, event="reload", model=source.name, result="refused", error=str(error))
+                    why = str(error) if isinstance(error, ClearheadError) else repr(error)
+                    note(logging.ERROR, event="reload", model=source.name, result="refused", error=why)
                 else:
                     self.metrics.reloads.labels("done").inc()
                     note(logging.INFO, event="reload", model=source.name, result="done")

@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 
 from clearhead.config import ServeConfig
 from clearhead.serving.metrics import Metrics
-from clearhead.serving.refusal import Refusal
+from clearhead.serving.refusal import ClientGone, Refusal
 from clearhead.serving.shared_search import Job
 
 __all__ = ["Work"]
@@ -88,6 +88,9 @@ class Work:
             job: What was let in.
             function: The work; it ends early when the job is cancelled.
             is_gone: Ends when the client has gone away.
+
+        Raises:
+            ClientGone: If it has; the work has ended then.
         """
         asked = time.monotonic()
 
@@ -108,6 +111,8 @@ class Work:
             if not done.done():
                 self._metrics.cancelled.inc()
                 job.cancel()
+                await asyncio.gather(done, return_exceptions=True)
+                raise ClientGone
             return await done
         except asyncio.CancelledError:
             job.cancel()

@@ -9,7 +9,7 @@ import pytest
 
 from clearhead.cli.main import run
 from clearhead.errors import ConfigError
-from clearhead.serving.keys import ApiKey, Keys, read_keys
+from clearhead.serving.keys import ApiKey, Keys, add_key, read_keys
 from clearhead.serving.refusal import Refusal
 
 
@@ -46,6 +46,31 @@ def test_a_rate_is_kept_for_each_key_by_itself(monkeypatch):
     assert keys.owner("a") == "a"
     with pytest.raises(Refusal):
         keys.owner("a")
+
+
+def test_a_key_that_is_revoked_opens_nothing_and_the_others_keep_their_rate(tmp_path):
+    path = tmp_path / "keys.jsonl"
+    given = [add_key(path, name, 2) for name in ("anna", "otto")]
+    keys = Keys(read_keys(path), path)
+    assert keys.owner(given[1]) == "otto"
+    assert not keys.reload()
+    path.write_text(path.read_text(encoding="utf-8").splitlines()[1], encoding="utf-8")
+    assert keys.reload()
+    with pytest.raises(Refusal, match="Invalid API key"):
+        keys.owner(given[0])
+    assert keys.owner(given[1]) == "otto"
+    with pytest.raises(Refusal, match="Slowdown"):
+        keys.owner(given[1])
+    path.write_text("damaged", encoding="utf-8")
+    with pytest.raises(ConfigError, match="line 1"):
+        keys.reload()
+    with pytest.raises(Refusal, match="Slowdown"):
+        keys.owner(given[1])
+    path.write_text("", encoding="utf-8")  # no key is left, and still nobody comes in without
+    assert keys.reload()
+    for key in (*given, None):
+        with pytest.raises(Refusal, match=r"Invalid|operator"):
+            keys.owner(key)
 
 
 def test_without_keys_nobody_needs_one():

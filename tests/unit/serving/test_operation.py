@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import select
 import signal
 import socket
 import sys
@@ -44,7 +46,13 @@ def keys(tmp_path_factory):
 @pytest.fixture(scope="module")
 def hasty(start_server, model):
     """Return a server that does not wait long, for connections alone."""
-    limits = {"header_seconds": 5, "body_seconds": 5, "max_connections": MOST_CONNECTIONS}
+    limits = {
+        "header_seconds": 5,
+        "body_seconds": 5,
+        "answer_seconds": 2,
+        "max_connections": MOST_CONNECTIONS,
+        "max_held_bytes": 100_000,
+    }
     return start_server(str(model), *(part for name, value in limits.items() for part in ("--set", f"{name}={value}")))
 
 
@@ -80,9 +88,13 @@ def test_pages_of_one_origin_may_ask(strict):
         assert headers.get("access-control-allow-origin") == allowed
 
 
-def connect(server):
+def address(server):
     host, port = server.url.removeprefix("http://").split(":")
-    return socket.create_connection((host, int(port)), timeout=60)
+    return host, int(port)
+
+
+def connect(server):
+    return socket.create_connection(address(server), timeout=60)
 
 
 def test_who_sends_slowly_is_cut_off(hasty):
@@ -95,17 +107,41 @@ def test_who_sends_slowly_is_cut_off(hasty):
 
 
 def test_so_many_connections_are_open_at_once(hasty):
-    held = [connect(hasty) for _ in range(MOST_CONNECTIONS + 5)]
-    try:
-        answers = []
-        for one in held:
-            one.settimeout(60)
-            answers.append(one.recv(100))  # the first are closed as they ask for nothing
-        assert sum(answer.startswith(b"HTTP/1.1 503 ") for answer in answers) >= 5
-    finally:
-        for one in held:
-            one.close()
+    with contextlib.ExitStack() as held:
+        idle = [held.enter_context(connect(hasty)) for _ in range(MOST_CONNECTIONS)]
+        assert httpx.get(f"{hasty.url}/livez").status_code == 200  # in the place of the oldest
+        assert idle[0].recv(100) == b""
+        asking = [held.enter_context(connect(hasty)) for _ in range(MOST_CONNECTIONS)]
+        for one in asking:
+            one.sendall(b"POST /translate HTTP/1.1\r\nhost: a\r\nexpect: 100-continue\r\ncontent-length: 9\r\n\r\n")
+        assert all(one.recv(100).startswith(b"HTTP/1.1 100 ") for one in asking)
+        assert held.enter_context(connect(hasty)).recv(100).startswith(b"HTTP/1.1 503 ")
     assert httpx.get(f"{hasty.url}/livez").status_code == 200
+
+
+def test_who_takes_no_answer_is_cut_off(hasty):
+    with connect(hasty) as greedy, pytest.raises(ConnectionError):
+        while True:  # until what the systems keep is full, and longer
+            greedy.sendall(b"GET /openapi.json HTTP/1.1\r\nhost: a\r\n\r\n" * 100)
+
+
+def test_headers_behind_a_body_have_a_bound_too(hasty):
+    with connect(hasty) as connection:
+        connection.sendall(b"POST /translate HTTP/1.1\r\nhost: a\r\ntransfer-encoding: chunked\r\n\r\n0\r\nx: ")
+        sent = 0
+        with contextlib.suppress(ConnectionError):
+            while sent < 100_000_000:
+                sent += connection.send(b"x" * 100_000)
+        assert sent < 100_000_000
+
+
+def test_bodies_of_all_requests_have_a_bound_together(hasty):
+    head = b"POST /translate HTTP/1.1\r\nhost: a\r\ncontent-length: 60000\r\n\r\n"
+    with connect(hasty) as first, connect(hasty) as second:
+        first.sendall(head + b"x" * 59_000)
+        second.sendall(head + b"x" * 59_000)
+        [refused], _, _ = select.select([first, second], [], [], 60)
+        assert refused.recv(20).startswith(b"HTTP/1.1 503 ")
 
 
 def test_a_model_that_is_replaced_is_read_anew_and_one_that_is_broken_is_not(strict, keys, model, write_model):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import errno
 import json
 import re
 import socket
@@ -14,7 +16,11 @@ from libretranslatepy import LibreTranslateAPI
 from typer.testing import CliRunner
 
 from clearhead.cli.main import app
+from clearhead.config import ServeConfig
 from clearhead.inspection.explain import explain
+from clearhead.serving.app import make_app
+from clearhead.serving.keys import Keys
+from clearhead.serving.service import Service
 from clearhead.translator import Translator
 
 LINES = [
@@ -150,10 +156,21 @@ def test_what_is_wrong_is_said_in_the_words_of_libretranslate(client, fields, me
         (b'{"q": 5, "source": "de", "target": "en"}', "neither a text nor a list"),
         (b'{"q": ["a", 5], "source": "de", "target": "en"}', "neither a text nor a list"),
         (b'{"q": "a", "source": ["de"], "target": "en"}', "source parameter is not a text"),
+        (b'{"q": "a", "source": "de", "target": "\\ud800", "text": "a"}', "Invalid JSON format"),
         (b'{"q": "\\ud800", "source": "de", "target": "en"}', "Invalid JSON format"),
         (json.dumps({"q": ["a"] * 129, "source": "de", "target": "en"}).encode(), r"request \(129\) exceeds"),
     ],
-    ids=["deep", "no object", "no UTF-8", "number", "number in a list", "list", "surrogate", "many"],
+    ids=[
+        "deep",
+        "no object",
+        "no UTF-8",
+        "number",
+        "number in a list",
+        "list",
+        "surrogate in a code",
+        "surrogate",
+        "many",
+    ],
 )
 def test_impossible_bodies_are_refused(client, body, message):
     for path in ("/translate", "/v1/translate"):
@@ -305,6 +322,42 @@ def test_answers_tell_browsers_to_be_careful(client):
     assert "default-src 'none'" in headers["content-security-policy"]
     assert "access-control-allow-origin" not in headers
     assert "server" not in headers
+
+
+def test_a_mistake_of_the_server_is_answered_and_noted_without_its_words(monkeypatch, caplog):
+    service = Service([], ServeConfig(), Keys({}), device="cpu")
+    monkeypatch.setattr(service.keys, "owner", lambda key: 1 / 0)
+    transport = httpx.ASGITransport(make_app(service), raise_app_exceptions=False)
+    caplog.set_level("INFO", "clearhead.serving")
+
+    async def ask():
+        async with httpx.AsyncClient(transport=transport, base_url="http://a") as client:
+            return await client.post("/detect", json={"q": "secret"})
+
+    answer = asyncio.run(ask())
+    [noted] = [json.loads(record.getMessage()) for record in caplog.records]
+    assert answer.status_code == 500
+    assert answer.json() == {"error": f"the server made a mistake (request {noted['id']})"}
+    assert noted["error"].startswith("ZeroDivisionError at <lambda>:")
+    monkeypatch.setattr(service.keys, "owner", lambda key: full_disk())
+    assert (asyncio.run(ask()).status_code) == 503
+    service.close()
+
+
+def full_disk():
+    raise OSError(errno.ENOSPC, "No space left on device")
+
+
+def test_head_is_get_without_its_body(client):
+    answers = client.get("/docs"), client.head("/docs")
+    lengths = [answer.headers["content-length"] for answer in answers]
+    assert (answers[1].status_code, answers[1].content, lengths[1]) == (200, b"", lengths[0])
+
+
+def test_who_does_not_wait_is_no_refusal_of_the_server(server, client):
+    with pytest.raises(httpx.ReadTimeout):
+        client.post("/v1/translate", json={"text": "犬 " * 9_000, "model": "de-en"}, timeout=0.05)
+    server.wait_for("request", status=499)
 
 
 def test_headers_without_end_are_refused(server):
