@@ -22,12 +22,14 @@ from clearhead.serving.app import make_app
 from clearhead.serving.gate import LOGGER
 from clearhead.serving.service import Service, note
 
-__all__ = ["bind", "serve"]
+__all__ = ["bind", "connection_class", "serve"]
 
 CHECK_SECONDS = 1.0
 """Between two looks at the directories of the models."""
 MOST_HEADER_BYTES = 32_768
 """Of a request's line and headers."""
+MOST_WAITING_REQUESTS = 100
+"""On one connection, behind the one that is worked on."""
 BACKLOG = 2_048
 LAST_SECONDS = 1.0
 """That requests are still refused in, when all work has ended."""
@@ -86,7 +88,7 @@ def serve(
         _log_to_stderr()
     config = uvicorn.Config(
         make_app(service, cors_origins=cors_origins),
-        http=_protocol(service.config),
+        http=connection_class(service.config),
         ws="none",
         lifespan="off",
         log_config=None,
@@ -188,7 +190,7 @@ async def _drain(service: Service) -> None:
     await asyncio.sleep(LAST_SECONDS)
 
 
-def _protocol(config: ServeConfig) -> type[asyncio.Protocol]:
+def connection_class(config: ServeConfig) -> type[asyncio.Protocol]:
     """Return the protocol of a connection: uvicorn's, which also closes those that do not go on."""
 
     class Connection(HttpToolsProtocol):
@@ -222,11 +224,13 @@ def _protocol(config: ServeConfig) -> type[asyncio.Protocol]:
             # A header of a request that waits for the one before, or behind a body in chunks, counts as well.
             self._bytes_outside_bodies += len(data)
             super().data_received(data)
-            if self._bytes_outside_bodies > MOST_HEADER_BYTES and not self.transport.is_closing():
-                if self._idle_since is None:
-                    self.transport.abort()
-                else:
-                    self._refuse(_LARGE)
+            is_too_much = self._bytes_outside_bodies > MOST_HEADER_BYTES
+            if self.transport.is_closing():
+                return
+            if is_too_much and self._idle_since is not None:
+                self._refuse(_LARGE)
+            elif is_too_much or len(self.pipeline) > MOST_WAITING_REQUESTS:
+                self.transport.abort()
 
         def send_400_response(self, msg: str) -> None:
             """Refuse what is no request, as all is refused."""
