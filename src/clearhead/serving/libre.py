@@ -105,16 +105,21 @@ def libre_router(service: Service) -> APIRouter:
         form = fields.get("format") or "text"
         if form not in ("text", "html"):
             raise Refusal(HTTPStatus.BAD_REQUEST, f"{str(form)[:40]} format is not supported")
-        choice = service.choose(texts, source, target)
-        request.state.noted |= {"model": choice.model.name, "texts": len(texts), "characters": sum(map(len, texts))}
-        config = service.config
-        with service.work.admitted(client, config.request_seconds, config.max_request_tokens) as job:
-            work = partial(_translated, service, job, choice, texts, form, num_alternatives)
-            found = await service.work.run(job, work, partial(wait_until_gone, request))
+        detected = service.detect(texts)[0] if source == AUTO else None
+        source = source if detected is None else detected[0]
+        request.state.noted |= {"texts": len(texts), "characters": sum(map(len, texts))}
+        if service.models.stays(source, target):
+            found: list[tuple[str, list[str]]] = [(text, []) for text in texts]
+        else:
+            choice, config = service.choose(texts, source, target), service.config
+            request.state.noted["model"] = choice.model.name
+            with service.work.admitted(client, config.request_seconds, config.max_request_tokens) as job:
+                work = partial(_translated, service, job, choice, texts, form, num_alternatives)
+                found = await service.work.run(job, work, partial(wait_until_gone, request))
         is_list = isinstance(fields["q"], list)
         answer: dict[str, Any] = {"translatedText": [best for best, _ in found] if is_list else found[0][0]}
-        if choice.detected is not None:
-            one = _detected(choice.source or "", choice.detected)
+        if detected is not None:
+            one = _detected(*detected)
             answer["detectedLanguage"] = [one] * len(texts) if is_list else one
         if num_alternatives:
             answer["alternatives"] = [others for _, others in found] if is_list else found[0][1]

@@ -133,10 +133,8 @@ class Models:
         Raises:
             Refusal: If a language is not served, or not with the other; in the words of LibreTranslate.
         """
-        for model in self.served.values():
-            for own in model.pairs():
-                if matching(source, own[:1]) and matching(target, own[1:]):
-                    return model, *own
+        if (found := self._between(source, target)) is not None:
+            return found
         known = self.languages()
         for code in (source, target):
             if matching(code, self.all_languages()) is None:
@@ -148,3 +146,16 @@ class Models:
             f"{english_name(target)} ({target}) is not available as a target language from {english_name(source)} "
             f"({source})",
         )
+
+    def stays(self, source: str, target: str) -> bool:
+        """Tell whether a text stays as it is: both are one language, and no model has it translated into itself."""
+        known = self.all_languages()
+        own = matching(source, known)
+        return own is not None and own == matching(target, known) and self._between(source, target) is None
+
+    def _between(self, source: str, target: str) -> tuple[ServedModel, str, str] | None:
+        for model in self.served.values():
+            for own in model.pairs():
+                if matching(source, own[:1]) and matching(target, own[1:]):
+                    return model, *own
+        return None

@@ -75,7 +75,7 @@ def client_of(request: Request, keys: Keys, fields: Mapping[str, Any] | None = N
     """
     scheme, _, given = request.headers.get("authorization", "").partition(" ")
     key = given.strip() if scheme.lower() == "bearer" else None
-    if key is None and fields is not None and isinstance(fields.get("api_key"), str):
+    if not key and fields is not None and isinstance(fields.get("api_key"), str):
         key = fields["api_key"]
     owner = keys.owner(key)
     if owner is not None:

@@ -94,6 +94,11 @@ def test_languages_that_are_not_served_are_named(models, source, target, message
     assert len(refused.value.message) < 200
 
 
+def test_a_text_in_the_language_that_is_wanted_stays_as_it_is(models):
+    pairs = [("de", "de"), ("pt", "pt_BR"), ("fr", "fr"), ("de", "en"), ("xx", "xx")]
+    assert [models.stays(*pair) for pair in pairs] == [True, True, False, False, False]
+
+
 def test_the_languages_are_those_that_lead_somewhere(models):
     assert models.languages() == {"de": ["en", "pt-BR"], "en": ["de", "pt-BR"], "fr": ["fr"], "pt-BR": ["de", "en"]}
     assert models.all_languages() == ["de", "en", "fr", "pt-BR"]
