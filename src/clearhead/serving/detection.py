@@ -8,13 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import cache
+from tempfile import gettempdir
 from typing import Any
 
 from py3langid.langid import MODEL_FILE, LanguageIdentifier
 
+from clearhead.errors import DataError
 from clearhead.serving.languages import matching
 
-__all__ = ["detect"]
+__all__ = ["detect", "identifier"]
 
 MOST_CHARACTERS = 2_000
 """Of a text, its first, that are looked at; more change nothing."""
@@ -29,9 +31,12 @@ def detect(text: str, languages: Sequence[str]) -> list[tuple[str, float]]:
     Args:
         text: The text.
         languages: Those that it can be in.
+
+    Raises:
+        DataError: If there is no room to unpack the table, which is done once.
     """
     found: dict[str, float] = {}
-    for code, probability in _identifier().rank(text[:MOST_CHARACTERS]):
+    for code, probability in identifier().rank(text[:MOST_CHARACTERS]):
         if (language := matching(code, languages)) is not None:
             found.setdefault(language, probability)
     total = sum(found.values())
@@ -41,5 +46,16 @@ def detect(text: str, languages: Sequence[str]) -> list[tuple[str, float]]:
 
 
 @cache
-def _identifier() -> Any:
-    return LanguageIdentifier.from_model_file(MODEL_FILE, norm_probs=True)
+def identifier() -> Any:
+    """Return what tells languages apart; its table is read once.
+
+    Raises:
+        DataError: If there is no room to unpack it.
+    """
+    try:
+        return LanguageIdentifier.from_model_file(MODEL_FILE, norm_probs=True)
+    except OSError as error:
+        raise DataError(
+            f"the table of py3langid, which tells languages apart, cannot be unpacked in {gettempdir()}: "
+            f"{error.strerror or error}"
+        ) from None

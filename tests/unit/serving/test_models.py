@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import errno
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 
-from clearhead.errors import ConfigError
-from clearhead.serving.detection import detect
+from clearhead.errors import ConfigError, DataError
+from clearhead.serving.detection import detect, identifier
 from clearhead.serving.languages import languages_of
 from clearhead.serving.models import Models, ServedModel, model_sources
 from clearhead.serving.refusal import Refusal
@@ -112,3 +113,13 @@ def test_languages_are_told_apart_among_those_that_are_served():
     assert sum(percent for _, percent in detect(text, ["de", "fr", "en"])) == pytest.approx(100.0)
     assert detect("12 + 7", ["de", "en"]) == [("de", 50.0), ("en", 50.0)]
     assert detect(text, ["x1", "x2"]) == [("x1", 50.0), ("x2", 50.0)]
+
+
+def test_without_room_for_the_table_of_languages_it_is_said(monkeypatch):
+    def fill_the_disk(*_, **__):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr("clearhead.serving.detection.LanguageIdentifier.from_model_file", fill_the_disk)
+    identifier.cache_clear()
+    with pytest.raises(DataError, match=r"cannot be unpacked in .*: No space left on device"):
+        detect("", ["de"])
