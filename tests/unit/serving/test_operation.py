@@ -78,6 +78,9 @@ def test_a_key_is_needed_and_its_rate_is_kept(strict, keys):
     body = {"text": "Ein Hund.", "model": "de-en"}
     assert httpx.post(f"{strict.url}/v1/translate", json=body, headers=bearer).status_code == 200
     assert httpx.post(f"{strict.url}/v1/translate", json=body).status_code == 400
+    fields = {"q": "Ein Hund.", "source": "de", "target": "en", "api_key": given["anna"]}
+    no_key = {"authorization": "Bearer"}
+    assert httpx.post(f"{strict.url}/translate", json=fields, headers=no_key).status_code == 200
     slow = [ask(strict, given["slow"]) for _ in range(4)]
     assert [answer.status_code for answer in slow] == [200, 200, 429, 429]
     assert slow[-1].json()["error"].startswith("Slowdown:")
