@@ -67,8 +67,8 @@ def _their_model(directory: Path, kind: str) -> tuple[Any, Any]:
         warnings.simplefilter("ignore")
         import transformers
 
-        transformers.utils.logging.disable_progress_bar()  # type: ignore[no-untyped-call]
-        transformers.utils.logging.set_verbosity_error()  # type: ignore[no-untyped-call]
+        transformers.utils.logging.disable_progress_bar()
+        transformers.utils.logging.set_verbosity_error()
         where = {
             "pretrained_model_name_or_path": str(directory),
             "local_files_only": True,
