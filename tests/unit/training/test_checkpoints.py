@@ -8,11 +8,11 @@ import json
 import os
 import shutil
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 import torch
+from deadline import within
 
 from clearhead.errors import CheckpointError
 from clearhead.training import checkpoints as module
@@ -227,15 +227,11 @@ def test_a_pipe_in_the_place_of_a_file_is_damage(checkpoints):
         if name != "manifest.json":
             text = (path / "manifest.json").read_text()
             (path / "manifest.json").write_text(text.replace(f'"bytes": {size}', '"bytes": 0'))
-    code = (
-        "import sys; from pathlib import Path; from clearhead.training.checkpoints import Checkpoints\n"
-        "print(Checkpoints(Path(sys.argv[1]), print).newest()[0].name)"
-    )
-    command = [sys.executable, "-c", code, str(checkpoints.directory)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True)
-    *said, used = done.stdout.splitlines()
-    assert used == before.name
-    for name, line in zip(FILES, reversed(said), strict=True):
+    again, told = reopened(checkpoints)
+    with within(seconds=120):
+        used, _ = again.newest()
+    assert used == before
+    for name, line in zip(FILES, reversed(told), strict=True):
         assert name in line
         assert "it is a pipe" in line
 

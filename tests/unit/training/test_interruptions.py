@@ -100,7 +100,7 @@ def kill_and_finish(runs: Runs, kills: int, kill_once: Callable[[], int | None])
 def test_a_run_killed_before_any_of_its_file_operations_ends_with_the_same_bits(tmp_path, settings):
     # From the preparation of the data to the report. Between two of them it writes into files that are open, and
     # trains; the slow test below kills it there too.
-    runs = Runs(tmp_path, settings, train={"max_steps": 63, "validate_every": 13, "checkpoint_every": 7})
+    runs = Runs(tmp_path, settings, train={"max_steps": 28, "validate_every": 13, "checkpoint_every": 7})
     choose = random.Random(1)
 
     def kill_once() -> int | None:
@@ -142,7 +142,7 @@ def test_forty_kills_at_any_moment_change_nothing_either(tmp_path, settings, see
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)], ids=str)
 def test_a_stopped_run_is_saved_first_and_the_same_command_finishes_it(tmp_path, settings, number, code):
     # No regular checkpoint is due: what is there afterwards was written because of the signal.
-    runs = Runs(tmp_path, settings, train={"max_steps": 63, "validate_every": 63, "checkpoint_every": 63})
+    runs = Runs(tmp_path, settings, train={"max_steps": 30, "validate_every": 30, "checkpoint_every": 30})
     assert finish(runs.start("run", partial(signal_after_first_record, number))) == code
     assert newest(tmp_path / "run").name == "step-00000025"
     assert "stopped after step 25; the same command goes on from there" in runs.log.read_text()
