@@ -14,6 +14,7 @@ from beartype.door import die_if_unbearable
 from torch import Tensor
 
 _jaxtyped = jaxtyping.jaxtyped
+_PLAIN = frozenset((bool, int, float, str, type(None)))
 
 
 def check_shapes() -> None:
@@ -62,13 +63,19 @@ def _checked(fn: Any) -> Any:
 
 def _form(value: Any) -> Any:
     """Return what decides whether a value fits its annotation: shapes and types of elements, otherwise its type."""
+    kind = type(value)
+    if kind in _PLAIN:
+        return kind
     if isinstance(value, Tensor):
         return value.dtype, value.shape
-    if isinstance(value, list | tuple):
-        return type(value), *map(_form, value)
+    if isinstance(value, (list, tuple)):
+        kinds = set(map(type, value))
+        if len(kinds) == 1 and kinds <= _PLAIN:  # as most are, rows of ids and scores
+            return kind, *kinds, len(value) if kind is tuple else None
+        return kind, *map(_form, value)
     if isinstance(value, dict):
         return tuple((key, _form(element)) for key, element in value.items())
-    return type(value)
+    return kind
 
 
 def _resolve(hint: Any, names: dict[str, Any]) -> Any:

@@ -107,6 +107,8 @@ class AllowedTokens:
         return mask if mask.any() else self.end
 
     def _missing_placeholders(self, written: Sequence[int], sentence: Sentence) -> list[int]:
+        if self._first_placeholder == math.inf:  # the vocabulary has none
+            return []
         missing = Counter(token for token in sentence.source if token >= self._first_placeholder)
         missing.subtract(token for token in written if token in missing)
         return list((+missing).elements())
