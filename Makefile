@@ -5,6 +5,9 @@ BIN := $(VENV)/bin
 # Processes that share the tests.
 WORKERS ?= 2
 
+# What a test starts finds the package compiled, also where Python is told not to keep that.
+unexport PYTHONDONTWRITEBYTECODE
+
 .PHONY: setup demo test tests test-slow attack lint style types format docs bench-train bench-translate clean
 
 setup: $(VENV)/.ready
