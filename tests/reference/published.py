@@ -20,6 +20,7 @@ import sentencepiece
 import tokenizers
 import torch
 import transformers
+from commands import run
 from torch import nn
 from transformers.models.mbart50.tokenization_mbart50 import FAIRSEQ_LANGUAGE_CODES as MBART50_CODES
 from transformers.models.nllb.tokenization_nllb import FAIRSEQ_LANGUAGE_CODES as NLLB_CODES
@@ -33,6 +34,7 @@ __all__ = [
     "Language",
     "Published",
     "bert2bert",
+    "import_it",
     "pairs",
     "read_model",
     "read_tokenizer",
@@ -165,6 +167,14 @@ def write_model(
     written = json.loads((directory / "config.json").read_text(encoding="utf-8"))
     write_json(directory / "config.json", {**written, **(config or {})})
     write_json(directory / "generation_config.json", {**generation, "transformers_version": "4.44.0"})
+
+
+def import_it(published: Published, path: Path) -> str:
+    """Import a directory by the command, and return what it said."""
+    options = [] if published.source_lang is None else ["--source-lang", published.source_lang]
+    if published.target_langs[0] is not None:
+        options += ["--target-lang", published.target_langs[0]]
+    return run("import", published.directory, "-o", path, *options)
 
 
 # Marian

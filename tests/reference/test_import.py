@@ -29,6 +29,7 @@ from published import (
     Language,
     Published,
     bert2bert,
+    import_it,
     pairs,
     read_model,
     read_tokenizer,
@@ -126,20 +127,11 @@ class Case:
         return sorted(found & set(range(self.ours.bundle.tokenizer.vocab_size)))
 
 
-def import_it(published: Published, path: Path) -> str:
-    """Import a directory by the command, and return what it said."""
-    options = [] if published.source_lang is None else ["--source-lang", published.source_lang]
-    if published.target_langs[0] is not None:
-        options += ["--target-lang", published.target_langs[0]]
-    return run("import", published.directory, "-o", path, *options)
-
-
 @pytest.fixture(scope="module", params=[*PUBLISHED, *(pytest.param(name, marks=pytest.mark.slow) for name in FORMS)])
-def case(request, directories, tmp_path_factory) -> Case:
+def case(request, directories, imports) -> Case:
     """Return each directory beside what the command makes of it."""
     published = directories(request.param)
-    path = tmp_path_factory.mktemp("imported") / "model"
-    output = import_it(published, path)
+    path, output = imports(request.param)
     tokenizer, model = read_tokenizer(published.directory), read_model(published.directory)
     return Case(published, tokenizer, model, output, path, Translator.load(path, device="cpu"))
 
