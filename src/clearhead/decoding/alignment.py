@@ -1,6 +1,6 @@
 """Where the model looks in the source when it writes, and what of the source it could not do without.
 
-Shapes: B pairs, H heads, T target length, S source length.
+Shapes: B pairs, L layers, H heads, T target length, S source length.
 """
 
 from __future__ import annotations
@@ -51,6 +51,10 @@ class AlignmentHead(NamedTuple):
         weights = heads.mean(dim=1) if self.head is None else heads[:, self.head]
         # No step reads the last token, the end, which no word is linked by.
         return torch.cat([weights[:, 1:], weights[:, -1:]], dim=1) if self.is_reading else weights
+
+    def of_pair(self, cross: Float[np.ndarray, "L H T S"]) -> Float[np.ndarray, "T S"]:
+        """Return its attention of one pair; see `of`."""
+        return self.of(list(torch.from_numpy(cross)[:, None]))[0].numpy()
 
 
 def cross_attention_weights(

@@ -15,6 +15,7 @@ import torch
 from jaxtyping import Float, Float32
 from torch import Tensor
 
+from clearhead.aligner import alignment_head
 from clearhead.config import DecodeChanges, DecodeConfig
 from clearhead.decoding import given_prefix
 from clearhead.errors import ConfigError, DataError
@@ -60,6 +61,7 @@ def explain(
             model has language tags, and neither the text nor its settings name a language.
         DataError: If the text is empty or no text, starts with an unknown language tag, or a side is longer than
             `decode.max_input_tokens`.
+        ModelError: If the model's alignment.json is damaged, or was chosen for another model.
     """
     require_texts([text] if target is None else [text, target], "text and target")
     if translator.ensemble:
@@ -139,6 +141,7 @@ def explain(
             if states
         },
         model=_facts(translator, config),
+        alignment_head=alignment_head(translator.bundle),
         reader=reader,
         model_pass=ran,
     )

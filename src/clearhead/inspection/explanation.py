@@ -15,6 +15,7 @@ from typing import Any, Literal
 import numpy as np
 from jaxtyping import Float, Float32
 
+from clearhead.decoding.alignment import AlignmentHead
 from clearhead.errors import DataError
 from clearhead.inspection.ablation import Ablation
 from clearhead.inspection.attribution import Attribution
@@ -36,6 +37,7 @@ from clearhead.inspection.statistics import head_statistics
 from clearhead.inspection.steps import LensStep, Step
 from clearhead.inspection.tokens import Reader, Span, Word, words_of
 from clearhead.tokenizers import START_TOKEN
+from clearhead.word_alignment import Link, link_words
 
 __all__ = ["SCHEMA_VERSION", "Explanation"]
 
@@ -98,6 +100,8 @@ class Explanation:
     and `highest_probability`, which a model gives that has learned such targets perfectly."""
     attribution: Attribution | None = field(default=None, repr=False)
     """What each source token did for each target token; None if it was not asked for."""
+    alignment_head: AlignmentHead = field(default_factory=AlignmentHead)
+    """Which attention aligns words: what was chosen for the model, or the mean of all heads."""
     ablation: Ablation | None = field(default=None, repr=False)
     """What each head did for the translation; None if it was not asked for."""
     reader: Reader | None = field(default=None, repr=False)
@@ -158,9 +162,17 @@ class Explanation:
 
     @cached_property
     def alignment(self) -> Float32[np.ndarray, "T S"]:
-        """How much each target token looked at each source token, over all heads and layers; its rows sum to 1."""
-        # As `decoding.alignment.AlignmentHead().of`, whose numbers stand here already.
-        return self.cross.mean(axis=1).mean(axis=0) if len(self.cross) else np.zeros((0, 0), dtype=np.float32)
+        """How much each target token looks at each source token, by `alignment_head`; its rows sum to 1."""
+        return self.alignment_head.of_pair(self.cross) if len(self.cross) else np.zeros((0, 0), dtype=np.float32)
+
+    @cached_property
+    def links(self) -> list[Link]:
+        """Which word of the translation belongs to which of the source: places in `source_words`, `target_words`."""
+        if not len(self.cross):
+            return []
+        tokens = [[span or (0, 0) for span in spans] for spans in (self.source_spans, self.target_spans)]
+        words = [[word.span for word in words] for words in (self.source_words, self.target_words)]
+        return link_words(self.alignment, *tokens, *words)
 
     def head(self, attention: AttentionName, layer: int, head: int) -> Head:
         """Return one head with every number of its attention; the model runs once more for it.
@@ -251,6 +263,10 @@ class Explanation:
             "decoder": present(self.decoder),
             "cross": present(self.cross),
             "alignment": present(self.alignment),
+            "alignment_head": {**self.alignment_head._asdict(), "name": str(self.alignment_head)}
+            if len(self.cross)
+            else None,
+            "links": plain_values(self.links),
             "head_statistics": {
                 name: {statistic: plain(values) for statistic, values in of_heads.items()}
                 for name, of_heads in self.head_statistics.items()

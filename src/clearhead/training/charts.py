@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from html import escape
+from unicodedata import east_asian_width
 
 import numpy as np
 from jaxtyping import Float
@@ -69,10 +70,17 @@ def bar_chart(title: str, below: str, bars: Mapping[str, Mapping[str, float]]) -
     return _figure(title, below, heights, drawn, names)
 
 
+def attention_map(weights: Float[np.ndarray, "T S"]) -> str:
+    """Return the squares of `attention_grid` alone, small."""
+    num_rows, num_columns = weights.shape
+    size = f'viewBox="0 0 {num_columns} {num_rows}" style="max-width: {9 * num_columns}px"'
+    return f'<svg class="map" {size} role="img" aria-label="attention">{_squares(weights)}</svg>'
+
+
 def attention_grid(rows: Sequence[str], columns: Sequence[str], weights: Float[np.ndarray, "T S"]) -> str:
     """Return weights as squares, darker for more: a row for each target token, a column for each source token."""
-    size, left = 18, 10 + 8 * max(map(len, rows))
-    top = 10 + 8 * max(map(len, columns))
+    size, left = 18, 10 + 7 * max(map(_width, rows))
+    top = 10 + 7 * max(map(_width, columns))
     width, height = left + size * len(columns) + 4, top + size * len(rows) + 4
     drawn = ""
     for column, token in enumerate(columns):
@@ -80,13 +88,23 @@ def attention_grid(rows: Sequence[str], columns: Sequence[str], weights: Float[n
         drawn += f'<text x="{x:.0f}" y="{top - 4}" transform="rotate(-90 {x:.0f} {top - 4})">{escape(token)}</text>'
     for row, token in enumerate(rows):
         drawn += f'<text x="{left - 4}" y="{top + size * (row + 0.7):.0f}" text-anchor="end">{escape(token)}</text>'
-        for column in range(len(columns)):
-            weight = float(weights[row, column])
-            drawn += (
-                f'<rect x="{left + size * column}" y="{top + size * row}" width="{size - 1}" height="{size - 1}" '
-                f'fill="var(--a)" fill-opacity="{weight:.2f}"/>'
-            )
+    drawn += f'<g transform="translate({left} {top}) scale({size})">{_squares(weights)}</g>'
     return f'<svg viewBox="0 0 {width} {height}" style="max-width: {width}px" role="img">{drawn}</svg>'
+
+
+def _squares(weights: Float[np.ndarray, "T S"]) -> str:
+    """Return a square of length 1 for each weight that can be seen."""
+    squares = (
+        f'<rect x="{column}" y="{row}" width=".94" height=".94" opacity="{weight:.2f}"/>'
+        for (row, column), weight in np.ndenumerate(weights)
+        if weight >= 0.005
+    )
+    return f'<g fill="var(--a)">{"".join(squares)}</g>'
+
+
+def _width(text: str) -> int:
+    """Return how wide a text is, in letters."""
+    return sum(1 + (east_asian_width(character) in "WF") for character in text)
 
 
 def _figure(title: str, below: str, heights: Sequence[float], drawn: str, names: Sequence[str]) -> str:

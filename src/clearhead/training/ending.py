@@ -5,12 +5,14 @@ from __future__ import annotations
 import platform
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
 import torch
 
+from clearhead.aligner import AlignmentHead
 from clearhead.config import DataConfig
 from clearhead.corpora import display_name
 from clearhead.data.clean import CleaningReport
@@ -23,7 +25,7 @@ from clearhead.scripts import count_scripts
 from clearhead.training.log import read_metrics
 from clearhead.training.loop import UNCHANGED, Loop
 from clearhead.training.publish import translatable
-from clearhead.training.report import Judged, write_report
+from clearhead.training.report import Judged, LearnedPair, write_report
 from clearhead.training.validation import Validation
 from clearhead.training.verdict import verdict
 from clearhead.translation import Translation
@@ -38,13 +40,14 @@ _LONGEST_EXAMPLE = 20
 _LINES_OF_A_SCRIPT = 200
 
 
-def report_end(loop: Loop, translator: Translator, validation: Validation, ended_by: str) -> None:
+def report_end(loop: Loop, translator: Translator, validation: Validation, head: AlignmentHead, ended_by: str) -> None:
     """Write `report.html`, and say how the run ended and what to do about it.
 
     Args:
         loop: The run.
         translator: The model that was published.
         validation: How good it is.
+        head: Which attention of it aligns words best.
         ended_by: As of `TrainingState.ended_by`.
     """
     data, state, config = loop.data, loop.state, loop.config
@@ -86,7 +89,12 @@ def report_end(loop: Loop, translator: Translator, validation: Validation, ended
         metrics=records,
         judged=[Judged(*one) for one in zip(translations, references, qualities, strict=True)],
         lengths={"source": data.train.source_lengths, "target": data.train.target_lengths},
-        explanations=[explain(translator, one.source, one.text, search=False) for one in _examples(translations)],
+        head=head,
+        explanations=[
+            replace(explain(translator, one.source, one.text, search=False), alignment_head=head)
+            for one in _examples(translations)
+        ],
+        learned=_learned(loop),
         data_lines=[*_reading_lines(data.report), *data_lines(data.report)],
     )
     loop.display.say(
@@ -102,6 +110,20 @@ def _examples(translations: Sequence[Translation]) -> list[Translation]:
         one for one in translations if one.text and 4 <= len(one.tokens) <= _LONGEST_EXAMPLE >= len(one.source) // 4
     )
     return list(islice(short, _NUM_EXAMPLES))
+
+
+def _learned(loop: Loop) -> list[LearnedPair]:
+    """Return how the pairs that every validation looked at were attended to, pair by pair."""
+    snapshots, valid, tokenizer = loop.attention_log.read(), loop.data.valid, loop.data.tokenizer
+    return [
+        LearnedPair(
+            tokenizer.source_pieces(valid.source_ids(row).tolist()),
+            tokenizer.pieces(valid.target_ids(row).tolist()),
+            [(step, weights[number]) for step, weights in snapshots],
+        )
+        for number, row in enumerate(loop.attention_log.rows)
+        if snapshots
+    ]
 
 
 def _direction(data: Prepared, files: DataConfig) -> str:

@@ -19,6 +19,7 @@ from clearhead.data.batches import Batch, BatchOrder, collate, shares, split
 from clearhead.data.prepare import Prepared
 from clearhead.errors import TrainingError
 from clearhead.model.transformer import Transformer
+from clearhead.training.attention_log import AttentionLog
 from clearhead.training.checkpoints import Best, Checkpoints, TrainingState
 from clearhead.training.display import Display
 from clearhead.training.distributed import LostWorkerError, Workers, part_like, whole_tensors
@@ -30,7 +31,7 @@ from clearhead.training.schedule import learning_rate
 from clearhead.training.start import starting_model
 from clearhead.training.step import Stepper
 from clearhead.training.stop import StopSignals
-from clearhead.training.validation import Validation, is_better, measure, perplexity, validate_weights
+from clearhead.training.validation import Validation, is_better, measure, perplexity, validate_weights, with_weights
 from clearhead.translator import Translator
 from clearhead.weights import average_weights, load_tensors, load_weights, model_tensors
 
@@ -79,6 +80,7 @@ class Loop:
         self.state = TrainingState(
             device=self.device.type, threads=torch.get_num_threads(), precision=self.stepper.precision
         )
+        self.attention_log = AttentionLog(self.run, self.data.valid, config.model)
         self._saved_at = 0.0  # seconds of training
         self._best: Validation | None = None  # of `state.best`, if this process measured it
         self._published: Translator | None = None  # the last step, if it is `state.best`
@@ -95,6 +97,8 @@ class Loop:
             self.resume(*newest)
         elif self.config.from_model is not None:
             self.start_from(starting_model(self.config, start_model))
+        if self.workers.is_first:
+            self.attention_log.cut(self.last_validation)
 
     def start_from(self, bundle: Bundle) -> None:
         """Take the weights of a trained model in the place of random ones; where it must not unlearn, keep it."""
@@ -140,6 +144,11 @@ class Loop:
         self.state = replace(state, device=now.device, threads=now.threads, precision=now.precision)
         self.start -= state.elapsed
         self._saved_at = state.elapsed
+
+    @property
+    def last_validation(self) -> int:
+        """Step of the last validation; -1 before the first, for a run may be validated at step 0."""
+        return self.state.validated_step if self.state.best else -1
 
     def train(self, log: MetricsLog | NoLog) -> str:
         """Train until an end is reached, and return which.
@@ -268,10 +277,12 @@ class Loop:
 
     def _measured(self) -> Validation:
         self.workers.begin("a validation")
+        model = self.model
         if self.workers.is_sharding:  # translation needs all weights in one place
-            weights = whole_tensors(model_tensors(self.model))
-            return validate_weights(weights, self.data, self.config, self.device, self.workers)
-        return measure(self.model, self.data, self.config, self.workers)
+            model = with_weights(whole_tensors(model_tensors(self.model)), self.config, self.device)
+        if self.workers.is_first:
+            self.attention_log.add(model, self.state.step)
+        return measure(model, self.data, self.config, self.workers)
 
     def _validate(self, log: MetricsLog | NoLog) -> Validation | None:
         """Measure the model; return how good it is if it is the best so far."""

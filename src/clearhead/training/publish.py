@@ -11,7 +11,7 @@ from typing import Any
 
 from torch import Tensor
 
-from clearhead.aligner import ALIGNMENT_FILE, choose_head, save_head
+from clearhead.aligner import ALIGNMENT_FILE, AlignmentHead, choose_head, save_head
 from clearhead.bundle import Bundle, refuse_foreign, require_fitting_weights, save_bundle
 from clearhead.config import NO_GOLDEN, Config
 from clearhead.corpora import read_lines
@@ -101,8 +101,8 @@ def publish(
     return translator
 
 
-def choose_alignment_head(directory: Path, translator: Translator, data: Prepared) -> None:
-    """Write which head of a published model aligns words best, by validation pairs.
+def choose_alignment_head(directory: Path, translator: Translator, data: Prepared) -> AlignmentHead:
+    """Write which head of a published model aligns words best, by validation pairs, and return it.
 
     Args:
         directory: The model directory.
@@ -111,13 +111,14 @@ def choose_alignment_head(directory: Path, translator: Translator, data: Prepare
     """
     bundle, config = translator.bundle, translator.bundle.decode
     if not bundle.model.config.is_encoder_decoder:
-        return
+        return AlignmentHead()
     found = translatable(data, config.target_lang, _MOST_LOOKED_AT)
     sources, targets = [source for _, source in found], [data.valid.target(row) for row, _ in found]
     pairs = translator.spelled_pairs(sources, targets, config.with_changes({"max_input_tokens": _ANY_LENGTH}))
-    chosen = choose_head(bundle.model, pairs, batch_tokens=config.batch_tokens)
+    head, agreement = choose_head(bundle.model, pairs, batch_tokens=config.batch_tokens)
     identity = {**bundle.identity(), "model_sha256": file_sha256(directory / "model.safetensors")}
-    save_head(directory / ALIGNMENT_FILE, *chosen, identity)
+    save_head(directory / ALIGNMENT_FILE, head, agreement, identity)
+    return head
 
 
 def _general(validation: Validation) -> dict[str, float]:

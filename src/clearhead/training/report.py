@@ -9,22 +9,25 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from jaxtyping import Int
+from jaxtyping import Float32, Int
 
+from clearhead.aligner import AlignmentHead
 from clearhead.config import Config
 from clearhead.files import write_text
 from clearhead.flags import KINDS
 from clearhead.inspection.explain import Explanation
+from clearhead.inspection.tokens import visible
 from clearhead.pages import style
-from clearhead.training.charts import Curve, attention_grid, bar_chart, line_chart
+from clearhead.training.charts import Curve, attention_grid, attention_map, bar_chart, line_chart
 from clearhead.translation import Translation
 
-__all__ = ["Judged", "write_report"]
+__all__ = ["Judged", "LearnedPair", "write_report"]
 
 _NUM_SAMPLES = 20
-_NUM_WORST = 10
+_NUM_RANKED = 10
 _NUM_DETAILS = 5
 _MOST_BARS = 8
+_MOST_STEPS = 6
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +40,17 @@ class Judged:
     """Of the sentence, in percent."""
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class LearnedPair:
+    """A validation pair, and where it was attended to while the model learned."""
+
+    source_tokens: list[str]
+    target_tokens: list[str]
+    """Of the reference."""
+    cross: Sequence[tuple[int, Float32[np.ndarray, "L H T S"]]]
+    """Steps, ascending, and the cross-attention then; one at least."""
+
+
 def write_report(
     path: Path,
     *,
@@ -45,7 +59,9 @@ def write_report(
     metrics: Sequence[Mapping[str, Any]],
     judged: Sequence[Judged],
     lengths: Mapping[str, Int[np.ndarray, " pairs"]],
+    head: AlignmentHead,
     explanations: Iterable[Explanation],
+    learned: Sequence[LearnedPair],
     data_lines: Sequence[str],
 ) -> None:
     """Write the report, whole or not at all.
@@ -57,7 +73,9 @@ def write_report(
         metrics: Records of `metrics.jsonl`.
         judged: Translations of validation sentences.
         lengths: Tokens of every training source, and of every target.
-        explanations: Of a few sentences, to show where the attention went.
+        head: Which attention aligns words best.
+        explanations: Of a few sentences, to show where that went.
+        learned: How it came to that while the model was trained.
         data_lines: What became of the corpus, line by line.
     """
     train = [record for record in metrics if record.get("split") == "train"]
@@ -77,7 +95,7 @@ def write_report(
     summary_rows = "".join(
         f"<tr><th>{escape(name)}</th><td>{escape(value)}</td></tr>" for name, value in summary.items()
     )
-    worst = sorted(judged, key=lambda one: one.chrf)[:_NUM_WORST]
+    ranked = sorted(judged, key=lambda one: one.chrf)
     page = f"""<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">
 <title>clearhead: {escape(path.parent.name)}</title><style>{style("report.css")}</style></head><body>
@@ -86,9 +104,11 @@ def write_report(
 <h2>Learning curves</h2><div class="charts">{"".join(charts)}</div>
 <h2>Lengths</h2><div class="charts">{"".join(about_lengths)}</div>
 <h2>Sample translations of validation sentences</h2>{_table(judged[:_NUM_SAMPLES])}
-<h2>The worst of {len(judged):,} by chrF</h2>{_table(worst)}
+<h2>The worst of {len(judged):,} by chrF</h2>{_table(ranked[:_NUM_RANKED])}
+<h2>The best of {len(judged):,} by chrF</h2>{_table(ranked[::-1][:_NUM_RANKED])}
 <h2>What looks wrong with the {len(judged):,}</h2>{_warnings(judged)}
-<h2>Where attention went</h2><div class="charts">{"".join(map(_attention, explanations))}</div>
+<h2>Where attention went</h2>{_about(head)}<div class="charts">{"".join(map(_attention, explanations))}</div>
+{_learning(head, learned)}
 <h2>Data</h2><pre>{escape(chr(10).join(data_lines))}</pre>
 <details><summary>Settings</summary><pre>{escape(config.to_toml())}</pre></details>
 </body></html>
@@ -129,11 +149,46 @@ def _warnings(judged: Sequence[Judged]) -> str:
     return f'<table class="texts"><tr><th>lines</th><th>what</th><th>for example</th></tr>{rows}</table>'
 
 
+def _about(head: AlignmentHead) -> str:
+    return (
+        f"<p>Rows are written, columns read; the stronger the colour, the more. Shown is {head}, which says best of all which words "
+        f"belong together; clearhead explain shows every head.</p>"
+    )
+
+
 def _attention(explanation: Explanation) -> str:
-    """Return the cross-attention of the last decoder layer as a figure, the mean of its heads."""
-    grid = attention_grid(explanation.target_tokens, explanation.source_tokens, explanation.cross[-1].mean(axis=0))
-    text = "cross-attention of the last layer, mean of its heads; clearhead.explain shows each head"
-    return f"<figure><figcaption>{escape(explanation.translation)}</figcaption>{grid}<div>{text}</div></figure>"
+    grid = _grid(explanation.target_tokens, explanation.source_tokens, explanation.alignment)
+    return f"<figure><figcaption>{escape(explanation.translation)}</figcaption>{grid}</figure>"
+
+
+def _grid(target: Sequence[str], source: Sequence[str], weights: Float32[np.ndarray, "T S"]) -> str:
+    return attention_grid(list(map(visible, target)), list(map(visible, source)), weights)
+
+
+def _learning(head: AlignmentHead, learned: Sequence[LearnedPair]) -> str:
+    """Return how the attention of a few pairs became what it is, at some of the steps."""
+    if not learned:
+        return ""
+    rows = ""
+    for pair in learned:
+        shown = [pair.cross[place] for place in _spread(len(pair.cross), _MOST_STEPS)]
+        grids = [(step, head.of_pair(weights)) for step, weights in shown]
+        maps = "".join(
+            f"<figure><figcaption>step {step:,}</figcaption>{attention_map(weights)}</figure>"
+            for step, weights in grids[:-1]
+        )
+        step, last = grids[-1]
+        labelled = _grid(pair.target_tokens, pair.source_tokens, last)
+        rows += f'<div class="steps">{maps}<figure><figcaption>step {step:,}</figcaption>{labelled}</figure></div>'
+    return (
+        f"<h2>How attention became an alignment</h2><p>The same for the first short validation pairs and their "
+        f"references, at {len(grids)} of {len(learned[0].cross)} validations.</p>{rows}"
+    )
+
+
+def _spread(count: int, most: int) -> list[int]:
+    """Return places evenly spread over so many, the first and the last among them."""
+    return sorted({round(place * (count - 1) / max(1, most - 1)) for place in range(most)})
 
 
 def _curve(records: Sequence[Mapping[str, Any]], name: str) -> Curve:

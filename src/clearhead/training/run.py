@@ -130,13 +130,12 @@ def train_from_values(values: Mapping[str, Any], *, fresh: bool = False, workers
             loop.begin(newest, start_model)
             (run / "report.html").unlink(missing_ok=True)
             _announce(loop, device)
-            validated_step = loop.state.validated_step if loop.state.best else -1  # a run may be validated at step 0
-            with MetricsLog(run, step=loop.state.step, validated_step=validated_step) as log:
+            with MetricsLog(run, step=loop.state.step, validated_step=loop.last_validation) as log:
                 ended_by = loop.train(log)
                 validation, translator = loop.publish_best()
             assert translator is not None, "the first worker publishes"
-            choose_alignment_head(run / "model", translator, data)
-            report_end(loop, translator, validation, ended_by)
+            head = choose_alignment_head(run / "model", translator, data)
+            report_end(loop, translator, validation, head, ended_by)
             workers.wait()
             return TrainResult(run, loop.state.step, ended_by, round(validation.bleu, 2), False)
     except OSError as error:

@@ -18,7 +18,7 @@ OLDER_MODEL = "started-from"
 
 _OWN_NAMES = {
     *(".lock", "config.toml", "corpus", "data", "tokenizer.json", "checkpoints", "metrics.jsonl", "tensorboard"),
-    *("report.html", "model", OLDER_MODEL),
+    *("report.html", "model", "attention.jsonl", OLDER_MODEL),
 }
 
 _FORMER_LEFTOVERS = {

@@ -26,7 +26,7 @@ from clearhead.tokenizers import Vocabulary
 from clearhead.training.distributed import Workers
 from clearhead.weights import load_tensors
 
-__all__ = ["Validation", "is_better", "measure", "perplexity", "validate", "validate_weights"]
+__all__ = ["Validation", "is_better", "measure", "perplexity", "validate", "validate_weights", "with_weights"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,9 +114,14 @@ def validate_weights(
     workers: Workers | None = None,
 ) -> Validation:
     """Measure weights in a model made for it: what is published is another one, on the CPU."""
+    return measure(with_weights(weights, config, device), data, config, workers)
+
+
+def with_weights(weights: Mapping[str, Tensor], config: Config, device: torch.device) -> Transformer:
+    """Return a model of these weights."""
     model = Transformer(config.model)  # weights drawn for nothing, as in `load_bundle`
     load_tensors(model, weights, origin="the weights")
-    return measure(model.to(device), data, config, workers)
+    return model.to(device)
 
 
 def is_better(now: Quality, best: Quality) -> bool:

@@ -54,6 +54,7 @@ def assert_same_run(run: Path, expected: Path) -> None:
     log = log_without_clock(run)
     assert log == log_without_clock(expected)
     assert len({(record["split"], record["step"]) for record in log}) == len(log)
+    assert (run / "attention.jsonl").read_bytes() == (expected / "attention.jsonl").read_bytes()
     assert sorted(path.name for path in (run / "checkpoints").iterdir()) == sorted(
         path.name for path in (expected / "checkpoints").iterdir()
     )

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import os
+import re
 from dataclasses import replace
 
 import numpy as np
 import pytest
 from report_page import Page
 
+from clearhead.aligner import AlignmentHead
 from clearhead.config import Config
 from clearhead.flags import KINDS, Flag
 from clearhead.inspection.explain import Explanation
 from clearhead.training import report
-from clearhead.training.report import Judged, write_report
+from clearhead.training.report import Judged, LearnedPair, write_report
 from clearhead.translation import Translation
 
 EVIL = "<script>alert(\"x\")</script> & 'quoted'"
@@ -30,7 +32,7 @@ def explanation(text: str) -> Explanation:
     return Explanation(text, text, -1.0, [text, "</s>"], [text, "</s>"], weights, weights, weights, [])
 
 
-def page_of(tmp_path, metrics=(TRAIN, VALID), text="ein Satz", name="run", samples=None) -> Page:
+def page_of(tmp_path, metrics=(TRAIN, VALID), text="ein Satz", name="run", samples=None, learned=()) -> Page:
     (tmp_path / name).mkdir()
     path = tmp_path / name / "report.html"
     write_report(
@@ -40,7 +42,9 @@ def page_of(tmp_path, metrics=(TRAIN, VALID), text="ein Satz", name="run", sampl
         metrics=list(metrics),
         judged=[judged(text)] if samples is None else samples,
         lengths={"source": np.array([3, 5, 40]), "target": np.array([2, 2, 9])},
+        head=AlignmentHead(1, 0),
         explanations=[explanation(text)],
+        learned=[LearnedPair([text, "</s>"], [text, "</s>"], learned)] if learned else [],
         data_lines=[text, text],
     )
     assert os.listdir(tmp_path / name) == ["report.html"]
@@ -96,9 +100,31 @@ def test_the_worst_sentences_stand_apart(tmp_path):
     samples = [judged(f"Satz {number}", chrf=100.0 - number) for number in range(60)]
     texts = page_of(tmp_path, samples=samples).texts
     worst = texts[texts.index("The worst of 60 by chrF") :]
-    found = [text for text in worst[: worst.index("Where attention went")] if text.startswith("Satz")]
+    found = [text for text in worst[: worst.index("The best of 60 by chrF")] if text.startswith("Satz")]
     assert found == [f"Satz {number}" for number in range(59, 49, -1) for _ in range(3)]
     assert "41.0" in worst
+
+
+def test_the_best_sentences_stand_apart(tmp_path):
+    texts = page_of(tmp_path, samples=[judged(f"Satz {number}", chrf=float(number)) for number in range(60)]).texts
+    best = texts[texts.index("The best of 60 by chrF") :]
+    found = [text for text in best[: best.index("Where attention went")] if text.startswith("Satz")]
+    assert found == [f"Satz {number}" for number in range(59, 49, -1) for _ in range(3)]
+
+
+def test_attention_is_shown_as_it_was_learned_of_the_head_that_aligns(tmp_path):
+    cross = np.full((2, 3, 2, 2), 0.25, dtype=np.float32)
+    learned = [(step, cross.copy()) for step in range(10, 81, 10)]
+    for step, weights in learned:
+        weights[1, 0] = [[step / 100, 0.0], [0.0, 1.0]]  # of this head alone, more and more
+    page = page_of(tmp_path, text=EVIL, learned=learned)
+    steps = [text for text in page.texts if text.startswith("step ")]
+    assert steps == [f"step {step}" for step in (10, 20, 40, 50, 70, 80)]  # of eight, evenly spread
+    assert "script" not in page.elements
+    report = (tmp_path / "run" / "report.html").read_text(encoding="utf-8").split("How attention became")[1]
+    drawn = [re.findall(r'opacity="([\d.]+)"', part) for part in report.split("<figure>")[1:]]
+    assert drawn == [[f"{step / 100:.2f}", "1.00"] for step in (10, 20, 40, 50, 70, 80)]
+    assert "head 1 of layer 2" in "".join(page.texts)
 
 
 def test_what_looks_wrong_is_counted_with_examples(tmp_path):

@@ -49,6 +49,7 @@ def test_a_run_directory_holds_what_is_promised(finished_run):
     names = {path.name for path in finished_run.iterdir()}
     assert names == {
         ".lock",
+        "attention.jsonl",
         "checkpoints",
         "config.toml",
         "data",
@@ -88,7 +89,9 @@ def test_the_saved_settings_are_complete_and_come_back(finished_run):
 def test_the_report_is_whole_and_loads_nothing(finished_run):
     page = Page((finished_run / "report.html").read_text(encoding="utf-8"))
     assert page.loads == []
-    assert page.elements.count("svg") == 9  # four of curves, two of lengths, three of attention
+    assert (
+        page.elements.count("svg") == 9 + 3 * 3
+    )  # curves, lengths, attention; that of three pairs at three validations
     valid = open_prepared(finished_run / "data").valid
     assert {valid.source(row) for row in range(5)} <= set(page.texts)  # train.validate_sentences
     assert "Latin -> Latin (numbers.tsv)" in page.texts

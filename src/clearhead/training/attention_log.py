@@ -1,0 +1,99 @@
+"""How a few validation pairs were attended to at every validation: `attention.jsonl` of a run.
+
+It holds weights in a byte each and no text; what the pairs are is told by the prepared data.
+
+Shapes: L layers, H heads, T target tokens, S source tokens, P pairs, all as long as the longest.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from jaxtyping import Float, Float32
+from torch import Tensor
+
+from clearhead.config import ModelConfig
+from clearhead.data.batches import collate
+from clearhead.data.store import PairStore
+from clearhead.decoding.alignment import cross_attention_weights
+from clearhead.files import read_json_lines, write_text
+from clearhead.model.transformer import Transformer
+
+__all__ = ["AttentionLog", "Snapshot"]
+
+_NUM_PAIRS = 3
+_SHORTEST, _LONGEST = 5, 20
+"""Tokens of both sides of a pair that a small picture can show."""
+
+Snapshot = tuple[int, list[Float32[np.ndarray, "L H T S"]]]
+"""A step, and the cross-attention of each pair then: teacher-forced, so that its rows are those of the reference."""
+
+
+class AttentionLog:
+    """The cross-attention of the first validation pairs that a small picture can show; none without such attention."""
+
+    def __init__(self, run: Path, valid: PairStore, config: ModelConfig) -> None:
+        self._path = run / "attention.jsonl"
+        self._valid = valid
+        self._config = config
+        lengths = np.stack([valid.source_lengths, valid.target_lengths])
+        fits = ((lengths >= _SHORTEST) & (lengths <= _LONGEST)).all(axis=0)
+        self.rows: list[int] = np.flatnonzero(fits)[:_NUM_PAIRS].tolist() if config.is_encoder_decoder else []
+
+    def cut(self, step: int) -> None:
+        """Remove what a run wrote behind the validation that it goes on from."""
+        if self.rows:
+            write_text(self._path, "".join(self._line(*one) for one in self.read() if one[0] <= step))
+
+    @torch.inference_mode()
+    def add(self, model: Transformer, step: int) -> None:
+        """Write what a model attends to; it is in the mode afterwards that it was in.
+
+        Args:
+            model: With all its weights.
+            step: Its optimiser steps.
+        """
+        if not self.rows:
+            return
+        was_training = model.training
+        batch = collate(self._valid, self.rows, pad_id=model.config.pad_id, bos_id=model.config.bos_id)
+        source, target = batch.source.to(model.device), batch.target_out.to(model.device)
+        model.eval()
+        cross: Float[Tensor, "L P H T S"] = torch.stack(cross_attention_weights(model, source, target)).float().cpu()
+        model.train(was_training)
+        weights = [cross[:, number, :, :rows, :columns].numpy() for number, (rows, columns) in enumerate(self._sizes())]
+        with self._path.open("a", encoding="utf-8") as file:
+            file.write(self._line(step, weights))
+
+    def read(self) -> list[Snapshot]:
+        """Return what was written, but for lines that are damaged: they were only ever there to be looked at."""
+        if not self._path.exists():
+            return []
+        return [found for _, record in read_json_lines(self._path) if (found := self._snapshot(record)) is not None]
+
+    def _line(self, step: int, weights: Sequence[Float32[np.ndarray, "L H T S"]]) -> str:
+        parts = [base64.b64encode(np.rint(255 * one).astype(np.uint8).tobytes()).decode() for one in weights]
+        return json.dumps({"step": step, "rows": self.rows, "weights": parts}) + "\n"
+
+    def _snapshot(self, record: Any) -> Snapshot | None:
+        try:
+            if record["rows"] != self.rows or type(record["step"]) is not int:
+                return None
+            heads = self._config.num_decoder_layers, self._config.num_heads
+            return record["step"], [
+                np.frombuffer(base64.b64decode(text), np.uint8).reshape(*heads, *size).astype(np.float32) / 255
+                for text, size in zip(record["weights"], self._sizes(), strict=True)
+            ]
+        except (KeyError, TypeError, ValueError):
+            return None
+
+    def _sizes(self) -> list[tuple[int, int]]:
+        """Return the target and source tokens of each pair."""
+        lengths = self._valid.target_lengths, self._valid.source_lengths
+        return [(int(lengths[0][row]), int(lengths[1][row])) for row in self.rows]
