@@ -3,6 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from clearhead.tokenizers import Tokenizer
 from clearhead.tokenizers.spans import matched_spans
 from clearhead.word_alignment import joined_links, link_words, parts_of_words, pharaoh, words_of
 
@@ -72,6 +73,42 @@ def test_pieces_of_a_vocabulary_that_changes_text_are_found_in_it():
     pieces = ["▁stra".replace("▁", " "), "ße", " no", "5", " i", "stanbul", " <unk>", "ndern", ""]
     found = texts(matched_spans(pieces, text), text)
     assert found == ["Stra", "ße", "№", "5", "İ", "stanbul", "ä", "ndern", ""]
+
+
+@pytest.mark.parametrize(
+    ("text", "pieces", "spans"),
+    [
+        ("Ein Hund", [" Ein", " H", "und", ""], [(0, 3), (4, 5), (5, 8), (8, 8)]),
+        ("Ein  HUND", [" ein", " hund"], [(0, 3), (5, 9)]),  # a vocabulary of small letters
+        ("ein \ufb01n", [" ein", " fin"], [(0, 3), (4, 6)]),  # a ligature and what it is compatible with
+        ("ein Xyz da", [" ein", "<unk>", " da"], [(0, 3), (4, 7), (8, 10)]),
+        ("ein 犬 da", [" ein", " \ufffd", "\ufffd", "\ufffd", " da"], [(0, 3), (4, 5), (4, 5), (4, 5), (6, 8)]),
+        ("a\ufffdb", ["a", "\ufffd", "b"], [(0, 1), (1, 2), (2, 3)]),  # as a model writes half a character
+        ("da da", ["<unk>", " da"], [(0, 0), (0, 2)]),  # what is not there has no room left
+        ("a b", ["a ", "b "], [(0, 1), (2, 3)]),  # spaces behind, as in vocabularies of words
+        ("", [""], [(0, 0)]),
+    ],
+)
+def test_pieces_are_found_where_they_stand(text, pieces, spans):
+    assert matched_spans(pieces, text) == spans
+
+
+def test_half_a_character_of_a_model_moves_nothing_behind_it():
+    tokenizer = Tokenizer.train(["Ein Hund rennt."], vocab_size=300)
+    space, first, _, _, *rest = tokenizer.encode("犬 da")  # three bytes
+    ids = [space, first, *rest]
+    text = tokenizer.decode(ids)
+    assert text == "\ufffd da"
+    found = texts(tokenizer.target_spans(ids, text), text)
+    assert found[1] == "\ufffd"
+    assert "".join(found[2:]).strip() == "da"
+
+
+def test_tokens_of_a_model_that_leaves_the_first_space_out_stand_where_they_are():
+    tokenizer = Tokenizer.train(["Ein Hund rennt."], vocab_size=300)
+    ids = [one for one in tokenizer.encode("da") if tokenizer.pieces([one]) != [" "]]
+    assert tokenizer.decode(ids) == "da"
+    assert tokenizer.target_spans(ids, "da") == [(0, 1), (1, 2)]
 
 
 @pytest.mark.parametrize("placeholders", [False, True])

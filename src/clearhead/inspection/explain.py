@@ -90,7 +90,6 @@ def explain(
     protected = protect(words, tokenizer.num_placeholders, with_numbers=config.protect_numbers)
     written = protect_target(protected, target or "")
     reader = Reader(tokenizer, protected)
-    own_ids = tokenizer.encode(protected.text), tokenizer.encode_prefixes([written])[0]
     score = translator.score([text], [target or ""], **settings)[0] if has_decoder else 0.0
     given = tokenizer.given(language) if has_decoder else ()
     tree = None
@@ -101,9 +100,8 @@ def explain(
         if not is_given and searched_ids != target_ids and reader.text(searched_ids[len(given) :]) == target:
             # The search may spell a text otherwise than the tokeniser does; what it did is what is explained.
             target_ids, score = searched_ids, tree.hypothesis.log_prob
-            own_ids = own_ids[0], searched_ids[len(given) : -1]
-    source_spans = reader.spans(protected.text, source_ids, own_ids[0], tokenizer.source_pieces(source_ids))
-    target_spans = reader.spans(written, target_ids, own_ids[1], tokenizer.pieces(target_ids)) if has_decoder else []
+    source_spans = reader.source_spans(source_ids)
+    target_spans = reader.target_spans(written, target_ids)
     tag = len(text) - len(words)  # before the text itself
     source_spans = [None if span is None else (span[0] + tag, span[1] + tag) for span in source_spans]
     ran = _model_pass(translator, source_ids, target_ids)

@@ -168,7 +168,7 @@ class Explanation:
     @cached_property
     def links(self) -> list[Link]:
         """Which word of the translation belongs to which of the source: places in `source_words`, `target_words`."""
-        if not len(self.cross):
+        if not (len(self.cross) and self.source_words and self.target_words):
             return []
         tokens = [[span or (0, 0) for span in spans] for spans in (self.source_spans, self.target_spans)]
         words = [[word.span for word in words] for words in (self.source_words, self.target_words)]

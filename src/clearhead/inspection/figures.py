@@ -15,7 +15,8 @@ from clearhead.inspection.explanation import Explanation
 from clearhead.inspection.heads import AttentionName
 from clearhead.inspection.pictures import HeadGrid, HeadValues, Tree, TreeNode
 from clearhead.inspection.plots import Figure, HeatMap
-from clearhead.inspection.tokens import UNREADABLE, Span
+from clearhead.inspection.tokens import Span
+from clearhead.tokenizers.spans import UNREADABLE
 
 __all__ = ["PICTURES", "comparison_figure", "figure_of"]
 

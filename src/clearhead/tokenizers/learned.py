@@ -21,6 +21,7 @@ from clearhead.choices import TokenizerKind
 from clearhead.errors import ConfigError, DataError, ModelError
 from clearhead.language_tags import language_tag, tagged_language
 from clearhead.placeholders import SIGNS
+from clearhead.tokenizers.spans import UNREADABLE
 from clearhead.tokenizers.vocabulary import Vocabulary, read_vocabulary, refuse_surrogates, require_texts, typed_errors
 
 __all__ = ["SPECIAL_TOKENS", "START_TOKEN", "Tokenizer"]
@@ -32,6 +33,7 @@ elsewhere may have them anywhere."""
 START_TOKEN = SPECIAL_TOKENS[1]
 
 _BYTES = sorted(pre_tokenizers.ByteLevel.alphabet())
+_SPACE = "\u0120"  # as the byte level writes it
 _BEHIND_SIGN = re.compile(f"([{SIGNS[0]}-{SIGNS[-1]}]) ")
 _LONG_WORD = r"[\s\S]{1,64}"
 _PARTS = ("Prepend", "Sequence", "Digits", "ByteLevel", "Split", "Strip")
@@ -230,6 +232,8 @@ class Tokenizer(Vocabulary):
 
     def source_spans(self, ids: Sequence[int], text: str) -> list[tuple[int, int]]:
         """Return where in a text each of its ids stands; a piece of half a character has all of it."""
+        if UNREADABLE in text:  # perhaps of half a character that a model wrote, which is fewer bytes than its sign
+            return super().source_spans(ids, text)
         places = [place for place, character in enumerate(text) for _ in character.encode("utf-8", "replace")]
         places.append(len(text))  # by bytes, to characters
         spans, at, is_first = [], 0, True
@@ -238,8 +242,9 @@ class Tokenizer(Vocabulary):
             if token_id not in self._special:
                 token = self._backend.id_to_token(token_id) or ""
                 is_sign = token in SIGNS and self.num_placeholders > 0
-                size = len(token.encode()) if is_sign else max(0, len(token) - is_first)  # one character is one byte
-                is_first = is_sign  # the space that is put before text
+                has_space = is_first and token.startswith(_SPACE)  # that is put before text, unless a model leaves it out
+                size = len(token.encode()) if is_sign else len(token) - has_space  # one character is one byte
+                is_first = is_sign
             start, end = (min(place, len(places) - 1) for place in (at, at + size))
             spans.append((places[start], places[end - 1] + 1 if end > start else places[start]))
             at += size

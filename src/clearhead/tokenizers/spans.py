@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import unicodedata
 from collections.abc import Sequence
 
-__all__ = ["matched_spans"]
+__all__ = ["UNREADABLE", "matched_spans"]
+
+UNREADABLE = "\ufffd"
+"""What a piece that is part of a character reads as."""
 
 _FARTHEST = 16
 """Characters that a piece is looked for behind the place where it should stand."""
@@ -14,7 +18,7 @@ def matched_spans(pieces: Sequence[str], text: str) -> list[tuple[int, int]]:
     """Return where each piece stands in a text, its white space left out: begin and end in characters.
 
     A piece that is found nowhere near, such as one for the unknown or a part of a character, has what lies between its
-    neighbours. Letter case does not count.
+    neighbours. Letter case and compatible forms count for nothing.
 
     Args:
         pieces: Readable pieces, in order; empty ones are no text and have an empty span.
@@ -23,19 +27,19 @@ def matched_spans(pieces: Sequence[str], text: str) -> list[tuple[int, int]]:
     >>> matched_spans([" ein", " <unk>", "hund", ""], "Ein ½hund")
     [(0, 3), (4, 5), (5, 9), (9, 9)]
     """
-    lowered = _lowered(text)
-    found: list[tuple[int, int] | None] = []
+    folded, places = _folded(text)
+    found: list[tuple[int, int] | None] = []  # in `folded`, like all that follows
     at = 0
     for piece in pieces:
-        own = _lowered(piece.strip())
-        start = lowered.find(own, at, at + len(own) + _FARTHEST) if own else -1
+        own = _folded(piece.strip())[0]
+        start = folded.find(own, at, at + len(own) + _FARTHEST) if own and UNREADABLE not in own else -1
         if start >= 0:
             at = start + len(own)
             found.append((start, at))
         else:
             found.append(None if own else (at, at))
     starts: list[int] = []  # of the next piece that stands somewhere, from each on
-    following = len(text)
+    following = len(folded)
     for span, piece in zip(reversed(found), reversed(pieces), strict=True):
         if span is not None and piece.strip():
             following = span[0]
@@ -44,16 +48,25 @@ def matched_spans(pieces: Sequence[str], text: str) -> list[tuple[int, int]]:
     end = 0
     for span, limit in zip(found, reversed(starts), strict=True):
         if span is None:
-            gap = text[end:limit]
-            start = end + len(gap) - len(gap.lstrip())
-            spans.append((start, max(start, end + len(gap.rstrip()))))
+            gap = text[places[end] : places[limit]]
+            start = places[end] + len(gap) - len(gap.lstrip())
+            spans.append((start, max(start, places[end] + len(gap.rstrip()))))
+        elif span[0] == span[1]:
+            spans.append((places[span[0]], places[span[0]]))
         else:
-            spans.append(span)
+            spans.append((places[span[0]], places[span[1] - 1] + 1))
             end = span[1]
     return spans
 
 
-def _lowered(text: str) -> str:
-    """Return a text in small letters, each in its place: `İ` would become two."""
-    lowered = text.lower()
-    return lowered if len(lowered) == len(text) else "".join(c if len(c.lower()) != 1 else c.lower() for c in text)
+def _folded(text: str) -> tuple[str, list[int]]:
+    """Return a text in a form that others are compared with, and the place in the text of each of its characters.
+
+    Behind the places stands the end of the text.
+    """
+    parts, places = [], []
+    for place, character in enumerate(text):
+        simple = unicodedata.normalize("NFKC", character).casefold() or character
+        parts.append(simple)
+        places += [place] * len(simple)
+    return "".join(parts), [*places, len(text)]

@@ -4,39 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from clearhead.inspection.tokens import Reader, lossless_spans, token_spans, visible, words_of
+from clearhead.inspection.tokens import Reader, visible, words_of
 from clearhead.protect import protect
 from clearhead.tokenizers import Tokenizer
 
 
 def words(text, spans):
     return [(word.text, word.tokens) for word in words_of(text, spans)]
-
-
-@pytest.mark.parametrize(
-    ("text", "pieces", "spans"),
-    [
-        ("Ein Hund", [" Ein", " H", "und", None], [(0, 3), (4, 5), (5, 8), None]),
-        ("Ein  HUND", [" ein", " hund"], [(0, 3), (5, 9)]),  # a vocabulary of small letters
-        ("ein \ufb01n", [" ein", " fin"], [(0, 3), (4, 6)]),  # a ligature and what it is compatible with
-        ("ein Xyz da", [" ein", "<unk>", " da"], [(0, 3), (4, 7), (8, 10)]),
-        ("ein 犬 da", [" ein", " \ufffd", "\ufffd", "\ufffd", " da"], [(0, 3), (4, 5), (4, 5), (4, 5), (6, 8)]),
-        ("da da", ["<unk>", " da"], [(0, 0), (0, 2)]),  # what is not there has no room left
-        ("a b", ["a ", "b "], [(0, 1), (2, 3)]),  # spaces behind, as in vocabularies of words
-        ("", [None], [None]),
-    ],
-)
-def test_pieces_are_found_where_they_stand(text, pieces, spans):
-    assert token_spans(text, pieces) == spans
-
-
-def test_tokens_that_are_part_of_a_character_have_all_of_it():
-    assert lossless_spans("é犬!", ["\ufffd", "é", "é\ufffd", "é\ufffd", "é犬", "é犬!"]) == [
-        *[(0, 1)] * 2,
-        *[(1, 2)] * 3,
-        (2, 3),
-    ]
-    assert lossless_spans("ab", ["a", "ac"]) is None
 
 
 def test_words_end_at_spaces_and_punctuation_and_cjk_characters_stand_alone():
@@ -59,16 +33,17 @@ def test_a_token_of_spaces_is_in_no_word():
 def test_every_character_of_a_lossless_spelling_has_a_token(text):
     tokenizer = Tokenizer.train(["Ein Hund rennt.", "Delete all of it now"] * 3, vocab_size=330, placeholders=True)
     protected = protect(text, tokenizer.num_placeholders)
-    own = tokenizer.encode(protected.text)
-    ids = [*own, tokenizer.eos_id]
+    ids = [*tokenizer.encode(protected.text), tokenizer.eos_id]
     reader = Reader(tokenizer, protected)
-    spans = reader.spans(protected.text, ids, own, tokenizer.pieces(ids))
+    spans = reader.source_spans(ids)
+    assert spans == reader.target_spans(protected.text, ids)
     assert spans[-1] is None
-    covered = {place for start, end in spans[:-1] for place in range(start, end)}
+    standing = [(piece, span) for piece, span in zip(reader.pieces(ids), spans, strict=True) if span is not None]
+    covered = {place for _, span in standing for place in range(*span)}
     assert {place for place, character in enumerate(text) if not character.isspace()} <= covered
-    starts = [start for start, _ in spans[:-1]]
+    starts = [start for _, (start, _) in standing]
     assert starts == sorted(starts)
-    for piece, (start, end) in zip(reader.pieces(own), spans[:-1], strict=True):
+    for piece, (start, end) in standing:
         if "\ufffd" not in piece:
             assert piece.strip() == text[start:end].strip()
 
