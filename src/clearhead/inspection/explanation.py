@@ -30,7 +30,7 @@ from clearhead.inspection.heads import (
 )
 from clearhead.inspection.model_pass import ModelPass, numbers
 from clearhead.inspection.packing import packed as pack
-from clearhead.inspection.packing import packed_rows, plain, plain_values
+from clearhead.inspection.packing import packed_rows, packed_weights, plain, plain_values
 from clearhead.inspection.page import MAX_PAGE_WEIGHTS, render_frame, render_page
 from clearhead.inspection.roles import HeadRole, cross_roles, self_roles
 from clearhead.inspection.statistics import head_statistics
@@ -240,7 +240,7 @@ class Explanation:
         array = pack if packed else plain
 
         def present(weights: np.ndarray) -> Any:
-            return array(weights) if len(weights) else None
+            return (packed_weights if packed else plain)(weights) if len(weights) else None
 
         return {
             "clearhead_explanation": SCHEMA_VERSION,

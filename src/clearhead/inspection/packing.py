@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 
-__all__ = ["packed", "packed_rows", "plain", "plain_values"]
+__all__ = ["packed", "packed_rows", "packed_weights", "plain", "plain_values"]
 
 _DIGITS = 6
 
@@ -41,6 +41,16 @@ def packed(values: Float[np.ndarray, "*shape"]) -> dict[str, Any]:
     bits = np.ascontiguousarray(values, dtype="<f4").view("<u4").astype(np.uint64) + 0x80  # to the nearest
     three = ((bits >> 8) & 0xFFFFFF).astype("<u4")[..., None].view(np.uint8)[..., :3]
     return {"type": "float24", "shape": list(values.shape), "data": _base64(three)}
+
+
+def packed_weights(values: Float[np.ndarray, "*shape"]) -> dict[str, Any]:
+    """Return `root16`: of numbers from 0 to 1 the fourth roots times 65535, two bytes, little-endian, in base 64.
+
+    The error is at most 2^-15 w^(3/4) of a number w: small weights are relatively exact, too, so that their logarithms
+    tell scores. A page holds so many of them that the third byte of `float24` counts.
+    """
+    roots = np.rint(65535 * np.sqrt(np.sqrt(values.astype(np.float64)))).astype("<u2")
+    return {"type": "root16", "shape": list(values.shape), "data": _base64(roots)}
 
 
 def packed_rows(values: Float[np.ndarray, "*shape width"]) -> dict[str, Any]:

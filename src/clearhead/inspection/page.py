@@ -12,7 +12,7 @@ from clearhead.pages import content_policy, data_block, fill, script, style
 __all__ = ["MAX_PAGE_WEIGHTS", "render_frame", "render_page"]
 
 MAX_PAGE_WEIGHTS = 5_000_000
-"""Attention weights that a page holds: at 4 bytes each, what a browser still opens readily."""
+"""Attention weights that a page holds: at 8/3 bytes each, what a browser still opens readily."""
 
 
 def render_page(explanation: Mapping[str, Any]) -> str:

@@ -78,5 +78,5 @@ def test_two_models_and_two_sentences_in_words(make_translator):
     assert sum("source" in line for line in lines) == 2
     assert any("heads that look elsewhere" in line for line in lines)
     values = compare(first, explain(translator, "Ein Hund rennt.", "A dog.")).to_dict(packed=True)
-    assert values["first"]["cross"]["type"] == "float24"
+    assert values["first"]["cross"]["type"] == "root16"
     assert not values["is_same_source"]

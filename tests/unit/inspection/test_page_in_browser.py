@@ -95,8 +95,8 @@ def numbers(texts: list[str]) -> list[float]:
 
 
 def assert_shown(shown: Any, true: Any, *, digits: int) -> None:
-    """Require that numbers are the true ones to the digits shown: within a half of the last, and float24's error."""
-    np.testing.assert_allclose(shown, true, rtol=2**-15, atol=0.5001 * 10.0**-digits)
+    """Require that numbers are the true ones to the digits shown: within a half of the last, and what packing rounds."""
+    np.testing.assert_allclose(shown, true, rtol=2**-15, atol=0.5001 * 10.0**-digits + 2**-15)
 
 
 def choose_head(page: Page, attention: str, layer: int, head: int) -> None:
@@ -124,7 +124,7 @@ def test_a_cell_says_the_weight_of_the_array_and_the_row_its_arithmetic(page, ex
         "[...document.querySelector('#row-table tbody').rows].map(row => [...row.cells].map(cell => cell.innerText))"
     )
     shown = np.array([numbers([*cells[1:2], *cells[3:6]]) for cells in columns])
-    # Scores come back from the weights, which float24 rounds.
+    # Scores come back from the weights, which packing rounds.
     np.testing.assert_allclose(shown[:, 0], products[seen], rtol=1e-4, atol=2e-3)
     np.testing.assert_allclose(shown[:, 1], head.scores[row][seen], rtol=1e-4, atol=2e-3)
     assert_shown(shown[:, 3], head.weights[row][seen], digits=4)

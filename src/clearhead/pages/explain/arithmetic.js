@@ -16,9 +16,11 @@ export function rowOf({ attention, layer, head, row }, scale) {
     if (!vectors) return { place, weight, score: Math.log(weight), product: null, position: 0 };
     const position = vectors.position_scores === null ? 0 : vectors.position_scores.at(head, row, place);
     const key = vectors.keys.part(layer, head, place).values;
-    // ln weight + log sum is exact where q and k were rounded for the page; a weight of 0 has no logarithm.
+    // Where q and k were rounded for the page, ln weight + log sum is exacter; a weight of 0 has no logarithm.
     const score =
-      weight > 0 ? Math.log(weight) + vectors.log_sums.at(layer, head, row) : dot(query, key) * scale + position;
+      attention.isRounded && weight > 0
+        ? Math.log(weight) + vectors.log_sums.at(layer, head, row)
+        : dot(query, key) * scale + position;
     return { place, weight, score, product: (score - position) / scale, position, key };
   });
   const values = vectors && keys.map(({ place }) => vectors.values.part(layer, head, place).values);

@@ -36,6 +36,14 @@ function bytes(text) {
 export function unpack(packed) {
   if (packed === null) return null;
   const found = bytes(packed.data);
+  if (packed.type === "root16") {
+    const weights = new Float32Array(found.length / 2);
+    for (let place = 0; place < weights.length; place += 1) {
+      const root = (found[2 * place] + 256 * found[2 * place + 1]) / 65535;
+      weights[place] = root ** 4;
+    }
+    return new Numbers(weights, packed.shape);
+  }
   if (packed.type === "float24") {
     const padded = new Uint8Array((found.length / 3) * 4);
     for (let from = 0, to = 0; from < found.length; from += 3, to += 4) {
