@@ -109,7 +109,8 @@ def read_gold_links(
             ]:
                 raise DataError(
                     f"{name}: a link of sentence {number} names {outside[0]}, counted from {first}; are they counted "
-                    f"from {1 - first} (--gold-base {1 - first}), or is the text spaced otherwise?"
+                    f"from {1 - first} (--gold-base {1 - first}), or is the text spaced otherwise? White space parts "
+                    f"words, in Chinese or Japanese too"
                 )
         gold.append(GoldLinks(frozenset(link for link, is_sure in moved.items() if is_sure), frozenset(moved)))
     if len(read) != len(sources):

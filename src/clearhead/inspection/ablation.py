@@ -19,6 +19,8 @@ from clearhead.config import DecodeChanges
 from clearhead.errors import ConfigError, DataError
 from clearhead.evaluation import judge
 from clearhead.inspection.heads import AttentionName, attentions
+from clearhead.inspection.model_pass import AS_IT_IS
+from clearhead.inspection.tokens import printable
 from clearhead.model.transformer import Transformer
 from clearhead.translator import Translator
 
@@ -109,14 +111,14 @@ class Ablation:
         whole = ["none off", f"{self.score:.3f}", ""]
         if self.test_set is not None:
             whole += [f"{self.test_set.loss:.4f}", "", f"{self.test_set.bleu:.2f}", ""]
-        rows = [[*columns, "translation"], [*whole, self.written]]
+        rows = [[*columns, "translation"], [*whole, printable(self.written)]]
         for one in self.heads:
             row = [one.name, f"{one.score:.3f}", f"{one.score - self.score:+.3f}"]
             if one.test_set is not None and self.test_set is not None:
                 loss, bleu = one.test_set.loss, one.test_set.bleu
                 row += [f"{loss:.4f}", f"{loss - self.test_set.loss:+.4f}"]
                 row += [f"{bleu:.2f}", f"{bleu - self.test_set.bleu:+.2f}"]
-            rows.append([*row, "the same" if one.translation == self.written else one.translation])
+            rows.append([*row, "the same" if one.translation == self.written else printable(one.translation)])
         widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]) - 1)]
         numbers = [[text.rjust(width) for text, width in zip(row, widths, strict=False)] for row in rows]
         return [
@@ -189,7 +191,7 @@ def ablate(
         raise DataError(f"{len(sources)} source lines but {len(references)} references; they must pair up")
     own = Translator(replace(translator.bundle, model=copy.deepcopy(translator.bundle.model)), translator.path)
     model = own.bundle.model
-    alone: Any = {**settings, "split": "never", "familiar": False}
+    alone: Any = {**settings, **AS_IT_IS}
     greedy: Any = {**settings, "beam_size": 1}
     num_tokens = _num_tokens(own, sources, references, name, settings)
     signature = ""

@@ -22,7 +22,7 @@ from clearhead.errors import ConfigError, DataError
 from clearhead.inspection.attribution import attribute
 from clearhead.inspection.beam_tree import record_search
 from clearhead.inspection.explanation import Explanation
-from clearhead.inspection.model_pass import ModelPass, numbers
+from clearhead.inspection.model_pass import AS_IT_IS, ModelPass, numbers
 from clearhead.inspection.steps import NUM_CANDIDATES, Candidate, LensStep, Step, lens, steps_of
 from clearhead.inspection.tokens import Reader
 from clearhead.model.attention import AttentionWeights
@@ -50,7 +50,8 @@ def explain(
     Args:
         translator: The model.
         text: A source line; it may start with a language tag, such as `<2de> `. It is read whole and as it is; of a
-            line that `translate` splits, or reads in another form, explain one of its `sentences`.
+            line that `translate` splits, or reads in another form, explain one of its `sentences`. Its translation is
+            what the model writes itself: no markup is placed in it, and no shortlist keeps tokens out.
         target: A translation to explain; if not given, the model searches for its own with its own decode settings.
         top: Most probable tokens shown at each step.
         search: Whether to record the model's search as well.
@@ -80,8 +81,7 @@ def explain(
     [source_ids], _ = translator.spell(parts, [""], config)
     _require_at_most(config.max_input_tokens, source_ids, "text")
     if target is None and has_decoder:
-        # As it is: neither in sentences nor in a more familiar form.
-        whole: Any = {**settings, "split": "never", "familiar": False}
+        whole: Any = {**settings, **AS_IT_IS}
         target = translator.translate([text], scores=False, **whole)[0].text
     _, [target_ids] = translator.spell(parts, [target or ""], config)
     if not has_decoder:

@@ -23,7 +23,7 @@ __all__ = ["PICTURES", "comparison_figure", "figure_of"]
 PICTURES = {
     "heads": "every head of every layer as a small map",
     "cross.2.1": "one head: attention (encoder, decoder or cross), layer and head, counted from 1",
-    "alignment": "where each target token looked, over all heads and layers",
+    "alignment": "where each target token looked, by the head that aligns words",
     "tree": "the beam search",
     "ablation": "what is lost without each head",
 }
@@ -53,7 +53,8 @@ def figure_of(explanation: Explanation, picture: str = "heads") -> Figure:
             if not len(explanation.alignment):
                 raise DataError("there is no alignment: the model has no cross-attention")
             axes = _target_labels(explanation), _source_labels(explanation)
-            return _map(_title(explanation), explanation.alignment, *axes, "written next", "looked at")
+            title = f"{_title(explanation)}\n{explanation.alignment_head}"
+            return _map(title, explanation.alignment, *axes, "target token", "looked at")
         case ["tree"]:
             return _tree(explanation)
         case ["ablation"]:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
@@ -17,7 +18,10 @@ from clearhead.model.attention import AttentionWeights
 from clearhead.model.residual import HiddenStates
 from clearhead.model.transformer import Transformer
 
-__all__ = ["ModelPass", "numbers"]
+__all__ = ["AS_IT_IS", "ModelPass", "numbers"]
+
+AS_IT_IS: dict[str, Any] = {"split": "never", "familiar": False, "place_markup": False, "shortlist": False}
+"""Decode settings with which a line is read whole and as it is, and its translation is what the model itself writes."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -97,11 +97,11 @@ def cross_roles(
 ) -> list[list[HeadRole]]:
     """Return what each head of a cross-attention does.
 
-    The token aligned with a query is the one of the source's text that all heads together look at most.
+    The token aligned with a query is the one of the source's text at which the alignment looks most.
 
     Args:
         weights: Rows sum to 1.
-        alignment: The mean of all heads.
+        alignment: As of `Explanation.alignment`.
         tokens: Queries and keys as they read.
         has_text: Whether a source token stands for text, which the end token does not.
     """

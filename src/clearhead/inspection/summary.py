@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from clearhead.inspection.explanation import Explanation
-from clearhead.inspection.tokens import visible
+from clearhead.inspection.tokens import printable, visible
 
 __all__ = ["summary_lines"]
 
@@ -13,18 +13,20 @@ _MOST_FINISHED = 5
 
 def summary_lines(explanation: Explanation) -> list[str]:
     """Return the translation, how sure each step was and where it looked, and what else the search found."""
-    lines = [f"source       {explanation.source}"]
+    lines = [f"source       {printable(explanation.source)}"]
     if explanation.kind == "encoder":
         shape = explanation.encoder.shape
         lines.append(f"an encoder alone: {shape[0]} layers of {shape[1]} heads over {shape[2]} tokens, no translation")
         return lines + _head_lines(explanation)
-    lines.append(f"translation  {explanation.translation}")
+    lines.append(f"translation  {printable(explanation.translation)}")
     lines.append(f"score        {explanation.score:.4f} over {len(explanation.target_tokens)} tokens")
     if (highest := explanation.model.get("highest_probability")) is not None and highest < 1.0:
         lines.append(
             f"trained with label smoothing {explanation.model['label_smoothing']:g}: a perfect model would say "
             f"{highest:.1%}, not 100%"
         )
+    if len(explanation.alignment):
+        lines.append(f"where it looks is told by {explanation.alignment_head}")
     rows = [("step", "token", "probability", "looks most at", "other candidates")]
     for number, step in enumerate(explanation.steps[:_MOST_STEPS]):
         looked = ""
@@ -57,7 +59,7 @@ def _search_lines(explanation: Explanation) -> list[str]:
     found = explanation.to_search()
     lines = ["", f"beam search of {found['beam_size']}: {len(found['nodes']):,} hypotheses considered, finished:"]
     for one in found["finished"][:_MOST_FINISHED]:
-        lines.append(f"  {one['rank_score']:9.4f}  {one['text']}")
+        lines.append(f"  {one['rank_score']:9.4f}  {printable(one['text'])}")
     return lines
 
 

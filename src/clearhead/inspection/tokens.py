@@ -9,12 +9,13 @@ from dataclasses import dataclass
 from clearhead.protect import Protected
 from clearhead.tokenizers import Vocabulary
 
-__all__ = ["Reader", "Span", "Word", "visible", "words_of"]
+__all__ = ["Reader", "Span", "Word", "printable", "visible", "words_of"]
 
 Span = tuple[int, int]
 """First character, and the one behind the last."""
 
-_SPACES = str.maketrans({" ": "␣", "\u00a0": "⍽", "\u202f": "⍽", "\n": "↵", "\r": "↵", "\t": "⇥"})
+_CONTROLS = str.maketrans({"\u00a0": "⍽", "\u202f": "⍽", "\n": "↵", "\r": "↵", "\t": "⇥"})
+_SPACES = {**_CONTROLS, ord(" "): "␣"}
 _LONGEST_SHOWN = 18
 _ZERO_WIDTH_JOINER = "\u200d"
 
@@ -75,8 +76,16 @@ def visible(token: str) -> str:
     ('Hund', '␣', '[200B]')
     """
     text = (token.strip() or token).translate(_SPACES)
-    text = text if len(text) <= _LONGEST_SHOWN else text[: _LONGEST_SHOWN - 1] + "…"
-    return "".join(one if one.isprintable() else f"[{ord(one):04X}]" for one in text)
+    return printable(text if len(text) <= _LONGEST_SHOWN else text[: _LONGEST_SHOWN - 1] + "…")
+
+
+def printable(text: str) -> str:
+    r"""Return a text in one line, with codes for what a terminal would obey or not show.
+
+    >>> printable("a\x1b[2J\tb")
+    'a[001B][2J⇥b'
+    """
+    return "".join(one if one.isprintable() else f"[{ord(one):04X}]" for one in text.translate(_CONTROLS))
 
 
 def words_of(text: str, spans: Sequence[Span | None]) -> list[Word]:

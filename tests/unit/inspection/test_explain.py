@@ -11,11 +11,13 @@ import torch
 from unpacking import unpacked
 
 import clearhead as ch
-from clearhead.bundle import Bundle
+from clearhead.aligner import AlignmentHead, save_head
+from clearhead.bundle import Bundle, save_bundle
 from clearhead.config import DecodeConfig, ModelConfig
 from clearhead.decoding.scoring import token_log_probs
 from clearhead.errors import ConfigError, DataError
 from clearhead.inspection.explain import Candidate, Explanation, explain
+from clearhead.inspection.summary import summary_lines
 from clearhead.model import Transformer
 from clearhead.tokenizers import Tokenizer
 from clearhead.translator import Translator
@@ -339,3 +341,40 @@ def test_it_is_reached_from_the_package(translator, forced):
     assert ch.Explanation is Explanation
     assert isinstance(forced.steps[0].candidates[0], Candidate)
     assert len(repr(forced)) < 500  # the arrays do not flood a terminal
+
+
+def test_markup_that_is_put_into_translations_is_not_what_the_model_wrote(make_translator):
+    translator = make_translator()
+    text = "<b>Ein</b> Hund"
+    translator.bundle.tokenizer.num_placeholders = 0
+    found = explain(translator, text)
+    assert found.to_search()["is_translation"]
+    assert found.translation != translator.translate([text])[0].text
+
+
+def test_the_alignment_is_that_of_the_head_that_was_chosen_for_the_model(make_bundle, tmp_path):
+    bundle = make_bundle(num_heads=2)
+    save_bundle(tmp_path, bundle, card="# A small model\n")
+    translator = Translator.load(tmp_path)
+    assert explain(translator, "Ein Hund", "A").alignment_head == AlignmentHead()
+    save_head(tmp_path / "alignment.json", AlignmentHead(0, 1, is_reading=True), 0.5, translator.bundle.identity())
+    found = explain(translator, "Ein Hund", "A dog")
+    cross = found.cross[0, 1]
+    np.testing.assert_array_equal(found.alignment, [*cross[1:], cross[-1]])
+    assert found.to_dict()["alignment_head"]["name"] == "head 2 of layer 1, at the step that reads a word"
+    # By hand, as docs/alignment.md says: each word's share, over what the source word gets and a tenth.
+    looks = np.array(
+        [
+            [found.alignment[np.ix_(row.tokens, column.tokens)].sum() for column in found.source_words]
+            for row in found.target_words
+        ]
+    )
+    looks /= looks.sum(axis=1, keepdims=True)
+    looks /= looks.sum(axis=0) + 0.1
+    assert found.links == sorted((int(row.argmax()), target) for target, row in enumerate(looks))
+
+
+def test_what_a_terminal_would_obey_is_shown_as_a_code(make_translator):
+    lines = summary_lines(explain(make_translator(), "Ein\x1b[2J Hund", "A\ndog\x07"))
+    assert lines[:2] == ["source       Ein[001B][2J Hund", "translation  A↵dog[0007]"]
+    assert all(line.isprintable() for line in lines)

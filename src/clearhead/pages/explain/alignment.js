@@ -26,13 +26,15 @@ export function drawAlignment(selection, explanation) {
     target[place].append(make("small", { "aria-hidden": "true", dir: "ltr" }, wholePercent(probability)));
   });
   const choice = byId("alignment-by");
-  byId("alignment-choice").hidden = links.length < 2;
+  choice.hidden = links.length < 2;
+  byId("alignment-by-alone").textContent = links.length === 1 ? links[0].title : "";
   choice.replaceChildren(...links.map(({ title }, place) => make("option", { value: place }, title)));
   byId("alignment-about").hidden = links.length === 0;
   if (links.length === 0) return () => {};
 
   const lines = byId("alignment-lines");
   const shares = () => links[Number(choice.value)].shares;
+  const isLink = (row, column) => links[Number(choice.value)].isLink(row, column);
   let pointed = null;
   const clear = () => {
     [...source, ...target].forEach((word) => {
@@ -78,14 +80,15 @@ export function drawAlignment(selection, explanation) {
       for (let column = 0; column < source.length; column += 1) {
         const share = shares().at(row, column);
         const isPointed = pointed !== null && (pointed[0] === "target" ? pointed[1] === row : pointed[1] === column);
-        if (share < LEAST_LINE || (pointed !== null && !isPointed)) continue;
+        const isStrong = isLink(row, column);
+        if ((share < LEAST_LINE && !isStrong) || (pointed !== null && !isPointed)) continue;
         const [start, end] = [from[column], to[row]];
         const half = (start.bottom + end.top) / 2;
         const line = makeSvg("path", {
           d: `M${start.x} ${start.bottom + 2}C${start.x} ${half} ${end.x} ${half} ${end.x} ${end.top - 2}`,
         });
         line.style.strokeWidth = `${(1 + 7 * share).toFixed(1)}px`;
-        line.style.opacity = (0.12 + 0.78 * share).toFixed(2);
+        line.style.opacity = ((isStrong ? 0.4 : 0.1) + 0.5 * share).toFixed(2);
         lines.append(line);
       }
     }
@@ -159,14 +162,21 @@ function wordElements(words, isLinked) {
   );
 }
 
-/** The ways to tell which words belong together, each as shares [target words, source words]; the surest first. */
-function alignmentsOf({ alignment, attribution, source_words: sourceWords, target_words: targetWords }) {
-  const found = [["attention (mean of all heads)", unpack(alignment)]];
+/**
+ * The ways to tell which words belong together, the surest first: each as shares [target words, source words], and
+ * which of them are links of words.
+ */
+function alignmentsOf(explanation) {
+  const { alignment, alignment_head: head, attribution, source_words: sourceWords, target_words: targetWords } = explanation;
+  const links = new Set(explanation.links.map(([column, row]) => `${row} ${column}`));
+  const isLink = (row, column) => links.has(`${row} ${column}`);
+  const found = [[`attention: ${head.name}`, alignment, isLink]];
   if (attribution !== null) {
-    found.unshift(["attribution (integrated gradients)", unpack(attribution.integrated_gradients)]);
+    const isChosen = head.layer !== null; // on validation text, else the mean of all heads
+    found.splice(isChosen ? 1 : 0, 0, ["attribution (integrated gradients)", attribution.integrated_gradients, () => false]);
   }
-  return found.map(([title, numbers]) => {
-    const shares = byWords(numbers, targetWords, sourceWords);
+  return found.map(([title, packed, isOne]) => {
+    const shares = byWords(unpack(packed), targetWords, sourceWords);
     for (let row = 0; row < targetWords.length; row += 1) {
       const { values } = shares.part(row);
       // What speaks against a token is no link.
@@ -175,6 +185,6 @@ function alignmentsOf({ alignment, attribution, source_words: sourceWords, targe
         values[column] = sum > 0 ? Math.max(0, value) / sum : 0;
       });
     }
-    return { title, shares };
+    return { title, shares, isLink: isOne };
   });
 }

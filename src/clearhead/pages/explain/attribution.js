@@ -12,17 +12,23 @@ export function drawAttribution(selection, explanation) {
   const gradients = unpack(attribution.integrated_gradients);
   const occlusion = unpack(attribution.occlusion);
   const attention = unpack(explanation.alignment);
+  const { name, head, is_reading: isReading } = explanation.alignment_head;
+  byId("attribution-head").textContent = name;
   const largest = (numbers) => numbers.values.reduce((most, value) => Math.max(most, Math.abs(value)), 0);
   const views = [
     {
       id: "attribution-attention",
-      label: "Attention, the mean of all heads",
+      label: `Attention: ${name}`,
       columns,
       numbers: attention,
       digits: 2,
       colour: (value) => weightColour(value),
-      says: (value, row, column) =>
-        `Writing ${row}, the heads give ${column} ${fixed(value)} of their attention on average.`,
+      says: (value, row, column) => {
+        const step = isReading ? "Reading" : "Writing";
+        return head === null
+          ? `${step} ${row}, the heads give ${column} ${fixed(value)} of their attention on average.`
+          : `${step} ${row}, the head gives ${column} ${fixed(value)} of its attention.`;
+      },
     },
     {
       id: "attribution-gradients",

@@ -10,7 +10,7 @@ const MOST_EXAMPLES = 6;
 const MOST_COMMON = 4;
 
 /** Lists what the heads do, those that do the same together, each a button that shows the head. */
-export function drawRoles(selection, attentions) {
+export function drawRoles(selection, attentions, alignmentHead) {
   const groups = new Map();
   for (const attention of attentions) {
     attention.roles.forEach((ofLayer, layer) =>
@@ -31,29 +31,30 @@ export function drawRoles(selection, attentions) {
           "li",
           {},
           `${counted(heads.length, "head")} ${heads.length === 1 ? role.does : role.do} `,
-          best.slice(0, MOST_EXAMPLES).map(({ layer, head, role: own }) => [
-            make(
-              "button",
-              {
-                type: "button",
-                class: "chip",
-                title: own.sentence,
-                "aria-label": `${headName(attention, layer, head)}: ${own.sentence}`,
-                onclick: () => {
-                  selection.choose({ attention, layer, head });
-                  bringIntoView(byId("head"));
-                },
-              },
-              `${layer + 1}.${head + 1}`,
-            ),
-            " ",
-          ]),
+          best.slice(0, MOST_EXAMPLES).map(({ layer, head }) => [chip(selection, attention, layer, head), " "]),
           heads.length > MOST_EXAMPLES ? "…" : null,
         );
       });
+    if (attention.name === "cross" && alignmentHead.head !== null) {
+      const { layer, head, is_reading: isReading } = alignmentHead;
+      const step = `at the step that ${isReading ? "reads" : "writes"} them`;
+      items.unshift(make("li", {}, chip(selection, attention, layer, head), ` was chosen to align words, ${step}`));
+    }
     return [make("h3", {}, attention.title), make("ul", {}, items)];
   });
   byId("roles").replaceChildren(...lists.flat());
+}
+
+/** A button that shows a head. */
+function chip(selection, attention, layer, head) {
+  const { sentence } = attention.roles[layer][head];
+  const choose = () => {
+    selection.choose({ attention, layer, head });
+    bringIntoView(byId("head"));
+  };
+  const label = `${headName(attention, layer, head)}: ${sentence}`;
+  const name = `${layer + 1}.${head + 1}`;
+  return make("button", { type: "button", class: "chip", title: sentence, "aria-label": label, onclick: choose }, name);
 }
 
 function rankOf({ kind }) {
@@ -120,8 +121,15 @@ function quoted(text) {
   return make("q", { dir: directionOf(text) }, text);
 }
 
-/** One line about model and score. */
+const TITLES = {
+  "encoder-decoder": "What the model read, and what it made of it",
+  decoder: "What the model read, and how it went on",
+  encoder: "What the model read",
+};
+
+/** A title, and one line about model and score. */
 export function drawFacts({ model, kind, score, steps, num_told: numTold, is_given: isGiven }, attentions) {
+  byId("glance-title").textContent = TITLES[kind];
   const layers = attentions
     .filter(({ name }) => name !== "cross")
     .map(({ name, numLayers }) => counted(numLayers, `${name} layer`));

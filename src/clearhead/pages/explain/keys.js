@@ -11,9 +11,14 @@ const MOVES = {
   PageDown: [Infinity, 0],
 };
 
-/** Returns where a key leads from a place in a grid of so many rows and columns; null if it is no such key. */
-export function moved(event, row, column, numRows, numColumns) {
-  const move = MOVES[event.key];
+const MIRRORED = { ArrowLeft: "ArrowRight", ArrowRight: "ArrowLeft" };
+
+/**
+ * Returns where a key leads from a place in a grid of so many rows and columns; null if it is no such key. In a grid
+ * that runs from right to left, the first column is on the right.
+ */
+export function moved(event, row, column, numRows, numColumns, isMirrored = false) {
+  const move = MOVES[(isMirrored && MIRRORED[event.key]) || event.key];
   if (move === undefined || event.altKey || event.ctrlKey || event.metaKey) return null;
   const within = (value, size) => Math.max(0, Math.min(size - 1, value));
   return [within(row + move[0], numRows), within(column + move[1], numColumns)];
@@ -26,7 +31,9 @@ export function rove(container, rows, choose) {
     const row = rows.findIndex((elements) => elements.includes(document.activeElement));
     if (row < 0) return;
     const column = rows[row].indexOf(document.activeElement);
-    const to = moved(event, row, column, rows.length, Math.max(...rows.map((elements) => elements.length)));
+    const isMirrored = getComputedStyle(container).direction === "rtl";
+    const longest = Math.max(...rows.map((elements) => elements.length));
+    const to = moved(event, row, column, rows.length, longest, isMirrored);
     const element = to && rows[to[0]][Math.min(to[1], rows[to[0]].length - 1)];
     if (event.key === "Enter" || event.key === " ") document.activeElement.click();
     else if (!element) return;

@@ -24,7 +24,7 @@ byId("without-script").remove();
 byId("page").hidden = false;
 drawFacts(explanation, attentions);
 redraws.push(drawAlignment(selection, explanation));
-drawRoles(selection, attentions);
+drawRoles(selection, attentions, explanation.alignment_head);
 if (explanation.steps.length > 0) {
   byId("considered-card").hidden = false;
   drawConsidered(explanation);
