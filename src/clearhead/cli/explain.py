@@ -111,9 +111,11 @@ def explain(
     """
     chosen = _form_of(form, output)
     comparing = compare is not None or compare_text is not None
-    if attribution is not None and chosen not in (Form.html, Form.json):
-        raise ConfigError(f"--{'' if attribution else 'no-'}attribution has no meaning with --format {chosen}")
-    if attribution is None and chosen not in (Form.html, Form.json):
+    shows_attribution = chosen is Form.json or (chosen is Form.html and not comparing)
+    if attribution is not None and not shows_attribution:
+        what = "a comparison as " if comparing else ""
+        raise ConfigError(f"--{'' if attribution else 'no-'}attribution has no meaning with {what}--format {chosen}")
+    if attribution is None and not shows_attribution:
         attribution = False
     _refuse_idle(chosen, picture, ablate=ablate, test_set=(source, reference), comparing=comparing)
     refuse_missing([path for path in (source, reference) if path is not None])
@@ -130,10 +132,11 @@ def explain(
         require_plots()
     settings = given(beam_size=beam, source_lang=source_lang, target_lang=target_lang)
     translator = Translator.load(model, device=device)
-    refuse_untold_language(translator, source_lang)
+    other = translator if compare is None else Translator.load(compare, device=device)
+    is_other_told = other.bundle.tokenizer.tells_languages
+    refuse_untold_language(other if is_other_told else translator, source_lang)  # one of two has to be
     first = _explained(translator, text, target, settings, attribution=attribution)
     if comparing:
-        other = translator if compare is None else Translator.load(compare, device=device)
         second = _explained(
             other, text if compare_text is None else compare_text, target, settings, attribution=attribution
         )
@@ -193,8 +196,6 @@ def _refuse_idle(
         raise ConfigError("a test set has two sides: --source FILE --reference FILE")
     if comparing and (ablate or picture is not None):
         raise ConfigError(f"{'--ablate' if ablate else '--picture'} has no meaning with --compare and --compare-text")
-    if comparing and form is Form.html:
-        raise ConfigError("a comparison is written as text, json, png or svg; say --format")
 
 
 def _refuse_terminal(form: Form, output: str | None) -> None:
@@ -288,7 +289,9 @@ def _comparison_content(comparison: Comparison, form: Form) -> str | bytes:
             return draw(comparison_figure(comparison), "png" if form is Form.png else "svg")
         case Form.text:
             return "\n".join(comparison.lines()) + "\n"
-        case _:
+        case Form.html:
+            return comparison.to_html()
+        case Form.json:
             return json.dumps(comparison.to_dict(), ensure_ascii=False) + "\n"
 
 

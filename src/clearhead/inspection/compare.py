@@ -17,9 +17,13 @@ from clearhead.errors import ConfigError
 from clearhead.inspection.explanation import Explanation
 from clearhead.inspection.heads import AttentionName
 from clearhead.inspection.packing import plain, plain_values
-from clearhead.inspection.tokens import visible
+from clearhead.inspection.page import framed, render_comparison
+from clearhead.inspection.tokens import printable, visible
 
 __all__ = ["Change", "Comparison", "StepPair", "compare"]
+
+_LEAST_DISTANCE = 0.005
+"""Of a head that is said to look elsewhere."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +56,8 @@ class Comparison:
     second: Explanation
     source_changes: tuple[Change, ...]
     target_changes: tuple[Change, ...]
+    read_changes: tuple[Change, ...]
+    """Of the tokens that the decoders read."""
     steps: tuple[StepPair, ...]
     """The target tokens that both write."""
     heads: dict[AttentionName, Float[np.ndarray, "L H"] | None]
@@ -63,23 +69,39 @@ class Comparison:
         """Return everything as plain JSON values; see docs/explanation-json.md."""
         return {
             "clearhead_comparison": 1,
-            "first": self.first.to_dict(packed=packed),
-            "second": self.second.to_dict(packed=packed),
+            "first": self.first.to_dict(packed=packed, with_vectors=False),
+            "second": self.second.to_dict(packed=packed, with_vectors=False),
             "score_change": self.second.score - self.first.score,
             "is_same_source": self.first.source == self.second.source,
             "is_same_translation": self.first.translation == self.second.translation,
             "source_changes": plain_values(self.source_changes),
             "target_changes": plain_values(self.target_changes),
+            "read_changes": plain_values(self.read_changes),
             "steps": plain_values(self.steps),
             "heads": {name: None if values is None else plain(values) for name, values in self.heads.items()},
         }
+
+    def to_html(self) -> str:
+        """Return one HTML page that needs no other file and no network.
+
+        Raises:
+            DataError: If a sentence is too long for a page.
+        """
+        for one in (self.first, self.second):
+            one.require_room()
+        return render_comparison(self.to_dict(packed=True))
+
+    def _repr_html_(self) -> str:
+        """Show the page in a notebook."""
+        return framed(self.to_html)
 
     def lines(self) -> list[str]:
         """Return what differs, for people."""
         found = []
         for title, one in (("first", self.first), ("second", self.second)):
             name = f" ({one.model['name']})" if one.model.get("name") else ""
-            found += [f"{title}{name}", f"  source       {one.source}", f"  translation  {one.translation}"]
+            found += [f"{title}{name}", f"  source       {printable(one.source)}"]
+            found.append(f"  translation  {printable(one.translation)}")
             found.append(f"  score        {one.score:.4f} over {len(one.target_tokens)} tokens")
         if not (apart := sorted(self.steps, key=lambda pair: -abs(pair.probabilities[0] - pair.probabilities[1]))):
             found.append("no token that both write")
@@ -94,6 +116,7 @@ class Comparison:
             for name, values in self.heads.items()
             if values is not None
             for layer, head in np.ndindex(*values.shape)
+            if values[layer, head] >= _LEAST_DISTANCE
         ]
         if ranked:
             found.append("heads that look elsewhere most (0 the same, 1 nothing in common)")
@@ -132,7 +155,7 @@ def compare(first: Explanation, second: Explanation) -> Comparison:
         name: _head_distances(first.attentions[name], second.attentions[name], *map(list, map(_shared, axes[name])))
         for name in first.attentions
     }
-    return Comparison(first, second, sources, targets, steps, heads)
+    return Comparison(first, second, sources, targets, read, steps, heads)
 
 
 def _changes(first: Sequence[str], second: Sequence[str]) -> Iterator[Change]:

@@ -6,7 +6,6 @@ those of the text that it goes on with), D d_model.
 
 from __future__ import annotations
 
-import html
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -31,7 +30,7 @@ from clearhead.inspection.heads import (
 from clearhead.inspection.model_pass import ModelPass, numbers
 from clearhead.inspection.packing import packed as pack
 from clearhead.inspection.packing import packed_rows, packed_weights, plain, plain_values
-from clearhead.inspection.page import MAX_PAGE_WEIGHTS, render_frame, render_page
+from clearhead.inspection.page import MAX_PAGE_WEIGHTS, framed, render_page
 from clearhead.inspection.roles import HeadRole, cross_roles, self_roles
 from clearhead.inspection.statistics import head_statistics
 from clearhead.inspection.steps import LensStep, Step
@@ -230,12 +229,13 @@ class Explanation:
         hidden = self._require_pass().run()
         return numbers(hidden.encoder if side == "encoder" else hidden.decoder)
 
-    def to_dict(self, *, packed: bool = False) -> dict[str, Any]:
+    def to_dict(self, *, packed: bool = False, with_vectors: bool = True) -> dict[str, Any]:
         """Return everything as plain JSON values; docs/explanation-json.md says what each means.
 
         Args:
             packed: Write arrays in base 64, for a page, and add queries, keys and values of all heads; else they are
                 nested lists, rounded to six digits.
+            with_vectors: Whether those are added.
         """
         array = pack if packed else plain
 
@@ -278,7 +278,7 @@ class Explanation:
             "search": None if self.search is None else self.to_search(),
             "attribution": None if self.attribution is None else self.attribution.to_dict(array),
             "ablation": None if self.ablation is None else self.ablation.to_dict(),
-            "vectors": self._vectors() if packed and self.model_pass is not None else None,
+            "vectors": self._vectors() if packed and with_vectors and self.model_pass is not None else None,
         }
 
     def to_search(self) -> dict[str, Any]:
@@ -364,19 +364,24 @@ class Explanation:
         Raises:
             DataError: If the sentence is too long for a page.
         """
+        self.require_room()
+        return render_page(self.to_dict(packed=True))
+
+    def _repr_html_(self) -> str:
+        """Show the page in a notebook."""
+        return framed(self.to_html)
+
+    def require_room(self) -> None:
+        """Make sure that a page can hold the sentence.
+
+        Raises:
+            DataError: If it is too long.
+        """
         if (held := sum(weights.size for weights in self.attentions.values())) > MAX_PAGE_WEIGHTS:
             raise DataError(
                 f"a page holds at most {MAX_PAGE_WEIGHTS:,} attention weights, and this sentence has {held:,}; "
                 f"split it into sentences, or take the numbers as JSON"
             )
-        return render_page(self.to_dict(packed=True))
-
-    def _repr_html_(self) -> str:
-        """Show the page in a notebook."""
-        try:
-            return render_frame(self.to_html())
-        except DataError as error:
-            return f"<p>{html.escape(str(error))}</p>"
 
     def _of_attention(self, name: AttentionName) -> Float32[np.ndarray, "L H rows columns"]:
         if (weights := self.attentions.get(name)) is None:

@@ -1,15 +1,16 @@
-"""The page that shows one explanation: a single HTML file that needs no other file, no script of others, no network."""
+"""The pages of one explanation and of two: HTML files that need no other file, no script of others, no network."""
 
 from __future__ import annotations
 
 import html
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from clearhead.errors import DataError
 from clearhead.inspection.statistics import STATISTICS
 from clearhead.pages import content_policy, data_block, fill, script, style
 
-__all__ = ["MAX_PAGE_WEIGHTS", "render_frame", "render_page"]
+__all__ = ["MAX_PAGE_WEIGHTS", "framed", "render_comparison", "render_page"]
 
 MAX_PAGE_WEIGHTS = 5_000_000
 """Attention weights that a page holds: at 8/3 bytes each, what a browser still opens readily."""
@@ -21,25 +22,47 @@ def render_page(explanation: Mapping[str, Any]) -> str:
     Args:
         explanation: What `Explanation.to_dict(packed=True)` returns.
     """
-    css, code = style("explain.css"), script("explain/main.js")
     source, translation = explanation["source"], explanation["translation"]
-    return fill(
-        "explain.html",
-        policy=content_policy(style=css, script=code),
+    return _filled(
+        "explain",
+        ["explain.css"],
+        {**explanation, "statistics_meaning": STATISTICS},
         title=f"{_shortened(source)} · attention",
-        style=css,
-        script=code,
-        data=data_block({**explanation, "statistics_meaning": STATISTICS}),
         source=source,
         translation=translation,
     )
 
 
-def render_frame(page: str) -> str:
-    """Return the page as a frame that a notebook can show among its own content."""
+def render_comparison(comparison: Mapping[str, Any]) -> str:
+    """Return the whole page of two explanations.
+
+    Args:
+        comparison: What `Comparison.to_dict(packed=True)` returns.
+    """
+    first, second = (f"{one['source']} → {one['translation']}" for one in (comparison["first"], comparison["second"]))
+    title = f"{_shortened(comparison['first']['source'])} · two compared"
+    return _filled("compare", ["explain.css", "compare.css"], comparison, title=title, first=first, second=second)
+
+
+def _filled(name: str, styles: Sequence[str], data: Mapping[str, Any], **values: str) -> str:
+    css, code = style(*styles), script(f"{name}/main.js")
+    policy = content_policy(style=css, script=code)
+    return fill(f"{name}.html", policy=policy, style=css, script=code, data=data_block(data), **values)
+
+
+def framed(page: Callable[[], str]) -> str:
+    """Return a page as a frame that a notebook can show among its own content, or why there is none.
+
+    Args:
+        page: Makes it.
+    """
+    try:
+        text = page()
+    except DataError as error:
+        return f"<p>{html.escape(str(error))}</p>"
     # Without allow-same-origin the page's script cannot reach into the notebook.
     return (
-        f'<iframe srcdoc="{html.escape(page)}" title="Attention" sandbox="allow-scripts" '
+        f'<iframe srcdoc="{html.escape(text)}" title="Attention" sandbox="allow-scripts" '
         f'style="width: 100%; height: 45rem; border: 0"></iframe>'
     )
 

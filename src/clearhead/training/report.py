@@ -151,7 +151,7 @@ def _warnings(judged: Sequence[Judged]) -> str:
 
 def _about(head: AlignmentHead) -> str:
     return (
-        f"<p>Rows are written, columns read; the stronger the colour, the more. Shown is {head}, which says best of all which words "
+        f"<p>Rows are written, columns read; a stronger colour is more. Shown is {head}, which tells best which words "
         f"belong together; clearhead explain shows every head.</p>"
     )
 

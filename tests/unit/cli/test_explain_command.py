@@ -80,6 +80,10 @@ def test_two_sentences_and_two_models_are_compared(run_command, model, make_mode
     )
     assert values["second"]["source"] == "Ein Hund."
     assert not values["is_same_source"]
+    page = run_command(explain, model, TEXT, "--compare", other, "--format", "html").stdout
+    assert page.startswith("<!doctype html>")
+    assert '"clearhead_comparison":1' in page
+    assert '"vectors":null' in page
 
 
 @pytest.mark.parametrize(
@@ -121,10 +125,15 @@ def test_long_sentences_have_numbers_and_a_line_about_what_is_left_out(run_comma
         (["a", "--ablate", "--source", "x"], ConfigError, "two sides"),
         (["a", "--ablate", "--source", "{}/x", "--reference", "{}/y"], DataError, "x"),
         (["a", "--ablate", "--compare-text", "b"], ConfigError, "--ablate has no meaning with --compare"),
-        (["a", "--compare-text", "b", "--format", "html"], ConfigError, "a comparison is written as text"),
+        (
+            ["a", "--compare-text", "b", "--format", "html", "--attribution"],
+            ConfigError,
+            "a comparison as --format html",
+        ),
         (["a", "--compare", "{}/none"], ModelError, "no model at .*/none"),
         (["a", "--target-lang", "fr"], ConfigError, "unknown target language 'fr'"),
         (["a", "--source-lang", "fr"], ConfigError, "--source-lang has no meaning here"),
+        (["a", "--source-lang", "fr", "--compare-text", "b"], ConfigError, "--source-lang has no meaning here"),
         (["a", "--beam", "0"], ConfigError, "beam_size"),
         (["a " * 1100], DataError, "the text has .* tokens; at most"),
     ],

@@ -17,6 +17,7 @@ from unpacking import unpacked
 
 from clearhead.errors import DataError
 from clearhead.inspection import explanation as module
+from clearhead.inspection.compare import compare
 from clearhead.inspection.explain import Candidate, Explanation, Step, explain
 
 VOID = {"meta", "input"}
@@ -114,6 +115,20 @@ def test_text_is_data_and_cannot_end_its_element():
     assert "<script>alert" not in page
     assert data_of(page)["source_tokens"] == tokens
     assert "".join(reader.contents["title"]).startswith("<script>alert('x')</script>")
+
+
+def test_two_compared_are_a_page_of_the_same_kind():
+    first = explanation([HOSTILE, "</s>"], [" Hund", "</s>"])
+    comparison = compare(first, explanation([" a", "</s>"], ["</script>", "</s>"]))
+    page = comparison.to_html()
+    reader = read(page)
+    assert not re.search(r"https?:|@import|url\(|\bfetch\(|^import |^export ", page, re.MULTILINE)
+    assert sum(tag == "script" for tag, _ in reader.tags) == 2
+    assert "<script>alert" not in page
+    data = data_of(page)
+    np.testing.assert_allclose(unpacked(data["first"]["cross"]), first.cross, atol=2**-15)
+    assert data["first"]["vectors"] is None
+    assert html.unescape(comparison._repr_html_()).startswith('<iframe srcdoc="<!doctype html>')
 
 
 def test_the_page_holds_every_weight():

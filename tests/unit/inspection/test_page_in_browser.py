@@ -17,6 +17,8 @@ from axe_playwright_python.sync_playwright import Axe
 from model_kinds import KINDS
 from playwright.sync_api import Browser, Page, sync_playwright
 
+from clearhead.decoding.alignment import AlignmentHead
+from clearhead.inspection.compare import Comparison, compare
 from clearhead.inspection.explain import Explanation, explain, with_attribution
 from clearhead.translator import Translator
 
@@ -44,6 +46,13 @@ def explained(make_translator) -> Explanation:
     return explanation_of(make_translator, TEXT, "A <b>dog</b>\u00a0runs")
 
 
+@pytest.fixture(scope="module")
+def compared(make_translator) -> Comparison:
+    translator = make_translator(num_decoder_layers=2, num_heads=2)
+    texts = ("Ein Hund rennt", "A dog runs"), ("Ein Katze rennt", "A cat runs")
+    return compare(*(explain(translator, *pair, search=False) for pair in texts))
+
+
 def explanation_of(make_translator: Callable[..., Translator], text: str, target: str) -> Explanation:
     info = {"settings": {"train": {"label_smoothing": 0.1}}}
     translator = make_translator(num_decoder_layers=2, num_heads=2, info=info)
@@ -61,7 +70,7 @@ def open_page(browser, complaints, tmp_path) -> Iterator[Callable[..., Page]]:
     """Return what opens an explanation from disk; whatever the browser complains of fails the test."""
     pages: list[Page] = []
 
-    def open_(explanation: Explanation, **options: Any) -> Page:
+    def open_(explanation: Explanation | Comparison, **options: Any) -> Page:
         file: Path = tmp_path / "page.html"
         file.write_text(explanation.to_html(), encoding="utf-8")
         page = browser.new_page(**{"viewport": {"width": 1280, "height": 800}, **options})
@@ -95,7 +104,7 @@ def numbers(texts: list[str]) -> list[float]:
 
 
 def assert_shown(shown: Any, true: Any, *, digits: int) -> None:
-    """Require that numbers are the true ones to the digits shown: within a half of the last, and what packing rounds."""
+    """Require that numbers are the true ones to the digits shown: within a half of the last, and what is packed."""
     np.testing.assert_allclose(shown, true, rtol=2**-15, atol=0.5001 * 10.0**-digits + 2**-15)
 
 
@@ -258,6 +267,60 @@ def test_words_that_belong_together_light_up(page, explained):
     assert page.locator("#source-words bdi[dir=rtl]").inner_text() == "كلب"
 
 
+def test_links_are_those_of_the_head_that_aligns_and_arrows_follow_a_text_from_right_to_left(open_page, explained):
+    aligned = replace(explained, source="كلب" + TEXT[3:], alignment_head=AlignmentHead(1, 0, is_reading=True))
+    page = open_page(aligned)
+    name = "head 1 of layer 2, at the step that reads a word"
+    assert page.locator("#alignment-by option").first.inner_text() == f"attention: {name}"
+    assert page.locator("#roles li", has_text="was chosen to align words").locator("button").inner_text() == "2.1"
+    page.locator("nav a", has_text="Attribution").click()
+    page.locator("#attribution-attention .cells").focus()
+    for key in ("PageUp", "Home"):
+        page.keyboard.press(key)
+    # The row of the first token is that of the step which has read it, the second.
+    assert_shown(
+        number(page.locator("#attribution-attention .reading").inner_text()), aligned.cross[1, 0, 1, 0], digits=4
+    )
+    assert name in page.locator("#attribution-head").inner_text()
+    words = page.locator("#source-words button")
+    words.first.focus()
+    page.keyboard.press("ArrowLeft")
+    assert words.nth(1).evaluate("word => word === document.activeElement")
+
+
+def test_two_compared_show_what_changed_and_their_numbers(open_page, compared):
+    page = open_page(compared)
+    first, second = compared.first, compared.second
+    assert page.locator("#sides mark").all_inner_texts() == ["Hund", "dog", "Katze", "cat"]
+    cells = page.evaluate(
+        "[...document.querySelector('#tokens-table tbody').rows].map(r => [...r.cells].map(c => c.innerText))"
+    )
+    same = [numbers([row[at].replace("<0.1", "0.0") for at in (1, 3)]) for row in cells if row[4]]
+    true = [[100 * probability for probability in pair.probabilities] for pair in compared.steps]
+    assert_shown(same, true, digits=1)
+    shown = [float(text) for text in page.locator("#distance-grids .distance").all_inner_texts()]
+    order = [compared.heads[name] for name in ("cross", "encoder", "decoder")]
+    assert_shown(shown, np.concatenate([values.ravel() for values in order]), digits=2)
+    page.locator("#tokens-table button").first.focus()
+    page.keyboard.press("ArrowDown")
+    assert page.locator("#tokens-table tr.picked").count() == 1
+    assert "beside" in page.locator("#tokens-reading").inner_text()
+    page.locator("#distance-grids [role=gridcell]").first.focus()
+    page.keyboard.press("ArrowDown")
+    page.keyboard.press("ArrowRight")
+    assert page.locator("#head-title").inner_text() == "Cross-attention, layer 2, head 2"
+    page.locator("#first-map .cells").focus()
+    for key in ("PageUp", "End"):  # the end token, which both have: the other map follows
+        page.keyboard.press(key)
+    for side, one in (("first", first), ("second", second)):
+        assert_shown(number(page.locator(f"#{side}-map .reading").inner_text()), one.cross[1, 1, 0, -1], digits=4)
+    page.set_viewport_size({"width": 390, "height": 844})
+    assert page.evaluate("document.documentElement.scrollWidth") == 390
+    assert serious(Axe().run(page)) == []
+    page.locator("#theme").click()
+    assert serious(Axe().run(page, options={"runOnly": ["color-contrast"]})) == []
+
+
 def test_text_stays_text_and_what_is_invisible_has_a_sign(open_page, complaints, explained):
     invisible = {"\u2009": "thin space", "\u00a0": "no-break space", "\u200b": "zero-width space", "\t": "tab"}
     tokens = [HOSTILE, *invisible, *explained.source_tokens[len(invisible) + 1 :]]
@@ -305,6 +368,7 @@ def serious(found: AxeResults) -> list[tuple[str, list[str]]]:
 @pytest.mark.parametrize("kind", ["encoder", "decoder"])
 def test_a_model_of_one_side_shows_what_it_has(open_page, make_translator, kind):
     page = open_page(explain(make_translator(**KINDS[kind]), "Ein Hund"))
+    assert page.locator("h1").inner_text().endswith({"encoder": "read", "decoder": "went on"}[kind])
     assert page.locator("#head-grids .attention").count() == 1
     assert page.locator("#attribution").is_hidden()
     assert page.locator("#steps").is_hidden() == (kind == "encoder")

@@ -3,7 +3,8 @@
 import { weightColour, weightLegend } from "./colours.js";
 import { byId, make } from "./dom.js";
 import { HeatMap, paintSmall } from "./heat_map.js";
-import { rove, stopAt } from "./keys.js";
+import { headGrid } from "./head_grid.js";
+import { stopAt } from "./keys.js";
 import { fixed, spoken, wholePercent } from "./text.js";
 import { chainOf } from "./arithmetic.js";
 
@@ -16,7 +17,7 @@ export function bringIntoView(element) {
 }
 
 /** The colours of a head's weights; null where a query may not look. */
-function headColours(attention, weights) {
+export function headColours(attention, weights) {
   return (row, column) => (attention.isCausal && column > row ? null : weightColour(weights.at(row, column)));
 }
 
@@ -39,51 +40,36 @@ export function drawHeads(container, attentions, selection) {
     }
   });
   for (const attention of attentions) {
-    const { name, title, numLayers, numHeads, roles } = attention;
-    const rows = [];
-    const grid = make("div", {
-      class: numHeads > MOST_NAMED ? "head-grid unnamed" : "head-grid",
-      role: "grid",
-      "aria-label": `${title}: ${numLayers} layers of ${numHeads} heads. Arrow keys choose a head.`,
-    });
-    grid.style.setProperty("--heads", numHeads);
-    for (let layer = 0; layer < numLayers; layer += 1) {
-      const cells = [];
-      for (let head = 0; head < numHeads; head += 1) {
-        const role = roles[layer][head];
-        const canvas = make("canvas", { "aria-hidden": "true" });
-        const picture = make("div", { class: "picture" }, canvas, make("i", { class: "row-mark" }));
-        const cell = make(
-          "div",
-          {
-            class: `thumbnail ${attention.isCausal ? "causal" : ""}`,
-            role: "gridcell",
-            "aria-selected": "false",
-            "aria-label": `Layer ${layer + 1}, head ${head + 1}: ${role.sentence}`,
-            title: role.sentence,
-            onclick: (event) => {
-              selection.choose({ attention, layer, head });
-              if (event.detail > 0) bringIntoView(byId("head")); // a true click: keys go on in the grid
-            },
+    const { name, title, numHeads, roles } = attention;
+    const { grid, rows } = headGrid(attention, numHeads > MOST_NAMED ? "unnamed" : "", (layer, head) => {
+      const role = roles[layer][head];
+      return {
+        properties: {
+          class: `thumbnail ${attention.isCausal ? "causal" : ""}`,
+          "aria-label": `Layer ${layer + 1}, head ${head + 1}: ${role.sentence}`,
+          title: role.sentence,
+          onclick: (event) => {
+            selection.choose({ attention, layer, head });
+            if (event.detail > 0) bringIntoView(byId("head")); // a true click: keys go on in the grid
           },
-          picture,
+        },
+        children: [
+          make("div", { class: "picture" }, make("canvas", { "aria-hidden": "true" }), make("i", { class: "row-mark" })),
           make("span", { class: "role", "aria-hidden": "true" }, role.label),
-        );
+        ],
+      };
+    });
+    rows.forEach((cells, layer) =>
+      cells.forEach((cell, head) => {
         const paint = () => {
           const weights = attention.weights().part(layer, head);
-          paintSmall(canvas, weights.shape[0], weights.shape[1], headColours(attention, weights));
+          paintSmall(cell.querySelector("canvas"), ...weights.shape, headColours(attention, weights));
         };
         waiting.set(cell, paint);
         observer.observe(cell);
         thumbnails.push({ attention, layer, head, cell, rows, paint });
-        cells.push(cell);
-      }
-      rows.push(cells);
-      grid.append(
-        make("div", { role: "row" }, make("span", { class: "layer", role: "rowheader" }, `L${layer + 1}`), cells),
-      );
-    }
-    rove(grid, rows, (cell) => cell.click());
+      }),
+    );
     grids.push({ attention, grid });
     container.append(
       make(
@@ -151,7 +137,8 @@ export function drawHead(selection, scale) {
   return show;
 }
 
-function rowName({ name }) {
+/** What the rows of an attention are, in a word. */
+export function rowName({ name }) {
   return { cross: "writing", encoder: "token", decoder: "read" }[name];
 }
 

@@ -3,16 +3,17 @@
 import { drawAlignment } from "./alignment.js";
 import { drawAttribution } from "./attribution.js";
 import { drawBeams } from "./beams.js";
-import { forgetColours } from "./colours.js";
 import { attentionsOf } from "./data.js";
 import { byId, lazily } from "./dom.js";
 import { drawConsidered, drawFacts, drawRoles } from "./glance.js";
 import { drawHead, drawHeads } from "./heads.js";
 import { drawLens } from "./lens.js";
+import { followLinks } from "./links.js";
 import { drawRow } from "./row.js";
 import { Selection } from "./selection.js";
 import { drawStatistics } from "./statistics.js";
 import { drawSteps } from "./steps.js";
+import { onTheme } from "./theme.js";
 
 const explanation = JSON.parse(byId("explanation").textContent);
 const attentions = attentionsOf(explanation);
@@ -49,21 +50,7 @@ addEventListener("beforeprint", () => {
   drawAll();
   paintHeads(true);
 });
-const goTo = (section) => {
-  drawAll();
-  section.tabIndex = -1;
-  section.focus({ preventScroll: true });
-  section.scrollIntoView();
-};
-document.querySelectorAll('a[href^="#"]').forEach((link) => {
-  const section = byId(link.hash.slice(1));
-  link.hidden = section.hidden;
-  link.addEventListener("click", (event) => {
-    event.preventDefault(); // a page within a notebook has no address to go to
-    goTo(section);
-  });
-});
-if (location.hash !== "") goTo(byId(location.hash.slice(1)) ?? byId("glance"));
+followLinks(drawAll);
 
 /** The head to begin with: the one whose habit is the clearest. */
 function mostTelling({ roles }) {
@@ -73,15 +60,4 @@ function mostTelling({ roles }) {
   return { layer, head };
 }
 
-const darkness = matchMedia("(prefers-color-scheme: dark)");
-const recolour = () => {
-  forgetColours();
-  redraws.forEach((redraw) => redraw());
-};
-darkness.addEventListener("change", recolour);
-byId("theme").addEventListener("click", () => {
-  const root = document.documentElement;
-  const isDark = root.dataset.theme === undefined ? darkness.matches : root.dataset.theme === "dark";
-  root.dataset.theme = isDark ? "light" : "dark";
-  recolour();
-});
+onTheme(() => redraws.forEach((redraw) => redraw()));
