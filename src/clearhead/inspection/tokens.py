@@ -14,8 +14,9 @@ __all__ = ["Reader", "Span", "Word", "printable", "visible", "words_of"]
 Span = tuple[int, int]
 """First character, and the one behind the last."""
 
-_CONTROLS = str.maketrans({"\u00a0": "⍽", "\u202f": "⍽", "\n": "↵", "\r": "↵", "\t": "⇥"})
-_SPACES = {**_CONTROLS, ord(" "): "␣"}
+_CONTROLS = str.maketrans({"\n": "↵", "\r": "↵", "\t": "⇥"})
+_SPACES = {**_CONTROLS, **str.maketrans({" ": "␣", "\u00a0": "⍽", "\u202f": "⍽"})}
+_HARMLESS = "\u00a0\u202f\u200c\u200d"
 _LONGEST_SHOWN = 18
 _ZERO_WIDTH_JOINER = "\u200d"
 
@@ -76,16 +77,20 @@ def visible(token: str) -> str:
     ('Hund', '␣', '[200B]')
     """
     text = (token.strip() or token).translate(_SPACES)
-    return printable(text if len(text) <= _LONGEST_SHOWN else text[: _LONGEST_SHOWN - 1] + "…")
+    return _coded(text if len(text) <= _LONGEST_SHOWN else text[: _LONGEST_SHOWN - 1] + "…")
 
 
 def printable(text: str) -> str:
-    r"""Return a text in one line, with codes for what a terminal would obey or not show.
+    r"""Return a text in one line, with codes for what a terminal would obey or not show; joiners and spaces stay.
 
     >>> printable("a\x1b[2J\tb")
     'a[001B][2J⇥b'
     """
-    return "".join(one if one.isprintable() else f"[{ord(one):04X}]" for one in text.translate(_CONTROLS))
+    return _coded(text.translate(_CONTROLS), but=_HARMLESS)
+
+
+def _coded(text: str, *, but: str = "") -> str:
+    return "".join(one if one.isprintable() or one in but else f"[{ord(one):04X}]" for one in text)
 
 
 def words_of(text: str, spans: Sequence[Span | None]) -> list[Word]:

@@ -242,9 +242,8 @@ class Tokenizer(Vocabulary):
             if token_id not in self._special:
                 token = self._backend.id_to_token(token_id) or ""
                 is_sign = token in SIGNS and self.num_placeholders > 0
-                has_space = is_first and token.startswith(
-                    _SPACE
-                )  # that is put before text, unless a model leaves it out
+                # A space is put before text; a model may leave it out.
+                has_space = is_first and token.startswith(_SPACE)
                 size = len(token.encode()) if is_sign else len(token) - has_space  # one character is one byte
                 is_first = is_sign
             start, end = (min(place, len(places) - 1) for place in (at, at + size))
