@@ -27,6 +27,7 @@ __all__ = [
     "align",
     "alignment_head",
     "choose_head",
+    "guided_head_of",
     "save_head",
     "spelled_pair",
 ]
@@ -115,7 +116,9 @@ def align(
     return [pair.links(sum(weights)) for pair, weights in zip(pairs, zip(*told, strict=True), strict=True)]
 
 
-def choose_head(model: Transformer, pairs: Sequence[SpelledPair], *, batch_tokens: int) -> tuple[AlignmentHead, float]:
+def choose_head(
+    model: Transformer, pairs: Sequence[SpelledPair], *, batch_tokens: int, guided: AlignmentHead | None = None
+) -> tuple[AlignmentHead, float]:
     """Return the head whose links agree best with those of occlusion, and how well: 1 is on all of them.
 
     Single heads, the means of layers and that of all are compared, as of the steps that write a word and of those that
@@ -126,15 +129,18 @@ def choose_head(model: Transformer, pairs: Sequence[SpelledPair], *, batch_token
         pairs: The first `PAIRS_TO_CHOOSE` that are no longer than `MOST_TOKENS_TO_CHOOSE` are looked at; without any
             such, the mean over all is taken, of which nothing is known (0).
         batch_tokens: Tokens of the longer side computed at once, padding included.
+        guided: The head that was trained by given links, if one was; it is taken, however well it agrees.
     """
     short = [pair for pair in pairs if max(map(len, (pair.source_ids, pair.target_ids))) <= MOST_TOKENS_TO_CHOOSE]
     short = short[:PAIRS_TO_CHOOSE]
     if not short:
-        return AlignmentHead(), 0.0
+        return guided or AlignmentHead(), 0.0
     sources, targets = [pair.source_ids for pair in short], [pair.target_ids for pair in short]
     wanted = _all_links(short, occluded(model, sources, targets, batch_tokens=batch_tokens))
     best, best_agreement = AlignmentHead(), -1.0
     for head, weights in candidates(model, sources, targets, batch_tokens=batch_tokens):
+        if guided is not None and head != guided:
+            continue
         links = _all_links(short, weights)
         agreement = 2 * len(links & wanted) / max(1, len(links) + len(wanted))
         if agreement > best_agreement:
@@ -160,24 +166,39 @@ def save_head(path: Path, head: AlignmentHead, agreement: float, model: Mapping[
         raise ModelError(f"cannot write {path}: {error.strerror or error}") from None
 
 
+def guided_head_of(bundle: Bundle) -> AlignmentHead | None:
+    """Return the head that a model's training taught to look along given links; None if there were none.
+
+    Raises:
+        ModelError: If its config.json is damaged.
+    """
+    values = bundle.info.get("guided_alignment")
+    problem = "the model's config.json is damaged: info.guided_alignment is none of its heads; copy the model again"
+    return None if values is None else _head_of(bundle, values, problem)
+
+
 def alignment_head(bundle: Bundle) -> AlignmentHead:
-    """Return the head that was chosen for a model; the mean over all where none was.
+    """Return the head that was trained or chosen for a model; the mean over all where none was.
 
     Raises:
         ModelError: If its alignment.json is damaged, or was chosen for another model.
     """
     path = bundle.directory and bundle.directory / ALIGNMENT_FILE
     if path is None or not path.is_file():
-        return AlignmentHead()
+        return guided_head_of(bundle) or AlignmentHead()
     values = read_json(path, ModelError)
     if any(values.get(name) != value for name, value in bundle.identity().items()):
         raise ModelError(f"{path} was chosen for another model; remove it, or {_ADVICE}")
-    layer, head, is_reading = (values.get(name) for name in AlignmentHead._fields)
+    return _head_of(bundle, values, f"{path} is damaged: the model has no such head; remove it, or {_ADVICE}")
+
+
+def _head_of(bundle: Bundle, values: Any, problem: str) -> AlignmentHead:
     config = bundle.model.config
+    layer, head, is_reading = (values.get(name) if isinstance(values, dict) else None for name in AlignmentHead._fields)
     fits_layer = layer is None or _is_number(layer, config.num_decoder_layers)
     fits_head = head is None or (layer is not None and _is_number(head, config.num_heads))
     if not (fits_layer and fits_head and isinstance(is_reading, bool)):
-        raise ModelError(f"{path} is damaged: the model has no such head; remove it, or {_ADVICE}")
+        raise ModelError(problem)
     return AlignmentHead(layer, head, is_reading)
 
 

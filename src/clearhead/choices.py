@@ -11,6 +11,7 @@ from typing import Literal
 __all__ = [
     "Activation",
     "AlignBy",
+    "AlignmentWords",
     "DecodePrecision",
     "ExportLibrary",
     "ExportPrecision",
@@ -47,6 +48,7 @@ Split = Literal["auto", "always", "never"]
 ExportLibrary = Literal["hf", "ctranslate2", "onnx"]
 ExportPrecision = Literal["float32", "float16", "bfloat16", "int16", "int8"]
 AlignBy = Literal["attention", "occlusion"]
+AlignmentWords = Literal["spaced", "characters"]
 DecodePrecision = Literal["fp32", "bf16x3", "bf16", "int8"]
 
 MetricName = Literal["bleu", "chrf", "chrf++"]

@@ -26,7 +26,16 @@ from clearhead.placeholders import (
     SIGNS,
 )
 
-__all__ = ["Protected", "Unit", "protect", "protect_pair", "protect_target", "units_of", "without_signs"]
+__all__ = [
+    "Protected",
+    "Unit",
+    "protect",
+    "protect_pair",
+    "protect_target",
+    "protected_pair",
+    "units_of",
+    "without_signs",
+]
 
 _ALONE = SIGNS[:NUM_ALONE]
 _PAIRS = [f"{SIGNS[number]}{SIGNS[number + NUM_PAIRS]}" for number in range(NUM_ALONE, NUM_ALONE + NUM_PAIRS)]
@@ -103,6 +112,12 @@ def protect_target(source: Protected, target: str) -> str:
 
 
 def protect_pair(source: str, target: str, *, with_numbers: bool = False) -> tuple[str, str]:
+    """Return the texts of `protected_pair`."""
+    left, right = protected_pair(source, target, with_numbers=with_numbers)
+    return left.text, right.text
+
+
+def protected_pair(source: str, target: str, *, with_numbers: bool = False) -> tuple[Protected, Protected]:
     """Return a pair to learn from, with the same signs on both sides for the placeholders that both have.
 
     Which signs is told by the source, at random, so that a model gets to know all of them; what one side alone has
@@ -117,7 +132,7 @@ def protect_pair(source: str, target: str, *, with_numbers: bool = False) -> tup
     units = units_of(source, with_numbers=with_numbers) if waiting else []
     common = {unit: waiting[unit.texts].popleft() for unit in units if waiting.get(unit.texts)}
     if not common:
-        return source, target
+        return Protected(source), Protected(target)
     choose = Random(zlib.crc32(source.encode()))
     kinds = [len(texts) for texts in {unit.texts for unit in common}]
     drawn = [
@@ -125,7 +140,9 @@ def protect_pair(source: str, target: str, *, with_numbers: bool = False) -> tup
         for kind, signs in enumerate(_free(source + target), start=1)
     ]
     placed = _with_signs(list(common), *drawn)
-    return _replaced(source, placed), _replaced(target, [(common[unit], signs) for unit, signs in placed])
+    signs_of = tuple((signs, unit.texts) for unit, signs in placed)
+    texts = _replaced(source, placed), _replaced(target, [(common[unit], signs) for unit, signs in placed])
+    return Protected(texts[0], signs_of, with_numbers), Protected(texts[1], signs_of, with_numbers)
 
 
 def without_signs(text: str) -> str:

@@ -15,7 +15,17 @@ from itertools import accumulate
 import numpy as np
 from jaxtyping import Float
 
-__all__ = ["Link", "Span", "joined_links", "link_words", "parts_of_words", "pharaoh", "words_of"]
+__all__ = [
+    "Link",
+    "Span",
+    "joined_links",
+    "link_tokens",
+    "link_words",
+    "parts_of_words",
+    "pharaoh",
+    "spaced_words",
+    "words_of",
+]
 
 Span = tuple[int, int]
 """Where something begins and ends in a text, in characters."""
@@ -43,6 +53,15 @@ def words_of(text: str) -> list[Span]:
     ([(0, 3), (4, 9)], [(0, 1), (2, 3), (3, 4)])
     """
     return [match.span() for match in _WORD.finditer(text)]
+
+
+def spaced_words(text: str) -> list[Span]:
+    """Return what white space parts, in every script: the words that links set by hand and other aligners count.
+
+    >>> spaced_words("犬 です")
+    [(0, 1), (2, 4)]
+    """
+    return [match.span() for match in re.finditer(r"\S+", text)]
 
 
 def parts_of_words(text: str) -> list[Span]:
@@ -87,6 +106,35 @@ def link_words(
         for source in np.flatnonzero(row >= row.max() * (1 - 1e-6))  # the characters of one token share what it gets
     ]
     return sorted(links)
+
+
+def link_tokens(
+    links: Sequence[Link],
+    source_tokens: Sequence[Span],
+    target_tokens: Sequence[Span],
+    source_words: Sequence[Span],
+    target_words: Sequence[Span],
+) -> list[Link]:
+    """Return the links of tokens that follow from those of words: all tokens of the one with all of the other.
+
+    Args:
+        links: Of words.
+        source_tokens: As of `link_words`, like all others.
+        target_tokens: As there.
+        source_words: As there.
+        target_words: As there.
+
+    Returns:
+        Pairs of a source and a target token, each once, in ascending order.
+    """
+    of_source, of_target = _shares(source_words, source_tokens) > 0, _shares(target_words, target_tokens) > 0
+    found = {
+        (int(left), int(right))
+        for source, target in links
+        for left in np.flatnonzero(of_source[source])
+        for right in np.flatnonzero(of_target[target])
+    }
+    return sorted(found)
 
 
 def joined_links(

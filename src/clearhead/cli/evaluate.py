@@ -176,11 +176,12 @@ def evaluate(
         raise ConfigError(f"--output {output} would mix the translations with the metrics; name a file")
 
     from clearhead.corpora import open_output, read_lines
-    from clearhead.evaluation import DEFAULT_METRICS, alignment_scores, judge, read_gold_links, spaced_words
+    from clearhead.evaluation import DEFAULT_METRICS, alignment_scores, judge, read_gold_links
     from clearhead.evaluation import compare as compare_outputs
     from clearhead.evaluation import evaluate as evaluate_translator
     from clearhead.translation import on_one_line
     from clearhead.translator_team import TranslatorTeam
+    from clearhead.word_alignment import spaced_words
 
     measured: dict[str, Any] = {
         "metrics": tuple(dict.fromkeys(map(str, metric or DEFAULT_METRICS))),

@@ -65,12 +65,12 @@ def optimize(
     """Learn from parallel text, best the training data, which tokens may translate which, for --shortlist.
 
     The model's cross-attention says which source token a target token stands for. The head that says it best, for
-    --alignments, is chosen by the first short pairs (docs/alignment.md). What is learned is written into the model
-    directory; what was learned there before is replaced, and nothing else changes.
+    --alignments, is chosen by the first short pairs, unless one was trained for that (docs/alignment.md). What is
+    learned is written into the model directory; what was learned there before is replaced, and nothing else changes.
     """
     refuse_missing([source, target])
 
-    from clearhead.aligner import ALIGNMENT_FILE, choose_head, save_head
+    from clearhead.aligner import ALIGNMENT_FILE, choose_head, guided_head_of, save_head
     from clearhead.bundle import SHORTLIST_FILE, model_directory
     from clearhead.corpora import display_name, read_parallel
     from clearhead.decoding import learn_shortlist
@@ -109,7 +109,8 @@ def optimize(
     looked_at = [pairs[row] for row in rows[:MOST_LOOKED_AT]]
     sides = [pair.source for pair in looked_at], [pair.target for pair in looked_at]
     spelled = translator.spelled_pairs(*sides, config)
-    head, agreement = choose_head(translator.bundle.model, spelled, batch_tokens=config.batch_tokens)
+    guided = guided_head_of(translator.bundle)
+    head, agreement = choose_head(translator.bundle.model, spelled, batch_tokens=config.batch_tokens, guided=guided)
     save_head(directory / ALIGNMENT_FILE, head, agreement, translator.identity())
     covered, allowed = shortlist.coverage(source_ids, target_ids)
     per_row = (shortlist.rows >= 0).sum(dim=1)[[token for ids in source_ids for token in ids]].float().mean().item()

@@ -26,6 +26,9 @@ def train(
     ] = None,
     source: Annotated[Files, typer.Option(help="Source text, one segment a line; several files may follow.")] = None,
     target: Annotated[Files, typer.Option(help="Its translation, line by line.")] = None,
+    alignments: Annotated[
+        Files, typer.Option(help="Links of its words, line by line, such as 0-0 1-2, which one head learns.")
+    ] = None,
     pairs: Annotated[
         Files, typer.Option(help="Files with both sides, such as .tsv, .po or .parquet; also directories and patterns.")
     ] = None,
@@ -114,6 +117,7 @@ def train(
         "data": {
             "source": source,
             "target": target,
+            "alignments": alignments,
             "pairs": pairs,
             "weights": weights,
             "columns": columns,

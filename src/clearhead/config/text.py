@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import csv
 import re
-from typing import Any, Self
+from typing import Any, Literal, Self
 
 from pydantic import field_validator, model_validator
 
-from clearhead.choices import TokenizerKind
+from clearhead.choices import AlignmentWords, TokenizerKind
 from clearhead.config.settings import Items, Pieces, Probability, Rate, Settings, Times, Tokens
 from clearhead.language_tags import LANGUAGE
 
@@ -25,6 +25,14 @@ class DataConfig(Settings):
     """Files with one source segment a line; `.gz`, `.xz` and `.zst` are decompressed, `-` is standard input."""
     target: tuple[str, ...] = ()
     """Files with the translations, line by line beside `source`."""
+    alignments: tuple[str, ...] = ()
+    """Files with links of words, line by line beside `source`, such as `0-0 1-2`: a word of the source and one of the
+    target. One head learns to look along them (docs/alignment.md); other text has none."""
+    alignment_base: Literal[0, 1] = 0
+    """Number of the first word in them."""
+    alignment_words: AlignmentWords = "spaced"
+    """What counts as a word in them: what white space parts, or with `characters` also every character in scripts
+    without spaces, as in the links that clearhead writes."""
     pairs: tuple[str, ...] = ()
     """Files that hold both sides, such as `.tsv`, `.po` or `.parquet` (docs/formats.md); also directories, for all such
     files in them, and patterns such as `locale/**/*.po`."""

@@ -59,6 +59,11 @@ class TrainConfig(Settings):
     to zero at the end given by max_steps or, if that is not set, max_minutes; `constant` stays."""
     label_smoothing: Probability = 0.1
     """Probability mass spread over the vocabulary (paper section 5.4)."""
+    guided_alignment_weight: Rate = 0.05
+    """Weight of the cross-entropy between the links of `data.alignments` and the attention of the head that learns them
+    (Garg et al. 2019, section 5.2), beside that of the translation."""
+    guided_alignment_layer: Rank | None = None
+    """Decoder layer, counted from 0, whose first head that is; the last but one if not set (ibid.)."""
     clip_norm: NonNegativeRate = 1.0
     """Largest norm of the gradient of one step; 0 leaves it as it is."""
     precision: TrainPrecision = "auto"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from clearhead.corpora.given_links import GivenLinks
 from clearhead.corpora.language_names import language_in_name
 from clearhead.corpora.pair import SKIPS, PairFile, SentencePair, Wanted
 from clearhead.corpora.pair_files import (
@@ -21,6 +22,7 @@ __all__ = [
     "READERS",
     "SKIPS",
     "WRITERS",
+    "GivenLinks",
     "PairFile",
     "SentencePair",
     "Wanted",

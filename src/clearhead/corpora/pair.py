@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from clearhead.errors import DataError
+from clearhead.word_alignment import Link
 
 __all__ = [
     "LINE_ENDS",
@@ -62,6 +63,8 @@ class SentencePair:
     """Why this row of its file is no pair; it has no text then, and is counted."""
     skipped: str | None = None
     """One of `SKIPS` for an entry that is none to learn from; it is counted, and no mistake of the file."""
+    links: tuple[Link, ...] | None = None
+    """Which words of the text its target's words stand for (`words_of`); None where nothing was said of that."""
 
     @property
     def text(self) -> str:
@@ -75,7 +78,8 @@ class SentencePair:
 
     def swapped(self) -> SentencePair:
         """Return the pair in the other direction."""
-        return replace(self, source=self.target, target=self.source)
+        links = self.links and tuple((target, source) for source, target in self.links)
+        return replace(self, source=self.target, target=self.source, links=links)
 
 
 @dataclass(frozen=True)

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from clearhead.corpora.given_links import GivenLinks
 from clearhead.corpora.pair import SentencePair
 from clearhead.corpora.subtitles import SUBTITLES, read_subtitles
 from clearhead.corpora.text_files import display_name, format_extension, read_lines, some_names
@@ -28,6 +29,7 @@ def read_parallel(
     targets: Sequence[str],
     *,
     swap: bool = False,
+    links: GivenLinks | None = None,
     notice: Callable[[str], None] | None = None,
     on_unequal: Callable[[str, str], None] | None = None,
 ) -> Iterator[SentencePair]:
@@ -39,13 +41,15 @@ def read_parallel(
         sources: Source files, as `read_lines` takes them.
         targets: Their translations, in the same order.
         swap: Read them in the other direction.
+        links: What says which words of the lines belong together; for text line by line alone.
         notice: Told so, and which files are subtitles.
         on_unequal: Told of two files that differ in their number of lines, and where the shorter one ends: the origin
             of the first line without a partner, and what is wrong. The next files are read then.
 
     Raises:
-        DataError: At once, if there are not as many targets as sources, standard input is named twice, or only one of
-            two files is of subtitles; and while reading, if one is not readable text, or without `on_unequal` the two
+        DataError: At once, if there are not as many targets (and files of links, if any) as sources, standard input is
+            named twice, only one of two files is of subtitles, or links are given for them; and while reading, if one
+            is not readable text, a line of links cannot be used (`GivenLinks.beside`), or without `on_unequal` the two
             files differ in their number of lines (naming both counts and, where it can be told, the first line at which
             they drift apart).
     """
@@ -62,12 +66,20 @@ def read_parallel(
                 f"{display_name(source)} and {display_name(target)}: subtitles ({', '.join(SUBTITLES)}) are paired by "
                 f"their times, so both must be subtitles"
             )
+    if links is not None:
+        links.refuse_others(sources, [path for path in sources if _is_subtitles(path)])
     if notice is not None and (cues := [path for path in sources if _is_subtitles(path)]):
         notice(f"{some_names(cues)}: subtitles, their cues paired by time")
     pairs = (
         pair
-        for source, target in zip(sources, targets, strict=True)
-        for pair in (read_subtitles(source, target) if _is_subtitles(source) else _read_two(source, target, on_unequal))
+        for number, (source, target) in enumerate(zip(sources, targets, strict=True))
+        for pair in (
+            read_subtitles(source, target)
+            if _is_subtitles(source)
+            else _read_two(source, target, on_unequal)
+            if links is None
+            else links.beside(_read_two(source, target, on_unequal), number, source, target)
+        )
     )
     if not (swap and sources):
         return pairs

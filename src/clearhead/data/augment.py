@@ -15,6 +15,7 @@ from itertools import chain
 
 from clearhead.corpora import SentencePair
 from clearhead.sentences import join_sentences
+from clearhead.word_alignment import joined_links, words_of
 
 __all__ = ["KINDS", "altered"]
 
@@ -62,7 +63,12 @@ def altered(pairs: Iterable[SentencePair], *, seed: int, max_characters: int) ->
 
 
 def _together(pairs: list[SentencePair]) -> SentencePair:
-    return _with_text(pairs[0], _paragraph([pair.text for pair in pairs]), _paragraph([pair.target for pair in pairs]))
+    sources, targets = [pair.text for pair in pairs], [pair.target for pair in pairs]
+    joined = _with_text(pairs[0], _paragraph(sources), _paragraph(targets))
+    if not any(pair.links for pair in pairs):
+        return joined
+    links = joined_links([pair.links or () for pair in pairs], sources, targets, joined.text, joined.target)
+    return replace(joined, links=tuple(links))
 
 
 def _paragraph(sentences: list[str]) -> str:
@@ -74,7 +80,11 @@ def _without_end(pair: SentencePair, choose: random.Random) -> SentencePair | No
     text, target = _END_MARKS.sub("", pair.text), _END_MARKS.sub("", pair.target)
     if not text.strip() or not target.strip() or text == pair.text or target == pair.target:
         return None
-    return _with_text(pair, text, target)
+    altered = _with_text(pair, text, target)
+    if not pair.links:
+        return altered
+    words = len(words_of(text)), len(words_of(target))  # a mark that stood alone was a word
+    return replace(altered, links=tuple(link for link in pair.links if link[0] < words[0] and link[1] < words[1]))
 
 
 def _other_number(pair: SentencePair, choose: random.Random) -> SentencePair | None:

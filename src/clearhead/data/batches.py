@@ -3,7 +3,7 @@
 Batches hold pairs of like length up to a number of target tokens. What step n sees is a function of the seed and n
 alone: not of the steps before, the machine, or how often the run was interrupted.
 
-Shapes: B batch, S source length, T target length.
+Shapes: B batch, S source length, T target length, L links.
 """
 
 from __future__ import annotations
@@ -13,13 +13,28 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
-from jaxtyping import Int64
+from jaxtyping import Float, Int64
 from numpy.typing import NDArray
 from torch import Tensor
 
 from clearhead.data.store import PairStore
 
-__all__ = ["Batch", "BatchOrder", "collate", "shares", "split", "valid_batches"]
+__all__ = ["Batch", "BatchOrder", "TokenLinks", "collate", "shares", "split", "valid_batches"]
+
+
+@dataclass(frozen=True)
+class TokenLinks:
+    """Which source tokens the target tokens of a batch stand for; of many target tokens nothing is known."""
+
+    places: Int64[Tensor, "L 3"]
+    """Row, target token and source token of each link."""
+    shares: Float[Tensor, " L"]
+    """Those of a target token have equal shares, 1 together."""
+
+    @property
+    def num_target_tokens(self) -> int:
+        """Target tokens that are linked."""
+        return round(self.shares.sum(dtype=torch.float64).item())
 
 
 @dataclass(frozen=True)
@@ -36,6 +51,8 @@ class Batch:
     """Target tokens without padding."""
     rows: tuple[int, ...]
     """Rows of the store, in the order of the tensors."""
+    links: TokenLinks | None = None
+    """None where the store keeps none."""
 
 
 class BatchOrder:
@@ -191,7 +208,18 @@ def collate(store: PairStore, rows: Sequence[int] | NDArray[np.int64], *, pad_id
         target_out=_padded(targets, pad_id),
         num_target_tokens=sum(map(len, targets)),
         rows=chosen,
+        links=_token_links([store.links(row) for row in chosen]),
     )
+
+
+def _token_links(links: Sequence[NDArray[np.int32] | None]) -> TokenLinks | None:
+    known = [(row, pairs) for row, pairs in enumerate(links) if pairs is not None]
+    if not known:
+        return None
+    places = np.concatenate([np.column_stack((np.full(len(some), row), some[:, ::-1])) for row, some in known])
+    _, target, counts = np.unique(places[:, :2], axis=0, return_inverse=True, return_counts=True)
+    shares = 1.0 / counts[target.reshape(-1)]
+    return TokenLinks(torch.from_numpy(places.astype(np.int64)), torch.from_numpy(shares.astype(np.float32)))
 
 
 def _padded(ids: Sequence[NDArray[np.integer]], pad_id: int) -> Int64[Tensor, "B L"]:

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 from clearhead.config import Config, DataConfig
 from clearhead.corpora import (
+    GivenLinks,
     PairFile,
     SentencePair,
     Wanted,
@@ -29,6 +30,7 @@ __all__ = ["InputFile", "Inputs", "changed_inputs", "languages", "missing_inputs
 ROLES = (
     "source",
     "target",
+    "alignments",
     "pairs",
     "valid_source",
     "valid_target",
@@ -96,8 +98,9 @@ def open_inputs(config: Config, *, notice: Callable[[str], None] | None = None) 
     Raises:
         ConfigError: If no training text is named, files of pairs do not have the columns asked for, or a file has two
             weights.
-        DataError: If sources and targets differ in number, a format is not known, files are missing (all of them are
-            named) or cannot be read, a directory or pattern stands for none, or standard input is named twice.
+        DataError: If sources and targets, or files of links, differ in number, a format is not known, files are
+            missing (all of them are named) or cannot be read, a directory or pattern stands for none, or standard
+            input is named twice.
             Streaming the pairs raises what the readers say.
     """
     data = config.data
@@ -114,7 +117,7 @@ def open_inputs(config: Config, *, notice: Callable[[str], None] | None = None) 
             for line in described(files):
                 notice(line)
 
-    lines = read_parallel(data.source, data.target, swap=data.swap, notice=notice)
+    lines = read_parallel(data.source, data.target, swap=data.swap, links=_given_links(config), notice=notice)
     general_lines = read_parallel(data.general_source, data.general_target, swap=data.swap)
     valid_lines = read_parallel(data.valid_source, data.valid_target, swap=data.swap)
     standing = {role: [expand_paths([path], notice=notice) for path in getattr(data, role)] for role in EXPANDED}
@@ -149,6 +152,15 @@ def open_inputs(config: Config, *, notice: Callable[[str], None] | None = None) 
         weight_of_file,
         roles,
     )
+
+
+def _given_links(config: Config) -> GivenLinks | None:
+    data = config.data
+    if not data.alignments:
+        return None
+    by_character = data.alignment_words == "characters"
+    tagged = config.tokenizer.language_tags
+    return GivenLinks(data.alignments, data.alignment_base, by_character, tagged, is_swapped=data.swap)
 
 
 def _segments(path: str, wanted: Wanted, on_open: Callable[[Sequence[PairFile]], None]) -> Iterator[tuple[int, str]]:

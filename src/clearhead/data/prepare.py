@@ -31,8 +31,9 @@ from clearhead.errors import ClearheadError, ConfigError, DataError
 from clearhead.files import file_sha256, json_sha256, new_directory, read_json, write_json
 from clearhead.language_tags import split_tag
 from clearhead.line_statistics import LineCounter
-from clearhead.protect import protect_pair, without_signs
+from clearhead.protect import Protected, protect_pair, protected_pair, without_signs
 from clearhead.tokenizers import Tokenizer, Vocabulary, load_vocabulary
+from clearhead.word_alignment import Link, link_tokens, words_of
 
 __all__ = ["Prepared", "automatic_vocab_size", "open_prepared", "prepare"]
 
@@ -195,7 +196,7 @@ def _build(
     counter = LineCounter(source_language(config))
     weights = EpochWeights(inputs.weights)
     rounds: dict[str, int] = {}
-    with StoreWriter(partial / "train.arrow") as store:
+    with StoreWriter(partial / "train.arrow", with_links=bool(config.data.alignments)) as store:
         tokens = _fill(store, pairs, tokenizer, config, report=train.report, counter=counter, weights=weights)
         num_new = weights.num_seen
         if added:
@@ -206,6 +207,7 @@ def _build(
             pairs = _progress(mixed, "mixing general text in", on_progress)
             _fill(store, pairs, tokenizer, config, report=general.report, counter=counter)
         weights.add(1, store.num_rows - weights.num_rows)  # altered copies and general text
+        linked = {"pairs": store.num_linked_rows, "target_tokens": store.num_linked_tokens}
     pairs = _progress(valid, "tokenising validation text", on_progress)
     with StoreWriter(partial / "valid.arrow") as store:
         _fill(store, pairs, tokenizer, config, report=valid.report)
@@ -233,6 +235,7 @@ def _build(
         "tokenizer": {"kind": config.tokenizer.kind, "vocab_size": tokenizer.vocab_size, "sha256": tokenizer.sha256},
         "tokens": tokens,
         **({"augmented": added} if added else {}),
+        **({"links": linked} if config.data.alignments else {}),
         **({"general": general.report.to_dict(), "rounds": rounds} if watched else {}),
         **({"weights": weights.runs} if inputs.weights else {}),
         "line_statistics": counter.statistics().model_dump(mode="json"),
@@ -280,6 +283,8 @@ def _read_corpus(
     sources = data.source + data.valid_source + data.general_source
     for source, target in zip(sources, data.target + data.valid_target + data.general_target, strict=True):
         lines[target] = lines.get(source, 0)
+    for source, links in zip(data.source, data.alignments, strict=False):  # of as many, or the reader has said so
+        lines[links] = lines.get(source, 0)
     return watched, lines
 
 
@@ -377,11 +382,11 @@ def _fill(
     """Tokenise pairs into a store, drop the too long ones, count the others, and return the tokens of each side."""
     tokens = {"source": 0, "target": 0}
     while some := list(islice(pairs, PROGRESS_EVERY)):
-        for pair, source_ids, target_ids in _spelled(some, tokenizer, config.decode):
+        for pair, source_ids, target_ids, links in _spelled(some, tokenizer, config.decode):
             if max(len(source_ids), len(target_ids)) > config.data.max_length:
                 report.drop_kept("too_many_tokens", pair.origin)
                 continue
-            store.append(pair.source, pair.target, source_ids, target_ids)
+            store.append(pair.source, pair.target, source_ids, target_ids, links)
             if counter is not None:
                 counter.add(pair.text, pair.target, len(source_ids), len(target_ids))
             if weights is not None:
@@ -406,24 +411,37 @@ def _add_altered(
     copies = altered(pairs, seed=config.train.seed, max_characters=data.max_characters)
     while some := list(islice(copies, PROGRESS_EVERY)):
         spelled = _spelled([pair for _, pair in some], tokenizer, config.decode)
-        for (kind, _), (pair, source_ids, target_ids) in zip(some, spelled, strict=True):
+        for (kind, _), (pair, source_ids, target_ids, links) in zip(some, spelled, strict=True):
             if max(len(source_ids), len(target_ids)) <= data.max_length:
-                store.append(pair.source, pair.target, source_ids, target_ids)
+                store.append(pair.source, pair.target, source_ids, target_ids, links)
                 counter.add_characters(pair.text, pair.target)
                 added[kind] += 1
 
 
 def _spelled(
     pairs: Sequence[SentencePair], tokenizer: Vocabulary, decode: DecodeConfig
-) -> Iterator[tuple[SentencePair, list[int], list[int]]]:
+) -> Iterator[tuple[SentencePair, list[int], list[int], list[Link]]]:
+    """Yield each pair with the ids of both sides and the links of its tokens."""
     asked = decode.target_lang if tokenizer.tells_languages else None
     languages, texts = [pair.language or asked for pair in pairs], [(pair.text, pair.target) for pair in pairs]
     if tokenizer.num_placeholders:
-        texts = [protect_pair(*both, with_numbers=decode.protect_numbers) for both in texts]
-    parts = [(language, text) for language, (text, _) in zip(languages, texts, strict=True)]
+        sides = [protected_pair(*both, with_numbers=decode.protect_numbers) for both in texts]
+    else:
+        sides = [(Protected(source), Protected(target)) for source, target in texts]
+    parts = [(language, source.text) for language, (source, _) in zip(languages, sides, strict=True)]
     sources = tokenizer.encode_parts(parts, decode.source_lang)
-    targets = tokenizer.encode_targets([target for _, target in texts], languages)
-    return zip(pairs, sources, targets, strict=True)
+    targets = tokenizer.encode_targets([target.text for _, target in sides], languages)
+    for pair, (source, target), source_ids, target_ids in zip(pairs, sides, sources, targets, strict=True):
+        links: list[Link] = []
+        if pair.links:
+            links = link_tokens(
+                pair.links,
+                source.restored_spans(source.text, tokenizer.source_spans(source_ids, source.text)),
+                target.restored_spans(target.text, tokenizer.target_spans(target_ids, target.text)),
+                words_of(pair.text),
+                words_of(pair.target),
+            )
+        yield pair, source_ids, target_ids, links
 
 
 def _refuse_empty(what: str, data: DataConfig, report: CleaningReport) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_right
+from collections.abc import Sequence
 from itertools import accumulate
 from pathlib import Path
 from types import TracebackType
@@ -14,6 +15,7 @@ from numpy.typing import NDArray
 
 from clearhead.errors import DataError
 from clearhead.files import require_regular
+from clearhead.word_alignment import Link
 
 __all__ = ["PairStore", "StoreWriter"]
 
@@ -25,6 +27,8 @@ SCHEMA = pa.schema(
         ("target_ids", pa.list_(pa.int32())),
     ]
 )
+LINKED_SCHEMA = SCHEMA.append(pa.field("links", pa.list_(pa.int32())))
+"""With the links of each pair's tokens: a place in the source, one in the target, and so on."""
 BATCH_ROWS = 4_096
 # Arrow counts the bytes of a batch's text in 32 bits; at most 4 bytes a character, this stays far below.
 BATCH_CHARACTERS = 16_000_000
@@ -35,29 +39,41 @@ class StoreWriter:
 
     Use as a context manager; the file is complete when the block ends without an error.
 
+    Args:
+        path: The file.
+        with_links: Whether it keeps links of tokens.
+
     Raises:
         DataError: If the file cannot be written.
     """
 
-    def __init__(self, path: str | Path) -> None:
+    def __init__(self, path: str | Path, *, with_links: bool = False) -> None:
         self.path = Path(path)
         self.num_rows = 0
-        self._columns: tuple[list[Any], ...] = tuple([] for _ in SCHEMA)
+        self.num_linked_rows = 0
+        self.num_linked_tokens = 0  # of targets
+        self._schema = LINKED_SCHEMA if with_links else SCHEMA
+        self._columns: tuple[list[Any], ...] = tuple([] for _ in self._schema)
         self._characters = 0
 
     def __enter__(self) -> Self:
         try:
             self._file = pa.OSFile(str(self.path), "wb")
-            self._writer = pa.ipc.new_file(self._file, SCHEMA)
+            self._writer = pa.ipc.new_file(self._file, self._schema)
         except OSError as error:
             raise DataError(f"cannot write {self.path}: {error}") from None
         return self
 
-    def append(self, source: str, target: str, source_ids: list[int], target_ids: list[int]) -> None:
-        """Add one pair; both lists of ids end with the end token."""
-        for column, value in zip(self._columns, (source, target, source_ids, target_ids), strict=True):
+    def append(
+        self, source: str, target: str, source_ids: list[int], target_ids: list[int], links: Sequence[Link] = ()
+    ) -> None:
+        """Add one pair; both lists of ids end with the end token. Links are of tokens, if the file keeps them."""
+        values = source, target, source_ids, target_ids, [place for link in links for place in link]
+        for column, value in zip(self._columns, values, strict=False):
             column.append(value)
         self.num_rows += 1
+        self.num_linked_rows += bool(links)
+        self.num_linked_tokens += len({target for _, target in links})
         self._characters += len(source) + len(target)
         if len(self._columns[0]) >= BATCH_ROWS or self._characters >= BATCH_CHARACTERS:
             self._write_batch()
@@ -74,9 +90,9 @@ class StoreWriter:
     def _write_batch(self) -> None:
         if not self._columns[0]:
             return
-        arrays = [pa.array(column, type=field.type) for column, field in zip(self._columns, SCHEMA, strict=True)]
+        arrays = [pa.array(column, type=field.type) for column, field in zip(self._columns, self._schema, strict=True)]
         try:
-            self._writer.write_batch(pa.record_batch(arrays, schema=SCHEMA))
+            self._writer.write_batch(pa.record_batch(arrays, schema=self._schema))
         except OSError as error:
             raise DataError(f"cannot write {self.path}: {error}") from None
         for column in self._columns:
@@ -97,6 +113,8 @@ class PairStore:
         self._texts = [(batch.column("source"), batch.column("target")) for batch in batches]
         self._source_ids = [_Lists(batch.column("source_ids")) for batch in batches]
         self._target_ids = [_Lists(batch.column("target_ids")) for batch in batches]
+        has_links = bool(batches) and "links" in batches[0].schema.names
+        self._links = [_Lists(batch.column("links")) for batch in batches] if has_links else None
         self._starts = [0, *accumulate(batch.num_rows for batch in batches)]
         self.source_lengths = _lengths(self._source_ids)
         self.target_lengths = _lengths(self._target_ids)
@@ -112,7 +130,7 @@ class PairStore:
         try:
             require_regular(path)
             reader = pa.ipc.open_file(pa.memory_map(str(path)))
-            if reader.schema != SCHEMA:
+            if reader.schema not in (SCHEMA, LINKED_SCHEMA):
                 raise DataError(f"{path} is not a file of prepared pairs; {advice}")
             return cls([reader.get_batch(index) for index in range(reader.num_record_batches)])
         except FileNotFoundError:
@@ -133,6 +151,13 @@ class PairStore:
         """Ids of a target, end token included; a read-only view of the file."""
         chunk, index = self._locate(row)
         return self._target_ids[chunk][index]
+
+    def links(self, row: int) -> NDArray[np.int32] | None:
+        """Links of a pair's tokens, [links, 2]: a place in the source and one in the target; None if none are kept."""
+        if self._links is None:
+            return None
+        chunk, index = self._locate(row)
+        return self._links[chunk][index].reshape(-1, 2)
 
     def source(self, row: int) -> str:
         """Text of a source, as it stood in the corpus."""

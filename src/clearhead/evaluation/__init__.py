@@ -5,7 +5,6 @@ from clearhead.evaluation.alignment_error import (
     GoldLinks,
     alignment_scores,
     read_gold_links,
-    spaced_words,
 )
 from clearhead.evaluation.comparison import Comparison, MetricComparison, compare
 from clearhead.evaluation.golden import check_golden, make_golden
@@ -29,5 +28,4 @@ __all__ = [
     "judge",
     "make_golden",
     "read_gold_links",
-    "spaced_words",
 ]

@@ -13,9 +13,9 @@ from dataclasses import dataclass
 
 from clearhead.corpora import display_name, read_lines
 from clearhead.errors import DataError
-from clearhead.word_alignment import Link, Span
+from clearhead.word_alignment import Link, spaced_words
 
-__all__ = ["AlignmentScores", "GoldLinks", "alignment_scores", "read_gold_links", "spaced_words"]
+__all__ = ["AlignmentScores", "GoldLinks", "alignment_scores", "read_gold_links"]
 
 _LINK = re.compile(r"([0-9]{1,6})([-p?])([0-9]{1,6})")
 _NAACL = re.compile(r"\s*([0-9]{1,9})\s+([0-9]{1,6})\s+([0-9]{1,6})(?:\s+([SP]))?(?:\s+[0-9.eE+-]+)?\s*")
@@ -64,15 +64,6 @@ def alignment_scores(links: Sequence[Collection[Link]], gold: Sequence[GoldLinks
         sure=sure,
         possible=sum(len(one.possible) for one in gold),
     )
-
-
-def spaced_words(text: str) -> list[Span]:
-    """Return the words that links set by hand count: what white space parts, in every script.
-
-    >>> spaced_words("犬 です")
-    [(0, 1), (2, 4)]
-    """
-    return [match.span() for match in re.finditer(r"\S+", text)]
 
 
 def read_gold_links(

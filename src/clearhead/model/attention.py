@@ -19,7 +19,7 @@ from clearhead.kernels.dropout import dropout as drop
 from clearhead.model.masks import causal_mask
 from clearhead.model.other_positions import RotaryPositions
 
-__all__ = ["AttentionWeights", "MultiHeadAttention", "scaled_dot_product_attention"]
+__all__ = ["AttentionWeights", "HeadOnSource", "MultiHeadAttention", "scaled_dot_product_attention"]
 
 
 @dataclass
@@ -29,6 +29,18 @@ class AttentionWeights:
     encoder: list[Float[Tensor, "B H S S"]] = field(default_factory=list)
     decoder: list[Float[Tensor, "B H T T"]] = field(default_factory=list)
     cross: list[Float[Tensor, "B H T S"]] = field(default_factory=list)
+
+
+@dataclass
+class HeadOnSource:
+    """Takes in what one head of one decoder layer attended to in the source, and leaves fused kernels to all others."""
+
+    layer: int
+    """Of the decoder, counted from 0."""
+    head: int
+    """Of that layer, counted from 0."""
+    log_weights: list[Float[Tensor, "B T S"]] = field(default_factory=list)
+    """Logarithms of the weights, in float32, one tensor a pass; where nothing may be seen, negative infinity."""
 
 
 def scaled_dot_product_attention(
@@ -142,6 +154,7 @@ class MultiHeadAttention(nn.Module):
         is_causal: bool = False,
         weights: list[Tensor] | None = None,
         bias: Float[Tensor, "..."] | None = None,
+        seen: HeadOnSource | None = None,
     ) -> Float[Tensor, "B T D"]:
         """Attend from `query` to projected keys and values.
 
@@ -155,12 +168,15 @@ class MultiHeadAttention(nn.Module):
             weights: Compute equation 1 step by step and append its weights, [B, H, T, S]; if not given, PyTorch's fused
                 kernel computes the same output without holding them, where it is the faster of the two.
             bias: Added to the scores; must broadcast to [B, H, T, S].
+            seen: Takes in what its head attends to, the mask respected.
         """
         q = self._split_heads(self.q_proj(query))
         if self.rotary is not None:
             q = self.rotary(q, start)
         if not self.scale:
             q = q * math.sqrt(q.size(-1))  # by which equation 1 divides
+        if seen is not None:
+            seen.log_weights.append(_log_weights(q[:, seen.head], keys[:, seen.head], mask))
         dropout = self.dropout if self.training else 0.0
         is_slow = dropout > 0.0 and q.device.type == "cpu"  # where the fused kernel draws number by number
         is_fused = weights is None and not is_slow
@@ -181,3 +197,13 @@ class MultiHeadAttention(nn.Module):
 
     def _split_heads(self, x: Float[Tensor, "B T HK"]) -> Float[Tensor, "B H T K"]:
         return x.view(*x.shape[:-1], self.num_heads, -1).transpose(1, 2)
+
+
+def _log_weights(
+    q: Float[Tensor, "B T K"], k: Float[Tensor, "B S K"], mask: Bool[Tensor, "..."] | None
+) -> Float[Tensor, "B T S"]:
+    """Return the logarithms of what a head's queries attend to: those of the softmax of equation 1."""
+    scores = ((q / math.sqrt(q.size(-1))) @ k.transpose(-2, -1)).float()  # (B, T, S)
+    if mask is not None:
+        scores = scores.masked_fill(~mask[:, 0], float("-inf"))
+    return scores.log_softmax(dim=-1)

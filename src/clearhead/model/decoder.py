@@ -10,7 +10,7 @@ from functools import partial
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
-from clearhead.model.attention import AttentionWeights
+from clearhead.model.attention import AttentionWeights, HeadOnSource
 from clearhead.model.cache import DecoderCache, LayerCache
 from clearhead.model.residual import keep
 from clearhead.model.sublayers import Sublayers
@@ -43,8 +43,9 @@ class DecoderLayer(nn.Module):
         cache: LayerCache | None = None,
         weights: AttentionWeights | None = None,
         bias: Float[Tensor, "1 H T past"] | None = None,
+        seen: HeadOnSource | None = None,
     ) -> Float[Tensor, "R T D"]:
-        """Run the sub-layers; the cache takes in the new positions, `weights` what each head attended to.
+        """Run the sub-layers; the cache takes in the new positions, `weights` and `seen` what heads attended to.
 
         The rows are either the whole target (T positions, no cache or an empty one) or one new position each (T = 1).
         `bias` is added to the scores of self-attention.
@@ -54,7 +55,7 @@ class DecoderLayer(nn.Module):
         if self.cross_attn_residual is not None:
             assert memory is not None, "a decoder with cross-attention needs a memory"
             cross_attention = partial(
-                self._cross_attention, memory=memory, mask=memory_mask, cache=cache, weights=weights
+                self._cross_attention, memory=memory, mask=memory_mask, cache=cache, weights=weights, seen=seen
             )
             x = self.cross_attn_residual.add_and_norm(x, cross_attention)
         return self.feed_forward_residual.add_and_norm(x, self.feed_forward)
@@ -72,7 +73,13 @@ class DecoderLayer(nn.Module):
         return self.self_attn.attend(x, keys, values, start=start, is_causal=x.size(1) > 1, weights=seen, bias=bias)
 
     def _cross_attention(
-        self, x: Tensor, memory: Tensor, mask: Tensor | None, cache: LayerCache | None, weights: AttentionWeights | None
+        self,
+        x: Tensor,
+        memory: Tensor,
+        mask: Tensor | None,
+        cache: LayerCache | None,
+        weights: AttentionWeights | None,
+        seen: HeadOnSource | None,
     ) -> Tensor:
         assert self.cross_attn is not None
         keys_and_values = None if cache is None else cache.memory
@@ -81,10 +88,11 @@ class DecoderLayer(nn.Module):
             keys_and_values = self.cross_attn.keys_and_values(memory)
         if cache is not None:
             cache.memory = keys_and_values
-        seen = None if weights is None else weights.cross
+        of_heads = None if weights is None else weights.cross
         # The beams of one sentence ask the same memory, so they are further queries on it, not copies of it.
         queries = x.reshape(memory.size(0), -1, x.size(-1))  # (B, R/B * T, D)
-        return self.cross_attn.attend(queries, *keys_and_values, mask=mask, weights=seen).reshape(x.shape)
+        attended = self.cross_attn.attend(queries, *keys_and_values, mask=mask, weights=of_heads, seen=seen)
+        return attended.reshape(x.shape)
 
 
 class Decoder(nn.Module):
@@ -110,6 +118,7 @@ class Decoder(nn.Module):
         cache: DecoderCache | None = None,
         weights: AttentionWeights | None = None,
         hidden: list[Tensor] | None = None,
+        seen: HeadOnSource | None = None,
     ) -> Float[Tensor, "R T D"]:
         """Decode embedded target tokens; the rest is as in `Transformer.states`."""
         mask = None if memory_mask is None else memory_mask[:, None, None, :]  # (B, 1, 1, S)
@@ -117,5 +126,6 @@ class Decoder(nn.Module):
         bias = None if self.relative_positions is None else self.relative_positions(x.size(1), start)
         for index, layer in enumerate(self.layers):
             keep(x, hidden)
-            x = layer(x, memory, mask, None if cache is None else cache.layers[index], weights, bias)
+            own = seen if seen is not None and seen.layer == index else None
+            x = layer(x, memory, mask, None if cache is None else cache.layers[index], weights, bias, own)
         return keep(self.final_norm(x), hidden)

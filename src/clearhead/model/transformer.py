@@ -13,7 +13,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from clearhead.config import ModelConfig
-from clearhead.model.attention import AttentionWeights
+from clearhead.model.attention import AttentionWeights, HeadOnSource
 from clearhead.model.cache import DecoderCache
 from clearhead.model.decoder import Decoder
 from clearhead.model.embeddings import Embedding, OutputProjection, OutputTransform
@@ -161,6 +161,7 @@ class Transformer(nn.Module):
         cache: DecoderCache | None = None,
         weights: AttentionWeights | None = None,
         hidden: list[Tensor] | None = None,
+        seen: HeadOnSource | None = None,
     ) -> Float[Tensor, "R T D"]:
         """Return the decoder's states, from which the output projection makes logits.
 
@@ -172,6 +173,7 @@ class Transformer(nn.Module):
             cache: What earlier calls kept; takes in the new positions. None to keep nothing.
             weights: Takes in what every head attended to, if given.
             hidden: Takes in what every layer reads, and what the last one writes, if given.
+            seen: Takes in what one head attended to in the memory, if given.
 
         Raises:
             ValueError: If there is no decoder, or its memory is missing or not for it.
@@ -183,7 +185,7 @@ class Transformer(nn.Module):
         if memory is not None and self.config.num_encoder_layers == 0:
             raise ValueError("a decoder alone (model.num_encoder_layers = 0) takes no memory; give None")
         embedded = self.target_embedding(target, start=0 if cache is None else cache.length)
-        return self._before_output(self.decoder(embedded, memory, memory_mask, cache, weights, hidden))
+        return self._before_output(self.decoder(embedded, memory, memory_mask, cache, weights, hidden, seen))
 
     def logits(self, hidden: Float[Tensor, "*batch D"]) -> Float[Tensor, "*batch V"]:
         """Score every token from a state of the decoder behind its final norm, such as the last of `HiddenStates`."""

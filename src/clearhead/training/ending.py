@@ -156,6 +156,10 @@ def data_lines(report: Mapping[str, Any]) -> list[str]:
             if part == "train" and any(added.values()):
                 kinds = ", ".join(f"{count:,} {kind}" for kind, count in added.items() if count)
                 lines.append(f"{sum(added.values()):>12,} altered copies added: {kinds}")
+            if part == "train" and (links := report.get("links")) is not None:
+                lines.append(
+                    f"{links['pairs']:>12,} have links, which {links['target_tokens']:,} target tokens learn from"
+                )
             epochs = report.get("rounds", {}).get("epochs", 1)
             if part == "general" and epochs > 1:
                 lines.append(f"{report[part]['kept'] // epochs:>12,} of those kept come in each of {epochs} epochs")

@@ -29,7 +29,7 @@ from clearhead.training.publish import publish
 from clearhead.training.run_directory import OLDER_MODEL
 from clearhead.training.schedule import learning_rate
 from clearhead.training.start import starting_model
-from clearhead.training.step import Stepper
+from clearhead.training.step import Stepper, StepResult
 from clearhead.training.stop import StopSignals
 from clearhead.training.validation import Validation, is_better, measure, perplexity, validate_weights, with_weights
 from clearhead.translator import Translator
@@ -182,7 +182,7 @@ class Loop:
             self.state.window.add(result, time.monotonic() - before)
             self._show()
             if self.state.step % _STEPS_BETWEEN_RECORDS == 0:
-                self._record(log, rate)
+                self._record(log, rate, result)
 
             is_last = self.state.ended_by(train) is not None
             best = self._validate(log) if is_last or self.state.step % train.validate_every == 0 else None
@@ -254,7 +254,8 @@ class Loop:
         wanted = max(map(len, parts)) if self.workers.is_sharding else 1
         if len(batches) < wanted:
             pair = collate(pairs, rows[:1], pad_id=model.pad_id, bos_id=model.bos_id)
-            silent = replace(pair, target_out=torch.full_like(pair.target_out, model.pad_id), num_target_tokens=0)
+            nothing = torch.full_like(pair.target_out, model.pad_id)
+            silent = replace(pair, target_out=nothing, num_target_tokens=0, links=None)
             batches += [silent] * (wanted - len(batches))
         return batches, int(lengths[rows].sum())
 
@@ -340,7 +341,7 @@ class Loop:
         best_step = self.state.best.step if self.state.best else None
         self.checkpoints.prune(keep, best_step=best_step, multiple_of=self.config.train.checkpoint_every)
 
-    def _record(self, log: MetricsLog | NoLog, rate: float) -> None:
+    def _record(self, log: MetricsLog | NoLog, rate: float, last: StepResult) -> None:
         window, self.state.window = self.state.window, Window()
         loss, nll = window.loss / window.tokens, window.nll / window.tokens
         speed = window.tokens / window.seconds
@@ -352,6 +353,7 @@ class Loop:
             ppl=perplexity(nll),
             lr=rate,
             grad_norm=window.grad_norm,
+            **({} if last.alignment is None else {"alignment": last.alignment}),
             tokens_per_second=round(speed, 1),
             elapsed=round(self.state.elapsed, 3),
         )

@@ -11,7 +11,7 @@ from typing import Any
 
 from torch import Tensor
 
-from clearhead.aligner import ALIGNMENT_FILE, AlignmentHead, choose_head, save_head
+from clearhead.aligner import ALIGNMENT_FILE, AlignmentHead, choose_head, guided_head_of, save_head
 from clearhead.bundle import Bundle, refuse_foreign, require_fitting_weights, save_bundle
 from clearhead.config import NO_GOLDEN, Config
 from clearhead.corpora import read_lines
@@ -26,6 +26,7 @@ from clearhead.model.transformer import Transformer
 from clearhead.tokenizers import Vocabulary
 from clearhead.training.card import model_card
 from clearhead.training.checkpoints import Checkpoints, TrainingState
+from clearhead.training.guided_alignment import GUIDED_HEAD, guided_layer
 from clearhead.training.published import read_published
 from clearhead.training.run_directory import lock
 from clearhead.training.start import model_name
@@ -75,6 +76,7 @@ def publish(
         "weights": chosen,
         **({"started_from": {"name": start, "sha256": config.from_sha256}} if start else {}),
         **({"imported_from": state.imported_from} if state.imported_from else {}),
+        **({"guided_alignment": _guided_head(config)._asdict()} if config.data.alignments else {}),
         "data": _without_directories(data.report, paths),
         "training": {
             "date": time.strftime("%Y-%m-%d"),
@@ -102,7 +104,7 @@ def publish(
 
 
 def choose_alignment_head(directory: Path, translator: Translator, data: Prepared) -> AlignmentHead:
-    """Write which head of a published model aligns words best, by validation pairs, and return it.
+    """Write which head of a published model aligns words, the guided one or else the best, and return it.
 
     Args:
         directory: The model directory.
@@ -115,10 +117,15 @@ def choose_alignment_head(directory: Path, translator: Translator, data: Prepare
     found = translatable(data, config.target_lang, _MOST_LOOKED_AT)
     sources, targets = [source for _, source in found], [data.valid.target(row) for row, _ in found]
     pairs = translator.spelled_pairs(sources, targets, config.with_changes({"max_input_tokens": _ANY_LENGTH}))
-    head, agreement = choose_head(bundle.model, pairs, batch_tokens=config.batch_tokens)
+    guided = guided_head_of(bundle)
+    head, agreement = choose_head(bundle.model, pairs, batch_tokens=config.batch_tokens, guided=guided)
     identity = {**bundle.identity(), "model_sha256": file_sha256(directory / "model.safetensors")}
     save_head(directory / ALIGNMENT_FILE, head, agreement, identity)
     return head
+
+
+def _guided_head(config: Config) -> AlignmentHead:
+    return AlignmentHead(guided_layer(config.train, config.model), GUIDED_HEAD, is_reading=True)
 
 
 def _general(validation: Validation) -> dict[str, float]:

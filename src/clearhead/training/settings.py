@@ -18,6 +18,7 @@ from clearhead.errors import CheckpointError, ConfigError
 from clearhead.files import is_utf8
 from clearhead.presets import AUTOMATIC_PRESETS, PRESETS, recipe
 from clearhead.training.checkpoints import TrainingState
+from clearhead.training.guided_alignment import guided_layer
 from clearhead.training.schedule import noam_rate, peak_rate
 
 __all__ = [
@@ -331,6 +332,7 @@ def _refuse_what_training_cannot_have(config: Config) -> None:
             "leave it out, and ask for it with `clearhead translate --shortlist`"
         )
     require_both_sides(model)
+    guided_layer(config.train, model)  # which must be there
     if config.from_model is not None:
         return  # which has the vocabularies and segments that it has
     if model.source_vocab_size is not None:

@@ -18,8 +18,10 @@ from clearhead.device import can_multiply_bf16, has_fast_bf16, keep_freed_memory
 from clearhead.errors import ConfigError, TrainingError
 from clearhead.kernels.bf16_linear import bf16_products
 from clearhead.kernels.dropout import drawn_by_row
+from clearhead.model.attention import HeadOnSource
 from clearhead.model.transformer import Transformer
 from clearhead.training.distributed import Workers, whole
+from clearhead.training.guided_alignment import GUIDED_HEAD, guided_alignment_loss, guided_layer
 from clearhead.training.loss import chunked_cross_entropy, label_smoothed_cross_entropy
 
 __all__ = ["Loss", "StepResult", "Stepper", "uses_bf16"]
@@ -37,6 +39,8 @@ class StepResult:
     """Norm of the gradient before clipping."""
     target_tokens: int
     """Target tokens, padding not counted."""
+    alignment: float | None = None
+    """Cross-entropy of the guided head's attention per target token that has links, in nats; None where none has."""
 
 
 def uses_bf16(config: TrainConfig, device: torch.device) -> bool:
@@ -83,7 +87,8 @@ class Stepper:
             keep_freed_memory()
         self._loss = self.workers.parallel(Loss(model, config.label_smoothing, is_bf16=self.is_bf16))
         self._encode: Callable[[Tensor], tuple[Tensor, Tensor]] = model.encode
-        self._states: Callable[[Tensor, Tensor, Tensor], Tensor] = model.states
+        self._states: Callable[..., Tensor] = model.states
+        self._guided_layer = guided_layer(config, model.config)
         if config.compile:
             self._encode = torch.compile(model.encode, dynamic=True)
             self._states = torch.compile(model.states, dynamic=True)
@@ -96,9 +101,10 @@ class Stepper:
     def step(self, parts: Sequence[Batch], *, number: int, rate: float, tokens: int | None = None) -> StepResult:
         """Make optimiser step `number`.
 
-        The gradient is divided by the target tokens of the whole step, so cutting it into other parts, or sharing it
-        among other workers, changes nothing. Dropout follows from the seed and the step, so a resumed run draws what an
-        uninterrupted one does; on a CPU also from the pair, so that it does not matter which part a pair is in.
+        The gradient, also that of links, is divided by the target tokens of the whole step, so cutting it into other
+        parts, or sharing it among other workers, changes nothing. Dropout follows from the seed and the step, so a
+        resumed run draws what an uninterrupted one does; on a CPU also from the pair, so that it does not matter which
+        part a pair is in.
 
         Args:
             parts: This worker's share of the step, in parts small enough to be computed at once; one at least, and of
@@ -114,7 +120,7 @@ class Stepper:
         seed = _random_seed(self.config.seed, number)
         torch.manual_seed(_random_seed(seed, self.workers.rank) if self.workers.rank else seed)
         tokens = tokens or sum(batch.num_target_tokens for batch in parts)
-        loss = nll = 0.0
+        loss = nll = alignment = linked = 0.0
         for count, batch in enumerate(parts, start=1):
             source, target_in, target_out = (
                 ids.to(self.device, non_blocking=True) for ids in (batch.source, batch.target_in, batch.target_out)
@@ -125,13 +131,21 @@ class Stepper:
                 self._drawn(seed, batch),
             ):
                 with self._precision():
-                    part_loss, part_nll = self._loss(self._states(target_in, *self._encode(source)), target_out)
-                (part_loss / tokens * self.workers.count).backward()  # the workers take the mean
+                    seen = None if batch.links is None else HeadOnSource(self._guided_layer, GUIDED_HEAD)
+                    how = {} if seen is None else {"seen": seen}
+                    part_loss, part_nll = self._loss(self._states(target_in, *self._encode(source), **how), target_out)
+                whole_loss = part_loss
+                if seen is not None and batch.links is not None:
+                    part_alignment = guided_alignment_loss(seen.log_weights[0], batch.links)
+                    whole_loss = part_loss + self.config.guided_alignment_weight * part_alignment
+                    alignment += part_alignment.item()
+                    linked += batch.links.num_target_tokens
+                (whole_loss / tokens * self.workers.count).backward()  # the workers take the mean
             loss += part_loss.item()
             nll += part_nll.item()
-        loss, nll = self.workers.sums(loss, nll)
+        loss, nll, alignment, linked = self.workers.sums(loss, nll, alignment, linked)
         grad_norm = self._clip(self.config.clip_norm or math.inf)
-        result = StepResult(loss / tokens, nll / tokens, grad_norm, tokens)
+        result = StepResult(loss / tokens, nll / tokens, grad_norm, tokens, alignment / linked if linked else None)
         self._refuse_insane(result, number, rate)
         for group in self.optimizer.param_groups:
             group["lr"] = rate
