@@ -185,7 +185,10 @@ def _drop(stream: TextIO) -> None:
     os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
-MULTIPLE = ("--source", "--target", "--pairs", "--valid-source", "--valid-target", "--valid-pairs", "--set")
+MULTIPLE = (
+    *("--source", "--target", "--alignments", "--pairs", "--valid-source", "--valid-target", "--valid-pairs"),
+    *("--general-source", "--general-target", "--general-pairs", "--set"),
+)
 """Options of `train` that take any number of values, so that a shell pattern works: `--pairs data/*.tsv`."""
 
 

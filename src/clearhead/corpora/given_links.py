@@ -96,8 +96,8 @@ class GivenLinks:
                 if not 0 <= word < len(known):
                     raise DataError(
                         f"{where}: {written} names word {word + self.base} of {side}, whose line has {len(known)} "
-                        f"words counted from {self.base}; are they counted from {1 - self.base} (data.alignment_base = "
-                        f"{1 - self.base}), by character (data.alignment_words), or is the text spaced otherwise?"
+                        f"words counted from {self.base}; data.alignment_base and data.alignment_words say how they "
+                        f"are counted, or is the text spaced otherwise?"
                     )
             found.update((left, right) for left in words[0][link[0]] for right in words[1][link[1]])
         return tuple(sorted(found))

@@ -158,6 +158,7 @@ UNSET_MEANS_NONE = {
     "model.d_v",
     "model.final_norm",
     "train.max_minutes",
+    "train.guided_alignment_layer",
     "decode.target_lang",
     "decode.source_lang",
 }
