@@ -60,10 +60,10 @@ class TrainConfig(Settings):
     label_smoothing: Probability = 0.1
     """Probability mass spread over the vocabulary (paper section 5.4)."""
     guided_alignment_weight: Rate = 0.05
-    """Weight of the cross-entropy between the links of `data.alignments` and the attention of the head that learns them
-    (Garg et al. 2019, section 5.2), beside that of the translation."""
+    """Weight of the cross-entropy between the links of `data.alignments` and the attention of the head that learns
+    them, beside that of the translation (Garg et al. 2019: 0.05; docs/alignment.md)."""
     guided_alignment_layer: Rank | None = None
-    """Decoder layer, counted from 0, whose first head that is; the last but one if not set (ibid.)."""
+    """Decoder layer, counted from 0, whose first head that is; the last but one if not set, as there."""
     clip_norm: NonNegativeRate = 1.0
     """Largest norm of the gradient of one step; 0 leaves it as it is."""
     precision: TrainPrecision = "auto"
