@@ -65,7 +65,7 @@ class InputFile:
     lines: int | None = None
     """Lines of text, up to where the last segment begins; `None` until it has been read."""
     read_as: str | None = None
-    """What a file of pairs was taken for; `None` until it has been opened, and for other files."""
+    """What a file of pairs or links was taken for; `None` until it has been opened, and for other files."""
 
 
 class Inputs(NamedTuple):
@@ -81,7 +81,7 @@ class Inputs(NamedTuple):
     files: list[InputFile]
     """Size and hash of every file, each path once."""
     read_as: dict[str, str]
-    """What files of pairs were taken for; of what can be read only once, from when its turn comes."""
+    """What files of pairs and links were taken for; of what can be read only once, from when its turn comes."""
     weights: Mapping[str, int]
     """How often an epoch has the pairs of a file, by its path; empty if nothing was said of that."""
     roles: dict[str, list[str]]
@@ -109,7 +109,7 @@ def open_inputs(config: Config, *, notice: Callable[[str], None] | None = None) 
             "there is no training text: set data.source and data.target (--source F --target F), "
             "or data.pairs (--pairs F.tsv)"
         )
-    read_as: dict[str, str] = {}
+    read_as = dict.fromkeys(data.alignments, "links of words")
 
     def tell(files: Sequence[PairFile]) -> None:
         read_as.update({file.path: file.read_as for file in files})

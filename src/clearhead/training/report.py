@@ -85,6 +85,7 @@ def write_report(
             "Loss per target token (nats)", {"training": _curve(train, "nll"), "validation": _curve(valid, "nll")}
         ),
         line_chart("Validation, greedy translations", {"BLEU": _curve(valid, "bleu"), "chrF": _curve(valid, "chrf")}),
+        line_chart("Guided alignment, nats per linked target token", {"training": _curve(train, "alignment")}),
         line_chart("Learning rate", {"learning rate": _curve(train, "lr")}),
         line_chart("Target tokens per second", {"speed": _curve(train, "tokens_per_second")}),
     ]

@@ -155,6 +155,8 @@ def test_a_run_learns_goes_on_exactly_and_names_its_head(settings, tmp_path, cap
 
     (record,) = (record for record in read_metrics(run / "metrics.jsonl") if record["split"] == "train")
     assert 0 < record["alignment"] < 5
+    assert "Guided alignment" in (run / "report.html").read_text(encoding="utf-8")
+    assert "| links | 200 | links of words |" in (run / "model" / "README.md").read_text(encoding="utf-8")
 
     head = AlignmentHead(1, 0, is_reading=True)
     bundle = load_bundle(run)
