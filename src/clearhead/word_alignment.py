@@ -127,13 +127,11 @@ def link_tokens(
     Returns:
         Pairs of a source and a target token, each once, in ascending order.
     """
-    of_source, of_target = _shares(source_words, source_tokens) > 0, _shares(target_words, target_tokens) > 0
-    found = {
-        (int(left), int(right))
-        for source, target in links
-        for left in np.flatnonzero(of_source[source])
-        for right in np.flatnonzero(of_target[target])
-    }
+    of_source, of_target = (
+        [np.flatnonzero(word).tolist() for word in _shares(words, tokens)]
+        for words, tokens in ((source_words, source_tokens), (target_words, target_tokens))
+    )
+    found = {(left, right) for source, target in links for left in of_source[source] for right in of_target[target]}
     return sorted(found)
 
 

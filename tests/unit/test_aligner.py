@@ -1,12 +1,13 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
 import torch
 
-from clearhead.aligner import ALIGNMENT_FILE, AlignmentHead, alignment_head, choose_head, save_head
+from clearhead.aligner import ALIGNMENT_FILE, AlignmentHead, alignment_head, choose_head, guided_head_of, save_head
 from clearhead.bundle import load_bundle
 from clearhead.decoding.alignment import attended, occluded
 from clearhead.errors import ConfigError, DataError, ModelError
@@ -86,6 +87,26 @@ def test_the_head_is_chosen_that_agrees_best_with_occlusion(translator, pairs):
     assert agreement == pytest.approx(max(found.values()))
     assert found[head] == pytest.approx(agreement)
     assert choose_head(translator.model, [], batch_tokens=4_096) == (AlignmentHead(), 0.0)
+    for guided in HEADS[1:]:
+        expected = guided, pytest.approx(found[guided])
+        assert choose_head(translator.model, pairs, batch_tokens=4_096, guided=guided) == expected
+    assert choose_head(translator.model, [], batch_tokens=4_096, guided=guided) == (guided, 0.0)
+
+
+def test_a_model_that_names_a_head_it_has_not_is_damaged(make_bundle):
+    head = AlignmentHead(1, 0, is_reading=True)
+    bundle = make_bundle(**SHAPE)
+    for values, message in (
+        (head._asdict(), None),
+        ({**head._asdict(), "layer": 2}, "is damaged"),
+        ("x", "is damaged"),
+    ):
+        named = replace(bundle, info={"guided_alignment": values})
+        if message is None:
+            assert guided_head_of(named) == alignment_head(named) == head
+        else:
+            with pytest.raises(ModelError, match=message):
+                guided_head_of(named)
 
 
 def test_what_was_chosen_is_kept_with_the_model_and_used(make_model_dir, sentences):

@@ -213,10 +213,12 @@ def collate(store: PairStore, rows: Sequence[int] | NDArray[np.int64], *, pad_id
 
 
 def _token_links(links: Sequence[NDArray[np.int32] | None]) -> TokenLinks | None:
-    known = [(row, pairs) for row, pairs in enumerate(links) if pairs is not None]
-    if not known:
+    known = [some for some in links if some is not None]
+    if not known:  # a store keeps those of all its rows, or of none
         return None
-    places = np.concatenate([np.column_stack((np.full(len(some), row), some[:, ::-1])) for row, some in known])
+    places = np.concatenate(
+        [np.column_stack((np.full(len(some), row), some[:, ::-1])) for row, some in enumerate(known)]
+    )
     _, target, counts = np.unique(places[:, :2], axis=0, return_inverse=True, return_counts=True)
     shares = 1.0 / counts[target.reshape(-1)]
     return TokenLinks(torch.from_numpy(places.astype(np.int64)), torch.from_numpy(shares.astype(np.float32)))

@@ -100,8 +100,7 @@ def open_inputs(config: Config, *, notice: Callable[[str], None] | None = None) 
             weights.
         DataError: If sources and targets, or files of links, differ in number, a format is not known, files are
             missing (all of them are named) or cannot be read, a directory or pattern stands for none, or standard
-            input is named twice.
-            Streaming the pairs raises what the readers say.
+            input is named twice. Streaming the pairs raises what the readers say.
     """
     data = config.data
     if not (data.source or data.target or data.pairs):
