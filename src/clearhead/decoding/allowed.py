@@ -107,8 +107,8 @@ class AllowedTokens:
         return mask if mask.any() else self.end
 
     def _missing_placeholders(self, written: Sequence[int], sentence: Sentence) -> list[int]:
-        if self._first_placeholder == math.inf:  # the vocabulary has none
-            return []
+        if max(sentence.source, default=0) < self._first_placeholder:
+            return []  # as of nearly every source; to count took half of a search's time in Python
         missing = Counter(token for token in sentence.source if token >= self._first_placeholder)
         missing.subtract(token for token in written if token in missing)
         return list((+missing).elements())
