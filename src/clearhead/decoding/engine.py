@@ -13,7 +13,7 @@ from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 from jaxtyping import Float
-from torch import Tensor
+from torch import Tensor, nn
 
 from clearhead.config import DecodePrecision
 from clearhead.decoding.allowed import Mask
@@ -99,11 +99,13 @@ class Engine(ABC):
     def __init__(self, model: Transformer | Ensemble, precision: DecodePrecision = "fp32") -> None:
         self.model = model
         self.precision = precision
-        self._fingerprint = _fingerprint(model)
+        members = model.members if isinstance(model, Ensemble) else (model,)
+        self._modules = [module for member in members for module in member.modules()]
+        self._fingerprint = _fingerprint(self._modules)
 
     def is_current(self) -> bool:
         """Tell whether the model still has the weights that this was made of; if not, make another one."""
-        return self._fingerprint == _fingerprint(self.model)
+        return self._fingerprint == _fingerprint(self._modules)
 
     @abstractmethod
     def num_workers(self, most: int) -> int:
@@ -142,6 +144,12 @@ class Engine(ABC):
         """Return the log-probability of every token of each target given what comes before it; see `score`."""
 
 
-def _fingerprint(model: Transformer | Ensemble) -> list[tuple[int, int]]:
-    """Return what changes when weights are replaced, or written to by PyTorch's own operations."""
-    return [(p.data_ptr(), 0 if p.is_inference() else p._version) for p in model.parameters()]
+def _fingerprint(modules: Sequence[nn.Module]) -> list[tuple[int, int]]:
+    """Return what changes when modules or weights are replaced, or written to by PyTorch's own operations.
+
+    It is asked for at each call, so it reads the modules' own dictionaries: to walk through the model with `parameters`
+    takes 0.4 ms, half as much as all that a translation of one line needs beside its search.
+    """
+    parts = [(id(child), 0) for module in modules for child in module._modules.values()]
+    weights = (weight for module in modules for weight in module._parameters.values() if weight is not None)
+    return parts + [(weight.data_ptr(), 0 if weight.is_inference() else weight._version) for weight in weights]

@@ -662,6 +662,9 @@ def test_it_tells_when_its_weights_have_changed():
         assert packed.is_current()
         model.output_proj.weight = torch.nn.Parameter(torch.zeros(37, 128))
         assert not packed.is_current()
+        packed = NativeEngine(model)
+        model.decoder.layers[0] = Transformer(tiny(vocab_size=37)).eval().decoder.layers[0]
+        assert not packed.is_current()
 
 
 def test_packing_leaves_the_model_as_it_was():
