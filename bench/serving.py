@@ -1,10 +1,13 @@
 """The server under load from another process: what it gives at once, and what it says when there is too much.
 
-python bench/serving.py MODEL --source test2016.de --seconds 20
+python bench/serving.py MODEL --source test2016.de --seconds 20 --libretranslate-way --memory-requests 20000
 
 Every text is a line with a number of its own, and every answer must be the translation that the model gives of that
 very text, so an answer that is lost, swapped or changed shows. First clients that wait for their answers measure how
-much the server can do. Then requests come at random times (Poisson) at a rate that does not wait for answers.
+much the server can do. Then requests come at random times (Poisson) at a rate that does not wait for answers. What the
+engine does without a server is measured beside it: what a batch saves there, times the CPUs, is all that a server can
+gain by sharing one (with --threads 1; more threads help each other with one text, and wait for each other). Where other
+work runs on the machine, CPU time says more than time.
 """
 
 from __future__ import annotations
@@ -12,19 +15,26 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
+import math
 import os
 import random
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from collections import Counter
 from collections.abc import Awaitable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
+from itertools import cycle, islice
 from pathlib import Path
 from statistics import median
 
+from clearhead.bundle import load_bundle
 from clearhead.corpora import read_lines
+from clearhead.device import num_threads, set_num_threads
+from clearhead.interop.export import export_directory
 from clearhead.translator import Translator
 
 DOCUMENTED = {200, 400, 413, 429, 503, 504}
@@ -52,18 +62,23 @@ class Load:
         """Translations a second."""
         return len(self.served) / self.seconds if self.seconds else 0.0
 
+    @property
+    def cpu_ms(self) -> float:
+        """Milliseconds of the server's CPU a translation."""
+        return self.cpu_seconds / max(1, len(self.served)) * 1e3
+
     def row(self, name: str) -> str:
         """Return a row of the table."""
 
         def ms(values: Sequence[float], share: float) -> str:
-            return f"{sorted(values)[min(len(values) - 1, int(share * len(values)))] * 1e3:.0f}" if values else "-"
+            return f"{percentile_ms(values, share):.0f}" if values else "-"
 
         strange = sum(count for status, count in self.statuses.items() if status not in DOCUMENTED)
         cells = [
             name,
             f"{sum(self.statuses.values()):,}",
             f"{self.goodput:.0f}",
-            f"{self.cpu_seconds / max(1, len(self.served)) * 1e3:.1f}",
+            f"{self.cpu_ms:.1f}",
             *(ms(times, share) for times in (self.served, self.refused) for share in (0.5, 0.99)),
             dict(sorted(self.statuses.items())),
             strange,
@@ -71,6 +86,11 @@ class Load:
             sum(self.lost.values()),
         ]
         return f"| {' | '.join(map(str, cells))} |"
+
+
+def percentile_ms(values: Sequence[float], share: float) -> float:
+    """Return the milliseconds that a share of some times, in seconds, are below; NaN of none."""
+    return sorted(values)[min(len(values) - 1, int(share * len(values)))] * 1e3 if values else math.nan
 
 
 COLUMNS = [
@@ -126,14 +146,16 @@ class Client:
         return int(answer.split(" ", 2)[1]), found
 
 
-async def closed(client: Client, texts: Sequence[str], count: int, seconds: float) -> Load:
-    """Let some clients ask, each again when it has its answer."""
+async def closed(client: Client, texts: Sequence[str], count: int, seconds: float, most: int = sys.maxsize) -> Load:
+    """Let some clients ask, each again when it has its answer, for so long or so many times in all."""
     load, until, begin = Load(), time.monotonic() + seconds, time.monotonic()
-    waiting = iter(texts * 1_000)
+    waiting = islice(cycle(texts), most)
 
     async def go_on() -> None:
-        while time.monotonic() < until:
-            await client.ask(next(waiting), load)
+        for text in waiting:
+            await client.ask(text, load)
+            if time.monotonic() >= until:
+                return
 
     await asyncio.gather(*(go_on() for _ in range(count)))
     load.seconds = time.monotonic() - begin
@@ -173,8 +195,68 @@ def numbered(lines: Sequence[str], count: int) -> list[str]:
     return [f"{lines[number % len(lines)].strip()} {number}" for number in range(count)]
 
 
-async def measure(arguments: argparse.Namespace, port: int, pid: int, wanted: dict[str, str]) -> None:
-    """Print what the server does under each load."""
+@dataclass
+class Alone:
+    """What the translator does without a server."""
+
+    one_ms: float
+    """Median time of one text."""
+    one_cpu_ms: float
+    """CPU of a text, one after the other."""
+    batch_cpu_ms: float
+    """CPU of a text, all in one call."""
+
+    @classmethod
+    def measured(cls, translator: Translator, texts: Sequence[str]) -> Alone:
+        """Measure it, by a few hundred texts; the first are for warmth."""
+        translator.translate(texts[:20], one_line=True, scores=False)
+        cpu, times = time.process_time(), []
+        for text in texts[:100]:
+            begin = time.monotonic()
+            translator.translate([text], one_line=True, scores=False)
+            times.append(time.monotonic() - begin)
+        one_cpu = (time.process_time() - cpu) / len(times)
+        cpu = time.process_time()
+        translator.translate(texts, one_line=True, scores=False)
+        return cls(median(times) * 1e3, one_cpu * 1e3, (time.process_time() - cpu) / len(texts) * 1e3)
+
+    def __str__(self) -> str:
+        cpu = f"CPU a text {self.one_cpu_ms:.1f} ms one by one, {self.batch_cpu_ms:.1f} ms all at once"
+        return f"the translator alone: {self.one_ms:.1f} ms for one text; {cpu}"
+
+
+def libretranslate_way(model: str, texts: Sequence[str], seconds: float) -> float | None:
+    """Return how many texts a second CTranslate2 translates one by one, with the same weights and beam.
+
+    So LibreTranslate does it. Its own splitting and spelling are left out, as is HTTP.
+    """
+    try:
+        import ctranslate2
+    except ModuleNotFoundError:
+        print("LibreTranslate's way is left out: pip install ctranslate2")
+        return None
+    bundle = load_bundle(model)
+    pieces = [bundle.tokenizer.pieces(ids) for ids in bundle.tokenizer.encode_sources(list(texts))]
+    with tempfile.TemporaryDirectory() as directory:
+        exported = Path(directory) / "model"
+        export_directory(bundle, exported, "ctranslate2", list(texts[:4]), "float32")
+        engine = ctranslate2.Translator(str(exported), inter_threads=1, intra_threads=num_threads())
+        engine.translate_batch([pieces[0]], beam_size=bundle.decode.beam_size)
+        begin, cpu, count = time.monotonic(), time.process_time(), 0
+        while time.monotonic() < begin + seconds:
+            engine.translate_batch([pieces[count % len(pieces)]], beam_size=bundle.decode.beam_size)
+            count += 1
+    rate = count / (time.monotonic() - begin)
+    print(
+        f"LibreTranslate's way: {rate:.0f} a second, {(time.process_time() - cpu) / count * 1e3:.1f} ms of CPU a text"
+    )
+    return rate
+
+
+async def measure(
+    arguments: argparse.Namespace, port: int, pid: int, wanted: dict[str, str], alone: Alone, other: float | None
+) -> None:
+    """Print what the server does under each load, and then the figures that matter."""
     texts, client = list(wanted), Client(port, tuple(arguments.pair.split("-")), wanted)
 
     async def told(name: str, running: Awaitable[Load]) -> Load:
@@ -188,12 +270,39 @@ async def measure(arguments: argparse.Namespace, port: int, pid: int, wanted: di
     print(HEADER, flush=True)
     one = await told("1 client", closed(client, texts, 1, arguments.seconds))
     many = await told(f"{arguments.clients} clients", closed(client, texts, arguments.clients, arguments.seconds))
-    memory = resident_mb(pid)
+    opens = []
     for factor in arguments.factors:
         name = f"{factor:g} times what {arguments.clients} clients got"
-        await told(name, opened(client, texts, factor * many.goodput, arguments.seconds))
-    print(f"\nmemory {memory:.0f} MB before the open loads, {resident_mb(pid):.0f} MB after")
-    print(f"{many.goodput / one.goodput:.1f} times as much for {arguments.clients} clients as for one")
+        opens.append(await told(name, opened(client, texts, factor * many.goodput, arguments.seconds)))
+    below, above = opens[0], opens[-1]
+    print()
+    figure(f"{arguments.clients} clients as many times what one got", many.goodput / one.goodput, 5.0)
+    if other is not None:
+        figure("as many times what LibreTranslate's way gives", many.goodput / other, 3.0)
+    waits = percentile_ms(one.served, 0.5) - alone.one_ms
+    figure("ms that one client waits beside the translator's own", waits, 5.0, at_most=True)
+    figure(f"share of that goodput at {arguments.factors[-1]:g} times the rate", above.goodput / many.goodput, 0.9)
+    ratio = percentile_ms(above.served, 0.99) / percentile_ms(below.served, 0.99)
+    figure(f"p99 there as many times that at {arguments.factors[0]:g} times the rate", ratio, 2.0, at_most=True)
+    figure("ms until a refusal, p99", percentile_ms(above.refused, 0.99), 50.0, at_most=True)
+    cpus = f"CPU a translation {one.cpu_ms:.1f} ms for one client, {many.cpu_ms:.1f} ms for {arguments.clients}"
+    print(f"{cpus}, of which the search of a batch takes {alone.batch_cpu_ms:.1f} ms")
+    if arguments.memory_requests:
+        most, first = arguments.memory_requests, arguments.memory_requests // 10
+        asked = partial(closed, client, texts, arguments.clients, arguments.memory_seconds)
+        begun = await told(f"{first:,} requests", asked(first))
+        before = resident_mb(pid)
+        rest = await told(f"{most - first:,} more", asked(most - first))
+        done = sum(sum(load.statuses.values()) for load in (begun, rest))
+        name = f"memory after {done:,} requests as many times that after {sum(begun.statuses.values()):,}"
+        figure(f"{name} ({before:.0f} MB)", resident_mb(pid) / before, 1.05, at_most=True)
+
+
+def figure(name: str, value: float, bound: float, *, at_most: bool = False) -> None:
+    """Print a figure and whether it keeps to its bound."""
+    is_kept = value <= bound if at_most else value >= bound
+    sign = "at most" if at_most else "at least"
+    print(f"{'ok    ' if is_kept else 'MISSED'} {value:8.2f}  {name} (wanted: {sign} {bound:g})", flush=True)
 
 
 def main() -> None:
@@ -204,25 +313,27 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=10.0, help="of each load")
     parser.add_argument("--clients", type=int, default=64)
     parser.add_argument("--texts", type=int, default=1_000, help="different texts")
-    parser.add_argument("--factors", type=float, nargs="+", default=[0.8, 4.0])
+    parser.add_argument("--factors", type=float, nargs="+", default=[0.8, 4.0], help="of the open loads, rising")
+    parser.add_argument(
+        "--libretranslate-way", action="store_true", help="compare with CTranslate2, one text at a time"
+    )
+    parser.add_argument("--memory-requests", type=int, default=0, help="see how memory grows from a tenth of them on")
+    parser.add_argument("--memory-seconds", type=float, default=1_800.0, help="that each part of them takes at most")
     parser.add_argument("--set", action="append", default=[], help="as of clearhead serve")
+    parser.add_argument("--threads", type=int, help="of everything that is measured (default: all CPUs)")
     arguments = parser.parse_args()
+    if arguments.threads is not None:
+        set_num_threads(arguments.threads)
     texts = numbered(list(read_lines(arguments.source)), arguments.texts)
     translator = Translator.load(arguments.model)
-    found = translator.translate(texts, one_line=True, scores=False)
-    wanted = {one.source: one.text for one in found}
-    alone, cpu = [], time.process_time()
-    translator.translate(texts, one_line=True, scores=False)
-    cpu = (time.process_time() - cpu) / len(texts)
-    for text in texts[:100]:
-        begin = time.monotonic()
-        translator.translate([text], one_line=True, scores=False)
-        alone.append(time.monotonic() - begin)
-    print(f"the translator itself: {median(alone) * 1e3:.1f} ms for one text,", end=" ")
-    print(f"{cpu * 1e3:.1f} ms of CPU for each in a batch of all\n")
+    wanted = {one.source: one.text for one in translator.translate(texts, one_line=True, scores=False)}
+    alone = Alone.measured(translator, texts)
+    print(alone, flush=True)
+    other = libretranslate_way(arguments.model, texts, arguments.seconds) if arguments.libretranslate_way else None
+    print()
     # All clients have one address.
     limits = [f"max_requests_per_client={max(arguments.clients, 64)}", *arguments.set]
-    options = [part for limit in limits for part in ("--set", limit)]
+    options = [part for limit in limits for part in ("--set", limit)] + ["--threads", str(num_threads())]
     served = f"{arguments.pair}={arguments.model}"
     command = [sys.executable, "-m", "clearhead", "serve", "--port", "0", served, *options]
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as server:
@@ -236,7 +347,7 @@ def main() -> None:
         # Its log is read and thrown away, as a system's journal would take it.
         drain = subprocess.Popen(["cat"], stdin=server.stderr, stdout=subprocess.DEVNULL)
         try:
-            asyncio.run(measure(arguments, port, server.pid, wanted))
+            asyncio.run(measure(arguments, port, server.pid, wanted, alone, other))
         finally:
             server.send_signal(signal.SIGTERM)
             print(f"it ended with status {server.wait()}")

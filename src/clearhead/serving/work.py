@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import time
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator
@@ -20,6 +21,10 @@ __all__ = ["Work"]
 
 T = TypeVar("T")
 
+CALM_SECONDS = 1.0
+"""Since the last request that found no room, until there is room for all `max_requests` again; what a refusal tells
+clients to wait."""
+
 
 class Work:
     """Requests at work. All but the threads themselves belongs to the event loop.
@@ -27,10 +32,13 @@ class Work:
     Args:
         config: The limits.
         metrics: Who counts.
+        clock: Tells the time, in seconds.
     """
 
-    def __init__(self, config: ServeConfig, metrics: Metrics) -> None:
+    def __init__(self, config: ServeConfig, metrics: Metrics, clock: Callable[[], float] = time.monotonic) -> None:
         self._config = config
+        self._clock = clock
+        self._crowded_until = -math.inf
         self._metrics = metrics
         self._threads = ThreadPoolExecutor(config.max_requests, thread_name_prefix="clearhead request")
         self._of_clients: Counter[str] = Counter()
@@ -46,12 +54,19 @@ class Work:
     def require_room(self) -> None:
         """Make sure that there is room for one more request.
 
+        A burst may fill the server. If it stays full, more requests at once are no more translations a second, and
+        only wait for each other: then there is room for half as many, who are answered in half the time.
+
         Raises:
             Refusal: If the server ends, or has too much to do.
         """
         if self.is_ending:
             raise Refusal(HTTPStatus.SERVICE_UNAVAILABLE, "the server is shutting down; ask again", retry_after=1)
-        if len(self._jobs) >= self._config.max_requests:
+        now, most = self._clock(), self._config.max_requests
+        if now < self._crowded_until:
+            most = -(-most // 2)
+        if len(self._jobs) >= most:
+            self._crowded_until = now + CALM_SECONDS
             raise Refusal(HTTPStatus.SERVICE_UNAVAILABLE, "the server has too much to do; ask again", retry_after=1)
 
     @contextmanager

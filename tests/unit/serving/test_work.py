@@ -15,9 +15,15 @@ from clearhead.serving.work import Work
 
 
 @pytest.fixture
-def work():
+def clock():
+    """Return a list of the time alone, which tests set."""
+    return [100.0]
+
+
+@pytest.fixture
+def work(clock):
     metrics = Metrics(num_open=lambda: 0, num_requests=lambda: 0, is_ready=lambda: True)
-    found = Work(ServeConfig(max_requests=4, max_requests_per_client=2), metrics)
+    found = Work(ServeConfig(max_requests=4, max_requests_per_client=2), metrics, lambda: clock[0])
     yield found
     found.close()
 
@@ -26,7 +32,7 @@ def admitted(work, client="a", seconds=60.0):
     return work.admitted(client, seconds, 100)
 
 
-def test_each_client_has_its_bound_and_all_have_one(work):
+def test_each_client_has_its_bound_and_all_have_one(work, clock):
     with ExitStack() as entered:
         for client in "aabb":
             entered.enter_context(admitted(work, client))
@@ -34,6 +40,7 @@ def test_each_client_has_its_bound_and_all_have_one(work):
             with pytest.raises(Refusal) as refused:
                 entered.enter_context(admitted(work, client))
             assert (refused.value.status, refused.value.retry_after) == (503, 1)
+    clock[0] += 2.0
     with ExitStack() as entered:
         for _ in range(2):
             entered.enter_context(admitted(work))
@@ -42,6 +49,28 @@ def test_each_client_has_its_bound_and_all_have_one(work):
         assert refused.value.status == 429
         entered.enter_context(admitted(work, "b"))
     assert work.num_requests == 0
+
+
+def most_at_once(work):
+    """Return how many are let in before one is refused."""
+    with ExitStack() as entered:
+        for number in range(10):
+            try:
+                entered.enter_context(admitted(work, str(number)))
+            except Refusal:
+                return number
+    return 10
+
+
+def test_a_burst_may_fill_the_server_and_half_may_while_more_come_than_it_has_room_for(work, clock):
+    assert most_at_once(work) == 4
+    assert most_at_once(work) == 2
+    clock[0] += 0.9
+    assert most_at_once(work) == 2  # which begins the second anew
+    clock[0] += 0.9
+    assert most_at_once(work) == 2
+    clock[0] += 1.1
+    assert most_at_once(work) == 4
 
 
 def test_a_server_that_ends_lets_nobody_in(work):
