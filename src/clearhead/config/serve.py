@@ -36,8 +36,8 @@ class ServeConfig(Settings):
     max_explain_tokens: Count = 150
     """Tokens of either side of what `/v1/explain` shows (400 beyond)."""
     max_requests: Annotated[PositiveInt, Field(le=10_000)] = 64
-    """Requests that are worked on at once or wait for it (503 with `Retry-After` beyond, and then beyond half as many
-    until a second has passed without)."""
+    """Requests that are worked on at once or wait for it (503 with `Retry-After` beyond, and for 20 seconds from
+    then on beyond half as many)."""
     max_requests_per_client: Annotated[PositiveInt, Field(le=10_000)] = 48
     """Of them those of one API key, or of one address where there is no key (429 with `Retry-After` beyond)."""
     max_connections: Annotated[PositiveInt, Field(le=100_000)] = 1_000

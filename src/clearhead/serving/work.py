@@ -21,9 +21,10 @@ __all__ = ["Work"]
 
 T = TypeVar("T")
 
-CALM_SECONDS = 1.0
-"""Since the last request that found no room, until there is room for all `max_requests` again; what a refusal tells
-clients to wait."""
+CROWDED_SECONDS = 20.0
+"""Since the server was full, until there is room for all `max_requests` again. Where more is asked for than it can do,
+it then fills for a moment: with seconds between, fewer than one request in a hundred is let in meanwhile. It ends also
+while others are refused, or clients that ask again at once would keep half the room closed to themselves for ever."""
 
 
 class Work:
@@ -63,10 +64,10 @@ class Work:
         if self.is_ending:
             raise Refusal(HTTPStatus.SERVICE_UNAVAILABLE, "the server is shutting down; ask again", retry_after=1)
         now, most = self._clock(), self._config.max_requests
-        if now < self._crowded_until:
-            most = -(-most // 2)
-        if len(self._jobs) >= most:
-            self._crowded_until = now + CALM_SECONDS
+        is_crowded = now < self._crowded_until
+        if len(self._jobs) >= (-(-most // 2) if is_crowded else most):
+            if not is_crowded:
+                self._crowded_until = now + CROWDED_SECONDS
             raise Refusal(HTTPStatus.SERVICE_UNAVAILABLE, "the server has too much to do; ask again", retry_after=1)
 
     @contextmanager
