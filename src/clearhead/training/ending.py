@@ -27,7 +27,7 @@ from clearhead.training.loop import UNCHANGED, Loop
 from clearhead.training.publish import translatable
 from clearhead.training.report import Judged, LearnedPair, write_report
 from clearhead.training.validation import Validation
-from clearhead.training.verdict import verdict
+from clearhead.training.verdict import misalignment, verdict
 from clearhead.translation import Translation
 from clearhead.translator import Translator
 from clearhead.version import __version__
@@ -65,6 +65,7 @@ def report_end(loop: Loop, translator: Translator, validation: Validation, head:
         state,
         records,
         num_pairs=data.report["train"]["kept"],
+        misaligned=misalignment(data),
         epochs=state.step / loop.order.batches_per_epoch,
         validation=validation,
         general_margin=config.train.general_margin,

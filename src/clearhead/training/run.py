@@ -38,6 +38,7 @@ from clearhead.training.settings import check_resumable, complete, draft, over_s
 from clearhead.training.start import over_start, starting_model, untagged
 from clearhead.training.step import uses_bf16
 from clearhead.training.stop import StopSignals
+from clearhead.training.verdict import misalignment
 from clearhead.version import __version__
 
 __all__ = ["TrainResult", "train", "train_from_values"]
@@ -218,6 +219,8 @@ def _settle(
         display.say(
             f"the first pair, from source to target: {data.train.source(0)!r:.200} -> {data.train.target(0)!r:.200}"
         )
+        if (warning := misalignment(data)) is not None:
+            display.say(warning)
         if early.from_model is not None:
             for what, pairs in (("source", data.train), ("general source", data.general)):
                 if pairs is not None and (warning := untagged(pairs, data.tokenizer, what)):

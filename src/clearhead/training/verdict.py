@@ -5,14 +5,17 @@ from __future__ import annotations
 import shlex
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
+
+import numpy as np
 
 from clearhead.config import TrainConfig
+from clearhead.data.prepare import Prepared
 from clearhead.training.checkpoints import TrainingState
 from clearhead.training.run_directory import OLDER_MODEL
 from clearhead.training.validation import Validation
 
-__all__ = ["verdict"]
+__all__ = ["misalignment", "verdict"]
 
 _RISE = 0.03
 """Nats a token by which the validation loss must rise to speak of over-fitting; less is chance."""
@@ -22,6 +25,11 @@ _LOSS = 0.1
 """Share of its best chrF that a model must have lost to speak of getting worse."""
 _MORE = "a larger model or more text would"
 _USELESS_BLEU = 5.0
+_LEAST_CORRELATION = 0.3
+"""Of the lengths of both sides: it is 0.59 to 0.99 in corpora of six kinds, and 0.19 at most where their lines are
+shifted or in another order (docs/recipes.md)."""
+_FEWEST_PAIRS = 100
+"""Of fewer the correlation may be chance."""
 _FEW_PAIRS = 20_000
 _FEW_EPOCHS = 3.0
 
@@ -33,6 +41,7 @@ def verdict(
     records: Sequence[Mapping[str, Any]],
     *,
     num_pairs: int,
+    misaligned: str | None,
     epochs: float,
     validation: Validation,
     general_margin: float,
@@ -47,6 +56,7 @@ def verdict(
         state: How far it came.
         records: Of `metrics.jsonl`.
         num_pairs: Training pairs.
+        misaligned: As `misalignment` says of them.
         epochs: Passes over them.
         validation: Of the published model.
         general_margin: Points of chrF that it may have lost on general text.
@@ -56,6 +66,9 @@ def verdict(
     valid = [record for record in records if record.get("split") == "valid" and "chrf" in record]
     losses = [record["nll"] for record in records if record.get("split") == "train"]
     go_on = f"go on with: clearhead train {shlex.quote(str(run))} {_longer(train, state, ended_by)}"
+    is_useless = validation.bleu < _USELESS_BLEU
+    if is_useless and misaligned is not None:
+        return [f"likely misaligned, for BLEU is below {_USELESS_BLEU:g}: {misaligned}"]
     sentences = []
     if valid and valid[0]["step"] == 0:
         sentences.append(_beside_start(valid, validation, is_unchanged))
@@ -66,16 +79,41 @@ def verdict(
             f"still in warm-up: {state.step:,} of {train.warmup_steps:,} steps of it were made, and the model knows "
             f"little yet; {go_on}"
         )
-    if len(valid) > 1 and state.step > train.warmup_steps and not is_unchanged:
+    has_course = len(valid) > 1 and state.step > train.warmup_steps and not is_unchanged
+    learns_nothing = has_course and is_useless and epochs < _FEW_EPOCHS and _trend(valid) == "converged"
+    if has_course and not learns_nothing:
         sentences.append(_course(train, valid, losses, go_on))
-    if validation.bleu < _USELESS_BLEU:
+    if is_useless:
         why = "the two sides may be misaligned: see that each line of one is the translation of that line of the other"
-        if epochs < _FEW_EPOCHS:
-            why = f"too little time: the text was passed {epochs:.1f} times; {go_on}"
+        if learns_nothing:
+            why = "nothing is learned any more; another rate helps (--fresh --set train.learning_rate=..)"
+        elif epochs < _FEW_EPOCHS:
+            why = f"too little time: the text was passed {epochs:.1f} times"
+            if not any(go_on in sentence for sentence in sentences):
+                why += f"; {go_on}"
         elif num_pairs < _FEW_PAIRS:
             why = f"too little data: {num_pairs:,} pairs, and new sentences take tens of thousands; or {why}"
         sentences.append(f"BLEU is below {_USELESS_BLEU:g}, so the translations are of no use; {why}")
     return sentences
+
+
+def misalignment(data: Prepared) -> str | None:
+    """Return a warning if the sides of the training pairs do not look like translations of each other.
+
+    Altered copies, which stand behind the pairs themselves, do not count: of those that are joined both sides are long.
+    """
+    kept = data.report["train"]["kept"]
+    lengths = [np.log(sizes[:kept]) for sizes in (data.train.source_lengths, data.train.target_lengths)]
+    if kept < _FEWEST_PAIRS or not all(sizes.std() > 0 for sizes in lengths):
+        return None
+    correlation = float(np.corrcoef(*lengths)[0, 1])
+    if correlation >= _LEAST_CORRELATION:
+        return None
+    return (
+        f"the lengths of the two sides have little to do with each other (correlation {correlation:.2f}; of "
+        f"translations 0.6 or more); see that each line of one is the translation of that line of the other, with "
+        f"clearhead corpus check"
+    )
 
 
 def _beside_start(valid: Sequence[Mapping[str, Any]], validation: Validation, is_unchanged: bool) -> str:
@@ -101,32 +139,47 @@ def _unlearned(run: Path, before: float, now: float, margin: float) -> str:
     )
 
 
+def _trend(valid: Sequence[Mapping[str, Any]]) -> Literal["improving", "likelier", "over-fitted", "worse", "converged"]:
+    """Return what became of the model in the last quarter of the run; `likelier` is that its loss alone fell."""
+    likeliest = min(record["nll"] for record in valid)
+    last, before = valid[-1], _before_last_quarter(valid)
+    if last["chrf"] > max(record["chrf"] for record in before) * (1 + _GAIN):
+        return "improving"
+    if last["nll"] > likeliest + _RISE:
+        return "over-fitted"
+    if last["nll"] < min(record["nll"] for record in before) - _RISE:
+        return "likelier"
+    return "worse" if last["chrf"] < max(record["chrf"] for record in valid) * (1 - _LOSS) else "converged"
+
+
+def _before_last_quarter(valid: Sequence[Mapping[str, Any]]) -> Sequence[Mapping[str, Any]]:
+    return [record for record in valid if record["step"] <= 0.75 * valid[-1]["step"]] or valid[:1]
+
+
 def _course(train: TrainConfig, valid: Sequence[Mapping[str, Any]], losses: Sequence[float], go_on: str) -> str:
-    likeliest = min(valid, key=lambda record: record["nll"])
-    last = valid[-1]
-    before = [record for record in valid if record["step"] <= 0.75 * last["step"]] or valid[:1]
+    last, before = valid[-1], _before_last_quarter(valid)
     best_before = max(record["chrf"] for record in before)
-    since = f"after step {before[-1]['step']:,}"
-    if last["chrf"] > best_before * (1 + _GAIN):
-        return f"still improving: chrF rose from {best_before:.1f} to {last['chrf']:.1f} {since}; {go_on}"
-    if last["nll"] > likeliest["nll"] + _RISE:
-        learned = f" while that of training fell to {losses[-1]:.2f}" if losses else ""
-        return (
-            f"over-fitted: after step {likeliest['step']:,} the validation loss rose from {likeliest['nll']:.2f} to "
-            f"{last['nll']:.2f}{learned}; more text helps, or dropout (--fresh --set model.dropout=..), "
-            f"but not more time"
-        )
-    least_before = min(record["nll"] for record in before)
-    if last["nll"] < least_before - _RISE:
-        return (
-            f"still improving: the validation loss fell from {least_before:.2f} to {last['nll']:.2f} {since}; {go_on}"
-        )
     best = max(valid, key=lambda record: record["chrf"])
-    if last["chrf"] < best["chrf"] * (1 - _LOSS):
-        return (
-            f"got worse: chrF fell from {best['chrf']:.1f} at step {best['step']:,} to {last['chrf']:.1f}, and the "
-            f"best is published; a lower rate helps (--fresh --set train.learning_rate=..), or more warm-up"
-        )
+    since = f"after step {before[-1]['step']:,}"
+    match _trend(valid):
+        case "improving":
+            return f"still improving: chrF rose from {best_before:.1f} to {last['chrf']:.1f} {since}; {go_on}"
+        case "likelier":
+            least = min(record["nll"] for record in before)
+            return f"still improving: the validation loss fell from {least:.2f} to {last['nll']:.2f} {since}; {go_on}"
+        case "over-fitted":
+            likeliest = min(valid, key=lambda record: record["nll"])
+            learned = f" while that of training fell to {losses[-1]:.2f}" if losses else ""
+            return (
+                f"over-fitted: after step {likeliest['step']:,} the validation loss rose from {likeliest['nll']:.2f} "
+                f"to {last['nll']:.2f}{learned}; more text helps, or dropout (--fresh --set model.dropout=..), "
+                f"but not more time"
+            )
+        case "worse":
+            return (
+                f"got worse: chrF fell from {best['chrf']:.1f} at step {best['step']:,} to {last['chrf']:.1f}, and the "
+                f"best is published; a lower rate helps (--fresh --set train.learning_rate=..), or more warm-up"
+            )
     if best["chrf"] > best_before * (1 + _GAIN):
         return f"converged: the best, of step {best['step']:,} with chrF {best['chrf']:.1f}, is published; {_MORE} help"
     return f"converged: nothing {since} made it better; {_MORE}"

@@ -33,6 +33,7 @@ def said(
     state=None,
     warmup=4,
     pairs=50_000,
+    misaligned=None,
     epochs=5.0,
     bleu=30.0,
     chrf=50.0,
@@ -46,6 +47,7 @@ def said(
         state or TrainingState(step=80),
         found,
         num_pairs=pairs,
+        misaligned=misaligned,
         epochs=epochs,
         validation=Validation(2.0, bleu, "", chrf, ""),
         general_margin=1.0,
@@ -126,10 +128,39 @@ def test_over_fitting_is_seen_by_the_loss():
     ],
 )
 def test_a_useless_model_is_never_passed_over_in_silence(pairs, epochs, words):
-    *_, line = said(records(*FLAT), pairs=pairs, epochs=epochs, bleu=4.99)
+    (line,) = said([], pairs=pairs, epochs=epochs, bleu=4.99)
     assert re.fullmatch(f"BLEU is below 5, so the translations are of no use; {words}.*", line)
-    assert said([], pairs=pairs, epochs=epochs, bleu=4.99) == [line]
+    course, again = said(records(*RISING), pairs=pairs, epochs=epochs, bleu=4.99)
+    assert course.startswith("still improving: ")
+    assert again == line.partition("; go on with: ")[0]  # which stands in the line before
     assert len(said(records(*FLAT), pairs=pairs, epochs=epochs, bleu=5.0)) == 1
+
+
+def test_a_model_that_stands_still_before_it_knows_anything_needs_another_rate_and_no_more_time():
+    (line,) = said(records(*FLAT), epochs=1.5, bleu=0.02)
+    assert line == (
+        "BLEU is below 5, so the translations are of no use; nothing is learned any more; another rate helps "
+        "(--fresh --set train.learning_rate=..)"
+    )
+
+
+def test_a_useless_model_of_misaligned_sides_needs_neither_time_nor_data():
+    (line,) = said(records(*RISING), misaligned="the lengths differ", bleu=4.99)
+    assert line == "likely misaligned, for BLEU is below 5: the lengths differ"
+    assert "misaligned" not in " ".join(said(records(*RISING), misaligned="the lengths differ", bleu=5.0))
+
+
+def test_sides_whose_lengths_have_nothing_to_do_with_each_other_are_told_before_the_first_step(settings, capsys):
+    values = settings(train={"max_steps": 1})
+    [path] = values["data"]["pairs"]
+    pairs = [line.split("\t") for line in Path(path).read_text(encoding="utf-8").splitlines()]
+    shifted = [(source, target) for (source, _), (_, target) in zip(pairs, pairs[1:] + pairs[:1], strict=True)]
+    for aligned, out in ((pairs, "true"), (shifted, "shifted")):
+        Path(path).write_text("".join(f"{source}\t{target}\n" for source, target in aligned), encoding="utf-8")
+        report = train_from_values({**values, "out": f"{values['out']}-{out}"}).run / "report.html"
+        before = capsys.readouterr().err.partition("plan: ")[0]
+        warned = "the lengths of the two sides have little to do with each other" in before
+        assert warned == ("likely misaligned" in report.read_text(encoding="utf-8")) == (out == "shifted")
 
 
 def from_a_model(*valid):
@@ -185,6 +216,7 @@ def test_general_text_that_got_worse_than_the_margin_is_said(now, words):
         TrainingState(step=80),
         [before, {**before, "step": 80, "chrf": 45.0}],
         num_pairs=50_000,
+        misaligned=None,
         epochs=5.0,
         validation=Validation(2.0, 33.0, "", 45.0, "", general=Validation(2.0, 30.0, "", now, "")),
         general_margin=1.0,
