@@ -47,6 +47,22 @@ from clearhead.word_alignment import Link, Span, words_of
 
 __all__ = ["Translator"]
 
+_ARGUMENTS: Mapping[str, tuple[Any, str]] = {
+    "num_best": (int, "a whole number"),
+    "sampling": (Sampling | None, "a clearhead.Sampling"),
+    "mbr": (int | None, "a whole number of samples"),
+    "diversity": (int | float, "a number"),
+    "terms": (Terms | None, "a clearhead.terms.Terms"),
+    "scores": (bool, "True or False"),
+    "alignments": (bool, "True or False"),
+    "one_line": (bool, "True or False"),
+    "name": (str, "text"),
+    "first": (int, "a whole number"),
+    "on_progress": (Callable | None, "a function"),
+    "words": (Callable, "a function"),
+}
+"""What the arguments of the methods must be, but for texts."""
+
 
 @dataclass(frozen=True, slots=True)
 class _Read:
@@ -107,8 +123,8 @@ class Translator:
             ConfigError: If `ensemble` is no list.
             DeviceError: If the device is not there.
         """
-        if isinstance(ensemble, str | Path):
-            raise ConfigError(f"ensemble must be a list of models; for one write [{str(ensemble)!r}]")
+        if isinstance(ensemble, str | Path) or not isinstance(ensemble, Sequence):
+            raise ConfigError(f"ensemble must be a list of models; for one write ['{ensemble}']")
         found = resolve_device(device)
         bundle, others = load_bundle(path, device=found), [load_bundle(other, device=found) for other in ensemble]
         for other, own in zip(ensemble, others, strict=True):
@@ -172,12 +188,16 @@ class Translator:
             **settings: Fields of `DecodeConfig` other than the model's own, such as `beam_size=1` or `split="always"`.
 
         Raises:
-            ConfigError: If a setting is unknown or impossible, or the model has language tags and a line is given none.
+            ConfigError: If an argument is of another type, a setting is unknown or impossible, or the model has
+                language tags and a line is given none.
             DataError: If `lines` is not a list of texts, or one starts with an unknown language tag or holds half of a
                 surrogate pair; if prefixes are not texts, not one for each line, or too long for the model.
             ModelError: If `shortlist` is set, and the model's is missing, damaged or another model's.
         """
         lines = require_texts(lines, "lines")
+        _require_arguments(num_best=num_best, sampling=sampling, mbr=mbr, diversity=diversity, terms=terms)
+        _require_arguments(scores=scores, alignments=alignments, one_line=one_line, name=name, first=first)
+        _require_arguments(on_progress=on_progress)
         options = self._options(num_best, sampling, mbr, diversity, settings)  # refused before a file is read
         if alignments:
             self._require_alignments()
@@ -253,10 +273,12 @@ class Translator:
             **settings: Fields of `DecodeConfig` other than the model's own; `target_lang` and `batch_tokens` matter.
 
         Raises:
-            ConfigError: If a setting is unknown or impossible, or the model has language tags and a line is given none.
+            ConfigError: If an argument is of another type, a setting is unknown or impossible, or the model has
+                language tags and a line is given none.
             DataError: If a side is not a list of texts, the numbers of lines differ, or a line is longer than the limit
                 or starts with an unknown language tag.
         """
+        _require_arguments(name=name, on_progress=on_progress)
         config = self.decode_config(settings)
         parts, source_ids, target_ids = self._spelled(sources, targets, config, name=name)
         if self.model.config.is_decoder_alone:
@@ -304,6 +326,7 @@ class Translator:
             DataError: As `score`.
             ModelError: If what says which head to look at is damaged, or another model's.
         """
+        _require_arguments(words=words, name=name, on_progress=on_progress)
         self._require_alignments()
         config = self.decode_config(settings)
         pairs = self.spelled_pairs(sources, targets, config, words=words, name=name)
@@ -427,17 +450,9 @@ class Translator:
         """Return how to search.
 
         Raises:
-            ConfigError: If a setting is unknown, impossible or of another type.
+            ConfigError: If a setting is unknown or impossible.
             ModelError: If `shortlist` is set, and the model's is missing, damaged or another model's.
         """
-        if not isinstance(num_best, int) or isinstance(num_best, bool):
-            raise ConfigError(f"num_best must be a whole number, not {type(num_best).__name__}")
-        if not isinstance(sampling, Sampling | None):
-            raise ConfigError(f"sampling must be a clearhead.decoding.Sampling, not {type(sampling).__name__}")
-        if not isinstance(mbr, int | None) or isinstance(mbr, bool):
-            raise ConfigError(f"mbr must be a whole number of samples, not {type(mbr).__name__}")
-        if not isinstance(diversity, int | float) or isinstance(diversity, bool):
-            raise ConfigError(f"diversity must be a number, not {type(diversity).__name__}")
         if mbr is not None and sampling is None:
             sampling = Sampling()
         options = SearchOptions(self.decode_config(settings), num_best, sampling, mbr, diversity)
@@ -501,8 +516,6 @@ class Translator:
         """
         if terms is None:
             return [WantedTerms()] * len(read.filled)
-        if not isinstance(terms, Terms):
-            raise ConfigError(f"terms must be a clearhead.terms.Terms, not {type(terms).__name__}")
         idle = {
             "samples (sampling, mbr), which are drawn": options.sampling is not None,
             "diverse search": options.diversity > 0,
@@ -687,3 +700,15 @@ class Translator:
 
 def _tokenizer_of(path: str | Path) -> Path:
     return model_directory(path) / "tokenizer.json"
+
+
+def _require_arguments(**given: object) -> None:
+    """Check the types of arguments.
+
+    Raises:
+        ConfigError: Naming the first that is of another one.
+    """
+    for name, value in given.items():
+        kind, words = _ARGUMENTS[name]
+        if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):
+            raise ConfigError(f"{name} must be {words}, not {type(value).__name__}")

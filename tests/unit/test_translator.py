@@ -653,6 +653,41 @@ def test_mbr_with_impossible_settings_is_refused(translator, settings, message):
         SearchOptions(translator.bundle.decode, mbr=4)
 
 
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"num_best": 1.5}, "num_best must be a whole number, not float"),
+        ({"sampling": {"seed": 1}}, "sampling must be a clearhead.Sampling, not dict"),
+        ({"terms": {"Hund": "dog"}}, "terms must be a clearhead.terms.Terms, not dict"),
+        ({"scores": "no"}, "scores must be True or False, not str"),
+        ({"alignments": 1}, "alignments must be True or False, not int"),
+        ({"one_line": None}, "one_line must be True or False, not NoneType"),
+        ({"name": 3}, "name must be text, not int"),
+        ({"first": "2"}, "first must be a whole number, not str"),
+        ({"on_progress": 3}, "on_progress must be a function, not int"),
+        ({"beam_size": True}, "decode.beam_size = True: Input should be a number"),
+    ],
+)
+def test_arguments_of_another_type_are_refused(translator, arguments, message):
+    with pytest.raises(ConfigError, match=message):
+        translator.translate(["x"], **arguments)
+    if "on_progress" in arguments:
+        for method in (translator.score, translator.align):
+            with pytest.raises(ConfigError, match=message):
+                method(["x"], ["y"], **arguments)
+
+
+def test_a_mapping_is_no_list_of_lines_and_a_number_no_ensemble_and_no_translator(translator):
+    with pytest.raises(DataError, match="lines must be a list of texts, not dict"):
+        translator.translate({"x": "y"})
+    with pytest.raises(ConfigError, match=r"ensemble must be a list of models; for one write \['3'\]"):
+        Translator.load("anywhere", ensemble=3)
+    with pytest.raises(ConfigError, match="words must be a function, not int"):
+        translator.align(["x"], ["y"], words=3)
+    with pytest.raises(ConfigError, match=r"translator must be a clearhead.Translator, not str; clearhead.Translator"):
+        explain("runs/de-en", "x")
+
+
 # Diversity
 
 

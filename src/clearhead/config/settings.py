@@ -4,9 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from contextvars import ContextVar
-from typing import Annotated, Any, Self
+from typing import Annotated, Any, Self, get_args
 
-from pydantic import BaseModel, ConfigDict, Field, PositiveFloat, PositiveInt, ValidationError
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    PositiveFloat,
+    PositiveInt,
+    ValidationError,
+    ValidationInfo,
+    field_validator,
+)
+from pydantic_core import PydanticCustomError
 
 from clearhead.errors import ConfigError, nearest_name
 
@@ -48,6 +58,16 @@ class Settings(BaseModel):
             raise ConfigError("; ".join(_explain(type(self), problem) for problem in error.errors())) from None
         finally:
             _is_within.reset(token)
+
+    @field_validator("*", mode="before")
+    @classmethod
+    def _is_no_truth_where_a_number_is_due(cls, value: Any, info: ValidationInfo) -> Any:
+        """Refuse True and False, which Python takes for 1 and 0."""
+        if isinstance(value, bool) and info.field_name is not None:
+            kind = cls.model_fields[info.field_name].annotation
+            if {kind, *get_args(kind)} & {int, float}:
+                raise PydanticCustomError("truth", "Input should be a number")
+        return value
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any], *, origin: str = "configuration") -> Self:

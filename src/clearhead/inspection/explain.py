@@ -58,12 +58,17 @@ def explain(
         **settings: Fields of `DecodeConfig` other than the model's own, such as `beam_size=8`.
 
     Raises:
-        ConfigError: If it is an ensemble; if an encoder alone is given a target; if a setting is impossible; or if the
-            model has language tags, and neither the text nor its settings name a language.
+        ConfigError: If it is no translator, or an ensemble; if an encoder alone is given a target; if a setting is
+            impossible; or if the model has language tags, and neither the text nor its settings name a language.
         DataError: If the text is empty or no text, starts with an unknown language tag, or a side is longer than
             `decode.max_input_tokens`.
         ModelError: If the model's alignment.json is damaged, or was chosen for another model.
     """
+    if not isinstance(translator, Translator):
+        raise ConfigError(
+            f"translator must be a clearhead.Translator, not {type(translator).__name__}; clearhead.Translator.load "
+            f"reads one"
+        )
     require_texts([text] if target is None else [text, target], "text and target")
     if translator.ensemble:
         raise ConfigError(

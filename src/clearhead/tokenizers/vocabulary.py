@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from abc import ABC, abstractmethod
 from bisect import bisect_left
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
@@ -272,7 +272,7 @@ def require_texts(texts: object, what: str) -> list[str]:
     Raises:
         DataError: If it is a single text, or anything but texts is in it.
     """
-    if isinstance(texts, str | bytes) or not isinstance(texts, Iterable):
+    if isinstance(texts, str | bytes | Mapping) or not isinstance(texts, Iterable):
         raise DataError(f"{what} must be a list of texts, not {type(texts).__name__}; for one text write [text]")
     found = list(texts)
     for number, text in enumerate(found, start=1):

@@ -103,10 +103,10 @@ def misalignment(data: Prepared) -> str | None:
     Altered copies, which stand behind the pairs themselves, do not count: of those that are joined both sides are long.
     """
     kept = data.report["train"]["kept"]
-    lengths = [np.log(sizes[:kept]) for sizes in (data.train.source_lengths, data.train.target_lengths)]
-    if kept < _FEWEST_PAIRS or not all(sizes.std() > 0 for sizes in lengths):
+    lengths = np.log([data.train.source_lengths[:kept], data.train.target_lengths[:kept]])
+    if kept < _FEWEST_PAIRS or not lengths.std(axis=1).all():
         return None
-    correlation = float(np.corrcoef(*lengths)[0, 1])
+    correlation = float(np.corrcoef(lengths)[0, 1])
     if correlation >= _LEAST_CORRELATION:
         return None
     return (
