@@ -24,6 +24,8 @@ _SPACE = re.compile(r"[^\S\r\n]")
 _INITIAL = re.compile(r"(?<!\w)[^\W\d_]\.\s*\Z")
 _ORDINAL = re.compile(r"(?<!\w)\d{1,2}\.\s*\Z")
 _DASH = re.compile(r"\s*[-–—]")
+_SAID = re.compile(r"(?<=[」』])(?:と|って)")
+"""What goes on behind a quotation in Japanese."""
 _BEGINNING = re.compile(r"[.!?…][\"'”’»)\]]*\s+[\"'“‘«(\[]*[^\W\d_]")
 """What may begin a sentence in a text of small letters."""
 
@@ -46,9 +48,9 @@ def split_sentences(text: str, language: str | None = None) -> list[str]:
     """Split a text into its sentences, each with the white space that follows it; together they are the text.
 
     Two sentences together do less harm than two halves, so none ends where that is unlikely: behind what has no
-    letters, such as the number of a list, or behind a single letter; within a word, as in `Node.js`; before a dash or,
-    in a text that has capitals of the same script, a small letter; nor behind a number of one or two digits, unless the
-    language is known to be English, for many languages write ordinals so.
+    letters, such as the number of a list, or behind a single letter; within a word, as in `Node.js`; before a dash, the
+    `と` behind a Japanese quotation or, in a text that has capitals of the same script, a small letter; nor behind a
+    number of one or two digits, unless the language is known to be English, for many languages write ordinals so.
 
     Args:
         text: Any text; one that holds half of a surrogate pair is one sentence.
@@ -76,7 +78,7 @@ def split_sentences(text: str, language: str | None = None) -> list[str]:
         piece = text[at : at + size]
         first = _first_letter(piece)
         is_apart = text[at - 1].isspace() or _is_unspaced(letter, first)
-        goes_on = piece.isspace() or _DASH.match(piece) or _goes_on(letter, first, capitals)
+        goes_on = piece.isspace() or _DASH.match(piece) or _SAID.match(text, at) or _goes_on(letter, first, capitals)
         if ends and letter and is_apart and not goes_on:
             sentences.append(text[start:at])
             start, letter = at, ""

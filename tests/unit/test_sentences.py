@@ -17,6 +17,7 @@ from clearhead.sentences import cut_line, join_sentences, split_sentences
         ("en", "“Go away!” he said. Then he left.", ["“Go away!” he said. ", "Then he left."]),
         ("en", "Well... yes. No!", ["Well... yes. ", "No!"]),
         ("ja", "私は犬です。あなたは猫です！はい。", ["私は犬です。", "あなたは猫です！", "はい。"]),
+        ("ja", "「はい。」と言った。「いえ。」彼は帰った。", ["「はい。」と言った。", "「いえ。」", "彼は帰った。"]),
         (None, "我是狗。你是猫吗？", ["我是狗。", "你是猫吗？"]),
         (None, "И т.д. и т.п. было. Да.", ["И т.д. и т.п. было. ", "Да."]),
         (None, "Είμαι σκύλος; Ναι.", ["Είμαι σκύλος; ", "Ναι."]),

@@ -137,7 +137,7 @@ def open_inputs(config: Config, *, notice: Callable[[str], None] | None = None) 
     pairs = read_pairs(data.pairs, **choice, swap=data.swap, tolerated=MOST_MALFORMED)
     valid_pairs = read_pairs(data.valid_pairs, **choice, swap=data.swap, tolerated=MOST_MALFORMED)
     general_pairs = read_pairs(data.general_pairs, **choice, swap=data.swap, tolerated=MOST_MALFORMED)
-    excluded = [(path, _segments(path, **choice)) for path in data.exclude]
+    excluded = [(path, _segments(path, **choice, swap=data.swap)) for path in data.exclude]
     is_given = data.valid_source or data.valid_target or data.valid_pairs
     files = [_identified(path) for path in dict.fromkeys(_paths(data))]
     is_general = data.general_source or data.general_target or data.general_pairs
@@ -162,11 +162,13 @@ def _given_links(config: Config) -> GivenLinks | None:
     return GivenLinks(data.alignments, data.alignment_base, by_character, tagged, is_swapped=data.swap)
 
 
-def _segments(path: str, wanted: Wanted, on_open: Callable[[Sequence[PairFile]], None]) -> Iterator[tuple[int, str]]:
+def _segments(
+    path: str, wanted: Wanted, on_open: Callable[[Sequence[PairFile]], None], swap: bool
+) -> Iterator[tuple[int, str]]:
     """Return what stands in a file of text to exclude, with the line of each segment; of pairs, both sides."""
     if not holds_pairs(path):
         return enumerate(read_lines(path), start=1)
-    pairs = read_pairs([path], wanted, on_open=on_open)
+    pairs = read_pairs([path], wanted, on_open=on_open, swap=swap)
     return ((pair.line, text) for pair in pairs for text in (pair.source, pair.target))
 
 

@@ -38,6 +38,8 @@ _NUM_EXAMPLES = 3
 _LONGEST_EXAMPLE = 20
 """Tokens of a translation, and a quarter of the characters of its source, whose attention a small picture can show."""
 _LINES_OF_A_SCRIPT = 200
+_LONGEST_SHOWN = 100
+"""Characters of either side of the pair that shows the direction."""
 
 
 def report_end(loop: Loop, translator: Translator, validation: Validation, head: AlignmentHead, ended_by: str) -> None:
@@ -80,6 +82,7 @@ def report_end(loop: Loop, translator: Translator, validation: Validation, head:
             "verdict": "; ".join(judgement) or "too short to tell",
             "validation (greedy)": f"{validation.scores}, perplexity {validation.ppl:.2f} a piece",
             **({"general text (greedy)": validation.general.scores} if validation.general else {}),
+            "signatures": f"BLEU {validation.bleu_signature}; chrF {validation.chrf_signature}",
             "model": f"{config.preset}: {translator.bundle.info['weights']}",
             **({"started from": f"{config.from_model} (SHA-256 {config.from_sha256})"} if config.from_model else {}),
             "training": f"{state.step:,} steps, {state.target_tokens:,} target tokens, {minutes:.1f} minutes",
@@ -128,7 +131,7 @@ def _learned(loop: Loop) -> list[LearnedPair]:
 
 
 def _direction(data: Prepared, files: DataConfig) -> str:
-    """Return in words what is translated into what: languages, or scripts; and the languages that tags ask for."""
+    """Return what is translated into what: languages, or scripts, those that tags ask for, and the first pair."""
     rows = range(min(len(data.valid), _LINES_OF_A_SCRIPT))
     sides = [[side(row) for row in rows] for side in (data.valid.source, data.valid.target)]
     scripts = [next((name.title() for name, _ in count_scripts(texts).most_common(1)), "no letters") for texts in sides]
@@ -137,7 +140,8 @@ def _direction(data: Prepared, files: DataConfig) -> str:
     names = [Path(path).name for paths in (*by_side, files.pairs) for path in paths]
     tags = ", ".join(data.tokenizer.language_tags)
     into = f"; languages asked for by tag: {tags}" if tags else ""
-    return f"{' -> '.join(known)} ({', '.join(names)}){into}"
+    example = " -> ".join(repr(side(0))[:_LONGEST_SHOWN] for side in (data.train.source, data.train.target))
+    return f"{' -> '.join(known)} ({', '.join(names)}){into}; the first pair: {example}"
 
 
 def _reading_lines(report: Mapping[str, Any]) -> list[str]:

@@ -94,7 +94,11 @@ def test_the_report_is_whole_and_loads_nothing(finished_run):
     )  # curves, lengths, attention; that of three pairs at three validations
     valid = open_prepared(finished_run / "data").valid
     assert {valid.source(row) for row in range(5)} <= set(page.texts)  # train.validate_sentences
-    assert "Latin -> Latin (numbers.tsv)" in page.texts
+    train = open_prepared(finished_run / "data").train
+    direction = f"Latin -> Latin (numbers.tsv); the first pair: {train.source(0)!r} -> {train.target(0)!r}"
+    signature = load_bundle(finished_run).info["metrics"]["bleu_signature"]
+    assert direction in page.texts
+    assert any(text.startswith(f"BLEU {signature}; chrF nrefs:1|") for text in page.texts)
 
 
 def test_text_of_the_corpus_cannot_run_in_the_report(settings, tmp_path):
