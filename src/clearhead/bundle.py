@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -296,7 +297,7 @@ def model_directory(path: str | Path) -> Path:
     if not is_there:
         raise ModelError(f"no model at {path}: there is no such directory")
     if (path / "config.toml").is_file():
-        raise ModelError(f"{path} is a run without a finished model; run its `clearhead train` command again to resume")
+        raise ModelError(f"{path} is a run without a model; clearhead train {shlex.quote(str(path))} goes on with it")
     raise ModelError(f"no model at {path}: it holds no config.json; name a model directory or a run directory")
 
 

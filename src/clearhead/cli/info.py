@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import platform
+import shlex
 import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -138,7 +139,7 @@ def _run_facts(run: Path) -> dict[str, Any]:
     finished = is_finished(run)
     facts: dict[str, Any] = {
         "directory": str(run),
-        "state": "finished" if finished else "unfinished: run its `clearhead train` command again to resume",
+        "state": "finished" if finished else f"unfinished: clearhead train {shlex.quote(str(run))} goes on",
         "preset": config.preset,
         "checkpoints": [path.name for path in checkpoints.paths()],
         "newest_checkpoint": None if newest is None else newest[0].name,

@@ -35,7 +35,7 @@ from clearhead.training.plan import make_plan, planned_before
 from clearhead.training.publish import choose_alignment_head, golden_sources
 from clearhead.training.run_directory import is_finished, lock, move_aside
 from clearhead.training.settings import check_resumable, complete, draft, over_saved, resolved
-from clearhead.training.start import over_start, starting_model, untagged
+from clearhead.training.start import over_start, starting_model, tag_trouble
 from clearhead.training.step import uses_bf16
 from clearhead.training.stop import StopSignals
 from clearhead.training.verdict import misalignment
@@ -221,10 +221,9 @@ def _settle(
         )
         if (warning := misalignment(data)) is not None:
             display.say(warning)
-        if early.from_model is not None:
-            for what, pairs in (("source", data.train), ("general source", data.general)):
-                if pairs is not None and (warning := untagged(pairs, data.tokenizer, what)):
-                    display.say(warning)
+        for what, pairs in (("source", data.train), ("general source", data.general)):
+            if pairs is not None and (warning := tag_trouble(pairs, data.tokenizer, what)):
+                display.say(warning)
     else:
         data = open_prepared(run / "data")
         if missing := missing_inputs(saved):

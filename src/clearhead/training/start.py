@@ -6,6 +6,7 @@ checkpoint, which is written before the first step.
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Mapping
 from pathlib import Path
@@ -22,10 +23,12 @@ from clearhead.tokenizers import Vocabulary
 from clearhead.training.optimizer import weights_to_train
 from clearhead.training.settings import OF_THE_TOKENIZER, draft, merge, refuse_misshapen, require_both_sides
 
-__all__ = ["model_name", "over_start", "starting_model", "untagged"]
+__all__ = ["model_name", "over_start", "starting_model", "tag_trouble"]
 
 _NO_MATTER_OF_WEIGHTS = {"dropout", "attention_dropout", "feed_forward_dropout"}
 _LINES_ASKED_FOR_A_TAG = 1_000
+_NO_NAME = ("",)
+"""With it every tag counts, and not only those of languages that are known."""
 
 
 def over_start(values: Mapping[str, Any], *, fresh: bool) -> tuple[Mapping[str, Any], Bundle | None]:
@@ -121,16 +124,30 @@ def model_name(path: str) -> str:
     return directory.parent.name if directory.name == "model" else directory.name
 
 
-def untagged(pairs: PairStore, tokenizer: Vocabulary, what: str) -> str | None:
-    """Return a warning if the model asks for languages by tag and a text, of which `what` lines are read, has none."""
-    languages, rows = tokenizer.language_tags, range(min(len(pairs), _LINES_ASKED_FOR_A_TAG))
-    if not languages or any(split_tag(pairs.source(row), languages)[0] for row in rows):
-        return None
-    tags = ", ".join(map(language_tag, languages))
-    return (
-        f"the model is told by a tag ({tags}) which language to write, and the first {len(rows):,} {what} lines have "
-        f"none: what is learned from them is not what a tag asks for; put the tag before each"
-    )
+def tag_trouble(pairs: PairStore, tokenizer: Vocabulary, what: str) -> str | None:
+    """Return a warning if languages are asked for by tag and a text has none, or it has tags and nobody asks for them.
+
+    Args:
+        pairs: The text, of which the first lines are looked at.
+        tokenizer: Knows the tags.
+        what: What its lines are called.
+    """
+    known, rows = tokenizer.language_tags, range(min(len(pairs), _LINES_ASKED_FOR_A_TAG))
+    found = [split_tag(pairs.source(row), known or _NO_NAME)[0] for row in rows]
+    if known and not any(found):
+        return (
+            f"the model is told by a tag ({', '.join(map(language_tag, known))}) which language to write, and the "
+            f"first {len(rows):,} {what} lines have none: what is learned from them is not what a tag asks for; put "
+            f"the tag before each"
+        )
+    if not known and all(found):
+        names = sorted({name for name in found if name is not None})
+        return (
+            f"each of the first {len(rows):,} {what} lines begins with a language tag, such as "
+            f"{language_tag(names[0])}, which is plain text where no languages are named; if these are all, start over "
+            f"with --fresh --set 'tokenizer.language_tags={json.dumps(names, ensure_ascii=False)}'"
+        )
+    return None
 
 
 def _over(

@@ -23,6 +23,8 @@ _GAIN = 0.01
 """Share of its chrF that a model must still win in the last quarter of a run to speak of improving."""
 _LOSS = 0.1
 """Share of its best chrF that a model must have lost to speak of getting worse."""
+_WARMUPS = 10
+"""A run should make so many times the steps of its warm-up, at least."""
 _MORE = "a larger model or more text would"
 _USELESS_BLEU = 5.0
 _LEAST_CORRELATION = 0.3
@@ -188,7 +190,8 @@ def _course(train: TrainConfig, valid: Sequence[Mapping[str, Any]], losses: Sequ
 def _longer(train: TrainConfig, state: TrainingState, ended_by: str) -> str:
     match ended_by:
         case "max_steps":
-            return f"--max-steps {2 * (train.max_steps or 0)}"
+            least = _WARMUPS * train.warmup_steps if state.step <= train.warmup_steps else 0
+            return f"--max-steps {max(2 * (train.max_steps or 0), least)}"
         case "max_minutes":
             return f"--max-minutes {2 * max(train.max_minutes or 0.0, state.elapsed / 60):.3g}"
     return f"--set train.patience={2 * train.patience}"

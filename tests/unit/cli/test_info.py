@@ -166,8 +166,7 @@ def test_what_matters_fits_a_screen(run_command, run_dir, make_model_dir, make_b
         "quality: validation BLEU 31.52",
         f"made: 2017-06-12, step 4000, 4,000 steps, 12.5 minutes, on cpu, clearhead {__version__}",
         "translates: by PyTorch, on cpu, beam 4, into de unless told otherwise",
-        f"run: {run_dir}, unfinished: run its `clearhead train` command again to resume, "
-        "newest checkpoint step-00000200",
+        f"run: {run_dir}, unfinished: clearhead train {run_dir} goes on, newest checkpoint step-00000200",
     ]
 
 
@@ -219,7 +218,7 @@ def test_a_run_without_a_model_says_how_far_it_is(run_command, run_dir):
     found = json.loads(run_command(info, run_dir, "--json").stdout)
     assert list(found) == ["run"]
     run = found["run"]
-    assert "resume" in run["state"]
+    assert run["state"] == f"unfinished: clearhead train {run_dir} goes on"
     assert run["preset"] == "tiny"
     assert run["newest_checkpoint"] == "step-00000200"
     assert run["checkpoints"] == ["step-00000100", "step-00000200"]

@@ -259,6 +259,16 @@ def test_the_models_tags_are_the_runs(settings, make_model_dir, tmp_path, capsys
     assert said.count("none: what is learned") == 1
 
 
+def test_tags_that_nobody_asks_for_are_named(settings, tmp_path, capsys):
+    path = write_numbers(tmp_path / "numbers.tsv")
+    lines = path.read_text(encoding="utf-8").splitlines()
+    path.write_text("".join(f"<2{('fr', 'de')[n % 2]}> {a}\n" for n, a in enumerate(lines)), encoding="utf-8")
+    train_from_values(settings(train={"max_steps": 1}))
+    said = capsys.readouterr().err
+    assert "each of the first 189 source lines begins with a language tag, such as <2de>" in said
+    assert """--fresh --set 'tokenizer.language_tags=["de", "fr"]'""" in said
+
+
 @pytest.mark.parametrize("kind", ["bpe", "unigram", "wordpiece"])
 @pytest.mark.parametrize(("split_digits", "placeholders"), [(True, False), (False, True)])
 def test_a_tokenizer_tells_how_it_was_made(sentences, kind, split_digits, placeholders):
