@@ -11,15 +11,12 @@ from dataclasses import dataclass, field
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 from pathlib import Path
-from typing import Any, Unpack
+from typing import Any
 
 import torch
 
-from clearhead.config import DecodeChanges
-from clearhead.decoding import Sampling
 from clearhead.device import num_threads, resolve_device, set_num_threads
 from clearhead.errors import ClearheadError, DeviceError
-from clearhead.terms import Terms
 from clearhead.tokenizers import require_texts
 from clearhead.tokenizers.vocabulary import refuse_surrogates
 from clearhead.translation import Translation
@@ -85,19 +82,10 @@ class TranslatorTeam(Translator):
         self,
         lines: Sequence[str],
         *,
-        num_best: int = 1,
-        sampling: Sampling | None = None,
-        mbr: int | None = None,
-        diversity: float = 0.0,
         prefix: str | Sequence[str] = "",
-        terms: Terms | None = None,
-        scores: bool = True,
-        alignments: bool = False,
-        one_line: bool = False,
-        name: str = "",
         first: int = 1,
         on_progress: Callable[[int], None] | None = None,
-        **settings: Unpack[DecodeChanges],
+        **asked: Any,
     ) -> list[Translation]:
         """Translate lines, each process a share of them; see `Translator.translate`.
 
@@ -106,22 +94,13 @@ class TranslatorTeam(Translator):
         """
         lines = require_texts(lines, "lines")
         refuse_surrogates(lines)
-        asked: dict[str, Any] = {
-            "num_best": num_best,
-            "sampling": sampling,
-            "mbr": mbr,
-            "diversity": diversity,
-            "terms": terms,
-            "scores": scores,
-            "alignments": alignments,
-            "one_line": one_line,
-            "name": name,
-            **settings,
-        }
+        if not isinstance(prefix, str):
+            prefix = require_texts(prefix, "prefix")
         # Refused here and at once: impossible settings, and prefixes that are not one for each line.
-        super().translate([], **asked, prefix=prefix if isinstance(prefix, str) or not lines else "")
+        told: dict[str, Any] = {**asked, "first": first, "on_progress": on_progress}
+        super().translate([], **told, prefix=prefix if isinstance(prefix, str) or not lines else "")
         if not isinstance(prefix, str) and len(prefix) != len(lines):
-            return super().translate(lines, **asked, prefix=prefix)
+            return super().translate(lines, **told, prefix=prefix)
         starts = _starts(lines, len(self._members))
         for (_, connection), start, end in zip(self._members, starts, [*starts[1:], len(lines)], strict=True):
             own = {**asked, "prefix": prefix if isinstance(prefix, str) else prefix[start:end], "first": first + start}

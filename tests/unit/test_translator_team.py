@@ -6,7 +6,7 @@ import pytest
 
 from clearhead.bundle import save_bundle
 from clearhead.decoding import Sampling
-from clearhead.errors import ClearheadError, DataError, ModelError
+from clearhead.errors import ClearheadError, ConfigError, DataError, ModelError
 from clearhead.translator import Translator
 from clearhead.translator_team import TranslatorTeam, _starts
 
@@ -60,6 +60,12 @@ def test_prefixes_go_with_their_lines(team, model, sentences):
     assert printed(team.translate(sentences, prefix=prefixes)) == printed(wanted)
     with pytest.raises(DataError, match="prefix"):
         team.translate(sentences, prefix=["A"])
+    with pytest.raises(DataError, match="prefix must be a list of texts, not int"):
+        team.translate(sentences, prefix=3)
+    with pytest.raises(ConfigError, match="first must be a whole number, not str"):
+        team.translate(sentences, first="2")
+    with pytest.raises(ConfigError, match=r"unknown setting 'decode\.num_bets'"):
+        team.translate(sentences, num_bets=2)
 
 
 @pytest.mark.parametrize("lines", [[], ["Ein Hund."], [""]])
