@@ -69,14 +69,15 @@ def verdict(
     losses = [record["nll"] for record in records if record.get("split") == "train"]
     go_on = f"go on with: clearhead train {shlex.quote(str(run))} {_longer(train, state, ended_by)}"
     is_useless = validation.bleu < _USELESS_BLEU
-    if is_useless and misaligned is not None:
-        return [f"likely misaligned, for BLEU is below {_USELESS_BLEU:g}: {misaligned}"]
     sentences = []
-    if valid and valid[0]["step"] == 0:
+    is_from_model = bool(valid) and valid[0]["step"] == 0
+    if is_from_model:
         sentences.append(_beside_start(valid, validation, is_unchanged))
         if validation.general is not None and not is_unchanged:
             sentences.append(_unlearned(run, valid[0]["general_chrf"], validation.general.chrf, general_margin))
-    elif state.step <= train.warmup_steps:
+    if is_useless and misaligned is not None:
+        return [f"likely misaligned, for BLEU is below {_USELESS_BLEU:g}: {misaligned}", *sentences]
+    if not is_from_model and state.step <= train.warmup_steps:
         sentences.append(
             f"still in warm-up: {state.step:,} of {train.warmup_steps:,} steps of it were made, and the model knows "
             f"little yet; {go_on}"

@@ -147,6 +147,8 @@ def test_a_model_that_stands_still_before_it_knows_anything_needs_another_rate_a
 def test_a_useless_model_of_misaligned_sides_needs_neither_time_nor_data():
     (line,) = said(records(*RISING), misaligned="the lengths differ", bleu=4.99)
     assert line == "likely misaligned, for BLEU is below 5: the lengths differ"
+    _, second = said(from_a_model((40, 2.8), (30, 2.9)), misaligned="the lengths differ", bleu=4.99)
+    assert second.startswith("the model it started from has chrF 40.0")
     assert "misaligned" not in " ".join(said(records(*RISING), misaligned="the lengths differ", bleu=5.0))
 
 
