@@ -10,7 +10,7 @@ from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, Self, Unpack
 
-from clearhead.aligner import AlignmentHead, SpelledPair, align, alignment_head, spelled_pair
+from clearhead.aligner import AlignmentHead, align, alignment_head, spelled_pair
 from clearhead.bundle import SHORTLIST_FILE, Bundle, load_bundle, model_directory
 from clearhead.config import DecodeChanges, DecodeConfig, DecodePrecision
 from clearhead.decoding import (
@@ -31,12 +31,12 @@ from clearhead.device import resolve_device
 from clearhead.errors import ConfigError, DataError, ModelError
 from clearhead.familiar import Familiar, Form
 from clearhead.flags import MOST_SHOWN, Flag, Seen, find_flags, placeholders_of
-from clearhead.language_tags import language_tag
 from clearhead.line_splitting import Piece, Pieces, align_samples, cut_lines
 from clearhead.markup_search import MarkupSearch
 from clearhead.model.transformer import Transformer
+from clearhead.pair_spelling import PairSpeller, require_continuations
 from clearhead.placeholders import PLACEHOLDER, PLACEHOLDER_OR_NUMBER
-from clearhead.protect import Protected, protect, protect_target, without_signs
+from clearhead.protect import without_signs
 from clearhead.sentences import split_sentences
 from clearhead.term_search import TermSpeller, WantedTerms, search_with_terms
 from clearhead.terms import Terms
@@ -280,9 +280,10 @@ class Translator:
         """
         _require_arguments(name=name, on_progress=on_progress)
         config = self.decode_config(settings)
-        parts, source_ids, target_ids = self._spelled(sources, targets, config, name=name)
+        parts, source_ids, target_ids = self.speller.spelled(sources, targets, config, name=name)
         if self.model.config.is_decoder_alone:
-            self._require_continuations(source_ids, target_ids, targets, name=name)
+            most = self.model.config.max_length
+            require_continuations(source_ids, target_ids, targets, most=most, name=name)
         rows = [row for row, (_, text) in enumerate(parts) if text.strip() or targets[row]]
         if on_progress is not None and len(rows) < len(parts):
             on_progress(len(parts) - len(rows))
@@ -329,105 +330,10 @@ class Translator:
         _require_arguments(words=words, name=name, on_progress=on_progress)
         self._require_alignments()
         config = self.decode_config(settings)
-        pairs = self.spelled_pairs(sources, targets, config, words=words, name=name)
+        pairs = self.speller.pairs(sources, targets, config, words=words, name=name)
         return align(
             self._aligning, pairs, by=config.align_by, batch_tokens=config.batch_tokens, on_progress=on_progress
         )
-
-    def spelled_pairs(
-        self,
-        sources: Sequence[str],
-        targets: Sequence[str],
-        config: DecodeConfig,
-        *,
-        words: Callable[[str], list[Span]] = words_of,
-        name: str = "",
-    ) -> list[SpelledPair]:
-        """Return pairs of a line each as the model spells them, to be aligned.
-
-        Args:
-            sources: As of `align`, like all others.
-            targets: As there.
-            config: The settings.
-            words: As there.
-            name: As there.
-
-        Raises:
-            ConfigError: As there.
-            DataError: As there.
-        """
-        parts, *spelled = self._spelled(sources, targets, config, name=name)
-        tokenizer = self.bundle.tokenizer
-        protected = self._protected(parts, config)
-        return [
-            spelled_pair(tokenizer, source, source_ids, protect_target(source, target), target_ids, words)
-            for source, target, source_ids, target_ids in zip(protected, targets, *spelled, strict=True)
-        ]
-
-    def _protected(self, parts: Sequence[tuple[str | None, str]], config: DecodeConfig) -> list[Protected]:
-        num_signs = self.bundle.tokenizer.num_placeholders
-        return [protect(text, num_signs, with_numbers=config.protect_numbers) for _, text in parts]
-
-    def _spelled(
-        self, sources: Sequence[str], targets: Sequence[str], config: DecodeConfig, *, name: str
-    ) -> tuple[list[tuple[str | None, str]], list[list[int]], list[list[int]]]:
-        """Return the languages and texts of source lines, and the ids of both sides.
-
-        Raises:
-            ConfigError: If the model has language tags and a line is given none.
-            DataError: If a side is not a list of texts, the numbers of lines differ, or a line is longer than the limit
-                or starts with an unknown language tag.
-        """
-        sources, targets = require_texts(sources, "sources"), require_texts(targets, "targets")
-        if len(sources) != len(targets):
-            raise DataError(f"{len(sources)} source lines but {len(targets)} target lines; they must pair up")
-        parts = self.split_sources(sources, config.target_lang, name=name)
-        source_ids, target_ids = self.spell(parts, targets, config)
-        for number, ids in enumerate(map(max, zip(map(len, source_ids), map(len, target_ids), strict=True)), start=1):
-            if ids > config.max_input_tokens:
-                raise DataError(
-                    f"{name}{', ' if name else ''}pair {number} has {ids:,} tokens on one side; at most "
-                    f"{config.max_input_tokens:,} are scored or aligned (decode.max_input_tokens)"
-                )
-        return parts, source_ids, target_ids
-
-    def spell(
-        self, parts: Sequence[tuple[str | None, str]], targets: Sequence[str], config: DecodeConfig
-    ) -> tuple[list[list[int]], list[list[int]]]:
-        """Return the ids of sources and of their targets, placeholders as the model reads and writes them.
-
-        Args:
-            parts: Languages and texts of the sources, as of `split_sources`.
-            targets: Their translations.
-            config: Of which `source_lang` and `protect_numbers` count.
-
-        Raises:
-            DataError: If one is no text, or holds an unpaired surrogate.
-        """
-        tokenizer = self.bundle.tokenizer
-        protected = self._protected(parts, config)
-        languages = [language for language, _ in parts]
-        read = [(language, one.text) for language, one in zip(languages, protected, strict=True)]
-        written = [protect_target(one, target) for one, target in zip(protected, targets, strict=True)]
-        return tokenizer.encode_parts(read, config.source_lang), tokenizer.encode_targets(written, languages)
-
-    def _require_continuations(
-        self, sources: Sequence[list[int]], targets: Sequence[list[int]], texts: Sequence[str], *, name: str
-    ) -> None:
-        """Make sure that a decoder alone can go on from each source with its target.
-
-        Raises:
-            DataError: Naming the first pair whose source is empty, or which needs more positions than there are.
-        """
-        most = self.model.config.max_length or math.inf
-        for number, (source, target, text) in enumerate(zip(sources, targets, texts, strict=True), start=1):
-            where = f"{name}{', ' if name else ''}pair {number}"
-            if text and not source:
-                raise DataError(f"{where} has no source, and this model, a decoder alone, goes on with a text")
-            if len(source) + len(target) > most:
-                raise DataError(
-                    f"{where} has {len(source) + len(target):,} tokens, and this model has positions for {most:,}"
-                )
 
     def searching_by(self, decode: Decode) -> Self:
         """Return this translator, engines and all, but for what searches.
@@ -474,7 +380,7 @@ class Translator:
         first: int,
     ) -> _Read:
         """Bring lines to a familiar form and cut them into sentences, as far as that is asked for."""
-        parts = self.split_sources(lines, config.target_lang, name=name, first=first)
+        parts = self.speller.split_sources(lines, config.target_lang, name=name, first=first)
         begun = [prefix] * len(lines) if isinstance(prefix, str) else require_texts(prefix, "prefix")
         prefixes = self._prefixes(begun, len(lines), one_line)
         # Nobody knows which of a line's sentences a prefix of several sentences translates.
@@ -570,6 +476,11 @@ class Translator:
         return align(self._aligning, pairs, by=config.align_by, batch_tokens=config.batch_tokens)
 
     @cached_property
+    def speller(self) -> PairSpeller:
+        """Spells sources and given translations."""
+        return PairSpeller(self.bundle.tokenizer)
+
+    @cached_property
     def _aligning(self) -> list[tuple[Transformer, AlignmentHead]]:
         """The models that tell alignments, each with the head to look at."""
         return [(bundle.model, alignment_head(bundle)) for bundle in (self.bundle, *self.ensemble)]
@@ -607,25 +518,6 @@ class Translator:
         prefixes = [Prefix(tuple(ids), tuple(map(tuple, tokenizer.completions(ids)))) for ids in spelled]
         of_text = {"": NO_PREFIX, **dict(zip(different, prefixes, strict=True))}
         return [of_text[text] for text in texts]
-
-    def split_sources(
-        self, lines: Sequence[str], target_lang: str | None, *, name: str = "", first: int = 1
-    ) -> list[tuple[str | None, str]]:
-        """Split source lines as `Tokenizer.split_sources` does, and make sure that each has a language to go into.
-
-        Raises:
-            ConfigError: Naming the first line, not blank, without one, and the languages there are.
-        """
-        parts = self.bundle.tokenizer.split_sources(lines, target_lang, name=name, first=first)
-        languages = list(self.bundle.tokenizer.language_tags)
-        for number, (language, text) in enumerate(parts if languages else [], start=first):
-            if language is None and text.strip():
-                raise ConfigError(
-                    f"{name}{', ' if name else ''}line {number}: into which language? This model translates into "
-                    f"{', '.join(languages)}; start the line with its tag, {language_tag(languages[0])}, or say "
-                    f"--target-lang {languages[0]} (in Python target_lang={languages[0]!r})"
-                )
-        return parts
 
     def decode_config(self, settings: Mapping[str, Any]) -> DecodeConfig:
         """Return how this model translates, with some settings changed; those that are None are left as they are.

@@ -57,6 +57,7 @@ FLOORS = {
     "translation_memory": 5,
     "translation_report": 5,
     "markup_search": 6,
+    "pair_spelling": 6,
     "translator": 7,
     "translator_team": 8,
     "document_translation": 8,

@@ -86,7 +86,9 @@ def optimize(
     config = translator.decode_config(
         {"source_lang": source_lang, "target_lang": target_lang, "batch_tokens": batch_tokens}
     )
-    parts = translator.split_sources([pair.source for pair in pairs], config.target_lang, name=display_name(source))
+    parts = translator.speller.split_sources(
+        [pair.source for pair in pairs], config.target_lang, name=display_name(source)
+    )
     rows, kept, num_blank, num_long = _usable(translator, parts, [pair.target for pair in pairs], config)
     if not kept:
         raise DataError(
@@ -108,7 +110,7 @@ def optimize(
     shortlist.save(path, translator.identity())
     looked_at = [pairs[row] for row in rows[:MOST_LOOKED_AT]]
     sides = [pair.source for pair in looked_at], [pair.target for pair in looked_at]
-    spelled = translator.spelled_pairs(*sides, config)
+    spelled = translator.speller.pairs(*sides, config)
     guided = guided_head_of(translator.bundle)
     head, agreement = choose_head(translator.bundle.model, spelled, batch_tokens=config.batch_tokens, guided=guided)
     save_head(directory / ALIGNMENT_FILE, head, agreement, translator.identity())
@@ -128,7 +130,9 @@ def _usable(
 ) -> tuple[list[int], list[tuple[list[int], list[int]]], int, int]:
     """Return the pairs to learn from: rows, and ids; how many have a blank side, and how many are too long."""
     rows = [row for row, (_, text) in enumerate(parts) if text.strip() and targets[row].strip()]
-    source_ids, target_ids = translator.spell([parts[row] for row in rows], [targets[row] for row in rows], config)
+    source_ids, target_ids = translator.speller.spell(
+        [parts[row] for row in rows], [targets[row] for row in rows], config
+    )
     usable = {
         row: (source, target)
         for row, source, target in zip(rows, source_ids, target_ids, strict=True)

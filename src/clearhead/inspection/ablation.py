@@ -230,8 +230,8 @@ def _num_tokens(
 ) -> int:
     """Return the target tokens of a test set."""
     config = translator.decode_config(settings)
-    parts = translator.split_sources(sources, config.target_lang, name=name)
-    _, target_ids = translator.spell(parts, references, config)
+    parts = translator.speller.split_sources(sources, config.target_lang, name=name)
+    _, target_ids = translator.speller.spell(parts, references, config)
     return sum(map(len, target_ids))
 
 
