@@ -57,6 +57,10 @@ class Shouting:
     def decode_config(self, settings):
         return DecodeConfig()
 
+    @property
+    def speller(self):
+        return self
+
     def split_sources(self, lines, target_lang, *, name="", first=1):
         if any(line.startswith("<2xx>") for line in lines):
             raise DataError(f"{name}, line {first}: unknown language tag <2xx>")
