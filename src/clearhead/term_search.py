@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Any
 
 import numpy as np
@@ -22,6 +22,8 @@ __all__ = ["TermSpeller", "WantedTerms", "search_with_terms"]
 
 _BEFORE = "a"
 """A word that stands before what is spelled in the middle of a text."""
+_MOST_SPELLED = 50_000
+"""Terms whose spellings are kept; a server is asked for ever new ones."""
 _OPENING = ("(", '"', "„", "“", "«", "-", "/")
 """What a word may stand behind without a space."""
 
@@ -59,7 +61,7 @@ class TermSpeller:
 
     def __init__(self, tokenizer: Vocabulary) -> None:
         self._tokenizer = tokenizer
-        self._spelled: dict[Term, RequiredTerm | None] = {}
+        self._required = lru_cache(_MOST_SPELLED)(self._required_of)
 
     def wanted(self, terms: Terms, text: str, given: int = 0, *, any_case: bool = False) -> WantedTerms:
         """Return what the translation of a text must contain.
@@ -73,14 +75,12 @@ class TermSpeller:
         found = terms.found_in(text, any_case=any_case)
         if not found:
             return WantedTerms()
-        for _, term in found:
-            if term not in self._spelled:
-                self._spelled[term] = self._required(term)
-        spelled = [one for _, term in found if (one := self._spelled[term]) is not None]
-        required = Required(spelled, self._edges, given) if spelled else None
-        return WantedTerms(tuple(found), required, frozenset(t for _, t in found if self._spelled[t] is None))
+        spelled = [(term, self._required(term)) for _, term in found]
+        terms_of_tokens = [one for _, one in spelled if one is not None]
+        required = Required(terms_of_tokens, self._edges, given) if terms_of_tokens else None
+        return WantedTerms(tuple(found), required, frozenset(term for term, one in spelled if one is None))
 
-    def _required(self, term: Term) -> RequiredTerm | None:
+    def _required_of(self, term: Term) -> RequiredTerm | None:
         """Return the spellings of a term, or None if there are none."""
         own = [form for form in term.forms if self._can_be_spelled(form)]
         if not own:

@@ -24,7 +24,7 @@ from clearhead.errors import DataError
 from clearhead.placeholders import PLACEHOLDER
 from clearhead.scripts import script_of
 
-__all__ = ["FoundTerm", "Term", "Terms", "Word", "forms_in", "is_in_word", "words_of"]
+__all__ = ["FoundTerm", "Term", "Terms", "Word", "forms_in", "is_in_word", "term_of", "words_of"]
 
 _WITHOUT_SPACES = {"HAN", "HIRAGANA", "KATAKANA", "THAI", "LAO", "KHMER", "MYANMAR"}
 """Scripts without spaces between words, where every letter may begin one."""
@@ -161,17 +161,33 @@ def is_in_word(character: str) -> bool:
     return _kind(character) == "word"
 
 
+def term_of(source: str, forms: Sequence[str]) -> Term:
+    """Return a term; white space around its texts goes, and so do blank forms behind the first.
+
+    Args:
+        source: The term.
+        forms: What translates it; at least one, the first not blank.
+
+    Raises:
+        DataError: If there is no term, or nothing that translates it.
+    """
+    own, *others = (form.strip() for form in forms) if forms else [""]
+    if not words_of(source):
+        raise DataError("there is no term")
+    if not own:
+        raise DataError(f"no translation of {source.strip()!r}")
+    return Term(source.strip(), (own, *filter(None, others)))
+
+
 def _read(line: str) -> tuple[Term | None, str]:
     """Return the term of a row, or what is wrong with it."""
     source, *columns = line.split("\t")
-    forms = [form.strip() for column in columns for form in column.split("|")]
     if not columns:
         return None, "no tab; a line is a term, a tab, and its translation"
-    if not words_of(source):
-        return None, "no term before the tab"
-    if not forms[0]:
-        return None, f"no translation of {source.strip()!r}"
-    return Term(source.strip(), tuple(form for form in forms if form)), ""
+    try:
+        return term_of(source, [form for column in columns for form in column.split("|")]), ""
+    except DataError as error:
+        return None, str(error)
 
 
 @lru_cache(maxsize=10_000)

@@ -24,7 +24,7 @@ from clearhead.flags import missing_placeholders
 from clearhead.terms import words_of
 from clearhead.translation import MemoryMatch, Translation, on_one_line
 
-__all__ = ["LEAST_SIMILARITY", "TranslationMemory", "recalled", "similarity"]
+__all__ = ["LEAST_SIMILARITY", "TranslationMemory", "left_to_translate", "recalled", "similarity"]
 
 LEAST_SIMILARITY = 0.75
 """Of a match that is shown, unless another is asked for."""
@@ -96,16 +96,25 @@ class TranslationMemory:
         """
         if not 0.0 < least <= 1.0:
             raise ConfigError(f"the least similarity ({least}) must be above 0 and at most 1, such as 0.75")
-        text = text.strip()
-        target = self._targets.get(text)
-        if target is not None:
-            agrees = not (missing_placeholders(text, target) or missing_placeholders(target, text))
-            return MemoryMatch(text, target, 1.0, is_reused=agrees)
-        found = self._most_similar(text, least)
+        if (exact := self.exact(text)) is not None:
+            return exact
+        found = self._most_similar(text.strip(), least)
         if found is None:
             return None
         source = self._sources[found[1]]
         return MemoryMatch(source, self._targets[source], round(found[0], 4))
+
+    def exact(self, text: str) -> MemoryMatch | None:
+        """Return the entry of a text, to the letter but for white space at its ends; None if there is none.
+
+        Its translation is to be reused if it has the placeholders of the text.
+        """
+        text = text.strip()
+        target = self._targets.get(text)
+        if target is None:
+            return None
+        agrees = not (missing_placeholders(text, target) or missing_placeholders(target, text))
+        return MemoryMatch(text, target, 1.0, is_reused=agrees)
 
     def _most_similar(self, text: str, least: float) -> tuple[float, int] | None:
         unknown = len(self._ids)
@@ -137,6 +146,16 @@ def similarity(one: str, other: str) -> float:
     texts = [[word.text for word in words_of(text)] for text in (one, other)]
     ids = {word: number for number, word in enumerate(dict.fromkeys(texts[0] + texts[1]))}
     return _similarity(*([ids[word] for word in words] for words in texts)) if ids else 1.0
+
+
+def left_to_translate(lines: Sequence[str], matches: Sequence[MemoryMatch | None]) -> list[str]:
+    """Return what a model has to translate of lines: blank ones in the place of those that are reused.
+
+    Args:
+        lines: Source lines.
+        matches: Of each.
+    """
+    return ["" if match and match.is_reused else line for line, match in zip(lines, matches, strict=True)]
 
 
 def recalled(

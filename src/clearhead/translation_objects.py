@@ -21,7 +21,7 @@ def translation_object(translation: Translation) -> dict[str, Any]:
         "truncated": translation.truncated,
         "source_truncated": translation.source_truncated,
         "output_truncated": translation.output_truncated,
-        "sentences": [{"source": one.source, **_judged(one)} for one in translation.sentences],
+        "sentences": [{"source": one.source, **_judged(one), **_memory(one)} for one in translation.sentences],
         "warnings": [flag.kind for flag in translation.warnings],
         "warning_details": {flag.kind: flag.detail for flag in translation.warnings},
         **_asked_for(translation),
@@ -33,9 +33,11 @@ def _asked_for(translation: Translation) -> dict[str, Any]:
     asked: dict[str, Any] = {}
     if translation.terms is not None:
         asked["terms"] = [asdict(use) for use in translation.terms]
-    if translation.memory is not None:
-        asked["memory"] = asdict(translation.memory)
-    return asked
+    return asked | _memory(translation)
+
+
+def _memory(translation: Translation) -> dict[str, Any]:
+    return {} if translation.memory is None else {"memory": asdict(translation.memory)}
 
 
 def digits(score: float | None) -> str:

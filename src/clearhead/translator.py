@@ -31,13 +31,14 @@ from clearhead.device import resolve_device
 from clearhead.errors import ConfigError, DataError, ModelError
 from clearhead.familiar import Familiar, Form
 from clearhead.flags import MOST_SHOWN, Flag, Seen, find_flags, placeholders_of
+from clearhead.language_tags import split_tag
 from clearhead.line_splitting import Piece, Pieces, align_samples, cut_lines
 from clearhead.markup_search import MarkupSearch
 from clearhead.model.transformer import Transformer
 from clearhead.pair_spelling import PairSpeller, require_continuations
 from clearhead.placeholders import PLACEHOLDER, PLACEHOLDER_OR_NUMBER
 from clearhead.protect import without_signs
-from clearhead.sentences import split_sentences
+from clearhead.sentences import CutLine, split_sentences
 from clearhead.term_search import TermSpeller, WantedTerms, search_with_terms
 from clearhead.terms import Terms
 from clearhead.text_search import Decode, FoundText, TextSearch
@@ -245,6 +246,38 @@ class Translator:
                 read.cut_up.of_lines([piece.text for piece in read.cut_up.pieces]),
                 read.cut_up.gaps,
                 strict=True,
+            )
+        ]
+
+    def parts(
+        self, lines: Sequence[str], *, name: str = "", first: int = 1, **settings: Unpack[DecodeChanges]
+    ) -> list[CutLine]:
+        """Return what `translate` translates in one go of each line: the line, or its sentences if it is split.
+
+        Each sentence, a line of its own behind the line's language tag, comes out of `translate` with `split="never"`
+        and `familiar=False` as it does within its line. It is as the model reads it (`decode.familiar`), so white space
+        within it and its capitals may differ from the line's, and nothing else. A line in capitals that is read in
+        others is one part: how its translation is written is known at its end.
+
+        Args:
+            lines: Source lines.
+            name: As of `translate`, like all others.
+            first: As there.
+            **settings: As there.
+
+        Raises:
+            ConfigError: As there.
+            DataError: As there.
+        """
+        lines, tags = require_texts(lines, "lines"), self.bundle.tokenizer.language_tags
+        read = self._read(lines, "", self.decode_config(settings), one_line=False, name=name, first=first)
+        return [
+            CutLine(tuple(piece.source for piece in pieces), gaps)
+            # A sentence that begins as a tag does is text only within its line.
+            if gaps and not form.in_capitals and all(split_tag(one.source, tags)[1] == one.text for one in pieces)
+            else CutLine((line,), ())
+            for line, form, pieces, gaps in zip(
+                lines, read.forms, read.cut_up.of_lines(read.cut_up.pieces), read.cut_up.gaps, strict=True
             )
         ]
 

@@ -24,7 +24,7 @@ def test_bad_lines_are_named(tmp_path):
     path = tmp_path / "terms.tsv"
     path.write_text("dog\tHund\ndog Hund\n\tHund\ncat\t\n", encoding="utf-8")
     expected = (
-        f"{path}:2: no tab; a line is a term, a tab, and its translation; {path}:3: no term before the tab; "
+        f"{path}:2: no tab; a line is a term, a tab, and its translation; {path}:3: there is no term; "
         f"{path}:4: no translation of 'cat'"
     )
     with pytest.raises(DataError, match=re.escape(expected)):

@@ -51,8 +51,10 @@ class Recall:
         """Return what the memory has for lines, and what a model has to translate: blank lines for reused ones."""
         if self.memory is None:
             return [], lines
+        from clearhead.translation_memory import left_to_translate
+
         matches = list(map(self.match, lines))
-        return matches, ["" if match and match.is_reused else line for line, match in zip(lines, matches, strict=True)]
+        return matches, left_to_translate(lines, matches)
 
     def recalled(
         self,

@@ -38,6 +38,24 @@ def serve(
             show_default=False,
         ),
     ] = None,
+    terms: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="FILE.tsv",
+            help="Terminology that translations must use (docs/terms.md). NAME=FILE is for the model or the languages "
+            "of that name, such as de-en, or with another name for requests that ask for it; several may be given.",
+            show_default=False,
+        ),
+    ] = None,
+    memory: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="FILE",
+            help="Translation memory whose translations of equal lines are reused, a .tmx or any other file of pairs; "
+            "NAME=FILE is for the model or the languages of that name.",
+            show_default=False,
+        ),
+    ] = None,
     cors: Annotated[
         list[str] | None,
         typer.Option(
@@ -84,6 +102,7 @@ def serve(
     sources = model_sources(paths)
     try:
         from clearhead.serving.keys import Keys, read_keys
+        from clearhead.serving.resources import Resources, named_files
         from clearhead.serving.server import bind
         from clearhead.serving.server import serve as run
         from clearhead.serving.service import Service
@@ -100,7 +119,8 @@ def serve(
     given = {} if keys is None else read_keys(keys)
     if keys is not None and not given:
         raise ConfigError(f"{keys} has no key, so nobody could ask; make one: clearhead api-key NAME --keys {keys}")
-    service = Service(sources, config, Keys(given, keys), device=device)
+    resources = Resources(named_files(terms or [], "--terms"), named_files(memory or [], "--memory"))
+    service = Service(sources, config, Keys(given, keys), resources, device=device)
     run(service, bind(host, port), cors_origins=tuple(cors or ()), trusted_proxies=tuple(proxy or ()))
 
 

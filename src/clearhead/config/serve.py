@@ -31,6 +31,10 @@ class ServeConfig(Settings):
     """Characters that are translated of a file (400 beyond)."""
     max_alternatives: Annotated[int, Field(ge=0, le=100)] = 10
     """Alternatives beside the best translation (400 beyond); the beam grows with them."""
+    max_terms: Count = 100
+    """Terms that a request brings along, each form of their translations counted (400 beyond)."""
+    max_term_characters: Count = 200
+    """Characters of such a term, and of each form (400 beyond)."""
     max_request_tokens: Count = 50_000
     """Tokens of one request: those it reads, and the most it may write (413 beyond); of a file ten times as many."""
     max_explain_tokens: Count = 150

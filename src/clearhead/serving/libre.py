@@ -17,7 +17,7 @@ from fastapi.responses import JSONResponse, Response
 from starlette.datastructures import UploadFile
 
 from clearhead.corpora.language_names import english_name
-from clearhead.document_translation import fillings, lines_to_translate, translate_document
+from clearhead.document_translation import fillings, lines_to_translate, matches_of, translate_document
 from clearhead.serving.files import EXTENSIONS, read_upload, safe_name
 from clearhead.serving.gate import FILE_PATH
 from clearhead.serving.languages import AUTO
@@ -211,12 +211,15 @@ def _translated(
 ) -> list[tuple[str, list[str]]]:
     """Return the translation of each text, and its alternatives."""
     translator = service.translator(choice, job)
+    known = {**choice.settings, "terms": service.terms(choice)}
+    match = service.match(choice, job)
     if form == "html":
-        return [(translate_html(translator, text, **choice.settings), []) for text in texts]
+        return [(translate_html(translator, text, match=match, **known).text, []) for text in texts]
     num_best = num_alternatives + 1
     beam = max(num_best, translator.bundle.decode.beam_size) if num_alternatives else None
-    how: dict[str, Any] = {"scores": num_best > 1, "one_line": True, "beam_size": beam, **choice.settings}
-    found = translate_texts(translator, texts, num_best=num_best, **how)
+    how: dict[str, Any] = {"scores": num_best > 1, "one_line": True, "beam_size": beam, **known}
+    # What a memory has is one translation; who asks for more wants the model's.
+    found = translate_texts(translator, texts, num_best=num_best, match=None if num_alternatives else match, **how)
     return [(one.text, _others(one)) for one in found]
 
 
@@ -228,13 +231,14 @@ def _translated_file(service: Service, job: Job, name: str, data: bytes, source:
     """Return the name by which the translation of a file is fetched."""
     document = read_upload(name, data)
     only_missing = document.keeps_finished
-    lines = lines_to_translate(document, only_missing=only_missing)
+    lines = lines_to_translate(document, only_missing=only_missing)  # a memory may have some of them
     if (size := sum(map(len, lines))) > (limit := service.config.max_file_characters):
         raise Refusal(HTTPStatus.BAD_REQUEST, f"Invalid request: request ({size}) exceeds text limit ({limit})")
     choice = service.choose(lines, source, target)
     translator = service.translator(choice, job)
-    translated = translate_document(
-        translator, document, name=name, only_missing=only_missing, scores=False, **choice.settings
-    )
+    match = service.match(choice, job)
+    matches = {} if match is None else matches_of(document, match, only_missing=only_missing)
+    how: dict[str, Any] = {"name": name, "only_missing": only_missing, "scores": False, "matches": matches}
+    translated = translate_document(translator, document, terms=service.terms(choice), **how, **choice.settings)
     stem, dot, extension = name.rpartition(".")
     return service.files.add(safe_name(f"{stem}_{target}{dot}{extension}"), document.filled(fillings(translated)))

@@ -54,7 +54,9 @@ class Metrics:
         self.tokens = Counter("clearhead_tokens", "Tokens read and written.", ["side"], registry=registry)
         self.sentences = Counter("clearhead_sentences", "Sentences translated.", registry=registry)
         self.cancelled = Counter("clearhead_cancelled", "Requests whose client went away.", registry=registry)
-        self.reloads = Counter("clearhead_reloads", "Models read anew.", ["result"], registry=registry)
+        self.reloads = Counter(
+            "clearhead_reloads", "Models, terms and memories read anew.", ["result"], registry=registry
+        )
         for name, help_text, read in (
             ("clearhead_open_sentences", "Sentences that wait or are in flight.", num_open),
             ("clearhead_open_requests", "Requests that are worked on or wait for it.", num_requests),

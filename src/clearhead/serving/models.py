@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from http import HTTPStatus
 from pathlib import Path
@@ -14,6 +15,7 @@ from clearhead.evaluation import check_golden
 from clearhead.serving.file_state import FileState, file_state
 from clearhead.serving.languages import languages_of, matching
 from clearhead.serving.refusal import Refusal
+from clearhead.terms import Term, Terms
 from clearhead.translator import Translator
 
 __all__ = ["ModelSource", "Models", "ServedModel", "load_model", "model_sources"]
@@ -93,7 +95,11 @@ def load_model(source: ModelSource, *, device: str) -> ServedModel:
             f"{source.path} does not translate as it did when it was made ({len(problems)} golden sentences; "
             f"`clearhead verify` shows them): {problems[0]}"
         )
-    translator.translate(["."], scores=False, target_lang=next(iter(translator.bundle.tokenizer.language_tags), None))
+    # What is made when it is first needed is made once, for all requests: also what spells terms, if it can have any.
+    language = next(iter(translator.bundle.tokenizer.language_tags), None)
+    translator.translate(["."], scores=False, target_lang=language)
+    with suppress(ConfigError):
+        translator.translate(["."], scores=False, terms=Terms([Term(".", (".",))]), target_lang=language)
     sources, targets = languages_of(translator.bundle, source.name)
     return ServedModel(source.name, translator, tuple(sources), tuple(targets), state)
 

@@ -2,24 +2,18 @@
 
 from __future__ import annotations
 
-import asyncio
-import json
-from collections.abc import AsyncIterator, Iterator
 from contextlib import ExitStack
 from functools import partial
 from http import HTTPStatus
 from typing import Any
 
 from fastapi import APIRouter, Request
-from fastapi.responses import JSONResponse, Response, StreamingResponse
-from starlette.types import Receive, Scope, Send
+from fastapi.responses import JSONResponse, Response
 
-from clearhead.errors import ClearheadError
 from clearhead.inspection.explain import explain
-from clearhead.serving.gate import answer_of
 from clearhead.serving.libre import ready
 from clearhead.serving.refusal import Refusal
-from clearhead.serving.requests import client_of, require_few, wait_until_gone
+from clearhead.serving.requests import client_of, given_terms, require_few, wait_until_gone
 from clearhead.serving.schemas import (
     REFUSALS,
     Explained,
@@ -32,14 +26,11 @@ from clearhead.serving.schemas import (
     Translations,
 )
 from clearhead.serving.service import Choice, Service
-from clearhead.serving.shared_search import Job
-from clearhead.serving.texts import translate_texts
+from clearhead.serving.stream import EventStream, events
+from clearhead.serving.texts import Match, translate_html, translate_texts
 from clearhead.translation_objects import translation_object
 
 __all__ = ["native_router"]
-
-MOST_LINES_AT_ONCE = 16
-"""Of a stream; it begins with one, so that the first is there soon."""
 
 
 def native_router(service: Service) -> APIRouter:
@@ -68,14 +59,15 @@ def native_router(service: Service) -> APIRouter:
                     "parameters": model.translator.bundle.model.num_parameters(),
                 }
                 for model in service.models.served.values()
-            ]
+            ],
+            "terms": [{"name": name, "size": size} for name, size in service.resources.sizes().items()],
         }
 
-    events: dict[int | str, dict[str, Any]] = {
+    two_kinds: dict[int | str, dict[str, Any]] = {
         200: {"content": {"text/event-stream": {}}, "description": "The translations, or a stream of them"}
     }
 
-    @router.post("/v1/translate", response_model=Translations, responses=events, tags=["clearhead"])
+    @router.post("/v1/translate", response_model=Translations, responses=two_kinds, tags=["clearhead"])
     async def translate(body: TranslateRequest, request: Request) -> Response:
         """Translate texts, and tell what `clearhead translate --format jsonl` does of each."""
         client = client_of(request, service.keys)
@@ -86,23 +78,31 @@ def native_router(service: Service) -> APIRouter:
             raise Refusal(HTTPStatus.BAD_REQUEST, f"num_best and beam_size must be at most {most}")
         choice = service.choose(texts, body.source, body.target, body.model)
         request.state.noted |= {"model": choice.model.name, "texts": len(texts), "characters": sum(map(len, texts))}
-        beam = body.beam_size or choice.model.translator.bundle.decode.beam_size
-        how = {"num_best": body.num_best, "beam_size": max(beam, body.num_best), **choice.settings}
-        how["alignments"] = body.alignments
-        config = service.config
-        admitted = service.work.admitted(client, config.request_seconds, config.max_request_tokens)
-        if body.stream:
-            entered = ExitStack()
-            job = entered.enter_context(admitted)
-            seconds = config.request_seconds + config.answer_seconds
-            return _Stream(_events(service, job, choice, texts, how), entered, seconds)
+        how = _settings(service, choice, body)
+        uses_memory = _uses_memory(service, choice, body)
+        config, is_gone = service.config, partial(wait_until_gone, request)
+
+        def match() -> Match | None:
+            return service.match(choice, job, body.fuzzy) if uses_memory else None
 
         def work() -> dict[str, Any]:
-            found = translate_texts(service.translator(choice, job), texts, **how)
+            translator = service.translator(choice, job)
+            if body.format == "html":
+                found = [translate_html(translator, text, match=match(), scores=True, **how) for text in texts]
+            else:
+                best: dict[str, Any] = {"num_best": body.num_best, "alignments": body.alignments}
+                found = translate_texts(translator, texts, match=match(), **best, **how)
             return {**_said(choice), "translations": [translation_object(one) for one in found]}
 
-        with admitted as job:
-            return JSONResponse(await service.work.run(job, work, partial(wait_until_gone, request)))
+        with ExitStack() as entered:
+            admitted = service.work.admitted(client, config.request_seconds, config.max_request_tokens)
+            job = entered.enter_context(admitted)
+            if not body.stream:
+                return JSONResponse(await service.work.run(job, work, is_gone))
+            how |= {"num_best": body.num_best, "alignments": body.alignments}
+            translator, said = service.translator(choice, job), _said(choice)
+            sent = events(translator, service.work, job, texts, is_gone, said=said, match=match(), **how)
+            return EventStream(sent, entered.pop_all(), job.deadline + config.answer_seconds)
 
     @router.post("/v1/score", response_model=Scores, tags=["clearhead"])
     async def score(body: ScoreRequest, request: Request) -> Any:
@@ -152,6 +152,41 @@ def native_router(service: Service) -> APIRouter:
     return router
 
 
+def _settings(service: Service, choice: Choice, body: TranslateRequest) -> dict[str, Any]:
+    """Return what a request asks for, as settings of `Translator.translate`.
+
+    Raises:
+        Refusal: If it asks for what does not go together.
+    """
+    if body.format == "html" and (body.num_best > 1 or body.alignments or body.stream):
+        raise Refusal(HTTPStatus.BAD_REQUEST, "num_best, alignments and stream are for the format text")
+    beam = body.beam_size or choice.model.translator.bundle.decode.beam_size
+    return {
+        "beam_size": max(beam, body.num_best),
+        "protect_numbers": body.protect_numbers,
+        "terms": given_terms(body.terms, service.config)
+        if isinstance(body.terms, list)
+        else service.terms(choice, body.terms),
+        **choice.settings,
+    }
+
+
+def _uses_memory(service: Service, choice: Choice, body: TranslateRequest) -> bool:
+    """Tell whether what the translation memory has is reused.
+
+    Raises:
+        Refusal: If that is asked for and cannot be.
+    """
+    has_memory, is_one = service.has_memory(choice), body.num_best == 1
+    if body.memory and not has_memory:
+        raise Refusal(HTTPStatus.BAD_REQUEST, "there is no translation memory for these languages")
+    if body.memory and not is_one:
+        raise Refusal(
+            HTTPStatus.BAD_REQUEST, "what a translation memory has is one translation; ask for one (num_best)"
+        )
+    return has_memory and is_one and body.memory is not False
+
+
 def _said(choice: Choice) -> dict[str, Any]:
     return {
         "model": choice.model.name,
@@ -159,52 +194,3 @@ def _said(choice: Choice) -> dict[str, Any]:
         "target": choice.target,
         "confidence": None if choice.detected is None else round(choice.detected, 2),
     }
-
-
-class _Stream(StreamingResponse):
-    """Server-sent events of a request that was let in, until it ends or its client goes away or takes too long."""
-
-    def __init__(self, events: AsyncIterator[str], entered: ExitStack, seconds: float) -> None:
-        super().__init__(events, media_type="text/event-stream", headers={"x-accel-buffering": "no"})
-        self._entered = entered
-        self._seconds = seconds
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        with self._entered:
-            async with asyncio.timeout(self._seconds):
-                await super().__call__(scope, receive, send)
-
-
-async def _events(
-    service: Service, job: Job, choice: Choice, texts: list[str], how: dict[str, Any]
-) -> AsyncIterator[str]:
-    """Yield the translation of every line as an event, some lines at a time; then `done`, or `error`."""
-
-    def work(lines: list[str]) -> list[dict[str, Any]]:
-        return [translation_object(one) for one in translate_texts(service.translator(choice, job), lines, **how)]
-
-    try:
-        for number, lines in _groups(texts):
-            found = await service.work.run(job, partial(work, lines), asyncio.Event().wait)
-            for one in found:
-                yield _event("translation", {"index": number, **one})
-    except Refusal as refusal:
-        yield _event("error", {**answer_of(refusal)[2], "status": int(refusal.status)})
-    except ClearheadError as error:
-        yield _event("error", {"error": str(error), "status": 400})
-    else:
-        yield _event("done", _said(choice))
-
-
-def _groups(texts: list[str]) -> Iterator[tuple[int, list[str]]]:
-    """Yield the lines of each text, with their ends, in groups that grow; with the number of the text."""
-    for number, text in enumerate(texts):
-        lines, size = text.splitlines(keepends=True) or [""], 1
-        while lines:
-            yield number, lines[:size]
-            del lines[:size]
-            size = min(2 * size, MOST_LINES_AT_ONCE)
-
-
-def _event(name: str, data: dict[str, Any]) -> str:
-    return f"event: {name}\ndata: {json.dumps(data, ensure_ascii=False)}\n\n"

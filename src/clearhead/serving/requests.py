@@ -11,11 +11,15 @@ from starlette.datastructures import UploadFile
 from starlette.requests import Request
 
 from clearhead.config import ServeConfig
+from clearhead.errors import DataError
 from clearhead.files import parse_json
 from clearhead.serving.keys import Keys
 from clearhead.serving.refusal import Refusal
+from clearhead.serving.schemas import GivenTerm
+from clearhead.terms import Terms, term_of
+from clearhead.tokenizers.vocabulary import refuse_surrogates
 
-__all__ = ["client_of", "read_fields", "require_few", "wait_until_gone"]
+__all__ = ["client_of", "given_terms", "read_fields", "require_few", "wait_until_gone"]
 
 MOST_FIELDS = 1_000
 
@@ -63,6 +67,33 @@ def require_few(texts: Sequence[str], config: ServeConfig) -> None:
     for size, limit in ((len(texts), config.max_texts), (sum(map(len, texts)), config.max_characters)):
         if size > limit:
             raise Refusal(HTTPStatus.BAD_REQUEST, f"Invalid request: request ({size}) exceeds text limit ({limit})")
+
+
+def given_terms(given: Sequence[GivenTerm], config: ServeConfig) -> Terms | None:
+    """Return the terms that a request brings along; None if it brings an empty list.
+
+    Raises:
+        Refusal: If there are too many, one is too long or no line of text, or there is nothing that translates it.
+    """
+    terms = []
+    for number, one in enumerate(given):
+        forms = [one.target] if isinstance(one.target, str) else one.target
+        for text in (one.source, *forms):
+            if len(text) > config.max_term_characters:
+                problem = (
+                    f"{len(text):,} characters in one text, and at most {config.max_term_characters:,} are allowed"
+                )
+                raise Refusal(HTTPStatus.BAD_REQUEST, f"terms.{number}: {problem}")
+            if "\t" in text or len(text.splitlines()) > 1:
+                raise Refusal(HTTPStatus.BAD_REQUEST, f"terms.{number}: a tab or an end of a line in a text")
+        try:
+            refuse_surrogates([one.source, *forms])
+            terms.append(term_of(one.source, forms))
+        except DataError as error:
+            raise Refusal(HTTPStatus.BAD_REQUEST, f"terms.{number}: {error}") from None
+    if (size := sum(len(term.forms) for term in terms)) > config.max_terms:
+        raise Refusal(HTTPStatus.BAD_REQUEST, f"{size:,} terms, and a request may bring {config.max_terms:,}")
+    return Terms(terms) if terms else None
 
 
 def client_of(request: Request, keys: Keys, fields: Mapping[str, Any] | None = None) -> str:

@@ -15,6 +15,7 @@ __all__ = [
     "Explained",
     "FileFields",
     "FrontendSettings",
+    "GivenTerm",
     "Health",
     "Language",
     "ModelList",
@@ -161,18 +162,42 @@ class _Chosen(_Request):
     """Name of the model, in the place of the languages or beside them; `GET /v1/models` lists them."""
 
 
+class GivenTerm(_Request):
+    """A term, and what translates it."""
+
+    source: str
+    """The term, as of docs/terms.md: in small letters found in any case, at the borders of words."""
+    target: str | list[str]
+    """Its translation, or forms that do as well."""
+
+
 class TranslateRequest(_Chosen):
     """Texts to translate."""
 
     text: str | list[str]
+    format: Literal["text", "html"] = "text"
+    """`html`: pages or fragments, of which the texts alone are translated, each a sentence of the answer; one
+    translation, without alignments, and no stream."""
     num_best: Annotated[int, Field(ge=1)] = 1
     """How many translations of each are wanted, the best included."""
     beam_size: Annotated[int, Field(ge=1)] | None = None
     """Hypotheses that the search keeps; the model's own number if not given, and no less than `num_best`."""
     alignments: bool = False
     """Link the words of each text with those of its translation."""
+    protect_numbers: bool | None = None
+    """Copy numbers to the letter, by a model that has tokens for placeholders; the model's own setting if not given."""
+    terms: list[GivenTerm] | str | None = None
+    """What translations must use for terms of the texts, or the name of a list of terms that the server has
+    (`GET /v1/models`). If not given, the server's terms for these languages, where there are any; an empty list is
+    none."""
+    memory: bool | None = None
+    """Reuse what the server's translation memory has; if not given, where there is one and one translation is
+    wanted."""
+    fuzzy: Annotated[float, Field(gt=0.0, le=1.0)] = 0.75
+    """Similarity from which on an entry of the memory is shown."""
     stream: bool = False
-    """Answer with server-sent events: a `translation` for every line of the texts as soon as it is done."""
+    """Answer with server-sent events: a `translation` for every sentence as soon as it is done, as far as lines are
+    translated by sentence."""
 
 
 class ScoreRequest(_Chosen):
@@ -195,15 +220,37 @@ class ExplainRequest(_Chosen):
 
 class _Judged(_Fields):
     text: str
-    score: float
-    """Log-probability of the text given the source, in nats."""
+    score: float | None
+    """Log-probability of the text given the source, in nats; none of what a translation memory had."""
+
+
+class _Memory(_Fields):
+    source: str
+    """The most similar source that the memory has."""
+    target: str
+    similarity: float
+    is_reused: bool
+
+
+class _Term(_Fields):
+    source: str
+    """As it stands in the text."""
+    target: str
+    form: str
+    """As it stands in the translation; empty if it is not there."""
+    reason: Literal["unspellable", "unmet", "left"] | None = None
+    """Why it is not there."""
 
 
 class _Sentence(_Judged):
     source: str
+    memory: _Memory | None = None
+    """What the translation memory has, if it was asked and has something similar."""
 
 
 class _Translation(_Sentence):
+    terms: list[_Term] | None = None
+    """What became of each term, if there were any to use."""
     tokens: list[str]
     """Pieces of the text."""
     alignment: list[tuple[int, int]] | None = None
@@ -215,7 +262,7 @@ class _Translation(_Sentence):
     source_truncated: bool
     output_truncated: bool
     sentences: list[_Sentence]
-    """The sentences, where the text was split; with placeholders as they are in the text."""
+    """The sentences, where the text was split, or its lines; of `html` its texts, with tags as `<g1>`."""
     warnings: list[str]
     """Kinds of what looks wrong."""
     warning_details: dict[str, str]
@@ -253,10 +300,18 @@ class _Model(_Fields):
     parameters: int
 
 
+class _TermList(_Fields):
+    name: str
+    size: int
+    """How many terms it has."""
+
+
 class ModelList(_Fields):
     """The models that are served."""
 
     models: list[_Model]
+    terms: list[_TermList]
+    """Lists of terms that requests can name."""
 
 
 def described(fields: type[BaseModel], *kinds: str) -> dict[str, Any]:

@@ -24,8 +24,12 @@ from clearhead.serving.languages import AUTO
 from clearhead.serving.metrics import Metrics
 from clearhead.serving.models import Models, ModelSource, ServedModel, load_model
 from clearhead.serving.refusal import Refusal
+from clearhead.serving.resources import Resources
 from clearhead.serving.shared_search import Job, SharedSearch
+from clearhead.serving.texts import Match
 from clearhead.serving.work import Work
+from clearhead.terms import Terms
+from clearhead.translation import MemoryMatch
 from clearhead.translator import Translator
 
 __all__ = ["Choice", "Service"]
@@ -56,12 +60,22 @@ class Service:
         sources: The models to serve.
         config: The limits.
         keys: Who may ask.
+        resources: Terms and translation memories.
         device: As of `Translator.load`.
     """
 
-    def __init__(self, sources: Sequence[ModelSource], config: ServeConfig, keys: Keys, *, device: str) -> None:
+    def __init__(
+        self,
+        sources: Sequence[ModelSource],
+        config: ServeConfig,
+        keys: Keys,
+        resources: Resources | None = None,
+        *,
+        device: str,
+    ) -> None:
         self.config = config
         self.keys = keys
+        self.resources = resources or Resources()
         self._sources = list(sources)
         self._device = device
         self._models: Models | None = None
@@ -95,17 +109,19 @@ class Service:
         return self._models
 
     def load(self) -> None:
-        """Load and verify all models; then the server is ready.
+        """Load and verify all models, and read terms and memories; then the server is ready.
 
         Raises:
-            ClearheadError: If one cannot be loaded, or does not translate as it did.
+            ClearheadError: If one cannot be loaded, or does not translate as it did; or as of `Resources.load`.
         """
         with self._loading:
             detect("", ["en"])  # its table is read once
-            self._models = Models({one.name: load_model(one, device=self._device) for one in self._sources})
+            models = Models({one.name: load_model(one, device=self._device) for one in self._sources})
+            self.resources.load(models)
+            self._models = models
 
     def reload(self, *, all_of_them: bool = False) -> None:
-        """Read those models anew that have been replaced, and the keys; requests go on with the old ones meanwhile.
+        """Read anew what has been replaced: models, keys, terms and memories; requests go on with the old meanwhile.
 
         What cannot be read, or a model that does not translate as it did when it was made, is noted, and the old one
         stays.
@@ -132,13 +148,22 @@ class Service:
                     served[source.name] = load_model(source, device=self._device)
                 except Exception as error:  # whatever it is, such as no memory for two: the old one serves on
                     self._refused[source.name] = state
-                    self.metrics.reloads.labels("refused").inc()
                     why = str(error) if isinstance(error, ClearheadError) else repr(error)
-                    note(logging.ERROR, event="reload", model=source.name, result="refused", error=why)
+                    self._note_reload("refused", model=source.name, error=why)
                 else:
-                    self.metrics.reloads.labels("done").inc()
-                    note(logging.INFO, event="reload", model=source.name, result="done")
+                    self._note_reload("done", model=source.name)
             self._models = Models(served)
+            for name in self.resources.names if all_of_them else self.resources.changed():
+                try:
+                    self.resources.read(name, self._models)
+                except ClearheadError as error:
+                    self._note_reload("refused", resource=name, error=str(error))
+                else:
+                    self._note_reload("done", resource=name)
+
+    def _note_reload(self, result: str, **fields: str) -> None:
+        self.metrics.reloads.labels(result).inc()
+        note(logging.INFO if result == "done" else logging.ERROR, event="reload", result=result, **fields)
 
     def choose(self, texts: Sequence[str], source: str | None, target: str | None, name: str | None = None) -> Choice:
         """Return the model for a request.
@@ -183,6 +208,38 @@ class Service:
         if not languages:
             raise Refusal(HTTPStatus.BAD_REQUEST, "no model here knows the language that it reads; say model")
         return detect("\n".join(texts), languages)
+
+    def terms(self, choice: Choice, name: str | None = None) -> Terms | None:
+        """Return the terms of a list, or those for a model and its languages, if there are any.
+
+        Raises:
+            Refusal: If there is no list of that name.
+        """
+        if name is not None:
+            return self.resources.named_terms(name)
+        return self.resources.terms(choice.model, choice.source, choice.target)
+
+    def has_memory(self, choice: Choice) -> bool:
+        """Tell whether there is a translation memory for a model and its languages."""
+        return self.resources.memory(choice.model, choice.source, choice.target) is not None
+
+    def match(self, choice: Choice, job: Job, least: float | None = None) -> Match | None:
+        """Return what asks the translation memory for a model and its languages; None if there is none.
+
+        Args:
+            choice: The model.
+            job: For which it is asked.
+            least: Similarity that is enough; None asks for exact entries alone.
+        """
+        memory = self.resources.memory(choice.model, choice.source, choice.target)
+        if memory is None:
+            return None
+
+        def match(text: str) -> MemoryMatch | None:
+            job.require_time()
+            return memory.exact(text) if least is None else memory.match(text, least)
+
+        return match
 
     def translator(self, choice: Choice, job: Job) -> Translator:
         """Return the translator of a model, which searches together with those of other requests."""

@@ -20,6 +20,7 @@ from clearhead.config import DecodeConfig
 from clearhead.decoding import Engine, Hypothesis, Prefix, Required, SearchOptions, length_limits
 from clearhead.decoding.batching import advice_on_memory
 from clearhead.decoding.rules import check_ids
+from clearhead.decoding.search import BEAMS_OF_TERMS
 from clearhead.decoding.sentence import Sentence, sentences_of
 from clearhead.decoding.workers import SentenceQueue, find
 from clearhead.errors import ClearheadError
@@ -226,6 +227,12 @@ class _Batch:
         return entry
 
 
+def _times_as_wide(sentence: Sentence, beam_size: int) -> int:
+    """Return how many times as many hypotheses a search has in flight for the terms of a sentence, about."""
+    required = sentence.required
+    return 1 if required is None else 1 + max(BEAMS_OF_TERMS, required.num_tokens // beam_size)
+
+
 class SharedSearch:
     """The batches of all models.
 
@@ -259,11 +266,13 @@ class SharedSearch:
             prefixes: Sequence[Prefix] = (),
             required: Sequence[Required] = (),
         ) -> list[list[Hypothesis]]:
-            options = replace(options, most_required=max((forms.num_tokens for forms in required), default=0))
+            most_required = max((forms.num_tokens for forms in required), default=0)
+            # To a power of two, so that searches with nearly as many share a batch.
+            options = replace(options, most_required=1 << (most_required - 1).bit_length() if most_required else 0)
             max_lengths = length_limits(engine.model.config, options.config, sources, prefixes)
-            # The search knows tokens alone, and is the same for each language.
-            options = replace(options, config=_of_any_language(options.config))
-            is_usual = usual is not None and replace(options, shortlist=None) == SearchOptions(_of_any_language(usual))
+            # The search knows tokens alone: neither a language nor how lines are read and cut.
+            options = replace(options, config=_of_tokens(options.config))
+            is_usual = usual is not None and replace(options, shortlist=None) == SearchOptions(_of_tokens(usual))
             sentences = sentences_of(sources, max_lengths, prefixes, required)
             found = self._search(job, engine, sentences, options, is_usual=is_usual)
             if on_progress is not None and sources:
@@ -285,7 +294,8 @@ class SharedSearch:
         model = engine.model.config
         sources = [sentence.source for sentence in sentences]
         check_ids(sources, model.source_vocabulary, None if model.is_decoder_alone else model.pad_id, "source")
-        job.spend(sum(len(sentence.source) + sentence.max_length for sentence in sentences))
+        beam = options.config.beam_size
+        job.spend(sum(len(one.source) + one.max_length * _times_as_wide(one, beam) for one in sentences))
         if not sentences:
             return []
         call = _Call(job, [[] for _ in sentences], len(sentences))
@@ -345,5 +355,5 @@ class SharedSearch:
         return sum(batch.num_open for batch in list(self._batches.values()))
 
 
-def _of_any_language(config: DecodeConfig) -> DecodeConfig:
-    return config.model_copy(update={"source_lang": None, "target_lang": None})
+def _of_tokens(config: DecodeConfig) -> DecodeConfig:
+    return config.model_copy(update={"source_lang": None, "target_lang": None, "split": "auto", "familiar": True})

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import string
 import subprocess
 import sys
 import time
@@ -14,13 +15,18 @@ from pathlib import Path
 
 import httpx
 import pytest
+from typer.testing import CliRunner
 
 from clearhead.bundle import save_bundle
+from clearhead.cli.main import app
 from clearhead.evaluation import make_golden
+from clearhead.line_statistics import LineCounter
 from clearhead.translator import Translator
 
 SECONDS_TO_START = 120.0
 LANGUAGES = ("de", "en", "fr")
+TERMS = "Hund\tdog|hound\nMänner\tmen\nzwei Hunde\ttwo dogs\n"
+MEMORY = "Zwei Männer sitzen auf einer Bank.\tTwo men on a bench.\nÖffnen Sie %s.\tOpen it.\n"
 
 
 @dataclass
@@ -86,10 +92,16 @@ def start_server(tmp_path_factory) -> Iterator[Callable[..., Server]]:
 
 
 @pytest.fixture(scope="session")
-def models(write_model, tmp_path_factory) -> dict[str, Path]:
-    """Return a model of one pair of languages, and one with language tags."""
+def models(write_model, sentences, tmp_path_factory) -> dict[str, Path]:
+    """Return a model of one pair of languages, and one with language tags, which knows that it was trained on lines
+    of one sentence in usual letters."""
     directory = tmp_path_factory.mktemp("models")
-    tagged = {"language_tags": LANGUAGES, "seed": 5, "decode": {"target_lang": "de"}}
+    counter = LineCounter("de")
+    for sentence in sentences:
+        counter.add(sentence, sentence, 90, 40)
+    counter.add_characters(string.printable, string.printable)
+    info = {"data": {"line_statistics": counter.statistics().model_dump(mode="json")}}
+    tagged = {"language_tags": LANGUAGES, "seed": 5, "decode": {"target_lang": "de"}, "info": info}
     return {
         "de-en": write_model(directory / "de-en", decode={"source_lang": "de"}),
         "many": write_model(directory / "many", **tagged),
@@ -97,8 +109,34 @@ def models(write_model, tmp_path_factory) -> dict[str, Path]:
 
 
 @pytest.fixture(scope="session")
-def server(start_server, models) -> Server:
-    return start_server(*map(str, models.values()))
+def lists(tmp_path_factory) -> dict[str, Path]:
+    """Return a file of terms and a translation memory."""
+    directory = tmp_path_factory.mktemp("lists")
+    written = {directory / "terms.tsv": TERMS, directory / "memory.tsv": MEMORY}
+    for path, text in written.items():
+        path.write_text(text, encoding="utf-8")
+    return {path.stem: path for path in written}
+
+
+@pytest.fixture(scope="session")
+def server(start_server, models, lists) -> Server:
+    """Return a server whose list of terms is for who asks for it, and for all that is translated from French to German;
+    as is its translation memory."""
+    terms, memory = lists["terms"], lists["memory"]
+    named = ["--terms", f"pets={terms}", "--terms", f"fr-de={terms}", "--memory", f"fr-de={memory}"]
+    return start_server(*map(str, models.values()), *named)
+
+
+@pytest.fixture(scope="session")
+def command() -> Callable[..., list[str]]:
+    """Return a function that returns what `clearhead translate` prints of lines."""
+
+    def translate(model: Path, *arguments: str, lines: list[str]) -> list[str]:
+        done = CliRunner().invoke(app, ["translate", str(model), "--device", "cpu", *arguments], input="\n".join(lines))
+        assert done.exit_code == 0, done.output
+        return done.stdout.splitlines()
+
+    return translate
 
 
 @pytest.fixture

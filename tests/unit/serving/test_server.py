@@ -33,14 +33,7 @@ LINES = [
 ]
 
 
-def command(model, *arguments, lines):
-    """Return what `clearhead translate` prints of lines."""
-    done = CliRunner().invoke(app, ["translate", str(model), "--device", "cpu", *arguments], input="\n".join(lines))
-    assert done.exit_code == 0, done.output
-    return done.stdout.splitlines()
-
-
-def test_many_clients_at_once_get_what_the_command_gives(server, models):
+def test_many_clients_at_once_get_what_the_command_gives(server, models, command):
     plain = command(models["de-en"], lines=LINES)
     french = command(models["many"], "--target-lang", "fr", lines=LINES)
     best = [json.loads(line) for line in command(models["de-en"], "--format", "jsonl", "--nbest", "3", lines=LINES)]
@@ -60,7 +53,7 @@ def test_many_clients_at_once_get_what_the_command_gives(server, models):
         list(threads.map(ask, range(36)))
 
 
-def test_texts_of_several_lines_keep_their_white_space(client, models):
+def test_texts_of_several_lines_keep_their_white_space(client, models, command):
     first, second = command(models["de-en"], lines=LINES[:2])
     text = f"\n  {LINES[0]}\r\n\t\n{LINES[1]}  "
     wanted = f"\n  {first}\r\n\t\n{second}  "
@@ -77,7 +70,7 @@ def test_texts_of_several_lines_keep_their_white_space(client, models):
     assert found["score"] == pytest.approx(sum(one["score"] for one in found["sentences"]), abs=1e-5)
 
 
-def test_the_client_of_libretranslate_finds_its_way(server, models):
+def test_the_client_of_libretranslate_finds_its_way(server, models, command):
     api = LibreTranslateAPI(server.url)
     assert api.translate(LINES[1], "de", "en") == command(models["de-en"], lines=LINES[1:2])[0]
     assert api.detect("Zwei Männer sitzen auf einer Bank und lesen.")[0]["language"] == "de"
@@ -215,17 +208,6 @@ def test_a_file_comes_back_translated(client, models, tmp_path):
         refused = client.post("/translate_file", data=fields, files={"file": (name, data)})
         assert refused.status_code == 400
         assert re.search(message, refused.json()["error"])
-
-
-def test_a_stream_has_every_line(client, models):
-    text = "\n".join(LINES)
-    with client.stream("POST", "/v1/translate", json={"text": text, "model": "de-en", "stream": True}) as answer:
-        assert answer.headers["content-type"].startswith("text/event-stream")
-        events = [block.split("\n", 1) for block in "".join(answer.iter_text()).split("\n\n") if block]
-    assert [name for name, _ in events] == ["event: translation"] * len(LINES) + ["event: done"]
-    found = [json.loads(data.removeprefix("data: ")) for _, data in events[:-1]]
-    printed = command(models["de-en"], "--format", "jsonl", lines=LINES)
-    assert "".join(one["text"] for one in found) == "\n".join(json.loads(line)["text"] for line in printed)
 
 
 def test_scores_and_explanations_are_those_of_the_library(client, models):
