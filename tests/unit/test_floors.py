@@ -84,6 +84,7 @@ OWNERS = {
     "prometheus_client": ("serving",),
     "py3langid": ("serving",),
     "pyarrow": ("corpora", "data"),
+    "ray": ("serving",),
     "sacrebleu": ("evaluation",),
     "safetensors": ("weights",),
     "sentencex": ("sentences",),

@@ -72,7 +72,7 @@ def libre_router(service: Service) -> APIRouter:
             "apiKeys": service.keys.are_required,
             "keyRequired": service.keys.are_required,
             "suggestions": False,
-            "filesTranslation": True,
+            "filesTranslation": service.takes_files,
             "supportedFilesFormat": list(EXTENSIONS),
             "language": {
                 "source": {"code": AUTO, "name": "Auto Detect"},
@@ -131,6 +131,8 @@ def libre_router(service: Service) -> APIRouter:
         fields = await read_fields(request)
         client = client_of(request, service.keys, fields)
         file, source, target = fields.get("file"), _required(fields, "source"), _required(fields, "target")
+        if not service.takes_files:
+            raise Refusal(HTTPStatus.FORBIDDEN, "Files translation are disabled on this server.")
         if not isinstance(file, UploadFile):
             raise Refusal(HTTPStatus.BAD_REQUEST, "Invalid request: missing file parameter")
         if not file.filename:

@@ -46,7 +46,7 @@ class Failure(_Fields):
 
 REFUSALS: dict[int | str, dict[str, Any]] = {
     400: {"model": Failure, "description": "The request asks for what cannot be."},
-    403: {"model": Failure, "description": "The API key is unknown."},
+    403: {"model": Failure, "description": "The API key is unknown, or files are not translated here."},
     404: {"model": Failure, "description": "There is nothing here."},
     405: {"model": Failure, "description": "There is nothing here for this method."},
     408: {"model": Failure, "description": "The body did not come in time."},

@@ -22,10 +22,10 @@ from clearhead.serving.app import make_app
 from clearhead.serving.gate import LOGGER
 from clearhead.serving.service import Service, note
 
-__all__ = ["bind", "connection_class", "serve"]
+__all__ = ["CHECK_SECONDS", "bind", "connection_class", "log_to_stderr", "serve"]
 
 CHECK_SECONDS = 1.0
-"""Between two looks at the directories of the models."""
+"""Between two looks at what may have been replaced."""
 MOST_HEADER_BYTES = 32_768
 """Of a request's line and headers."""
 MOST_WAITING_REQUESTS = 100
@@ -85,7 +85,7 @@ def serve(
         ClearheadError: If a model cannot be loaded, or does not translate as it did.
     """
     if log_json:
-        _log_to_stderr()
+        log_to_stderr()
     config = uvicorn.Config(
         make_app(service, cors_origins=cors_origins),
         http=connection_class(service.config),
@@ -173,9 +173,7 @@ async def _watch(
         if not stopping.done():
             is_asked = asked.is_set()
             asked.clear()
-            await asyncio.to_thread(service.reload, all_of_them=is_asked)
-            service.search.sweep()
-            service.files.sweep()
+            await asyncio.to_thread(service.tend, all_of_them=is_asked)
 
 
 async def _drain(service: Service) -> None:
@@ -326,7 +324,8 @@ class _Lines(logging.Formatter):
         return json.dumps({**fields, **json.loads(record.getMessage())})
 
 
-def _log_to_stderr() -> None:
+def log_to_stderr() -> None:
+    """Write the log to stderr, a JSON object a line."""
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(_Lines())
     LOGGER.handlers[:] = [handler]

@@ -62,6 +62,7 @@ class Service:
         keys: Who may ask.
         resources: Terms and translation memories.
         device: As of `Translator.load`.
+        takes_files: Whether files are translated; they are fetched of the server that was asked.
     """
 
     def __init__(
@@ -72,10 +73,12 @@ class Service:
         resources: Resources | None = None,
         *,
         device: str,
+        takes_files: bool = True,
     ) -> None:
         self.config = config
         self.keys = keys
         self.resources = resources or Resources()
+        self.takes_files = takes_files
         self._sources = list(sources)
         self._device = device
         self._models: Models | None = None
@@ -160,6 +163,16 @@ class Service:
                     self._note_reload("refused", resource=name, error=str(error))
                 else:
                     self._note_reload("done", resource=name)
+
+    def tend(self, *, all_of_them: bool = False) -> None:
+        """Do what is to be done every second: see `reload`, and let go of what is over.
+
+        Args:
+            all_of_them: As of `reload`.
+        """
+        self.reload(all_of_them=all_of_them)
+        self.search.sweep()
+        self.files.sweep()
 
     def _note_reload(self, result: str, **fields: str) -> None:
         self.metrics.reloads.labels(result).inc()

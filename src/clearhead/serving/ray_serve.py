@@ -1,0 +1,156 @@
+"""The server on several machines, by Ray Serve: as many replicas as are wanted, each with the same engine.
+
+    serve run clearhead.serving.ray_serve:application models=/srv/models/de-en replicas=2 cpus=4
+
+Ray's proxies listen, and give each request to a replica that has room; a replica is a process with models, batches and
+bounds of its own, as `clearhead serve` is one. It takes requests when its models are loaded and have translated their
+golden sentences, and ends when the requests that it has are answered.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from threading import Event, Thread
+from typing import TYPE_CHECKING, Annotated, Any
+
+from pydantic import Field, NonNegativeFloat, PositiveFloat, PositiveInt
+
+from clearhead.config import ServeConfig
+from clearhead.config.settings import Settings
+from clearhead.device import set_num_threads
+from clearhead.errors import ConfigError
+from clearhead.serving.app import make_app
+from clearhead.serving.keys import Keys, read_keys
+from clearhead.serving.libre import ready
+from clearhead.serving.models import ModelSource, model_sources
+from clearhead.serving.resources import Resources, named_files
+from clearhead.serving.server import CHECK_SECONDS, log_to_stderr
+from clearhead.serving.service import Service
+
+if TYPE_CHECKING:
+    from ray.serve import Application
+    from starlette.types import ASGIApp
+
+__all__ = ["RaySettings", "Replica", "application"]
+
+Paths = str | list[str]
+
+
+class RaySettings(Settings):
+    """What is served, and on how much; files are read by every replica, so they stand at the same place everywhere."""
+
+    models: Paths
+    """As of `clearhead serve`: one, or a list."""
+    replicas: PositiveInt = 1
+    """How many at least."""
+    max_replicas: PositiveInt | None = None
+    """How many there may be while much is asked for; `replicas` if not given."""
+    cpus: PositiveFloat = 1.0
+    """Of a replica; so many threads translate, at least one."""
+    gpus: NonNegativeFloat = 0.0
+    """Of a replica."""
+    device: str = "auto"
+    """As of `clearhead serve`."""
+    keys: str | None = None
+    """File of API keys; each may ask as often of every replica."""
+    terms: Paths = Field(default_factory=list)
+    """As of `clearhead serve`."""
+    memory: Paths = Field(default_factory=list)
+    """As of `clearhead serve`."""
+    cors: Paths = Field(default_factory=list)
+    """As of `clearhead serve`."""
+    limits: Annotated[dict[str, Any], Field(default_factory=dict)]
+    """Bounds of each replica, as of `clearhead serve --set`."""
+
+
+class Replica:
+    """A server behind Ray's proxies.
+
+    Args:
+        settings: What is served.
+    """
+
+    def __init__(self, settings: RaySettings) -> None:
+        log_to_stderr()
+        set_num_threads(max(1, int(settings.cpus)))
+        keys = Keys({}) if settings.keys is None else Keys(read_keys(Path(settings.keys)), Path(settings.keys))
+        resources = Resources(
+            named_files(_listed(settings.terms), "terms"), named_files(_listed(settings.memory), "memory")
+        )
+        config = _limits(settings)
+        # Whoever fetches a translated file may reach another replica.
+        self._service = Service(_sources(settings), config, keys, resources, device=settings.device, takes_files=False)
+        self._service.load()
+        self._origins = tuple(_listed(settings.cors))
+        self._is_over = Event()
+        Thread(target=self._tend, daemon=True, name="clearhead tend").start()
+
+    def __serve_build_asgi_app__(self) -> ASGIApp:
+        """Return what answers requests; Ray asks for it."""
+        return make_app(self._service, cors_origins=self._origins)
+
+    def check_health(self) -> None:
+        """Tell Ray that the replica serves.
+
+        Raises:
+            Refusal: If not.
+        """
+        ready(self._service)
+
+    def _tend(self) -> None:
+        while not self._is_over.wait(CHECK_SECONDS):
+            self._service.tend()
+
+    def __del__(self) -> None:
+        """Give back threads and files; Ray has waited for requests before."""
+        if hasattr(self, "_is_over"):
+            self._is_over.set()
+            self._service.work.cancel_all()
+            self._service.close()
+
+
+def application(given: Mapping[str, Any]) -> Application:
+    """Return what `serve run` and `ray.serve.run` start.
+
+    Args:
+        given: Fields of `RaySettings`.
+
+    Raises:
+        ConfigError: If one is unknown or impossible, or Ray is not installed.
+    """
+    settings = RaySettings.from_dict(dict(given), origin="clearhead.serving.ray_serve")
+    config, _ = _limits(settings), _sources(settings)  # refused before anything is started
+    try:
+        from ray import serve
+    except ModuleNotFoundError as error:
+        raise ConfigError(
+            f"serving on Ray needs the package {error.name}, which is not installed: pip install 'clearhead[ray]'"
+        ) from None
+    scaling: dict[str, Any] = {"num_replicas": settings.replicas}
+    if settings.max_replicas is not None:
+        bounds = {"min_replicas": settings.replicas, "max_replicas": max(settings.replicas, settings.max_replicas)}
+        scaling = {"autoscaling_config": {**bounds, "target_ongoing_requests": max(1, config.max_requests // 2)}}
+    deploy: Any = serve.deployment  # its types do not say what it returns
+    deployment = deploy(
+        serve.ingress()(Replica),
+        name="clearhead",
+        ray_actor_options={"num_cpus": settings.cpus, "num_gpus": settings.gpus},
+        max_ongoing_requests=config.max_requests,
+        max_queued_requests=config.max_requests,
+        graceful_shutdown_timeout_s=config.grace_seconds,
+        **scaling,
+    )
+    return deployment.bind(settings)
+
+
+def _limits(settings: RaySettings) -> ServeConfig:
+    return ServeConfig.from_dict(settings.limits, origin="limits")
+
+
+def _sources(settings: RaySettings) -> list[ModelSource]:
+    return model_sources(_listed(settings.models))
+
+
+def _listed(paths: Paths) -> list[str]:
+    return [paths] if isinstance(paths, str) else paths
