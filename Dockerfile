@@ -1,0 +1,27 @@
+# clearhead serve in a container: docs/serving.md. One image for one kind of processor, that of the machine it is made on.
+#
+#     docker build -t clearhead .
+#     docker run -p 5000:5000 -v ./runs:/models:ro --read-only --tmpfs /tmp clearhead /models/de-en
+
+FROM python:3.13-slim AS build
+RUN apt-get update && apt-get install --yes --no-install-recommends gcc libc6-dev
+# Where pip finds torch: with the index of PyTorch for CPUs the image has no gigabytes of CUDA.
+ARG PIP_EXTRA_INDEX_URL=""
+COPY constraints.txt /source/
+RUN pip wheel --no-cache-dir --wheel-dir /wheels --constraint /source/constraints.txt torch
+COPY . /source
+RUN pip wheel --no-cache-dir --wheel-dir /wheels --constraint /source/constraints.txt --find-links /wheels "/source[serve]"
+
+FROM python:3.13-slim
+RUN --mount=type=bind,from=build,source=/wheels,target=/wheels \
+    pip install --no-cache-dir --no-index --find-links /wheels "clearhead[serve]" \
+    && useradd --system --no-create-home --uid 10001 clearhead
+# By its number, so that Kubernetes sees that it is not root.
+USER 10001
+WORKDIR /tmp
+EXPOSE 5000
+HEALTHCHECK --start-period=120s --interval=30s --timeout=5s \
+    CMD ["python", "-c", "import urllib.request; urllib.request.urlopen('http://127.0.0.1:5000/readyz', timeout=4)"]
+STOPSIGNAL SIGTERM
+ENTRYPOINT ["clearhead", "serve", "--host", "0.0.0.0"]
+CMD ["/models/de-en"]
