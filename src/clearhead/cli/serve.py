@@ -101,7 +101,7 @@ def serve(
     config = ServeConfig.from_dict(_values(settings or []), origin="--set")
     sources = model_sources(paths)
     try:
-        from clearhead.serving.keys import Keys, read_keys
+        from clearhead.serving.keys import keys_in
         from clearhead.serving.resources import Resources, named_files
         from clearhead.serving.server import bind
         from clearhead.serving.server import serve as run
@@ -116,11 +116,8 @@ def serve(
 
     for source in sources:
         model_directory(source.path)  # refused before the port is taken
-    given = {} if keys is None else read_keys(keys)
-    if keys is not None and not given:
-        raise ConfigError(f"{keys} has no key, so nobody could ask; make one: clearhead api-key NAME --keys {keys}")
     resources = Resources(named_files(terms or [], "--terms"), named_files(memory or [], "--memory"))
-    service = Service(sources, config, Keys(given, keys), resources, device=device)
+    service = Service(sources, config, keys_in(keys), resources, device=device)
     run(service, bind(host, port), cors_origins=tuple(cors or ()), trusted_proxies=tuple(proxy or ()))
 
 

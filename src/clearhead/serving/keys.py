@@ -25,7 +25,7 @@ from clearhead.files import read_json_lines, write_text
 from clearhead.serving.file_state import file_state
 from clearhead.serving.refusal import Refusal
 
-__all__ = ["ApiKey", "Keys", "add_key", "read_keys"]
+__all__ = ["ApiKey", "Keys", "add_key", "keys_in", "read_keys"]
 
 _NAME = re.compile(r"[A-Za-z0-9_.-]{1,64}")
 
@@ -126,6 +126,20 @@ class Keys:
                 retry_after=int(seconds) + 1,
             )
         return owner.name
+
+
+def keys_in(path: Path | None) -> Keys:
+    """Return who may ask: who has a key of a file, or without a file everybody.
+
+    Raises:
+        ConfigError: As `read_keys`; or if there is none in it.
+    """
+    if path is None:
+        return Keys({})
+    keys = read_keys(path)
+    if not keys:
+        raise ConfigError(f"{path} has no key, so nobody could ask; make one: clearhead api-key NAME --keys {path}")
+    return Keys(keys, path)
 
 
 def read_keys(path: Path) -> dict[str, ApiKey]:

@@ -21,7 +21,7 @@ from clearhead.config.settings import Settings
 from clearhead.device import set_num_threads
 from clearhead.errors import ConfigError
 from clearhead.serving.app import make_app
-from clearhead.serving.keys import Keys, read_keys
+from clearhead.serving.keys import keys_in
 from clearhead.serving.libre import ready
 from clearhead.serving.models import ModelSource, model_sources
 from clearhead.serving.resources import Resources, named_files
@@ -74,7 +74,7 @@ class Replica:
     def __init__(self, settings: RaySettings) -> None:
         log_to_stderr()
         set_num_threads(max(1, int(settings.cpus)))
-        keys = Keys({}) if settings.keys is None else Keys(read_keys(Path(settings.keys)), Path(settings.keys))
+        keys = keys_in(None if settings.keys is None else Path(settings.keys))
         resources = Resources(
             named_files(_listed(settings.terms), "terms"), named_files(_listed(settings.memory), "memory")
         )

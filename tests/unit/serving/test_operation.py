@@ -21,9 +21,11 @@ from clearhead.bundle import save_bundle
 from clearhead.cli.main import run
 from clearhead.config import ServeConfig
 from clearhead.errors import ConfigError, ModelError
-from clearhead.serving.keys import add_key
+from clearhead.serving.app import make_app
+from clearhead.serving.keys import Keys, add_key
 from clearhead.serving.models import ModelSource, load_model
 from clearhead.serving.server import bind, connection_class
+from clearhead.serving.service import Service
 
 LIMITS = {
     "max_requests": 4,
@@ -265,6 +267,25 @@ def test_a_model_that_translates_otherwise_is_not_served(make_bundle, tmp_path):
     save_bundle(tmp_path / "wrong", make_bundle(), golden=golden, card="")
     with pytest.raises(ModelError, match="does not translate as it did when it was made"):
         load_model(ModelSource("wrong", tmp_path / "wrong"), device="cpu")
+
+
+def test_it_lives_before_it_is_ready_and_while_it_ends(model):
+    service = Service([ModelSource("de-en", model)], ServeConfig(), Keys({}), device="cpu")
+
+    async def statuses():
+        body = {"q": "a", "source": "de", "target": "en"}
+        async with httpx.AsyncClient(transport=httpx.ASGITransport(make_app(service)), base_url="http://a") as client:
+            answers = [await client.get(path) for path in ("/livez", "/readyz", "/health")]
+            answers.append(await client.post("/translate", json=body))
+        assert all(("retry-after" in answer.headers) == (answer.status_code == 503) for answer in answers)
+        return [answer.status_code for answer in answers]
+
+    assert asyncio.run(statuses()) == [200, 503, 503, 503]
+    service.load()
+    assert asyncio.run(statuses()) == [200, 200, 200, 200]
+    service.work.is_ending = True
+    assert asyncio.run(statuses()) == [200, 503, 503, 503]
+    service.close()
 
 
 def test_the_port_must_be_free(tmp_path):
