@@ -40,6 +40,7 @@ class Resources:
         self._terms: dict[str, Terms] = {}
         self._memories: dict[str, TranslationMemory] = {}
         self._states: dict[str, list[FileState | None]] = {}
+        self._seen: dict[str, list[FileState | None]] = {}
 
     def load(self, models: Models) -> None:
         """Read all files, and make sure that they fit the models.
@@ -97,8 +98,9 @@ class Resources:
         return list(dict.fromkeys(name for paths in self._paths.values() for name in paths))
 
     def changed(self) -> list[str]:
-        """Return the names whose files are others than when they were last read, or tried to."""
-        return [name for name in self.names if self._state(name) != self._states.get(name)]
+        """Return the names whose files are others than when they were last read, or tried to, and are not written."""
+        before, self._seen = self._seen, {name: self._state(name) for name in self.names}
+        return [name for name, state in self._seen.items() if before.get(name) == state != self._states.get(name)]
 
     def _state(self, name: str) -> list[FileState | None]:
         return [file_state(Path(paths[name])) for paths in self._paths.values() if name in paths]

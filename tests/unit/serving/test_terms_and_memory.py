@@ -127,14 +127,14 @@ def test_what_is_read_anew_takes_the_place_of_the_old_if_it_can_be_read(served, 
     resources.load(served)
     assert resources.changed() == []
     path.write_text("Hund\tdog\nBank\tbench\n", encoding="utf-8")
-    assert resources.changed() == ["de-fr"]
+    assert [resources.changed(), resources.changed()] == [[], ["de-fr"]]  # it may still be written at first
     resources.read("de-fr", served)
     assert resources.sizes() == {"de-fr": 2}
     path.write_text("no tab\n", encoding="utf-8")
     with pytest.raises(ClearheadError, match="no tab"):
         resources.read("de-fr", served)
     assert resources.sizes() == {"de-fr": 2}
-    assert resources.changed() == []  # it is not tried again until it changes
+    assert [resources.changed(), resources.changed()] == [[], []]  # it is not tried again until it changes
     many = served.served["many"]
     assert len(resources.terms(many, "de", "fr")) == 2
     assert resources.terms(many, "en", "fr") is None
