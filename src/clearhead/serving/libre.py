@@ -233,7 +233,7 @@ def _translated_file(service: Service, job: Job, name: str, data: bytes, source:
     """Return the name by which the translation of a file is fetched."""
     document = read_upload(name, data)
     only_missing = document.keeps_finished
-    lines = lines_to_translate(document, only_missing=only_missing)  # a memory may have some of them
+    lines = lines_to_translate(document, only_missing=only_missing)
     if (size := sum(map(len, lines))) > (limit := service.config.max_file_characters):
         raise Refusal(HTTPStatus.BAD_REQUEST, f"Invalid request: request ({size}) exceeds text limit ({limit})")
     choice = service.choose(lines, source, target)

@@ -76,8 +76,10 @@ def given_terms(given: Sequence[GivenTerm], config: ServeConfig) -> Terms | None
         Refusal: If there are too many, one is too long or no line of text, or there is nothing that translates it.
     """
     terms = []
-    for number, one in enumerate(given):
-        forms = [one.target] if isinstance(one.target, str) else one.target
+    targets = [[one.target] if isinstance(one.target, str) else one.target for one in given]
+    if (size := sum(map(len, targets))) > config.max_terms:
+        raise Refusal(HTTPStatus.BAD_REQUEST, f"{size:,} terms, and a request may bring {config.max_terms:,}")
+    for number, (one, forms) in enumerate(zip(given, targets, strict=True)):
         for text in (one.source, *forms):
             if len(text) > config.max_term_characters:
                 problem = (
@@ -91,8 +93,6 @@ def given_terms(given: Sequence[GivenTerm], config: ServeConfig) -> Terms | None
             terms.append(term_of(one.source, forms))
         except DataError as error:
             raise Refusal(HTTPStatus.BAD_REQUEST, f"terms.{number}: {error}") from None
-    if (size := sum(len(term.forms) for term in terms)) > config.max_terms:
-        raise Refusal(HTTPStatus.BAD_REQUEST, f"{size:,} terms, and a request may bring {config.max_terms:,}")
     return Terms(terms) if terms else None
 
 

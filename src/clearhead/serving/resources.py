@@ -85,7 +85,7 @@ class Resources:
                 told = target or next(iter(model.targets), None) if model.is_tagged else None
                 model.translator.translate([], terms=found, target_lang=told)
         if memory is not None:
-            _, source, target = next(_meant(name, models))
+            _, source, target = next(_meant(name, models), (None, None, None))  # a new model may have other languages
             remembered = TranslationMemory.load([memory], from_lang=source, to_lang=target)
         if found is not None:
             self._terms[name] = found

@@ -151,16 +151,15 @@ class Service:
                     served[source.name] = load_model(source, device=self._device)
                 except Exception as error:  # whatever it is, such as no memory for two: the old one serves on
                     self._refused[source.name] = state
-                    why = str(error) if isinstance(error, ClearheadError) else repr(error)
-                    self._note_reload("refused", model=source.name, error=why)
+                    self._note_reload("refused", error, model=source.name)
                 else:
                     self._note_reload("done", model=source.name)
             self._models = Models(served)
             for name in self.resources.names if all_of_them else self.resources.changed():
                 try:
                     self.resources.read(name, self._models)
-                except ClearheadError as error:
-                    self._note_reload("refused", resource=name, error=str(error))
+                except Exception as error:
+                    self._note_reload("refused", error, resource=name)
                 else:
                     self._note_reload("done", resource=name)
 
@@ -174,9 +173,11 @@ class Service:
         self.search.sweep()
         self.files.sweep()
 
-    def _note_reload(self, result: str, **fields: str) -> None:
+    def _note_reload(self, result: str, error: Exception | None = None, **fields: str) -> None:
         self.metrics.reloads.labels(result).inc()
-        note(logging.INFO if result == "done" else logging.ERROR, event="reload", result=result, **fields)
+        if error is not None:
+            fields["error"] = str(error) if isinstance(error, ClearheadError) else repr(error)
+        note(logging.INFO if error is None else logging.ERROR, event="reload", result=result, **fields)
 
     def choose(self, texts: Sequence[str], source: str | None, target: str | None, name: str | None = None) -> Choice:
         """Return the model for a request.
