@@ -269,8 +269,8 @@ def test_a_model_that_translates_otherwise_is_not_served(make_bundle, tmp_path):
         load_model(ModelSource("wrong", tmp_path / "wrong"), device="cpu")
 
 
-def test_it_lives_before_it_is_ready_and_while_it_ends(model):
-    service = Service([ModelSource("de-en", model)], ServeConfig(), Keys({}), device="cpu")
+def test_it_lives_before_it_is_ready_and_while_it_ends(models):
+    service = Service([ModelSource("de-en", models["de-en"])], ServeConfig(), Keys({}), device="cpu")
 
     async def statuses():
         body = {"q": "a", "source": "de", "target": "en"}
