@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +12,8 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 if TYPE_CHECKING:
+    from playwright.sync_api import Browser
+
     from clearhead.bundle import Bundle
     from clearhead.tokenizers import Tokenizer
 
@@ -126,3 +128,12 @@ class SwitchWatcher(TorchDispatchMode):
 def switches() -> SwitchWatcher:
     """Return a context whose `seen` has one element if no process-wide switch for products changed in it."""
     return SwitchWatcher()
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    """Return a browser; for a module alone, since its event loop would be in the way of others."""
+    from browsers import opened_browser
+
+    with opened_browser() as browser:
+        yield browser

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import re
-import shutil
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -12,10 +10,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from axe_playwright_python.base import AxeResults
 from axe_playwright_python.sync_playwright import Axe
+from browsers import serious
 from model_kinds import KINDS
-from playwright.sync_api import Browser, Page, sync_playwright
+from playwright.sync_api import Page
 
 from clearhead.decoding.alignment import AlignmentHead
 from clearhead.inspection.compare import Comparison, compare
@@ -24,21 +22,6 @@ from clearhead.translator import Translator
 
 HOSTILE = "<script>alert(1)</script>"
 TEXT = f"Ein\u2009Hund {HOSTILE} كلب 犬"
-BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    path = next(filter(None, map(shutil.which, BROWSERS)), None)
-    if path is None:
-        if os.environ.get("CLEARHEAD_NEEDS_BROWSER"):
-            pytest.fail("no browser; install chromium")
-        pytest.skip("there is no chromium or chrome on the PATH")
-    with sync_playwright() as playwright:
-        # Chromium has no sandbox for root, as whom containers run.
-        opened = playwright.chromium.launch(executable_path=path, args=["--no-sandbox"] if os.geteuid() == 0 else [])
-        yield opened
-        opened.close()
 
 
 @pytest.fixture(scope="module")
@@ -354,15 +337,6 @@ def test_no_rule_of_axe_is_broken_on_a_phone_in_light_and_dark(open_page, make_t
     page.locator("#theme").click()
     assert all(one != other for one, other in zip(page.evaluate(colours), before, strict=True))
     assert serious(Axe().run(page, options={"runOnly": ["color-contrast"]})) == []  # the rest is as it was
-
-
-def serious(found: AxeResults) -> list[tuple[str, list[str]]]:
-    """Return the rules that are broken seriously, and where."""
-    return [
-        (one["id"], [node["html"][:200] for node in one["nodes"][:3]])
-        for one in found.response["violations"]
-        if one["impact"] in ("serious", "critical")
-    ]
 
 
 @pytest.mark.parametrize("kind", ["encoder", "decoder"])
