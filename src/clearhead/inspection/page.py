@@ -8,9 +8,9 @@ from typing import Any
 
 from clearhead.errors import DataError
 from clearhead.inspection.statistics import STATISTICS
-from clearhead.pages import content_policy, data_block, fill, script, style
+from clearhead.pages import Html, content_policy, data_block, fill, script, style
 
-__all__ = ["MAX_PAGE_WEIGHTS", "framed", "render_comparison", "render_page"]
+__all__ = ["MAX_PAGE_WEIGHTS", "explain_view", "framed", "render_comparison", "render_page"]
 
 MAX_PAGE_WEIGHTS = 5_000_000
 """Attention weights that a page holds: at 8/3 bytes each, what a browser still opens readily."""
@@ -28,9 +28,17 @@ def render_page(explanation: Mapping[str, Any]) -> str:
         ["explain.css"],
         {**explanation, "statistics_meaning": STATISTICS},
         title=f"{_shortened(source)} · attention",
-        source=source,
-        translation=translation,
+        view=explain_view(f"{source} → {translation}. This page needs JavaScript, which this browser does not run."),
     )
+
+
+def explain_view(before: str) -> Html:
+    """Return what the page of an explanation shows; a script fills it.
+
+    Args:
+        before: What stands there until it does.
+    """
+    return fill("explain_view.html", before=before)
 
 
 def render_comparison(comparison: Mapping[str, Any]) -> str:

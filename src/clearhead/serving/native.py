@@ -144,7 +144,7 @@ def native_router(service: Service) -> APIRouter:
                 )
             with service.unshared(job):
                 found = explain(translator, body.text, body.translation, search=body.search, **choice.settings)
-            return {"model": choice.model.name, "explanation": found.to_dict()}
+                return {"model": choice.model.name, "explanation": found.to_dict(packed=body.packed)}
 
         with service.work.admitted(client, service.config.request_seconds, service.config.max_request_tokens) as job:
             return JSONResponse(await service.work.run(job, work, partial(wait_until_gone, request)))

@@ -216,6 +216,8 @@ class ExplainRequest(_Chosen):
     """A translation to explain; the model's own if not given."""
     search: bool = False
     """Tell also what the search went through."""
+    packed: bool = False
+    """Write arrays in base 64 and add queries, keys and values of all heads, as the page of an explanation has them."""
 
 
 class _Judged(_Fields):
