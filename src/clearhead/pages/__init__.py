@@ -14,7 +14,7 @@ from posixpath import dirname, normpath
 from string import Template
 from typing import Any
 
-__all__ = ["Html", "content_policy", "data_block", "fill", "joined", "script", "style"]
+__all__ = ["Html", "content_policy", "data_block", "fill", "joined", "picture", "script", "style"]
 
 
 class Html(str):
@@ -69,6 +69,11 @@ def script(name: str) -> Html:
 
     add(name)
     return Html("".join(parts.values()))
+
+
+def picture(name: str) -> Html:
+    """Return a picture of this folder, which is SVG."""
+    return Html(_read(name))
 
 
 def data_block(value: Any) -> Html:

@@ -18,6 +18,7 @@ from clearhead.serving.gate import Gate
 from clearhead.serving.libre import libre_router
 from clearhead.serving.metrics import CONTENT_TYPE
 from clearhead.serving.native import native_router
+from clearhead.serving.page import page_router
 from clearhead.serving.service import Service
 from clearhead.version import __version__
 
@@ -36,10 +37,7 @@ def make_app(service: Service, *, cors_origins: tuple[str, ...] = ()) -> ASGIApp
     app = FastAPI(title="clearhead", version=__version__, docs_url=None, redoc_url=None)
     app.include_router(native_router(service))
     app.include_router(libre_router(service))
-
-    @app.get("/", include_in_schema=False)
-    async def root() -> Response:
-        return PlainTextResponse("clearhead serves translations; /docs describes how to ask for them.\n")
+    app.include_router(page_router(service))
 
     @app.get("/metrics", tags=["operation"], response_class=PlainTextResponse)
     async def metrics() -> Response:
@@ -83,7 +81,7 @@ def make_app(service: Service, *, cors_origins: tuple[str, ...] = ()) -> ASGIApp
         app,
         config=service.config,
         metrics=service.metrics,
-        endpoints=frozenset([*paths, "/", "/docs", "/docs/style.css", "/openapi.json"]),
+        endpoints=frozenset([*paths, "/", "/inside", "/page/", "/docs", "/docs/style.css", "/openapi.json"]),
         work=service.work,
     )
     if not cors_origins:

@@ -47,16 +47,24 @@ def lightness(colour: str) -> float:
     return 116 * luminance ** (1 / 3) - 16
 
 
-def test_modules_become_one_each_once_and_behind_what_it_imports():
-    text = script("explain/main.js")
+@pytest.mark.parametrize("name", ["explain/main.js", "compare/main.js", "translate/main.js", "translate/inside.js"])
+def test_modules_become_one_each_once_and_behind_what_it_imports(name):
+    text = script(name)
     assert not re.search(r"^(import|export) ", text, re.MULTILINE)
-    modules = {file.name: file.read_text(encoding="utf-8") for file in (files(pages) / "explain").iterdir()}
-    first = {name: text.index(content.splitlines()[0]) for name, content in modules.items()}
-    for name, content in modules.items():
-        assert text.count(content.splitlines()[0]) == 1
-        for other in re.findall(r'from "\./([^"]+)"', content):
-            assert first[other] < first[name]
-    names = re.findall(r"^(?:async )?(?:function|const|let|class) (\w+)", text, re.MULTILINE)
+    root, first = Path(str(files(pages))), {}
+
+    def check(module: Path) -> int:
+        content = module.read_text(encoding="utf-8")
+        [heading, *_] = content.splitlines()
+        assert text.count(heading) == 1
+        first[module] = text.index(heading)
+        for other in re.findall(r'^import .* from "([^"]+)"', content, re.MULTILINE):
+            imported = (module.parent / other).resolve()
+            assert (first[imported] if imported in first else check(imported)) < first[module]
+        return first[module]
+
+    check((root / name).resolve())
+    names = re.findall(r"^(?:async )?(?:function\*?|const|let|class) (\w+)", text, re.MULTILINE)
     assert len(names) == len(set(names))  # they share one scope
 
 
@@ -68,9 +76,13 @@ def test_data_cannot_end_its_element_nor_be_no_json():
 
 
 def test_no_page_asks_for_anything_from_elsewhere():
-    for file in (*files(pages).iterdir(), *(files(pages) / "explain").iterdir()):
-        if file.name.endswith((".html", ".css", ".js")):
-            assert not re.search(r"https?:|@import|url\(|src=|fetch\(", file.read_text(encoding="utf-8")), file.name
+    served = {"translate.html", "inside.html", "server.js"}  # they ask the server that they come from
+    for file in Path(str(files(pages))).rglob("*"):
+        if file.suffix in (".html", ".css", ".js"):
+            text = file.read_text(encoding="utf-8")
+            assert not re.search(r"https?:|@import|url\(", text), file.name
+            assert file.name in served or not re.search(r"src=|fetch\(", text), file.name
+            assert set(re.findall(r'(?:src|href)="([^#"]*)"', text)) <= {*re.findall(r'"((?:page/|\./|/)[^"]*)"', text)}
 
 
 def test_every_file_is_part_of_the_package():

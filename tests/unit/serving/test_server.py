@@ -218,6 +218,8 @@ def test_scores_and_explanations_are_those_of_the_library(client, models):
     found = client.post("/v1/explain", json={**body, "text": LINES[1]}).json()["explanation"]
     alone = explain(translator, LINES[1], search=False, target_lang="fr", source_lang="de")
     assert found == json.loads(json.dumps(alone.to_dict()))
+    packed = client.post("/v1/explain", json={**body, "text": LINES[1], "packed": True}).json()["explanation"]
+    assert packed == json.loads(json.dumps(alone.to_dict(packed=True)))
     uneven = client.post("/v1/score", json={**body, "texts": LINES[:2], "translations": [""]})
     assert (uneven.status_code, "pair up" in uneven.json()["error"]) == (400, True)
     assert client.post("/v1/explain", json={**body, "text": "Hund " * 300}).status_code == 400
@@ -252,7 +254,28 @@ def test_the_interface_is_described_without_asking_elsewhere(client):
     assert all(
         f"<code>{method.upper()} {path}</code>" in page.text for path, of in document["paths"].items() for method in of
     )
-    assert "/docs" in client.get("/").text
+
+
+def test_the_page_is_of_parts_of_its_own_and_runs_nothing_else(client):
+    parts = set()
+    for path in ("/", "/inside"):
+        page = client.get(path)
+        policy = dict(one.strip().split(" ", 1) for one in page.headers["content-security-policy"].split(";"))
+        assert policy["default-src"] == "'none'"
+        assert {policy[kind] for kind in ("script-src", "style-src", "connect-src", "img-src")} == {"'self'"}
+        assert policy["frame-ancestors"] == "'none'"
+        assert not re.search(r"<script(?![^>]*(src=|application/json))|<style|\son\w+=|\sstyle=", page.text)
+        parts |= set(re.findall(r"""(?:src|href)="([^"#]+)""", page.text))
+    assert "./docs" in parts
+    for part in parts:
+        answer = client.get(f"/{part}")
+        assert answer.status_code == 200
+        assert "<" in answer.text or "{" in answer.text
+    answer = client.get("/page/translate.js")
+    assert answer.headers["content-type"].startswith("text/javascript")
+    again = client.get("/page/translate.js", headers={"if-none-match": answer.headers["etag"]})
+    assert (again.status_code, again.content) == (304, b"")
+    assert [client.get(f"/page/{name}").status_code for name in ("main.js", "..%2Fstyle.css", "")] == [404, 404, 404]
 
 
 def test_answers_are_as_they_are_described(client):

@@ -1,0 +1,91 @@
+/** Files that are translated: chosen or dropped, one after the other, each fetched by a link. */
+
+import { byId, make } from "../explain/dom.js";
+import { announce } from "./messages.js";
+import { translateFile } from "./server.js";
+
+/** Takes files; `settings` are the page's, `fieldsOf` returns the languages or throws an error that says why not. */
+export function takeFiles(settings, fieldsOf) {
+  let last = Promise.resolve();
+  const take = (files) => {
+    for (const file of files) {
+      const row = rowOf(file);
+      byId("file-list").append(row.element);
+      last = last.then(() => translateOne(file, row, settings, fieldsOf));
+    }
+  };
+  byId("file-open").addEventListener("click", () => byId("file").click());
+  byId("file").addEventListener("change", () => {
+    take([...byId("file").files]);
+    byId("file").value = "";
+  });
+  const hasFiles = (event) => event.dataTransfer !== null && event.dataTransfer.types.includes("Files");
+  let depth = 0;
+  const shown = (change) => {
+    depth = Math.max(0, depth + change);
+    byId("drop").hidden = depth === 0;
+  };
+  addEventListener("dragenter", (event) => hasFiles(event) && shown(1));
+  addEventListener("dragleave", (event) => hasFiles(event) && shown(-1));
+  addEventListener("dragover", (event) => hasFiles(event) && event.preventDefault());
+  addEventListener("drop", (event) => {
+    if (!hasFiles(event)) return;
+    event.preventDefault();
+    shown(-depth);
+    take([...event.dataTransfer.files]);
+  });
+}
+
+/** A row of the list, and what changes it. */
+function rowOf(file) {
+  const controller = new AbortController();
+  const state = make("span", { class: "soft" }, "waits");
+  const result = make("span", {});
+  const stop = make("button", { type: "button", class: "quiet" }, "Cancel");
+  const element = make("li", {}, make("bdi", { class: "file-name" }, file.name), " ", state, " ", result, " ", stop);
+  stop.addEventListener("click", () => {
+    controller.abort();
+    element.remove();
+    byId("file-open").focus();
+  });
+  return {
+    element,
+    signal: controller.signal,
+    /** Says how it is; `child` is what comes of it. */
+    say: (text, className, child = null) => {
+      state.textContent = text;
+      state.className = className;
+      result.replaceChildren(...(child === null ? [] : [child]));
+      stop.textContent = child === null ? "Cancel" : "Remove";
+    },
+  };
+}
+
+async function translateOne(file, row, settings, fieldsOf) {
+  if (row.signal.aborted) return;
+  try {
+    const fields = fieldsOf();
+    requireTranslatable(file, settings);
+    row.say("is being translated …", "soft");
+    const { address, name } = await translateFile(file, fields, row.signal);
+    row.say("", "soft", make("a", { href: address, download: name }, name));
+    announce(`${name} is ready.`);
+  } catch (error) {
+    if (row.signal.aborted) return;
+    const again = () => translateOne(file, row, settings, fieldsOf);
+    const button = make("button", { type: "button", class: "quiet", onclick: again }, "Try again");
+    row.say(`${error.message.replace(/[.;]$/, "")}.`, "serious", button);
+    announce(`${file.name}: ${error.message}`);
+  }
+}
+
+/** Refuses what the server would: a file that is too large it would not even read to its end. */
+function requireTranslatable(file, { extensions, max_file_bytes: mostBytes }) {
+  if (!extensions.some((one) => file.name.toLowerCase().endsWith(one))) {
+    throw new Error(`this kind of file is not translated; those are: ${extensions.join(" ")}`);
+  }
+  if (file.size > mostBytes) {
+    throw new Error(`the file has ${file.size.toLocaleString("en")} bytes, and ${mostBytes.toLocaleString("en")} are the most`);
+  }
+  if (file.size === 0) throw new Error("the file is empty");
+}

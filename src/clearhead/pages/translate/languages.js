@@ -1,0 +1,205 @@
+/** The choice of the languages, and of the model where there is one. */
+
+import { byId, make } from "../explain/dom.js";
+import { forEver, keep, kept } from "./storage.js";
+
+const AUTO = "auto";
+const RIGHT_TO_LEFT_LANGUAGES = /^(ar|arc|ckb|dv|fa|he|iw|nqo|ps|sd|syr|ug|ur|yi)\b|[-_](Arab|Hebr|Thaa|Nkoo|Adlm)\b/i;
+
+/** The languages between which the reader translates. */
+export class Languages {
+  #names = new Map();
+  #targets = new Map();
+  #models = [];
+  #detected = null;
+  /** What was chosen last, also where it is not served. */
+  #chosen = kept(forEver, "languages") ?? {};
+  #onChange;
+
+  /** Calls back when the reader has chosen anew. */
+  constructor(onChange) {
+    this.#onChange = onChange;
+    byId("from").addEventListener("change", () => this.#choose(byId("from"), byId("into")));
+    byId("into").addEventListener("change", () => this.#choose(byId("into"), byId("from")));
+    byId("model").addEventListener("change", () => {
+      this.#fill();
+      this.#changed();
+    });
+  }
+
+  /** Takes what the server has: `languages` of `GET /languages`, `models` of `GET /v1/models`. */
+  take(languages, models) {
+    this.#names = new Map(languages.map(({ code, name }) => [code, name]));
+    this.#models = models;
+    const choice = byId("model");
+    const before = choice.value || this.#chosen.model;
+    // Where every pair has one model, nobody needs to think of models.
+    const pairs = models.flatMap((one) => [...pairsOf(one)].flatMap(([from, targets]) => targets.map((into) => `${from} ${into}`)));
+    const isClear = models.every(isKnown) && new Set(pairs).size === pairs.length;
+    byId("model-choice").hidden = models.length < 2 || isClear;
+    const names = models.map(({ name }) => make("option", { value: name }, name));
+    const byLanguages = models.some(isKnown) ? [make("option", { value: "" }, "by languages")] : [];
+    choice.replaceChildren(...byLanguages, ...names);
+    if (!byId("model-choice").hidden && models.some(({ name }) => name === before)) choice.value = before;
+    this.#targets = new Map(languages.map(({ code, targets }) => [code, targets]));
+    this.#fill();
+  }
+
+  /** Languages that are read, each with those into which it is translated, by the chosen model. */
+  #pairs() {
+    const model = this.#models.find(({ name }) => name === byId("model").value);
+    if (model === undefined) return new Map([...this.#targets].filter(([, targets]) => targets.length > 0));
+    return pairsOf(model);
+  }
+
+  #fill() {
+    const pairs = this.#pairs();
+    const [from, into] = [byId("from"), byId("into")];
+    const wanted = { from: from.value || this.#chosen.from, into: into.value || this.#chosen.into };
+    const isUnknown = pairs.size === 0;
+    from.disabled = isUnknown;
+    into.disabled = isUnknown;
+    byId("swap").hidden = isUnknown;
+    if (isUnknown) {
+      const text = this.#models.length > 0 ? "As the model does" : "No language";
+      from.replaceChildren(make("option", { value: "" }, text));
+      into.replaceChildren(make("option", { value: "" }, text));
+      return;
+    }
+    const name = (code) => this.nameOf(code);
+    const sorted = (codes) => [...codes].sort((one, other) => name(one).localeCompare(name(other), "en"));
+    const option = (code) => make("option", { value: code }, name(code));
+    const sources = sorted(pairs.keys());
+    from.replaceChildren(
+      ...(sources.length > 1 ? [make("option", { value: AUTO }, "Detect language")] : []),
+      ...sources.map(option),
+    );
+    if ([...from.options].some(({ value }) => value === wanted.from)) from.value = wanted.from;
+    const targets = sorted(new Set([...pairs.values()].flat()));
+    into.replaceChildren(...targets.map(option));
+    into.value = targets.includes(wanted.into) ? wanted.into : (this.#targetsOf(from.value)[0] ?? targets[0]);
+    this.#name();
+  }
+
+  /** Says which targets the chosen source has, and which language was detected. */
+  #name() {
+    const [from, into] = [byId("from"), byId("into")];
+    const targets = this.#targetsOf(from.value);
+    for (const option of into.options) {
+      const isThere = targets.includes(option.value);
+      option.textContent = isThere ? this.nameOf(option.value) : `${this.nameOf(option.value)} (not from here)`;
+    }
+    const auto = [...from.options].find(({ value }) => value === AUTO);
+    if (auto) {
+      auto.textContent = this.#detected === null ? "Detect language" : `${this.nameOf(this.#detected)} (detected)`;
+    }
+  }
+
+  #targetsOf(source) {
+    const pairs = this.#pairs();
+    return source === AUTO ? [...pairs.values()].flat() : (pairs.get(source) ?? []);
+  }
+
+  #choose(side, other) {
+    // Whoever chooses the other side's language means to go the other way.
+    const was = side === byId("from") ? this.#chosen.from : this.#chosen.into;
+    if (side.value === other.value && [...other.options].some(({ value }) => value === was)) other.value = was;
+    this.#changed();
+  }
+
+  #changed() {
+    this.#detected = null;
+    this.#chosen = { from: byId("from").value, into: byId("into").value, model: byId("model").value };
+    keep(forEver, "languages", this.#chosen);
+    this.#name();
+    this.#onChange();
+  }
+
+  /** What a language is called. */
+  nameOf(code) {
+    return this.#names.get(code) ?? code;
+  }
+
+  get from() {
+    return byId("from").value;
+  }
+
+  get into() {
+    return byId("into").value;
+  }
+
+  /** The language of the text, as it was chosen or detected; null if it is not known. */
+  get source() {
+    return this.from === AUTO ? this.#detected : this.from || null;
+  }
+
+  get isDetecting() {
+    return this.from === AUTO;
+  }
+
+  /**
+   * Takes the language that was detected; null where there is no text. Where it does not go into the chosen language, it
+   * goes into another.
+   */
+  detected(code) {
+    if (code === this.#detected) return;
+    this.#detected = code;
+    const targets = code === null ? [] : this.#targetsOf(code);
+    if (targets.length > 0 && !targets.includes(this.into)) byId("into").value = targets[0];
+    this.#name();
+  }
+
+  /** What a request says: languages and model. */
+  get fields() {
+    const model = byId("model").value;
+    return {
+      ...(model === "" ? {} : { model }),
+      ...(this.source === null ? {} : { source: this.source }),
+      ...(this.into === "" ? {} : { target: this.into }),
+    };
+  }
+
+  /** Why nothing can be asked; null if it can. */
+  get problem() {
+    if (this.#models.length === 0) return "The server has no model yet.";
+    if (this.from === "" || this.#targetsOf(this.from).includes(this.into)) return null;
+    const others = [...this.#pairs()].filter(([, targets]) => targets.includes(this.into)).map(([code]) => code);
+    const from = others.map((code) => this.nameOf(code)).join(", ");
+    const into = this.#targetsOf(this.from).map((code) => this.nameOf(code)).join(", ");
+    const [source, target] = [this.nameOf(this.from), this.nameOf(this.into)];
+    return `Nothing here translates ${source} into ${target}: ${source} goes into ${into}, ${target} comes from ${from}.`;
+  }
+
+  /** Chooses languages, such as those of the history. */
+  choose(from, into) {
+    byId("from").value = from;
+    byId("into").value = into;
+    for (const side of ["from", "into"]) if (byId(side).selectedIndex < 0) byId(side).selectedIndex = 0;
+    this.#changed();
+  }
+
+  /** Goes the other way; returns why that cannot be, or null. */
+  swap() {
+    const source = this.source;
+    if (source === null) return "The language of the text is not known yet.";
+    if (!this.#targetsOf(this.into).includes(source)) return `Nothing here translates ${this.nameOf(this.into)} into ${this.nameOf(source)}.`;
+    this.choose(this.into, source);
+    return null;
+  }
+}
+
+/** The direction of a language; `auto` where the language is not known. */
+export function directionOfLanguage(code) {
+  if (code === null || code === "" || code === AUTO) return "auto";
+  return RIGHT_TO_LEFT_LANGUAGES.test(code) ? "rtl" : "ltr";
+}
+
+/** The languages that a model reads, each with those it writes then; one into itself only where there is no other. */
+function pairsOf({ sources, targets }) {
+  const others = (source) => targets.filter((target) => target !== source);
+  const isSame = sources.every((source) => others(source).length === 0);
+  const pairs = sources.map((source) => [source, isSame ? targets : others(source)]);
+  return new Map(pairs.filter(([, into]) => into.length > 0));
+}
+
+const isKnown = ({ sources, targets }) => sources.length > 0 && targets.length > 0;

@@ -1,0 +1,80 @@
+/** One sentence of the translation: what else it could be, and where the model looked. */
+
+import { comparedText } from "../explain/differences.js";
+import { byId, make } from "../explain/dom.js";
+import { translateSentence } from "./server.js";
+
+/** Translations that are asked for, at most. */
+const MOST_CHOICES = 5;
+
+/** The panel below the translation. */
+export class SentencePanel {
+  #controller = new AbortController();
+  #most;
+  #choose;
+
+  /** `most` is how many alternatives may be asked for; `choose` is called with the text that is chosen. */
+  constructor(most, choose) {
+    this.#most = Math.min(MOST_CHOICES, most + 1);
+    this.#choose = choose;
+    byId("sentence-close").addEventListener("click", () => {
+      this.close();
+      byId("translation").focus();
+    });
+  }
+
+  get isOpen() {
+    return !byId("sentence").hidden;
+  }
+
+  /** Shows the other translations of a sentence. */
+  async open(sentence, fields, isKeyboard) {
+    this.close();
+    const { signal } = this.#controller;
+    byId("sentence").hidden = false;
+    byId("sentence-source").textContent = sentence.source;
+    byId("sentence-choices").replaceChildren(make("li", { class: "soft" }, "Asking …"));
+    if (isKeyboard) byId("sentence-title").focus();
+    let others;
+    try {
+      const body = { ...fields, text: sentence.source, num_best: this.#most };
+      others = this.#most > 1 ? await translateSentence(body, signal) : [];
+    } catch (error) {
+      if (signal.aborted) return;
+      byId("sentence-choices").replaceChildren(make("li", { class: "serious" }, `${error.message}.`));
+      return;
+    }
+    if (signal.aborted) return;
+    const texts = [...new Set([sentence.own, ...others.map(({ text }) => text.trim())])];
+    byId("sentence-choices").replaceChildren(
+      ...(texts.length > 1
+        ? texts.map((text) => this.#choice(text, sentence))
+        : [make("li", { class: "soft" }, "The model found no other.")]),
+    );
+  }
+
+  #choice(text, sentence) {
+    const isShown = text === sentence.text;
+    const button = make(
+      "button",
+      {
+        type: "button",
+        "aria-pressed": String(isShown),
+        onclick: () => {
+          for (const other of byId("sentence-choices").querySelectorAll("button")) {
+            other.setAttribute("aria-pressed", String(other === button));
+          }
+          this.#choose(text);
+        },
+      },
+      comparedText(text, sentence.own),
+    );
+    return make("li", {}, button);
+  }
+
+  close() {
+    this.#controller.abort();
+    this.#controller = new AbortController();
+    byId("sentence").hidden = true;
+  }
+}

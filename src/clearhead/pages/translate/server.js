@@ -1,0 +1,117 @@
+/** What the page asks of the server, and why it gets no answer. */
+
+import { forTab, keep, kept } from "./storage.js";
+
+/** There is no answer: `status` says why, as in HTTP; 0: the server was not reached. */
+export class Refused extends Error {
+  constructor(message, status, seconds = null) {
+    super(message);
+    this.status = status;
+    /** Until it may be asked again, as the server says; null if it does not. */
+    this.seconds = seconds;
+  }
+
+  /** Whether the same may be answered later. */
+  get passes() {
+    return [0, 429, 503].includes(this.status);
+  }
+
+  /** Whether an API key is missing or unknown. */
+  get wantsKey() {
+    return this.status === 401 || this.status === 403 || (this.status === 400 && /\bAPI key\b/.test(this.message));
+  }
+}
+
+export const apiKey = () => kept(forTab, "key") ?? "";
+
+export const useKey = (key) => keep(forTab, "key", key || null);
+
+async function ask(path, { signal, body, headers = {} } = {}) {
+  const key = apiKey();
+  const own = key === "" ? headers : { ...headers, authorization: `Bearer ${key}` };
+  const response = await reached(fetch(path, { method: body === undefined ? "GET" : "POST", body, headers: own, signal }));
+  if (response.ok) return response;
+  const said = await response.json().catch(() => ({}));
+  const seconds = Number.parseInt(response.headers.get("retry-after"), 10);
+  const message = typeof said.error === "string" ? said.error : `the server answered with status ${response.status}`;
+  throw new Refused(message, response.status, Number.isNaN(seconds) ? null : seconds);
+}
+
+/** Awaits what only the network can break. */
+async function reached(promise) {
+  try {
+    return await promise;
+  } catch (error) {
+    if (error.name === "AbortError") throw error;
+    throw new Refused(navigator.onLine ? "The server does not answer" : "This device is offline", 0);
+  }
+}
+
+const json = (body, signal) => ({
+  signal,
+  body: JSON.stringify(body),
+  headers: { "content-type": "application/json" },
+});
+
+/** The languages that are served: code, name and targets of each. */
+export const servedLanguages = async () => reached((await ask("languages")).json());
+
+/** The models that are served, and lists of terms; the latter are undefined where the server knows of none. */
+export const servedModels = async () => reached((await ask("v1/models")).json());
+
+/** Translations of texts, each whole or sentence by sentence: calls back with each as it comes. */
+export async function translateTexts(body, signal, take) {
+  const response = await ask("v1/translate", json({ ...body, alignments: true, stream: true }, signal));
+  for await (const { name, data } of events(response.body)) {
+    if (name === "translation") take(data);
+    else if (name === "done") return;
+    else if (name === "error") throw new Refused(data.error, data.status, data.status === 503 ? 1 : null);
+  }
+  throw new Refused("The server broke off", 0);
+}
+
+/** Translations of one sentence, the best first. */
+export async function translateSentence(body, signal) {
+  const response = await ask("v1/translate", json(body, signal));
+  return (await reached(response.json())).translations[0].alternatives;
+}
+
+/** What the model looked at. */
+export async function explained(body) {
+  const response = await ask("v1/explain", json({ ...body, search: true, packed: true }));
+  return (await reached(response.json())).explanation;
+}
+
+/** The language that a text is most probably in. */
+export async function detectLanguage(text, signal) {
+  const response = await ask("detect", json({ q: text }, signal));
+  return (await reached(response.json()))[0].language;
+}
+
+/** Where the translation of a file can be fetched, and its name. */
+export async function translateFile(file, fields, signal) {
+  const body = new FormData();
+  body.append("file", file);
+  for (const [name, value] of Object.entries(fields)) body.append(name, value);
+  const { translatedFileUrl } = await reached((await ask("translate_file", { signal, body })).json());
+  const name = translatedFileUrl.split("/").pop();
+  // Its own address is right also where a proxy serves the page under another one.
+  return { address: `download_file/${name}`, name: name.slice(name.indexOf(".") + 1) };
+}
+
+/** Server-sent events as they come. */
+async function* events(stream) {
+  const reader = stream.pipeThrough(new TextDecoderStream()).getReader();
+  let waiting = "";
+  for (;;) {
+    const { done, value } = await reached(reader.read());
+    if (done) return;
+    const blocks = (waiting + value).split("\n\n");
+    waiting = blocks.pop();
+    for (const block of blocks) {
+      const fields = block.split("\n").map((line) => line.split(/: ?(.*)/s, 2));
+      const of = (name) => fields.filter(([own]) => own === name).map(([, text]) => text);
+      if (of("data").length > 0) yield { name: of("event")[0], data: JSON.parse(of("data").join("\n")) };
+    }
+  }
+}

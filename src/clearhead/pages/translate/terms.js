@@ -1,0 +1,66 @@
+/** Terms that translations must use: the reader's own, kept in this browser, or a list of the server's. */
+
+import { byId, make } from "../explain/dom.js";
+import { forEver, keep, kept } from "./storage.js";
+
+/** The choice of terms below the panes, where the server takes any. */
+export class Terms {
+  #own = byId("terms-own");
+  #list = byId("terms-list");
+  #isTaken = false;
+
+  /** Calls back when the terms are others. */
+  constructor(onChange) {
+    const { own = "", list = "" } = kept(forEver, "terms") ?? {};
+    this.#own.value = own;
+    this.#list.value = list;
+    const changed = () => {
+      keep(forEver, "terms", { own: this.#own.value, list: this.#list.value });
+      this.#say();
+      onChange();
+    };
+    this.#own.addEventListener("change", changed);
+    this.#list.addEventListener("change", changed);
+  }
+
+  /** Takes the lists of the server; undefined: it takes no terms. */
+  take(lists) {
+    this.#isTaken = lists !== undefined;
+    byId("terms").hidden = !this.#isTaken;
+    if (!this.#isTaken) return;
+    const before = this.#list.value || kept(forEver, "terms")?.list;
+    const named = lists.map(({ name, size }) => make("option", { value: `list ${name}` }, `${name} (${size})`));
+    this.#list.replaceChildren(
+      make("option", { value: "" }, lists.length > 0 ? "the server's for these languages" : "none"),
+      ...named,
+      make("option", { value: "own" }, "my own"),
+    );
+    if ([...this.#list.options].some(({ value }) => value === before)) this.#list.value = before;
+    this.#say();
+  }
+
+  #say() {
+    byId("terms-own-part").hidden = this.#list.value !== "own";
+    const wrong = this.#lines().filter(({ target }) => target === "");
+    byId("terms-problem").textContent =
+      wrong.length === 0 ? "" : `Not understood: ${wrong.map(({ source }) => `“${source}”`).join(", ")}; write “term = translation”.`;
+  }
+
+  #lines() {
+    const lines = this.#own.value.split("\n").filter((line) => line.trim() !== "");
+    return lines.map((line) => {
+      const [source, ...rest] = line.split("=");
+      return { source: source.trim(), target: rest.join("=").trim() };
+    });
+  }
+
+  /** What a request says of terms. */
+  get fields() {
+    const { value } = this.#list;
+    if (!this.#isTaken || value === "") return {};
+    if (value !== "own") return { terms: value.slice("list ".length) };
+    const forms = (target) => target.split("|").map((form) => form.trim()).filter((form) => form !== "");
+    const whole = this.#lines().filter(({ source, target }) => source !== "" && forms(target).length > 0);
+    return { terms: whole.map(({ source, target }) => ({ source, target: forms(target) })) };
+  }
+}

@@ -1,0 +1,81 @@
+/** The translation: its lines, the sentences in them, and a word that the keyboard is at. */
+
+import { byId, make } from "../explain/dom.js";
+import { counted, spoken } from "../explain/text.js";
+import { directionOfLanguage } from "./languages.js";
+import { LineList, partsOf } from "./line_list.js";
+
+/** Notes that are shown; of a long text there could be hundreds. */
+const MOST_NOTES = 5;
+
+/** The pane on the right. */
+export class TranslationPane {
+  #box = byId("translation");
+  #meanings;
+
+  /** `meanings` says what each kind of warning means. */
+  constructor(meanings) {
+    this.#meanings = meanings;
+    this.list = new LineList(this.#box, lineElement);
+  }
+
+  get text() {
+    return this.list.lines.map(({ text }) => text).join("");
+  }
+
+  /** Shows lines, and what is said of them. */
+  show(lines) {
+    this.list.show(lines);
+    const notes = lines.flatMap(({ answers }, place) =>
+      answers.flatMap((answer) => this.#notesOf(answer, lines.length > 1 ? `Line ${place + 1}: ` : "")),
+    );
+    const rest = notes.length - MOST_NOTES;
+    byId("notes").replaceChildren(
+      ...notes.slice(0, MOST_NOTES).map((note) => make("li", {}, note)),
+      ...(rest > 0 ? [make("li", {}, counted(rest, "more note"))] : []),
+    );
+    byId("notes").hidden = notes.length === 0;
+    byId("tools").hidden = lines.every(({ answers }) => answers.length === 0);
+  }
+
+  /** Whether what is shown is of an earlier text. */
+  set isStale(isStale) {
+    this.#box.classList.toggle("stale", isStale);
+    this.#box.setAttribute("aria-busy", String(isStale));
+  }
+
+  set language(code) {
+    this.#box.dir = directionOfLanguage(code);
+    this.#box.lang = code ?? "";
+  }
+
+  #notesOf(answer, where) {
+    const cut = [
+      answer.source_truncated && "the text was cut: it is longer than the model reads",
+      answer.output_truncated && "the translation was cut: it is longer than the model writes",
+      answer.truncated && !answer.source_truncated && !answer.output_truncated && "something was cut",
+    ].filter(Boolean);
+    const warnings = answer.warnings.map((kind) => {
+      const detail = answer.warning_details?.[kind];
+      return `${this.#meanings[kind] ?? kind}${detail ? `: ${detail}` : ""}`;
+    });
+    const terms = (answer.terms ?? [])
+      .filter(({ form }) => form === "")
+      .map(({ source, target }) => `the term ${spoken(source)} is not translated as ${spoken(target)}`);
+    return [...cut, ...warnings, ...terms].map((text) => `${where}${where === "" ? text[0].toUpperCase() + text.slice(1) : text}`);
+  }
+}
+
+function lineElement({ text, sentences }) {
+  const parts = [];
+  let from = 0;
+  sentences.forEach(({ start, end, text: own, own: first }, number) => {
+    const isReplaced = own !== first;
+    parts.push(
+      ...partsOf(text.slice(from, start)),
+      make("span", { class: `sentence${isReplaced ? " replaced" : ""}`, "data-number": number }, ...partsOf(own)),
+    );
+    from = end;
+  });
+  return make("span", { class: "line" }, ...parts, ...partsOf(text.slice(from)));
+}

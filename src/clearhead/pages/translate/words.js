@@ -1,0 +1,33 @@
+/** Lines and words of a text, as `clearhead.word_alignment` counts them: links of words are pairs of its numbers. */
+
+/** Scripts that put no spaces between words: there every character is one. */
+const UNSPACED =
+  "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u2e80-\u2fff\u3001-\u312f\u31a0-\u31ff\u3400-\u9fff\uf900-\ufaff" +
+  "\uff00-\uff65\u{20000}-\u{3ffff}";
+/** White space as Python has it; that of JavaScript is another. */
+const SPACE = "\\t-\\r\\x1c-\\x20\\x85\\xa0\\u1680\\u2000-\\u200a\\u2028\\u2029\\u202f\\u205f\\u3000";
+const LINE_END = "\\n\\v\\f\\r\\x1c-\\x1e\\x85\\u2028\\u2029";
+
+const WORD = new RegExp(`[${UNSPACED}]|[^${SPACE}${UNSPACED}]+`, "gu");
+const LINE = new RegExp(`[^${LINE_END}]*(?:\\r\\n|[${LINE_END}])|[^${LINE_END}]+$`, "gu");
+const BLANK = new RegExp(`^[${SPACE}]*$`, "u");
+
+/** Where the words of a text begin and end. */
+export const wordsOf = (text) => [...text.matchAll(WORD)].map(({ index, 0: word }) => [index, index + word.length]);
+
+/** The lines of a text with their ends. */
+export const linesOf = (text) => text.match(LINE) ?? [];
+
+export const isBlank = (text) => BLANK.test(text);
+
+/** The characters of a text, as the server counts them: those beyond 16 bits are one. */
+export function numCharacters(text) {
+  let count = text.length;
+  for (let place = 0; place < text.length - 1; place += 1) {
+    if ((text.charCodeAt(place) & 0xfc00) === 0xd800 && (text.charCodeAt(place + 1) & 0xfc00) === 0xdc00) {
+      count -= 1;
+      place += 1;
+    }
+  }
+  return count;
+}
