@@ -132,6 +132,8 @@ class Work:
             return await done
         except asyncio.CancelledError:
             job.cancel()
+            # Nobody awaits how it ends, and asyncio would write that into the log.
+            done.add_done_callback(lambda ended: ended.cancelled() or ended.exception())
             raise
         finally:
             gone.cancel()
