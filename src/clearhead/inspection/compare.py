@@ -5,8 +5,9 @@ Shapes: L layers, H heads, T and S rows and columns that both have.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from difflib import SequenceMatcher
 from typing import Any
 
@@ -18,12 +19,15 @@ from clearhead.inspection.explanation import Explanation
 from clearhead.inspection.heads import AttentionName
 from clearhead.inspection.packing import plain, plain_values
 from clearhead.inspection.page import framed, render_comparison
-from clearhead.inspection.tokens import printable, visible
+from clearhead.inspection.tokens import Span, printable, visible
+from clearhead.tokenizers.spans import UNREADABLE
 
 __all__ = ["Change", "Comparison", "StepPair", "compare"]
 
 _LEAST_DISTANCE = 0.005
 """Of a head that is said to look elsewhere."""
+_LEAST_DIFFERENCE = 0.0005
+"""Of probabilities that are said to differ."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +50,10 @@ class StepPair:
     token: str
     probabilities: tuple[float, float]
     """What each gave it."""
+
+    def difference(self) -> float:
+        """Return how far these are apart."""
+        return abs(self.probabilities[0] - self.probabilities[1])
 
 
 @dataclass(frozen=True, eq=False)
@@ -101,34 +109,49 @@ class Comparison:
         for title, one in (("first", self.first), ("second", self.second)):
             name = f" ({one.model['name']})" if one.model.get("name") else ""
             found += [f"{title}{name}", f"  source       {printable(one.source)}"]
-            found.append(f"  translation  {printable(one.translation)}")
-            found.append(f"  score        {one.score:.4f} over {len(one.target_tokens)} tokens")
-        if not (apart := sorted(self.steps, key=lambda pair: -abs(pair.probabilities[0] - pair.probabilities[1]))):
-            found.append("no token that both write")
-        else:
-            found.append("tokens that both write, the most different probabilities first")
-        found += [
+            if one.kind != "encoder":
+                found.append(f"  translation  {printable(one.translation)}")
+                found.append(f"  score        {one.score:.4f} over {len(one.target_tokens)} tokens")
+        return found + (self._step_lines() if self.first.kind != "encoder" else []) + self._head_lines()
+
+    def _step_lines(self) -> list[str]:
+        if not self.steps:
+            return ["no token that both write"]
+        apart = sorted(
+            (pair for pair in self.steps if pair.difference() >= _LEAST_DIFFERENCE),
+            key=StepPair.difference,
+            reverse=True,
+        )
+        if not apart:
+            return ["every token that both write is as probable"]
+        return ["tokens that both write, the most different probabilities first"] + [
             f"  {visible(pair.token)}: {pair.probabilities[0]:.1%}, then {pair.probabilities[1]:.1%}"
             for pair in apart[:5]
         ]
+
+    def _head_lines(self) -> list[str]:
         ranked = [
-            (values[layer, head], name, layer, head)
+            (float(values[layer, head]), name, layer, head)
             for name, values in self.heads.items()
             if values is not None
             for layer, head in np.ndindex(*values.shape)
-            if values[layer, head] >= _LEAST_DISTANCE
         ]
-        if ranked:
-            found.append("heads that look elsewhere most (0 the same, 1 nothing in common)")
-            for value, name, layer, head in sorted(ranked, reverse=True)[:5]:
-                found.append(f"  {name} {layer + 1}.{head + 1}: {value:.2f}")
-        return found
+        if not ranked:
+            return ["no head to compare: the models differ in shape, or their texts share no token"]
+        if max(ranked)[0] < _LEAST_DISTANCE:
+            return ["every head looks at the same"]
+        return ["heads that look elsewhere most (0 the same, 1 nothing in common)"] + [
+            f"  {name} {layer + 1}.{head + 1}: {value:.2f}"
+            for value, name, layer, head in sorted(ranked, reverse=True)[:5]
+            if value >= _LEAST_DISTANCE
+        ]
 
 
 def compare(first: Explanation, second: Explanation) -> Comparison:
     """Compare two sentences, or what two models or checkpoints do with one.
 
-    Tokens are matched by how they read (the longest runs in common first), so vocabularies may differ.
+    Tokens are matched by how they read (the longest runs in common first), so vocabularies may differ; one that is part
+    of a character, by the whole of it.
 
     Args:
         first: Of `explain`.
@@ -139,9 +162,10 @@ def compare(first: Explanation, second: Explanation) -> Comparison:
     """
     if first.kind != second.kind:
         raise ConfigError(f"models of different kinds have nothing to compare: {first.kind} and {second.kind}")
-    sources = tuple(_changes(first.source_tokens, second.source_tokens))
-    targets = tuple(_changes(first.target_tokens, second.target_tokens))
-    read = tuple(_changes(first.decoder_tokens, second.decoder_tokens))
+    named = _named(first), _named(second)
+    sources = tuple(_changes(*(one.source_tokens for one in named)))
+    targets = tuple(_changes(*(one.target_tokens for one in named)))
+    read = tuple(_changes(*(one.decoder_tokens for one in named)))
     steps = tuple(
         StepPair(one, other, first.target_tokens[one], (first.steps[one].probability, second.steps[other].probability))
         for one, other in _shared(targets)
@@ -156,6 +180,25 @@ def compare(first: Explanation, second: Explanation) -> Comparison:
         for name in first.attentions
     }
     return Comparison(first, second, sources, targets, read, steps, heads)
+
+
+def _named(one: Explanation) -> Explanation:
+    """Return it with tokens that tell in their names what they are part of, where they read as none."""
+    return replace(
+        one,
+        source_tokens=_names(one.source_tokens, one.source_spans, one.source),
+        target_tokens=_names(one.target_tokens, one.target_spans, one.translation),
+    )
+
+
+def _names(tokens: Sequence[str], spans: Sequence[Span | None], text: str) -> list[str]:
+    names = list(tokens)
+    counts: Counter[Span] = Counter()
+    for place, (token, span) in enumerate(zip(tokens, spans, strict=False)):  # no spans if `explain` did not make it
+        if UNREADABLE in token and span is not None:
+            names[place] = f"{text[slice(*span)]}{token}{counts[span]}"
+            counts[span] += 1
+    return names
 
 
 def _changes(first: Sequence[str], second: Sequence[str]) -> Iterator[Change]:

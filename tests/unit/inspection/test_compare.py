@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -51,6 +53,27 @@ def test_a_word_more_is_a_change_and_the_others_are_matched():
         (1, 2, (0.6, 0.2)),
         (2, 3, (0.9, 0.9)),
     ]
+
+
+def test_what_is_the_same_is_said_and_what_differs_too_little_to_see_is_not_listed():
+    assert compare(FIRST, FIRST).lines()[-2:] == [
+        "every token that both write is as probable",
+        "every head looks at the same",
+    ]
+    lines = compare(FIRST, SECOND).lines()
+    assert "  dog: 60.0%, then 20.0%" in lines
+    assert not [line for line in lines if line.startswith(("  a:", "  </s>:"))]  # as probable in both
+
+
+def test_parts_of_one_character_are_not_those_of_another():
+    spans = [(0, 1), (0, 1), (1, 2), None]
+    tokens = ["\ufffd", "\ufffd", "b", "</s>"]  # as bytes of a character read
+    same = explanation(tokens, tokens, np.eye(4), [0.5] * 4, source_spans=spans, target_spans=spans)
+    first = replace(same, source="\u72acb", translation="\u72acb")
+    second = replace(first, source="\u732bb")
+    found = compare(first, second)
+    assert [(change.is_same, change.first) for change in found.source_changes] == [(False, (0, 2)), (True, (2, 4))]
+    assert [change.is_same for change in found.target_changes] == [True]
 
 
 def test_heads_are_apart_by_the_weight_that_moved():
