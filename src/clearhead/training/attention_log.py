@@ -36,7 +36,7 @@ Snapshot = tuple[int, list[Float32[np.ndarray, "L H T S"]]]
 
 
 class AttentionLog:
-    """The cross-attention of the first validation pairs that a small picture can show; none without such attention."""
+    """The cross-attention of the first validation pairs that a small picture can show."""
 
     def __init__(self, run: Path, valid: PairStore, config: ModelConfig) -> None:
         self._path = run / "attention.jsonl"
@@ -44,7 +44,7 @@ class AttentionLog:
         self._config = config
         lengths = np.stack([valid.source_lengths, valid.target_lengths])
         fits = ((lengths >= _SHORTEST) & (lengths <= _LONGEST)).all(axis=0)
-        self.rows: list[int] = np.flatnonzero(fits)[:_NUM_PAIRS].tolist() if config.is_encoder_decoder else []
+        self.rows: list[int] = np.flatnonzero(fits)[:_NUM_PAIRS].tolist()
 
     def cut(self, step: int) -> None:
         """Remove what a run wrote behind the validation that it goes on from."""

@@ -89,7 +89,8 @@ def attention_grid(rows: Sequence[str], columns: Sequence[str], weights: Float[n
     for row, token in enumerate(rows):
         drawn += f'<text x="{left - 4}" y="{top + size * (row + 0.7):.0f}" text-anchor="end">{escape(token)}</text>'
     drawn += f'<g transform="translate({left} {top}) scale({size})">{_squares(weights)}</g>'
-    return f'<svg viewBox="0 0 {width} {height}" style="max-width: {width}px" role="img">{drawn}</svg>'
+    box = f'viewBox="0 0 {width} {height}" style="max-width: {width}px"'
+    return f'<svg {box} role="img" aria-label="attention">{drawn}</svg>'
 
 
 def _squares(weights: Float[np.ndarray, "T S"]) -> str:

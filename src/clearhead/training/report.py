@@ -28,6 +28,7 @@ _NUM_RANKED = 10
 _NUM_DETAILS = 5
 _MOST_BARS = 8
 _MOST_STEPS = 6
+_NONE = "<p>No translation is short enough for a small picture.</p>"
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,10 +109,10 @@ def write_report(
 <h2>The worst of {len(judged):,} by chrF</h2>{_table(ranked[:_NUM_RANKED])}
 <h2>The best of {len(judged):,} by chrF</h2>{_table(ranked[::-1][:_NUM_RANKED])}
 <h2>What looks wrong with the {len(judged):,}</h2>{_warnings(judged)}
-<h2>Where attention went</h2>{_about(head)}<div class="charts">{"".join(map(_attention, explanations))}</div>
+<h2>Where attention went</h2>{_about(head)}<div class="charts">{"".join(map(_attention, explanations)) or _NONE}</div>
 {_learning(head, learned)}
-<h2>Data</h2><pre>{escape(chr(10).join(data_lines))}</pre>
-<details><summary>Settings</summary><pre>{escape(config.to_toml())}</pre></details>
+<h2>Data</h2><pre tabindex="0">{escape(chr(10).join(data_lines))}</pre>
+<details><summary>Settings</summary><pre tabindex="0">{escape(config.to_toml())}</pre></details>
 </body></html>
 """
     write_text(path, page)
@@ -168,8 +169,9 @@ def _grid(target: Sequence[str], source: Sequence[str], weights: Float32[np.ndar
 
 def _learning(head: AlignmentHead, learned: Sequence[LearnedPair]) -> str:
     """Return how the attention of a few pairs became what it is, at some of the steps."""
+    title = "<h2>How attention became an alignment</h2>"
     if not learned:
-        return ""
+        return f"{title}<p>No validation pair is short enough for a small picture, or nothing was kept of it.</p>"
     rows = ""
     for pair in learned:
         shown = [pair.cross[place] for place in _spread(len(pair.cross), _MOST_STEPS)]
@@ -182,7 +184,7 @@ def _learning(head: AlignmentHead, learned: Sequence[LearnedPair]) -> str:
         labelled = _grid(pair.target_tokens, pair.source_tokens, last)
         rows += f'<div class="steps">{maps}<figure><figcaption>step {step:,}</figcaption>{labelled}</figure></div>'
     return (
-        f"<h2>How attention became an alignment</h2><p>The same for the first short validation pairs and their "
+        f"{title}<p>The same for the first short validation pairs and their "
         f"references, at {len(grids)} of {len(learned[0].cross)} validations.</p>{rows}"
     )
 

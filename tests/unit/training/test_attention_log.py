@@ -41,6 +41,13 @@ def test_it_holds_the_attention_of_every_validation(finished_run, log):
         np.testing.assert_allclose(weights, cross.detach().numpy(), atol=0.5 / 255 + 1e-6)
 
 
+def test_a_model_that_trains_goes_on_with_dropout(finished_run, log):
+    model = Transformer(Config.load(finished_run / "config.toml").model).train()
+    log.add(model, 50)
+    assert all(module.training for module in model.modules())
+    assert log.read()[-1][0] == 50
+
+
 def test_the_model_directory_and_the_file_hold_no_sentence(finished_run, run):
     assert not list((finished_run / "model").glob("attention*"))
     data = open_prepared(finished_run / "data")

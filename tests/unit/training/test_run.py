@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import html
 import itertools
 import json
 import os
+import re
 import shutil
 import tomllib
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import tomli_w
 import torch
@@ -18,10 +21,13 @@ from report_page import Page
 from tiny_runs import tiny_settings, write_numbers
 
 import clearhead as ch
+from clearhead.aligner import AlignmentHead
 from clearhead.bundle import load_bundle
 from clearhead.config import Config
 from clearhead.data.prepare import open_prepared
 from clearhead.errors import CheckpointError, ConfigError, TrainingError
+from clearhead.inspection.tokens import visible
+from clearhead.training.attention_log import AttentionLog
 from clearhead.training.checkpoints import Checkpoints, TrainingState
 from clearhead.training.log import read_metrics
 from clearhead.training.run import train_from_values
@@ -99,6 +105,29 @@ def test_the_report_is_whole_and_loads_nothing(finished_run):
     signature = load_bundle(finished_run).info["metrics"]["bleu_signature"]
     assert direction in page.texts
     assert any(text.startswith(f"BLEU {signature}; chrF nrefs:1|") for text in page.texts)
+
+
+def test_the_report_draws_the_attention_of_the_head_that_was_chosen(settings, monkeypatch):
+    head = AlignmentHead(0, 1, is_reading=True)
+    monkeypatch.setattr("clearhead.training.run.choose_alignment_head", lambda *_: head)
+    run = train_from_values(settings(train=QUICK)).run
+    report = (run / "report.html").read_text(encoding="utf-8")
+    went, became = report.split("Where attention went")[1].split("How attention became")
+    texts, translator = Page(report).texts, Translator.load(run)
+    figures = went.split("<figcaption>")[1:]
+    assert figures
+    for figure in figures:
+        translation = html.unescape(figure[: figure.index("</")])
+        found = ch.explain(translator, texts[texts.index(translation) - 1], translation, search=False)
+        weights = head.of_pair(found.cross)
+        drawn = [float(number) for number in re.findall(r'opacity="([\d.]+)"', figure)]
+        np.testing.assert_allclose(drawn, weights[weights >= 0.005], atol=0.0051)
+    data, tokenizer = open_prepared(run / "data"), translator.bundle.tokenizer
+    row = AttentionLog(run, data.valid, translator.bundle.model.config).rows[0]
+    source = tokenizer.source_pieces(data.valid.source_ids(row).tolist())
+    target = tokenizer.pieces(data.valid.target_ids(row).tolist())
+    labels = [html.unescape(label) for label in re.findall(r"<text[^>]*>([^<]*)</text>", became)]
+    assert labels[: len(source) + len(target)] == [visible(piece) for piece in (*source, *target)]
 
 
 def test_text_of_the_corpus_cannot_run_in_the_report(settings, tmp_path):
