@@ -269,6 +269,8 @@ def test_links_are_those_of_the_head_that_aligns_and_arrows_follow_a_text_from_r
     words.first.focus()
     page.keyboard.press("ArrowLeft")
     assert words.nth(1).evaluate("word => word === document.activeElement")
+    page.set_viewport_size({"width": 390, "height": 844})
+    assert page.evaluate("document.documentElement.scrollWidth") == 390
 
 
 def test_two_compared_show_what_changed_and_their_numbers(open_page, compared):
