@@ -17,7 +17,6 @@ import re
 import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -37,6 +36,7 @@ from clearhead.files import (
     write_json,
     write_text,
 )
+from clearhead.lazy import cached_property
 from clearhead.line_statistics import LineStatistics
 from clearhead.model.transformer import Transformer
 from clearhead.tokenizers import Vocabulary, load_vocabulary

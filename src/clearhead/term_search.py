@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
 
 from clearhead.decoding import Prefix, Required, RequiredTerm, SearchOptions, Spelling, WordEdges
+from clearhead.lazy import cached_property
 from clearhead.terms import FoundTerm, Term, Terms, forms_in, is_in_word
 from clearhead.tokenizers import Vocabulary
 from clearhead.translation import TermUse

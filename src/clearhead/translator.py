@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, field, replace
-from functools import cached_property, partial
+from functools import partial
 from pathlib import Path
 from typing import Any, Self, Unpack
 
@@ -32,6 +32,7 @@ from clearhead.errors import ConfigError, DataError, ModelError
 from clearhead.familiar import Familiar, Form
 from clearhead.flags import MOST_SHOWN, Flag, Seen, find_flags, placeholders_of
 from clearhead.language_tags import split_tag
+from clearhead.lazy import cached_property
 from clearhead.line_splitting import Piece, Pieces, align_samples, cut_lines
 from clearhead.markup_search import MarkupSearch
 from clearhead.model.transformer import Transformer

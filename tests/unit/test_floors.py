@@ -23,6 +23,7 @@ FLOORS = {
     "choices": 0,
     "scripts": 0,
     "language_tags": 0,
+    "lazy": 0,
     "sentences": 1,
     "config": 1,
     "files": 1,
@@ -99,7 +100,18 @@ OWNERS = {
 }
 """Third-party library to the rooms that may import it."""
 
-WITHOUT_TORCH = ("errors", "cpus", "version", "choices", "scripts", "language_tags", "config", "files", "presets")
+WITHOUT_TORCH = (
+    "errors",
+    "cpus",
+    "version",
+    "choices",
+    "scripts",
+    "language_tags",
+    "lazy",
+    "config",
+    "files",
+    "presets",
+)
 
 
 def module_name(path: Path) -> str:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property, reduce
+from functools import reduce
 from itertools import chain
 
 import torch
@@ -17,6 +17,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from clearhead.config import ModelConfig
+from clearhead.lazy import cached_property
 from clearhead.model.transformer import Transformer
 
 __all__ = ["Ensemble", "mean_log_probs"]

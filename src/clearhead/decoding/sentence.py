@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
 
 from clearhead.decoding.loops import most_times
 from clearhead.decoding.required import Required
+from clearhead.lazy import cached_property
 
 __all__ = ["NO_PREFIX", "Prefix", "Sentence", "given_prefix", "sentences_of"]
 

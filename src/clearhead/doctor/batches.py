@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
 from clearhead.corpora import SentencePair
 from clearhead.doctor.characters import CAPITAL, DIGIT, SPACE, WORD, character_table
+from clearhead.lazy import cached_property
 
 __all__ = ["SEEN_CHARACTERS", "Batch", "Texts", "batches_of"]
 

@@ -8,11 +8,11 @@ import sys
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from functools import cached_property
 from typing import Self
 
 from clearhead.documents.document import Splice, spliced
 from clearhead.errors import DataError
+from clearhead.lazy import cached_property
 
 __all__ = ["MOST_BYTES", "FileText", "Line", "read_bytes"]
 

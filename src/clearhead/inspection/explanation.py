@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
 from typing import Any, Literal
 
 import numpy as np
@@ -35,6 +34,7 @@ from clearhead.inspection.roles import HeadRole, cross_roles, self_roles
 from clearhead.inspection.statistics import head_statistics
 from clearhead.inspection.steps import LensStep, Step
 from clearhead.inspection.tokens import Reader, Span, Word, words_of
+from clearhead.lazy import cached_property
 from clearhead.tokenizers import START_TOKEN
 from clearhead.word_alignment import Link, link_words
 
