@@ -13,7 +13,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mappin
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from functools import cache, partial
-from itertools import groupby
+from itertools import groupby, islice
 from typing import Any
 
 from fastapi.responses import StreamingResponse
@@ -173,10 +173,22 @@ def _parts_of_line(translator: Translator, text: str, line: str, cut: CutLine, b
         return
     at = begin.start
     for order, (sentence, gap) in enumerate(zip(cut.sentences, (begin.before, *cut.gaps), strict=True)):
-        words = split_tag(sentence, tags)[1]
-        end = text.index(words, at) + len(words)
+        # The text has the line's tag once, before the first.
+        end = _end(sentence if order == 0 else split_tag(sentence, tags)[1], text, at)
         yield _Part(begin.text, at, end, sentence, gap, order)
         at = end
+
+
+def _end(sentence: str, text: str, begin: int) -> int:
+    """Return where a sentence ends in a text, which may have other white space and capitals, as many letters each.
+
+    Args:
+        sentence: As the model reads it.
+        text: What it is of.
+        begin: Where it begins, or white space before it.
+    """
+    letters = (place for place in range(begin, len(text)) if not text[place].isspace())
+    return next(islice(letters, len("".join(sentence.split())) - 1, None)) + 1
 
 
 def _groups(parts: Sequence[_Part]) -> Iterator[list[_Part]]:

@@ -17,6 +17,7 @@ TEXTS = [
     "",
     "EIN HUND RENNT ÜBER DIE WIESE. ZWEI MÄNNER SITZEN.",  # read in another form
     "<2fr> Zwei Männer sitzen. Ein Hund rennt.\n<2en> Ein Hund. <2fr> Zwei Hunde.",
+    "<2fr>  Zwei   Männer\u3000sitzen.\u2028ein hund  rennt. zwei hunde\tsitzen !",  # in another form as well, and cut
 ]
 
 
@@ -49,6 +50,7 @@ def test_events_joined_are_the_texts_and_their_translations(client, asked):
     assert [one["source"].strip() for one in said if one["index"] == 0] == [*SENTENCES, "Zwei Hunde"]
     assert len([one for one in said if one["index"] == 4]) == 1
     assert len([one for one in said if one["index"] == 5]) == 3  # two sentences, and a line whose second looks tagged
+    assert len([one for one in said if one["index"] == 6]) == 3
 
 
 def test_what_a_memory_has_is_not_cut(client, lists):
