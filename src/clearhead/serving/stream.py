@@ -37,6 +37,9 @@ __all__ = ["EventStream", "events"]
 MOST_PARTS_AT_ONCE = 16
 """Translated together; it begins with one, so that the first is there soon."""
 
+_LINE_ENDS = {ord(end): f"\\u{ord(end):04x}" for end in "\x85\u2028\u2029"}
+"""Escapes of what ends no line of an event, but one of those that many clients cut a text into (`str.splitlines`)."""
+
 
 @dataclass(frozen=True, slots=True)
 class _Part:
@@ -203,4 +206,4 @@ def _groups(parts: Sequence[_Part]) -> Iterator[list[_Part]]:
 
 
 def _event(name: str, data: Mapping[str, Any]) -> str:
-    return f"event: {name}\ndata: {json.dumps(data, ensure_ascii=False)}\n\n"
+    return f"event: {name}\ndata: {json.dumps(data, ensure_ascii=False).translate(_LINE_ENDS)}\n\n"

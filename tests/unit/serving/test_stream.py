@@ -26,11 +26,9 @@ def events(client, **body):
     with client.stream("POST", "/v1/translate", json={**body, "stream": True}) as answer:
         assert answer.status_code == 200, answer.read()
         assert answer.headers["content-type"].startswith("text/event-stream")
-        blocks = "".join(answer.iter_text()).split("\n\n")
-    assert blocks.pop() == ""
-    parts = [block.split("\n") for block in blocks]
-    names = [name.removeprefix("event: ") for name, _ in parts]
-    return names, [json.loads(data.removeprefix("data: ")) for _, data in parts]
+        lines = list(answer.iter_lines())  # which would end at U+2028 too
+    assert set(lines[2::3]) == {""}
+    return [name.removeprefix("event: ") for name in lines[::3]], [json.loads(data[6:]) for data in lines[1::3]]
 
 
 @pytest.mark.parametrize("asked", [{"source": "de", "target": "en", "model": "many"}, {"source": "fr", "target": "de"}])
