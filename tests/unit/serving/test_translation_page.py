@@ -234,6 +234,19 @@ def test_another_translation_of_a_sentence_leaves_the_links_of_the_others(page, 
         assert marked(page, "mirror") == source
 
 
+def test_a_line_that_is_not_whole_yet_has_no_other_sentences(page):
+    """A choice among them would be kept as the whole line."""
+    begun, _, _ = stream({"source": "Ein Hund.", "text": "A dog."}).partition("event: done")
+    page.route("**/v1/translate", lambda route: route.fulfill(body=begun, content_type="text/event-stream"))
+    stop_clock(page)
+    page.locator("#source").fill("Ein Hund. Zwei Hunde.")
+    page.clock.run_for(250)
+    expect(page.locator("#message-text")).to_contain_text("The server broke off")
+    page.locator("#translation .word").first.click()
+    expect(page.locator("#announcement")).to_have_text("The rest of this line is not translated yet.")
+    expect(page.locator("#sentence")).to_be_hidden()
+
+
 def test_a_file_that_is_dropped_is_translated_and_one_that_cannot_be_is_refused(page, client, complaints):
     content = "Ein Hund.\n\nZwei Männer.\n"
     url = client.post("/translate_file", files={"file": ("a.txt", content)}, data={"source": "de", "target": "en"})
@@ -316,6 +329,16 @@ def test_the_history_stays_in_the_browser_until_it_is_cleared_or_off(page):
     page.reload()
     assert "Hund" not in page.evaluate(kept)
     assert not page.locator("#history-on").is_checked()
+    page.locator("#history summary").click()
+    other = page.context.new_page()  # a second tab; what one clears, the other does not keep again
+    other.goto(page.url)
+    other.locator("#history summary").click()
+    other.locator("#history-on").check()
+    expect(page.locator("#history-on")).to_be_checked()
+    translate(page, "Zwei Hunde.")
+    expect(other.locator("#history-list button")).to_have_count(1)
+    other.locator("#history-clear").click()
+    expect(entries).to_have_count(0)
 
 
 def test_all_can_be_done_by_keyboard(page, client):
@@ -412,9 +435,9 @@ def test_terms_go_with_the_text_where_the_server_takes_them(open_page):
     choose(page, "de", "ar")
     page.locator("#terms summary").click()
     page.locator("#terms-list").select_option("own")
-    page.locator("#terms-own").fill("Hund = كلب | كلاب\nKatze\n")
+    page.locator("#terms-own").fill("Hund = كلب | كلاب\nKatze\n= x\nMaus = |")
     translate(page, "Ein Hund.")
-    expect(page.locator("#terms-problem")).to_contain_text("“Katze”")
+    expect(page.locator("#terms-problem")).to_contain_text("“Katze”, “= x”, “Maus = |”")
     expect(page.locator("#notes")).to_have_text("The term “\u2068Hund\u2069” is not translated as “\u2068كلب\u2069”")
     page.locator("#terms-list").select_option("list cars")
     expect(page.locator("#translation")).to_have_attribute("aria-busy", "false")
@@ -447,11 +470,19 @@ def test_refusals_are_said_in_plain_words_and_asked_again_where_that_helps(page,
     page.locator("#source").fill("Ein Hund.")
     page.clock.run_for(250)
     expect(message).to_have_text("Slowdown: 2 per minute. Asking again in 5 seconds.")
-    page.locator("#source").fill("Ein Hund rennt.")  # no reason to ask earlier
-    page.clock.run_for(4_999)
+    page.keyboard.press("Escape")
+    expect(message).to_have_text("")  # and is not asked again by itself
+    page.clock.run_for(10_000)
     assert len(asked) == 1
+    page.keyboard.press("Control+Enter")
+    page.clock.run_for(1)
+    expect(message).to_have_text("Slowdown: 2 per minute. Asking again in 5 seconds.")
+    asked.clear()
+    page.locator("#source").fill("Ein Hund rennt.")  # no reason to ask earlier
+    page.clock.run_for(4_990)
+    assert asked == []
     page.route("**/v1/translate", lambda route: route.abort())
-    page.clock.run_for(10)
+    page.clock.run_for(20)
     expect(message).to_have_text("The server does not answer. Asking again in 2 seconds.")
     keys = []
 

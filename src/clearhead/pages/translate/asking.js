@@ -1,6 +1,6 @@
 /** The translation of a text, as it is typed: each line is asked for once, and only the last text is answered. */
 
-import { lineOf } from "./lines.js";
+import { isWhole, lineOf } from "./lines.js";
 import { detectLanguage, translateTexts } from "./server.js";
 import { isBlank, linesOf } from "./words.js";
 
@@ -55,8 +55,7 @@ export class Asking {
         await translateTexts({ ...fields, text: asked }, signal, (answer) => {
           const [line, parts] = [asked[answer.index], answers[answer.index]];
           parts.push(answer);
-          const isWhole = parts.reduce((length, { source }) => length + source.length, 0) >= line.length;
-          if (isWhole) this.#known.set(nameOf(line, fields), lineOf(line, parts));
+          if (isWhole(line, parts)) this.#known.set(nameOf(line, fields), lineOf(line, parts));
           else partly.set(line, () => lineOf(line, [...parts]));
           show();
         });

@@ -18,9 +18,12 @@ export class History {
   constructor(take, nameOf) {
     this.#take = take;
     this.#nameOf = nameOf;
-    const entries = kept(forEver, "history");
-    this.#entries = Array.isArray(entries) ? entries.filter(isEntry) : [];
-    byId("history-on").checked = kept(forEver, "history-off") !== true;
+    this.#read();
+    // What one tab clears, no other may keep again.
+    addEventListener("storage", () => {
+      this.#read();
+      this.#show();
+    });
     byId("history-on").addEventListener("change", () => {
       keep(forEver, "history-off", byId("history-on").checked ? null : true);
       if (!byId("history-on").checked) this.#clear();
@@ -38,6 +41,12 @@ export class History {
     this.#entries = [entry, ...this.#entries.filter((one) => !isSame(one))].slice(0, MOST_ENTRIES);
     keep(forEver, "history", this.#entries);
     this.#show();
+  }
+
+  #read() {
+    const entries = kept(forEver, "history");
+    this.#entries = Array.isArray(entries) ? entries.filter(isEntry) : [];
+    byId("history-on").checked = kept(forEver, "history-off") !== true;
   }
 
   #clear() {

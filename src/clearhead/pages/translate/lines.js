@@ -25,6 +25,9 @@ export function lineOf(source, answers) {
   return line;
 }
 
+/** Whether the parts of a line that there are so far are all of it. */
+export const isWhole = (source, answers) => answers.reduce((length, answer) => length + answer.source.length, 0) >= source.length;
+
 /** The number of the word that a character is in. */
 function wordAt(words, place) {
   let [low, high] = [0, words.length - 1];

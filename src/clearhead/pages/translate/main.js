@@ -6,7 +6,7 @@ import { Asking } from "./asking.js";
 import { takeFiles } from "./files.js";
 import { History } from "./history.js";
 import { Languages } from "./languages.js";
-import { withSentence } from "./lines.js";
+import { isWhole, withSentence } from "./lines.js";
 import { Linking } from "./linking.js";
 import { openInside } from "./look_inside.js";
 import { announce, Messages } from "./messages.js";
@@ -162,11 +162,15 @@ function currentSentence() {
 
 function openSentence(place, isKeyboard) {
   if (place === null) return;
+  const line = translation.list.lines[place[0]];
+  if (!isWhole(line.source, line.answers)) {
+    announce("The rest of this line is not translated yet."); // it would take the place of what is chosen here
+    return;
+  }
   closeSentence();
   chosen = place;
-  const [line, number] = place;
   markSentence(true);
-  void panel.open(translation.list.lines[line].sentences[number], requestFields(), isKeyboard);
+  void panel.open(line.sentences[place[1]], requestFields(), isKeyboard);
 }
 
 function closeSentence() {
@@ -261,6 +265,7 @@ function leave() {
   } else {
     clearTimeout(timer);
     asking.stop();
+    if (isServed) messages.stop();
     translation.isStale = false;
   }
 }
@@ -295,7 +300,7 @@ byId("swap").addEventListener("click", swap);
 byId("copy").addEventListener("click", copy);
 byId("others").addEventListener("click", () => openSentence(currentSentence(), true));
 byId("inside").addEventListener("click", () => lookInside(currentSentence()));
-byId("sentence-close").addEventListener("click", closeSentence);
+byId("sentence-close").addEventListener("click", leave);
 byId("shortcuts-open").addEventListener("click", showShortcuts);
 listenToKeys({ translateNow, copy, swap, showShortcuts, leave });
 

@@ -40,6 +40,11 @@ export class Messages {
     this.say("");
   }
 
+  /** Asks no more by itself. */
+  stop() {
+    if (this.#timer !== null) this.say("");
+  }
+
   /** Says why there is no answer. */
   refused(error) {
     const text = error.message.replace(/(; ask again)?\.?$/, "");

@@ -2,6 +2,7 @@
 
 import { comparedText } from "../explain/differences.js";
 import { byId, make } from "../explain/dom.js";
+import { announce } from "./messages.js";
 import { translateSentence } from "./server.js";
 
 /** Translations that are asked for, at most. */
@@ -17,10 +18,6 @@ export class SentencePanel {
   constructor(most, choose) {
     this.#most = Math.min(MOST_CHOICES, most + 1);
     this.#choose = choose;
-    byId("sentence-close").addEventListener("click", () => {
-      this.close();
-      byId("translation").focus();
-    });
   }
 
   get isOpen() {
@@ -42,15 +39,16 @@ export class SentencePanel {
     } catch (error) {
       if (signal.aborted) return;
       byId("sentence-choices").replaceChildren(make("li", { class: "serious" }, `${error.message}.`));
+      announce(error.message);
       return;
     }
     if (signal.aborted) return;
     const texts = [...new Set([sentence.own, ...others.map(({ text }) => text.trim())])];
+    const none = "The model found no other.";
     byId("sentence-choices").replaceChildren(
-      ...(texts.length > 1
-        ? texts.map((text) => this.#choice(text, sentence))
-        : [make("li", { class: "soft" }, "The model found no other.")]),
+      ...(texts.length > 1 ? texts.map((text) => this.#choice(text, sentence)) : [make("li", { class: "soft" }, none)]),
     );
+    announce(texts.length > 1 ? `${texts.length} translations to choose from.` : none);
   }
 
   #choice(text, sentence) {

@@ -41,16 +41,17 @@ export class Terms {
 
   #say() {
     byId("terms-own-part").hidden = this.#list.value !== "own";
-    const wrong = this.#lines().filter(({ target }) => target === "");
+    const wrong = this.#lines().filter((line) => !isTerm(line));
     byId("terms-problem").textContent =
-      wrong.length === 0 ? "" : `Not understood: ${wrong.map(({ source }) => `“${source}”`).join(", ")}; write “term = translation”.`;
+      wrong.length === 0 ? "" : `Not understood: ${wrong.map(({ line }) => `“${line}”`).join(", ")}; write “term = translation”.`;
   }
 
   #lines() {
-    const lines = this.#own.value.split("\n").filter((line) => line.trim() !== "");
+    const lines = this.#own.value.split("\n").map((line) => line.trim()).filter((line) => line !== "");
     return lines.map((line) => {
       const [source, ...rest] = line.split("=");
-      return { source: source.trim(), target: rest.join("=").trim() };
+      const forms = rest.join("=").split("|").map((form) => form.trim());
+      return { line, source: source.trim(), target: forms.filter((form) => form !== "") };
     });
   }
 
@@ -59,8 +60,8 @@ export class Terms {
     const { value } = this.#list;
     if (!this.#isTaken || value === "") return {};
     if (value !== "own") return { terms: value.slice("list ".length) };
-    const forms = (target) => target.split("|").map((form) => form.trim()).filter((form) => form !== "");
-    const whole = this.#lines().filter(({ source, target }) => source !== "" && forms(target).length > 0);
-    return { terms: whole.map(({ source, target }) => ({ source, target: forms(target) })) };
+    return { terms: this.#lines().filter(isTerm).map(({ source, target }) => ({ source, target })) };
   }
 }
+
+const isTerm = ({ source, target }) => source !== "" && target.length > 0;
