@@ -85,7 +85,7 @@ def serve(
         ClearheadError: If a model cannot be loaded, or does not translate as it did.
     """
     if log_json:
-        log_to_stderr()
+        log_to_stderr(with_libraries=True)
     config = uvicorn.Config(
         make_app(service, cors_origins=cors_origins),
         http=connection_class(service.config),
@@ -317,17 +317,31 @@ _LARGE = _plain("431 Request Header Fields Too Large", f"the headers have more t
 
 
 class _Lines(logging.Formatter):
-    """A line of the log: time and level before what was noted as JSON."""
+    """A line of the log: time and level before what was noted as JSON.
+
+    What a library notes may hold a text or an address, so its place alone is told.
+    """
 
     def format(self, record: logging.LogRecord) -> str:
         fields = {"time": self.formatTime(record, "%Y-%m-%dT%H:%M:%S%z"), "level": record.levelname.lower()}
-        return json.dumps({**fields, **json.loads(record.getMessage())})
+        if record.name == LOGGER.name:
+            return json.dumps({**fields, **json.loads(record.getMessage())})
+        kind = {"error": record.exc_info[0].__name__} if record.exc_info and record.exc_info[0] else {}
+        place = f"{record.filename}:{record.lineno}"
+        return json.dumps({**fields, "event": "library", "logger": record.name, "place": place, **kind})
 
 
-def log_to_stderr() -> None:
-    """Write the log to stderr, a JSON object a line."""
+def log_to_stderr(*, with_libraries: bool = False) -> None:
+    """Write the log to stderr, a JSON object a line.
+
+    Args:
+        with_libraries: Also what libraries note, and warnings; where nobody else writes them.
+    """
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(_Lines())
     LOGGER.handlers[:] = [handler]
     LOGGER.setLevel(logging.INFO)
     LOGGER.propagate = False
+    if with_libraries:
+        logging.getLogger().handlers[:] = [handler]
+        logging.captureWarnings(True)

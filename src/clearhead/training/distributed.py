@@ -95,6 +95,7 @@ class Workers:
     """The store behind that one, which outlives these workers where a launcher starts them anew."""
     _watch: Watch | None = None
     _sharded: list[nn.Module] = field(default_factory=list)
+    _parallel: list[DistributedDataParallel] = field(default_factory=list)
 
     @classmethod
     @contextmanager
@@ -126,9 +127,7 @@ class Workers:
         finally:
             if workers._watch is not None:
                 workers._watch.stop()
-            if dist.is_initialized():
-                with suppress(RuntimeError):
-                    dist.destroy_process_group()
+            workers._disconnect()
 
     @property
     def began_afresh(self) -> bool:
@@ -215,6 +214,19 @@ class Workers:
             dist.init_process_group(
                 backend, store=self._store, rank=self.rank, world_size=self.count, timeout=_LONGEST_WAIT
             )
+
+    def _disconnect(self) -> None:
+        """Close the ways for sums.
+
+        Who lets go of them last waits for their threads, and one of those may wait for Python, to let go of a tensor:
+        PyTorch's reducer would keep Python from it for ever, so it must not be the last.
+        """
+        for module in self._parallel:
+            del module.reducer, module.logger  # which holds the reducer, too
+        self._parallel.clear()
+        if dist.is_initialized():
+            with suppress(RuntimeError):
+                dist.destroy_process_group()
 
     @property
     def is_first(self) -> bool:
@@ -306,7 +318,8 @@ class Workers:
             "gradient_as_bucket_view": True,
             _SYNC_BUFFERS: False,
         }  # the buffers are tables, alike everywhere
-        return DistributedDataParallel(module, **options)
+        self._parallel.append(DistributedDataParallel(module, **options))
+        return self._parallel[-1]
 
     def accumulating(self, module: nn.Module, *, is_last: bool) -> AbstractContextManager[object]:
         """Return a block in which gradients are added up here; with those of the last part, the workers' meet."""

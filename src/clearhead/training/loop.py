@@ -192,6 +192,7 @@ class Loop:
                 self._save(best)
             if self._is_to_stop:
                 self.display.say(f"stopped after step {self.state.step:,}; the same command goes on from there")
+                self.workers.wait()  # the first one may be publishing, and would miss one that has left
                 self.stop.received = self.stop.received or signal.SIGTERM  # as another worker
                 self.stop.end()
         # Not yet validated where a resumed run is told to end at once, or the clock ran out while saving.

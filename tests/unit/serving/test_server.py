@@ -5,8 +5,11 @@ from __future__ import annotations
 import asyncio
 import errno
 import json
+import logging
 import re
 import socket
+import warnings
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 
 import httpx
@@ -20,6 +23,7 @@ from clearhead.config import ServeConfig
 from clearhead.inspection.explain import explain
 from clearhead.serving.app import make_app
 from clearhead.serving.keys import Keys
+from clearhead.serving.server import log_to_stderr
 from clearhead.serving.service import Service
 from clearhead.translator import Translator
 
@@ -317,6 +321,40 @@ def test_neither_log_nor_metrics_tell_what_was_asked_or_by_whom(server, client):
     assert [event for event in server.events() if "127.0.0.1" in json.dumps(event)] == [server.events()[0]]
     assert 'clearhead_requests_total{endpoint="/translate",status="400"}' in counted
     assert 'clearhead_stage_seconds_count{stage="wait"}' in counted
+
+
+@pytest.fixture
+def loggers() -> Iterator[None]:
+    """Put the loggers of this process back as they were."""
+    changed = [logging.getLogger(), logging.getLogger("clearhead.serving")]
+    before = [(list(logger.handlers), logger.level, logger.propagate) for logger in changed]
+    yield
+    logging.captureWarnings(False)
+    for logger, (handlers, level, propagate) in zip(changed, before, strict=True):
+        logger.handlers[:], logger.propagate = handlers, propagate
+        logger.setLevel(level)
+
+
+@pytest.mark.usefixtures("loggers")
+def test_what_libraries_note_is_a_line_of_json_that_tells_its_place_alone(capsys):
+    with warnings.catch_warnings():
+        warnings.simplefilter("always")
+        log_to_stderr(with_libraries=True)
+        logging.getLogger("asyncio").warning("socket.send() of %s failed", "secret")
+        try:
+            raise KeyError("secret")
+        except KeyError:
+            logging.getLogger("asyncio").exception("secret")
+        warnings.warn("secret", stacklevel=1)
+        logging.captureWarnings(False)
+    logged = capsys.readouterr().err
+    assert "secret" not in logged
+    first, second, third = (json.loads(line) for line in logged.splitlines())
+    assert (first["event"], first["level"], first["logger"]) == ("library", "warning", "asyncio")
+    assert first["place"].startswith("test_server.py:")
+    assert "error" not in first
+    assert (second["level"], second["error"]) == ("error", "KeyError")
+    assert third["logger"] == "py.warnings"
 
 
 def test_answers_tell_browsers_to_be_careful(client):

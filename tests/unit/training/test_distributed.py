@@ -81,6 +81,18 @@ def hang() -> None:
     time.sleep(SECONDS)
 
 
+def leave_only_after(path: Path) -> None:
+    """End with status 9 if this process leaves the others before there is such a path."""
+    disconnect = Workers._disconnect
+
+    def look_and_disconnect(workers: Workers) -> None:
+        if not path.exists():
+            os._exit(9)
+        disconnect(workers)
+
+    Workers._disconnect = look_and_disconnect
+
+
 class Crew:
     """The workers of a run, with a store of their launcher; each prints into a file of its own."""
 
@@ -238,7 +250,8 @@ def test_a_signal_to_one_worker_saves_once_and_ends_all(settings, tmp_path, alon
     logs = [tmp_path / "0.txt", tmp_path / "1.txt"]
     stop = partial(signal_after_first_record, signal.SIGTERM)
     arguments = train_arguments(values)
-    firsts = [partial(become_worker_and, 0, 2, store.port, stop), partial(become_worker, 1, 2, store.port)]
+    stay = partial(leave_only_after, tmp_path / "run" / "model")  # while the first one publishes
+    firsts = [partial(become_worker_and, rank, 2, store.port, then) for rank, then in enumerate((stop, stay))]
     processes = [start(arguments, log, first) for log, first in zip(logs, firsts, strict=True)]
     assert [finish(process) for process in processes] == [143, 143], logs[0].read_text()
     assert logs[1].read_text() == ""
@@ -337,6 +350,25 @@ def together(*steps: Callable[[Workers], object]) -> list[object]:
     for thread in threads:
         thread.join(SECONDS)
     return found
+
+
+def test_no_worker_waits_for_ever_for_a_thread_that_waits_for_python():
+    code = """
+import sys
+import torch.distributed as dist
+from torch import nn
+from clearhead.training.distributed import Workers
+
+sys.setswitchinterval(10)  # Python is not given to another thread unasked
+for _ in range(100):
+    dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+    workers = Workers(0, 2)
+    module = workers.parallel(nn.Linear(1, 1))
+    workers.sums(1.0)
+    workers._disconnect()
+    del workers, module
+"""
+    subprocess.run([sys.executable, "-c", code], timeout=SECONDS, check=True)
 
 
 def test_every_worker_learns_what_the_first_one_says():
