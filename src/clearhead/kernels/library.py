@@ -24,6 +24,8 @@ from clearhead.kernels.structs import STRUCTS
 
 __all__ = ["can_multiply", "describe", "has_amx", "library"]
 
+_QUICK = {"packed_size", "scratch_size"}
+
 
 @cache
 def library() -> ctypes.CDLL | None:
@@ -46,11 +48,11 @@ def _load() -> tuple[ctypes.CDLL | None, str | None]:
         return None, None
     try:
         _check_file(path)
-        core = ctypes.CDLL(str(path))
+        core, quick = ctypes.CDLL(str(path)), ctypes.PyDLL(str(path))
     except (OSError, ValueError) as error:
         return None, _not_in_use(f"{path} is damaged ({error})")
     try:
-        _declare(core)
+        _declare(core, quick)
         fits = core.core_sources() == _sources()
     except (AttributeError, OSError):  # a function or a source that there is not
         fits = False
@@ -108,8 +110,12 @@ def _check_file(path: Path) -> None:
         raise ValueError(f"it has {size:,} bytes and should have {max(ends):,}")
 
 
-def _declare(core: ctypes.CDLL) -> None:
+def _declare(core: ctypes.CDLL, quick: ctypes.PyDLL) -> None:
     """Say what the functions take and return.
+
+    Args:
+        core: What they are called by.
+        quick: The same, for those that are done before another thread of Python could begin.
 
     Raises:
         AttributeError: If the core lacks one.
@@ -127,8 +133,9 @@ def _declare(core: ctypes.CDLL) -> None:
         ("assist", None, team),
         ("dismiss", None, team),
     ):
-        function = getattr(core, name)
+        function = getattr(quick if name in _QUICK else core, name)
         function.restype, function.argtypes = result, arguments
+        setattr(core, name, function)
 
 
 @cache

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
+import numpy as np
 import torch
 from jaxtyping import Float, Int
+from numpy.typing import DTypeLike
 from torch import Tensor
 from torch.nn import functional
 
@@ -17,6 +20,8 @@ __all__ = ["PANEL", "make_product", "uninitialized"]
 
 PANEL = CONSTANTS["PANEL"]
 """Outputs of a matrix, and rows of a result, come in whole blocks of so many."""
+_CACHE_LINE = 64
+"""Bytes; what does not begin with one takes a second."""
 
 
 def make_product(
@@ -49,22 +54,28 @@ def make_product(
         precision=CONSTANTS[precision.upper()],
         is_on_amx=precision != "fp32" and (has_amx() if on_amx is None else on_amx),
     )
-    panels = uninitialized([core.packed_size(count, inputs, product.precision)], torch.uint8)
+    panels = uninitialized([core.packed_size(count, inputs, product.precision)], np.uint8)
     scales = uninitialized([outputs]) if precision == "int8" else None
-    addresses = [None if tensor is None else tensor.data_ptr() for tensor in (weight, rows, panels, scales)]
-    core.pack(*addresses[:2], count, inputs, product.precision, *addresses[2:])
+    taken = [None if tensor is None else tensor.data_ptr() for tensor in (weight, rows)]
+    made = [None if array is None else array.ctypes.data for array in (panels, scales)]
+    core.pack(*taken, count, inputs, product.precision, *made)
     if bias is not None:
         bias = functional.pad(bias.detach() if rows is None else bias.detach()[rows], (0, outputs - count))
     return product.point(panels=panels, scales=scales, bias=bias)
 
 
-def uninitialized(shape: Sequence[int], dtype: torch.dtype = torch.float32) -> Tensor:
+def uninitialized(shape: Sequence[int], dtype: DTypeLike = np.float32) -> np.ndarray:
     """Return memory whose contents are arbitrary; the system gives it page by page, as it is used.
+
+    PyTorch's own would let Python's other threads go first, each time.
 
     Raises:
         MemoryError: If there is not so much.
     """
+    size = math.prod(shape) * np.dtype(dtype).itemsize
     try:
-        return torch.empty(list(shape), dtype=dtype)
-    except RuntimeError as error:
+        memory = np.empty(size + _CACHE_LINE, np.uint8)
+    except ValueError as error:  # more than any address
         raise MemoryError(str(error)) from None
+    start = -memory.ctypes.data % _CACHE_LINE
+    return memory[start : start + size].view(dtype).reshape(shape)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import logging
 import time
@@ -121,10 +122,13 @@ class Service:
             detect("", ["en"])  # its table is read once
             models = Models({one.name: load_model(one, device=self._device) for one in self._sources})
             self.resources.load(models)
+            spare_what_is_loaded()
             self._models = models
 
-    def reload(self, *, all_of_them: bool = False) -> None:
+    def reload(self, *, all_of_them: bool = False) -> bool:
         """Read anew what has been replaced: models, keys, terms and memories; requests go on with the old meanwhile.
+
+        Returns whether a model, terms or a memory were.
 
         What cannot be read, or a model that does not translate as it did when it was made, is noted, and the old one
         stays.
@@ -139,6 +143,7 @@ class Service:
             except ClearheadError as error:
                 note(logging.ERROR, event="keys", result="refused", error=str(error))
             assert self._models is not None
+            is_changed = False
             served = dict(self._models.served)
             for source in self._sources:
                 state = source.state()
@@ -153,6 +158,7 @@ class Service:
                     self._refused[source.name] = state
                     self._note_reload("refused", error, model=source.name)
                 else:
+                    is_changed = True
                     self._note_reload("done", model=source.name)
             self._models = Models(served)
             for name in self.resources.names if all_of_them else self.resources.changed():
@@ -161,7 +167,9 @@ class Service:
                 except Exception as error:
                     self._note_reload("refused", error, resource=name)
                 else:
+                    is_changed = True
                     self._note_reload("done", resource=name)
+            return is_changed
 
     def tend(self, *, all_of_them: bool = False) -> None:
         """Do what is to be done every second: see `reload`, and let go of what is over.
@@ -169,9 +177,11 @@ class Service:
         Args:
             all_of_them: As of `reload`.
         """
-        self.reload(all_of_them=all_of_them)
+        is_changed = self.reload(all_of_them=all_of_them)
         self.search.sweep()
         self.files.sweep()
+        if is_changed:
+            spare_what_is_loaded()
 
     def _note_reload(self, result: str, error: Exception | None = None, **fields: str) -> None:
         self.metrics.reloads.labels(result).inc()
@@ -278,8 +288,19 @@ class Service:
         """Give back threads and files."""
         self.work.close()
         self.files.close()
+        gc.unfreeze()
 
 
 def note(level: int, **fields: Any) -> None:
     """Write a line of the log."""
     LOGGER.log(level, json.dumps(fields))
+
+
+def spare_what_is_loaded() -> None:
+    """Leave all that there is now out of Python's search for cycles, which looks at everything from time to time.
+
+    With a model that takes a tenth of a second, in which all threads wait.
+    """
+    gc.unfreeze()
+    gc.collect()
+    gc.freeze()

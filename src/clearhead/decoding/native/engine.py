@@ -160,7 +160,7 @@ class NativeEngine(Engine):
             **{name: column.astype(np.int32) for name, column in columns.items()},
             log_probs=log_probs,
             totals=totals,
-            scratch=uninitialized([self.core.scratch_size(stack, rows, longest, 1, False)], torch.uint8),
+            scratch=uninitialized([self.core.scratch_size(stack, rows, longest, 1, False)], np.uint8),
         )
         self.core.score(stack, self.weights.tokens(self.model.target_embedding, longest), struct)
         return totals, log_probs

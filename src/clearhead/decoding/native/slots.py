@@ -94,11 +94,11 @@ class NativeSlots:
     def log_probs(self, active: Sequence[Beams]) -> Float[Tensor, "R V"]:
         """Take every open hypothesis a token further, and leave the choice to others; see `engine.Slots`."""
         assert self._listed is None
-        found = uninitialized([sum(len(beams.scores) for beams in active), len(self._anything)], torch.float32)
+        found = uninitialized([sum(len(beams.scores) for beams in active), len(self._anything)])
         self._take_step(active, found)
-        return found
+        return torch.from_numpy(found)
 
-    def _take_step(self, active: Sequence[Beams], log_probs: Float[Tensor, "R V"] | None) -> None:
+    def _take_step(self, active: Sequence[Beams], log_probs: Float[np.ndarray, "R V"] | None) -> None:
         """Have the core take a step, which also fills `log_probs` if it is given."""
         for slot, beams in zip(self._slots, active, strict=True):
             slot.make_room(beams.length)
@@ -120,7 +120,7 @@ class NativeSlots:
         needed = self._core.scratch_size(self._decoder, num_rows, step.longest, step.count, True)
         if needed > self._scratch_size:
             self._scratch_size = needed + needed // 4
-            step.point(scratch=uninitialized([self._scratch_size], torch.uint8))
+            step.point(scratch=uninitialized([self._scratch_size], np.uint8))
         step.slots = (STRUCTS["Slot"] * num_slots)(*(slot.struct for slot in self._slots))
         if self.spent is not None:
             step.point(spent=self.spent)
@@ -147,9 +147,8 @@ class NativeSlots:
         """Make sure that so many positions can be embedded."""
         if longest <= self._positions:
             return
-        model = self._weights.model
-        self._positions = max(longest, min(2 * longest, model.config.max_length or 2 * longest))
-        self._tokens = self._weights.tokens(model.target_embedding, self._positions)
+        self._positions = self._weights.num_positions(longest)
+        self._tokens = self._weights.tokens(self._weights.model.target_embedding, self._positions)
         if self._listed is not None:
             self._tokens.point(ids=self._listed.common)
             self._tokens.num_ids = len(self._listed.common)
@@ -158,12 +157,12 @@ class NativeSlots:
 class _Slot:
     """The memory of a sentence in flight."""
 
-    def __init__(self, memory: Float[Tensor, "S LW"], beam_size: int) -> None:
+    def __init__(self, memory: Float[np.ndarray, "S LW"], beam_size: int) -> None:
         self.memory = memory
         self._beam_size = beam_size
-        self._newest = uninitialized([2, beam_size], torch.int32)
+        self._newest = uninitialized([2, beam_size], np.int32)
         self.struct = STRUCTS["Slot"](
-            memory=memory.data_ptr(), source_length=len(memory), newest=self._newest.data_ptr()
+            memory=memory.ctypes.data, source_length=len(memory), newest=self._newest.ctypes.data
         )
         self._allocate((2 * len(memory) + 16) * beam_size)  # for an output that is not unusually long
 
@@ -177,5 +176,5 @@ class _Slot:
 
     def _allocate(self, places: int) -> None:
         self._places = places
-        self._past, self._parents = uninitialized([places, self.memory.size(1)]), uninitialized([places], torch.int32)
-        self.struct.past, self.struct.parents = self._past.data_ptr(), self._parents.data_ptr()
+        self._past, self._parents = uninitialized([places, self.memory.shape[1]]), uninitialized([places], np.int32)
+        self.struct.past, self.struct.parents = self._past.ctypes.data, self._parents.ctypes.data

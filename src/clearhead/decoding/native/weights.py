@@ -12,7 +12,7 @@ from itertools import accumulate, groupby
 import numpy as np
 import torch
 from jaxtyping import Float
-from torch import Tensor, nn
+from torch import nn
 
 from clearhead.config import DecodePrecision
 from clearhead.kernels.library import library
@@ -56,9 +56,10 @@ class NativeWeights:
         output = make_product(proj.weight.detach(), proj.bias, precision)
         self.decoder = self._stack(decoder_layers, model.decoder.final_norm, output)
         self.memory_width = self.encoder.output.outputs
+        self._source_tokens: tuple[int, Struct | None] = 0, None  # for so many positions
         self._rotary = decoder_layers[0].self_attn.rotary
 
-    def encode(self, sources: Sequence[Sequence[int]], team: Struct | None = None) -> list[Float[Tensor, "_ LW"]]:
+    def encode(self, sources: Sequence[Sequence[int]], team: Struct | None = None) -> list[Float[np.ndarray, "_ LW"]]:
         """Return the keys and values that cross-attention will ask for, of every decoder layer: (S, L W) of each.
 
         Args:
@@ -72,12 +73,12 @@ class NativeWeights:
         num_groups = -(-before[-1] // ENCODED_ROWS)
         # As alike in size as whole sentences allow: a few rows take nearly as long as many.
         groups = groupby(range(len(sources)), lambda number: before[number] * num_groups // before[-1])
-        memories: list[Tensor] = []
+        memories: list[np.ndarray] = []
         for _, group in groups:
             memories += self._encode([sources[number] for number in group], team)
         return memories
 
-    def _encode(self, sources: Sequence[Sequence[int]], team: Struct | None) -> list[Tensor]:
+    def _encode(self, sources: Sequence[Sequence[int]], team: Struct | None) -> list[np.ndarray]:
         lengths = [len(source) for source in sources]
         rows, longest = sum(lengths), max(lengths)
         first, length = np.repeat([np.cumsum([0, *lengths[:-1]]), lengths], lengths, axis=1).astype(np.int32)
@@ -92,12 +93,20 @@ class NativeWeights:
             first=first,
             length=length,
             memory=memory,
-            scratch=uninitialized([self._core.scratch_size(stack, rows, longest, 0, False)], torch.uint8),
+            scratch=uninitialized([self._core.scratch_size(stack, rows, longest, 0, False)], np.uint8),
         )
         if team is not None:
             struct.team = pointer(team)
-        self._core.encode(stack, self.tokens(embedding, longest), struct)
-        return list(memory[:rows].split(lengths))
+        room, tokens = self._source_tokens  # as one: other workers replace them meanwhile
+        if longest > room:
+            room = self.num_positions(longest)
+            self._source_tokens = room, tokens = room, self.tokens(embedding, room)
+        self._core.encode(stack, tokens, struct)
+        return np.split(memory[:rows], np.cumsum(lengths)[:-1])
+
+    def num_positions(self, longest: int) -> int:
+        """Return for how many positions to ask, so that it need not be done again soon: `longest` at least."""
+        return max(longest, min(2 * longest, self.model.config.max_length or 2 * longest))
 
     def tokens(self, embedding: Embedding, longest: int) -> Struct:
         """Return what the core needs to embed tokens at the first `longest` positions, and which may be written."""
