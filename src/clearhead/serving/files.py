@@ -22,10 +22,13 @@ EXTENSIONS = (".txt", *DOCUMENTS)
 """Of the files that are translated; `.txt` is plain text in paragraphs."""
 MOST_BYTES = 200_000_000
 """Of all files that wait."""
+MOST_BYTES_OF_A_CLIENT = MOST_BYTES // 4
+"""Of those that wait for one client."""
 
 
 @dataclass(frozen=True, slots=True)
 class _File:
+    client: str
     path: Path
     size: int
     until: float
@@ -44,15 +47,22 @@ class TranslatedFiles:
         self._files: dict[str, _File] = {}
         self._lock = Lock()
 
-    def add(self, name: str, data: bytes) -> str:
-        """Keep a file; return what it is fetched by: a random part, and its name.
+    def add(self, client: str, name: str, data: bytes) -> str:
+        """Keep a file of a client; return what it is fetched by: a random part, and its name.
 
         Raises:
-            Refusal: If there are too many.
+            Refusal: If there are too many, or too many of that client.
         """
         self.sweep()
         with self._lock:
-            if sum(file.size for file in self._files.values()) + len(data) > MOST_BYTES:
+            waiting = self._files.values()
+            if sum(file.size for file in waiting if file.client == client) + len(data) > MOST_BYTES_OF_A_CLIENT:
+                raise Refusal(
+                    HTTPStatus.TOO_MANY_REQUESTS,
+                    "too many of your files wait to be fetched; ask again",
+                    retry_after=60,
+                )
+            if sum(file.size for file in waiting) + len(data) > MOST_BYTES:
                 raise Refusal(
                     HTTPStatus.SERVICE_UNAVAILABLE, "too many files wait to be fetched; ask again", retry_after=60
                 )
@@ -63,7 +73,7 @@ class TranslatedFiles:
             except OSError:
                 path.unlink(missing_ok=True)  # half of it would fill the disk until the server ends
                 raise
-            self._files[f"{key}.{name}"] = _File(path, len(data), time.monotonic() + self._seconds)
+            self._files[f"{key}.{name}"] = _File(client, path, len(data), time.monotonic() + self._seconds)
             return f"{key}.{name}"
 
     def get(self, name: str) -> bytes:

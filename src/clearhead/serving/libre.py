@@ -47,6 +47,8 @@ FRONTEND_TIMEOUT = 500
 """Milliseconds that a page waits after a key before it asks."""
 TOKENS_OF_A_FILE = 10
 """Times as many tokens as another request may have."""
+MARKDOWN_BYTES = 5
+"""For each character that may be translated of a file; nearly all of Markdown is, and to read a megabyte takes 15 s."""
 
 
 def libre_router(service: Service) -> APIRouter:
@@ -231,10 +233,14 @@ def _others(one: Translation) -> list[str]:
 
 def _translated_file(service: Service, job: Job, name: str, data: bytes, source: str, target: str) -> str:
     """Return the name by which the translation of a file is fetched."""
+    limit = service.config.max_file_characters
+    size = len(data)
+    if name.lower().endswith((".md", ".markdown")) and size > MARKDOWN_BYTES * limit:
+        raise Refusal(HTTPStatus.BAD_REQUEST, f"Invalid request: request ({size} bytes) exceeds text limit ({limit})")
     document = read_upload(name, data)
     only_missing = document.keeps_finished
     lines = lines_to_translate(document, only_missing=only_missing)
-    if (size := sum(map(len, lines))) > (limit := service.config.max_file_characters):
+    if (size := sum(map(len, lines))) > limit:
         raise Refusal(HTTPStatus.BAD_REQUEST, f"Invalid request: request ({size}) exceeds text limit ({limit})")
     choice = service.choose(lines, source, target)
     translator = service.translator(choice, job)
@@ -243,4 +249,5 @@ def _translated_file(service: Service, job: Job, name: str, data: bytes, source:
     how: dict[str, Any] = {"name": name, "only_missing": only_missing, "scores": False, "matches": matches}
     translated = translate_document(translator, document, terms=service.terms(choice), **how, **choice.settings)
     stem, dot, extension = name.rpartition(".")
-    return service.files.add(safe_name(f"{stem}_{target}{dot}{extension}"), document.filled(fillings(translated)))
+    called = safe_name(f"{stem}_{target}{dot}{extension}")
+    return service.files.add(job.client, called, document.filled(fillings(translated)))

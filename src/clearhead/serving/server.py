@@ -5,12 +5,14 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import selectors
 import signal
 import socket
 import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from heapq import nsmallest
 from typing import Any
 
 import uvicorn
@@ -32,7 +34,9 @@ MOST_WAITING_REQUESTS = 100
 """On one connection, behind the one that is worked on."""
 BACKLOG = 2_048
 LAST_SECONDS = 1.0
-"""That requests are still refused in, when all work has ended."""
+"""That requests are still refused in, when all work has ended, and that one who is refused may still send in."""
+_CANDIDATES = 10
+"""Connections of which one is closed where there are too many, if it asks for nothing."""
 
 
 def bind(host: str, port: int) -> socket.socket:
@@ -198,6 +202,7 @@ def connection_class(config: ServeConfig) -> type[asyncio.Protocol]:
         _header_timer: asyncio.TimerHandle | None = None
         _answer_timer: asyncio.TimerHandle | None = None
         _bytes_outside_bodies = 0
+        _is_refused = False
 
         def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
             super().connection_made(transport)
@@ -210,12 +215,14 @@ def connection_class(config: ServeConfig) -> type[asyncio.Protocol]:
             """Close the connection that has asked for nothing for longest; tell whether there is one."""
             others: list[Connection] = [one for one in self.connections if one is not self]  # type: ignore[misc]
             idle = [one for one in others if one._idle_since is not None and not one.transport.is_closing()]
-            if idle:
-                min(idle, key=lambda one: one._idle_since or 0.0)._end()
-            return bool(idle)
+            for one in nsmallest(_CANDIDATES, idle, key=lambda one: one._idle_since or 0.0):
+                if not _has_unread(one.transport):
+                    one._end()
+                    return True
+            return False
 
         def data_received(self, data: bytes) -> None:
-            if self.transport.is_closing():
+            if self.transport.is_closing() or self._is_refused:
                 return
             if self._header_timer is None and self._idle_since is not None:
                 self._await_headers()
@@ -235,8 +242,15 @@ def connection_class(config: ServeConfig) -> type[asyncio.Protocol]:
             self._refuse(_plain("400 Bad Request", msg))
 
         def _refuse(self, answer: bytes) -> None:
+            """Answer, and close once the client has: closed while it still sends, it might lose the answer."""
+            self._is_refused = True
             self.transport.write(answer)
-            self._end()
+            if len(self.connections) > 2 * config.max_connections:
+                self._end()
+                return
+            self.transport.write_eof()
+            _cancel(self._header_timer)
+            self._header_timer = self.loop.call_later(LAST_SECONDS, self._end)
 
         def _end(self) -> None:
             """Close the connection when what was sent has been taken."""
@@ -299,6 +313,13 @@ def connection_class(config: ServeConfig) -> type[asyncio.Protocol]:
             super().connection_lost(exc)
 
     return Connection
+
+
+def _has_unread(transport: asyncio.Transport) -> bool:
+    """Tell whether a client has sent something that is still to be read."""
+    with selectors.DefaultSelector() as selector:
+        selector.register(transport.get_extra_info("socket"), selectors.EVENT_READ)
+        return bool(selector.select(0))
 
 
 def _cancel(timer: asyncio.TimerHandle | None) -> None:

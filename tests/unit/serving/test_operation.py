@@ -11,6 +11,7 @@ import socket
 import sys
 import threading
 import time
+from collections import Counter
 
 import httpx
 import pytest
@@ -126,6 +127,22 @@ def test_so_many_connections_are_open_at_once(hasty):
         assert all(one.recv(100).startswith(b"HTTP/1.1 100 ") for one in asking)
         assert held.enter_context(connect(hasty)).recv(100).startswith(b"HTTP/1.1 503 ")
     assert httpx.get(f"{hasty.url}/livez").status_code == 200
+
+
+def test_a_crowd_that_comes_at_once_is_answered_to_the_last(hasty):
+    ask = b"GET /livez HTTP/1.1\r\nhost: a\r\nconnection: close\r\n\r\n"
+    with contextlib.ExitStack() as held:
+        hasty.process.send_signal(signal.SIGSTOP)
+        try:
+            crowd = [held.enter_context(connect(hasty)) for _ in range(MOST_CONNECTIONS + 20)]
+            for one in crowd:
+                one.sendall(ask)
+        finally:
+            hasty.process.send_signal(signal.SIGCONT)
+        answers = [b"".join(iter(lambda one=one: one.recv(10_000), b"")) for one in crowd]
+    statuses = Counter(answer[9:12] for answer in answers)
+    assert statuses.keys() == {b"200", b"503"}
+    assert statuses[b"200"] >= MOST_CONNECTIONS
 
 
 def test_who_asks_without_waiting_for_answers_is_cut_off(hasty):

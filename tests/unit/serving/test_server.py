@@ -21,8 +21,10 @@ from typer.testing import CliRunner
 from clearhead.cli.main import app
 from clearhead.config import ServeConfig
 from clearhead.inspection.explain import explain
+from clearhead.serving import files
 from clearhead.serving.app import make_app
 from clearhead.serving.keys import Keys
+from clearhead.serving.refusal import Refusal
 from clearhead.serving.server import log_to_stderr
 from clearhead.serving.service import Service
 from clearhead.translator import Translator
@@ -208,6 +210,7 @@ def test_a_file_comes_back_translated(client, models, tmp_path):
         ("a.exe", b"x", "file format not supported"),
         ("a.json", b"{", r"^a\.json"),
         ("a.docx", b"PK no archive", r"^a\.docx"),
+        ("a.MD", b"*a\n\n" * 260_000, "exceeds text limit"),  # which would take a quarter of a minute to read
     ):
         refused = client.post("/translate_file", data=fields, files={"file": (name, data)})
         assert refused.status_code == 400
@@ -406,3 +409,19 @@ def test_headers_without_end_are_refused(server):
     with socket.create_connection((host, int(port)), timeout=60) as connection:
         connection.sendall(b"GET /livez HTTP/1.1\r\nhost: a\r\nx: " + b"x" * 40_000)
         assert connection.recv(100).startswith(b"HTTP/1.1 431 ")
+
+
+def test_one_client_does_not_take_all_the_room_of_files(monkeypatch):
+    monkeypatch.setattr(files, "MOST_BYTES", 10)
+    monkeypatch.setattr(files, "MOST_BYTES_OF_A_CLIENT", 6)
+    kept = files.TranslatedFiles(60)
+    name = kept.add("anna", "a.txt", b"12345")
+    with pytest.raises(Refusal) as refused:
+        kept.add("anna", "b.txt", b"12")
+    assert refused.value.status == 429
+    kept.add("otto", "c.txt", b"12345")
+    with pytest.raises(Refusal) as refused:
+        kept.add("otto", "d.txt", b"1")
+    assert refused.value.status == 503
+    assert kept.get(name) == b"12345"
+    kept.close()

@@ -474,6 +474,12 @@ def test_refusals_are_said_in_plain_words_and_asked_again_where_that_helps(page,
     expect(message).to_have_text("")  # and is not asked again by itself
     page.clock.run_for(10_000)
     assert len(asked) == 1
+    page.route("**/v1/translate", lambda route: route.fulfill(status=400, json={"error": "no such model"}))
+    page.keyboard.press("Control+Enter")
+    page.clock.run_for(1)
+    expect(message).to_contain_text("o such model")
+    expect(translation).to_have_attribute("aria-busy", "false")  # nothing more comes
+    page.route("**/v1/translate", lambda route: route.fulfill(**busy))
     page.keyboard.press("Control+Enter")
     page.clock.run_for(1)
     expect(message).to_have_text("Slowdown: 2 per minute. Asking again in 5 seconds.")

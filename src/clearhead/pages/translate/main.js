@@ -95,7 +95,10 @@ async function translate() {
 function refuse(error) {
   if (error.wantsKey) askForKey(error.status === 403 ? "The server does not know this API key." : error.message);
   else messages.refused(error);
-  if (error.status === 400) void load({ isQuiet: true }); // its models may be others by now
+  if (error.status === 400) {
+    show([]); // nothing more comes of this text
+    void load({ isQuiet: true }); // its models may be others by now
+  }
 }
 
 /** What a request says beside the text. */
