@@ -35,6 +35,8 @@ MOST_WAITING_REQUESTS = 100
 BACKLOG = 2_048
 LAST_SECONDS = 1.0
 """That requests are still refused in, when all work has ended, and that one who is refused may still send in."""
+_SECONDS_TO_READ = 0.1
+"""Until what has come is read for sure."""
 _CANDIDATES = 10
 """Connections of which one is closed where there are too many, if it asks for nothing."""
 
@@ -216,7 +218,7 @@ def connection_class(config: ServeConfig) -> type[asyncio.Protocol]:
             others: list[Connection] = [one for one in self.connections if one is not self]  # type: ignore[misc]
             idle = [one for one in others if one._idle_since is not None and not one.transport.is_closing()]
             for one in nsmallest(_CANDIDATES, idle, key=lambda one: one._idle_since or 0.0):
-                if not _has_unread(one.transport):
+                if not one._is_asking:
                     one._end()
                     return True
             return False
@@ -260,7 +262,7 @@ def connection_class(config: ServeConfig) -> type[asyncio.Protocol]:
 
         def _await_headers(self) -> None:
             self._bytes_outside_bodies = 0
-            self._header_timer = self.loop.call_later(config.header_seconds, self._end)
+            self._header_timer = self.loop.call_later(config.header_seconds, self._end_without_headers)
 
         def on_headers_complete(self) -> None:
             self._idle_since = None
@@ -282,7 +284,19 @@ def connection_class(config: ServeConfig) -> type[asyncio.Protocol]:
 
         def timeout_keep_alive_handler(self) -> None:
             """Close a connection that asks for nothing more."""
-            self._end()
+            if not self._is_asking:
+                self._end()
+
+        def _end_without_headers(self) -> None:
+            if self._is_asking:
+                self._header_timer = self.loop.call_later(_SECONDS_TO_READ, self._end_without_headers)
+            else:
+                self._end()
+
+        @property
+        def _is_asking(self) -> bool:
+            """Whether the client has sent something that is still to be read; if closed now, it would be reset."""
+            return not self.transport.is_closing() and _has_unread(self.transport)
 
         def pause_writing(self) -> None:
             """Wait for a client that takes its answer slowly, but not for ever."""

@@ -181,6 +181,26 @@ def test_who_takes_no_answer_is_cut_off_and_who_takes_it_slowly_is_not():
     assert asyncio.run(send()) == []
 
 
+@pytest.mark.parametrize("time_is_over", ["timeout_keep_alive_handler", "_end_without_headers"])
+def test_a_connection_whose_time_is_over_is_not_closed_when_it_has_just_asked(time_is_over):
+    async def expire(sent):
+        ours, theirs = socket.socketpair()
+        make = connection_class(ServeConfig())
+        options = uvicorn.Config(print, lifespan="off"), ServerState(), {}
+        with ours, theirs:
+            transport, connection = await asyncio.get_running_loop().connect_accepted_socket(
+                lambda: make(*options), ours
+            )
+            theirs.send(sent)
+            getattr(connection, time_is_over)()  # before the loop has read it
+            is_closed = transport.is_closing()
+            transport.abort()
+            return is_closed
+
+    assert not asyncio.run(expire(b"GET /livez HTTP/1.1\r\n"))
+    assert asyncio.run(expire(b""))
+
+
 def test_headers_behind_a_body_have_a_bound_too(hasty):
     with connect(hasty) as connection:
         connection.sendall(b"POST /translate HTTP/1.1\r\nhost: a\r\ntransfer-encoding: chunked\r\n\r\n0\r\nx: ")
