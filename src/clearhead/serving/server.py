@@ -11,7 +11,7 @@ import socket
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from heapq import nsmallest
 from typing import Any
 
@@ -214,8 +214,14 @@ def connection_class(config: ServeConfig) -> type[asyncio.Protocol]:
                 self._refuse(_FULL)
 
         def _make_room(self) -> bool:
-            """Close the connection that has asked for nothing for longest; tell whether there is one."""
-            others: list[Connection] = [one for one in self.connections if one is not self]  # type: ignore[misc]
+            """Close the connection that has asked for nothing for longest; tell whether there is room now.
+
+            Those that are refused take none: each would let another one in, which then is one too many.
+            """
+            connections: set[Connection] = self.connections  # type: ignore[assignment]
+            others = [one for one in connections if one is not self and not one._is_refused]
+            if len(others) < config.max_connections:
+                return True
             idle = [one for one in others if one._idle_since is not None and not one.transport.is_closing()]
             for one in nsmallest(_CANDIDATES, idle, key=lambda one: one._idle_since or 0.0):
                 if not one._is_asking:
@@ -232,7 +238,7 @@ def connection_class(config: ServeConfig) -> type[asyncio.Protocol]:
             self._bytes_outside_bodies += len(data)
             super().data_received(data)
             is_too_much = self._bytes_outside_bodies > MOST_HEADER_BYTES
-            if self.transport.is_closing():
+            if self.transport.is_closing() or self._is_refused:
                 return
             if is_too_much and self._idle_since is not None:
                 self._refuse(_LARGE)
@@ -247,10 +253,12 @@ def connection_class(config: ServeConfig) -> type[asyncio.Protocol]:
             """Answer, and close once the client has: closed while it still sends, it might lose the answer."""
             self._is_refused = True
             self.transport.write(answer)
-            if len(self.connections) > 2 * config.max_connections:
+            # A request that is worked on would answer, too, after the end of what may be written.
+            if self._idle_since is None or len(self.connections) > 2 * config.max_connections:
                 self._end()
                 return
-            self.transport.write_eof()
+            with suppress(OSError):  # the client is gone
+                self.transport.write_eof()
             _cancel(self._header_timer)
             self._header_timer = self.loop.call_later(LAST_SECONDS, self._end)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import json
 import select
 import signal
@@ -125,7 +126,8 @@ def test_so_many_connections_are_open_at_once(hasty):
         for one in asking:
             one.sendall(b"POST /translate HTTP/1.1\r\nhost: a\r\nexpect: 100-continue\r\ncontent-length: 9\r\n\r\n")
         assert all(one.recv(100).startswith(b"HTTP/1.1 100 ") for one in asking)
-        assert held.enter_context(connect(hasty)).recv(100).startswith(b"HTTP/1.1 503 ")
+        for _ in range(3):  # one that is refused, and still there, is not closed to let the next one in
+            assert held.enter_context(connect(hasty)).recv(100).startswith(b"HTTP/1.1 503 ")
     assert httpx.get(f"{hasty.url}/livez").status_code == 200
 
 
@@ -149,6 +151,17 @@ def test_who_asks_without_waiting_for_answers_is_cut_off(hasty):
     with connect(hasty) as connection, contextlib.suppress(ConnectionError):
         connection.sendall(b"GET /livez HTTP/1.1\r\nhost: a\r\n\r\n" * 10_000)
         assert b"".join(iter(lambda: connection.recv(100_000), b"")).count(b"ok") < 10_000
+
+
+@pytest.mark.parametrize("before", [b"", b"GET /livez HTTP/1.1\r\nhost: a\r\n\r\n"])
+def test_what_is_no_request_is_refused_once_and_nothing_follows(hasty, before):
+    with connect(hasty) as connection:
+        connection.sendall(before + b"x y z" * 10_000)
+        answer = b"".join(iter(lambda: connection.recv(10_000), b""))
+    assert answer.startswith(b"HTTP/1.1 400 ")
+    assert answer.count(b"HTTP/1.1 ") == 1
+    assert httpx.get(f"{hasty.url}/livez").status_code == 200
+    assert [event for event in hasty.events() if event["level"] == "error"] == []
 
 
 class Untaken(asyncio.Transport):
@@ -199,6 +212,26 @@ def test_a_connection_whose_time_is_over_is_not_closed_when_it_has_just_asked(ti
 
     assert not asyncio.run(expire(b"GET /livez HTTP/1.1\r\n"))
     assert asyncio.run(expire(b""))
+
+
+class Gone(Untaken):
+    """Of a client that left before it was answered."""
+
+    def write(self, data):
+        pass
+
+    def write_eof(self):
+        raise OSError(errno.ENOTCONN, "Transport endpoint is not connected")
+
+
+def test_who_left_before_being_refused_is_no_failure():
+    async def refuse():
+        connection = connection_class(ServeConfig())(uvicorn.Config(print, lifespan="off"), ServerState(), {})
+        connection.connection_made(Gone())
+        connection.send_400_response("")
+        connection.connection_lost(OSError())
+
+    asyncio.run(refuse())
 
 
 def test_headers_behind_a_body_have_a_bound_too(hasty):
