@@ -11,6 +11,7 @@ import os
 import sys
 import time
 from collections.abc import Callable, Hashable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from http import HTTPStatus
 from threading import Condition, Lock, Thread, get_native_id
@@ -370,4 +371,6 @@ def _give_way() -> None:
     So whoever is answered or refused in a few instructions does not wait for a processor that searches.
     """
     if sys.platform == "linux":  # where threads have priorities of their own
-        os.setpriority(os.PRIO_PROCESS, get_native_id(), os.getpriority(os.PRIO_PROCESS, get_native_id()) + _NICENESS)
+        thread = get_native_id()
+        with suppress(OSError):  # a sandbox may not allow it, and searches go on without
+            os.setpriority(os.PRIO_PROCESS, thread, os.getpriority(os.PRIO_PROCESS, thread) + _NICENESS)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import sys
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -100,6 +102,19 @@ def test_everybody_gets_what_they_would_get_alone(search, engine, bundle, counte
     assert counted.num_translated == 40 * len(SOURCES)
     assert counted.most_in_flight > len(SOURCES)  # of several requests at once
     assert search.num_open == 0
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="threads have priorities of their own on Linux alone")
+def test_it_searches_where_no_thread_may_give_way(search, engine, bundle, monkeypatch):
+    def refuse(*_):
+        asked.append(True)
+        raise PermissionError
+
+    asked = []
+    monkeypatch.setattr(os, "setpriority", refuse)
+    options = SearchOptions(bundle.decode)
+    assert tokens(ask(search, engine, options)) == tokens(decode(engine, SOURCES, options))
+    assert asked
 
 
 def test_searches_of_another_kind_have_a_batch_of_their_own_up_to_a_bound(search, engine, bundle):
