@@ -37,6 +37,10 @@ LAST_SECONDS = 1.0
 """That requests are still refused in, when all work has ended, and that one who is refused may still send in."""
 _SECONDS_TO_READ = 0.1
 """Until what has come is read for sure."""
+_MOST_LINGERING = 100
+"""Connections beyond those that may be open, which are refused and still closing."""
+_SELECTOR: type[selectors.BaseSelector] = getattr(selectors, "PollSelector", selectors.SelectSelector)
+"""One that needs no file of its own, of which there may be none left."""
 _CANDIDATES = 10
 """Connections of which one is closed where there are too many, if it asks for nothing."""
 
@@ -254,7 +258,7 @@ def connection_class(config: ServeConfig) -> type[asyncio.Protocol]:
             self._is_refused = True
             self.transport.write(answer)
             # A request that is worked on would answer, too, after the end of what may be written.
-            if self._idle_since is None or len(self.connections) > 2 * config.max_connections:
+            if self._idle_since is None or len(self.connections) > config.max_connections + _MOST_LINGERING:
                 self._end()
                 return
             with suppress(OSError):  # the client is gone
@@ -339,7 +343,7 @@ def connection_class(config: ServeConfig) -> type[asyncio.Protocol]:
 
 def _has_unread(transport: asyncio.Transport) -> bool:
     """Tell whether a client has sent something that is still to be read."""
-    with selectors.DefaultSelector() as selector:
+    with _SELECTOR() as selector:
         selector.register(transport.get_extra_info("socket"), selectors.EVENT_READ)
         return bool(selector.select(0))
 
