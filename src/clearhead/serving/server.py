@@ -24,7 +24,7 @@ from clearhead.serving.app import make_app
 from clearhead.serving.gate import LOGGER
 from clearhead.serving.service import Service, note
 
-__all__ = ["CHECK_SECONDS", "bind", "connection_class", "log_to_stderr", "serve"]
+__all__ = ["CHECK_SECONDS", "allow_files", "bind", "connection_class", "log_to_stderr", "serve"]
 
 CHECK_SECONDS = 1.0
 """Between two looks at what may have been replaced."""
@@ -35,6 +35,8 @@ MOST_WAITING_REQUESTS = 100
 BACKLOG = 2_048
 LAST_SECONDS = 1.0
 """That requests are still refused in, when all work has ended, and that one who is refused may still send in."""
+_OTHER_FILES = 200
+"""That are open beside connections and what they send in: models, terms, threads, connections that are refused."""
 _SECONDS_TO_READ = 0.1
 """Until what has come is read for sure."""
 _MOST_LINGERING = 100
@@ -96,6 +98,7 @@ def serve(
     """
     if log_json:
         log_to_stderr(with_libraries=True)
+    allow_files(2 * service.config.max_connections + _OTHER_FILES)
     config = uvicorn.Config(
         make_app(service, cors_origins=cors_origins),
         http=connection_class(service.config),
@@ -116,6 +119,23 @@ def serve(
     service.close()
     if problem is not None:
         raise problem
+
+
+def allow_files(most: int) -> None:
+    """Let this process open so many files, where fewer are usual; where it may not, that is logged.
+
+    Each connection is one, and what it sends may be another.
+    """
+    with suppress(ImportError):  # Windows has no such bound
+        import resource
+
+        usual, allowed = resource.getrlimit(resource.RLIMIT_NOFILE)
+        if usual == resource.RLIM_INFINITY or usual >= most:
+            return
+        found = most if allowed == resource.RLIM_INFINITY else min(most, allowed)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (found, allowed))
+        if found < most:
+            note(logging.WARNING, event="files", allowed=found, wanted=most)
 
 
 class _Server(uvicorn.Server):

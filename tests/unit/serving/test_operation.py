@@ -26,7 +26,7 @@ from clearhead.errors import ConfigError, ModelError
 from clearhead.serving.app import make_app
 from clearhead.serving.keys import Keys, add_key
 from clearhead.serving.models import ModelSource, load_model
-from clearhead.serving.server import bind, connection_class
+from clearhead.serving.server import allow_files, bind, connection_class
 from clearhead.serving.service import Service
 
 LIMITS = {
@@ -129,6 +129,22 @@ def test_so_many_connections_are_open_at_once(hasty):
         for _ in range(3):  # one that is refused, and still there, is not closed to let the next one in
             assert held.enter_context(connect(hasty)).recv(100).startswith(b"HTTP/1.1 503 ")
     assert httpx.get(f"{hasty.url}/livez").status_code == 200
+
+
+def test_the_connections_that_may_be_open_may_be_files(caplog, monkeypatch):
+    resource = pytest.importorskip("resource")  # there is none on Windows
+    set_to = []
+    monkeypatch.setattr(resource, "setrlimit", lambda _, limits: set_to.append(limits))
+    unbound = resource.RLIM_INFINITY
+    for limits, most in (((1_024, 4_096), 2_200), ((1_024, unbound), 9_000), ((unbound, unbound), 9), ((9, 9), 9)):
+        monkeypatch.setattr(resource, "getrlimit", lambda _, limits=limits: limits)
+        allow_files(most)
+    assert set_to == [(2_200, 4_096), (9_000, unbound)]
+    assert not caplog.messages
+    monkeypatch.setattr(resource, "getrlimit", lambda _: (1_024, 4_096))
+    allow_files(9_000)
+    assert set_to[2:] == [(4_096, 4_096)]
+    assert json.loads(caplog.messages[0]) == {"event": "files", "allowed": 4_096, "wanted": 9_000}
 
 
 def test_a_crowd_that_comes_at_once_is_answered_to_the_last(hasty):
