@@ -180,16 +180,22 @@ async def opened(client: Client, texts: Sequence[str], rate: float, seconds: flo
     return load
 
 
-def resident_mb(pid: int) -> float:
-    """Return the memory of a process."""
-    lines = Path(f"/proc/{pid}/status").read_text().splitlines()
-    return next(int(line.split()[1]) for line in lines if line.startswith("VmRSS")) / 1024
+def with_children(pid: int) -> list[int]:
+    """Return a process and those that it started."""
+    lists = Path(f"/proc/{pid}/task").glob("*/children")
+    return [pid, *(found for one in lists for child in one.read_text().split() for found in with_children(int(child)))]
+
+
+def memory_mb(pid: int) -> float:
+    """Return the memory of a process and those that it started; of what several share each has a part."""
+    lines = [line for one in with_children(pid) for line in Path(f"/proc/{one}/smaps_rollup").read_text().splitlines()]
+    return sum(int(line.split()[1]) for line in lines if line.startswith("Pss:")) / 1024
 
 
 def cpu_seconds(pid: int) -> float:
-    """Return the time of CPUs that a process has used."""
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+    """Return the time of CPUs that a process and those that it started have used."""
+    stats = [Path(f"/proc/{one}/stat").read_text().rpartition(")")[2].split() for one in with_children(pid)]
+    return sum(int(fields[11]) + int(fields[12]) for fields in stats) / os.sysconf("SC_CLK_TCK")
 
 
 def numbered(lines: Sequence[str], count: int) -> list[str]:
@@ -293,11 +299,11 @@ async def measure(
         most, first = arguments.memory_requests, arguments.memory_requests // 10
         asked = partial(closed, client, texts, arguments.clients, arguments.memory_seconds)
         begun = await told(f"{first:,} requests", asked(first))
-        before = resident_mb(pid)
+        before = memory_mb(pid)
         rest = await told(f"{most - first:,} more", asked(most - first))
         done = sum(sum(load.statuses.values()) for load in (begun, rest))
         name = f"memory after {done:,} requests as many times that after {sum(begun.statuses.values()):,}"
-        figure(f"{name} ({before:.0f} MB)", resident_mb(pid) / before, 1.05, at_most=True)
+        figure(f"{name} ({before:.0f} MB)", memory_mb(pid) / before, 1.05, at_most=True)
 
 
 def figure(name: str, value: float, bound: float, *, at_most: bool = False) -> None:

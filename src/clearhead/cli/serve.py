@@ -103,6 +103,7 @@ def serve(
     try:
         from clearhead.serving.keys import keys_in
         from clearhead.serving.resources import Resources, named_files
+        from clearhead.serving.search_process import begin_search_process, can_search_apart
         from clearhead.serving.server import bind
         from clearhead.serving.server import serve as run
         from clearhead.serving.service import Service
@@ -113,11 +114,15 @@ def serve(
             f"serving needs the package {error.name}, which is not installed: pip install 'clearhead[serve]'"
         ) from None
     from clearhead.bundle import model_directory
+    from clearhead.device import resolve_device
 
     for source in sources:
         model_directory(source.path)  # refused before the port is taken
     resources = Resources(named_files(terms or [], "--terms"), named_files(memory or [], "--memory"))
-    service = Service(sources, config, keys_in(keys), resources, device=device)
+    read = keys_in(keys)
+    is_apart = can_search_apart(resolve_device(device))
+    process = begin_search_process(config.max_batch, config.max_searches) if is_apart else None
+    service = Service(sources, config, read, resources, device=device, search_process=process)
     run(service, bind(host, port), cors_origins=tuple(cors or ()), trusted_proxies=tuple(proxy or ()))
 
 

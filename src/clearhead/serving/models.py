@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from http import HTTPStatus
@@ -81,8 +81,15 @@ def model_sources(models: Sequence[str]) -> list[ModelSource]:
     return list(found.values())
 
 
-def load_model(source: ModelSource, *, device: str) -> ServedModel:
+def load_model(
+    source: ModelSource, *, device: str, as_asked: Callable[[Translator], Translator] = lambda translator: translator
+) -> ServedModel:
     """Read a model, and translate its golden sentences, as `clearhead verify` does.
+
+    Args:
+        source: Where it stands.
+        device: As of `Translator.load`.
+        as_asked: Returns a translator as requests will have it, which is verified.
 
     Raises:
         ModelError: If it is missing or damaged, or does not translate as it did when it was made.
@@ -90,14 +97,15 @@ def load_model(source: ModelSource, *, device: str) -> ServedModel:
     """
     state = source.state()
     translator = Translator.load(source.path, device=device)
-    if problems := check_golden(translator, translator.bundle.golden):
+    asked = as_asked(translator)
+    if problems := check_golden(asked, translator.bundle.golden):
         raise ModelError(
             f"{source.path} does not translate as it did when it was made ({len(problems)} golden sentences; "
             f"`clearhead verify` shows them): {problems[0]}"
         )
     # What is made when it is first needed is made once, for all requests: also what spells terms, if it can have any.
     language = next(iter(translator.bundle.tokenizer.language_tags), None)
-    translator.translate(["."], scores=False, target_lang=language)
+    asked.translate(["."], scores=False, target_lang=language)
     with suppress(ConfigError):
         translator.translate(["."], scores=False, terms=Terms([Term(".", (".",))]), target_lang=language)
     sources, targets = languages_of(translator.bundle, source.name)

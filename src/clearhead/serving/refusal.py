@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from functools import partial
 from http import HTTPStatus
+from typing import Any
 
 __all__ = ["ClientGone", "Refusal"]
 
@@ -27,3 +29,7 @@ class Refusal(Exception):
         self.status = status
         self.message = message
         self.retry_after = retry_after
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Let one process tell another."""
+        return partial(Refusal, retry_after=self.retry_after), (self.status, self.message)

@@ -166,7 +166,7 @@ async def _serve(server: _Server, service: Service, listener: socket.socket) -> 
                 problem = error
             else:
                 note(logging.INFO, event="ready", models=list(service.models.served))
-                await _watch(service, asked, stopping, serving)
+                problem = await _watch(service, asked, stopping, serving)
         await _drain(service)
         return problem
     finally:
@@ -194,8 +194,8 @@ def _on_signals(loop: asyncio.AbstractEventLoop, ended: asyncio.Event, asked: as
 
 async def _watch(
     service: Service, asked: asyncio.Event, stopping: asyncio.Task[Any], serving: asyncio.Task[None]
-) -> None:
-    """Read models anew when they are replaced or it is asked for, until the server is to end."""
+) -> ClearheadError | None:
+    """Read models anew when they are replaced or it is asked for, until the server is to end, or cannot go on."""
     while not (stopping.done() or serving.done()):
         waiting = asyncio.create_task(asked.wait())
         await asyncio.wait({waiting, stopping, serving}, timeout=CHECK_SECONDS, return_when=asyncio.FIRST_COMPLETED)
@@ -203,7 +203,12 @@ async def _watch(
         if not stopping.done():
             is_asked = asked.is_set()
             asked.clear()
+            try:
+                service.require_search()
+            except ClearheadError as problem:
+                return problem
             await asyncio.to_thread(service.tend, all_of_them=is_asked)
+    return None
 
 
 async def _drain(service: Service) -> None:

@@ -5,17 +5,21 @@ from __future__ import annotations
 import gc
 import json
 import logging
+import sys
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from http import HTTPStatus
+from multiprocessing.connection import Connection
 from threading import BoundedSemaphore, Lock
 from typing import Any
 
 from clearhead.config import ServeConfig
 from clearhead.device import num_threads
 from clearhead.errors import ClearheadError
+from clearhead.serving.batches import Batches
 from clearhead.serving.detection import detect
 from clearhead.serving.file_state import FileState
 from clearhead.serving.files import TranslatedFiles
@@ -26,7 +30,9 @@ from clearhead.serving.metrics import Metrics
 from clearhead.serving.models import Models, ModelSource, ServedModel, load_model
 from clearhead.serving.refusal import Refusal
 from clearhead.serving.resources import Resources
+from clearhead.serving.search_process import SearchProcess
 from clearhead.serving.shared_search import Job, SharedSearch
+from clearhead.serving.spared import spare_what_is_loaded
 from clearhead.serving.texts import Match
 from clearhead.serving.work import Work
 from clearhead.terms import Terms
@@ -34,6 +40,9 @@ from clearhead.translation import MemoryMatch
 from clearhead.translator import Translator
 
 __all__ = ["Choice", "Service"]
+
+SECONDS_TO_VERIFY = 3_600.0
+"""That golden sentences of a model may take, beside all that is asked for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +72,7 @@ class Service:
         keys: Who may ask.
         resources: Terms and translation memories.
         device: As of `Translator.load`.
+        search_process: What searches, as of `begin_search_process`; without one this process does.
         takes_files: Whether files are translated; they are fetched of the server that was asked.
     """
 
@@ -74,6 +84,7 @@ class Service:
         resources: Resources | None = None,
         *,
         device: str,
+        search_process: Connection | None = None,
         takes_files: bool = True,
     ) -> None:
         self.config = config
@@ -87,11 +98,16 @@ class Service:
         self._refused: dict[str, FileState | None] = {}
         self._seen: dict[str, FileState | None] = {}
         self.metrics = Metrics(
-            num_open=lambda: self.search.num_open,
+            num_open=lambda: self._searches.num_open,
             num_requests=lambda: self.work.num_requests,
             is_ready=lambda: self.is_ready,
         )
-        self.search = SharedSearch(config.max_batch, config.max_searches, self.metrics)
+        self._searches = (
+            Batches(config.max_batch, config.max_searches, self.metrics)
+            if search_process is None
+            else SearchProcess(search_process, self.metrics)
+        )
+        self.search = SharedSearch(self._searches)
         self.work = Work(config, self.metrics)
         self.files = TranslatedFiles(config.keep_file_seconds)
         self._unshared = BoundedSemaphore(num_threads())
@@ -99,7 +115,7 @@ class Service:
     @property
     def is_ready(self) -> bool:
         """Whether requests are served."""
-        return self._models is not None and not self.work.is_ending
+        return self._models is not None and not self.work.is_ending and not self._searches.is_ended
 
     @property
     def models(self) -> Models:
@@ -120,7 +136,7 @@ class Service:
         """
         with self._loading:
             detect("", ["en"])  # its table is read once
-            models = Models({one.name: load_model(one, device=self._device) for one in self._sources})
+            models = Models({one.name: self._load(one) for one in self._sources})
             self.resources.load(models)
             spare_what_is_loaded()
             self._models = models
@@ -153,7 +169,7 @@ class Service:
                 if (is_known or is_written) and not all_of_them:
                     continue
                 try:
-                    served[source.name] = load_model(source, device=self._device)
+                    served[source.name] = self._load(source)
                 except Exception as error:  # whatever it is, such as no memory for two: the old one serves on
                     self._refused[source.name] = state
                     self._note_reload("refused", error, model=source.name)
@@ -178,10 +194,34 @@ class Service:
             all_of_them: As of `reload`.
         """
         is_changed = self.reload(all_of_them=all_of_them)
-        self.search.sweep()
+        self._searches.sweep()
         self.files.sweep()
         if is_changed:
             spare_what_is_loaded()
+
+    def _load(self, source: ModelSource) -> ServedModel:
+        """Load a model, and verify it by the searches that requests will have.
+
+        Raises:
+            ClearheadError: As of `load_model`, or if nothing searches any more.
+        """
+        job = Job("", time.monotonic() + SECONDS_TO_VERIFY, sys.maxsize)
+        try:
+            return load_model(source, device=self._device, as_asked=partial(self._sharing, job))
+        except Refusal as refusal:
+            raise ClearheadError(f"{source.path} cannot be verified: {refusal}") from None
+
+    def _sharing(self, job: Job, translator: Translator) -> Translator:
+        return translator.searching_by(self.search.decoder(job, translator.bundle.decode))
+
+    def require_search(self) -> None:
+        """Make sure that there is something that searches.
+
+        Raises:
+            ClearheadError: If its process has ended; nothing else can be done then than to begin anew.
+        """
+        if self._searches.is_ended:
+            raise ClearheadError("the process that searches has ended, perhaps because the memory was full")
 
     def _note_reload(self, result: str, error: Exception | None = None, **fields: str) -> None:
         self.metrics.reloads.labels(result).inc()
@@ -267,8 +307,7 @@ class Service:
 
     def translator(self, choice: Choice, job: Job) -> Translator:
         """Return the translator of a model, which searches together with those of other requests."""
-        translator = choice.model.translator
-        return translator.searching_by(self.search.decoder(job, translator.bundle.decode))
+        return self._sharing(job, choice.model.translator)
 
     @contextmanager
     def unshared(self, job: Job) -> Iterator[None]:
@@ -287,6 +326,7 @@ class Service:
     def close(self) -> None:
         """Give back threads and files."""
         self.work.close()
+        self._searches.close()
         self.files.close()
         gc.unfreeze()
 
@@ -294,13 +334,3 @@ class Service:
 def note(level: int, **fields: Any) -> None:
     """Write a line of the log."""
     LOGGER.log(level, json.dumps(fields))
-
-
-def spare_what_is_loaded() -> None:
-    """Leave all that there is now out of Python's search for cycles, which looks at everything from time to time.
-
-    With a model that takes a tenth of a second, in which all threads wait.
-    """
-    gc.unfreeze()
-    gc.collect()
-    gc.freeze()

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import errno
 import json
+import os
 import select
 import signal
 import socket
@@ -13,6 +14,7 @@ import sys
 import threading
 import time
 from collections import Counter
+from pathlib import Path
 
 import httpx
 import pytest
@@ -318,6 +320,23 @@ def test_it_ends_in_order_while_clients_ask(strict, keys):
     assert broken == []
     assert set(statuses) == {200, 503}
     assert "ending" in [event["event"] for event in strict.events()]
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the search has a process of its own on Linux alone")
+def test_without_its_search_it_refuses_and_ends(hasty):
+    hasty.wait_for("ready")
+    server = hasty.process.pid
+    [search] = [
+        int(child) for one in Path(f"/proc/{server}/task").glob("*/children") for child in one.read_text().split()
+    ]
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):  # as a whole group of processes is told to end
+        os.kill(search, number)
+    assert ask(hasty, "").status_code == 200
+    os.kill(search, signal.SIGKILL)
+    answer = ask(hasty, "")
+    assert (answer.status_code, answer.headers["retry-after"]) == (503, "1")
+    assert hasty.process.wait(60) == 1
+    assert "the process that searches has ended" in hasty.log.read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize(

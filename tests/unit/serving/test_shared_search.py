@@ -1,19 +1,29 @@
-"""One batch for many: each gets what it would get alone, within its time and its tokens."""
+"""One batch for many, in this process or another: each gets what it would get alone, within its time and its tokens.
+
+The other process is a thread here, at the other end of a pipe.
+"""
 
 from __future__ import annotations
 
 import os
+import pickle
 import sys
 import threading
 import time
+import weakref
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from multiprocessing import Pipe
 
 import pytest
 import torch
 
-from clearhead.decoding import NO_PREFIX, PyTorchEngine, SearchOptions, decode, make_engine
+from clearhead.decoding import NO_PREFIX, PyTorchEngine, SearchOptions, Shortlist, decode, make_engine
 from clearhead.errors import ModelError
+from clearhead.serving import batches, search_process
+from clearhead.serving.batches import Batches
 from clearhead.serving.refusal import Refusal
+from clearhead.serving.search_process import SearchProcess, search_for
 from clearhead.serving.shared_search import Job, SharedSearch
 
 SOURCES = [[5, 9, 11, 2], [7, 2], [30, 31, 32, 33, 34, 35, 2], [12, 13, 2]]
@@ -51,9 +61,29 @@ def counted():
     return Counted()
 
 
-@pytest.fixture
-def search(counted):
-    return SharedSearch(32, 2, counted)
+@contextmanager
+def apart(counted):
+    ours, theirs = Pipe()
+    thread = threading.Thread(target=search_for, args=(theirs, 32, 2), daemon=True)
+    thread.start()
+    there = SearchProcess(ours, counted)
+    try:
+        yield there
+    finally:
+        there.close()
+        thread.join(60)
+        assert not thread.is_alive()
+        theirs.close()
+        wait_until(lambda: there.is_ended)
+
+
+@pytest.fixture(params=["here", "apart"])
+def search(request, counted):
+    if request.param == "here":
+        yield SharedSearch(Batches(32, 2, counted))
+        return
+    with apart(counted) as there:
+        yield SharedSearch(there)
 
 
 def job(*, seconds=60.0, max_tokens=10_000, client="a"):
@@ -69,7 +99,7 @@ def ask(search, engine, options, one=None, sources=SOURCES):
 
 
 @pytest.fixture
-def stuck(bundle):
+def stuck(bundle, monkeypatch):
     """Return an engine whose every step waits until it is let go, and then fails if it has an error."""
     engine = PyTorchEngine(bundle.model)
     engine.go, engine.error = threading.Event(), None
@@ -89,7 +119,15 @@ def stuck(bundle):
         return made
 
     engine.slots = slots
+    monkeypatch.setattr(search_process, "make_engine", lambda *_: engine)
     return engine
+
+
+def wait_until(condition):
+    until = time.monotonic() + 60
+    while not condition() and time.monotonic() < until:
+        time.sleep(0.01)
+    assert condition()
 
 
 def test_everybody_gets_what_they_would_get_alone(search, engine, bundle, counted):
@@ -101,7 +139,7 @@ def test_everybody_gets_what_they_would_get_alone(search, engine, bundle, counte
     assert list(map(tokens, found)) == [wanted] * 40
     assert counted.num_translated == 40 * len(SOURCES)
     assert counted.most_in_flight > len(SOURCES)  # of several requests at once
-    assert search.num_open == 0
+    assert search.searches.num_open == 0
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="threads have priorities of their own on Linux alone")
@@ -127,20 +165,23 @@ def test_there_are_so_many_kinds_at_once(search, stuck, bundle):
     kinds = [SearchOptions(bundle.decode, num_best=count) for count in (2, 3, 4)]
     with ThreadPoolExecutor(2) as threads:
         held = [threads.submit(ask, search, stuck, options) for options in kinds[:2]]
-        until = time.monotonic() + 60
-        while search.num_open < 2 * len(SOURCES) and time.monotonic() < until:
-            time.sleep(0.01)
+        wait_until(lambda: search.searches.num_open == 2 * len(SOURCES))
         with pytest.raises(Refusal, match="too many kinds") as refused:
             ask(search, stuck, kinds[2])
         assert (refused.value.status, refused.value.retry_after) == (503, 1)
         stuck.go.set()
-        # What the model does if nothing else is asked for has room, and is one kind for all languages.
-        usual = search.decoder(job(), bundle.decode)
-        for language in (None, "de", "fr"):
-            options = SearchOptions(bundle.decode.model_copy(update={"target_lang": language}))
-            assert len(usual(stuck, SOURCES, options)) == len(SOURCES)
-        assert len(search._batches) == 3
+        # What the model does if nothing else is asked for has room.
+        assert len(search.decoder(job(), bundle.decode)(stuck, SOURCES, SearchOptions(bundle.decode))) == len(SOURCES)
         assert [len(one.result(60)) for one in held] == [len(SOURCES)] * 2
+
+
+def test_what_is_usual_is_one_kind_for_all_languages(counted, engine, bundle):
+    own = Batches(32, 2, counted)
+    usual = SharedSearch(own).decoder(job(), bundle.decode)
+    for language in (None, "de", "fr"):
+        options = SearchOptions(bundle.decode.model_copy(update={"target_lang": language}))
+        assert len(usual(engine, SOURCES, options)) == len(SOURCES)
+    assert len(own._batches) == 1
 
 
 def test_a_job_without_time_is_refused(search, engine, bundle):
@@ -149,7 +190,7 @@ def test_a_job_without_time_is_refused(search, engine, bundle):
     assert refused.value.status == 504
 
 
-def test_who_goes_away_or_runs_out_of_time_is_let_go(search, stuck, bundle):
+def test_who_goes_away_or_runs_out_of_time_is_let_go(search, stuck, bundle, counted):
     options = SearchOptions(bundle.decode)
     gone, late, patient = job(), job(seconds=0.2), job()
     with ThreadPoolExecutor(3) as threads:
@@ -161,10 +202,7 @@ def test_who_goes_away_or_runs_out_of_time_is_let_go(search, stuck, bundle):
             assert error.status == status
         stuck.go.set()
         assert tokens(asked[2].result(60)) == tokens(decode(stuck, SOURCES, options))
-    until = time.monotonic() + 60
-    while search.num_open and time.monotonic() < until:
-        time.sleep(0.01)
-    assert search.num_open == 0
+    wait_until(lambda: not search.searches.num_open and counted.num_translated == len(SOURCES))
 
 
 def test_a_failure_is_told_to_all_who_wait_and_the_next_begin_anew(search, stuck, bundle):
@@ -176,6 +214,71 @@ def test_a_failure_is_told_to_all_who_wait_and_the_next_begin_anew(search, stuck
         assert [str(one.exception(60)) for one in asked] == ["broken"] * 2
     stuck.error = None
     assert tokens(ask(search, stuck, options)) == tokens(decode(stuck, SOURCES, options))
+
+
+def test_a_shortlist_is_known_everywhere(search, engine, bundle):
+    listed = Shortlist(torch.tensor([2, 11, 12], dtype=torch.int32), torch.full((286, 2), -1, dtype=torch.int32))
+    options = SearchOptions(bundle.decode, shortlist=listed)
+    found = tokens(ask(search, engine, options))
+    assert found == tokens(decode(engine, SOURCES, options))
+    assert found != tokens(ask(search, engine, SearchOptions(bundle.decode)))
+
+
+def test_what_is_not_used_any_more_is_let_go_in_the_other_process(counted, bundle, monkeypatch):
+    made = []
+
+    def make(*arguments):
+        made.append(weakref.ref(engine := make_engine(*arguments)))
+        return engine
+
+    monkeypatch.setattr(search_process, "make_engine", make)
+    monkeypatch.setattr(batches, "LINGER_SECONDS", 0.0)
+    with apart(counted) as there:
+        for number in range(2):  # the second one is made after the first is gone, perhaps at the same address
+            engine = make_engine(bundle.model)
+            assert len(ask(SharedSearch(there), engine, SearchOptions(bundle.decode))) == len(SOURCES)
+            assert len(made) == number + 1
+            del engine
+
+            def is_gone():
+                there.sweep()
+                return made[-1]() is None
+
+            wait_until(is_gone)
+
+
+def test_where_the_other_process_ends_nobody_waits_for_ever(counted, engine, bundle):
+    options = SearchOptions(bundle.decode)
+    ours, theirs = Pipe()
+    there = SearchProcess(ours, counted)
+    with ThreadPoolExecutor(2) as threads:
+        asked = [threads.submit(ask, SharedSearch(there), engine, options) for _ in range(2)]
+        assert pickle.loads(theirs.recv_bytes())[0] == "make"
+        theirs.send_bytes(pickle.dumps([("made", None)]))
+        assert {pickle.loads(theirs.recv_bytes())[0] for _ in asked} == {"search"}
+        theirs.close()
+        refused = [one.exception(60) for one in asked]
+    wait_until(lambda: there.is_ended)
+    for thing in (engine, make_engine(bundle.model)):
+        with pytest.raises(Refusal) as found:
+            ask(SharedSearch(there), thing, options)
+        refused.append(found.value)
+    assert {(one.status, one.message) for one in refused} == {(503, "the process that searches has ended; ask again")}
+    assert there.num_open == 0
+
+
+def test_an_engine_that_cannot_be_made_there_is_a_failure_here(counted, engine, bundle, monkeypatch):
+    class OfHere(Exception):
+        """It cannot be told another process."""
+
+    def fail(*_):
+        raise OfHere
+
+    monkeypatch.setattr(search_process, "make_engine", fail)
+    with apart(counted) as there:
+        for _ in range(2):
+            with pytest.raises(RuntimeError, match="OfHere in the process that searches"):
+                ask(SharedSearch(there), engine, SearchOptions(bundle.decode))
 
 
 def test_a_job_may_use_so_many_tokens_in_all(search, engine, bundle):

@@ -1,0 +1,330 @@
+"""The batches of a server in a process of their own, so that its event loop waits for no thread that searches.
+
+Threads of one process run Python by turns, and a search asks for it at every step; docs/serving.md says what that
+costs. The two processes send each other pickles, through a pipe that nobody else has. Where one ends, for whatever
+reason, the other finds the pipe closed: the search ends as well, the server when it has refused what it had.
+"""
+
+from __future__ import annotations
+
+import os
+import pickle
+import signal
+import sys
+import weakref
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from functools import partial
+from http import HTTPStatus
+from itertools import count
+from multiprocessing import Pipe
+from multiprocessing.connection import Connection
+from queue import SimpleQueue
+from threading import Lock, Thread
+from typing import Any
+
+import torch
+
+from clearhead.decoding import Engine, Hypothesis, SearchOptions, Shortlist, make_engine
+from clearhead.decoding.sentence import Sentence
+from clearhead.serving.batches import Batches, Call, SearchObserver, Withdraw
+from clearhead.serving.refusal import Refusal
+from clearhead.serving.spared import spare_what_is_loaded
+
+__all__ = ["SearchProcess", "begin_search_process", "can_search_apart", "search_for"]
+
+
+def can_search_apart(device: torch.device) -> bool:
+    """Tell whether searches may have a process of their own: on a CPU, where a process can be divided safely.
+
+    Two processes would share a GPU badly, and each would have the model in its memory.
+    """
+    return device.type == "cpu" and sys.platform == "linux"
+
+
+def begin_search_process(max_batch: int, max_searches: int) -> Connection:
+    """Fork a process that searches; return what a `SearchProcess` is made of.
+
+    It has what this one has loaded, so it costs little time and memory. No thread of PyTorch or OpenMP may be there
+    yet.
+
+    Args:
+        max_batch: As of `Batches`.
+        max_searches: As there.
+    """
+    ours, theirs = Pipe()
+    if os.fork() == 0:
+        status = 1
+        try:
+            # Who ends the server, or the group of processes that it is in, lets it end its requests before.
+            for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+                signal.signal(number, signal.SIG_IGN)
+            ours.close()
+            search_for(theirs, max_batch, max_searches)
+            status = 0
+        except BaseException:
+            sys.excepthook(*sys.exc_info())
+        finally:
+            os._exit(status)
+    theirs.close()
+    return ours
+
+
+class SearchProcess:
+    """The batches of another process; see `Batches`.
+
+    Args:
+        connection: To what `search_for` runs in.
+        observer: Who counts what happens there.
+    """
+
+    def __init__(self, connection: Connection, observer: SearchObserver) -> None:
+        self._connection = connection
+        self._sending = Lock()
+        self._numbers = count()
+        self._calls: dict[int, tuple[Call, int]] = {}
+        self._known: dict[int, int] = {}
+        self._making = Lock()
+        self._made: SimpleQueue[BaseException | None] = SimpleQueue()
+        self._gone: deque[int] = deque()
+        self._handlers: Mapping[str, Callable[..., None]] = {
+            "waited": observer.waited,
+            "entered": observer.entered,
+            "translated": observer.translated,
+            "found": self._found,
+            "failed": self._failed,
+            "made": self._made.put,
+        }
+        self.is_ended = False
+        """Whether the process has ended; then there are no searches any more."""
+        Thread(target=self._read, daemon=True, name="clearhead answers").start()
+
+    @property
+    def num_open(self) -> int:
+        """Sentences that wait or are in flight."""
+        return sum(sentences for _, sentences in list(self._calls.values()))
+
+    def submit(
+        self, call: Call, engine: Engine, sentences: Sequence[Sentence], options: SearchOptions, *, is_usual: bool
+    ) -> Withdraw:
+        """Search for the sentences of a call; see `Batches.submit`. That there are too many batches, the call learns.
+
+        Raises:
+            ClearheadError: If the engine cannot be made there as well.
+            Refusal: If the process has ended.
+        """
+        things = [self._number_of(thing) for thing in (engine, options.shortlist) if thing is not None]
+        number = next(self._numbers)
+        self._calls[number] = call, len(sentences)
+        try:
+            self._send("search", number, call.client, things, sentences, replace(options, shortlist=None), is_usual)
+        except Refusal:
+            self._calls.pop(number, None)
+            raise
+        return partial(self._withdraw, number)
+
+    def sweep(self) -> None:
+        """End the batches that have been without sentences for a while, and let go of what is not used any more."""
+        gone = [self._gone.popleft() for _ in range(len(self._gone))]
+        with suppress(Refusal):
+            self._send("sweep", gone)
+
+    def close(self) -> None:
+        """End the process."""
+        with suppress(Refusal):
+            self._send("end")
+
+    def _withdraw(self, number: int) -> None:
+        if self._calls.pop(number, None) is not None:
+            with suppress(Refusal):
+                self._send("withdraw", number)
+
+    def _number_of(self, thing: Engine | Shortlist) -> int:
+        """Return the number by which the process knows something, which is made there when it is first needed."""
+        if (known := self._known.get(id(thing))) is not None:
+            return known
+        with self._making:
+            if (known := self._known.get(id(thing))) is not None:
+                return known
+            number = next(self._numbers)
+            self._send("make", number, (thing.model, thing.precision) if isinstance(thing, Engine) else thing)
+            if (error := self._made.get()) is not None:
+                raise error
+            self._known[id(thing)] = number
+            weakref.finalize(thing, self._forget, id(thing), number).atexit = False
+        return number
+
+    def _forget(self, key: int, number: int) -> None:
+        """Note that something is gone; whatever thread learns that may be sending, so it is sent later."""
+        del self._known[key]
+        self._gone.append(number)
+
+    def _send(self, *message: Any) -> None:
+        packed = pickle.dumps(message)
+        try:
+            with self._sending:
+                self._connection.send_bytes(packed)
+        except OSError:
+            raise _ended() from None
+
+    def _read(self) -> None:
+        """Take what the process sends, until it ends."""
+        with suppress(EOFError, OSError):
+            while True:
+                for name, *arguments in pickle.loads(self._connection.recv_bytes()):
+                    self._handlers[name](*arguments)
+        self.is_ended = True
+        with self._sending:
+            self._connection.close()
+        self._made.put(_ended())
+        for number in list(self._calls):
+            self._failed(number, _ended())
+
+    def _found(self, number: int, results: list[list[Hypothesis]]) -> None:
+        if (waiting := self._calls.pop(number, None)) is not None:
+            for index, hypotheses in enumerate(results):
+                waiting[0].deliver(index, hypotheses)
+
+    def _failed(self, number: int, error: BaseException) -> None:
+        if (waiting := self._calls.pop(number, None)) is not None:
+            waiting[0].fail(error)
+
+
+def _ended() -> Refusal:
+    return Refusal(HTTPStatus.SERVICE_UNAVAILABLE, "the process that searches has ended; ask again", retry_after=1)
+
+
+def search_for(connection: Connection, max_batch: int, max_searches: int) -> None:
+    """Search for who asks through a connection, a `SearchProcess`, until nobody holds its other end.
+
+    Args:
+        connection: Where the questions come from, and the answers go.
+        max_batch: As of `Batches`.
+        max_searches: As there.
+    """
+    answers = _Answers(connection)
+    searches = _Searches(Batches(max_batch, max_searches, answers), answers)
+    with suppress(EOFError, OSError):
+        while True:
+            name, *arguments = pickle.loads(connection.recv_bytes())
+            if name == "end":
+                return
+            getattr(searches, name)(*arguments)
+
+
+class _Answers:
+    """What goes back, from many threads: one sends for all. What is counted goes with the next answer."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+        self._counted: deque[tuple[Any, ...]] = deque()
+        self._waiting: SimpleQueue[tuple[Any, ...]] = SimpleQueue()
+        Thread(target=self._write, daemon=True, name="clearhead answers").start()
+
+    def waited(self, seconds: float) -> None:
+        self._counted.append(("waited", seconds))
+
+    def entered(self, in_flight: int) -> None:
+        self._counted.append(("entered", in_flight))
+
+    def translated(self, source_tokens: int, target_tokens: int) -> None:
+        self._counted.append(("translated", source_tokens, target_tokens))
+
+    def put(self, *answer: Any) -> None:
+        """Send an answer."""
+        self._waiting.put(answer)
+
+    def _write(self) -> None:
+        with suppress(OSError):
+            while True:
+                answers = [self._waiting.get()]
+                answers += [self._waiting.get() for _ in range(self._waiting.qsize())]  # which nobody else takes
+                counted = [self._counted.popleft() for _ in range(len(self._counted))]
+                self._connection.send_bytes(pickle.dumps(counted + answers))
+
+
+@dataclass(eq=False)
+class _Asked:
+    """A call of the other process."""
+
+    number: int
+    client: str
+    results: list[list[Hypothesis]]
+    answers: _Answers
+    left: int
+    withdraw: Withdraw | None = None
+
+    def deliver(self, index: int, hypotheses: list[Hypothesis]) -> None:
+        self.results[index] = hypotheses
+        self.left -= 1
+        if not self.left:
+            self.answers.put("found", self.number, self.results)
+
+    def fail(self, error: BaseException) -> None:
+        self.answers.put("failed", self.number, _sendable(error))
+
+
+@dataclass
+class _Searches:
+    """What the other process may ask for; each method is a message of `SearchProcess`."""
+
+    batches: Batches
+    answers: _Answers
+    _things: dict[int, Any] = field(default_factory=dict)
+    _open: weakref.WeakValueDictionary[int, _Asked] = field(default_factory=weakref.WeakValueDictionary)
+    """Held by the batch that they are in."""
+
+    def make(self, number: int, what: Any) -> None:
+        """Get an engine or a shortlist ready, in a thread of its own: others are searched for meanwhile."""
+
+        def run() -> None:
+            error = None
+            try:
+                self._things[number] = what if isinstance(what, Shortlist) else make_engine(*what)
+                spare_what_is_loaded()
+            except BaseException as found:
+                error = _sendable(found)
+            self.answers.put("made", error)
+
+        Thread(target=run, daemon=True, name="clearhead engine").start()
+
+    def search(
+        self,
+        number: int,
+        client: str,
+        things: Sequence[int],
+        sentences: Sequence[Sentence],
+        options: SearchOptions,
+        is_usual: bool,
+    ) -> None:
+        """Search for some sentences."""
+        engine, *shortlist = (self._things[thing] for thing in things)
+        options = replace(options, shortlist=shortlist[0]) if shortlist else options
+        asked = _Asked(number, client, [[] for _ in sentences], self.answers, len(sentences))
+        self._open[number] = asked
+        try:
+            asked.withdraw = self.batches.submit(asked, engine, sentences, options, is_usual=is_usual)
+        except Refusal as refusal:
+            asked.fail(refusal)
+
+    def withdraw(self, number: int) -> None:
+        """Let go of sentences that nobody waits for."""
+        asked = self._open.get(number)
+        if asked is not None and asked.withdraw is not None:
+            asked.withdraw()
+
+    def sweep(self, gone: Sequence[int]) -> None:
+        """End what is idle, and let go of engines and shortlists that are not used any more."""
+        for number in gone:
+            self._things.pop(number, None)
+        self.batches.sweep()
+
+
+def _sendable(error: BaseException) -> BaseException:
+    """Return an error as the other process can read it."""
+    with suppress(Exception):
+        pickle.loads(pickle.dumps(error))
+        return error
+    return RuntimeError(f"{type(error).__name__} in the process that searches")
