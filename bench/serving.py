@@ -280,8 +280,9 @@ async def measure(
     many = await told(f"{arguments.clients} clients", closed(client, texts, arguments.clients, arguments.seconds))
     opens = []
     for factor in arguments.factors:
-        name = f"{factor:g} times what {arguments.clients} clients got"
-        opens.append(await told(name, opened(client, texts, factor * many.goodput, arguments.seconds)))
+        name, is_last = f"{factor:g} times what {arguments.clients} clients got", factor == arguments.factors[-1]
+        seconds = arguments.last_seconds if is_last and arguments.last_seconds else arguments.seconds
+        opens.append(await told(name, opened(client, texts, factor * many.goodput, seconds)))
     below, above = opens[0], opens[-1]
     print()
     figure(f"{arguments.clients} clients as many times what one got", many.goodput / one.goodput, 5.0)
@@ -319,6 +320,7 @@ def main() -> None:
     parser.add_argument("--source", required=True, help="a line a text")
     parser.add_argument("--pair", default="de-en", help="languages of the model")
     parser.add_argument("--seconds", type=float, default=10.0, help="of each load")
+    parser.add_argument("--last-seconds", type=float, help="of the last of the open loads, if not as of the others")
     parser.add_argument("--clients", type=int, default=64)
     parser.add_argument("--texts", type=int, default=1_000, help="different texts")
     parser.add_argument("--factors", type=float, nargs="+", default=[0.8, 4.0], help="of the open loads, rising")
