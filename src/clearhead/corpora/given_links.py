@@ -45,8 +45,8 @@ class GivenLinks:
         """
         if len(self.paths) != len(sources):
             raise DataError(
-                f"{len(self.paths)} files of links (data.alignments: {', '.join(self.paths)}) but {len(sources)} "
-                f"source files ({', '.join(sources) or 'none'}); only text line by line (--source, --target) can have "
+                f"files of links (data.alignments): {', '.join(self.paths)}; source files: "
+                f"{', '.join(sources) or 'none'}; there must be as many; only text line by line (--source, --target) can have "
                 f"links, a file of them for each of its files; `cut -f1 F.tsv` and `cut -f2 F.tsv` make such text of "
                 f"a table"
             )
