@@ -46,9 +46,9 @@ class GivenLinks:
         if len(self.paths) != len(sources):
             raise DataError(
                 f"files of links (data.alignments): {', '.join(self.paths)}; source files: "
-                f"{', '.join(sources) or 'none'}; there must be as many; only text line by line (--source, --target) can have "
-                f"links, a file of them for each of its files; `cut -f1 F.tsv` and `cut -f2 F.tsv` make such text of "
-                f"a table"
+                f"{', '.join(sources) or 'none'}; there must be as many. Only text line by line (--source, --target) "
+                f"can have links, a file of them for each of its files; `cut -f1 F.tsv` and `cut -f2 F.tsv` make such "
+                f"text of a table"
             )
         if subtitles:
             raise DataError(f"{subtitles[0]}: subtitles are paired by their times, so no line of links belongs to them")

@@ -176,5 +176,5 @@ def test_what_cannot_be_guided_is_refused(settings, tmp_path):
         draft(settings(model={"num_decoder_layers": 2}, train={"guided_alignment_layer": 2}))
     links = tmp_path / "links"
     links.write_text("0-0\n")
-    with pytest.raises(DataError, match=r"files of links .*; source files: none; .*only text line by line"):
+    with pytest.raises(DataError, match=r"files of links .*; source files: none; .*Only text line by line"):
         train_from_values(settings(data={"alignments": [str(links)]}))
