@@ -283,9 +283,10 @@ def _refuse_less_than_made(saved: TrainConfig, now: TrainConfig, made: TrainingS
     }
     for unit, (before, asked, done) in counts.items():
         if asked is not None and asked != before and asked < done:
+            or_end = f", --max-steps {made.step} ends the run here" if made.step else ""
             raise CheckpointError(
-                f"this run has made {done:,.4g} {unit}, and --max-{unit} {asked:g} counts them too; "
-                f"--max-{unit} {math.ceil(done + asked)} makes so many more, --max-steps {made.step} ends the run here"
+                f"this run has made {round(done, 2):,.10g} {unit}, and --max-{unit} {asked:.10g} counts them too; "
+                f"--max-{unit} {math.ceil(done + asked)} makes so many more{or_end}"
             )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import shlex
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -27,6 +28,8 @@ _WARMUPS = 10
 """A run should make so many times the steps of its warm-up, at least."""
 _MORE = "a larger model or more text would"
 _USELESS_BLEU = 5.0
+_USEFUL_CHRF = 40.0
+"""Text of so much chrF has a BLEU of 15 and more (docs/recipes.md), unless its lines have no four words in a row."""
 _LEAST_CORRELATION = 0.3
 """Of the lengths of both sides: it is 0.59 to 0.99 in corpora of six kinds, and 0.19 at most where their lines are
 shifted or in another order (docs/recipes.md)."""
@@ -34,6 +37,8 @@ _FEWEST_PAIRS = 100
 """Of fewer the correlation may be chance."""
 _FEW_PAIRS = 20_000
 _FEW_EPOCHS = 3.0
+
+_Trend = Literal["improving", "likelier", "over-fitted", "worse", "converged"]
 
 
 def verdict(
@@ -67,11 +72,16 @@ def verdict(
     """
     valid = [record for record in records if record.get("split") == "valid" and "chrf" in record]
     losses = [record["nll"] for record in records if record.get("split") == "train"]
-    go_on = f"go on with: clearhead train {shlex.quote(str(run))} {_longer(train, state, ended_by)}"
-    is_useless = validation.bleu < _USELESS_BLEU
+    command, longer = f"clearhead train {shlex.quote(str(run))}", _longer(train, state, ended_by)
+    go_on = f"go on with: {command} {longer}"
+    if state.step <= train.warmup_steps and "train.warmup_steps" in train.planned:
+        go_on = f"start over with: {command} --fresh {longer}"  # what was planned for fewer steps suits no more of them
+    is_useless = validation.bleu < _USELESS_BLEU and validation.chrf < _USEFUL_CHRF
     sentences = []
     is_from_model = bool(valid) and valid[0]["step"] == 0
-    if is_from_model:
+    if is_from_model and not state.step:
+        sentences.append(f"the time was over before the first step: the model it started from is published; {go_on}")
+    elif is_from_model:
         sentences.append(_beside_start(valid, validation, is_unchanged))
         if validation.general is not None and not is_unchanged:
             sentences.append(_unlearned(run, valid[0]["general_chrf"], validation.general.chrf, general_margin))
@@ -83,21 +93,28 @@ def verdict(
             f"little yet; {go_on}"
         )
     has_course = len(valid) > 1 and state.step > train.warmup_steps and not is_unchanged
-    learns_nothing = has_course and is_useless and epochs < _FEW_EPOCHS and _trend(valid) == "converged"
-    if has_course and not learns_nothing:
-        sentences.append(_course(train, valid, losses, go_on))
+    trend = _trend(valid) if has_course else None
+    is_early = is_useless and epochs < _FEW_EPOCHS
+    learns_nothing = is_early and trend == "converged"
+    if trend and not learns_nothing:
+        sentences.append(_course(trend, valid, losses, go_on))
     if is_useless:
         why = "the two sides may be misaligned: see that each line of one is the translation of that line of the other"
         if learns_nothing:
             why = "nothing is learned any more; another rate helps (--fresh --set train.learning_rate=..)"
-        elif epochs < _FEW_EPOCHS:
+        elif is_early and trend not in ("over-fitted", "worse"):  # which more time does not help
             why = f"too little time: the text was passed {epochs:.1f} times"
             if not any(go_on in sentence for sentence in sentences):
                 why += f"; {go_on}"
         elif num_pairs < _FEW_PAIRS:
             why = f"too little data: {num_pairs:,} pairs, and new sentences take tens of thousands; or {why}"
         sentences.append(f"BLEU is below {_USELESS_BLEU:g}, so the translations are of no use; {why}")
-    return sentences
+    elif validation.bleu < _USELESS_BLEU:
+        sentences.append(
+            f"BLEU is below {_USELESS_BLEU:g}, which says little here, for chrF is {validation.chrf:.1f}: BLEU looks "
+            f"for four words in a row, and these lines may be too short; go by chrF and by the samples in the report"
+        )
+    return sentences or [f"too short to tell: it was validated once; {go_on}"]
 
 
 def misalignment(data: Prepared) -> str | None:
@@ -142,7 +159,7 @@ def _unlearned(run: Path, before: float, now: float, margin: float) -> str:
     )
 
 
-def _trend(valid: Sequence[Mapping[str, Any]]) -> Literal["improving", "likelier", "over-fitted", "worse", "converged"]:
+def _trend(valid: Sequence[Mapping[str, Any]]) -> _Trend:
     """Return what became of the model in the last quarter of the run; `likelier` is that its loss alone fell."""
     likeliest = min(record["nll"] for record in valid)
     last, before = valid[-1], _before_last_quarter(valid)
@@ -159,12 +176,12 @@ def _before_last_quarter(valid: Sequence[Mapping[str, Any]]) -> Sequence[Mapping
     return [record for record in valid if record["step"] <= 0.75 * valid[-1]["step"]] or valid[:1]
 
 
-def _course(train: TrainConfig, valid: Sequence[Mapping[str, Any]], losses: Sequence[float], go_on: str) -> str:
+def _course(trend: _Trend, valid: Sequence[Mapping[str, Any]], losses: Sequence[float], go_on: str) -> str:
     last, before = valid[-1], _before_last_quarter(valid)
     best_before = max(record["chrf"] for record in before)
     best = max(valid, key=lambda record: record["chrf"])
     since = f"after step {before[-1]['step']:,}"
-    match _trend(valid):
+    match trend:
         case "improving":
             return f"still improving: chrF rose from {best_before:.1f} to {last['chrf']:.1f} {since}; {go_on}"
         case "likelier":
@@ -194,5 +211,6 @@ def _longer(train: TrainConfig, state: TrainingState, ended_by: str) -> str:
             least = _WARMUPS * train.warmup_steps if state.step <= train.warmup_steps else 0
             return f"--max-steps {max(2 * (train.max_steps or 0), least)}"
         case "max_minutes":
-            return f"--max-minutes {2 * max(train.max_minutes or 0.0, state.elapsed / 60):.3g}"
+            minutes = 2 * max(train.max_minutes or 0.0, state.elapsed / 60)
+            return f"--max-minutes {math.ceil(100 * minutes) / 100:.10g}"
     return f"--set train.patience={2 * train.patience}"

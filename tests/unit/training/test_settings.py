@@ -326,6 +326,19 @@ def test_a_run_is_not_ended_by_asking_for_less_than_it_has_made(asked, advice):
     assert check_resumable(saved, ends, made) == ["train.max_steps: 500 -> 120"]
 
 
+def test_what_a_long_run_and_one_without_a_step_have_made_is_said_in_numbers_that_can_be_pasted():
+    saved = completed(merge(BASE, {"train": {"max_steps": 5_000_000}}))
+
+    def refusal(made, **asked):
+        with pytest.raises(CheckpointError) as caught:
+            check_resumable(saved, saved.model_copy(update={"train": saved.train.model_copy(update=asked)}), made)
+        return str(caught.value)
+
+    long = refusal(TrainingState(step=1_234_567), max_steps=1_200_345)
+    assert "has made 1,234,567 steps, and --max-steps 1200345 counts them too; --max-steps 2434912 makes" in long
+    assert "--max-steps" not in refusal(TrainingState(elapsed=90.0), max_minutes=1.0)  # 0 cannot be asked for
+
+
 @pytest.mark.parametrize(
     ("asked", "limits"),
     [

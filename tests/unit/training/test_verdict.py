@@ -36,7 +36,7 @@ def said(
     misaligned=None,
     epochs=5.0,
     bleu=30.0,
-    chrf=50.0,
+    chrf=30.0,
     is_unchanged=False,
     ended_by="max_minutes",
     **train,
@@ -189,7 +189,39 @@ def test_a_trained_model_knows_something_in_warm_up_already():
 
 
 def test_of_a_single_validation_nothing_is_said_of_its_course():
-    assert said(records((50, 2.0))) == []
+    (line,) = said(records((50, 2.0)))
+    assert line == "too short to tell: it was validated once; go on with: clearhead train runs/x --max-minutes 16"
+
+
+def test_lines_too_short_for_bleu_are_not_of_no_use_where_chrf_is_high():
+    course, line = said(records(*FLAT), pairs=9_000, bleu=0.0, chrf=98.0, misaligned="the lengths differ")
+    assert course.startswith("converged: ")
+    assert line.startswith("BLEU is below 5, which says little here, for chrF is 98.0: ")
+
+
+@pytest.mark.parametrize(
+    ("valid", "course"), [(FALLING, "over-fitted: "), ([(20, 2.5), (30, 2.5), (10, 2.5), (9, 2.5)], "got worse: ")]
+)
+def test_where_more_time_does_not_help_it_is_not_advised(valid, course):
+    lines = said(records(*valid), epochs=1.5, bleu=1.0)
+    assert lines[0].startswith(course)
+    assert not re.search("too little time|go on with", " ".join(lines))
+
+
+def test_what_was_planned_for_the_steps_of_its_warm_up_is_planned_anew():
+    lines = said([], state=TrainingState(step=1), warmup=1, max_minutes=0.5, planned=("train.warmup_steps",), bleu=0.0)
+    assert lines[0].endswith("; start over with: clearhead train runs/x --fresh --max-minutes 1")
+    assert "clearhead train" not in lines[1]
+
+
+def test_a_run_without_a_step_does_not_judge_what_it_did_not_learn():
+    (line,) = said(from_a_model((40, 2.8)), state=TrainingState(elapsed=61.0), is_unchanged=True)
+    assert line.startswith("the time was over before the first step: the model it started from is published; go on")
+
+
+@pytest.mark.parametrize(("minutes", "words"), [(600, "1200"), (0.003, "0.01"), (1234.5, "2469")])
+def test_minutes_are_advised_as_people_write_them(minutes, words):
+    assert said(records(*RISING), max_minutes=minutes)[0].endswith(f" --max-minutes {words}")
 
 
 def test_the_verdict_and_the_first_pair_are_on_the_screen_and_in_the_report(settings, capsys):
