@@ -28,7 +28,7 @@ import torch
 
 from clearhead.data.batches import Batch
 from clearhead.data.store import PairStore
-from clearhead.device import resolve_device
+from clearhead.device import device_name, resolve_device
 from clearhead.errors import ClearheadError
 from peers import LIBRARIES, Missing
 from profiling import GROUPS
@@ -126,12 +126,8 @@ def _at_least(smallest: int) -> Callable[[str], int]:
 
 
 def _machine(options: argparse.Namespace, device: torch.device) -> str:
-    names = Path("/proc/cpuinfo")
-    lines = names.read_text(encoding="utf-8").splitlines() if names.is_file() else []
-    models = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
-    name = torch.cuda.get_device_name(device) if device.type == "cuda" else next(iter(models), platform.processor())
     return (
-        f"{name}, {options.threads} threads, {options.precision}, {options.busy} CPUs busy; "
+        f"{device_name(device)}, {options.threads} threads, {options.precision}, {options.busy} CPUs busy; "
         f"torch {torch.__version__}, Python {platform.python_version()}"
     )
 

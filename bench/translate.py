@@ -34,6 +34,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+from clearhead.device import device_name, resolve_device
 from clearhead.errors import ClearheadError
 from conversion import write_clearhead, write_ctranslate2, write_huggingface
 from engines import ENGINES, EngineProcess, Search, Window, why_missing
@@ -107,12 +108,9 @@ def _at_least(smallest: int) -> Callable[[str], int]:
 
 
 def _machine(options: argparse.Namespace) -> str:
-    names = Path("/proc/cpuinfo")
-    lines = names.read_text(encoding="utf-8").splitlines() if names.is_file() else []
-    models = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
     libraries = [name for name in ("torch", "transformers", "ctranslate2") if find_spec(name)]
     return (
-        f"{next(iter(models), platform.processor())}, {options.threads} threads each; "
+        f"{device_name(resolve_device('cpu'))}, {options.threads} threads each; "
         f"{', '.join(f'{name} {version(name)}' for name in libraries)}, Python {platform.python_version()}"
     )
 

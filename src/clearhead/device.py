@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import ctypes
 import os
+import platform
 import sys
 from functools import cache
+from pathlib import Path
 
 import torch
 
@@ -14,6 +16,7 @@ from clearhead.errors import DeviceError
 
 __all__ = [
     "can_multiply_bf16",
+    "device_name",
     "has_fast_bf16",
     "keep_freed_memory",
     "num_threads",
@@ -51,6 +54,18 @@ def resolve_device(name: str = "auto") -> torch.device:
         found = ", ".join(available) or f"no {device.type} device"
         raise DeviceError(f"device {name!r} is not available: this machine has {found}; use --device cpu or auto")
     return device
+
+
+def device_name(device: torch.device) -> str:
+    """Return what kind of GPU or processor a device is, as its maker calls it; its architecture if nothing says so."""
+    if device.type == "cuda":
+        return torch.cuda.get_device_name(device)
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines()
+    except OSError:  # another system than Linux
+        lines = []
+    names = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
+    return next(filter(None, names), "") or platform.processor() or platform.machine()
 
 
 def has_fast_bf16(device: torch.device) -> bool:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import platform
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -18,7 +17,7 @@ from clearhead.corpora import display_name
 from clearhead.data.clean import CleaningReport
 from clearhead.data.inputs import languages
 from clearhead.data.prepare import Prepared
-from clearhead.device import num_threads
+from clearhead.device import device_name, num_threads
 from clearhead.evaluation.metrics import sentence_chrf
 from clearhead.inspection.explain import explain
 from clearhead.scripts import count_scripts
@@ -79,7 +78,7 @@ def report_end(loop: Loop, translator: Translator, validation: Validation, head:
         config=config,
         summary={
             "direction": _direction(data, config.data),
-            "verdict": "; ".join(judgement) or "too short to tell",
+            "verdict": "; ".join(judgement),
             "validation (greedy)": f"{validation.scores}, perplexity {validation.ppl:.2f} a piece",
             **({"general text (greedy)": validation.general.scores} if validation.general else {}),
             "signatures": f"BLEU {validation.bleu_signature}; chrF {validation.chrf_signature}",
@@ -87,8 +86,8 @@ def report_end(loop: Loop, translator: Translator, validation: Validation, head:
             **({"started from": f"{config.from_model} (SHA-256 {config.from_sha256})"} if config.from_model else {}),
             "training": f"{state.step:,} steps, {state.target_tokens:,} target tokens, {minutes:.1f} minutes",
             "ended by": ended_by,
-            "made": f"{time.strftime('%Y-%m-%d')} on {loop.device} ({platform.machine()}, threads: {num_threads()}), "
-            f"clearhead {__version__}, PyTorch {torch.__version__}",
+            "made": f"{time.strftime('%Y-%m-%d')} on {loop.device} ({device_name(loop.device)}, threads: "
+            f"{num_threads()}), clearhead {__version__}, PyTorch {torch.__version__}",
         },
         metrics=records,
         judged=[Judged(*one) for one in zip(translations, references, qualities, strict=True)],
