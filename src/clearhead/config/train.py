@@ -56,7 +56,7 @@ class TrainConfig(Settings):
     """Optimiser steps of linear warm-up (paper section 5.3)."""
     schedule: Schedule = "noam"
     """After warm-up: `noam` falls with the inverse square root of the step (equation 3), `linear` and `cosine` fall
-    to zero at the end given by max_steps or, if that is not set, max_minutes; `constant` stays."""
+    to zero at the end given by max_steps or max_minutes, of both the nearer one; `constant` stays."""
     label_smoothing: Probability = 0.1
     """Probability mass spread over the vocabulary (paper section 5.4)."""
     guided_alignment_weight: Rate = 0.05

@@ -370,12 +370,13 @@ class Loop:
         )
 
     def _progress(self) -> float:
-        """Return the share of the training that is over: of its steps, or of its time if no steps are set."""
-        train = self.config.train
+        """Return the share of the training that is over: of its steps or of its time, whichever will end it."""
+        train, shares = self.config.train, [0.0]
         if train.max_steps is not None:
-            return min(1.0, self.state.step / train.max_steps)
-        assert train.max_minutes is not None, "settings.complete gives every run an end"
-        return min(1.0, self.state.elapsed / (60 * train.max_minutes))
+            shares.append(self.state.step / train.max_steps)
+        if train.max_minutes is not None:
+            shares.append(self.state.elapsed / (60 * train.max_minutes))
+        return min(1.0, max(shares))
 
     def _seconds_left(self, seconds_per_step: float) -> float:
         train = self.config.train

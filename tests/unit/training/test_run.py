@@ -25,12 +25,14 @@ from clearhead.aligner import AlignmentHead
 from clearhead.bundle import load_bundle
 from clearhead.config import Config
 from clearhead.data.prepare import open_prepared
+from clearhead.device import device_name
 from clearhead.errors import CheckpointError, ConfigError, TrainingError
 from clearhead.inspection.tokens import visible
 from clearhead.training.attention_log import AttentionLog
 from clearhead.training.checkpoints import Checkpoints, TrainingState
 from clearhead.training.log import read_metrics
 from clearhead.training.run import train_from_values
+from clearhead.training.schedule import learning_rate
 from clearhead.training.settings import merge
 from clearhead.training.validation import Validation
 from clearhead.translator import Translator
@@ -105,6 +107,7 @@ def test_the_report_is_whole_and_loads_nothing(finished_run):
     signature = load_bundle(finished_run).info["metrics"]["bleu_signature"]
     assert direction in page.texts
     assert any(text.startswith(f"BLEU {signature}; chrF nrefs:1|") for text in page.texts)
+    assert any(f" on cpu ({device_name(torch.device('cpu'))}, threads: 1), " in text for text in page.texts)
 
 
 def test_the_report_draws_the_attention_of_the_head_that_was_chosen(settings, monkeypatch):
@@ -471,6 +474,22 @@ def test_a_run_of_minutes_ends_with_a_model(settings, monkeypatch):
     assert 15.0 <= last["elapsed"] < 16.0
     assert Translator.load(result.run).translate(["eins zwei"])[0].tokens
     assert train_from_values(values).was_finished
+
+
+def test_the_rate_falls_to_the_end_that_comes_first(settings, monkeypatch):
+    clock = itertools.count(start=100.0, step=0.125)
+    monkeypatch.setattr("time.monotonic", lambda: next(clock))
+    rates = []
+
+    def noted(step, train, *, d_model, progress):
+        rates.append(learning_rate(step, train, d_model=d_model, progress=progress))
+        return rates[-1]
+
+    monkeypatch.setattr("clearhead.training.loop.learning_rate", noted)
+    limits = {"max_minutes": 0.25, "max_steps": 1_000_000}
+    result = train_from_values(settings(train={**limits, "schedule": "linear", "warmup_steps": 1}))
+    assert result.ended_by == "max_minutes"
+    assert rates[-1] < 0.1 * max(rates)
 
 
 def test_checkpoints_that_a_killed_run_had_yet_to_remove_are_removed_at_its_end(settings, monkeypatch):
