@@ -115,7 +115,7 @@ def make_plan(
     Raises:
         ConfigError: If the settings fit no preset.
     """
-    largest = choose_preset(len(data.train))
+    largest = choose_preset(data.report["train"]["kept"])  # altered copies tell nothing new
     names = list(AUTOMATIC_PRESETS)
     candidates = [values["preset"]] if values.get("preset") else names[: names.index(largest) + 1]
     plan, problem = None, None

@@ -25,7 +25,7 @@ CPU = torch.device("cpu")
 def planned(monkeypatch):
     """Return a function that plans for a corpus of pairs of ten tokens, on a machine of a given speed."""
 
-    def plan(values, *, pairs=29_000, seconds_per_token=1e-4, spent=0.0):
+    def plan(values, *, pairs=29_000, kept=None, seconds_per_token=1e-4, spent=0.0):
         def seconds_per_step(config, *_):
             plan.timed.append(config.preset)
             return seconds_per_token * config.train.batch_tokens * (config.model.d_model / 128) ** 2
@@ -34,7 +34,7 @@ def planned(monkeypatch):
         lengths = np.full(pairs, 10, dtype=np.int32)
         store = SimpleNamespace(source_lengths=lengths, target_lengths=lengths)
         tokenizer = SimpleNamespace(model_settings={"vocab_size": 1_000})
-        data = Prepared(SizedStore(store), SizedStore(store), tokenizer, report={})
+        data = Prepared(SizedStore(store), SizedStore(store), tokenizer, report={"train": {"kept": kept or pairs}})
         return make_plan({"out": "run", **values}, data, CPU, spent=spent)
 
     plan.timed = []
@@ -112,6 +112,10 @@ def test_dropout_grows_with_the_passes_over_the_corpus(planned):
 )
 def test_a_model_is_as_large_as_corpus_and_time_allow(planned, values, pairs, preset):
     assert planned(values, pairs=pairs).config.preset == preset
+
+
+def test_altered_copies_do_not_count_as_pairs(planned):
+    assert planned({"train": {"max_steps": 50_000}}, pairs=110_000, kept=95_000).config.preset == "tiny"
 
 
 def test_hundreds_of_thousands_of_steps_can_be_expected(planned):
