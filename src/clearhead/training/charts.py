@@ -10,7 +10,7 @@ from unicodedata import east_asian_width
 import numpy as np
 from jaxtyping import Float
 
-__all__ = ["Curve", "attention_grid", "bar_chart", "line_chart"]
+__all__ = ["Curve", "attention_grid", "attention_map", "bar_chart", "line_chart"]
 
 Curve = Sequence[tuple[float, float]]
 

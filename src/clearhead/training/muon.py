@@ -74,9 +74,10 @@ class Muon(torch.optim.Optimizer):
             if parameter.grad is not None:
                 by_shape[parameter.shape].append(parameter)
         for shape, parameters in by_shape.items():
-            momenta = [
-                self.state[parameter].setdefault("momentum", torch.zeros_like(parameter)) for parameter in parameters
-            ]
+            for parameter in parameters:
+                if not self.state[parameter]:
+                    self.state[parameter]["momentum"] = torch.zeros_like(parameter)
+            momenta = [self.state[parameter]["momentum"] for parameter in parameters]
             gradients = [parameter.grad for parameter in parameters if parameter.grad is not None]
             torch._foreach_mul_(momenta, _MOMENTUM)
             torch._foreach_add_(momenta, gradients)
