@@ -37,6 +37,8 @@ def installed(monkeypatch):
             "zh",
         ),
         (["IBM 公司在中国有很多员工和客户"], "zh"),
+        (["先用 pip install requests 安装软件包，然后运行 python main.py"], "zh"),
+        (["まず pip install requests を実行し、次に python main.py を起動する。"], "char"),
         (["Das Wort 犬 heißt Hund."], "13a"),
         (JAPANESE, "char"),
         (KOREAN, "char"),
@@ -44,7 +46,7 @@ def installed(monkeypatch):
         (["ខ្ញុំស្រលាញ់"], "char"),
     ],
 )
-def test_the_script_of_most_letters_decides(installed, references, name):
+def test_the_script_decides(installed, references, name):
     assert choose_tokenization(references) == name
 
 
