@@ -26,7 +26,7 @@ _LOSS = 0.1
 """Share of its best chrF that a model must have lost to speak of getting worse."""
 _WARMUPS = 10
 """A run should make so many times the steps of its warm-up, at least."""
-_MORE = "a larger model or more text would"
+_MORE = "a larger model or more text may"
 _USELESS_BLEU = 5.0
 _USEFUL_CHRF = 40.0
 """Text of so much chrF has a BLEU of 15 and more (docs/recipes.md), unless its lines have no four words in a row."""
