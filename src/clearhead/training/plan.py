@@ -6,7 +6,7 @@ The evidence is in docs/recipes.md. The presets of the paper are left as the pap
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -19,11 +19,12 @@ from clearhead.data.prepare import Prepared
 from clearhead.errors import ConfigError
 from clearhead.model.transformer import Transformer
 from clearhead.presets import AUTOMATIC_PRESETS, TABLE3, choose_preset
+from clearhead.training.checkpoints import TrainingState
 from clearhead.training.optimizer import build_optimizer
 from clearhead.training.settings import DEFAULT_EPOCHS, MOST_STEPS, complete, merge
 from clearhead.training.step import Stepper
 
-__all__ = ["Plan", "make_plan", "planned_before"]
+__all__ = ["Plan", "make_plan", "planned_before", "with_intervals"]
 
 _PLANNED = {
     "data": ("augment",),
@@ -52,7 +53,8 @@ _MOST_DROPOUT = 0.3
 _WARMUP_SHARE, _MOST_WARMUP = 10, 400
 _MOST_WARMUP_FROM = 100
 """Of a run that starts from a trained model, whose optimiser alone begins anew."""
-_VALIDATIONS, _LEAST_STEPS_BETWEEN = 8, 50
+_VALIDATIONS, _LEAST_STEPS_BETWEEN, _MOST_STEPS_BETWEEN = 8, 50, 500
+_INTERVALS = ("validate_every", "checkpoint_every")
 _SHARE_OF_TRAINING = 0.95  # of the time; the rest goes to validations and checkpoints
 
 _TIMED_TOKENS = 2_048
@@ -144,6 +146,28 @@ def planned_before(saved: Config) -> dict[str, dict[str, Any]]:
     return merge(before, {"train": {"planned": saved.train.planned}})
 
 
+def with_intervals(saved: Config, now: Config, made: TrainingState, given: Collection[str]) -> Config:
+    """Return the settings of a run that goes on, with intervals that suit a new limit where the user left them open.
+
+    Those of a short run would have a long one validated half of the time, and `train.patience` end it soon.
+
+    Args:
+        saved: What it was last trained with.
+        now: What is asked for, laid over what was planned.
+        made: How far it came, and how fast.
+        given: Settings of `[train]` that the user names now.
+    """
+    old, new = saved.train, now.train
+    of_user = {f"train.{name}" for name in _INTERVALS if name in given}
+    chosen: dict[str, Any] = {"planned": tuple(name for name in new.planned if name not in of_user)}
+    ends = [new.max_steps] if new.max_steps is not None else []
+    if new.max_minutes is not None and made.step and made.elapsed:
+        ends.append(int(made.step * 60 * new.max_minutes / made.elapsed))
+    if ends and (old.max_steps, old.max_minutes) != (new.max_steps, new.max_minutes):
+        chosen |= {name: _interval(min(ends)) for name in _INTERVALS if f"train.{name}" in chosen["planned"]}
+    return now.model_copy(update={"train": new.model_copy(update=chosen)})
+
+
 def _plan(
     values: Mapping[str, Any], preset: str, data: Prepared, device: torch.device, spent: float, num_workers: int
 ) -> Plan:
@@ -165,7 +189,6 @@ def _plan(
     epochs = steps / order.batches_per_epoch
     if not is_of_the_paper:
         most_warmup = _MOST_WARMUP if config.from_model is None else _MOST_WARMUP_FROM
-        often = max(_LEAST_STEPS_BETWEEN, steps // _VALIDATIONS)
         chosen = {
             "model": {"dropout": next((rate for below, rate in _DROPOUT if epochs < below), _MOST_DROPOUT)},
             "train": {
@@ -175,13 +198,16 @@ def _plan(
                 ),
                 "weight_decay": _muon_decay(steps) if train.optimizer == "muon" else train.weight_decay,
                 "warmup_steps": max(1, min(most_warmup, steps // _WARMUP_SHARE)),
-                "validate_every": min(train.validate_every, often),
-                "checkpoint_every": min(train.checkpoint_every, often),
+                **dict.fromkeys(_INTERVALS, _interval(steps)),
                 "planned": _left_open(values),
             },
         }
         config = completed(chosen)
     return Plan(config, order, steps, epochs, seconds_per_step)
+
+
+def _interval(steps: int) -> int:
+    return min(_MOST_STEPS_BETWEEN, max(_LEAST_STEPS_BETWEEN, steps // _VALIDATIONS))
 
 
 def _optimizer(values: Mapping[str, Any]) -> str:

@@ -9,7 +9,7 @@ import json
 import os
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -31,7 +31,7 @@ from clearhead.training.distributed import Workers, crowding
 from clearhead.training.ending import data_lines, report_end
 from clearhead.training.log import MetricsLog, NoLog
 from clearhead.training.loop import Loop
-from clearhead.training.plan import make_plan, planned_before
+from clearhead.training.plan import make_plan, planned_before, with_intervals
 from clearhead.training.publish import choose_alignment_head, golden_sources
 from clearhead.training.run_directory import is_finished, lock, move_aside
 from clearhead.training.settings import check_resumable, complete, draft, over_saved, resolved
@@ -98,6 +98,7 @@ def train_from_values(values: Mapping[str, Any], *, fresh: bool = False, workers
     fresh = fresh and not workers.began_afresh
     if not values.get("out"):
         raise ConfigError("name the run directory: --out RUN, or out = 'RUN' in the configuration")
+    given = values.get("train", {})  # by the user, and not by the run
     values, start_model = over_start(over_saved(values, fresh=fresh), fresh=fresh)
     early = draft(values)
     run = Path(os.path.abspath(str(early.out)))  # a bare "." has no name, and moves when it is moved aside
@@ -113,7 +114,9 @@ def train_from_values(values: Mapping[str, Any], *, fresh: bool = False, workers
             checkpoints = Checkpoints(run / "checkpoints", display.say)
             newest = checkpoints.newest()
             made = newest[1] if newest else TrainingState()
-            config, data, order = _settle(values, early, run, made, device, display, start, start_model, workers.count)
+            config, data, order = _settle(
+                values, given, early, run, made, device, display, start, start_model, workers.count
+            )
             if newest:
                 weights = newest[0] / "model.safetensors"
                 require_fitting_weights(config.model, weights, origin=str(run / "config.toml"))
@@ -189,6 +192,7 @@ class _Settled(NamedTuple):
 
 def _settle(
     values: Mapping[str, Any],
+    given: Collection[str],
     early: Config,
     run: Path,
     made: TrainingState,
@@ -200,7 +204,8 @@ def _settle(
 ) -> tuple[Config, Prepared, BatchOrder]:
     """Prepare the data of a new run, or check that an old one may go on; return the complete settings, data, batches.
 
-    The corpus decides what `early`, the draft of the user's `values`, could not.
+    The corpus decides what `early`, the draft of the user's `values`, could not; `given` names what of `[train]` stands
+    in this command.
     """
     path = run / "config.toml"
     saved = Config.load(path) if path.exists() else None  # perhaps again, now that nobody else may write it
@@ -252,6 +257,7 @@ def _settle(
     config = resolved(config, batches_per_epoch=order.batches_per_epoch)
     if saved is not None:
         saved = resolved(saved, batches_per_epoch=order.batches_per_epoch)  # older runs left open what was chosen
+        config = with_intervals(saved, config, made, given)
         if changes := check_resumable(saved, config, made):
             (run / "report.html").unlink(missing_ok=True)  # a finished run is published anew with its new settings
             for line in changes:

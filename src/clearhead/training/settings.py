@@ -243,9 +243,8 @@ def check_resumable(saved: Config, now: Config, made: TrainingState) -> list[str
     """
     _refuse_less_than_made(saved.train, now.train, made)
     old, new = _flat(saved.model_dump(mode="json")), _flat(now.model_dump(mode="json"))
-    changed = {
-        name: (old.get(name), new.get(name)) for name in old.keys() | new.keys() if old.get(name) != new.get(name)
-    }
+    names = (old.keys() | new.keys()) - {"train.planned"}  # which follows from what changed
+    changed = {name: (old.get(name), new.get(name)) for name in names if old.get(name) != new.get(name)}
     lines = {name: f"{name}: {before!r} -> {after!r}" for name, (before, after) in sorted(changed.items())}
     may_change = {name for name in changed if name in _MAY_CHANGE or name.startswith("decode.")}
     if all(changed.get("from_model", ())):  # it lies elsewhere now; which model it is `from_sha256` says
@@ -286,7 +285,7 @@ def _refuse_less_than_made(saved: TrainConfig, now: TrainConfig, made: TrainingS
             or_end = f", --max-steps {made.step} ends the run here" if made.step else ""
             raise CheckpointError(
                 f"this run has made {round(done, 2):,.10g} {unit}, and --max-{unit} {asked:.10g} counts them too; "
-                f"--max-{unit} {math.ceil(done + asked)} makes so many more{or_end}"
+                f"--max-{unit} {math.ceil(100 * (done + asked)) / 100:.10g} makes so many more{or_end}"
             )
 
 

@@ -13,7 +13,8 @@ from clearhead.config import Config
 from clearhead.data.prepare import Prepared
 from clearhead.errors import ConfigError
 from clearhead.training import plan as plan_module
-from clearhead.training.plan import make_plan, planned_before
+from clearhead.training.checkpoints import TrainingState
+from clearhead.training.plan import make_plan, planned_before, with_intervals
 from clearhead.training.run import train_from_values
 from clearhead.training.settings import complete, merge
 from clearhead.weights import read_weights
@@ -223,19 +224,50 @@ def test_too_little_memory_to_time_a_step_stops_nothing(settings, monkeypatch, c
 
 def test_a_run_that_goes_on_keeps_its_plan(settings, monkeypatch):
     values = settings(train={"max_steps": 12, "validate_every": 4})
-    for name in ("learning_rate", "warmup_steps"):
+    for name in ("learning_rate", "warmup_steps", "checkpoint_every"):
         values["train"].pop(name, None)
     run = train_from_values(values).run
     before = Config.load(run / "config.toml")
     assert planned_before(before)["train"]["optimizer"] == "muon"
     monkeypatch.setattr("clearhead.training.run.make_plan", lambda *_, **__: pytest.fail("planned again"))
-    longer = merge(values, {"train": {"max_steps": 400}})
+    longer = merge(values, {"train": {"max_steps": 900}})
     monkeypatch.setattr("clearhead.training.loop.Loop.train", lambda *_: pytest.fail("that is enough"))
     with pytest.raises(pytest.fail.Exception, match="enough"):
         train_from_values(longer)
     after = Config.load(run / "config.toml")
-    assert after.train.max_steps == 400
-    assert planned_before(after) == planned_before(before)
+    assert (after.train.max_steps, after.train.validate_every, after.train.checkpoint_every) == (900, 4, 112)
+    intervals = {"train": {"checkpoint_every": 112}}  # and nothing else
+    assert planned_before(after) == merge(planned_before(before), intervals)
+
+
+@pytest.mark.parametrize(
+    ("now", "made", "intervals"),
+    [
+        ({"max_steps": 100}, (100, 60.0), (50, 50)),  # as it was
+        ({"max_steps": 1_600}, (100, 60.0), (200, 200)),
+        ({"max_steps": 100_000}, (100, 60.0), (500, 500)),
+        ({"max_minutes": 16.0}, (100, 60.0), (200, 200)),
+        ({"max_minutes": 16.0, "max_steps": 800}, (100, 60.0), (100, 100)),
+        ({"max_minutes": 16.0}, (0, 0.0), (50, 50)),  # nobody knows how fast it is
+        ({"max_steps": 1_600, "validate_every": 30}, (100, 60.0), (30, 200)),
+        ({"max_steps": 1_600, "validate_every": 50}, (100, 60.0), (50, 200)),  # by the user, though as it was
+    ],
+)
+def test_a_longer_limit_has_longer_intervals(planned, now, made, intervals):
+    saved = planned({"train": {"max_steps": 100}}).config
+    limits = {"max_steps": None, "max_minutes": None}
+    asked = saved.model_copy(update={"train": saved.train.model_copy(update={**limits, **now})})
+    step, elapsed = made
+    train = with_intervals(saved, asked, TrainingState(step=step, elapsed=elapsed), now).train
+    assert (train.validate_every, train.checkpoint_every) == intervals
+    assert ("train.validate_every" in train.planned) == ("validate_every" not in now)
+    assert "train.checkpoint_every" in train.planned
+
+
+def test_intervals_that_a_user_set_stay_with_a_longer_limit(planned):
+    saved = planned({"train": {"max_steps": 100, "validate_every": 30, "checkpoint_every": 20}}).config
+    longer = saved.model_copy(update={"train": saved.train.model_copy(update={"max_steps": 9_000})})
+    assert with_intervals(saved, longer, TrainingState(step=100, elapsed=60.0), {"max_steps"}) == longer
 
 
 def test_a_run_that_starts_over_is_planned_anew_but_for_what_was_set(settings):

@@ -312,7 +312,10 @@ def test_a_value_that_is_no_toml_is_text(value):
             {"max_steps": 99},
             "has made 120 steps, and --max-steps 99 counts them too; --max-steps 219 makes so many more",
         ),
-        ({"max_minutes": 4.0}, r"has made 20\.25 minutes, and --max-minutes 4 counts them too; --max-minutes 25 makes"),
+        (
+            {"max_minutes": 4.0},
+            r"has made 20\.25 minutes, and --max-minutes 4 counts them too; --max-minutes 24\.25 makes",
+        ),
     ],
 )
 def test_a_run_is_not_ended_by_asking_for_less_than_it_has_made(asked, advice):
