@@ -104,7 +104,7 @@ def serve(
         from clearhead.serving.keys import keys_in
         from clearhead.serving.resources import Resources, named_files
         from clearhead.serving.search_process import begin_search_process, can_search_apart
-        from clearhead.serving.server import bind
+        from clearhead.serving.server import bind, log_to_stderr
         from clearhead.serving.server import serve as run
         from clearhead.serving.service import Service
     except ModuleNotFoundError as error:
@@ -120,6 +120,7 @@ def serve(
         model_directory(source.path)  # refused before the port is taken
     resources = Resources(named_files(terms or [], "--terms"), named_files(memory or [], "--memory"))
     read = keys_in(keys)
+    log_to_stderr(with_libraries=True)
     is_apart = can_search_apart(resolve_device(device))
     process = begin_search_process(config.max_batch, config.max_searches) if is_apart else None
     service = Service(sources, config, read, resources, device=device, search_process=process)

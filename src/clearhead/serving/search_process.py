@@ -47,20 +47,20 @@ def can_search_apart(device: torch.device) -> bool:
 def begin_search_process(max_batch: int, max_searches: int) -> Connection:
     """Fork a process that searches; return what a `SearchProcess` is made of.
 
-    It has what this one has loaded, so it costs little time and memory. No thread of PyTorch or OpenMP may be there
-    yet.
+    It has what this one has loaded, so it costs little time and memory, and logs as this one does. No thread of PyTorch
+    or OpenMP may be there yet.
 
     Args:
         max_batch: As of `Batches`.
         max_searches: As there.
     """
     ours, theirs = Pipe()
+    # Who ends the server, or the group of processes that it is in, lets it end its requests before: the process that
+    # searches never takes these signals, not even at its first step.
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGINT, signal.SIGTERM, signal.SIGHUP))
     if os.fork() == 0:
         status = 1
         try:
-            # Who ends the server, or the group of processes that it is in, lets it end its requests before.
-            for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-                signal.signal(number, signal.SIG_IGN)
             ours.close()
             search_for(theirs, max_batch, max_searches)
             status = 0
@@ -68,6 +68,7 @@ def begin_search_process(max_batch: int, max_searches: int) -> Connection:
             sys.excepthook(*sys.exc_info())
         finally:
             os._exit(status)
+    signal.pthread_sigmask(signal.SIG_SETMASK, before)
     theirs.close()
     return ours
 
@@ -82,7 +83,7 @@ class SearchProcess:
 
     def __init__(self, connection: Connection, observer: SearchObserver) -> None:
         self._connection = connection
-        self._sending = Lock()
+        self._unsent: SimpleQueue[bytes | None] = SimpleQueue()
         self._numbers = count()
         self._calls: dict[int, tuple[Call, int]] = {}
         self._known: dict[int, int] = {}
@@ -99,6 +100,7 @@ class SearchProcess:
         }
         self.is_ended = False
         """Whether the process has ended; then there are no searches any more."""
+        Thread(target=self._write, daemon=True, name="clearhead questions").start()
         Thread(target=self._read, daemon=True, name="clearhead answers").start()
 
     @property
@@ -120,7 +122,7 @@ class SearchProcess:
         self._calls[number] = call, len(sentences)
         try:
             self._send("search", number, call.client, things, sentences, replace(options, shortlist=None), is_usual)
-        except Refusal:
+        except BaseException:
             self._calls.pop(number, None)
             raise
         return partial(self._withdraw, number)
@@ -157,30 +159,36 @@ class SearchProcess:
         return number
 
     def _forget(self, key: int, number: int) -> None:
-        """Note that something is gone; whatever thread learns that may be sending, so it is sent later."""
+        """Note that something is gone; whatever thread learns that may be at anything, so it is sent later."""
         del self._known[key]
         self._gone.append(number)
 
     def _send(self, *message: Any) -> None:
+        """Let a message be sent, without waiting for a process that takes none: a request has a deadline."""
         packed = pickle.dumps(message)
-        try:
-            with self._sending:
+        if self.is_ended:  # if it ends after this line, who waits is told
+            raise _ended()
+        self._unsent.put(packed)
+
+    def _write(self) -> None:
+        """Send messages, until the process ends."""
+        with suppress(OSError):
+            while (packed := self._unsent.get()) is not None:
                 self._connection.send_bytes(packed)
-        except OSError:
-            raise _ended() from None
 
     def _read(self) -> None:
         """Take what the process sends, until it ends."""
-        with suppress(EOFError, OSError):
-            while True:
-                for name, *arguments in pickle.loads(self._connection.recv_bytes()):
-                    self._handlers[name](*arguments)
-        self.is_ended = True
-        with self._sending:
-            self._connection.close()
-        self._made.put(_ended())
-        for number in list(self._calls):
-            self._failed(number, _ended())
+        try:
+            with suppress(EOFError, OSError):
+                while True:
+                    for name, *arguments in pickle.loads(self._connection.recv_bytes()):
+                        self._handlers[name](*arguments)
+        finally:
+            self.is_ended = True
+            self._unsent.put(None)
+            self._made.put(_ended())
+            for number in list(self._calls):
+                self._failed(number, _ended())
 
     def _found(self, number: int, results: list[list[Hypothesis]]) -> None:
         if (waiting := self._calls.pop(number, None)) is not None:
@@ -306,8 +314,8 @@ class _Searches:
         self._open[number] = asked
         try:
             asked.withdraw = self.batches.submit(asked, engine, sentences, options, is_usual=is_usual)
-        except Refusal as refusal:
-            asked.fail(refusal)
+        except Exception as error:  # such as no room for one more thread; what is searched for goes on
+            asked.fail(error)
 
     def withdraw(self, number: int) -> None:
         """Let go of sentences that nobody waits for."""

@@ -80,7 +80,6 @@ def serve(
     *,
     cors_origins: tuple[str, ...] = (),
     trusted_proxies: tuple[str, ...] = (),
-    log_json: bool = True,
 ) -> None:
     """Serve until SIGTERM or SIGINT; SIGHUP reads the models anew.
 
@@ -91,13 +90,10 @@ def serve(
         listener: As of `bind`.
         cors_origins: As of `make_app`.
         trusted_proxies: Addresses whose `X-Forwarded-For` tells who asks.
-        log_json: Log to stderr, a JSON object a line.
 
     Raises:
         ClearheadError: If a model cannot be loaded, or does not translate as it did.
     """
-    if log_json:
-        log_to_stderr(with_libraries=True)
     allow_files(2 * service.config.max_connections + _OTHER_FILES)
     config = uvicorn.Config(
         make_app(service, cors_origins=cors_origins),

@@ -212,7 +212,7 @@ class Service:
             raise ClearheadError(f"{source.path} cannot be verified: {refusal}") from None
 
     def _sharing(self, job: Job, translator: Translator) -> Translator:
-        return translator.searching_by(self.search.decoder(job, translator.bundle.decode))
+        return translator.searching_by(self.search.decoder(job, translator.decode_config({})))
 
     def require_search(self) -> None:
         """Make sure that there is something that searches.

@@ -331,6 +331,13 @@ def test_without_its_search_it_refuses_and_ends(hasty):
     ]
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):  # as a whole group of processes is told to end
         os.kill(search, number)
+    # They were blocked before there was the process, which so never was without.
+    blocked = next(
+        line for line in Path(f"/proc/{search}/status").read_text().splitlines() if line.startswith("SigBlk")
+    )
+    assert int(blocked.split()[1], 16) == sum(
+        1 << number - 1 for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+    )
     assert ask(hasty, "").status_code == 200
     os.kill(search, signal.SIGKILL)
     answer = ask(hasty, "")
@@ -390,6 +397,14 @@ def test_it_lives_before_it_is_ready_and_while_it_ends(models):
     assert asyncio.run(statuses()) == [200, 200, 200, 200]
     service.work.is_ending = True
     assert asyncio.run(statuses()) == [200, 503, 503, 503]
+    service.close()
+
+
+def test_what_a_model_with_few_positions_does_is_usual_too(write_model, tmp_path):
+    path = write_model(tmp_path / "few", positions="learned", max_positions=64)
+    service = Service([ModelSource("de-en", path)], ServeConfig(), Keys({}), device="cpu")
+    service.load()
+    assert {batch.is_usual for batch in service._searches._batches.values()} == {True}
     service.close()
 
 

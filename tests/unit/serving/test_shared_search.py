@@ -267,6 +267,47 @@ def test_where_the_other_process_ends_nobody_waits_for_ever(counted, engine, bun
     assert there.num_open == 0
 
 
+def test_a_process_that_takes_nothing_keeps_nobody_beyond_the_deadline(counted, engine, bundle):
+    ours, theirs = Pipe()
+    there = SearchProcess(ours, counted)
+    search, options = SharedSearch(there), SearchOptions(bundle.decode)
+    with ThreadPoolExecutor(3) as threads:
+        try:
+            first = threads.submit(ask, search, engine, options, job(seconds=0.5))
+            assert pickle.loads(theirs.recv_bytes())[0] == "make"
+            theirs.send_bytes(pickle.dumps([("made", None)]))
+            # More than a pipe holds.
+            asked = [
+                first,
+                threads.submit(ask, search, engine, options, job(seconds=1.0, max_tokens=10**9), SOURCES * 4_000),
+            ]
+            assert [one.exception(60).status for one in asked] == [504, 504]
+            threads.submit(there.sweep).result(60)
+        finally:
+            theirs.close()
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+def test_an_answer_that_cannot_be_read_ends_it(counted):
+    ours, theirs = Pipe()
+    there = SearchProcess(ours, counted)
+    theirs.send_bytes(pickle.dumps([("no such answer",)]))
+    wait_until(lambda: there.is_ended)
+
+
+def test_what_cannot_be_begun_there_is_a_failure_of_one(counted, engine, bundle, monkeypatch):
+    def fail(*_, **__):
+        raise RuntimeError("can't start new thread")
+
+    options = SearchOptions(bundle.decode)
+    with apart(counted) as there, monkeypatch.context() as patched:
+        patched.setattr(Batches, "submit", fail)
+        with pytest.raises(RuntimeError, match="can't start new thread"):
+            ask(SharedSearch(there), engine, options)
+        patched.undo()
+        assert tokens(ask(SharedSearch(there), engine, options)) == tokens(decode(engine, SOURCES, options))
+
+
 def test_an_engine_that_cannot_be_made_there_is_a_failure_here(counted, engine, bundle, monkeypatch):
     class OfHere(Exception):
         """It cannot be told another process."""
