@@ -175,9 +175,10 @@ class SearchProcess:
         with suppress(OSError):
             while (packed := self._unsent.get()) is not None:
                 self._connection.send_bytes(packed)
+            self._connection.close()
 
     def _read(self) -> None:
-        """Take what the process sends, until it ends."""
+        """Take what the process sends, until it ends; where that cannot be read any more, it ends as well."""
         try:
             with suppress(EOFError, OSError):
                 while True:
@@ -212,24 +213,31 @@ def search_for(connection: Connection, max_batch: int, max_searches: int) -> Non
         max_batch: As of `Batches`.
         max_searches: As there.
     """
-    answers = _Answers(connection)
-    searches = _Searches(Batches(max_batch, max_searches, answers), answers)
-    with suppress(EOFError, OSError):
-        while True:
-            name, *arguments = pickle.loads(connection.recv_bytes())
-            if name == "end":
-                return
-            getattr(searches, name)(*arguments)
+    answers = _Answers()
+    messages = _Messages(Batches(max_batch, max_searches, answers), answers)
+
+    def read() -> None:
+        try:
+            with suppress(EOFError, OSError):
+                while True:
+                    name, *arguments = pickle.loads(connection.recv_bytes())
+                    if name == "end":
+                        return
+                    getattr(messages, name)(*arguments)
+        finally:
+            answers.end()
+
+    Thread(target=read, daemon=True, name="clearhead questions").start()
+    with suppress(OSError):
+        answers.send(connection)
 
 
 class _Answers:
     """What goes back, from many threads: one sends for all. What is counted goes with the next answer."""
 
-    def __init__(self, connection: Connection) -> None:
-        self._connection = connection
+    def __init__(self) -> None:
         self._counted: deque[tuple[Any, ...]] = deque()
-        self._waiting: SimpleQueue[tuple[Any, ...]] = SimpleQueue()
-        Thread(target=self._write, daemon=True, name="clearhead answers").start()
+        self._waiting: SimpleQueue[tuple[Any, ...] | None] = SimpleQueue()
 
     def waited(self, seconds: float) -> None:
         self._counted.append(("waited", seconds))
@@ -244,13 +252,23 @@ class _Answers:
         """Send an answer."""
         self._waiting.put(answer)
 
-    def _write(self) -> None:
-        with suppress(OSError):
-            while True:
-                answers = [self._waiting.get()]
-                answers += [self._waiting.get() for _ in range(self._waiting.qsize())]  # which nobody else takes
-                counted = [self._counted.popleft() for _ in range(len(self._counted))]
-                self._connection.send_bytes(pickle.dumps(counted + answers))
+    def end(self) -> None:
+        """Let `send` return."""
+        self._waiting.put(None)
+
+    def send(self, connection: Connection) -> None:
+        """Send what there is, until the end.
+
+        Raises:
+            OSError: If nobody holds the other end.
+        """
+        while True:
+            answers = [self._waiting.get()]
+            answers += [self._waiting.get() for _ in range(self._waiting.qsize())]  # which nobody else takes
+            if None in answers:
+                return
+            counted = [self._counted.popleft() for _ in range(len(self._counted))]
+            connection.send_bytes(pickle.dumps(counted + answers))
 
 
 @dataclass(eq=False)
@@ -275,7 +293,7 @@ class _Asked:
 
 
 @dataclass
-class _Searches:
+class _Messages:
     """What the other process may ask for; each method is a message of `SearchProcess`."""
 
     batches: Batches
@@ -314,7 +332,7 @@ class _Searches:
         self._open[number] = asked
         try:
             asked.withdraw = self.batches.submit(asked, engine, sentences, options, is_usual=is_usual)
-        except Exception as error:  # such as no room for one more thread; what is searched for goes on
+        except Exception as error:  # a refusal, or that the system gives no thread: others are searched for on
             asked.fail(error)
 
     def withdraw(self, number: int) -> None:

@@ -64,7 +64,12 @@ def counted():
 @contextmanager
 def apart(counted):
     ours, theirs = Pipe()
-    thread = threading.Thread(target=search_for, args=(theirs, 32, 2), daemon=True)
+
+    def process():
+        with theirs:
+            search_for(theirs, 32, 2)
+
+    thread = threading.Thread(target=process, daemon=True)
     thread.start()
     there = SearchProcess(ours, counted)
     try:
@@ -73,7 +78,6 @@ def apart(counted):
         there.close()
         thread.join(60)
         assert not thread.is_alive()
-        theirs.close()
         wait_until(lambda: there.is_ended)
 
 
@@ -216,6 +220,20 @@ def test_a_failure_is_told_to_all_who_wait_and_the_next_begin_anew(search, stuck
     assert tokens(ask(search, stuck, options)) == tokens(decode(stuck, SOURCES, options))
 
 
+def test_where_there_is_no_thread_for_one_others_are_searched_for_on(search, engine, bundle, monkeypatch):
+    def refuse(*_, **named):
+        raise RuntimeError("can't start new thread")
+
+    options = SearchOptions(bundle.decode)
+    wanted = tokens(ask(search, engine, options))
+    with monkeypatch.context() as patch:
+        patch.setattr(batches, "Thread", refuse)
+        with pytest.raises(RuntimeError, match="new thread"):
+            ask(search, engine, SearchOptions(bundle.decode, num_best=2))
+        assert tokens(ask(search, engine, options)) == wanted
+    assert search.searches.num_open == 0
+
+
 def test_a_shortlist_is_known_everywhere(search, engine, bundle):
     listed = Shortlist(torch.tensor([2, 11, 12], dtype=torch.int32), torch.full((286, 2), -1, dtype=torch.int32))
     options = SearchOptions(bundle.decode, shortlist=listed)
@@ -287,14 +305,6 @@ def test_a_process_that_takes_nothing_keeps_nobody_beyond_the_deadline(counted, 
             theirs.close()
 
 
-@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
-def test_an_answer_that_cannot_be_read_ends_it(counted):
-    ours, theirs = Pipe()
-    there = SearchProcess(ours, counted)
-    theirs.send_bytes(pickle.dumps([("no such answer",)]))
-    wait_until(lambda: there.is_ended)
-
-
 def test_what_cannot_be_begun_there_is_a_failure_of_one(counted, engine, bundle, monkeypatch):
     def fail(*_, **__):
         raise RuntimeError("can't start new thread")
@@ -306,6 +316,22 @@ def test_what_cannot_be_begun_there_is_a_failure_of_one(counted, engine, bundle,
             ask(SharedSearch(there), engine, options)
         patched.undo()
         assert tokens(ask(SharedSearch(there), engine, options)) == tokens(decode(engine, SOURCES, options))
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+@pytest.mark.parametrize("broken", ["here", "apart"])
+def test_where_one_process_cannot_go_on_nobody_waits_for_ever(counted, engine, bundle, monkeypatch, broken):
+    def fail(*_):
+        raise MemoryError
+
+    with apart(counted) as there:
+        if broken == "here":
+            there._handlers["found"] = fail
+        else:
+            monkeypatch.setattr(search_process._Messages, "search", fail)
+        with pytest.raises(Refusal, match="has ended"):
+            ask(SharedSearch(there), engine, SearchOptions(bundle.decode))
+        assert there.is_ended
 
 
 def test_an_engine_that_cannot_be_made_there_is_a_failure_here(counted, engine, bundle, monkeypatch):
