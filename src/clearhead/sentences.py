@@ -29,6 +29,9 @@ _SAID = re.compile(r"(?<=[」』])(?:と|って)")
 _BEGINNING = re.compile(r"[.!?…][\"'”’»)\]]*\s+[\"'“‘«(\[]*[^\W\d_]")
 """What may begin a sentence in a text of small letters."""
 
+_GREEK_QUESTION_MARK = "\u037e"
+"""To Unicode the same as a semicolon, which is what most keyboards write."""
+
 _LANGUAGES = {"CYRILLIC": "ru", "GREEK": "el"}
 """Script to the language whose rules are taken where no language is known: abbreviations, and the Greek question mark.
 The rules for English, which are taken otherwise, know the marks that end sentences in all scripts."""
@@ -64,7 +67,9 @@ def split_sentences(text: str, language: str | None = None) -> list[str]:
     ['er kam z. b. am montag. ', 'sie ging.']
     """
     rules = (language or _likely_language(text)).replace("_", "-").partition("-")[0].lower()
-    plain = _SPACE.sub(" ", text)  # sentencex panics at a wide space behind a single letter; only lengths count here
+    # sentencex panics at a wide space behind a single letter, and knows one of two equal question marks; only lengths
+    # count here.
+    plain = _SPACE.sub(" ", text).replace(_GREEK_QUESTION_MARK, ";")
     try:
         found = sentencex.segment(rules, _BEGINNING.sub(_capital, plain) if text.islower() else plain)
     except UnicodeEncodeError:
