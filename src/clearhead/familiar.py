@@ -24,8 +24,10 @@ __all__ = ["Familiar", "Form"]
 _WORD = re.compile(r"[^\W\d_](?:[^\W\d_]|[\u0300-\u036f])*(?:['’](?:[^\W\d_]|[\u0300-\u036f])+)*")
 _SINGLE_WORD = re.compile(r"\W*([^\W\d_]{4,})\W*")
 
-_OTHER_I = {"tr", "az"}
-"""Languages in which `i` and `I` are not the same letter, for they have `ı` as well."""
+_OTHER_I = ("tr", "tur", "az")
+"""How the languages begin in which `i` and `I` are not the same letter, for they have `ı` as well."""
+
+_SPACES = re.compile(r"\s+")
 
 _MOST_WORDS, _LONGEST_WORD = 65_536, 40
 
@@ -76,7 +78,7 @@ class Familiar:
         if not config.familiar or not text.strip():
             return Form(text, cut)
         drops = self._drops_stray_space and has_stray_space(text)
-        read = tuple(" ".join(sentence.split()) for sentence in cut.sentences) if drops else cut.sentences
+        read = tuple(map(_without_stray_space, cut.sentences)) if drops else cut.sentences
         case = None if keep_case else self._rare_case(text, config.source_lang, target_lang)
         usual = tuple(map(self._in_usual_case, read)) if case else read
         if usual == cut.sentences and not drops:
@@ -128,6 +130,10 @@ class Familiar:
         return min(forms, key=lambda form: (len(spelled[form]), form == capitals, sum(spelled[form])))
 
 
+def _without_stray_space(sentence: str) -> str:
+    return change_words(sentence.strip(), lambda words: _SPACES.sub(" ", words))
+
+
 def _capitalised(word: str) -> str:
     first = word[0].title()
     return first + word[1:] if len(first) == 1 else word  # a capital of `ß` is two letters
@@ -135,4 +141,4 @@ def _capitalised(word: str) -> str:
 
 def _has_other_i(language: str | None, characters: Container[str]) -> bool:
     """Tell whether a text is in a language with two letters i; where none is known, its characters say it."""
-    return language[:2].lower() in _OTHER_I if language else "ı" in characters or "İ" in characters
+    return language.lower().startswith(_OTHER_I) if language else "ı" in characters or "İ" in characters

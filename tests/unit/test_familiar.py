@@ -77,6 +77,10 @@ def read(familiar, line, config=DecodeConfig(), *about, **how):
         ("EIN MANN %S", ("Ein Mann %S", True)),
         ("ein mann auf http://berlin", ("Ein Mann auf http://berlin", False)),
         ("\tEin\u00a0Mann\u3000", ("Ein Mann", False)),
+        (
+            "Ein  Mann ``a  b``  liest <a  title='x\u00a0 y'> .",
+            ("Ein Mann ``a  b`` liest <a  title='x\u00a0 y'> .", False),
+        ),
         ("犬です。", ("犬です。", False)),
         ("12:30", ("12:30", False)),
         ("   ", ("   ", False)),
@@ -107,6 +111,7 @@ def test_letters_stay_where_case_is_another_thing_or_nobody_wants_it(familiar, t
     line = "EIN MANN LIEST."
     assert read(familiar, line, DecodeConfig(source_lang="tr")) == (line, False)
     assert read(familiar, line, DecodeConfig(source_lang="de"), "tr") == (line, False)
+    assert read(familiar, line, DecodeConfig(source_lang="tur_Latn")) == (line, False)
     assert read(familiar, line, DecodeConfig(source_lang="de"), "de") == ("Ein Mann liest.", True)
     assert read(familiar, line, DecodeConfig(familiar=False)) == (line, False)
     assert read(familiar, f"  {line}", keep_case=True) == (line, False)
