@@ -11,7 +11,7 @@ import unicodedata
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Self
+from typing import NamedTuple, Self
 
 from clearhead.icu_messages import message_syntax
 from clearhead.line_statistics import LineStatistics, is_copied, length_ratio, letter_case
@@ -70,6 +70,8 @@ _MOST_RUNS = 5
 """Runs of digits that one number has at most: 1.000.000.000,50."""
 _MOST_DECIMALS = 2
 """Of a number; three digits are thousands."""
+_GROUP = 3
+"""Digits that stand together in large numbers."""
 
 _TAG_NAME = re.compile(r"</?[^\s/>]+")
 
@@ -82,6 +84,14 @@ class Flag:
     """One of `KINDS`."""
     detail: str
     """What was found, such as the numbers that are missing."""
+
+
+class _Number(NamedTuple):
+    """A number as it stands in a text."""
+
+    text: str
+    runs: list[str]
+    """Its runs of digits, in ASCII: of `1.250,5` there are three."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,7 +165,7 @@ def repeated_unit(text: str) -> tuple[str, int]:
 
 
 def missing_numbers(source: str, text: str) -> list[str]:
-    """Return the numbers of a source that its translation should have, and has not.
+    """Return the numbers of a source that its translation should have, and has not, as they stand there.
 
     Only digits are compared, so that `1,250.5`, `1.250,50` and `1250.5` are one number, in whatever script they are
     written, and `3.5.2016` and `2016-05-03` the same three. A number up to 31 is missing only if another one stands in
@@ -164,6 +174,8 @@ def missing_numbers(source: str, text: str) -> list[str]:
 
     >>> missing_numbers("1.250 Hunde am 3. Mai 2016", "1,250 dogs on May 3, 2018")
     ['2016']
+    >>> missing_numbers("1.250 Hunde am 3.5.2016", "1 dog on May 3, 2018")
+    ['1.250', '3.5.2016']
     >>> missing_numbers("12 Hunde um 20 Uhr", "twelve dogs at 8 pm")
     []
     >>> missing_numbers("Zug 7", "train 9")
@@ -172,12 +184,12 @@ def missing_numbers(source: str, text: str) -> list[str]:
     read, written = _numbers(source), _numbers(text)
     missing = _absent(read, written)
     if any(map(_is_large, missing)):
-        return missing
+        return list(dict.fromkeys(missing.values()))
     added = _absent(written, read)
     hours = {(a, b) for a in missing for b in added if not _is_large(b) and abs(_value(a) - _value(b)) == 12}
-    if not set(added).difference(hour for _, hour in hours):
+    if not added.keys() - {hour for _, hour in hours}:
         return []
-    return [number for number in missing if number not in {hour for hour, _ in hours}]
+    return list(dict.fromkeys(text for run, text in missing.items() if run not in {hour for hour, _ in hours}))
 
 
 def missing_placeholders(source: str, text: str) -> list[str]:
@@ -286,42 +298,54 @@ def _shown(characters: Sequence[str]) -> str:
     return ", ".join(named) + (f" and {more} more" if more > 0 else "")
 
 
-def _numbers(text: str) -> list[list[str]]:
-    """Return the runs of digits of a text in ASCII, those together that one separator parts: `1.250,5` and dates."""
-    groups = [_DIGITS.findall(number) for number in _NUMBER.findall(text)]
+def _numbers(text: str) -> list[_Number]:
+    """Return the numbers of a text, runs of digits together that one separator parts: `1.250,5` and dates."""
+    found = [_Number(number, _DIGITS.findall(number)) for number in _NUMBER.findall(text)]
     if text.isascii():
-        return groups
-    return [["".join(str(unicodedata.decimal(digit)) for digit in run) for run in runs] for runs in groups]
+        return found
+    return [
+        _Number(number, ["".join(str(unicodedata.decimal(digit)) for digit in run) for run in runs])
+        for number, runs in found
+    ]
 
 
-def _is_large(number: str) -> bool:
-    number = number.lstrip("0")
-    return len(number) > 2 or _value(number) > LARGEST_SPELLED
+def _is_large(run: str) -> bool:
+    return len(run) >= _GROUP or _value(run) > LARGEST_SPELLED
 
 
-def _value(number: str) -> int:
-    return int(number.lstrip("0") or "0")
+def _value(run: str) -> int:
+    return int(run or "0")
 
 
-def _absent(numbers: Sequence[Sequence[str]], others: Sequence[Sequence[str]]) -> list[str]:
-    """Return the runs that the others have neither as such nor joined with their neighbours: separators part runs."""
+def _absent(numbers: Sequence[_Number], others: Sequence[_Number]) -> dict[str, str]:
+    """Return the runs that the others have neither as such nor joined with their neighbours: separators part runs.
+
+    Each has the number that it is of. Zeros that end a number are not looked for alone: 5,000,000 is not 5,000.
+    """
     joined = {
-        "".join(runs[start:end]).lstrip("0")
-        for runs in others
+        _joined(runs, start, end)
+        for _, runs in others
         for start in range(len(runs))
+        if start == 0 or runs[start] != "0" * _GROUP
         for end in range(start + 1, min(start + _MOST_RUNS, len(runs)) + 1)
     }
-    amounts = set(map(_amount, others))
-    absent: dict[str, None] = {}
-    for runs in numbers:
+    amounts = {_amount(runs) for _, runs in others}
+    absent: dict[str, str] = {}
+    for number, runs in numbers:
         start = len(runs) if _amount(runs) in amounts else 0
         while start < len(runs):
             ends = range(min(start + _MOST_RUNS, len(runs)), start, -1)
-            found = next((end for end in ends if "".join(runs[start:end]).lstrip("0") in joined), None)
+            found = next((end for end in ends if _joined(runs, start, end) in joined), None)
             if found is None:
-                absent[runs[start]] = None
+                absent.setdefault(_joined(runs, start, start + 1), number)
             start = found or start + 1
-    return list(absent)
+    return absent
+
+
+def _joined(runs: Sequence[str], start: int, end: int) -> str:
+    """Return the digits of some runs, without the zeros before them that say nothing: those of `1,000` do."""
+    digits = "".join(runs[start:end])
+    return digits if start > 0 and len(runs[start]) == _GROUP else digits.lstrip("0")
 
 
 def _amount(runs: Sequence[str]) -> tuple[str, str]:

@@ -160,6 +160,8 @@ def test_without_statistics_the_vocabulary_tells_the_scripts():
         ("8 pm in room 5", "20 Uhr in Raum 5"),
         ("um 20:15 Uhr", "at 8:15 pm"),
         ("007", "7"),
+        ("007", "seven"),
+        ("1 000 000 000 000 000 000", "1,000,000,000,000,000,000"),
         ("٢٠١٦", "2016"),
         ("no number", "2016"),
         ("1" * 5_000, "1" * 5_000),
@@ -173,7 +175,11 @@ def test_a_number_in_another_form_is_there(source, text):
     ("source", "text", "missing"),
     [
         ("Im Jahr 2016", "In 2018", ["2016"]),
-        ("1.250 Hunde", "125 dogs", ["1", "250"]),
+        ("1.250 Hunde", "125 dogs", ["1.250"]),
+        ("1.000 Hunde", "1 dog", ["1.000"]),
+        ("1.000 Hunde", "1.00 dogs", ["1.000"]),
+        ("1.001 Hunde", "1 dog", ["1.001"]),
+        ("5.000.000 Hunde", "5,000 dogs", ["5.000.000"]),
         ("45 Jahre", "years", ["45"]),
         ("Zug 7", "train 9", ["7"]),
         ("20 cm", "8 to 9 inches", []),
@@ -184,8 +190,9 @@ def test_a_number_in_another_form_is_there(source, text):
         ("1250 5", "5 1,250", []),
         ("Gleis " + "0" * 5_000 + "7", "platform 9", ["0" * 5_000 + "7"]),
         ("1880 und 1990 und 1880", "then", ["1880", "1990"]),
-        ("12,50 Euro", "125 euros", ["12", "50"]),
-        ("1,50 Euro", "1.6 euros", ["50"]),
+        ("12,50 Euro", "125 euros", ["12,50"]),
+        ("1,50 Euro", "1.6 euros", ["1,50"]),
+        ("3.5.2016 und ٢٠١٧", "May 3, 2018", ["3.5.2016", "٢٠١٧"]),
     ],
 )
 def test_a_number_that_is_gone_or_another_is_missing(source, text, missing):
