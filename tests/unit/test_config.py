@@ -85,6 +85,7 @@ def test_unknown_settings_are_refused_with_the_nearest_name(values, message):
     ("values", "message"),
     [
         ({"train": {"max_steps": 0}}, "train.max_steps = 0: Input should be greater than 0"),
+        ({"train": {"max_steps": True}}, "train.max_steps = True: Input should be a number"),
         ({"train": {"seed": -1}}, "train.seed = -1: Input should be greater than or equal to 0"),
         ({"train": {"seed": 2**32}}, "train.seed = 4294967296: Input should be less than 4294967296"),
         ({"train": {"label_smoothing": 1.0}}, "train.label_smoothing = 1.0: Input should be less than 1"),

@@ -666,6 +666,8 @@ def test_mbr_with_impossible_settings_is_refused(translator, settings, message):
         ({"first": "2"}, "first must be a whole number, not str"),
         ({"on_progress": 3}, "on_progress must be a function, not int"),
         ({"beam_size": True}, "decode.beam_size = True: Input should be a number"),
+        ({"beam_size": "4"}, "decode.beam_size = '4': Input should be a valid integer"),
+        ({"end_loops": "no"}, "decode.end_loops = 'no': Input should be a valid boolean"),
     ],
 )
 def test_arguments_of_another_type_are_refused(translator, arguments, message):

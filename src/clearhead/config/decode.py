@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from typing import Annotated, Any, TypedDict
 
-from pydantic import Field, NonNegativeFloat, PositiveFloat, PositiveInt, field_validator
+from pydantic import ConfigDict, Field, NonNegativeFloat, PositiveFloat, PositiveInt, field_validator
 
 from clearhead.choices import AlignBy, DecodePrecision, PenaltyForm, Split
 from clearhead.config.settings import Seed, Settings, Tokens
@@ -32,6 +32,8 @@ def is_language(name: str) -> bool:
 
 class DecodeConfig(Settings):
     """`[decode]`: how the model writes its translations."""
+
+    model_config = ConfigDict(strict=True)  # in Python these are arguments as well, where "4" is no number
 
     beam_size: Annotated[PositiveInt, Field(le=1_000)] = 4
     """Hypotheses kept at every step; 1 is greedy search (paper section 6.1: 4)."""
@@ -127,6 +129,8 @@ class _Alone(Settings):
 
 class Sampling(Settings):
     """How tokens are drawn at random."""
+
+    model_config = ConfigDict(strict=True)  # as there
 
     epsilon: Annotated[float, Field(ge=0.0, lt=1.0)] = 0.02
     """Never draw a token that the model itself finds less probable than this, but for the most probable one (Hewitt et

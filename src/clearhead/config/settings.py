@@ -65,7 +65,8 @@ class Settings(BaseModel):
         """Refuse True and False, which Python takes for 1 and 0."""
         if isinstance(value, bool) and info.field_name is not None:
             kind = cls.model_fields[info.field_name].annotation
-            if {kind, *get_args(kind)} & {int, float}:
+            # Of `Annotated[int, ...] | None` the first part is an int with bounds.
+            if {getattr(one, "__origin__", one) for one in (kind, *get_args(kind))} & {int, float}:
                 raise PydanticCustomError("truth", "Input should be a number")
         return value
 
