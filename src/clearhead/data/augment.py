@@ -77,8 +77,11 @@ def _paragraph(sentences: list[str]) -> str:
 
 
 def _without_end(pair: SentencePair, choose: random.Random) -> SentencePair | None:
-    text, target = _END_MARKS.sub("", pair.text), _END_MARKS.sub("", pair.target)
-    if not text.strip() or not target.strip() or text == pair.text or target == pair.target:
+    if not (_END_MARKS.search(pair.text) and _END_MARKS.search(pair.target)):
+        return None
+    # French has a space before `?` and `!`, which goes with them.
+    text, target = _END_MARKS.sub("", pair.text).rstrip(), _END_MARKS.sub("", pair.target).rstrip()
+    if not (text and target):
         return None
     altered = _with_text(pair, text, target)
     if not pair.links:

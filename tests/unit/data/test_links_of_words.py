@@ -126,7 +126,7 @@ def test_altered_copies_have_the_links_of_their_words(monkeypatch):
         assert list(pair.links or ()) == expected
     assert any(len(pair.links or ()) > 3 for pair in found["joined"])
     ends = {pair.text: pair.links for pair in found["without its end mark"]}
-    assert ends == {"Er hat 7 Hunde ": ((0, 0), (2, 2)), "犬が走る": ((0, 1), (2, 2)), "Nein": None}
+    assert ends == {"Er hat 7 Hunde": ((0, 0), (2, 2)), "犬が走る": ((0, 1), (2, 2)), "Nein": None}
     assert {pair.links for pair in found["another number"]} == {((0, 0), (2, 2), (4, 4))}
 
 
