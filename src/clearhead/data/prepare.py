@@ -185,7 +185,7 @@ def _build(
 ) -> tuple[Vocabulary, dict[str, Any]]:
     """Fill the directory of prepared data, and return the vocabulary it is written in and its report."""
     train, valid, general = (StagedPairs(partial / f"{name}.jsonl") for name in ("train", "valid", "general"))
-    watched, lines = _read_corpus(config, inputs, train, valid, general, on_progress)
+    watched, forbidden, lines = _read_corpus(config, inputs, train, valid, general, on_progress)
     tokenizer = tokenizer or _learned_tokenizer(train, config, on_progress)
     if config.decode.protect_numbers and not tokenizer.num_placeholders:
         raise ConfigError(
@@ -200,7 +200,7 @@ def _build(
         tokens = _fill(store, pairs, tokenizer, config, report=train.report, counter=counter, weights=weights)
         num_new = weights.num_seen
         if added:
-            _add_altered(store, train, tokenizer, config, added, counter, on_progress)
+            _add_altered(store, train, tokenizer, config, added, forbidden, counter, on_progress)
         if watched:
             epochs, mixed = mixed_in(general, watched, valid, train, num_new, config)
             rounds = {"epochs": epochs, "num_new": train.report.kept + sum(added.values())}
@@ -252,8 +252,13 @@ def _read_corpus(
     valid: StagedPairs,
     general: StagedPairs,
     on_progress: Progress,
-) -> tuple[set[int], dict[str, int]]:
-    """Read, clean and divide all text; return which pairs of general text are watched, and the lines of every file."""
+) -> tuple[set[int], set[bytes], dict[str, int]]:
+    """Read, clean and divide all text.
+
+    Returns:
+        Which pairs of general text are watched, what stands for every side that must not be trained on, and the lines
+        of every file.
+    """
     data, tags = config.data, config.tokenizer.language_tags
     lines: dict[str, int] = {}
     forbidden = _excluded_keys(inputs, tags, lines, on_progress)
@@ -278,6 +283,7 @@ def _read_corpus(
         pairs = _progress(all_kept, "holding out validation pairs", on_progress)
         train.write(without(pairs, rows, valid, report=train.report))
         all_kept.path.unlink()
+        forbidden.update(key for pair in valid for key in side_keys(pair))
     _refuse_empty("training", data, train.report)
 
     sources = data.source + data.valid_source + data.general_source
@@ -285,7 +291,7 @@ def _read_corpus(
         lines[target] = lines.get(source, 0)
     for source, links in zip(data.source, data.alignments, strict=False):  # of as many, or the reader has said so
         lines[links] = lines.get(source, 0)
-    return watched, lines
+    return watched, forbidden, lines
 
 
 def _read_general(
@@ -402,14 +408,16 @@ def _add_altered(
     tokenizer: Vocabulary,
     config: Config,
     added: dict[str, int],
+    forbidden: set[bytes],
     counter: LineCounter,
     on_progress: Progress,
 ) -> None:
-    """Append altered copies that are not too long, and count them by kind."""
+    """Append altered copies, and count them by kind; none that is too long, or forbidden with its other number."""
     data = config.data
     pairs = _progress(train, "adding altered copies", on_progress)
     copies = altered(pairs, seed=config.train.seed, max_characters=data.max_characters)
-    while some := list(islice(copies, PROGRESS_EVERY)):
+    usable = ((kind, pair) for kind, pair in copies if forbidden.isdisjoint(side_keys(pair)))
+    while some := list(islice(usable, PROGRESS_EVERY)):
         spelled = _spelled([pair for _, pair in some], tokenizer, config.decode)
         for (kind, _), (pair, source_ids, target_ids, links) in zip(some, spelled, strict=True):
             if max(len(source_ids), len(target_ids)) <= data.max_length:

@@ -332,6 +332,17 @@ def test_altered_copies_stand_behind_the_pairs_as_they_are_and_are_counted(tmp_p
     assert texts_of(augmented.valid) == texts_of(plain.valid)
 
 
+@pytest.mark.parametrize("is_given", [True, False])
+def test_another_number_makes_no_text_that_is_validated_on(tmp_path, is_given):
+    names = ["".join(chr(ord("a") + int(digit)) for digit in str(number)) for number in range(100, 300)]
+    texts = [(f"Bus {number} nach {name}.", f"Bus {number} to {name}.") for name in names for number in range(5, 10)]
+    random.Random(2).shuffle(texts)
+    valid = {"valid_pairs": [write_tsv(tmp_path / "v.tsv", texts[:200])]} if is_given else {"valid_size": 100}
+    prepared = prepare(config_of(pairs=[write_tsv(tmp_path / "p.tsv", texts)], **valid), tmp_path / "run" / "data")
+    assert prepared.report["augmented"]["another number"] > 50
+    assert {*texts_of(prepared.valid)}.isdisjoint(texts_of(prepared.train))
+
+
 def test_the_report_says_what_the_training_lines_were_like(tmp_path):
     texts = [(f"<2de> Am 3. Mai {source} da. Und {source} dort.", f"{target}.") for source, target in sentences(300)]
     config = config_of(
