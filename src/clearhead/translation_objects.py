@@ -1,13 +1,17 @@
-"""A translation as the JSON object that `translate --format jsonl` prints and the server answers."""
+"""A translation as the JSON object that `translate --format jsonl` prints and the server answers, and as its line."""
 
 from __future__ import annotations
 
+import json
 from dataclasses import asdict
 from typing import Any
 
 from clearhead.translation import Alternative, Translation
 
-__all__ = ["digits", "translation_object"]
+__all__ = ["digits", "json_line", "translation_object"]
+
+_LINE_ENDS = {ord(end): f"\\u{ord(end):04x}" for end in "\x85\u2028\u2029"}
+"""Escapes of what ends no line of JSON, but one of those that many readers cut a text into (`str.splitlines`)."""
 
 
 def translation_object(translation: Translation) -> dict[str, Any]:
@@ -38,6 +42,15 @@ def _asked_for(translation: Translation) -> dict[str, Any]:
 
 def _memory(translation: Translation) -> dict[str, Any]:
     return {} if translation.memory is None else {"memory": asdict(translation.memory)}
+
+
+def json_line(value: object) -> str:
+    r"""Return a value as JSON that is one line, whatever a reader takes for the end of one.
+
+    >>> json_line({"text": "é\u2028"})
+    '{"text": "é\\u2028"}'
+    """
+    return json.dumps(value, ensure_ascii=False).translate(_LINE_ENDS)
 
 
 def digits(score: float | None) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, ExitStack, nullcontext
@@ -43,7 +42,7 @@ from clearhead.cli.options import (
 from clearhead.cli.translate_documents import DocumentOptions, translate_documents
 from clearhead.errors import ConfigError
 from clearhead.files import is_standard_output
-from clearhead.translation_objects import digits, translation_object
+from clearhead.translation_objects import digits, json_line, translation_object
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -432,7 +431,7 @@ def _is_typed(path: str) -> bool:
 
 def _written(translation: Translation, index: int, output_format: OutputFormat, num_best: int) -> str:
     if output_format is OutputFormat.jsonl:
-        return json.dumps(translation_object(translation), ensure_ascii=False) + "\n"
+        return json_line(translation_object(translation)) + "\n"
     if num_best == 1:
         return translation.text + "\n"
     best = translation.alternatives or [translation]

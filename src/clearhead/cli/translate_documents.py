@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import json
 import os
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -17,7 +16,7 @@ from clearhead.cli.console import notice, progress
 from clearhead.cli.memory import Recall, TermsAndMatches
 from clearhead.errors import ConfigError, DataError
 from clearhead.files import is_standard_output
-from clearhead.translation_objects import digits, translation_object
+from clearhead.translation_objects import digits, json_line, translation_object
 
 if TYPE_CHECKING:
     from clearhead.document_translation import TranslatedSegment
@@ -178,7 +177,7 @@ def _translate(
                     **settings,
                 )
             if options.is_jsonl:
-                out.writelines(json.dumps(_object(one), ensure_ascii=False) + "\n" for one in translated)
+                out.writelines(json_line(_object(one)) + "\n" for one in translated)
             else:
                 out.buffer.write(document.filled(fillings(translated)))
     if journal is not None:

@@ -8,7 +8,6 @@ white space between two parts stands at the beginning of the second, and what is
 from __future__ import annotations
 
 import asyncio
-import json
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
@@ -29,16 +28,13 @@ from clearhead.serving.shared_search import Job
 from clearhead.serving.texts import Match, translate_lines
 from clearhead.serving.work import Work
 from clearhead.translation import Translation
-from clearhead.translation_objects import translation_object
+from clearhead.translation_objects import json_line, translation_object
 from clearhead.translator import Translator
 
 __all__ = ["EventStream", "events"]
 
 MOST_PARTS_AT_ONCE = 16
 """Translated together; it begins with one, so that the first is there soon."""
-
-_LINE_ENDS = {ord(end): f"\\u{ord(end):04x}" for end in "\x85\u2028\u2029"}
-"""Escapes of what ends no line of an event, but one of those that many clients cut a text into (`str.splitlines`)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,4 +202,4 @@ def _groups(parts: Sequence[_Part]) -> Iterator[list[_Part]]:
 
 
 def _event(name: str, data: Mapping[str, Any]) -> str:
-    return f"event: {name}\ndata: {json.dumps(data, ensure_ascii=False).translate(_LINE_ENDS)}\n\n"
+    return f"event: {name}\ndata: {json_line(data)}\n\n"
