@@ -218,6 +218,14 @@ def test_a_line_that_is_longer_than_trained_is_flagged_where_it_is_not_split(kno
     assert "longer_than_trained" in kinds(knowing(), "Zwei Männer sitzen auf der Wiese " * 9)
 
 
+def test_an_ensemble_flags_by_what_its_first_model_was_trained_on(knowing, make_bundle):
+    line, copying, other = "Zwei Männer sitzen auf der Wiese.", knowing().bundle, make_bundle()
+    for first, second, kinds in ((other, copying, {"copied"}), (copying, other, set())):  # whose targets were copies
+        [found] = Translator(first, ensemble=(second,)).translate([line], prefix=line)
+        assert found.text.startswith(line)
+        assert {flag.kind for flag in found.warnings} & {"copied"} == kinds
+
+
 def test_the_tag_is_no_part_of_the_source(make_bundle, monkeypatch):
     translator = Translator(make_bundle(language_tags=("x7",)))
     speaking(monkeypatch, translator, "A dog.")
