@@ -58,6 +58,9 @@ _LONGEST_UNIT = 60
 _REPEATED = re.compile(rf"(.)\1{{11,}}|(..)\2{{5,}}|(.{{3,{_LONGEST_UNIT}}}?)\3{{3,}}", re.DOTALL)
 """Four units in a row or more, of twelve characters together: `ha ha ha` and `...` are language."""
 
+_REPEATED_A_LITTLE = re.compile(rf"(.)\1{{2,}}|(..)\2{{2,}}|(.{{3,{_LONGEST_UNIT}}}?)\3+", re.DOTALL)
+"""What a source repeats, and its translation may repeat too. Doubled letters are spelling."""
+
 LARGEST_SPELLED = 31
 """Up to here a number may become a word, an hour of the other clock or the name of a month; see `missing_numbers`."""
 
@@ -160,8 +163,7 @@ def repeated_unit(text: str) -> tuple[str, int]:
     match = _REPEATED.search(text) if _may_repeat(text) else None
     if match is None:
         return "", 0
-    unit = match[match.lastindex or 0]
-    return unit, len(match[0]) // len(unit)
+    return match[match.lastindex or 0], _times(match)
 
 
 def missing_numbers(source: str, text: str) -> list[str]:
@@ -235,10 +237,14 @@ def _length_flags(
 
 def _repetition(source: str, text: str) -> str | None:
     unit, times = repeated_unit(text)
-    # What a source repeats its translation may repeat too: laughter, rows of dots, zeros.
-    if times <= 2 * repeated_unit(source)[1]:
+    # Laughter, rows of dots, zeros; in Chinese twelve characters of it are much.
+    if not times or times <= 2 * max(map(_times, _REPEATED_A_LITTLE.finditer(source)), default=0):
         return None
     return f"{unit.strip() or unit!r} {times} times"
+
+
+def _times(match: re.Match[str]) -> int:
+    return len(match[0]) // len(match[match.lastindex or 0])
 
 
 def _may_repeat(text: str) -> bool:

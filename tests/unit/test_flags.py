@@ -106,6 +106,8 @@ def test_a_source_that_repeats_may_be_translated_so():
     assert "repetition" not in flags(f"Er lacht: {laughter}", f"He laughs: {laughter}")
     assert flags("Er lacht", f"He says: {laughter}")["repetition"] == "'ha' 9 times"
     assert "repetition" in flags(f"Er lacht: {laughter}", "ha " * 40)
+    assert "repetition" not in flags("哈哈哈哈哈哈", "Ha ha ha ha ha ha")
+    assert "repetition" in flags("Eine Wasserratte.", "rat rat rat rat rat")
 
 
 # Copies
