@@ -22,7 +22,7 @@ __all__ = ["KINDS", "altered"]
 Alteration = Callable[[SentencePair, random.Random], SentencePair | None]
 """Returns an altered pair; None for a pair that it does not suit."""
 
-_END = ".!?…。！？｡؟۔।॥։።"
+_END = ".!?…。！？｡؟۔।॥։።។။"
 _CLOSING = "\"'”’»«›‹“‘„」』）)]"
 _IS_SENTENCE = re.compile(rf"[{re.escape(_END)}][{re.escape(_CLOSING)}]*$")
 _END_MARKS = re.compile(rf"[{re.escape(_END)}]+$")

@@ -73,6 +73,7 @@ def test_only_pairs_that_end_as_sentences_are_altered():
         ("without its end mark", ("犬です。", "It is a dog."), ("犬です", "It is a dog")),
         ("without its end mark", ("Ça va\u202f?", "Ça va ?!"), ("Ça va", "Ça va")),
         ("without its end mark", ("Er sagt: „Ja.“", "He says: yes."), None),
+        ("without its end mark", ("នេះជាឆ្កែ។", "ခွေးဖြစ်သည်။"), ("នេះជាឆ្កែ", "ခွေးဖြစ်သည်")),
         ("without its end mark", ("...", "..."), None),
         ("another number", ("Bus 47 kommt.", "Bus 47 comes."), ("Bus 97 kommt.", "Bus 97 comes.")),
         ("another number", ("1 Bus.", "1 bus."), None),
