@@ -32,6 +32,15 @@ _BEGINNING = re.compile(r"[.!?…][\"'”’»)\]]*\s+[\"'“‘«(\[]*[^\W\d_]"
 _GREEK_QUESTION_MARK = "\u037e"
 """To Unicode the same as a semicolon, which is what most keyboards write."""
 
+_TWO_LETTERS: dict[str, str] = dict(
+    re.findall(
+        r"(\w+):(\w+)",
+        "amh:am bul:bg cat:ca ces:cs dan:da deu:de ell:el eng:en fin:fi fra:fr glg:gl hye:hy ita:it kaz:kk ltz:lb "
+        "nld:nl oci:oc pol:pl por:pt rus:ru slk:sk spa:es tam:ta tat:tt ukr:uk",
+    )
+)
+"""Codes of three letters, as NLLB's models have them, of languages that `sentencex` knows by those of two."""
+
 _LANGUAGES = {"CYRILLIC": "ru", "GREEK": "el"}
 """Script to the language whose rules are taken where no language is known: abbreviations, and the Greek question mark.
 The rules for English, which are taken otherwise, know the marks that end sentences in all scripts."""
@@ -57,7 +66,7 @@ def split_sentences(text: str, language: str | None = None) -> list[str]:
 
     Args:
         text: Any text; one that holds half of a surrogate pair is one sentence.
-        language: Language of the text, such as `de` or `de-AT`; if None, what its script makes likely.
+        language: Language of the text, such as `de`, `de-AT` or `deu_Latn`; if None, what its script makes likely.
 
     >>> split_sentences("Am 3. Mai kam Dr. Roth. Er blieb.", "de")
     ['Am 3. Mai kam Dr. Roth. ', 'Er blieb.']
@@ -66,7 +75,8 @@ def split_sentences(text: str, language: str | None = None) -> list[str]:
     >>> split_sentences("er kam z. b. am montag. sie ging.", "de")
     ['er kam z. b. am montag. ', 'sie ging.']
     """
-    rules = (language or _likely_language(text)).replace("_", "-").partition("-")[0].lower()
+    code = (language or _likely_language(text)).replace("_", "-").partition("-")[0].lower()
+    rules = _TWO_LETTERS.get(code, code)
     # sentencex panics at a wide space behind a single letter, and knows one of two equal question marks; only lengths
     # count here.
     plain = _SPACE.sub(" ", text).replace(_GREEK_QUESTION_MARK, ";")

@@ -21,7 +21,7 @@ from clearhead.sentences import cut_line, join_sentences, split_sentences
         (None, "我是狗。你是猫吗？", ["我是狗。", "你是猫吗？"]),
         (None, "И т.д. и т.п. было. Да.", ["И т.д. и т.п. было. ", "Да."]),
         (None, "Είμαι σκύλος; Ναι.", ["Είμαι σκύλος; ", "Ναι."]),
-        (None, "Είμαι σκύλος\u037e Ναι.", ["Είμαι σκύλος\u037e ", "Ναι."]),
+        ("ell_Grek", "Είμαι σκύλος\u037e Ναι.", ["Είμαι σκύλος\u037e ", "Ναι."]),
         (None, "मैं कुत्ता हूं। तुम बिल्ली हो।", ["मैं कुत्ता हूं। ", "तुम बिल्ली हो।"]),
     ],
 )
@@ -32,10 +32,10 @@ def test_sentences_end_as_their_language_has_it(language, text, sentences):
 @pytest.mark.parametrize(
     ("text", "numbers"),
     [
-        ("Am 3. Oktober kam er.", {"de": 1, None: 1, "en": 2}),  # many languages write ordinals so
+        ("Am 3. Oktober kam er.", {"de": 1, None: 1, "en": 2, "eng_Latn": 2}),  # many languages write ordinals so
         ("She was 21. He was 20.", {"en": 2, None: 1}),
         ("It was 1999. He left.", {"en": 2, None: 2, "de": 2}),
-        ("Das kostet 5 Mio. Euro.", {"de": 1, None: 2}),
+        ("Das kostet 5 Mio. Euro.", {"de": 1, "deu_Latn": 1, None: 2}),
         ("Selon M. Dupont et A. Smith, oui.", {"fr": 1, None: 1, "en": 1}),  # initials end none
         ("Es war ggü. dem Vorjahr mehr.", {"de": 1, None: 1}),  # nor does what a small letter follows
         ("see it. then buy it.", {"en": 2, None: 2, "de": 2, "cs": 2}),  # but where there are no capitals
