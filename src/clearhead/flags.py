@@ -265,7 +265,11 @@ def _may_repeat(text: str) -> bool:
 def _copy(source: str, text: str, statistics: LineStatistics | None) -> str | None:
     if statistics is not None and statistics.copies >= USUAL_COPIES * statistics.lines:
         return None
-    return "most of the source" if is_copied(source, text) else None
+    if not is_copied(source, text):
+        return None
+    words = words_alone(source)  # addresses, code and figures are the same in every language
+    is_copy = any(map(str.isalpha, words)) and is_copied(words, words_alone(text))
+    return "most of the source" if is_copy else None
 
 
 def _unusual_case(source: str, statistics: LineStatistics | None) -> str | None:

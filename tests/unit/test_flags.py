@@ -120,6 +120,14 @@ def test_a_copy_is_flagged_unless_training_copied_too():
     assert "copied" in flags(source, source, seen=Seen.of(None, lambda: ["Männer"]))
 
 
+@pytest.mark.parametrize(
+    "source",
+    ["https://example.org/an/address?of=some&length", "Siehe `clearhead.flags.find_flags`", "2016 2017 2018 2019 2020"],
+)
+def test_what_is_the_same_in_every_language_is_no_copy(source):
+    assert flags(source, source, seen=Seen.of(None, lambda: ["Siehe"])) == {}
+
+
 # Characters
 
 
