@@ -68,7 +68,7 @@ MOST_SHOWN = 5
 """Finds of a kind that a flag names."""
 
 _DIGITS = re.compile(r"\d+")
-_NUMBER = re.compile(r"\d+(?:[.,:/'’ \u00a0\u2009\u202f-]\d+)*")
+_NUMBER = re.compile(r"\d+(?:[.,:/'’ \u00a0\u2007\u2009\u202f\u066b\u066c\uff0c\uff0e-]\d+)*")  # in any script
 _MOST_RUNS = 5
 """Runs of digits that one number has at most: 1.000.000.000,50."""
 _MOST_DECIMALS = 2
