@@ -66,7 +66,7 @@ def split_sentences(text: str, language: str | None = None) -> list[str]:
 
     Args:
         text: Any text; one that holds half of a surrogate pair is one sentence.
-        language: Language of the text, such as `de`, `de-AT` or `deu_Latn`; if None, what its script makes likely.
+        language: Language of the text, such as `de`, `de-AT` or `deu`; if None, what its script makes likely.
 
     >>> split_sentences("Am 3. Mai kam Dr. Roth. Er blieb.", "de")
     ['Am 3. Mai kam Dr. Roth. ', 'Er blieb.']
