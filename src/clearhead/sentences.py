@@ -9,6 +9,7 @@ import re
 import unicodedata
 from collections.abc import Container, Iterable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import pairwise
 
 import sentencex
@@ -31,15 +32,6 @@ _BEGINNING = re.compile(r"[.!?…][\"'”’»)\]]*\s+[\"'“‘«(\[]*[^\W\d_]"
 
 _GREEK_QUESTION_MARK = "\u037e"
 """To Unicode the same as a semicolon, which is what most keyboards write."""
-
-_TWO_LETTERS: dict[str, str] = dict(
-    re.findall(
-        r"(\w+):(\w+)",
-        "amh:am bul:bg cat:ca ces:cs dan:da deu:de ell:el eng:en fin:fi fra:fr glg:gl hye:hy ita:it kaz:kk ltz:lb "
-        "nld:nl oci:oc pol:pl por:pt rus:ru slk:sk spa:es tam:ta tat:tt ukr:uk",
-    )
-)
-"""Codes of three letters, as NLLB's models have them, of languages that `sentencex` knows by those of two."""
 
 _LANGUAGES = {"CYRILLIC": "ru", "GREEK": "el"}
 """Script to the language whose rules are taken where no language is known: abbreviations, and the Greek question mark.
@@ -75,8 +67,7 @@ def split_sentences(text: str, language: str | None = None) -> list[str]:
     >>> split_sentences("er kam z. b. am montag. sie ging.", "de")
     ['er kam z. b. am montag. ', 'sie ging.']
     """
-    code = (language or _likely_language(text)).replace("_", "-").partition("-")[0].lower()
-    rules = _TWO_LETTERS.get(code, code)
+    rules = _code(language or _likely_language(text))
     # sentencex panics at a wide space behind a single letter, and knows one of two equal question marks; only lengths
     # count here.
     plain = _SPACE.sub(" ", text).replace(_GREEK_QUESTION_MARK, ";")
@@ -139,6 +130,21 @@ def join_sentences(texts: Sequence[str], gaps: Sequence[str]) -> str:
         is_unspaced = _is_unspaced(_first_letter(reversed(line)) or _first_letter(text))
         line += (_drop_spaces(gap) if is_unspaced else gap or " ") + text
     return line
+
+
+@lru_cache
+def _code(language: str) -> str:
+    """Return what `sentencex` calls a language: by two letters if there are any, which NLLB's models do not use.
+
+    >>> _code("de-AT"), _code("deu_Latn"), _code("yue")
+    ('de', 'de', 'yue')
+    """
+    code = re.split("[-_]", language.lower())[0]
+    if len(code) == 2:
+        return code
+    from babel.core import get_global  # few need it, and it takes a while
+
+    return str(get_global("language_aliases").get(code, code)).partition("_")[0]
 
 
 def _likely_language(text: str) -> str:
