@@ -132,7 +132,7 @@ def test_several_files_are_translated_one_after_the_other(run_command, make_mode
     assert gzip.decompress(output.read_bytes()).decode() == alone[0] + alone[1] + alone[0]
 
 
-@pytest.mark.parametrize("text", ["a\nb", "a\rb", "a\u2028b", "a\x1cb"])
+@pytest.mark.parametrize("text", ["a\nb", "a\rb", "a\u2028b"])
 def test_a_line_end_in_a_translation_is_written_as_a_space(run_command, make_model_dir, write_lines, speaking, text):
     model, source = make_model_dir(), write_lines("in.txt", "x", "y")
     speaking(text)
@@ -229,8 +229,7 @@ def test_search_settings_reach_the_search(run_command, make_model_dir, write_lin
         (["--batch-tokens", 1, "--threads", 1, "--device", "cpu"], {}),
     ]:
         expected = [
-            re.sub("[\r\n\v\f\x1c-\x1e\x85\u2028\u2029]", " ", t.text)
-            for t in translator.translate(sentences, **settings)
+            re.sub("[\r\n\v\f\x85\u2028\u2029]", " ", t.text) for t in translator.translate(sentences, **settings)
         ]
         assert run_command(translate, model, source, *arguments).stdout.split("\n")[:-1] == expected
     assert run_command(translate, model, source, "--beam", 1).stdout != run_command(translate, model, source).stdout
