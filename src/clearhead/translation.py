@@ -31,7 +31,7 @@ TERM_REASONS = {
 }
 """Why a translation lacks a term, and what that means."""
 
-_LINE_END = re.compile("[\n\v\f\r\x1c-\x1e\x85\u2028\u2029]")  # as `str.splitlines` has them
+_LINE_END = re.compile("[\n\v\f\r\x85\u2028\u2029]")
 
 
 @dataclass(frozen=True, slots=True)
