@@ -122,6 +122,7 @@ def serve(
     read = keys_in(keys)
     log_to_stderr(with_libraries=True)
     is_apart = can_search_apart(resolve_device(device))
+    log_to_stderr(with_libraries=True)  # in the process that searches as well
     process = begin_search_process(config.max_batch, config.max_searches) if is_apart else None
     service = Service(sources, config, read, resources, device=device, search_process=process)
     run(service, bind(host, port), cors_origins=tuple(cors or ()), trusted_proxies=tuple(proxy or ()))

@@ -19,7 +19,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from clearhead.config import ServeConfig
 from clearhead.serving.metrics import Metrics
-from clearhead.serving.refusal import ClientGone, Refusal
+from clearhead.serving.refusal import ClientGone, Refusal, place_of
 from clearhead.serving.work import Work
 
 __all__ = ["FILE_PATH", "LOGGER", "Gate", "answer_of"]
@@ -87,7 +87,7 @@ class Gate:
         except ClientGone:
             answer.status = CLIENT_GONE
         except Exception as error:  # a mistake of ours; its words may hold a text, so its kind alone is noted
-            noted["error"] = f"{type(error).__name__} at {_place(error)}"
+            noted["error"] = f"{type(error).__name__} at {place_of(error)}"
             if answer.is_begun:
                 raise
             await _send(answer, answer_of(_excuse(error, request_id)))
@@ -216,11 +216,3 @@ def _excuse(error: Exception, request_id: str) -> Refusal:
     if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
         return Refusal(HTTPStatus.SERVICE_UNAVAILABLE, "the server's disk is full; ask again later", retry_after=60)
     return Refusal(HTTPStatus.INTERNAL_SERVER_ERROR, f"the server made a mistake (request {request_id})")
-
-
-def _place(error: BaseException) -> str:
-    """Return where in the code something failed."""
-    trace = error.__traceback__
-    while trace is not None and trace.tb_next is not None:
-        trace = trace.tb_next
-    return "?" if trace is None else f"{trace.tb_frame.f_code.co_name}:{trace.tb_lineno}"

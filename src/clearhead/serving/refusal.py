@@ -6,7 +6,7 @@ from functools import partial
 from http import HTTPStatus
 from typing import Any
 
-__all__ = ["ClientGone", "Refusal"]
+__all__ = ["ClientGone", "Refusal", "place_of"]
 
 
 class ClientGone(Exception):
@@ -33,3 +33,13 @@ class Refusal(Exception):
     def __reduce__(self) -> tuple[Any, ...]:
         """Let one process tell another."""
         return partial(Refusal, retry_after=self.retry_after), (self.status, self.message)
+
+
+def place_of(error: BaseException) -> str:
+    """Return where in the code something failed; what comes from another process has that as its note."""
+    if notes := getattr(error, "__notes__", None):
+        return str(notes[0])
+    trace = error.__traceback__
+    while trace is not None and trace.tb_next is not None:
+        trace = trace.tb_next
+    return "?" if trace is None else f"{trace.tb_frame.f_code.co_name}:{trace.tb_lineno}"

@@ -30,7 +30,7 @@ import torch
 from clearhead.decoding import Engine, Hypothesis, SearchOptions, Shortlist, make_engine
 from clearhead.decoding.sentence import Sentence
 from clearhead.serving.batches import Batches, Call, SearchObserver, Withdraw
-from clearhead.serving.refusal import Refusal
+from clearhead.serving.refusal import Refusal, place_of
 from clearhead.serving.spared import spare_what_is_loaded
 
 __all__ = ["SearchProcess", "begin_search_process", "can_search_apart", "search_for"]
@@ -349,8 +349,11 @@ class _Messages:
 
 
 def _sendable(error: BaseException) -> BaseException:
-    """Return an error as the other process can read it."""
-    with suppress(Exception):
-        pickle.loads(pickle.dumps(error))
-        return error
-    return RuntimeError(f"{type(error).__name__} in the process that searches")
+    """Return an error as the other process can read it, with a note of where it was found."""
+    place = place_of(error)
+    try:
+        error = pickle.loads(pickle.dumps(error))
+    except Exception:
+        error = RuntimeError(f"{type(error).__name__} in the process that searches")
+    error.__notes__ = [place]
+    return error

@@ -8,6 +8,7 @@ import json
 import logging
 import re
 import socket
+import sys
 import warnings
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -18,10 +19,11 @@ from jsonschema import Draft202012Validator
 from libretranslatepy import LibreTranslateAPI
 from typer.testing import CliRunner
 
-from clearhead.cli.main import app
+from clearhead.cli.main import app, run
 from clearhead.config import ServeConfig
+from clearhead.errors import ModelError
 from clearhead.inspection.explain import explain
-from clearhead.serving import files
+from clearhead.serving import files, search_process
 from clearhead.serving.app import make_app
 from clearhead.serving.keys import Keys
 from clearhead.serving.refusal import Refusal
@@ -358,6 +360,23 @@ def test_what_libraries_note_is_a_line_of_json_that_tells_its_place_alone(capsys
     assert "error" not in first
     assert (second["level"], second["error"]) == ("error", "KeyError")
     assert third["logger"] == "py.warnings"
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the search has a process of its own on Linux alone")
+@pytest.mark.usefixtures("loggers")
+def test_the_process_that_searches_notes_things_likewise(models, monkeypatch, capsys):
+    def begin(*_):
+        warnings.warn("secret", stacklevel=1)
+        raise ModelError("enough")
+
+    monkeypatch.setattr(search_process, "begin_search_process", begin)
+    with warnings.catch_warnings():
+        warnings.simplefilter("always")
+        with pytest.raises(SystemExit):
+            run(["serve", str(models["de-en"]), "--device", "cpu"])
+    noted, ended = capsys.readouterr().err.splitlines()
+    assert json.loads(noted)["logger"] == "py.warnings"
+    assert "enough" in ended
 
 
 def test_answers_tell_browsers_to_be_careful(client):

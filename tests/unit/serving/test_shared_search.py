@@ -22,7 +22,7 @@ from clearhead.decoding import NO_PREFIX, PyTorchEngine, SearchOptions, Shortlis
 from clearhead.errors import ModelError
 from clearhead.serving import batches, search_process
 from clearhead.serving.batches import Batches
-from clearhead.serving.refusal import Refusal
+from clearhead.serving.refusal import Refusal, place_of
 from clearhead.serving.search_process import SearchProcess, search_for
 from clearhead.serving.shared_search import Job, SharedSearch
 
@@ -215,7 +215,8 @@ def test_a_failure_is_told_to_all_who_wait_and_the_next_begin_anew(search, stuck
     with ThreadPoolExecutor(2) as threads:
         asked = [threads.submit(ask, search, stuck, options) for _ in range(2)]
         stuck.go.set()
-        assert [str(one.exception(60)) for one in asked] == ["broken"] * 2
+        errors = [one.exception(60) for one in asked]
+    assert [(str(error), place_of(error).split(":")[0]) for error in errors] == [("broken", "wait")] * 2
     stuck.error = None
     assert tokens(ask(search, stuck, options)) == tokens(decode(stuck, SOURCES, options))
 
