@@ -120,7 +120,6 @@ def serve(
         model_directory(source.path)  # refused before the port is taken
     resources = Resources(named_files(terms or [], "--terms"), named_files(memory or [], "--memory"))
     read = keys_in(keys)
-    log_to_stderr(with_libraries=True)
     is_apart = can_search_apart(resolve_device(device))
     log_to_stderr(with_libraries=True)  # in the process that searches as well
     process = begin_search_process(config.max_batch, config.max_searches) if is_apart else None
