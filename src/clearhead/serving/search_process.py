@@ -151,7 +151,8 @@ class SearchProcess:
             if (known := self._known.get(id(thing))) is not None:
                 return known
             number = next(self._numbers)
-            self._send("make", number, (thing.model, thing.precision) if isinstance(thing, Engine) else thing)
+            what = (thing.model, thing.precision) if isinstance(thing, Engine) else thing
+            self._send("make", number, pickle.dumps(what))
             if (error := self._made.get()) is not None:
                 raise error
             self._known[id(thing)] = number
@@ -302,12 +303,16 @@ class _Messages:
     _open: weakref.WeakValueDictionary[int, _Asked] = field(default_factory=weakref.WeakValueDictionary)
     """Held by the batch that they are in."""
 
-    def make(self, number: int, what: Any) -> None:
-        """Get an engine or a shortlist ready, in a thread of its own: others are searched for meanwhile."""
+    def make(self, number: int, packed: bytes) -> None:
+        """Get an engine or a shortlist ready.
+
+        It is unpacked in a thread of its own: others are searched for meanwhile, and also if there is no memory for it.
+        """
 
         def run() -> None:
             error = None
             try:
+                what = pickle.loads(packed)
                 self._things[number] = what if isinstance(what, Shortlist) else make_engine(*what)
                 spare_what_is_loaded()
             except BaseException as found:
