@@ -203,12 +203,13 @@ class Service:
         """Load a model, and verify it by the searches that requests will have.
 
         Raises:
-            ClearheadError: As of `load_model`, or if nothing searches any more.
+            ClearheadError: As of `load_model` and `require_search`, or if it takes too long.
         """
         job = Job("", time.monotonic() + SECONDS_TO_VERIFY, sys.maxsize)
         try:
             return load_model(source, device=self._device, as_asked=partial(self._sharing, job))
         except Refusal as refusal:
+            self.require_search()
             raise ClearheadError(f"{source.path} cannot be verified: {refusal}") from None
 
     def _sharing(self, job: Job, translator: Translator) -> Translator:

@@ -14,6 +14,7 @@ import sys
 import threading
 import time
 from collections import Counter
+from multiprocessing import Pipe
 from pathlib import Path
 
 import httpx
@@ -24,7 +25,7 @@ from uvicorn.server import ServerState
 from clearhead.bundle import save_bundle
 from clearhead.cli.main import run
 from clearhead.config import ServeConfig
-from clearhead.errors import ConfigError, ModelError
+from clearhead.errors import ClearheadError, ConfigError, ModelError
 from clearhead.serving.app import make_app
 from clearhead.serving.keys import Keys, add_key
 from clearhead.serving.models import ModelSource, load_model
@@ -397,6 +398,16 @@ def test_it_lives_before_it_is_ready_and_while_it_ends(models):
     assert asyncio.run(statuses()) == [200, 200, 200, 200]
     service.work.is_ending = True
     assert asyncio.run(statuses()) == [200, 503, 503, 503]
+    service.close()
+
+
+def test_a_start_without_its_search_says_why(models):
+    ours, theirs = Pipe()
+    theirs.close()
+    source = ModelSource("de-en", models["de-en"])
+    service = Service([source], ServeConfig(), Keys({}), device="cpu", search_process=ours)
+    with pytest.raises(ClearheadError, match=r"^the process that searches has ended"):
+        service.load()
     service.close()
 
 
