@@ -264,6 +264,7 @@ def test_what_is_not_used_any_more_is_let_go_in_the_other_process(counted, bundl
                 return made[-1]() is None
 
             wait_until(is_gone)
+            assert not there._known  # another engine may have its address
 
 
 def test_where_the_other_process_ends_nobody_waits_for_ever(counted, engine, bundle):
@@ -333,6 +334,16 @@ def test_where_one_process_cannot_go_on_nobody_waits_for_ever(counted, engine, b
         with pytest.raises(Refusal, match="has ended"):
             ask(SharedSearch(there), engine, SearchOptions(bundle.decode))
         assert there.is_ended
+
+
+def test_where_the_other_process_ends_nobody_waits_for_an_engine(counted, engine, bundle):
+    ours, theirs = Pipe()
+    there = SearchProcess(ours, counted)
+    with ThreadPoolExecutor(1) as threads:
+        asked = threads.submit(ask, SharedSearch(there), engine, SearchOptions(bundle.decode))
+        assert pickle.loads(theirs.recv_bytes())[0] == "make"
+        theirs.close()
+        assert asked.exception(60).status == 503
 
 
 def test_an_engine_that_cannot_be_made_there_is_a_failure_here(counted, engine, bundle, monkeypatch):
