@@ -6,7 +6,9 @@ from functools import partial
 from http import HTTPStatus
 from typing import Any
 
-__all__ = ["ClientGone", "Refusal", "place_of"]
+__all__ = ["ClientGone", "Refusal", "place_of", "with_place"]
+
+_PLACE = "clearhead place"
 
 
 class ClientGone(Exception):
@@ -35,10 +37,16 @@ class Refusal(Exception):
         return partial(Refusal, retry_after=self.retry_after), (self.status, self.message)
 
 
+def with_place(error: BaseException, place: str) -> BaseException:
+    """Let what another process found say where: what is sent has no traceback. See `place_of`."""
+    error.__dict__[_PLACE] = place
+    return error
+
+
 def place_of(error: BaseException) -> str:
-    """Return where in the code something failed; what comes from another process has that as its note."""
-    if notes := getattr(error, "__notes__", None):
-        return str(notes[0])
+    """Return where in the code something failed."""
+    if place := error.__dict__.get(_PLACE):
+        return str(place)
     trace = error.__traceback__
     while trace is not None and trace.tb_next is not None:
         trace = trace.tb_next

@@ -30,7 +30,7 @@ import torch
 from clearhead.decoding import Engine, Hypothesis, SearchOptions, Shortlist, make_engine
 from clearhead.decoding.sentence import Sentence
 from clearhead.serving.batches import Batches, Call, SearchObserver, Withdraw
-from clearhead.serving.refusal import Refusal, place_of
+from clearhead.serving.refusal import Refusal, place_of, with_place
 from clearhead.serving.spared import spare_what_is_loaded
 
 __all__ = ["SearchProcess", "begin_search_process", "can_search_apart", "search_for"]
@@ -354,11 +354,10 @@ class _Messages:
 
 
 def _sendable(error: BaseException) -> BaseException:
-    """Return an error as the other process can read it, with a note of where it was found."""
+    """Return an error as the other process can read it; it says where it was found."""
     place = place_of(error)
     try:
         error = pickle.loads(pickle.dumps(error))
     except Exception:
         error = RuntimeError(f"{type(error).__name__} in the process that searches")
-    error.__notes__ = [place]
-    return error
+    return with_place(error, place)
