@@ -362,7 +362,7 @@ def test_columns_are_numbers_or_names(given, columns):
 
 
 @pytest.mark.parametrize(
-    "given", ["1,1", "1", "1,2,3", "", ",", "0,1", "a,", [1], [1, -2], [1, 2.5], [True, 2], 7, {}, [1, 10**9]]
+    "given", ["1,1", "1", "1,2,3", "", ",", "0,1", "a,", [1], [1, -2], [1, 2.5], [True, 2], 7, {}, [1, 10**9], "a\rb,c"]
 )
 def test_columns_that_are_not_two_are_refused(given):
     with pytest.raises(ConfigError, match=r"columns .*: name two different ones, source and target, .* such as 2,1"):

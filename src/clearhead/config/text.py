@@ -108,7 +108,10 @@ class DataConfig(Settings):
         """Read `A,B` as it is typed, where digits are a number and quotation marks hold a name with a comma."""
         typed = value
         if isinstance(value, str):
-            names = [name.strip() for name in next(csv.reader([value], skipinitialspace=True), [])]
+            try:
+                names = [name.strip() for name in next(csv.reader([value], skipinitialspace=True), [])]
+            except csv.Error:  # a line end in a name, say
+                names = []
             value = [int(name) if name.isdecimal() else name for name in names]
         if value is None or (
             isinstance(value, list | tuple)
