@@ -108,15 +108,16 @@ def refuse_other_than_page(option: str, path: str) -> None:
 
 
 def refuse_overwriting(output: str | None, inputs: Iterable[str]) -> None:
-    """Make sure that the output file is not one of the inputs.
+    """Make sure that the output file can be one, and is not one of the inputs.
 
     Raises:
-        DataError: If it is, by whatever name, or if its directory is not there.
+        DataError: If it is one of them, by whatever name, or cannot be written.
     """
     if output is None or is_standard_output(output):
         return
-    if not os.path.isdir(os.path.dirname(output) or "."):
-        raise DataError(f"cannot write {output}: there is no directory {os.path.dirname(output)}")
+    from clearhead.corpora.text_files import refuse_unwritable
+
+    refuse_unwritable(output)
     for path in inputs:
         if os.path.isfile(path) and os.path.isfile(output) and os.path.samefile(output, path):
             raise DataError(f"{output} is an input as well, and would be overwritten; name another file")

@@ -173,12 +173,15 @@ def evaluate(
         if idle := [name for name, value in of_a_model.items() if value is not None]:
             flags = ", ".join("--" + name.removesuffix("_size").replace("_", "-") for name in idle)
             raise ConfigError(f"{flags}: no meaning with --hypothesis, whose translations are there already")
+    if tokenize is not None and metric and Measure.bleu not in metric:
+        raise ConfigError("--tokenize has no meaning without --metric bleu")
     files = [path for path in (source, reference, pairs, hypothesis, gold_alignments) if path is not None]
     refuse_missing(files)
     refuse_overwriting(output, files)
     if output is not None and is_standard_output(output):
         raise ConfigError(f"--output {output} would mix the translations with the metrics; name a file")
 
+    from clearhead.bundle import model_directory
     from clearhead.corpora import open_output, read_lines
     from clearhead.evaluation import DEFAULT_METRICS, alignment_scores, judge, read_gold_links
     from clearhead.evaluation import compare as compare_outputs
@@ -195,6 +198,9 @@ def evaluate(
     languages = from_lang, to_lang
     given = read_given(source or hypothesis, reference, pairs, columns=columns, languages=languages, swap=swap)
     sources, references = given.sources, given.targets
+    for path in (model, compare):
+        if path is not None:
+            model_directory(path)  # what is not there is refused before an hour of translating
 
     def aligned(translator: Translator) -> AlignmentScores | None:
         if gold_alignments is None:

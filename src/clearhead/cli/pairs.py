@@ -54,7 +54,7 @@ def read_given(
         swap: Read the other direction.
 
     Raises:
-        ConfigError: If the columns are not two, or not in the file, or there is no file with columns.
+        ConfigError: If the columns are not two, or not in the file, or there is no file with columns or languages.
         DataError: If a file cannot be read, or a row is no pair: one that was left out would shift all later results.
     """
     from clearhead.config import DataConfig
@@ -64,6 +64,9 @@ def read_given(
     if pairs is None:
         if wanted is not None:
             raise ConfigError(f"--columns {columns}: only a file of pairs has columns; name it with --pairs")
+        for option, language in zip(("--from-lang", "--to-lang"), languages, strict=True):
+            if language is not None:
+                raise ConfigError(f"{option} {language}: only a file of pairs names languages; name it with --pairs")
         read = list(read_parallel([source or ""], [target or ""], swap=swap, notice=notice))
         name = display_name((target if swap else source) or "")
     else:

@@ -28,6 +28,7 @@ __all__ = [
     "open_output",
     "read_lines",
     "refuse_foreign",
+    "refuse_unwritable",
     "some_names",
     "whole_or_absent",
 ]
@@ -274,13 +275,11 @@ def _standard_output() -> Iterator[TextIO]:
             text.detach()
 
 
-@contextmanager
-def whole_or_absent(path: str) -> Iterator[Path]:
-    """Check that a file can be written, and give the path to write to meanwhile: beside it, or a device or pipe itself.
+def refuse_unwritable(path: str) -> None:
+    """Make sure that a file can be written, as far as can be told without writing.
 
     Raises:
-        DataError: If it cannot be.
-        OSError: As it comes, while the block writes.
+        DataError: If it is a directory or may not be changed, or there is no directory for it.
     """
     final = Path(os.path.realpath(path))  # through a link, so that the link stays one
     if final.is_dir():
@@ -289,9 +288,20 @@ def whole_or_absent(path: str) -> Iterator[Path]:
         raise DataError(f"cannot write {path}: there is no directory {Path(path).parent}")
     if final.exists() and not os.access(final, os.W_OK):
         raise DataError(f"cannot write {path}: the file is there and may not be changed")
-    # Not `final`: a pipe that a link in /dev/fd leads to has no path.
+
+
+@contextmanager
+def whole_or_absent(path: str) -> Iterator[Path]:
+    """Check that a file can be written, and give the path to write to meanwhile: beside it, or a device or pipe itself.
+
+    Raises:
+        DataError: As `refuse_unwritable`.
+        OSError: As it comes, while the block writes.
+    """
+    refuse_unwritable(path)
+    # Not what it leads to: a pipe that a link in /dev/fd leads to has no path.
     is_direct = os.path.exists(path) and not stat.S_ISREG(os.stat(path).st_mode)
-    with nullcontext(Path(path)) if is_direct else new_file(final) as written:
+    with nullcontext(Path(path)) if is_direct else new_file(path) as written:
         yield written
 
 

@@ -31,9 +31,9 @@ class MetricComparison:
     p_value: float
     """How often a difference this large would come about by chance; 1 where the scores are equal."""
     baseline_interval: tuple[float, float]
-    """95 percent of the resampled scores of the baseline lie within."""
+    """Mean of the baseline's resampled scores, less and plus half the width of their middle 95 percent."""
     system_interval: tuple[float, float]
-    """95 percent of the resampled scores of the system lie within."""
+    """Likewise of the system's."""
     signature: str
     """sacreBLEU's record of metric, seed, number of resamples and version."""
 

@@ -140,9 +140,10 @@ def test_mistakes_are_named(run_command, make_model_dir, write_lines, tmp_path):
         run_command(evaluate, model, "--source", two, "--reference", two, "-o", two)
     with pytest.raises(ConfigError, match="beam_size = 0"):
         run_command(evaluate, model, "--source", two, "--reference", two, "--beam", 0)
-    with pytest.raises(ModelError, match="nowhere: there is no such directory"):
-        run_command(evaluate, model, "--source", two, "--reference", two, "--compare", tmp_path / "nowhere")
+    sides = ["--source", two, "--reference", two]
     for arguments, named in (
+        ([model, *sides, "--from-lang", "de"], "--from-lang de: only a file of pairs names languages"),
+        ([model, *sides, "--metric", "chrf", "--tokenize", "zh"], "--tokenize has no meaning without --metric bleu"),
         ([model, "--source", two], "name the test set: --source FILE --reference FILE, or --pairs FILE"),
         ([model], "name the test set: --source FILE --reference FILE"),
         (["--hypothesis", two], "name the test set: --reference FILE, or --pairs FILE"),
@@ -159,6 +160,15 @@ def test_mistakes_are_named(run_command, make_model_dir, write_lines, tmp_path):
     ):
         with pytest.raises(ConfigError, match=named):
             run_command(evaluate, *arguments)
+
+
+def test_nothing_is_translated_that_would_be_lost(run_command, make_model_dir, write_lines, tmp_path, monkeypatch):
+    monkeypatch.setattr(Translator, "translate", lambda *_, **__: pytest.fail("translated for nothing"))
+    command = [evaluate, make_model_dir(), "--source", write_lines("a", "x"), "--reference", write_lines("b", "y")]
+    with pytest.raises(ModelError, match="nowhere: there is no such directory"):
+        run_command(*command, "--compare", tmp_path / "nowhere")
+    with pytest.raises(DataError, match=f"cannot write {tmp_path}: it is a directory"):
+        run_command(*command, "-o", tmp_path)
 
 
 def test_pairs_in_one_file_are_a_test_set_too(run_command, test_set, write_lines, tmp_path):
