@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, ExitStack, nullcontext
@@ -358,7 +359,7 @@ def translate(
     refuse_overwriting(output, paths)
     refuse_report(report, paths, [output, alignments])
     refuse_overwriting(alignments, paths)
-    if alignments is not None and alignments == output:
+    if alignments is not None and output is not None and os.path.realpath(alignments) == os.path.realpath(output):
         raise ConfigError(f"--alignments {alignments} is where the translations go; name another file")
     settings |= {
         "alignments": alignments is not None,

@@ -85,6 +85,8 @@ def test_what_makes_no_sense_in_translate_is_refused(run_command, model, source,
 def test_what_makes_no_sense_elsewhere_is_refused(run_command, model, source, write_lines, tmp_path):
     with pytest.raises(DataError, match="is an input as well"):
         run_command(translate, model, source, "--alignments", source)
+    with pytest.raises(ConfigError, match="is where the translations go"):
+        run_command(translate, model, source, "--alignments", tmp_path / "x", "-o", f"{tmp_path}/./x")
     pair = "--source", source, "--target", source
     with pytest.raises(ConfigError, match="would mix the links with the scores"):
         run_command(score, model, *pair, "--alignments", "-")
