@@ -115,12 +115,14 @@ def distill(
 def _write(
     model: Path, files: list[str], output: str, machine_side: MachineSide, device: str, settings: dict[str, Any]
 ) -> None:
-    if ".tsv" not in Path(output).suffixes[-2:]:
+    from clearhead.corpora import display_name, read_lines, write_tsv
+    from clearhead.corpora.text_files import format_extension
+
+    if format_extension(output) != ".tsv":
         raise ConfigError(f"--output {output}: pairs are written as .tsv, which may be compressed, such as .tsv.gz")
     refuse_missing(files)
     refuse_overwriting(output, files)
 
-    from clearhead.corpora import display_name, read_lines, write_tsv
     from clearhead.training.synthetic import SyntheticReport, synthesize
     from clearhead.translator import Translator
 

@@ -57,7 +57,11 @@ def test_idle_options_are_refused(run_command, model, write_lines, tmp_path, opt
 
 @pytest.mark.parametrize(
     ("output", "error", "message"),
-    [("pairs.txt", ConfigError, "pairs are written as .tsv"), ("no/pairs.tsv", DataError, "there is no directory")],
+    [
+        ("pairs.txt", ConfigError, "pairs are written as .tsv"),
+        ("pairs.tsv.txt", ConfigError, "pairs are written as .tsv"),
+        ("no/pairs.tsv", DataError, "there is no directory"),
+    ],
 )
 def test_mistakes_are_named_before_anything_is_read(run_command, model, write_lines, tmp_path, output, error, message):
     with pytest.raises(error, match=message):
