@@ -7,6 +7,7 @@ import sys
 from collections.abc import Sequence
 from dataclasses import replace
 from enum import StrEnum
+from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -142,6 +143,7 @@ def explain(
         )
         from clearhead.inspection.compare import compare as compare_explanations
 
+        first, second = _told_apart((first, second), models)
         _write(_comparison_content(compare_explanations(first, second), chosen), output)
         return
     if ablate:
@@ -199,17 +201,13 @@ def _refuse_idle(
 
 
 def _refuse_terminal(form: Form, output: str | None) -> None:
-    """Refuse to write a picture into a terminal, and over a directory.
+    """Refuse to write a picture into a terminal.
 
     Raises:
         ConfigError: If that is where it would go.
-        DataError: Likewise.
     """
-    if output is None or is_standard_output(output):
-        if form is Form.png and sys.stdout.isatty():
-            raise ConfigError("a picture is nothing for a terminal; name a file with -o")
-    elif Path(output).is_dir():
-        raise DataError(f"cannot write {output}: it is a directory; name a file in it")
+    if form is Form.png and is_standard_output(output) and sys.stdout.isatty():
+        raise ConfigError("a picture is nothing for a terminal; name a file with -o")
 
 
 def _explained(
@@ -236,6 +234,18 @@ def _explained(
         return found
     with progress("attributing", total=len(found.target_tokens)) as advance:
         return with_attribution(found, on_progress=advance)
+
+
+def _told_apart(both: tuple[Explanation, Explanation], models: Sequence[Path]) -> tuple[Explanation, Explanation]:
+    """Name two models whose directories are called alike by so much of the paths as tells them apart."""
+    first, second = both
+    paths = [path.absolute().parts for path in models]
+    if first.model["name"] != second.model["name"] or len({*paths}) < 2:
+        return both
+    length = next(length for length in count(1) if paths[0][-length:] != paths[1][-length:])
+    names = [str(Path(*parts[-length:])) for parts in paths]
+    first, second = (replace(one, model={**one.model, "name": name}) for one, name in zip(both, names, strict=True))
+    return first, second
 
 
 def _ablated(

@@ -159,6 +159,14 @@ def test_the_model_of_a_run_has_the_name_of_the_run(run_command, model, tmp_path
     assert "second (small)" in out
 
 
+def test_models_whose_directories_are_called_alike_are_told_apart(run_command, model, tmp_path):
+    for parent in ("a", "b"):
+        shutil.copytree(model, tmp_path / parent / "best")
+    out = run_command(explain, tmp_path / "a" / "best", TEXT, "--compare", tmp_path / "b" / "best").stdout
+    assert "first (a/best)" in out
+    assert "second (b/best)" in out
+
+
 def test_a_picture_that_is_not_there_is_named_with_those_that_are(run_command, model):
     pytest.importorskip("matplotlib")
     with pytest.raises(DataError, match=r"no head cross.7.1; encoder has 1 layers of 2"):
