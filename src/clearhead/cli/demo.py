@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shlex
+import sys
 from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -71,10 +73,11 @@ def demo(
         mark = "" if text == pair.target else f"   (should be: {pair.target})"
         typer.echo(f"  {pair.source}\n      {text}{mark}")
     notice(f"model {out / 'model'}, report {out / 'report.html'}")
+    command = shlex.join([_program(), "translate", str(out)])
     typer.echo(
         f"\nTry it (a tag such as <2fr> names the language; without one it is German):\n"
-        f'  echo "Thursday, May 3, 2018" | {_command()} translate {out}\n'
-        f'  echo "<2ja> Thursday, May 3, 2018" | {_command()} translate {out}'
+        f'  echo "Thursday, May 3, 2018" | {command}\n'
+        f'  echo "<2ja> Thursday, May 3, 2018" | {command}'
     )
 
 
@@ -94,8 +97,6 @@ def _sides(pairs: Iterable[SentencePair]) -> list[tuple[str, str]]:
     return [(pair.source, pair.target) for pair in pairs]
 
 
-def _command() -> str:
+def _program() -> str:
     """Return how this program was called, so that the hint can be pasted."""
-    import sys
-
     return sys.argv[0] if Path(sys.argv[0]).name == "clearhead" else "clearhead"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
@@ -140,7 +141,7 @@ def card(name: str, imported: Imported, proof: str) -> str:
     languages = ", ".join(tokenizer.language_tags) or "none"
     kept = "exactly the original's: what that loses is lost" if not tokenizer.is_lossless else "as it was learned here"
     use = (
-        f"clearhead translate {name} < input.txt > output.txt"
+        f"clearhead translate {shlex.quote(name)} < input.txt > output.txt"
         if shape.num_decoder_layers
         else f'model = clearhead.Translator.load("{name}").bundle.model  # an encoder alone: see model.hidden_states'
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -39,11 +40,12 @@ def model_card(name: str, bundle: Bundle) -> str:
     lines = bundle.line_statistics
     given = info["settings"]["golden"]
     golden = "words of its vocabulary" if given is None else "none" if given == NO_GOLDEN else f"sentences of {given}"
+    quoted = shlex.quote(name)
     return f"""# {name}
 
 A Transformer trained by clearhead {__version__}.
 
-    clearhead translate {name} < input.txt > output.txt
+    clearhead translate {quoted} < input.txt > output.txt
 
 | | |
 | --- | --- |
@@ -69,7 +71,7 @@ A Transformer trained by clearhead {__version__}.
 | --- | --- | --- | --- |
 {files}
 
-The full settings stand in `config.json`. `clearhead verify {name}` checks that the files are whole and that the model
+The full settings stand in `config.json`. `clearhead verify {quoted}` checks that the files are whole and that the model
 still gives the translations in `golden.jsonl`.
 """
 

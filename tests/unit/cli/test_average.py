@@ -22,7 +22,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_the_last_checkpoints_become_a_model(run, tmp_path, capsys):
-    output = tmp_path / "model"
+    output = tmp_path / "a model"
     assert clearhead("average", run, "--last", 3, "-o", output) == 0
     out, err = capsys.readouterr()
     assert out == ""
@@ -37,6 +37,7 @@ def test_the_last_checkpoints_become_a_model(run, tmp_path, capsys):
     assert lines[1].startswith("clearhead: better than") == is_better
     assert lines[2:] == [f"clearhead: averaged step-00000002, step-00000003, step-00000004 into {output}"]
     assert load_bundle(output).info["weights"] == "average of step-00000002, step-00000003, step-00000004"
+    assert "clearhead translate 'a model' < input.txt" in (output / "README.md").read_text(encoding="utf-8")
     assert clearhead("verify", output) == 0
 
 

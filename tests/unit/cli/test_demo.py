@@ -24,11 +24,11 @@ def smaller(monkeypatch) -> None:
 def test_the_demo_trains_translates_and_says_how_to_go_on(tmp_path, capsys, monkeypatch):
     clock = itertools.count(step=0.05)  # every look at it takes a twentieth of a second
     monkeypatch.setattr("time.monotonic", lambda: next(clock))
-    run = tmp_path / "demo"
+    run = tmp_path / "a demo"
     assert clearhead("demo", "--out", run, "--minutes", "0.1") == 0
     out, err = capsys.readouterr()
     assert re.search(r"^Exact match on 23 held-out sentences: \d+\.\d %$", out, re.MULTILINE)
-    assert f"clearhead translate {run}" in out
+    assert f"clearhead translate '{run}'" in out
     assert f"model {run / 'model'}, report {run / 'report.html'}" in err
     assert "finished by max_minutes" in err
     held_out = {pair.source: pair.target for pair in read_pairs([str(run / "corpus" / "test.tsv")])}

@@ -110,7 +110,7 @@ def without_their_library(monkeypatch):
 
 @pytest.mark.usefixtures("without_their_library")
 def test_a_published_directory_becomes_a_model_of_ours(directory, tmp_path, run_command):
-    output = tmp_path / "ours"
+    output = tmp_path / "one of ours"
     said = run_command(import_model, directory, "-o", output)
     assert "of the kind marian" in said.stdout
     assert "not compared with its own library: pip install 'clearhead[interop]'" in said.stdout
@@ -119,7 +119,9 @@ def test_a_published_directory_becomes_a_model_of_ours(directory, tmp_path, run_
     assert (bundle.decode.beam_size, bundle.decode.length_penalty_form, bundle.decode.familiar) == (3, "power", False)
     assert bundle.info["imported_from"]["kind"] == "marian"
     assert str(tmp_path) not in (output / "config.json").read_text()  # a model may be given away
-    assert "# The original's card" in (output / "README.md").read_text()
+    card = (output / "README.md").read_text()
+    assert "# The original's card" in card
+    assert "    clearhead translate 'one of ours' < input.txt" in card
     assert len(run_command(translate, output, stdin="ein Hund\n\nzwei\n").stdout.splitlines()) == 3
     assert explain(Translator.load(output), "ein Hund").decoder_tokens[0] == "<pad>"  # from which Marian starts
 
