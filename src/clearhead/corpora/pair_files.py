@@ -211,8 +211,8 @@ def _files_in(directory: str, notice: Callable[[str], None] | None) -> list[str]
             else:
                 num_others += 1
     if notice is not None and inside:
-        left_out = f"; {num_others:,} other files in it are left out" if num_others else ""
-        notice(f"{directory}: {len(inside):,} files of pairs{left_out}")
+        left_out = f"; other files in it, which are left out: {num_others:,}" if num_others else ""
+        notice(f"{directory}: files of pairs: {len(inside):,}{left_out}")
     return sorted(inside)
 
 

@@ -234,7 +234,7 @@ def changed_inputs(report: Mapping[str, Any], before: Config, now: Config) -> li
             if missing & {*last}:
                 continue  # a directory was taken away, or what a pattern stood for, and nobody knows what was in it
             lines.append(
-                f"data.{role} named {len(old)} files ({_listed(old, new)}) and now names {len(new)} "
+                f"data.{role}: files named before: {len(old)} ({_listed(old, new)}), and now: {len(new)} "
                 f"({_listed(new, old)})"
             )
             continue

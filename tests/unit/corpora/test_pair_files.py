@@ -262,9 +262,9 @@ IN_ALL = ["all/a.CSV.gz", "all/b.tsv", "all/sub/deep/c.po", "all/sub/pairs.txt"]
 def test_a_directory_stands_for_the_files_of_pairs_in_it(folder):
     told: list[str] = []
     assert expand_paths(["more/x.tsv", "all"], notice=told.append) == ["more/x.tsv", *IN_ALL]
-    assert told == ["all: 4 files of pairs; 6 other files in it are left out"]
+    assert told == ["all: files of pairs: 4; other files in it, which are left out: 6"]
     assert expand_paths(["more/"], notice=told.append) == ["more/x.tsv", "more/y[1].tsv"]
-    assert told[1:] == ["more/: 2 files of pairs"]
+    assert told[1:] == ["more/: files of pairs: 2"]
 
 
 @pytest.mark.parametrize(

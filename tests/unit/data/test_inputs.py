@@ -126,10 +126,10 @@ def test_added_and_left_out_files_are_reported(config, tmp_path):
     other = config_of(tmp_path, source=["de"], target=["en"], pairs=["p.tsv", "new.tsv"], exclude=["x"])
     lines = changed_inputs(report_of(config), config, other)
     assert len(lines) == 2
-    assert lines[0].startswith("data.pairs named 1 files (")
+    assert lines[0].startswith("data.pairs: files named before: 1 (")
     assert lines[0].endswith("/new.tsv)")
-    assert lines[1].startswith("data.valid_pairs named 1 files (")
-    assert lines[1].endswith(" and now names 0 (none)")
+    assert lines[1].startswith("data.valid_pairs: files named before: 1 (")
+    assert lines[1].endswith(", and now: 0 (none)")
 
 
 def test_files_that_change_their_roles_or_places_are_reported(config, tmp_path):
@@ -241,7 +241,7 @@ def test_directories_and_patterns_stand_for_their_files_in_every_role_of_pairs(f
         *names["pairs"],
         *names["exclude"],
     }
-    assert told[0] == f"{folder / 'all'}: 2 files of pairs; 1 other files in it are left out"
+    assert told[0] == f"{folder / 'all'}: files of pairs: 2; other files in it, which are left out: 1"
     assert config.data.pairs == (str(folder / "all"), str(folder / "d.tsv"))  # as the user wrote it
 
 
@@ -290,12 +290,12 @@ def test_a_file_that_comes_into_a_directory_or_goes_is_reported(folder):
     report = prepared(config)
     (folder / "all/new.jsonl").write_text("")
     (line,) = changed_inputs(report, config, config)
-    assert line.startswith("data.pairs named 2 files (")
+    assert line.startswith("data.pairs: files named before: 2 (")
     assert line.endswith("/new.jsonl)")
     (folder / "all/new.jsonl").unlink()
     (folder / "all/a.tsv").unlink()
     (line,) = changed_inputs(report, config, config)
-    assert line.endswith(f" and now names 1 ({folder / 'all/b/c.po'})")
+    assert line.endswith(f", and now: 1 ({folder / 'all/b/c.po'})")
 
 
 def test_of_many_files_those_that_came_are_listed(folder):
@@ -306,7 +306,7 @@ def test_of_many_files_those_that_came_are_listed(folder):
     (folder / "all/new.tsv").write_text("neu\tnew\n")
     (line,) = changed_inputs(report, config, config)
     came = folder / "all/new.tsv"
-    assert line == f"data.pairs named 22 files (all of them among the others) and now names 23 (among them {came})"
+    assert line == f"data.pairs: files named before: 22 (all of them among the others), and now: 23 (among them {came})"
 
 
 def test_a_directory_or_pattern_that_was_taken_away_does_not_stop_a_run(folder):

@@ -96,7 +96,7 @@ def test_without_links_the_store_is_what_it_was_and_with_them_it_is_reopened(pre
     path = config.data.alignments[0]
     without = Config.from_dict({"data": {**config.data.model_dump(), "alignments": []}})
     assert changed_inputs(linked.report, config, without) == [
-        f"data.alignments named 1 files ({path}) and now names 0 (none)"
+        f"data.alignments: files named before: 1 ({path}), and now: 0 (none)"
     ]
 
 
