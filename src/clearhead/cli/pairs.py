@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -10,7 +11,7 @@ from clearhead.cli.console import notice
 from clearhead.errors import ConfigError
 
 if TYPE_CHECKING:
-    from clearhead.corpora import SentencePair
+    from clearhead.corpora import PairFile, SentencePair
 
 __all__ = ["GivenPairs", "read_given"]
 
@@ -71,7 +72,12 @@ def read_given(
         name = display_name((target if swap else source) or "")
     else:
         asked = Wanted(wanted, *languages)
-        read = list(read_pairs([pairs], asked, swap=swap, on_open=lambda files: notice(*described(files))))
+
+        def tell(files: Sequence[PairFile]) -> None:
+            for line in described(files):  # none yet of a pipe
+                notice(line)
+
+        read = list(read_pairs([pairs], asked, swap=swap, on_open=tell))
         name = display_name(pairs)
     found = [pair for pair in read if pair.skipped is None]
     for reason, count in Counter(pair.skipped for pair in read if pair.skipped is not None).items():

@@ -21,10 +21,13 @@ def test_scores_stand_line_by_line(run_command, make_model_dir, write_lines, sen
     assert lines == [f"{value:.6f}" for value in expected]
 
 
-def test_one_side_may_be_standard_input(run_command, make_model_dir, write_lines):
+def test_one_side_or_both_may_be_standard_input(run_command, make_model_dir, write_lines):
     model, source, target = make_model_dir(), write_lines("a", "Ein Hund."), write_lines("b", "A dog.")
     expected = run_command(score, model, "--source", source, "--target", target).stdout
     assert run_command(score, model, "--source", source, "--target", "-", stdin="A dog.\n").stdout == expected
+    both = run_command(score, model, "--pairs", "-", stdin="Ein Hund.\tA dog.\n")
+    assert both.stdout == expected
+    assert "standard input: tab-separated, 2 columns; from column 1 to column 2" in both.stderr
     with pytest.raises(DataError, match=r"standard input \(-\) is named more than once"):
         run_command(score, model, "--source", "-", "--target", "-", stdin="x\n")
 
