@@ -23,6 +23,7 @@ from clearhead.cli.options import (
     Device,
     Ensemble,
     FromLang,
+    PairsFile,
     Precision,
     Shortlist,
     SourceLang,
@@ -67,15 +68,7 @@ def evaluate(
         str | None,
         typer.Option("--reference", metavar="FILE", help="Its true translations, line by line beside the source."),
     ] = None,
-    pairs: Annotated[
-        str | None,
-        typer.Option(
-            "--pairs",
-            metavar="FILE",
-            help="Source and reference in one file, such as .tmx, .po, .tsv or .csv (docs/formats.md). "
-            "A row that is no pair is an error.",
-        ),
-    ] = None,
+    pairs: PairsFile = None,
     columns: Columns = None,
     from_lang: FromLang = None,
     to_lang: ToLang = None,

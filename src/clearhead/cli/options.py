@@ -21,6 +21,7 @@ __all__ = [
     "Ensemble",
     "FromLang",
     "Model",
+    "PairsFile",
     "Precision",
     "Shortlist",
     "SourceFile",
@@ -49,6 +50,15 @@ Model = Annotated[Path, typer.Argument(metavar="MODEL", help="Model directory, o
 SourceFile = Annotated[str, typer.Option("--source", metavar="FILE", help="Source text, one segment a line.")]
 TargetFile = Annotated[
     str, typer.Option("--target", metavar="FILE", help="Its translations, line by line beside the source.")
+]
+PairsFile = Annotated[
+    str | None,
+    typer.Option(
+        "--pairs",
+        metavar="FILE",
+        help="Both sides in one file, such as .tmx, .po, .tsv or .csv (docs/formats.md); - is TSV. A row that is no "
+        "pair is an error.",
+    ),
 ]
 Columns = Annotated[
     str | None,

@@ -16,6 +16,7 @@ from clearhead.cli.options import (
     Ensemble,
     FromLang,
     Model,
+    PairsFile,
     Swap,
     TargetLang,
     Threads,
@@ -38,15 +39,7 @@ def score(
         str | None,
         typer.Option("--target", metavar="FILE", help="Its translations, line by line beside the source."),
     ] = None,
-    pairs: Annotated[
-        str | None,
-        typer.Option(
-            "--pairs",
-            metavar="FILE",
-            help="Both sides in one file, such as .tmx, .po, .tsv or .csv (docs/formats.md). A row that is no pair is "
-            "an error.",
-        ),
-    ] = None,
+    pairs: PairsFile = None,
     columns: Columns = None,
     from_lang: FromLang = None,
     to_lang: ToLang = None,

@@ -279,7 +279,7 @@ def refuse_unwritable(path: str) -> None:
     """Make sure that a file can be written, as far as can be told without writing.
 
     Raises:
-        DataError: If it is a directory or may not be changed, or there is no directory for it.
+        DataError: If it is a directory or may not be changed, or there is no directory for it that may be.
     """
     final = Path(os.path.realpath(path))  # through a link, so that the link stays one
     if final.is_dir():
@@ -288,6 +288,8 @@ def refuse_unwritable(path: str) -> None:
         raise DataError(f"cannot write {path}: there is no directory {Path(path).parent}")
     if final.exists() and not os.access(final, os.W_OK):
         raise DataError(f"cannot write {path}: the file is there and may not be changed")
+    if not os.path.exists(path) and not os.access(final.parent, os.W_OK):  # a pipe of the shell has no directory
+        raise DataError(f"cannot write {path}: its directory may not be changed")
 
 
 @contextmanager

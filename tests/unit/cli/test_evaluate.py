@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import csv
 import json
+from pathlib import Path
 
 import pytest
 import sacrebleu
@@ -169,6 +170,9 @@ def test_nothing_is_translated_that_would_be_lost(run_command, make_model_dir, w
         run_command(*command, "--compare", tmp_path / "nowhere")
     with pytest.raises(DataError, match=f"cannot write {tmp_path}: it is a directory"):
         run_command(*command, "-o", tmp_path)
+    monkeypatch.setattr("os.access", lambda path, mode: Path(path) != tmp_path)  # modes do not hold for root
+    with pytest.raises(DataError, match="its directory may not be changed"):
+        run_command(*command, "-o", tmp_path / "out.txt")
 
 
 def test_pairs_in_one_file_are_a_test_set_too(run_command, test_set, write_lines, tmp_path):
