@@ -29,7 +29,7 @@ REASONS = {
     "blank": "the line or its translation is blank",
     "cut": "the line or its translation was longer than the model's limits",
     "copied": "the translation is the line itself",
-    "unwritable": "a side holds a tab or the end of a line, which a .tsv cannot keep",
+    "unwritable": "a side holds a tab, a NUL character or the end of a line, which a .tsv cannot keep",
 }
 """Every reason to drop a line, in the order in which they are looked for."""
 
@@ -110,6 +110,6 @@ def _reason_to_drop(translation: Translation, text: str) -> str | None:
         return "cut"
     if text.strip() == translation.text.strip():
         return "copied"
-    if any(sign in side for side in (text, translation.text) for sign in "\t\n\r"):
+    if any(sign in side for side in (text, translation.text) for sign in "\t\0\n\r"):
         return "unwritable"
     return None

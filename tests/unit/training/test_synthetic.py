@@ -45,12 +45,12 @@ def test_the_machine_writes_the_side_it_is_told(translator, sentences, monkeypat
 
 
 def test_what_is_dropped_is_counted_by_its_reason(translator, monkeypatch):
-    scripted(monkeypatch, nothing="", same="same", tabbed="a\tb", cut=["long"])
-    lines = ["good", "", "nothing", "same", "tabbed", "long", "a\tb", "fine"]
+    scripted(monkeypatch, nothing="", same="same", tabbed="a\tb", nul="a\0b", cut=["long"])
+    lines = ["good", "", "nothing", "same", "tabbed", "nul", "long", "a\tb", "fine"]
     pairs, report = pairs_of(translator, lines)
     assert pairs == [("GOOD", "good"), ("FINE", "fine")]
-    assert report.dropped == {"blank": 2, "cut": 1, "copied": 1, "unwritable": 2}
-    assert report.lines()[:2] == ["           8 lines read", "           2 kept"]
+    assert report.dropped == {"blank": 2, "cut": 1, "copied": 1, "unwritable": 3}
+    assert report.lines()[:2] == ["           9 lines read", "           2 kept"]
     assert report.lines()[2].endswith("2 dropped: blank, the line or its translation is blank")
 
 
