@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from clearhead.cli.console import notice, progress
+from clearhead.cli.options import Threads
 from clearhead.errors import ClearheadError
 
 if TYPE_CHECKING:
@@ -38,6 +39,7 @@ def paper(
         typer.Option("--output", "-o", metavar="DIR", help="Write the text, and figures as PNG, into this directory."),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead of text.")] = False,
+    threads: Threads = None,
 ) -> None:
     """Print the paper's equations, tables and figures, computed and checked; exit with status 1 if a check fails."""
     if output is not None:

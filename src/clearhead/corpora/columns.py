@@ -65,9 +65,9 @@ def choose_columns(
 ) -> TwoColumns:
     """Decide which columns to read.
 
-    What is asked for is taken. Else, if the header names the languages that are asked for, or two sides, these are;
-    without a header the first two columns,
-    but the second and fourth where the first and third of four hold numbers, as in the exports of Tatoeba.
+    What is asked for is taken. Else, if the header names languages, those that are asked for, or the one that is and
+    the only other side; or the two sides that it names. Without a header it is the first two columns, but the second
+    and fourth where the first and third of four hold numbers, as in the exports of Tatoeba.
 
     Args:
         path: File, for messages.
@@ -93,12 +93,8 @@ def choose_columns(
     # Of more than two, for `id` is the code of Indonesian too, and a text may be a number.
     ignored = others | (numbers if len(names) > 2 else frozenset())
     sides = [index for index, name in enumerate(names) if _meaning(name) is not None and index not in ignored]
-    if (
-        wanted.from_lang is not None
-        and wanted.to_lang is not None
-        and any(language_named(names[side]) for side in sides)
-    ):
-        source, target = (_of_language(path, language, names, sides) for language in (wanted.from_lang, wanted.to_lang))
+    if (wanted.from_lang or wanted.to_lang) and any(language_named(names[side]) for side in sides):
+        source, target = _of_languages(path, wanted, names, sides)
         return TwoColumns(source, target, has_header, names)
     if len(sides) == 2:
         return TwoColumns(sides[0], sides[1], has_header, names)
@@ -160,6 +156,26 @@ def language_named(name: str) -> str | None:
     """Return the code of the language that a column is named after, such as `de` for `German`; None if it is none."""
     meaning = _meaning(name)
     return meaning if meaning is not None and meaning.partition("-")[0] in _languages().values() else None
+
+
+def _of_languages(path: str, wanted: Wanted, names: Sequence[str], sides: Sequence[int]) -> tuple[int, int]:
+    """Return the columns of the languages that are asked for, one or both; of one, and the only other side.
+
+    Raises:
+        ConfigError: If there is none, or more than one.
+    """
+    asked = wanted.from_lang, wanted.to_lang
+    found = [None if language is None else _of_language(path, language, names, sides) for language in asked]
+    others = [side for side in sides if side not in found]
+    if found[0] == found[1] or (None in found and len(others) != 1):
+        words = " and ".join(repr(language) for language in asked if language is not None)
+        there = _listed([names[side] for side in sides])
+        raise ConfigError(
+            f"{path}: the languages asked for are {words}, which leaves open two columns; it has {there}; give two "
+            f"different ones with --from-lang and --to-lang"
+        )
+    source, target = (others[0] if place is None else place for place in found)
+    return source, target
 
 
 def _of_language(path: str, language: str, names: Sequence[str], sides: Sequence[int]) -> int:

@@ -103,6 +103,19 @@ def test_languages_that_are_asked_for_are_found_in_the_header():
         choose_columns("f", [["en-GB", "en-US", "de"]], Wanted(from_lang="de", to_lang="en"))
 
 
+def test_one_language_that_is_asked_for_leaves_the_other_side():
+    rows = [["id", "en", "de"], ["1", "a", "b"]]
+    assert choose_columns("f", rows, Wanted(from_lang="de"))[:2] == (2, 1)
+    assert choose_columns("f", rows, Wanted(to_lang="en"))[:2] == (2, 1)
+    assert choose_columns("f", rows, Wanted(from_lang="en"))[:2] == (1, 2)
+    with pytest.raises(ConfigError, match="f has no column of the language 'fr'; it has 'en', 'de'"):
+        choose_columns("f", rows, Wanted(from_lang="fr"))
+    with pytest.raises(ConfigError, match="give two different ones with --from-lang and --to-lang"):
+        choose_columns("f", rows, Wanted(from_lang="de", to_lang="de"))
+    with pytest.raises(ConfigError, match="the languages asked for are 'de', which leaves open two columns"):
+        choose_columns("f", [["en", "de", "fr"]], Wanted(from_lang="de"))
+
+
 def test_a_table_that_names_no_languages_is_read_as_it_stands():
     assert choose_columns("f", [["a", "b"]], Wanted(from_lang="de", to_lang="en")).sides() == ("column 1", "column 2")
     with_sides = choose_columns("f", [["x", "target", "source"]], Wanted(from_lang="de", to_lang="en"))
