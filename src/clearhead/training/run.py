@@ -121,10 +121,6 @@ def train_from_values(values: Mapping[str, Any], *, fresh: bool = False, workers
                 weights = newest[0] / "model.safetensors"
                 require_fitting_weights(config.model, weights, origin=str(run / "config.toml"))
             ended_by = newest[1].ended_by(config.train) if newest and is_finished(run) else None
-            if ended_by is None:
-                golden_sources(
-                    config.golden, data.tokenizer, config.decode.target_lang
-                )  # what cannot be used is refused
             workers.tell("settled", json.dumps(_Settled.of(run, newest, ended_by)))
             if newest and ended_by is not None:
                 display.say(f"this run is finished ({ended_by}); its model is {run / 'model'}")
@@ -255,13 +251,18 @@ def _settle(
             f"model.vocab_size is {config.model.vocab_size:,}, the pieces of this tokenizer, not {rows!r:.50} as set"
         )
     config = resolved(config, batches_per_epoch=order.batches_per_epoch)
+    changes = []
     if saved is not None:
         saved = resolved(saved, batches_per_epoch=order.batches_per_epoch)  # older runs left open what was chosen
         config = with_intervals(saved, config, made, given)
-        if changes := check_resumable(saved, config, made):
-            (run / "report.html").unlink(missing_ok=True)  # a finished run is published anew with its new settings
-            for line in changes:
-                display.say(f"changed since the run was started: {line}")
+        changes = check_resumable(saved, config, made)
+    if changes or not is_finished(run) or made.ended_by(config.train) is None:
+        # What cannot be used is refused while the run is what it was.
+        golden_sources(config.golden, data.tokenizer, config.decode.target_lang)
+    if changes:
+        (run / "report.html").unlink(missing_ok=True)  # a finished run is published anew with its new settings
+        for line in changes:
+            display.say(f"changed since the run was started: {line}")
     settled = config.to_toml()
     if saved is None or path.read_text(encoding="utf-8") != settled:  # of a finished run nothing is written anew
         write_text(path, settled)

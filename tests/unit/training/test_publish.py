@@ -95,6 +95,11 @@ def test_golden_sentences_may_be_given_and_are_named_in_the_card(settings, tmp_p
     run = train_from_values(asked).run
     assert [one["source"] for one in read_golden(run / "model")] == ["two five", "nine"]
     assert "| golden sentences | sentences of golden.txt |" in (run / "model" / "README.md").read_text(encoding="utf-8")
+    before = (run / "config.toml").read_bytes()
+    with pytest.raises(DataError, match="there is no such file"):
+        train_from_values(merge(asked, {"golden": str(tmp_path / "none.txt")}))
+    assert (run / "report.html").exists()  # as finished as it was, with the settings that it had
+    assert (run / "config.toml").read_bytes() == before
     train_from_values(merge(asked, {"golden": "none", "train": {"max_steps": 3}}))
     assert read_golden(run / "model") == []
     assert "| golden sentences | none |" in (run / "model" / "README.md").read_text(encoding="utf-8")
