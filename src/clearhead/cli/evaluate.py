@@ -151,10 +151,6 @@ def evaluate(
     of_links = {"align_by": align_by, "gold_base": gold_base}
     if gold_alignments is None and (idle := [name for name, value in of_links.items() if value is not None]):
         raise ConfigError(f"--{idle[0].replace('_', '-')} has no meaning without --gold-alignments FILE")
-    if tokenize is not None and metric and "bleu" not in metric:
-        raise ConfigError(
-            "--tokenize says how BLEU cuts words, and it is not measured; add --metric bleu, or leave --tokenize out"
-        )
     if hypothesis is not None:
         of_a_model = {"source": source, "compare": compare, "output": output, "ensemble": ensemble, **settings}
         of_a_model |= {"gold_alignments": gold_alignments}

@@ -156,7 +156,6 @@ def test_mistakes_are_named(run_command, make_model_dir, write_lines, tmp_path):
         (["--hypothesis", two, "--reference", two, "--as-is"], "--as-is: no meaning with --hypothesis"),
         (["--hypothesis", two, "--reference", two, "--device", "cpu"], "--device: no meaning with --hypothesis"),
         (["--hypothesis", two, "--reference", two, "--swap"], "--swap: no meaning with --hypothesis"),
-        ([model, "--source", two, "--reference", two, "--metric", "chrf", "--tokenize", "char"], "add --metric bleu"),
         ([model, "--source", two, "--reference", two, "--columns", "1,2"], "--columns 1,2: only a file of pairs has"),
     ):
         with pytest.raises(ConfigError, match=named):
