@@ -240,8 +240,13 @@ def check_resumable(saved: Config, now: Config, made: TrainingState) -> list[str
     Raises:
         CheckpointError: Listing the changes that would silently make it another run; or if it has made more steps or
             minutes than are asked for, so that it would silently end.
+        ConfigError: If its vocabulary has not what is asked for.
     """
     _refuse_less_than_made(saved.train, now.train, made)
+    if now.decode.protect_numbers and not now.model.num_placeholders:
+        raise ConfigError(
+            "decode.protect_numbers needs a vocabulary with tokens for placeholders, and that of this run has none"
+        )
     old, new = _flat(saved.model_dump(mode="json")), _flat(now.model_dump(mode="json"))
     names = (old.keys() | new.keys()) - {"train.planned"}  # which follows from what changed
     changed = {name: (old.get(name), new.get(name)) for name in names if old.get(name) != new.get(name)}

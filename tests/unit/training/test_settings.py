@@ -124,6 +124,12 @@ def test_every_refused_change_is_listed():
     assert [line.split(":")[0].strip() for line in lines[1:-1]] == ["tokenizer.kind", "train.seed"]
 
 
+def test_what_the_vocabulary_of_a_run_has_not_is_refused_before_it_goes_on():
+    numbers = merge(BASE, {"decode": {"protect_numbers": True}})
+    with pytest.raises(ConfigError, match=r"decode.protect_numbers needs .* and that of this run has none"):
+        check_resumable(completed(BASE), completed(numbers), TrainingState())
+
+
 def test_changes_that_only_lengthen_or_observe_are_allowed_and_named():
     change = {
         "out": "elsewhere",
