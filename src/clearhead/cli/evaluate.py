@@ -36,7 +36,7 @@ from clearhead.cli.options import (
     decode_settings,
 )
 from clearhead.cli.pairs import read_given
-from clearhead.errors import ConfigError
+from clearhead.errors import ConfigError, DataError
 from clearhead.files import is_standard_output
 
 if TYPE_CHECKING:
@@ -224,10 +224,14 @@ def evaluate(
         evaluation = judge(made_elsewhere, references, **measured)
     else:
         evaluation, translations, alignment = judged(model, ensemble or ())
+    unwritten = None
     if output is not None:
-        with open_output(output) as out:
-            # A line end that the model wrote would set all later lines beside the wrong source.
-            out.writelines(on_one_line(text) + "\n" for text in translations)
+        try:
+            with open_output(output) as out:
+                # A line end that the model wrote would set all later lines beside the wrong source.
+                out.writelines(on_one_line(text) + "\n" for text in translations)
+        except DataError as error:  # of a full disk; the metrics are not lost with it
+            unwritten = error
     result: dict[str, Any] = evaluation.to_dict()
     lines = [*_table(evaluation), *_alignment_lines(alignment)]
     if alignment is not None:
@@ -247,6 +251,8 @@ def evaluate(
             *comparison.lines(),
         ]
     typer.echo(json.dumps(result, ensure_ascii=False) if as_json else "\n".join(lines))
+    if unwritten is not None:
+        raise unwritten
 
 
 def _refuse_misnamed(

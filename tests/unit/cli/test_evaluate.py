@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 import sacrebleu
+from small_corpus import clearhead
 
 from clearhead.cli.evaluate import evaluate
 from clearhead.errors import ConfigError, DataError, ModelError
@@ -172,6 +173,15 @@ def test_nothing_is_translated_that_would_be_lost(run_command, make_model_dir, w
     monkeypatch.setattr("os.access", lambda path, mode: Path(path) != tmp_path)  # modes do not hold for root
     with pytest.raises(DataError, match="its directory may not be changed"):
         run_command(*command, "-o", tmp_path / "out.txt")
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="this system has no device that is always full")
+def test_a_full_disk_takes_the_translations_and_not_the_metrics(test_set, capsys):
+    model, files, *_ = test_set
+    assert clearhead("evaluate", model, *files, "-o", "/dev/full") == 1
+    out, err = capsys.readouterr()
+    assert out.startswith("metric")
+    assert "cannot write /dev/full: No space left on device" in err
 
 
 def test_pairs_in_one_file_are_a_test_set_too(run_command, test_set, write_lines, tmp_path):
