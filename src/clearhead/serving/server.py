@@ -393,7 +393,7 @@ class _Lines(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         fields = {"time": self.formatTime(record, "%Y-%m-%dT%H:%M:%S%z"), "level": record.levelname.lower()}
         if record.name == LOGGER.name:
-            return json.dumps({**fields, **json.loads(record.getMessage())})
+            return f"{json.dumps(fields)[:-1]}, {record.getMessage()[1:]}"  # of one object and the other, one
         kind = {"error": record.exc_info[0].__name__} if record.exc_info and record.exc_info[0] else {}
         place = f"{record.filename}:{record.lineno}"
         return json.dumps({**fields, "event": "library", "logger": record.name, "place": place, **kind})
