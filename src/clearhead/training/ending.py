@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
@@ -18,8 +19,10 @@ from clearhead.data.clean import CleaningReport
 from clearhead.data.inputs import languages
 from clearhead.data.prepare import Prepared
 from clearhead.device import device_name, num_threads
+from clearhead.errors import DataError
 from clearhead.evaluation.metrics import sentence_chrf
 from clearhead.inspection.explain import explain
+from clearhead.inspection.explanation import Explanation
 from clearhead.scripts import count_scripts
 from clearhead.training.log import read_metrics
 from clearhead.training.loop import UNCHANGED, Loop
@@ -94,8 +97,7 @@ def report_end(loop: Loop, translator: Translator, validation: Validation, head:
         lengths={"source": data.train.source_lengths, "target": data.train.target_lengths},
         head=head,
         explanations=[
-            replace(explain(translator, one.source, one.text, search=False), alignment_head=head)
-            for one in _examples(translations)
+            replace(one, alignment_head=head) for one in islice(_explained(translator, translations), _NUM_EXAMPLES)
         ],
         learned=_learned(loop),
         data_lines=[*_reading_lines(data.report), *data_lines(data.report)],
@@ -107,12 +109,12 @@ def report_end(loop: Loop, translator: Translator, validation: Validation, head:
         loop.display.say(line)
 
 
-def _examples(translations: Sequence[Translation]) -> list[Translation]:
-    """Return the first translations that a small picture can show."""
-    short = (
-        one for one in translations if one.text and 4 <= len(one.tokens) <= _LONGEST_EXAMPLE >= len(one.source) // 4
-    )
-    return list(islice(short, _NUM_EXAMPLES))
+def _explained(translator: Translator, translations: Sequence[Translation]) -> Iterator[Explanation]:
+    """Explain the translations that a small picture can show, and that are short enough for the model's own limit."""
+    for one in translations:
+        if one.text and 4 <= len(one.tokens) <= _LONGEST_EXAMPLE >= len(one.source) // 4:
+            with suppress(DataError):
+                yield explain(translator, one.source, one.text, search=False)
 
 
 def _learned(loop: Loop) -> list[LearnedPair]:

@@ -133,6 +133,11 @@ def test_the_report_draws_the_attention_of_the_head_that_was_chosen(settings, mo
     assert labels[: len(source) + len(target)] == [visible(piece) for piece in (*source, *target)]
 
 
+def test_a_model_that_reads_next_to_nothing_at_once_has_a_report_too(settings):
+    run = train_from_values(settings(decode={"max_input_tokens": 2}, train={"max_steps": 2})).run
+    assert (run / "report.html").exists()
+
+
 def test_text_of_the_corpus_cannot_run_in_the_report(settings, tmp_path):
     values = settings(train=QUICK, data={"valid_pairs": [str(tmp_path / "valid.tsv")]})
     (tmp_path / "valid.tsv").write_text("<script>a()</script>\t<img src='http://x'>\n")
