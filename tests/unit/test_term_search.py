@@ -17,11 +17,12 @@ TERMS = Terms(
 LINES = ["Ein kleiner Hund rennt über die Wiese.", "", "Zwei Männer sitzen auf einer Bank.", "Am 3. Mai 2018."]
 
 
-@pytest.fixture(scope="module", params=["bpe", "unigram", "wordpiece"])
+DECODE = {"extra_length": 20, "split": "always"}
+
+
+@pytest.fixture(scope="module", params=["bpe", "wordpiece"])
 def translator(request, make_bundle):
-    return Translator(
-        make_bundle(kind=request.param, placeholders=True, decode={"extra_length": 20, "split": "always"})
-    )
+    return Translator(make_bundle(kind=request.param, placeholders=True, decode=DECODE))
 
 
 def met(translations):
@@ -39,6 +40,12 @@ def test_every_term_has_a_form(translator, settings):
     assert found[1].text == ""
     scores = translator.score([LINES[0]], [found[0].text])
     assert found[0].score == pytest.approx(scores[0], abs=1e-4)
+
+
+def test_unigram_vocabularies_have_terms_as_well(make_bundle):
+    """Each is another, for Hugging Face learns them so; with one in thirty untrained weights write in circles."""
+    found = [Translator(make_bundle(kind="unigram", decode=DECODE)).translate(LINES, terms=TERMS) for _ in range(5)]
+    assert sum(all(form for forms in met(one) for form in forms) for one in found) >= 3
 
 
 def test_lines_without_terms_and_with_terms_that_are_met_anyway_stay_as_they_are(translator):
