@@ -131,8 +131,9 @@ class TokenizerConfig(Settings):
     """`[tokenizer]`: the joint subword vocabulary."""
 
     kind: TokenizerKind = "bpe"
-    """Byte-pair encoding (paper section 5.1, EN-DE), unigram, or word-piece (EN-FR). `imported` is the vocabulary of an
-    imported model, which a run has from `--from` and cannot learn."""
+    """Byte-pair encoding (paper section 5.1, EN-DE), unigram, or word-piece (EN-FR). A unigram vocabulary is learned a
+    little differently each time, so the same command gives another model. `imported` is the vocabulary of an imported
+    model, which a run has from `--from` and cannot learn."""
     vocab_size: Pieces | None = None
     """Pieces in the vocabulary, special tokens included; chosen from the corpus size if not set (paper: 37,000)."""
     split_digits: bool = True
