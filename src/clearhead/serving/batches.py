@@ -176,15 +176,15 @@ class Batches:
         observer: Who counts what happens.
     """
 
+    is_ended = False
+    """Whether there are no searches any more; here there always are."""
+
     def __init__(self, max_batch: int, max_searches: int, observer: SearchObserver) -> None:
         self._max_batch = max_batch
         self._max_searches = max_searches
         self._observer = observer
         self._batches: dict[Hashable, _Batch] = {}
         self._lock = Lock()
-
-    is_ended = False
-    """Whether there are no searches any more; here there always are."""
 
     def submit(
         self, call: Call, engine: Engine, sentences: Sequence[Sentence], options: SearchOptions, *, is_usual: bool

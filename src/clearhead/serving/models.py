@@ -9,6 +9,7 @@ from http import HTTPStatus
 from pathlib import Path
 
 from clearhead.bundle import model_directory
+from clearhead.config import DecodeConfig
 from clearhead.corpora.language_names import english_name
 from clearhead.errors import ClearheadError, ConfigError, ModelError
 from clearhead.evaluation import check_golden
@@ -47,6 +48,8 @@ class ServedModel:
     targets: tuple[str, ...]
     state: FileState | None
     """Of the directory it was read from."""
+    usual: DecodeConfig
+    """How it searches if nothing else is asked for."""
 
     @property
     def is_tagged(self) -> bool:
@@ -109,7 +112,8 @@ def load_model(
     with suppress(ConfigError):
         translator.translate(["."], scores=False, terms=Terms([Term(".", (".",))]), target_lang=language)
     sources, targets = languages_of(translator.bundle, source.name)
-    return ServedModel(source.name, translator, tuple(sources), tuple(targets), state)
+    usual = translator.decode_config({})
+    return ServedModel(source.name, translator, tuple(sources), tuple(targets), state, usual)
 
 
 class Models:

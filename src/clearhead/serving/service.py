@@ -10,7 +10,6 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import partial
 from http import HTTPStatus
 from multiprocessing.connection import Connection
 from threading import BoundedSemaphore, Lock
@@ -206,14 +205,15 @@ class Service:
             ClearheadError: As of `load_model` and `require_search`, or if it takes too long.
         """
         job = Job("", time.monotonic() + SECONDS_TO_VERIFY, sys.maxsize)
+
+        def as_asked(translator: Translator) -> Translator:
+            return translator.searching_by(self.search.decoder(job, translator.decode_config({})))
+
         try:
-            return load_model(source, device=self._device, as_asked=partial(self._sharing, job))
+            return load_model(source, device=self._device, as_asked=as_asked)
         except Refusal as refusal:
             self.require_search()
             raise ClearheadError(f"{source.path} cannot be verified: {refusal}") from None
-
-    def _sharing(self, job: Job, translator: Translator) -> Translator:
-        return translator.searching_by(self.search.decoder(job, translator.decode_config({})))
 
     def require_search(self) -> None:
         """Make sure that there is something that searches.
@@ -308,7 +308,7 @@ class Service:
 
     def translator(self, choice: Choice, job: Job) -> Translator:
         """Return the translator of a model, which searches together with those of other requests."""
-        return self._sharing(job, choice.model.translator)
+        return choice.model.translator.searching_by(self.search.decoder(job, choice.model.usual))
 
     @contextmanager
     def unshared(self, job: Job) -> Iterator[None]:

@@ -8,6 +8,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from clearhead.config import DecodeConfig
 from clearhead.errors import ConfigError, DataError
 from clearhead.serving.detection import detect, identifier
 from clearhead.serving.languages import languages_of
@@ -49,7 +50,7 @@ def test_languages_are_told_by_the_name_the_settings_and_the_files(make_bundle, 
 
 
 def served(name, sources, targets):
-    return ServedModel(name, SimpleNamespace(), tuple(sources), tuple(targets), None)
+    return ServedModel(name, SimpleNamespace(), tuple(sources), tuple(targets), None, DecodeConfig())
 
 
 @pytest.fixture(scope="module")
