@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, field, replace
@@ -14,37 +13,30 @@ from clearhead.aligner import AlignmentHead, align, alignment_head, spelled_pair
 from clearhead.bundle import SHORTLIST_FILE, Bundle, load_bundle, model_directory
 from clearhead.config import DecodeChanges, DecodeConfig, DecodePrecision
 from clearhead.decoding import (
-    NO_PREFIX,
     Engine,
     Ensemble,
-    Prefix,
     Sampling,
     SearchOptions,
     Shortlist,
-    cut_sources,
     decode,
-    given_prefix,
     make_engine,
     score,
 )
 from clearhead.device import resolve_device
-from clearhead.errors import ConfigError, DataError, ModelError
-from clearhead.familiar import Familiar, Form
+from clearhead.errors import ConfigError, ModelError
 from clearhead.flags import MOST_SHOWN, Flag, Seen, find_flags, placeholders_of
-from clearhead.language_tags import split_tag
 from clearhead.lazy import cached_property
-from clearhead.line_splitting import Piece, Pieces, align_samples, cut_lines
+from clearhead.line_reading import LineReader, ReadLines
+from clearhead.line_splitting import Piece
 from clearhead.markup_search import MarkupSearch
 from clearhead.model.transformer import Transformer
 from clearhead.pair_spelling import PairSpeller, require_continuations
-from clearhead.placeholders import PLACEHOLDER, PLACEHOLDER_OR_NUMBER
-from clearhead.protect import without_signs
-from clearhead.sentences import CutLine, split_sentences
+from clearhead.sentences import CutLine
 from clearhead.term_search import TermSpeller, WantedTerms, search_with_terms
 from clearhead.terms import Terms
 from clearhead.text_search import Decode, FoundText, TextSearch
 from clearhead.tokenizers import require_texts
-from clearhead.translation import Alternative, Translation, join_translations, on_one_line
+from clearhead.translation import Alternative, Translation, on_one_line
 from clearhead.word_alignment import Link, Span, words_of
 
 __all__ = ["Translator"]
@@ -64,29 +56,6 @@ _ARGUMENTS: Mapping[str, tuple[Any, str]] = {
     "words": (Callable, "a function"),
 }
 """What the arguments of the methods must be, but for texts."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Read:
-    """Lines as the model reads them."""
-
-    forms: list[Form]
-    """Of each line."""
-    cut_up: Pieces
-    filled: list[int]
-    """Which pieces are not blank; what follows is theirs."""
-    ids: list[list[int]]
-    """No more than the model takes."""
-    prefixes: list[Prefix]
-
-    def aligned(self, samples: Sequence[list[FoundText]], seed: int) -> list[list[FoundText]]:
-        """Return samples such that those at the same place of a line's sentences make a sample of the line."""
-        groups = dict(zip(self.filled, samples, strict=True))
-        for line in self.cut_up.of_lines(range(len(self.cut_up.pieces))):
-            if len(line) > 1:
-                some = align_samples([groups[index] for index in line], lambda one: one.log_prob, seed)
-                groups.update(zip(line, some, strict=True))
-        return list(groups.values())
 
 
 @dataclass
@@ -212,7 +181,7 @@ class Translator:
         else:
             to_search = read.ids, read.prefixes, options
             groups = search_with_terms(search, wanted, *to_search, scores=scores, on_progress=done)
-        filled = [read.cut_up.pieces[index] for index in read.filled]
+        filled = read.filled_pieces
         if self.places_markup(options.config) and not options.are_samples:
             with_markup = MarkupSearch(self.model.config, search, lambda: self._aligning)
             groups = with_markup(filled, read.ids, read.prefixes, wanted, groups, options, scores=scores)
@@ -235,20 +204,7 @@ class Translator:
         if alignments:
             for index, links in zip(read.filled, self._linked(filled, read.ids, groups, options.config), strict=True):
                 results[index] = replace(results[index], alignment=tuple(links))
-        how: Any = {"num_best": num_best, "are_samples": options.are_samples, "one_line": one_line}
-        return [
-            some[0]
-            if len(some) == 1 and some[0].source == line
-            else join_translations(line, some, gaps, in_capitals=form.in_capitals, read=(form.text, texts), **how)
-            for line, form, some, texts, gaps in zip(
-                lines,
-                read.forms,
-                read.cut_up.of_lines(results),
-                read.cut_up.of_lines([piece.text for piece in read.cut_up.pieces]),
-                read.cut_up.gaps,
-                strict=True,
-            )
-        ]
+        return read.joined(results, num_best=num_best, are_samples=options.are_samples, one_line=one_line)
 
     def parts(
         self, lines: Sequence[str], *, name: str = "", first: int = 1, **settings: Unpack[DecodeChanges]
@@ -270,17 +226,9 @@ class Translator:
             ConfigError: As there.
             DataError: As there.
         """
-        lines, tags = require_texts(lines, "lines"), self.bundle.tokenizer.language_tags
-        read = self._read(lines, "", self.decode_config(settings), one_line=False, name=name, first=first)
-        return [
-            CutLine(tuple(piece.source for piece in pieces), gaps)
-            # A sentence that begins as a tag does is text only within its line.
-            if gaps and not form.in_capitals and all(split_tag(one.source, tags)[1] == one.text for one in pieces)
-            else CutLine((line,), ())
-            for line, form, pieces, gaps in zip(
-                lines, read.forms, read.cut_up.of_lines(read.cut_up.pieces), read.cut_up.gaps, strict=True
-            )
-        ]
+        lines = require_texts(lines, "lines")
+        read = self._read(lines, "", self.decode_config(settings), name=name, first=first)
+        return read.parts(list(self.bundle.tokenizer.language_tags))
 
     def score(
         self,
@@ -409,38 +357,12 @@ class Translator:
         prefix: str | Sequence[str],
         config: DecodeConfig,
         *,
-        one_line: bool,
+        one_line: bool = False,
         name: str,
         first: int,
-    ) -> _Read:
-        """Bring lines to a familiar form and cut them into sentences, as far as that is asked for."""
+    ) -> ReadLines:
         parts = self.speller.split_sources(lines, config.target_lang, name=name, first=first)
-        begun = [prefix] * len(lines) if isinstance(prefix, str) else require_texts(prefix, "prefix")
-        prefixes = self._prefixes(begun, len(lines), one_line)
-        # Nobody knows which of a line's sentences a prefix of several sentences translates.
-        whole = [bool(text) and len(split_sentences(text)) > 1 for text in begun]
-        forms = [
-            self._familiar(text, config, language, keep_case=bool(start))
-            for (language, text), start in zip(parts, begun, strict=True)
-        ]
-        as_read = [
-            line.removesuffix(text) + form.text for line, (_, text), form in zip(lines, parts, forms, strict=True)
-        ]
-        parts = [(language, form.text) for (language, _), form in zip(parts, forms, strict=True)]
-        cuts = [form.cut for form in forms]
-        # The prefix's own are text, and a translation that begins with them must not have them again.
-        # A sign in it is text as well: restored, it would be a placeholder of the line.
-        kept = PLACEHOLDER_OR_NUMBER if config.protect_numbers else PLACEHOLDER
-        unprotected = [kept.search(text) is not None or without_signs(text) != text for text in begun]
-        trained = self.bundle.line_statistics
-        cut_up = cut_lines(as_read, parts, cuts, self.bundle.tokenizer, config, trained, whole, unprotected)
-        filled = [index for index, piece in enumerate(cut_up.pieces) if piece.text.strip()]
-        begun_tokens = max((len(prefix.tokens) for prefix in prefixes), default=0)
-        ids = cut_sources(self.model.config, config, [cut_up.pieces[index].ids for index in filled], begun=begun_tokens)
-        of_pieces = cut_up.first_of_lines(prefixes, NO_PREFIX)
-        given = self.bundle.tokenizer.given
-        begun_pieces = [given_prefix(given(cut_up.pieces[index].language), of_pieces[index]) for index in filled]
-        return _Read(forms, cut_up, filled, ids, begun_pieces)
+        return self._reader(lines, parts, prefix, config, one_line=one_line)
 
     def _text_search(self, options: SearchOptions, one_line: bool) -> TextSearch:
         # What rounds would draw other samples: a seed gives the same in every precision.
@@ -448,7 +370,7 @@ class Translator:
         scorer = partial(self._engine_for, "fp32")
         return TextSearch(self.bundle.tokenizer, engine, scorer, self.model.config.max_length, one_line, self.decode)
 
-    def _wanted(self, read: _Read, terms: Terms | None, options: SearchOptions) -> list[WantedTerms]:
+    def _wanted(self, read: ReadLines, terms: Terms | None, options: SearchOptions) -> list[WantedTerms]:
         """Return what the translation of each piece must contain.
 
         Raises:
@@ -466,11 +388,10 @@ class Translator:
             raise ConfigError(
                 f"terms are met by searching the whole vocabulary for translations; they cannot be with {found}"
             )
-        lines = zip(read.forms, read.cut_up.of_lines(read.cut_up.pieces), strict=True)
-        of_pieces = [(piece.protected.text, form.in_capitals) for form, pieces in lines for piece in pieces]
+        pieces = zip(read.filled_pieces, read.prefixes, read.are_in_capitals(), strict=True)
         return [
-            self._term_speller.wanted(terms, of_pieces[index][0], prefix.given, any_case=of_pieces[index][1])
-            for index, prefix in zip(read.filled, read.prefixes, strict=True)
+            self._term_speller.wanted(terms, piece.protected.text, prefix.given, any_case=in_capitals)
+            for piece, prefix, in_capitals in pieces
         ]
 
     def _translation(
@@ -528,31 +449,6 @@ class Translator:
         if not self.model.config.is_encoder_decoder:
             raise ConfigError("words are aligned by cross-attention, which an encoder or a decoder alone has not")
 
-    def _prefixes(self, texts: Sequence[str], num_lines: int, one_line: bool) -> list[Prefix]:
-        """Return what the translation of each line must begin with.
-
-        Raises:
-            ConfigError: If one has a line end, and `one_line` allows none.
-            DataError: If they are not one for each line, or too long for the model.
-        """
-        if len(texts) != num_lines:
-            raise DataError(f"{len(texts)} prefixes but {num_lines} lines; give one text, or one for each line")
-        different = [text for text in dict.fromkeys(texts) if text]
-        if one_line and any("\n" in text or "\r" in text for text in different):
-            raise ConfigError("a prefix has a line end, which a file with one translation a line cannot hold")
-        tokenizer, room = self.bundle.tokenizer, self.model.config.max_length or math.inf
-        if self.model.config.is_decoder_alone:
-            room -= 1  # its positions hold the source as well, of which it reads a token at least
-        spelled = tokenizer.encode_prefixes(different)
-        for text, ids in zip(different, spelled, strict=True):
-            if not tokenizer.is_lossless and (read := tokenizer.decode(ids)) not in (text, text.strip()):
-                raise DataError(f"this model's vocabulary cannot write the prefix {text!r}; it would be {read!r}")
-        if (longest := max(map(len, spelled), default=0)) >= room:
-            raise DataError(f"a prefix has {longest:,} tokens; this model writes at most {room:,}, the end included")
-        prefixes = [Prefix(tuple(ids), tuple(map(tuple, tokenizer.completions(ids)))) for ids in spelled]
-        of_text = {"": NO_PREFIX, **dict(zip(different, prefixes, strict=True))}
-        return [of_text[text] for text in texts]
-
     def decode_config(self, settings: Mapping[str, Any]) -> DecodeConfig:
         """Return how this model translates, with some settings changed; those that are None are left as they are.
 
@@ -596,8 +492,8 @@ class Translator:
         return TermSpeller(self.bundle.tokenizer)
 
     @cached_property
-    def _familiar(self) -> Familiar:
-        return Familiar(self.bundle.tokenizer, self.bundle.line_statistics)
+    def _reader(self) -> LineReader:
+        return LineReader(self.bundle.tokenizer, self.model.config, self.bundle.line_statistics)
 
     @cached_property
     def _seen(self) -> Seen:

@@ -57,6 +57,7 @@ FLOORS = {
     "translation_journal": 5,
     "translation_memory": 5,
     "translation_report": 5,
+    "line_reading": 6,
     "markup_search": 6,
     "pair_spelling": 6,
     "translator": 7,

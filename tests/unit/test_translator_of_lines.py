@@ -9,6 +9,7 @@ import pytest
 from clearhead.config import DecodeConfig
 from clearhead.decoding import Sampling
 from clearhead.errors import ConfigError, ModelError
+from clearhead.familiar import Familiar
 from clearhead.line_statistics import LineCounter
 from clearhead.translator import Translator
 
@@ -253,7 +254,8 @@ def test_damaged_statistics_of_a_model_directory_are_named(make_model_dir, damag
 
 def test_a_line_in_capitals_is_read_as_trained_and_translated_in_capitals(knowing):
     translator = knowing()
-    line, form = "EIN KLEINER HUND RENNT.", translator._familiar("EIN KLEINER HUND RENNT.", DecodeConfig()).text
+    line, familiar = "EIN KLEINER HUND RENNT.", Familiar(translator.bundle.tokenizer, translator.bundle.line_statistics)
+    form = familiar(line, DecodeConfig()).text
     assert form not in (line, line.lower())
     (found,), (read,) = translator.translate([line], num_best=3), translator.translate([form], num_best=3)
     assert (found.source, found.text, found.score) == (line, read.text.upper(), read.score)
