@@ -263,6 +263,16 @@ def refuse_foreign(directory: Path) -> None:
         raise ModelError(f"{directory} exists and is not a model directory; choose another name, or remove it first")
 
 
+def refuse_model(directory: Path) -> None:
+    """Make sure that no model stands at a directory, for a command that replaces one only when told to.
+
+    Raises:
+        ModelError: If one does.
+    """
+    if (standing(directory) / "config.json").is_file():
+        raise ModelError(f"a model stands at {directory}; give -o another name, or --force to replace it")
+
+
 def read_card(directory: Path) -> str:
     """Return the text of the README.md in a model's directory; nothing if there is none.
 

@@ -27,16 +27,22 @@ def import_model(
         str | None,
         typer.Option("--target-lang", help="Language to write if nothing else is asked for.", show_default=False),
     ] = None,
+    force: Annotated[bool, typer.Option("--force", help="Replace a model that stands at the output.")] = False,
     threads: Threads = None,
 ) -> None:
-    """Make a model directory of a model of another library; nothing in it is run."""
-    from clearhead.bundle import refuse_foreign, save_bundle
+    """Make a model directory of a model of another library; nothing in it is run.
+
+    A model that stands at the output is replaced only with --force.
+    """
+    from clearhead.bundle import refuse_foreign, refuse_model, save_bundle
     from clearhead.evaluation.golden import NUM_GOLDEN, make_golden, vocabulary_sources
     from clearhead.interop.import_path import import_path
     from clearhead.interop.imported import card
     from clearhead.translator import Translator
 
     refuse_foreign(output)
+    if not force:
+        refuse_model(output)
     imported = import_path(path, kind=kind, source_lang=source_lang, target_lang=target_lang)
     model, tokenizer = imported.bundle.model, imported.bundle.tokenizer
     golden, sources = [], vocabulary_sources(tokenizer, NUM_GOLDEN, is_tagged=False)

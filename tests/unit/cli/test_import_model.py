@@ -130,8 +130,20 @@ def test_a_published_directory_becomes_a_model_of_ours(directory, tmp_path, run_
 def test_spaces_that_their_tokenizer_takes_out_are_said_to_stay(directory, tmp_path, run_command):
     for asked in (True, False):
         (directory / "tokenizer_config.json").write_text(json.dumps({"clean_up_tokenization_spaces": asked}))
-        said = run_command(import_model, directory, "-o", tmp_path / "ours")
+        said = run_command(import_model, directory, "-o", tmp_path / str(asked))
         assert ("clean_up_tokenization_spaces is not taken over" in said.stderr) is asked
+
+
+@pytest.mark.usefixtures("without_their_library")
+def test_a_model_that_stands_there_is_replaced_only_when_forced(directory, tmp_path, run_command):
+    output = tmp_path / "ours"
+    run_command(import_model, directory, "-o", output)
+    (output / "README.md").write_text("mine\n")
+    with pytest.raises(ModelError, match=r"a model stands at .*ours; give -o another name, or --force to replace it"):
+        run_command(import_model, directory, "-o", output)
+    assert (output / "README.md").read_text() == "mine\n"
+    run_command(import_model, directory, "-o", output, "--force")
+    assert (output / "README.md").read_text() != "mine\n"
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system cannot fork")
@@ -155,7 +167,7 @@ def test_a_killed_import_leaves_the_older_model_or_none(directory, tmp_path, run
             return os.waitstatus_to_exitcode(os.waitpid(process, 0)[1])
         try:
             writing._flush = flush_or_die
-            run_command(import_model, directory, "-o", output)
+            run_command(import_model, directory, "-o", output, "--force")
             os._exit(0)
         finally:
             os._exit(1)
