@@ -24,22 +24,22 @@ def model_card(name: str, bundle: Bundle) -> str:
     info = bundle.info
     shape = bundle.model.config
     files = "\n".join(
-        f"| {Path(file['path']).name} | {file['lines']} | {_read_as(file)} "
+        f"| {_cell(Path(file['path']).name)} | {file['lines']} | {_read_as(file)} "
         f"| {file['sha256'] or 'not known (standard input)'} |"
         for file in info["data"]["files"]
     )
     metrics, training = info["metrics"], info["training"]
     start = info.get("started_from")
-    start_row = f"| started from | {start['name']}, SHA-256 of its weights {start['sha256']} |\n" if start else ""
+    start_row = f"| started from | {_cell(start['name'])}, SHA-256 of its weights {start['sha256']} |\n" if start else ""
     if came := bundle.imported_from:
-        start_row += f"| imported from | {came['name']}, of the kind {came['kind']}, of {came['library']} |\n"
+        start_row += f"| imported from | {_cell(came['name'])}, of the kind {came['kind']}, of {came['library']} |\n"
     mixed_in = f" and {info['data']['general']['kept']:,} of general text" if "general" in info["data"] else ""
     general_row = ""
     if "general_chrf" in metrics:
         general_row = f"| general text (greedy) | BLEU {metrics['general_bleu']}, chrF {metrics['general_chrf']} |\n"
     lines = bundle.line_statistics
     given = info["settings"]["golden"]
-    golden = "words of its vocabulary" if given is None else "none" if given == NO_GOLDEN else f"sentences of {given}"
+    golden = "words of its vocabulary" if given is None else "none" if given == NO_GOLDEN else f"sentences of {_cell(given)}"
     quoted = shlex.quote(name)
     return f"""# {name}
 
@@ -78,4 +78,9 @@ still gives the translations in `golden.jsonl`.
 
 def _read_as(file: Mapping[str, Any]) -> str:
     words = file.get("read_as", "not known")  # an earlier clearhead did not say
-    return "one segment a line" if words is None else str(words).replace("|", r"\|")
+    return "one segment a line" if words is None else _cell(words)
+
+
+def _cell(text: object) -> str:
+    """Return text that stays in its cell of a table."""
+    return str(text).replace("|", r"\|")

@@ -90,11 +90,12 @@ def test_a_model_holds_no_path_and_no_sentence_of_its_user(finished_run):
 
 
 def test_golden_sentences_may_be_given_and_are_named_in_the_card(settings, tmp_path):
-    (tmp_path / "golden.txt").write_text("two five\nnine\n", encoding="utf-8")
-    asked = merge(settings(), {"golden": str(tmp_path / "golden.txt"), "train": {"max_steps": 2}})
+    (tmp_path / "my|golden.txt").write_text("two five\nnine\n", encoding="utf-8")
+    asked = merge(settings(), {"golden": str(tmp_path / "my|golden.txt"), "train": {"max_steps": 2}})
     run = train_from_values(asked).run
     assert [one["source"] for one in read_golden(run / "model")] == ["two five", "nine"]
-    assert "| golden sentences | sentences of golden.txt |" in (run / "model" / "README.md").read_text(encoding="utf-8")
+    card = (run / "model" / "README.md").read_text(encoding="utf-8")
+    assert r"| golden sentences | sentences of my\|golden.txt |" in card  # which stays in its cell
     before = (run / "config.toml").read_bytes()
     with pytest.raises(DataError, match="there is no such file"):
         train_from_values(merge(asked, {"golden": str(tmp_path / "none.txt")}))
