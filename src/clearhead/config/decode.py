@@ -38,7 +38,8 @@ class DecodeConfig(Settings):
     beam_size: Annotated[PositiveInt, Field(le=1_000)] = 4
     """Hypotheses kept at every step; 1 is greedy search (paper section 6.1: 4)."""
     length_penalty: Annotated[NonNegativeFloat, Field(le=10.0)] = 0.6
-    """Exponent alpha of the length penalty, which divides a hypothesis' log-probability (paper section 6.1: 0.6)."""
+    """Exponent alpha of the length penalty, which divides a hypothesis' log-probability (paper section 6.1: 0.6).
+    `clearhead train` gives models of other presets than the paper's 1."""
     length_penalty_form: PenaltyForm = "gnmt"
     """`gnmt`: ((5 + length) / 6) ** alpha, the paper's; `power`: length ** alpha, as in Hugging Face and fairseq."""
     extra_length: Annotated[PositiveInt, Field(le=10_000)] = 50

@@ -30,7 +30,9 @@ def model_card(name: str, bundle: Bundle) -> str:
     )
     metrics, training = info["metrics"], info["training"]
     start = info.get("started_from")
-    start_row = f"| started from | {_cell(start['name'])}, SHA-256 of its weights {start['sha256']} |\n" if start else ""
+    start_row = (
+        f"| started from | {_cell(start['name'])}, SHA-256 of its weights {start['sha256']} |\n" if start else ""
+    )
     if came := bundle.imported_from:
         start_row += f"| imported from | {_cell(came['name'])}, of the kind {came['kind']}, of {came['library']} |\n"
     mixed_in = f" and {info['data']['general']['kept']:,} of general text" if "general" in info["data"] else ""
@@ -39,7 +41,9 @@ def model_card(name: str, bundle: Bundle) -> str:
         general_row = f"| general text (greedy) | BLEU {metrics['general_bleu']}, chrF {metrics['general_chrf']} |\n"
     lines = bundle.line_statistics
     given = info["settings"]["golden"]
-    golden = "words of its vocabulary" if given is None else "none" if given == NO_GOLDEN else f"sentences of {_cell(given)}"
+    golden = (
+        "words of its vocabulary" if given is None else "none" if given == NO_GOLDEN else f"sentences of {_cell(given)}"
+    )
     quoted = shlex.quote(name)
     return f"""# {name}
 

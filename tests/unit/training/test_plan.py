@@ -97,6 +97,20 @@ def test_dropout_grows_with_the_passes_over_the_corpus(planned):
 
 
 @pytest.mark.parametrize(
+    ("values", "penalty"),
+    [
+        ({}, 1.0),
+        ({"preset": "paper-base"}, 0.6),
+        ({"decode": {"length_penalty": 0.6}}, 0.6),
+        ({"decode": {"length_penalty_form": "power"}}, 0.6),  # where 1 is another thing
+    ],
+)
+def test_translations_are_chosen_longer_than_the_paper_has_them(planned, values, penalty):
+    config = planned({"train": {"max_steps": 700}, **values}).config
+    assert config.decode.length_penalty == penalty
+
+
+@pytest.mark.parametrize(
     ("values", "pairs", "preset"),
     [
         ({"train": {"max_minutes": 8}}, 238_000, "tiny"),
