@@ -30,9 +30,9 @@ def model_card(name: str, bundle: Bundle) -> str:
     )
     metrics, training = info["metrics"], info["training"]
     start = info.get("started_from")
-    start_row = (
-        f"| started from | {_cell(start['name'])}, SHA-256 of its weights {start['sha256']} |\n" if start else ""
-    )
+    start_row = ""
+    if start:
+        start_row = f"| started from | {_cell(start['name'])}, SHA-256 of its weights {start['sha256']} |\n"
     if came := bundle.imported_from:
         start_row += f"| imported from | {_cell(came['name'])}, of the kind {came['kind']}, of {came['library']} |\n"
     mixed_in = f" and {info['data']['general']['kept']:,} of general text" if "general" in info["data"] else ""
@@ -41,9 +41,9 @@ def model_card(name: str, bundle: Bundle) -> str:
         general_row = f"| general text (greedy) | BLEU {metrics['general_bleu']}, chrF {metrics['general_chrf']} |\n"
     lines = bundle.line_statistics
     given = info["settings"]["golden"]
-    golden = (
-        "words of its vocabulary" if given is None else "none" if given == NO_GOLDEN else f"sentences of {_cell(given)}"
-    )
+    golden = "words of its vocabulary" if given is None else _cell(f"sentences of {given}")
+    if given == NO_GOLDEN:
+        golden = "none"
     quoted = shlex.quote(name)
     return f"""# {name}
 
@@ -64,8 +64,8 @@ A Transformer trained by clearhead {__version__}.
 {training["minutes"]} minutes |
 | training pairs | {info["data"]["train"]["kept"]:,}{mixed_in} |
 | training lines | {"not known" if lines is None else lines} |
-| validation BLEU (greedy) | {metrics["valid_bleu"]} `{metrics["bleu_signature"]}` |
-| validation chrF (greedy) | {metrics["valid_chrf"]} `{metrics["chrf_signature"]}` |
+| validation BLEU (greedy) | {metrics["valid_bleu"]} `{_cell(metrics["bleu_signature"])}` |
+| validation chrF (greedy) | {metrics["valid_chrf"]} `{_cell(metrics["chrf_signature"])}` |
 | validation perplexity per piece | {metrics["valid_ppl"]} |
 {general_row}| golden sentences | {golden} |
 
