@@ -130,8 +130,9 @@ def standing(path: Path) -> Path:
     Nothing is renamed, for the writer may still be at work.
     """
     if path.name and not path.exists():
-        for aside in path.parent.glob(f".{escape(path.name)}.*.old"):
-            if (match := _LEFTOVER.fullmatch(aside.name)) and match["name"] == path.name:
+        final = Path(os.path.realpath(path)) if path.is_symlink() else path  # a link's own place has no leftovers
+        for aside in final.parent.glob(f".{escape(final.name)}.*.old"):
+            if (match := _LEFTOVER.fullmatch(aside.name)) and match["name"] == final.name:
                 return aside
     return path
 
