@@ -34,7 +34,7 @@ from clearhead.training.validation import Validation, validate_weights
 from clearhead.translator import Translator
 from clearhead.weights import average_weights, load_tensors
 
-__all__ = ["average_run", "choose_alignment_head", "golden_sources", "publish", "translatable"]
+__all__ = ["average_run", "choose_alignment_head", "golden_lines", "golden_sources", "publish", "translatable"]
 
 _MOST_GOLDEN = 100
 _MOST_LOOKED_AT = 200
@@ -135,6 +135,20 @@ def _general(validation: Validation) -> dict[str, float]:
     return {"general_bleu": round(general.bleu, 2), "general_chrf": round(general.chrf, 2)}
 
 
+def golden_lines(golden: str | None) -> list[str]:
+    """Return the lines of the file that the setting `golden` names; none if it names no file.
+
+    Raises:
+        DataError: If the file cannot be read, or holds no sentence or too many.
+    """
+    if golden is None or golden == NO_GOLDEN:
+        return []
+    lines = list(islice(read_lines(golden), _MOST_GOLDEN + 1))
+    if not any(map(str.strip, lines)) or len(lines) > _MOST_GOLDEN:
+        raise DataError(f"--golden {golden}: give a file of 1 to {_MOST_GOLDEN} sentences, one a line, or none")
+    return lines
+
+
 def golden_sources(golden: str | None, tokenizer: Vocabulary, target_lang: str | None) -> list[str] | None:
     """Return the sentences that the setting `golden` asks for; None if they are to be made of the vocabulary.
 
@@ -143,9 +157,7 @@ def golden_sources(golden: str | None, tokenizer: Vocabulary, target_lang: str |
     """
     if golden is None or golden == NO_GOLDEN:
         return None if golden is None else []
-    sources = list(islice(read_lines(golden), _MOST_GOLDEN + 1))
-    if not any(map(str.strip, sources)) or len(sources) > _MOST_GOLDEN:
-        raise DataError(f"--golden {golden}: give a file of 1 to {_MOST_GOLDEN} sentences, one a line, or none")
+    sources = golden_lines(golden)
     parts = tokenizer.split_sources(sources, target_lang, name=golden)
     for number, (language, text) in enumerate(parts if tokenizer.language_tags else [], start=1):
         if language is None and text.strip():

@@ -32,7 +32,7 @@ from clearhead.training.ending import data_lines, report_end
 from clearhead.training.log import MetricsLog, NoLog
 from clearhead.training.loop import Loop
 from clearhead.training.plan import make_plan, planned_before, with_intervals
-from clearhead.training.publish import choose_alignment_head, golden_sources
+from clearhead.training.publish import choose_alignment_head, golden_lines, golden_sources
 from clearhead.training.run_directory import is_finished, lock, move_aside
 from clearhead.training.settings import check_resumable, complete, draft, over_saved, resolved
 from clearhead.training.start import over_start, starting_model, tag_trouble
@@ -105,6 +105,7 @@ def train_from_values(values: Mapping[str, Any], *, fresh: bool = False, workers
     device = workers.device(resolve_device(early.device))
     if fresh or not (run / "config.toml").exists():
         uses_bf16(early.train, device)  # refuses what does not go together, before any data is read
+        golden_lines(early.golden)  # and what cannot be used, before an earlier run is moved aside
     try:
         if fresh and run.exists():
             Display().say(f"moved the earlier run to {move_aside(run)}")

@@ -101,6 +101,9 @@ def test_golden_sentences_may_be_given_and_are_named_in_the_card(settings, tmp_p
         train_from_values(merge(asked, {"golden": str(tmp_path / "none.txt")}))
     assert (run / "report.html").exists()  # as finished as it was, with the settings that it had
     assert (run / "config.toml").read_bytes() == before
+    with pytest.raises(DataError, match="there is no such file"):
+        train_from_values(merge(asked, {"golden": str(tmp_path / "none.txt")}), fresh=True)
+    assert (run / "config.toml").read_bytes() == before  # nor moved aside
     train_from_values(merge(asked, {"golden": "none", "train": {"max_steps": 3}}))
     assert read_golden(run / "model") == []
     assert "| golden sentences | none |" in (run / "model" / "README.md").read_text(encoding="utf-8")
