@@ -89,8 +89,8 @@ it would be made of. No class and no function that such a file names is looked u
 the toolkits' own is refused. Nothing in a directory is run, and nothing is downloaded.
 
 What comes out is a model directory like any other: `translate`, `evaluate`, `score`, `verify`, `info` and `optimize`
-take it, and so does `train --from`, which keeps its shape and its vocabulary. What our model cannot express is an error
-that names the setting, option or variable.
+take it, and so does `train --from`, which keeps its shape and its vocabulary. A model that stands at the output is
+replaced only with `--force`. What our model cannot express is an error that names the setting, option or variable.
 
 ## Proof
 
