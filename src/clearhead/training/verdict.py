@@ -22,6 +22,8 @@ _RISE = 0.03
 """Nats a token by which the validation loss must rise to speak of over-fitting; less is chance."""
 _GAIN = 0.01
 """Share of its chrF that a model must still win in the last quarter of a run to speak of improving."""
+_LEAST_GAIN = 0.1
+"""Points of chrF that it must win at least: of next to nothing a share is nothing."""
 _LOSS = 0.1
 """Share of its best chrF that a model must have lost to speak of getting worse."""
 _WARMUPS = 10
@@ -163,13 +165,17 @@ def _trend(valid: Sequence[Mapping[str, Any]]) -> _Trend:
     """Return what became of the model in the last quarter of the run; `likelier` is that its loss alone fell."""
     likeliest = min(record["nll"] for record in valid)
     last, before = valid[-1], _before_last_quarter(valid)
-    if last["chrf"] > max(record["chrf"] for record in before) * (1 + _GAIN):
+    if _is_gain(last["chrf"], max(record["chrf"] for record in before)):
         return "improving"
     if last["nll"] > likeliest + _RISE:
         return "over-fitted"
     if last["nll"] < min(record["nll"] for record in before) - _RISE:
         return "likelier"
     return "worse" if last["chrf"] < max(record["chrf"] for record in valid) * (1 - _LOSS) else "converged"
+
+
+def _is_gain(now: float, before: float) -> bool:
+    return now > before * (1 + _GAIN) and now >= before + _LEAST_GAIN
 
 
 def _before_last_quarter(valid: Sequence[Mapping[str, Any]]) -> Sequence[Mapping[str, Any]]:
@@ -200,7 +206,7 @@ def _course(trend: _Trend, valid: Sequence[Mapping[str, Any]], losses: Sequence[
                 f"got worse: chrF fell from {best['chrf']:.1f} at step {best['step']:,} to {last['chrf']:.1f}, and the "
                 f"best is published; a lower rate helps (--fresh --set train.learning_rate=..), or more warm-up"
             )
-    if best["chrf"] > best_before * (1 + _GAIN):
+    if _is_gain(best["chrf"], best_before):
         return f"converged: the best, of step {best['step']:,} with chrF {best['chrf']:.1f}, is published; {_MORE} help"
     return f"converged: nothing {since} made it better; {_MORE}"
 

@@ -106,6 +106,11 @@ def test_a_falling_loss_is_no_convergence_though_the_translations_are_still_empt
     assert line.startswith("still improving: the validation loss fell from 4.50 to 3.60")
 
 
+def test_a_share_of_next_to_nothing_is_no_gain():
+    (line,) = said(records((0.3, 6.5), (0.3, 6.5), (0.3, 6.5), (0.35, 6.5)))
+    assert line.startswith("converged: nothing after step 30 made it better")
+
+
 def test_a_limit_that_preparation_alone_went_beyond_is_not_advised_again():
     state = TrainingState(step=1, elapsed=600.0)
     (line,) = said([], run="my runs/x", state=state, warmup=9, max_minutes=0.5)
