@@ -28,10 +28,12 @@ from clearhead.errors import ClearheadError
 from clearhead.serving.fair_order import FairOrder
 from clearhead.serving.refusal import Refusal
 
-__all__ = ["Batches", "Call", "SearchObserver", "Withdraw"]
+__all__ = ["SECONDS_TO_END", "Batches", "Call", "SearchObserver", "Withdraw"]
 
 LINGER_SECONDS = 20.0
 """That a batch without sentences waits for the next one."""
+SECONDS_TO_END = 5.0
+"""That a thread is waited for at the end: one stuck in a step ends with the process."""
 _NICENESS = 10
 """Added to that of the server, for threads that search."""
 
@@ -92,7 +94,8 @@ class _Batch:
         self.idle_since = time.monotonic()
         # The engine is this thread's alone, and goes with it.
         search = engine, options, max_slots
-        Thread(target=self._run, args=search, daemon=True, name="clearhead batch").start()
+        self._thread = Thread(target=self._run, args=search, daemon=True, name="clearhead batch")
+        self._thread.start()
 
     @property
     def is_closed(self) -> bool:
@@ -131,6 +134,12 @@ class _Batch:
                 return False
             self._queue.close()
             return True
+
+    def end(self) -> None:
+        """Search no further, and wait until the thread has ended; whoever still waits for a sentence is told."""
+        self._queue.stop()
+        self._queue.close()
+        self._thread.join(SECONDS_TO_END)
 
     def _left(self, number: int) -> None:
         entry = self._entries[number]
@@ -245,7 +254,11 @@ class Batches:
                 del self._batches[key]
 
     def close(self) -> None:
-        """Nothing is to be given back: threads end with the process."""
+        """End all batches and their threads; a step of a search that takes longer is not waited for."""
+        with self._lock:
+            batches, self._batches = list(self._batches.values()), {}
+        for batch in batches:
+            batch.end()
 
     @property
     def num_open(self) -> int:

@@ -21,6 +21,7 @@ from clearhead.config.settings import Settings
 from clearhead.device import set_num_threads
 from clearhead.errors import ConfigError
 from clearhead.serving.app import make_app
+from clearhead.serving.batches import SECONDS_TO_END
 from clearhead.serving.keys import keys_in
 from clearhead.serving.libre import ready
 from clearhead.serving.models import ModelSource, model_sources
@@ -84,7 +85,8 @@ class Replica:
         self._service.load()
         self._origins = tuple(_listed(settings.cors))
         self._is_over = Event()
-        Thread(target=self._tend, daemon=True, name="clearhead tend").start()
+        self._tending = Thread(target=self._tend, daemon=True, name="clearhead tend")
+        self._tending.start()
 
     def __serve_build_asgi_app__(self) -> ASGIApp:
         """Return what answers requests; Ray asks for it."""
@@ -104,8 +106,9 @@ class Replica:
 
     def __del__(self) -> None:
         """Give back threads and files; Ray has waited for requests before."""
-        if hasattr(self, "_is_over"):
+        if hasattr(self, "_tending"):
             self._is_over.set()
+            self._tending.join(SECONDS_TO_END)
             self._service.work.cancel_all()
             self._service.close()
 

@@ -29,7 +29,7 @@ import torch
 
 from clearhead.decoding import Engine, Hypothesis, SearchOptions, Shortlist, make_engine
 from clearhead.decoding.sentence import Sentence
-from clearhead.serving.batches import Batches, Call, SearchObserver, Withdraw
+from clearhead.serving.batches import SECONDS_TO_END, Batches, Call, SearchObserver, Withdraw
 from clearhead.serving.refusal import Refusal, place_of, with_place
 from clearhead.serving.spared import spare_what_is_loaded
 
@@ -100,8 +100,12 @@ class SearchProcess:
         }
         self.is_ended = False
         """Whether the process has ended; then there are no searches any more."""
-        Thread(target=self._write, daemon=True, name="clearhead questions").start()
-        Thread(target=self._read, daemon=True, name="clearhead answers").start()
+        self._threads = [
+            Thread(target=self._write, daemon=True, name="clearhead questions"),
+            Thread(target=self._read, daemon=True, name="clearhead answers"),
+        ]
+        for thread in self._threads:
+            thread.start()
 
     @property
     def num_open(self) -> int:
@@ -134,9 +138,11 @@ class SearchProcess:
             self._send("sweep", gone)
 
     def close(self) -> None:
-        """End the process."""
+        """End the process, and wait until it has ended: `SECONDS_TO_END` at most, since it may be stuck."""
         with suppress(Refusal):
             self._send("end")
+        for thread in self._threads:
+            thread.join(SECONDS_TO_END)
 
     def _withdraw(self, number: int) -> None:
         if self._calls.pop(number, None) is not None:
@@ -173,10 +179,9 @@ class SearchProcess:
 
     def _write(self) -> None:
         """Send messages, until the process ends."""
-        with suppress(OSError):
+        with self._connection, suppress(OSError):
             while (packed := self._unsent.get()) is not None:
                 self._connection.send_bytes(packed)
-            self._connection.close()
 
     def _read(self) -> None:
         """Take what the process sends, until it ends; where that cannot be read any more, it ends as well."""
@@ -215,7 +220,8 @@ def search_for(connection: Connection, max_batch: int, max_searches: int) -> Non
         max_searches: As there.
     """
     answers = _Answers()
-    messages = _Messages(Batches(max_batch, max_searches, answers), answers)
+    batches = Batches(max_batch, max_searches, answers)
+    messages = _Messages(batches, answers)
 
     def read() -> None:
         try:
@@ -228,9 +234,12 @@ def search_for(connection: Connection, max_batch: int, max_searches: int) -> Non
         finally:
             answers.end()
 
-    Thread(target=read, daemon=True, name="clearhead questions").start()
+    reader = Thread(target=read, daemon=True, name="clearhead questions")
+    reader.start()
     with suppress(OSError):
         answers.send(connection)
+    reader.join()
+    batches.close()
 
 
 class _Answers:

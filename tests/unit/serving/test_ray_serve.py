@@ -107,7 +107,10 @@ def test_a_replica_tells_whether_it_serves(models, monkeypatch):
     monkeypatch.setattr("clearhead.serving.ray_serve.set_num_threads", lambda count: None)
     monkeypatch.setattr("clearhead.serving.ray_serve.log_to_stderr", lambda: None)
     replica = Replica(RaySettings(models=str(models["de-en"]), device="cpu"))
-    replica.check_health()
-    replica._service.work.is_ending = True
-    with pytest.raises(Exception, match="shutting down"):
+    try:
         replica.check_health()
+        replica._service.work.is_ending = True
+        with pytest.raises(Exception, match="shutting down"):
+            replica.check_health()
+    finally:
+        replica.__del__()  # as Ray does; no reference may be the last, for the thread that tends it has one

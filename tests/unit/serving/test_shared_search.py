@@ -12,7 +12,7 @@ import threading
 import time
 import weakref
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from multiprocessing import Pipe
 
 import pytest
@@ -71,23 +71,26 @@ def apart(counted):
 
     thread = threading.Thread(target=process, daemon=True)
     thread.start()
-    there = SearchProcess(ours, counted)
     try:
-        yield there
+        with closing(SearchProcess(ours, counted)) as there:
+            yield there
     finally:
-        there.close()
-        thread.join(60)
-        assert not thread.is_alive()
-        wait_until(lambda: there.is_ended)
+        thread.join()
+    assert there.is_ended
+
+
+@contextmanager
+def asking(counted):
+    """Yield what asks another process, and the end of the pipe that this process would have."""
+    ours, theirs = Pipe()
+    with closing(SearchProcess(ours, counted)) as there, theirs:
+        yield there, theirs
 
 
 @pytest.fixture(params=["here", "apart"])
 def search(request, counted):
-    if request.param == "here":
-        yield SharedSearch(Batches(32, 2, counted))
-        return
-    with apart(counted) as there:
-        yield SharedSearch(there)
+    with closing(Batches(32, 2, counted)) if request.param == "here" else apart(counted) as searches:
+        yield SharedSearch(searches)
 
 
 def job(*, seconds=60.0, max_tokens=10_000, client="a"):
@@ -142,8 +145,17 @@ def test_everybody_gets_what_they_would_get_alone(search, engine, bundle, counte
         found = list(threads.map(lambda one: ask(search, engine, options, one), jobs))
     assert list(map(tokens, found)) == [wanted] * 40
     assert counted.num_translated == 40 * len(SOURCES)
-    assert counted.most_in_flight > len(SOURCES)  # of several requests at once
     assert search.searches.num_open == 0
+
+
+def test_sentences_of_several_requests_are_in_flight_at_once(search, stuck, bundle, counted):
+    options = SearchOptions(bundle.decode)
+    with ThreadPoolExecutor(3) as threads:
+        asked = [threads.submit(ask, search, stuck, options) for _ in range(3)]
+        wait_until(lambda: search.searches.num_open == 3 * len(SOURCES))
+        stuck.go.set()
+        assert [len(one.result(60)) for one in asked] == [len(SOURCES)] * 3
+    assert counted.most_in_flight > len(SOURCES)
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="threads have priorities of their own on Linux alone")
@@ -180,12 +192,12 @@ def test_there_are_so_many_kinds_at_once(search, stuck, bundle):
 
 
 def test_what_is_usual_is_one_kind_for_all_languages(counted, engine, bundle):
-    own = Batches(32, 2, counted)
-    usual = SharedSearch(own).decoder(job(), bundle.decode)
-    for language in (None, "de", "fr"):
-        options = SearchOptions(bundle.decode.model_copy(update={"target_lang": language}))
-        assert len(usual(engine, SOURCES, options)) == len(SOURCES)
-    assert len(own._batches) == 1
+    with closing(Batches(32, 2, counted)) as own:
+        usual = SharedSearch(own).decoder(job(), bundle.decode)
+        for language in (None, "de", "fr"):
+            options = SearchOptions(bundle.decode.model_copy(update={"target_lang": language}))
+            assert len(usual(engine, SOURCES, options)) == len(SOURCES)
+        assert len(own._batches) == 1
 
 
 def test_a_job_without_time_is_refused(search, engine, bundle):
@@ -269,16 +281,14 @@ def test_what_is_not_used_any_more_is_let_go_in_the_other_process(counted, bundl
 
 def test_where_the_other_process_ends_nobody_waits_for_ever(counted, engine, bundle):
     options = SearchOptions(bundle.decode)
-    ours, theirs = Pipe()
-    there = SearchProcess(ours, counted)
-    with ThreadPoolExecutor(2) as threads:
+    with asking(counted) as (there, theirs), ThreadPoolExecutor(2) as threads:
         asked = [threads.submit(ask, SharedSearch(there), engine, options) for _ in range(2)]
         assert pickle.loads(theirs.recv_bytes())[0] == "make"
         theirs.send_bytes(pickle.dumps([("made", None)]))
         assert {pickle.loads(theirs.recv_bytes())[0] for _ in asked} == {"search"}
         theirs.close()
         refused = [one.exception(60) for one in asked]
-    wait_until(lambda: there.is_ended)
+    assert there.is_ended
     for thing in (engine, make_engine(bundle.model)):
         with pytest.raises(Refusal) as found:
             ask(SharedSearch(there), thing, options)
@@ -288,23 +298,17 @@ def test_where_the_other_process_ends_nobody_waits_for_ever(counted, engine, bun
 
 
 def test_a_process_that_takes_nothing_keeps_nobody_beyond_the_deadline(counted, engine, bundle):
-    ours, theirs = Pipe()
-    there = SearchProcess(ours, counted)
-    search, options = SharedSearch(there), SearchOptions(bundle.decode)
-    with ThreadPoolExecutor(3) as threads:
-        try:
-            first = threads.submit(ask, search, engine, options, job(seconds=0.5))
-            assert pickle.loads(theirs.recv_bytes())[0] == "make"
-            theirs.send_bytes(pickle.dumps([("made", None)]))
-            # More than a pipe holds.
-            asked = [
-                first,
-                threads.submit(ask, search, engine, options, job(seconds=1.0, max_tokens=10**9), SOURCES * 4_000),
-            ]
-            assert [one.exception(60).status for one in asked] == [504, 504]
-            threads.submit(there.sweep).result(60)
-        finally:
-            theirs.close()
+    options = SearchOptions(bundle.decode)
+    # Told that it has ended before the threads are waited for.
+    with asking(counted) as (there, theirs), ThreadPoolExecutor(3) as threads, theirs:
+        search = SharedSearch(there)
+        first = threads.submit(ask, search, engine, options, job(seconds=0.5))
+        assert pickle.loads(theirs.recv_bytes())[0] == "make"
+        theirs.send_bytes(pickle.dumps([("made", None)]))
+        # More than a pipe holds.
+        much = threads.submit(ask, search, engine, options, job(seconds=1.0, max_tokens=10**9), SOURCES * 4_000)
+        assert [one.exception(60).status for one in (first, much)] == [504, 504]
+        threads.submit(there.sweep).result(60)
 
 
 def test_what_cannot_be_begun_there_is_a_failure_of_one(counted, engine, bundle, monkeypatch):
@@ -320,12 +324,13 @@ def test_what_cannot_be_begun_there_is_a_failure_of_one(counted, engine, bundle,
         assert tokens(ask(SharedSearch(there), engine, options)) == tokens(decode(engine, SOURCES, options))
 
 
-@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
 @pytest.mark.parametrize("broken", ["here", "apart"])
 def test_where_one_process_cannot_go_on_nobody_waits_for_ever(counted, engine, bundle, monkeypatch, broken):
     def fail(*_):
         raise MemoryError
 
+    reported = []
+    monkeypatch.setattr(threading, "excepthook", lambda of: reported.append((of.thread.name, of.exc_type)))
     with apart(counted) as there:
         if broken == "here":
             there._handlers["found"] = fail
@@ -334,12 +339,12 @@ def test_where_one_process_cannot_go_on_nobody_waits_for_ever(counted, engine, b
         with pytest.raises(Refusal, match="has ended"):
             ask(SharedSearch(there), engine, SearchOptions(bundle.decode))
         assert there.is_ended
+    thread = "clearhead answers" if broken == "here" else "clearhead questions"
+    assert reported == [(thread, MemoryError)]
 
 
 def test_where_the_other_process_ends_nobody_waits_for_an_engine(counted, engine, bundle):
-    ours, theirs = Pipe()
-    there = SearchProcess(ours, counted)
-    with ThreadPoolExecutor(1) as threads:
+    with asking(counted) as (there, theirs), ThreadPoolExecutor(1) as threads:
         asked = threads.submit(ask, SharedSearch(there), engine, SearchOptions(bundle.decode))
         assert pickle.loads(theirs.recv_bytes())[0] == "make"
         theirs.close()
