@@ -8,7 +8,7 @@ WORKERS ?= 2
 # What a test starts finds the package compiled, also where Python is told not to keep that.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: setup demo test tests test-slow attack lint style types format docs bench-train bench-translate clean
+.PHONY: setup demo test tests test-busy test-slow attack lint style types format docs bench-train bench-translate clean
 
 setup: $(VENV)/.ready
 
@@ -34,6 +34,12 @@ test: style
 # skipped is listed with its reason.
 tests: setup
 	$(BIN)/pytest -rs -n $(WORKERS) --dist loadfile --no-loadscope-reorder
+
+# Beside processes that keep every core busy: no test may depend on how long something takes.
+test-busy: setup
+	pids=""; trap 'kill $$pids' EXIT INT TERM; \
+	for core in $$(seq $$(getconf _NPROCESSORS_ONLN)); do while :; do :; done & pids="$$pids $$!"; done; \
+	$(MAKE) test
 
 test-slow: setup
 	$(BIN)/pytest -m slow

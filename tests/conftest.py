@@ -13,6 +13,7 @@ from hypothesis import HealthCheck, settings
 from torch import Tensor
 
 from clearhead.config import ModelConfig
+from leftovers import adopt_orphans, fail_if_left, running
 from shapes import check_shapes
 
 if TYPE_CHECKING:
@@ -35,6 +36,24 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         for item in items:
             if item.get_closest_marker("gpu"):
                 item.add_marker(pytest.mark.skip(reason="needs a GPU (CUDA)"))
+
+
+@pytest.fixture(scope="session", autouse=True)
+def nothing_left_at_all() -> Iterator[None]:
+    """Fail the last test if fixtures that many tests share leave a thread, a process or a socket behind."""
+    adopt_orphans()
+    before = running()
+    yield
+    fail_if_left(before)
+
+
+# It takes its first look when the fixtures that many tests share are ready, and its last before they end.
+@pytest.fixture(autouse=True)
+def nothing_left(nothing_left_at_all: None) -> Iterator[None]:
+    """Fail the test that leaves a thread, a process or a socket behind."""
+    before = running()
+    yield
+    fail_if_left(before)
 
 
 @pytest.fixture(autouse=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 from pathlib import Path
 from typing import Any
@@ -54,7 +55,7 @@ def execute(notebook: nbformat.NotebookNode, demo: Path, monkeypatch: pytest.Mon
     client = NotebookClient(
         copy, timeout=600, kernel_name="python3", resources={"metadata": {"path": str(TOUR.parent)}}
     )
-    client.execute()
+    asyncio.run(client.async_execute())  # `execute` leaves its event loop behind
     return {cell.id: cell.outputs for cell in copy.cells if cell.cell_type == "code"}
 
 

@@ -131,9 +131,10 @@ def crew(tmp_path, settings) -> Iterator[Callable[..., Crew]]:
         return crews[-1]
 
     yield begin
-    for one in crews:
-        for process in one.processes:
+    while crews:  # the store ends with the crew
+        for process in crews.pop().processes:
             process.kill()
+            process.join()
 
 
 def weights(run: Path, step: int = 20) -> dict[str, torch.Tensor]:

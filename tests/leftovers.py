@@ -1,0 +1,115 @@
+"""What a test leaves behind: threads, child processes and sockets that outlive it and would fail its neighbour."""
+
+from __future__ import annotations
+
+import ctypes
+import gc
+import os
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from multiprocessing import forkserver, resource_tracker
+from typing import NamedTuple
+
+import psutil
+import pytest
+
+SECONDS_TO_END = 60.0
+"""How long something that has been told to end may take on a busy machine; only a test that fails waits so long."""
+_PR_SET_CHILD_SUBREAPER = 36
+
+
+class Running(NamedTuple):
+    """What runs in this process or was started by it."""
+
+    threads: frozenset[threading.Thread]
+    children: frozenset[psutil.Process]
+    sockets: frozenset[str]
+
+
+def adopt_orphans() -> None:
+    """Make this process the parent of what its children leave behind, so that it is seen (Linux)."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+
+
+def running() -> Running:
+    """Return all that runs now."""
+    return Running(frozenset(_threads()), frozenset(_children()), frozenset(_sockets()))
+
+
+def _threads() -> Iterator[threading.Thread]:
+    from clearhead.decoding.team import HELPER_NAME  # not before shapes are checked
+
+    # Helpers are the whole process's: they sleep between the calls that they help.
+    yield from (thread for thread in threading.enumerate() if thread.name != HELPER_NAME)
+
+
+def _children() -> Iterator[psutil.Process]:
+    if not _has_children():
+        return
+    # Of the whole process as well, but what the second one forks is a test's.
+    shared = {resource_tracker._resource_tracker._pid, forkserver._forkserver._forkserver_pid}
+    for child in psutil.Process().children():
+        if child.pid not in shared:
+            yield child
+        elif child.pid == forkserver._forkserver._forkserver_pid:
+            yield from child.children()
+
+
+def _has_children() -> bool:
+    """Return whether there is any child process, ended or not: a look at all processes takes milliseconds."""
+    try:
+        os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+    except ChildProcessError:
+        return False
+    except AttributeError:  # this system has no waitid
+        pass
+    return True
+
+
+def _sockets() -> Iterator[str]:
+    """Return the open sockets, each as the system calls it (Linux)."""
+    with suppress(FileNotFoundError):
+        for number in os.listdir("/proc/self/fd"):
+            with suppress(OSError):
+                name = os.readlink(f"/proc/self/fd/{number}")
+                if name.startswith("socket:"):
+                    yield name
+
+
+def fail_if_left(before: Running) -> None:
+    """Wait for what has been started since; fail, and say what it is, if it does not end."""
+    until = time.monotonic() + SECONDS_TO_END
+    while left := _left(before):
+        if time.monotonic() > until:
+            pytest.fail("left behind: " + ", ".join(left), pytrace=False)
+        gc.collect()  # so that an unclosed file or socket in a cycle is reported here, not in a later test
+        time.sleep(0.01)
+
+
+def _left(before: Running) -> list[str]:
+    now = running()
+    new_children = now.children - before.children
+    for child in new_children:
+        _reap(child)
+    return sorted(
+        [f"thread {thread.name!r}" for thread in now.threads - before.threads]
+        + [f"process {child.pid} ({_command(child)})" for child in new_children if child.is_running()]
+        + list(now.sockets - before.sockets)
+    )
+
+
+def _reap(child: psutil.Process) -> None:
+    """Take the status of an ended process that nobody else waits for."""
+    with suppress(ChildProcessError):
+        os.waitpid(child.pid, os.WNOHANG)
+
+
+def _command(child: psutil.Process) -> str:
+    try:
+        return " ".join(child.cmdline()) or child.name()
+    except psutil.Error:
+        return "ended"
