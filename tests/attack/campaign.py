@@ -11,9 +11,10 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
-from harness import Attack, Campaign, Children, Outcome, Verdict
+from harness import Attack, Campaign, Children, Outcome, Stock, Verdict
 
 PARTS = (
     "model_directories",
@@ -38,13 +39,22 @@ def attack_of(part: str) -> Attack:
     return importlib.import_module(part).ATTACK
 
 
-def verdicts(attack: Attack, count: int, seed: int, children: Children, only: int | None = None) -> Iterator[Verdict]:
-    """Run one attack in a directory of its own and yield what became of every case."""
+@contextmanager
+def new_directory() -> Iterator[Path]:
+    """Make an empty directory, and delete it afterwards."""
     directory = Path(tempfile.mkdtemp(prefix="attack-"))
     try:
-        yield from attack.run(Campaign(seed, count, directory, children, count <= attack.few, only))
+        yield directory
     finally:
         shutil.rmtree(directory, ignore_errors=True)
+
+
+def verdicts(
+    attack: Attack, count: int, seed: int, children: Children, stock: Stock, only: int | None = None
+) -> Iterator[Verdict]:
+    """Run one attack in a directory of its own and yield what became of every case."""
+    with new_directory() as directory:
+        yield from attack.run(Campaign(seed, count, directory, children, stock, count <= attack.few, only))
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -59,12 +69,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parser.parse_args(arguments)
 
     rows = []
-    with Children(options.jobs, options.seconds) as children:
+    with Children(options.jobs, options.seconds) as children, new_directory() as directory:
+        stock = Stock(directory, children)
         for part in options.part or PARTS:
             attack, began = attack_of(part), time.monotonic()
             count = attack.full if options.count is None else options.count
             found = []
-            for verdict in verdicts(attack, count, options.seed, children, options.only):
+            for verdict in verdicts(attack, count, options.seed, children, stock, options.only):
                 found.append(verdict)
                 if verdict.outcome.is_finding or options.only is not None:
                     print(f"{part}: {verdict}", flush=True)

@@ -1,8 +1,8 @@
 """Functions of the attacks, each in a forked child of its own that may crash, hang or eat memory.
 
-`python child.py` imports what clearhead needs once, then reads jobs from standard input, one JSON object a line, and
-answers each with one line that says how its child ended. Nothing is computed before the fork, so that a child finds the
-libraries as a fresh process does: loaded, with no threads of their own.
+`python child.py --preload` imports what clearhead needs once, then reads jobs from standard input, one JSON object a
+line, and answers each with one line that says how its child ended. Nothing is computed before the fork, so that a child
+finds the libraries as a fresh process does: loaded, with no threads of their own.
 """
 
 from __future__ import annotations
@@ -154,7 +154,7 @@ def main() -> None:
     """Answer jobs until standard input ends."""
     answers = os.fdopen(os.dup(1), "w")  # what a job prints by mistake must not come between
     os.dup2(2, 1)
-    for name in PRELOADED:
+    for name in PRELOADED if "--preload" in sys.argv else ():
         importlib.import_module(name)
     for line in sys.stdin:
         job = json.loads(line)

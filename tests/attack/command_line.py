@@ -180,7 +180,7 @@ def all_cases() -> list[tuple[str, str, Any]]:
 
 def run(campaign: Campaign) -> Iterator[Verdict]:
     """Run one command or make one call in every case."""
-    campaign.children.need("scenarios:stock", {"directory": str(campaign.directory / "stock")})
+    stock = str(campaign.stock.scenarios)
 
     def cases() -> Iterator[Case]:
         known = all_cases()
@@ -188,7 +188,7 @@ def run(campaign: Campaign) -> Iterator[Verdict]:
             kind, name, arguments = known[number % len(known)]
             shown = ascii(name) if len(name) < 200 else f"{name[:150]!a} .. {len(name)} characters"
             work = str(campaign.directory / f"case-{number}")
-            more = {"stock": str(campaign.directory / "stock"), "work": work, "kind": kind, "arguments": arguments}
+            more = {"stock": stock, "work": work, "kind": kind, "arguments": arguments}
             seconds = 2 * SECONDS if kind == "streams" else None
             yield Case(number, shown, "command_line:attack", more, seconds)
 

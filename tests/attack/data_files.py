@@ -39,8 +39,7 @@ FILE_DAMAGE = ("none", "none", "cut", "bit", "garbage", "zeros", "second header"
 
 def run(campaign: Campaign) -> Iterator[Verdict]:
     """Write one file for every case, and read it in every way."""
-    models = campaign.directory / "models"
-    campaign.children.need("materials:make_models", {"directory": str(models)})
+    models = campaign.stock.models
 
     def cases() -> Iterator[Case]:
         for number in campaign.numbers():

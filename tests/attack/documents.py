@@ -114,9 +114,7 @@ FORMS = ("as it is", "as it is", "with a mark", "utf-16", "carriage returns", "m
 
 def run(campaign: Campaign) -> Iterator[Verdict]:
     """Damage one document for every case, read it and fill it in every way."""
-    models = campaign.directory / "models"
-    if not campaign.is_small:
-        campaign.children.need("materials:make_models", {"directory": str(models)})
+    model = "" if campaign.is_small else str(campaign.stock.models / "plain")
     extensions = [*SOUND, ".docx"]
 
     def cases() -> Iterator[Case]:
@@ -124,7 +122,7 @@ def run(campaign: Campaign) -> Iterator[Verdict]:
             choose = campaign.choose(number)
             extension, form = extensions[number % len(extensions)], choose.choice(FORMS)
             arguments = {"extension": extension, "form": form, "times": choose.randint(0, 4), "seed": choose.random()}
-            work = {"work": str(campaign.directory / f"case-{number}"), "model": str(models / "plain")}
+            work = {"work": str(campaign.directory / f"case-{number}"), "model": model}
             yield Case(
                 number,
                 f"{extension}, {form}, damaged {arguments['times']} times",

@@ -24,20 +24,14 @@ CLEAR = ("full", "No space", "space left", "too large", "quota")
 
 def run(campaign: Campaign) -> Iterator[Verdict]:
     """Fill the disk of one command for every case."""
-    stock = campaign.directory / "stock"
-    campaign.children.need("scenarios:stock", {"directory": str(stock)})
-    sizes = {}
-    for name in SCENARIOS:
-        work = str(campaign.directory / f"undisturbed-{name}")
-        arguments = {"stock": str(stock), "name": name, "work": work}
-        sizes[name] = campaign.children.need("kills:undisturbed", arguments)["sizes"]
+    stock, undisturbed = campaign.stock.scenarios, campaign.stock.undisturbed
 
     def cases() -> Iterator[Case]:
         for number in campaign.numbers():
             choose = campaign.choose(number)
             name = list(SCENARIOS)[number % len(SCENARIOS)]
             way, share = choose.choice(("disk", "disk", "file")), choose.uniform(0.02, 0.98)
-            room = int(share * (sum if way == "disk" else max)(sizes[name]))
+            room = int(share * (sum if way == "disk" else max)(undisturbed[name]["sizes"]))
             yield Case(
                 number,
                 f"{name}, {way} full after {room} bytes, {share:.0%} of what it needs",
@@ -46,7 +40,7 @@ def run(campaign: Campaign) -> Iterator[Verdict]:
                     "stock": str(stock),
                     "name": name,
                     "work": str(campaign.directory / f"case-{number}"),
-                    "undisturbed": str(campaign.directory / f"undisturbed-{name}"),
+                    "undisturbed": undisturbed[name]["directory"],
                     "way": way,
                     "room": max(room, MESSAGE) if way == "file" else room,
                     "older": choose.random() < 0.5,

@@ -21,6 +21,8 @@ from typing import Any, Self
 
 from child import error_in
 
+from clearhead.lazy import cached_property
+
 HERE = Path(__file__).parent
 SPARE_MEMORY = 500 * 2**20
 """Bytes that a case may take beside twice the size of its files."""
@@ -76,6 +78,49 @@ class Verdict:
         return f"case {self.number} ({self.name}): {self.outcome}: {' '.join(self.detail.split())}"
 
 
+class Stock:
+    """Models and training runs that all attacks of a campaign read, made once each.
+
+    Args:
+        directory: An empty one. Attacks work on copies of what is there.
+        children: They make it.
+    """
+
+    def __init__(self, directory: Path, children: Children) -> None:
+        self.directory = directory
+        self._children = children
+
+    @cached_property
+    def references(self) -> Mapping[str, Any]:
+        """Make the models if need be; return what they translate `LINES` to, by kind."""
+        return self._children.need("materials:make_models", {"directory": str(self.directory / "models")})
+
+    @property
+    def models(self) -> Path:
+        """The directory of the models of `materials`, by kind."""
+        assert self.references
+        return self.directory / "models"
+
+    @cached_property
+    def scenarios(self) -> Path:
+        """The directory of what the commands of `scenarios` start from."""
+        assert self.references
+        self._children.need("scenarios:stock", {"directory": str(self.directory)})
+        return self.directory
+
+    @cached_property
+    def undisturbed(self) -> Mapping[str, Mapping[str, Any]]:
+        """Scenario to what its command does when nothing disturbs it, and the `directory` that it did it in."""
+        from scenarios import SCENARIOS
+
+        found = {}
+        for name in SCENARIOS:
+            work = str(self.directory / f"undisturbed-{name}")
+            arguments = {"stock": str(self.scenarios), "name": name, "work": work}
+            found[name] = {**self._children.need("kills:undisturbed", arguments), "directory": work}
+        return found
+
+
 @dataclass(frozen=True)
 class Campaign:
     """What an attack is given."""
@@ -86,6 +131,7 @@ class Campaign:
     directory: Path
     """Its own, empty, deleted afterwards."""
     children: Children
+    stock: Stock
     is_small: bool = False
     """Whether a few seconds matter more than the size of what is attacked."""
     only: int | None = None
@@ -120,15 +166,16 @@ class Children:
     Args:
         jobs: How many cases run at once.
         seconds: A case that takes longer hangs.
+        preloads: Whether they import what clearhead needs before the first fork, instead of every case by itself.
     """
 
-    def __init__(self, jobs: int, seconds: float) -> None:
+    def __init__(self, jobs: int, seconds: float, *, preloads: bool = True) -> None:
         self.seconds = seconds
         # One thread each: the order of additions, and so every bit of a result, is then the same in each process.
         environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": _import_path()}
         self._processes = [
             subprocess.Popen(
-                [sys.executable, str(HERE / "child.py")],
+                [sys.executable, str(HERE / "child.py"), *(["--preload"] if preloads else [])],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 env=environment,

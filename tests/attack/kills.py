@@ -28,22 +28,14 @@ LEFTOVERS = ("partial", ".tmp", "tmp.", ".old", "~")
 
 def run(campaign: Campaign) -> Iterator[Verdict]:
     """Interrupt one command for every case."""
-    stock = campaign.directory / "stock"
-    campaign.children.need("scenarios:stock", {"directory": str(stock)})
-    operations = {
-        name: campaign.children.need(
-            "kills:undisturbed",
-            {"stock": str(stock), "name": name, "work": str(campaign.directory / f"undisturbed-{name}")},
-        )
-        for name in SCENARIOS
-    }
+    stock, undisturbed = campaign.stock.scenarios, campaign.stock.undisturbed
 
     def cases() -> Iterator[Case]:
         for number in campaign.numbers():
             choose = campaign.choose(number)
             name = list(SCENARIOS)[number % len(SCENARIOS)]
             kind = choose.choice(("SIGKILL", "SIGKILL", "SIGTERM"))
-            count, seconds = operations[name]["count"], operations[name]["seconds"]
+            count, seconds = undisturbed[name]["count"], undisturbed[name]["seconds"]
             arguments: dict[str, Any] = {"kind": kind, "at": choose.randint(1, count), "after": None}
             if choose.random() < 0.3:
                 arguments |= {"at": None, "after": choose.uniform(0.0, seconds)}
@@ -57,7 +49,7 @@ def run(campaign: Campaign) -> Iterator[Verdict]:
                     "stock": str(stock),
                     "name": name,
                     "work": str(campaign.directory / f"case-{number}"),
-                    "undisturbed": str(campaign.directory / f"undisturbed-{name}"),
+                    "undisturbed": undisturbed[name]["directory"],
                     "older": older,
                     **arguments,
                 },

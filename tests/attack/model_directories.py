@@ -22,8 +22,7 @@ WAYS = [way for pair in zip(damage.DAMAGED * 3, damage.CRAFTED, strict=False) fo
 
 def run(campaign: Campaign) -> Iterator[Verdict]:
     """Damage a copy of a model for every case, and use it."""
-    models = campaign.directory / "models"
-    references = campaign.children.need("materials:make_models", {"directory": str(models)})
+    models, references = campaign.stock.models, campaign.stock.references
 
     def cases() -> Iterator[Case]:
         for number in campaign.numbers():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from random import Random
@@ -14,6 +15,7 @@ from materials import STRANGE, learn_shortlist, sentences, write_lines, write_pa
 
 PRECISIONS = ("fp32", "bf16x3", "bf16", "int8")
 FORMS = [(precision, shortlist) for precision in PRECISIONS for shortlist in (False, True)]
+FEW_FORMS = [("fp32", False), ("int8", True)]
 NUM_LINES = 500
 STEPS = 400
 PLAIN = {"batch_tokens": 4_096, "threads": 1, "files": 1}
@@ -21,9 +23,13 @@ PLAIN = {"batch_tokens": 4_096, "threads": 1, "files": 1}
 
 def run(campaign: Campaign) -> Iterator[Verdict]:
     """Translate and score the lines once in each form as they are, then in every regrouping."""
-    steps, num_lines = (20, 24) if campaign.is_small else (STEPS, NUM_LINES)
-    arguments = {"directory": str(campaign.directory), "seed": campaign.seed, "steps": steps, "num_lines": num_lines}
-    campaign.children.need("regroupings:prepare", arguments)
+    arguments = {"directory": str(campaign.directory), "seed": campaign.seed}
+    if campaign.is_small:
+        forms, model = FEW_FORMS, str(campaign.stock.models / "plain")
+        campaign.children.need("regroupings:prepare", {**arguments, "num_lines": 24, "model": model})
+    else:
+        forms = FORMS
+        campaign.children.need("regroupings:prepare", {**arguments, "num_lines": NUM_LINES})
 
     def cases(numbers: Sequence[int]) -> Iterator[Case]:
         for number in numbers:
@@ -33,7 +39,7 @@ def run(campaign: Campaign) -> Iterator[Verdict]:
                 "threads": choose.choice((1, 2, 3, 4, 7)),
                 "files": choose.choice((1, 2, 9)),
             }
-            for precision, shortlist in FORMS:
+            for precision, shortlist in forms:
                 yield Case(
                     number,
                     f"{_form(precision, shortlist)}, {grouping}",
@@ -54,13 +60,23 @@ def run(campaign: Campaign) -> Iterator[Verdict]:
     yield from campaign.children.judge(cases([number or campaign.count for number in campaign.numbers()]))
 
 
-def prepare(directory: str, seed: int, steps: int, num_lines: int) -> None:
-    """Train a model, learn its shortlist, and write lines to translate and to score; runs in a child."""
+def prepare(directory: str, seed: int, num_lines: int, model: str | None = None) -> None:
+    """Copy a model, or train one and learn its shortlist; write lines to translate and to score; runs in a child."""
     root = Path(directory)
+    if model is None:
+        _learn(root)
+    else:
+        shutil.copytree(model, root / "model")
+    lines = [*STRANGE, *sentences(num_lines - len(STRANGE), seed, longest=12)]
+    write_lines(root / "lines.txt", lines)
+    write_lines(root / "targets.txt", [" ".join(reversed(line.split())) for line in lines])
+
+
+def _learn(root: Path) -> None:
     text = write_pairs(root, count=2_000)
     code, _, errors = command(
         *("train", "--out", root / "run", "--pairs", text["pairs"], "--preset", "tiny", "--device", "cpu"),
-        *("--max-steps", steps, "--set", "model.d_model=64", "model.d_ff=128", "model.num_heads=4"),
+        *("--max-steps", STEPS, "--set", "model.d_model=64", "model.d_ff=128", "model.num_heads=4"),
         *("model.num_encoder_layers=2", "model.num_decoder_layers=2", "tokenizer.vocab_size=300"),
         *("train.batch_tokens=1024", "train.warmup_steps=50", "train.learning_rate=3e-3", "train.precision='fp32'"),
         *("train.validate_every=10_000", "train.checkpoint_every=10_000", "train.validate_sentences=5"),
@@ -68,9 +84,6 @@ def prepare(directory: str, seed: int, steps: int, num_lines: int) -> None:
     assert code == 0, errors
     (root / "run" / "model").rename(root / "model")
     learn_shortlist(root / "model", text)
-    lines = [*STRANGE, *sentences(num_lines - len(STRANGE), seed, longest=12)]
-    write_lines(root / "lines.txt", lines)
-    write_lines(root / "targets.txt", [" ".join(reversed(line.split())) for line in lines])
 
 
 def attack(

@@ -32,12 +32,11 @@ class Scenario:
 
 
 def stock(directory: str) -> None:
-    """Make what the scenarios start from; runs in a child."""
+    """Make what the scenarios start from, beside the models that are there; runs in a child."""
     from child import command
-    from materials import make_models, write_pairs
+    from materials import write_pairs
 
     root = Path(directory)
-    make_models(str(root / "models"))
     corpus = write_pairs(root)
     write_lines(root / "text.txt", sentences(400, seed=9))
     write_lines(root / "few.txt", sentences(10, seed=10))

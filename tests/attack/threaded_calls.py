@@ -26,8 +26,7 @@ SECONDS = 120.0
 
 def run(campaign: Campaign) -> Iterator[Verdict]:
     """Make 50 calls in every case."""
-    models = campaign.directory / "models"
-    campaign.children.need("materials:make_models", {"directory": str(models)})
+    models = campaign.stock.models
 
     def cases() -> Iterator[Case]:
         for number in range(-(-campaign.count // CALLS)) if campaign.only is None else [campaign.only]:
