@@ -1,13 +1,17 @@
-"""Running a benchmark as a reader would, and a model that is small enough for it."""
+"""Running a benchmark as a reader would, or in this process, and a model that is small enough for it."""
 
 from __future__ import annotations
 
+import io
 import os
+import runpy
 import subprocess
 import sys
 from collections.abc import Sequence
+from contextlib import redirect_stdout
 from pathlib import Path
 
+import pytest
 import torch
 
 from clearhead.bundle import Bundle, save_bundle
@@ -31,6 +35,15 @@ def run_benchmark(name: str, *arguments: str, fails: bool = False) -> str:
     )
     assert (done.returncode != 0) == fails, done.stderr
     return done.stderr if fails else done.stdout
+
+
+def run_here(name: str, *arguments: str) -> str:
+    """Run `bench/NAME` in this process, which has imported already what takes seconds; return what it printed."""
+    with pytest.MonkeyPatch.context() as patch, redirect_stdout(io.StringIO()) as printed:
+        patch.syspath_prepend(str(BENCH))
+        patch.setattr(sys, "argv", [name, *arguments])
+        runpy.run_path(str(BENCH / name), run_name="__main__")
+    return printed.getvalue()
 
 
 def write_toy(directory: Path, sources: Sequence[str], targets: Sequence[str], decode: DecodeConfig) -> list[str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from benchmarks import run_benchmark, write_toy
+from benchmarks import run_here, write_toy
 
 from clearhead.config import DecodeConfig
 
@@ -12,7 +12,7 @@ TARGETS = ["A dog runs across the meadow.", "Two men are sitting on the bench."]
 
 def test_all_libraries_are_compared(tmp_path):
     model, source, _ = write_toy(tmp_path, SOURCES, TARGETS, DecodeConfig(extra_length=1, beam_size=2))
-    printed = run_benchmark("exports.py", model, "--source", source, "--alpha", "0", "--threads", "1")
+    printed = run_here("exports.py", model, "--source", source, "--alpha", "0", "--threads", "1")
     assert "hf: 2 sentences have the same tokens, scores and texts in transformers" in printed
     assert "ctranslate2: 2 sentences: scores differ by" in printed
     assert "onnx: 2 sentences: with the cache and without, scores differ by" in printed

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from benchmarks import run_benchmark, write_toy
+from benchmarks import run_here, write_toy
 
 from clearhead.config import DecodeConfig
 
@@ -13,7 +13,7 @@ TARGETS = ["A dog runs across the meadow.", "Two men are sitting on the bench.",
 def test_the_tables_are_printed(tmp_path):
     model, source, reference = write_toy(tmp_path, SOURCES, TARGETS, DecodeConfig(beam_size=1, extra_length=1))
     files = ["--source", source, "--reference", reference]
-    printed = run_benchmark("lines.py", model, *files, "--joined", "1", "3", "--threads", "1")
+    printed = run_here("lines.py", model, *files, "--joined", "1", "3", "--threads", "1")
     rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in printed.splitlines()]
     assert ["sentences a line", "1", "3"] in rows
     assert {row[0] for row in rows} >= {"`--split never`", "`--split auto`", "translated one a line, then joined"}

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import ast
-import io
 import json
 import re
-import tokenize
-from collections.abc import Iterator
+from collections.abc import Iterator, Set
+from functools import cache
+from itertools import accumulate
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
@@ -16,27 +16,43 @@ PAGES = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").glob("*.md"))]
 TOUR = ROOT / "docs" / "tour.ipynb"
 
 NAME = re.compile(r"`([A-Za-z_]\w*(?:\.\w+)*)`")
+LITERAL = re.compile(
+    r"(?P<comment>#[^\n]*)|"
+    r"""(?:\b[bfru]{1,2})?(?:\"{3}(?:\\.|[^\\])*?\"{3}|'{3}(?:\\.|[^\\])*?'{3}|"(?:\\.|[^"\\])*"|'(?:\\.|[^'\\])*')""",
+    flags=re.DOTALL | re.IGNORECASE,
+)
+"""A comment, or a string with its prefix, so that a `#` in it begins no comment."""
 OF_OTHERS = {"format_datetime", "in_proj_weight", "transformer_base_v1", "transformer_base_v2", "_v3"}
 """Names in Babel, torch.nn and tensor2tensor, which the text speaks of and the code does not use."""
 
 
 def prose_and_words(text: str) -> tuple[list[str], set[str]]:
     """Return the docstrings and comments of a module, and the words of all else."""
-    strings = {
-        (node.value.lineno, node.value.col_offset): node.value.value
+    starts = [0, *accumulate(map(len, text.splitlines(keepends=True)))]
+    docstrings = {
+        starts[node.value.lineno - 1] + node.value.col_offset: node.value.value
         for node in ast.walk(ast.parse(text))
         if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str)
     }
-    prose, words = list(strings.values()), set()
-    for token in tokenize.generate_tokens(io.StringIO(text).readline):
-        if token.type == tokenize.COMMENT:
-            prose.append(token.string)
-        elif token.start not in strings:
-            words.update(re.findall(r"\w+", token.string))
-    return prose, words
+    comments = []
+
+    def without_prose(literal: re.Match[str]) -> str:
+        if literal["comment"]:
+            comments.append(literal["comment"])
+            return " "
+        return " " if literal.start() in docstrings else literal[0]
+
+    words = set(re.findall(r"\w+", LITERAL.sub(without_prose, text)))
+    return [*docstrings.values(), *comments], words
 
 
-def strange_names(prose: str, words: set[str]) -> Iterator[str]:
+@cache
+def prose_and_words_of(path: Path) -> tuple[list[str], set[str]]:
+    """Return those of a file, which is read once."""
+    return prose_and_words(path.read_text(encoding="utf-8"))
+
+
+def strange_names(prose: str, words: Set[str]) -> Iterator[str]:
     """Yield every name in backticks with a part that looks like a name of code, as it has a `_`, and is none.
 
     PyTorch answers for its own names.
@@ -48,26 +64,27 @@ def strange_names(prose: str, words: set[str]) -> Iterator[str]:
             yield name
 
 
-def words_of_the_code() -> set[str]:
+@cache
+def words_of_the_code() -> frozenset[str]:
     words = {word for path in SOURCES for word in re.findall(r"\w+", path.relative_to(ROOT).as_posix())}
     for path in SOURCES:
-        words |= prose_and_words(path.read_text(encoding="utf-8"))[1]
+        words |= prose_and_words_of(path)[1]
     for path in (ROOT / "src").rglob("*.[ch]"):
         words.update(re.findall(r"\w+", path.read_text(encoding="utf-8")))
-    return words
+    return frozenset(words)
 
 
 def test_names_in_docstrings_and_comments_are_names_of_the_code():
     words = words_of_the_code()
-    texts = {path: "\n".join(prose_and_words(path.read_text(encoding="utf-8"))[0]) for path in SOURCES}
+    texts = {path: "\n".join(prose_and_words_of(path)[0]) for path in SOURCES}
     found = {path.name: names for path, text in texts.items() if (names := sorted(strange_names(text, words)))}
     assert found == {}
 
 
 def test_names_on_the_pages_are_names_of_the_code_or_of_its_tests():
-    words = words_of_the_code()
+    words = set(words_of_the_code())
     for path in [*(ROOT / "tests").rglob("*.py"), *(ROOT / "bench").glob("*.py"), *(ROOT / "examples").glob("*.py")]:
-        words |= {path.stem} | prose_and_words(path.read_text(encoding="utf-8"))[1]
+        words |= {path.stem} | prose_and_words_of(path)[1]
     cells = json.loads(TOUR.read_text(encoding="utf-8"))["cells"]
     texts = {path.name: path.read_text(encoding="utf-8") for path in PAGES}
     texts[TOUR.name] = "\n".join("".join(cell["source"]) for cell in cells if cell["cell_type"] == "markdown")
