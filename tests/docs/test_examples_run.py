@@ -28,6 +28,19 @@ FINDINGS = {
     "soft_dictionary": "how many legs has a bat?",
 }
 """Example to a part of what it prints; the numbers are asserted in the example itself."""
+LEARNS = {
+    "bert_and_gpt": {"range(300)": "range(2)"},
+    "reverse_digits": {
+        "STEPS, SHADES = 1_000": "STEPS, SHADES = 20",
+        "step % 200": "step % 10",
+        "range(20)": "range(1)",
+    },
+}
+"""Example that learns for seconds to parts of its code, and what makes them brief."""
+LAST_LINES = {
+    "bert_and_gpt": r"BERT, a masked word +( +\d+%){8}\n  GPT, the next word +( +\d+%){8}\n$",
+    "reverse_digits": r"step    20  loss \d(?:.|\n)*\n     1 4 1 4 2 1 3 5 </s>\n(   \d .{17}\n){8}$",
+}
 
 
 def run_as_a_reader(name: str) -> str:
@@ -46,6 +59,25 @@ def run_as_a_reader(name: str) -> str:
 
 
 @pytest.fixture
+def run_briefly(monkeypatch, capsys) -> Callable[..., str]:
+    """Return a function that runs an example on a few steps of learning, and without what it asserts of more."""
+
+    def run(name: str, *arguments: str) -> str:
+        path = EXAMPLES / f"{name}.py"
+        text = path.read_text(encoding="utf-8")
+        for part, brief in LEARNS[name].items():
+            assert text.count(part) == 1, part
+            text = text.replace(part, brief)
+        monkeypatch.setattr(sys, "argv", [path.name, *arguments])
+        exec(compile(text, path, "exec", optimize=1), {"__name__": "__main__"})
+        printed = capsys.readouterr()
+        assert printed.err == ""
+        return printed.out
+
+    return run
+
+
+@pytest.fixture
 def run(monkeypatch, capsys) -> Callable[..., str]:
     """Return a function that runs an example in this process, where warnings are errors, and returns what it prints."""
 
@@ -59,11 +91,29 @@ def run(monkeypatch, capsys) -> Callable[..., str]:
     return run
 
 
-@pytest.mark.parametrize("name", [path.stem for path in FILES if path.stem != "reverse_digits"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(path.stem, marks=pytest.mark.slow if path.stem in LEARNS else ())
+        for path in FILES
+        if path.stem != "reverse_digits"
+    ],
+)
 def test_an_example_holds_what_it_claims(name, run):
     assert FINDINGS[name] in run(name)
 
 
+@pytest.mark.usefixtures("fonts")
+@pytest.mark.parametrize("name", LEARNS)
+def test_an_example_that_learns_for_seconds_runs_to_its_end(name, tmp_path, run_briefly):
+    picture = tmp_path / "attention.png"
+    is_drawn = name == "reverse_digits" and importlib.util.find_spec("matplotlib") is not None
+    printed = run_briefly(name, *(["--png", str(picture)] if is_drawn else []))
+    assert re.search(LAST_LINES[name], printed)
+    assert not is_drawn or picture.read_bytes().startswith(b"\x89PNG")
+
+
+@pytest.mark.slow
 @pytest.mark.usefixtures("fonts")
 def test_digits_are_reversed_and_the_attention_is_drawn(tmp_path, run):
     picture = tmp_path / "attention.png"

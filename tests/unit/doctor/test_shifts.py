@@ -68,7 +68,7 @@ def test_a_corpus_that_is_shifted_from_its_first_row_on_is_found():
 
 
 def test_where_batches_begin_changes_nothing(monkeypatch):
-    rows = moved(1_000, 1_300, 2)
+    rows = moved(1_000, 1_300, 2)[850:1_450]  # the start of a batch takes the longest
     [whole], [parts], [single] = (found_in(rows, monkeypatch, batch=size) for size in (8_192, 37, 1))
     assert whole == replace(parts, gain=whole.gain) == replace(single, gain=whole.gain)
     assert whole.gain == pytest.approx(parts.gain)
