@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import asyncio
 import re
 from pathlib import Path
@@ -9,6 +10,7 @@ from typing import Any
 
 import nbformat
 import pytest
+import torch
 from nbclient import NotebookClient
 
 TOUR = Path(__file__).parents[2] / "docs" / "tour.ipynb"
@@ -27,7 +29,7 @@ def small_demo(tmp_path_factory) -> Path:
     from clearhead.training.run import train_from_values
 
     run = tmp_path_factory.mktemp("tour") / "demo"
-    corpus = generate(4_000, seed=1, num_test=50, locales=("en", "de"))
+    corpus = generate(2_500, seed=1, num_test=20, locales=("en", "de"))
     files = {name: str(run.parent / f"{name}.tsv") for name in ("train", "valid")}
     write_tsv(files["train"], corpus.train)
     write_tsv(files["valid"], corpus.test)
@@ -39,7 +41,13 @@ def small_demo(tmp_path_factory) -> Path:
             "data": {"pairs": [files["train"]], "valid_pairs": [files["valid"]]},
             "tokenizer": {"language_tags": list(LOCALES), "vocab_size": 1_000, "split_digits": False},
             "model": {"d_model": 64, "d_ff": 128, "num_encoder_layers": 2, "num_decoder_layers": 1, "dropout": 0.0},
-            "train": {"max_steps": 200, "batch_tokens": 512, "warmup_steps": 50, "average_last": 1},
+            "train": {
+                "max_steps": 150,
+                "batch_tokens": 384,
+                "warmup_steps": 40,
+                "average_last": 1,
+                "validate_every": 150,
+            },
             "decode": {"target_lang": "de"},
         }
     )
@@ -59,6 +67,44 @@ def execute(notebook: nbformat.NotebookNode, demo: Path, monkeypatch: pytest.Mon
     return {cell.id: cell.outputs for cell in copy.cells if cell.cell_type == "code"}
 
 
+def run_here(notebook: nbformat.NotebookNode) -> dict[str, list[Any]]:
+    """Run every cell in this process; return the pictures that each drew, and the value of its last expression."""
+    from matplotlib import pyplot
+
+    names: dict[str, Any] = {}
+    shown = {}
+    for cell in notebook.cells:
+        if cell.cell_type != "code":
+            continue
+        code = ast.parse(cell.source, cell.id)
+        last = code.body.pop() if isinstance(code.body[-1], ast.Expr) else None
+        exec(compile(code, cell.id, "exec"), names)
+        value = None if last is None else eval(compile(ast.Expression(last.value), cell.id, "eval"), names)
+        pictures = [pyplot.figure(number) for number in pyplot.get_fignums()]
+        for picture in pictures:
+            picture.canvas.draw()
+        pyplot.close("all")
+        shown[cell.id] = [*pictures, value]
+    return shown
+
+
+@pytest.mark.filterwarnings("ignore:__array__ implementation:DeprecationWarning")  # of PyTorch beside NumPy 2
+@pytest.mark.usefixtures("fonts")
+def test_the_cells_run_on_a_demo_model(tour, small_demo, monkeypatch, capsys):
+    monkeypatch.setenv("CLEARHEAD_DEMO", str(small_demo))
+    monkeypatch.setenv("MPLBACKEND", "agg")
+    try:
+        shown = run_here(tour)
+    finally:
+        torch.set_grad_enabled(True)
+    assert sum(len(of_cell) > 1 for of_cell in shown.values()) >= 9
+    assert "<iframe" in shown["s6-1-page"][-1]._repr_html_()
+    printed = capsys.readouterr()
+    assert "63,045,632" in printed.out
+    assert printed.err == ""
+
+
+@pytest.mark.slow
 @pytest.mark.usefixtures("fonts")
 def test_the_tour_runs_on_a_demo_model(tour, small_demo, monkeypatch):
     outputs = execute(tour, small_demo, monkeypatch)
