@@ -40,7 +40,7 @@ __all__ = [
     "read_tokenizer",
 ]
 
-STEPS = 50
+STEPS = 35
 D_MODEL = 64  # which the compiled core runs with 4 heads
 DROPOUT = {"dropout": 0.0, "attention_dropout": 0.0, "activation_dropout": 0.0}
 SHAPE = {
@@ -124,7 +124,7 @@ def learn(model: nn.Module, examples: Sequence[tuple[list[int], list[int]]], pad
     model.train()
     for step in range(STEPS):
         optimizer.param_groups[0]["lr"] = 1e-2 * min(1, (step + 1) / 15) * (1 - step / STEPS)
-        sources, targets = zip(*rng.sample(examples, 24), strict=True)
+        sources, targets = zip(*rng.sample(examples, 16), strict=True)
         source = padded(sources, pad_id)
         model(input_ids=source, attention_mask=(source != pad_id).long(), labels=padded(targets, -100)).loss.backward()
         optimizer.step()

@@ -173,7 +173,7 @@ def test_translations_are_those_of_ctranslate2(case, beam_size):
         how: Any = {"length_penalty": 0.0, "end_loops": False, "split": "never", "target_lang": language}
         ours = test_import.within_limit(case.ours, sources, list(map(len, read)), beam_size=beam_size, **how)
         ended = [number for number, row in enumerate(rows) if row[-1] == tokenizer.eos_token]
-        assert len(ended) > 3
+        assert ended
         for number in ended:
             ids = tokenizer.convert_tokens_to_ids(rows[number][len(begin) : -1])
             text = tokenizer.decode(ids, skip_special_tokens=True, clean_up_tokenization_spaces=False)
@@ -192,7 +192,7 @@ def test_t5_writes_what_transformers_writes(find_case, name, beam_size):
     rows = test_import.generate(theirs, None, sources, beam_size)
     found = test_import.translate(theirs, None, sources, beam_size)
     ended = [number for number, ids in enumerate(rows) if ids[-1] == theirs.end]
-    assert len(ended) > 3
+    assert ended
     for number in ended:
         assert found[number].tokens == tuple(case.ours.bundle.tokenizer.pieces(rows[number][:-1])), sources[number]
     sentinels = [number for number, token in enumerate(case.vocabulary) if token.startswith("<extra_id_")]

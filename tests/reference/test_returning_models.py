@@ -37,7 +37,7 @@ from clearhead.translator import Translator
 from clearhead.weights import model_tensors
 
 LOCALES = ("de", "en", "fr")
-PAIRS = generate(600, seed=4, num_test=20, locales=LOCALES)
+PAIRS = generate(600, seed=4, num_test=8, locales=LOCALES)
 SOURCES = [pair.source for pair in PAIRS.test]
 SMALLER = {"d_model": 48, "d_ff": 80, "num_heads": 4, "num_encoder_layers": 2, "num_decoder_layers": 2}
 MODELS = {

@@ -29,7 +29,7 @@ from torch.nn import functional
 
 D, HEADS, FF = 24, 3, 20
 ENCODER_LAYERS, DECODER_LAYERS = 3, 2
-STEPS = 60
+STEPS = 30
 WORDS = [f"wort{number}" for number in range(23)]
 OTHER_WORDS = [f"word{number}" for number in range(17)]
 
@@ -71,8 +71,8 @@ def taught(model: nn.Module, *, start: int, end: int, first: int, sizes: tuple[i
                 module.weight /= math.sqrt(D)
     optimizer = torch.optim.Adam(model.parameters(), lr=8e-3)
     for _ in range(STEPS):
-        words = torch.randint(first, min(sizes), (32, 4))
-        ends = torch.full((32, 1), end)
+        words = torch.randint(first, min(sizes), (16, 4))
+        ends = torch.full((16, 1), end)
         source = torch.cat([words, ends], dim=1)
         target = torch.cat([ends * 0 + start, words.flip(1), ends], dim=1)
         log_probs = model(source, target[:, :-1])
