@@ -253,7 +253,7 @@ def test_a_padded_batch_equals_the_twin_reading_each_sentence_alone(make_model, 
     ],
 )
 def test_the_twin_notices_each_changed_weight(make_model, settings):
-    model = make_model(**{**SIZES, **LAYERS, **settings})
+    model = make_model(**{**SIZES, "num_encoder_layers": 2, "num_decoder_layers": 1, **settings})
     twin = make_twin(model)
     source, target, segments = [3, 11, 7, 5, 29, 2], [1, 13, 7, 3], [0, 1, 1, 0, 0, 1]
     segments = segments if model.config.num_segments else None
