@@ -43,8 +43,10 @@ def running() -> Running:
 def _threads() -> Iterator[threading.Thread]:
     from clearhead.decoding.team import HELPER_NAME  # not before shapes are checked
 
-    # Helpers are the whole process's: they sleep between the calls that they help.
-    yield from (thread for thread in threading.enumerate() if thread.name != HELPER_NAME)
+    # Both are the whole process's: helpers sleep between the calls that they help, and the first bar of progress that
+    # transformers makes, shown or not, starts a thread that looks after all later ones.
+    whole = {HELPER_NAME, "tqdm_monitor"}
+    yield from (thread for thread in threading.enumerate() if thread.name not in whole)
 
 
 def _children() -> Iterator[psutil.Process]:

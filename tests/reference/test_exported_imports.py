@@ -452,7 +452,7 @@ def test_words_of_a_toolkit_go_where_a_list_of_words_is_enough(tmp_path):
         require_same(found, expected)
     translator = ctranslate2.Translator(str(tmp_path / "ctranslate2"), device="cpu", compute_type="float32")
     results = translator.translate_batch(
-        [text.split(" ") for text in toolkit.texts], beam_size=1, max_decoding_length=9
+        [text.split(" ") for text in toolkit.texts], beam_size=1, min_decoding_length=0, max_decoding_length=9
     )
     how: Any = {"beam_size": 1, "end_loops": False, "split": "never"}
     found = Translator.load(ours, device="cpu").translate(list(toolkit.texts), **how)
