@@ -125,10 +125,12 @@ def case_of(model: Tuned, directory: Path) -> Case:
     return Case(published, read_tokenizer(directory), read_model(directory), "", model.path, ours)
 
 
-def require_same_from_everywhere(path: Path, directory: Path) -> None:
+def require_same_from_everywhere(
+    path: Path, directory: Path, libraries: tuple[str, ...] = ("hf", "ctranslate2", "onnx")
+) -> None:
     """Export a model to every library, import it from there, and compare."""
     expected = load_bundle(path)
-    for to in ("hf", "ctranslate2", "onnx"):
+    for to in libraries:
         run("export", path, "-o", directory / to, "--to", to)
         run("import", directory / to, "-o", directory / f"{to}-back")
         found = load_bundle(directory / f"{to}-back")
@@ -332,7 +334,7 @@ def test_a_model_learns_by_the_command_and_goes_out(tuned, tmp_path):
         (tmp_path / f"{name}.tsv").write_text(text, encoding="utf-8")
     files = ["--pairs", tmp_path / "train.tsv", "--valid-pairs", tmp_path / "valid.tsv"]
     run("train", *files, "--from", model.path, "--out", tmp_path / "run", "--max-steps", 3)
-    require_same_from_everywhere(tmp_path / "run", tmp_path)
+    require_same_from_everywhere(tmp_path / "run", tmp_path, ("hf",))
 
 
 @pytest.mark.parametrize("name", cases(["marian", "m2m100"], {"m2m100"}))

@@ -8,6 +8,7 @@ from dataclasses import replace
 import pytest
 
 from clearhead.paper import table2 as module
+from clearhead.paper.parts import Part
 from clearhead.paper.table2 import PAPER_RUNS, table2
 
 PRINTED = """
@@ -26,8 +27,12 @@ PRINTED = """
 """
 
 
-def test_the_flops_column_is_gpu_time_times_assumed_speed():
-    part = table2()
+@pytest.fixture(scope="module")
+def part() -> Part:
+    return table2()
+
+
+def test_the_flops_column_is_gpu_time_times_assumed_speed(part):
     assert part.failures == []
     base, big = part.data["runs"]
     assert base["gpu_time_flops"] == pytest.approx(12 * 3600 * 8 * 9.5e12)
@@ -36,8 +41,8 @@ def test_the_flops_column_is_gpu_time_times_assumed_speed():
     json.dumps(part.data)
 
 
-def test_counted_operations_are_six_for_each_weight_and_token_and_a_little_for_attention():
-    for run, config in zip(table2().data["runs"], (run.config for run in PAPER_RUNS), strict=True):
+def test_counted_operations_are_six_for_each_weight_and_token_and_a_little_for_attention(part):
+    for run, config in zip(part.data["runs"], (run.config for run in PAPER_RUNS), strict=True):
         steps = {"base": 100_000, "big": 300_000}[run["name"]]
         d, d_ff = config.d_model, config.d_ff
         encoder = 6 * (4 * d * d + 2 * d * d_ff)
@@ -49,8 +54,7 @@ def test_counted_operations_are_six_for_each_weight_and_token_and_a_little_for_a
             assert run["utilisation"][length] == pytest.approx(found / run["gpu_time_flops"], abs=1e-4)
 
 
-def test_every_printed_row_and_both_notes_are_shown():
-    part = table2()
+def test_every_printed_row_and_both_notes_are_shown(part):
     assert PRINTED in part.text
     figures = ("bleu_ende", "bleu_enfr", "flops_ende", "flops_enfr")
     assert [part.data["printed"][2][key] for key in figures] == ["24.6", "39.92", "2.3e19", "1.4e20"]

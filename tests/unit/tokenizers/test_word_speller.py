@@ -106,7 +106,7 @@ def text_lines(data_dir):
         return lines
     for path in sorted(folder.glob("*.gz"))[:6]:
         with gzip.open(path, "rt", encoding="utf-8") as file:
-            lines += [line.rstrip("\n") for line in islice(file, 120)]
+            lines += [line.rstrip("\n") for line in islice(file, 40)]
     return lines
 
 
