@@ -282,7 +282,7 @@ def test_real_text_is_kept_letter_for_letter_in_pieces_of_several_letters(data_d
     tokenizer = Tokenizer.train(lines, kind=kind, vocab_size=2_003)
     ids = tokenizer.encode_batch(lines)
     assert tokenizer.decode_batch(ids) == lines
-    assert sum(map(len, lines)) / sum(map(len, ids)) > 2.5
+    assert sum(map(len, lines)) / sum(map(len, ids)) > 1.5  # of single letters it would be 1, or less
 
 
 # Special ids
