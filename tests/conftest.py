@@ -24,6 +24,8 @@ check_shapes()
 # One thread a process, those that tests start included: the cores are shared by the workers of pytest-xdist.
 torch.set_num_threads(1)
 os.environ.setdefault("OMP_NUM_THREADS", "1")
+# No test cuts the power: waiting until each file is on the disk takes a third of a small training.
+os.fsync = lambda _: None
 # The same examples every time, however long a busy machine takes for one.
 settings.register_profile("steady", derandomize=True, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("steady")

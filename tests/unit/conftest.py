@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Iterator
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -43,6 +44,11 @@ def make_bundle() -> Callable[..., Bundle]:
     from clearhead.model import Transformer
     from clearhead.tokenizers import Tokenizer
 
+    @cache
+    def trained(kind: Any, vocab_size: int, placeholders: bool, language_tags: tuple[str, ...]) -> str:
+        options = {"kind": kind, "vocab_size": vocab_size, "placeholders": placeholders, "language_tags": language_tags}
+        return Tokenizer.train(SENTENCES, **options).text
+
     def make(
         seed: int = 7,
         *,
@@ -53,8 +59,7 @@ def make_bundle() -> Callable[..., Bundle]:
         decode: dict[str, Any] | None = None,
         **settings: object,
     ) -> Bundle:
-        vocab_size, options = 307 + 32 * placeholders, {"language_tags": tuple(language_tags)}
-        tokenizer = Tokenizer.train(SENTENCES, kind=kind, vocab_size=vocab_size, placeholders=placeholders, **options)
+        tokenizer = Tokenizer(trained(kind, 307 + 32 * placeholders, placeholders, tuple(language_tags)))
         sizes = {"d_model": 22, "num_heads": 11, "d_ff": 17, "num_encoder_layers": 2, "num_decoder_layers": 1}
         shape = {**tokenizer.model_settings, "norm": "pre", **sizes, **settings}
         torch.manual_seed(seed)

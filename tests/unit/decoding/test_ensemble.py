@@ -49,6 +49,17 @@ def probabilities(models, source, written):
     return (sum(of_each) / len(models)).tolist()
 
 
+def all_log_probs(models, source, texts):
+    """Return the log-probability of every translation there is; all in one batch."""
+    longest = max(map(len, texts))
+    targets = torch.tensor([[*text, *[0] * (longest - len(text))] for text in texts])
+    shifted = torch.cat([torch.full((len(texts), 1), models[0].config.bos_id), targets[:, :-1]], dim=1)
+    sources = torch.tensor([source] * len(texts))
+    mean = sum(deepcopy(model).double()(sources, shifted).softmax(dim=-1) for model in models) / len(models)
+    each = mean.log().gather(2, targets[..., None])[..., 0]
+    return [row[: len(text)].sum().item() for row, text in zip(each, texts, strict=True)]
+
+
 def log_prob_of(models, source, tokens):
     """Return the log-probability of a whole translation."""
     rows = [probabilities(models, source, tokens[:place]) for place in range(len(tokens))]
@@ -62,13 +73,13 @@ def test_it_is_the_best_of_all_translations_there_are(make_model):
         model.source_embedding.weight.mul_(3.0)
     source, limit = [4, 6, 3, 2], 4
     texts = [(*body, 2) for length in range(limit) for body in product(range(3, 7), repeat=length)]
-    expected = sorted(((log_prob_of(models, source, text), text) for text in texts), reverse=True)
+    expected = sorted(zip(all_log_probs(models, source, texts), texts, strict=True), reverse=True)
     engine = EnsembleEngine(Ensemble(tuple(models)), [PyTorchEngine(model) for model in models])
     config = DecodeConfig(beam_size=len(texts), length_penalty=0.0)
     (found,) = find(engine, [source], [limit], config, num_best=9)
     assert [one.tokens for one in found] == [text for _, text in expected[:9]]
     assert [one.log_prob for one in found] == pytest.approx([value for value, _ in expected[:9]], abs=1e-4)
-    alone = sorted(((log_prob_of(models[:1], source, text), text) for text in texts), reverse=True)
+    alone = sorted(zip(all_log_probs(models[:1], source, texts), texts, strict=True), reverse=True)
     assert [text for _, text in alone[:9]] != [text for _, text in expected[:9]]  # the others have a say
 
 

@@ -21,10 +21,12 @@ def make_translator(sentences: tuple[str, ...]) -> Callable[..., Translator]:
     from clearhead.tokenizers import Tokenizer
     from clearhead.translator import Translator
 
+    trained = Tokenizer.train(sentences, vocab_size=339, placeholders=True).text
+
     def make(
         *, scale: float = 2.0, decode: dict[str, Any] | None = None, info: dict[str, Any] | None = None, **settings: Any
     ) -> Translator:
-        tokenizer = Tokenizer.train(sentences, vocab_size=339, placeholders=True)
+        tokenizer = Tokenizer(trained)
         sizes = {"d_model": 22, "num_heads": 11, "d_ff": 17, "num_encoder_layers": 2, "num_decoder_layers": 1}
         torch.manual_seed(3)
         model = Transformer(ModelConfig(**{**tokenizer.model_settings, "norm": "pre", **sizes, **settings})).eval()

@@ -56,10 +56,10 @@ def keys(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def hasty(start_server, model):
-    """Return a server that does not wait long, for connections alone."""
+    """Return a server of few connections, whose clients have all the time they want."""
     limits = {
-        "header_seconds": 5,
-        "body_seconds": 5,
+        "header_seconds": 600,
+        "body_seconds": 600,
         "answer_seconds": 2,
         "max_connections": MOST_CONNECTIONS,
         "max_held_bytes": 100_000,
@@ -111,8 +111,26 @@ def connect(server):
     return socket.create_connection(address(server), timeout=60)
 
 
-def test_who_sends_slowly_is_cut_off(hasty):
-    with connect(hasty) as headers, connect(hasty) as body, connect(hasty) as nothing:
+@contextlib.contextmanager
+def serving_here(config):
+    """Serve in a thread of this process, without models; yield the address."""
+    options = {"ws": "none", "lifespan": "off", "log_config": None}
+    app = make_app(Service([], config, Keys({}), device="cpu"))
+    server = uvicorn.Server(uvicorn.Config(app, http=connection_class(config), **options))
+    listener = bind("127.0.0.1", 0)
+    thread = threading.Thread(target=lambda: asyncio.run(server._serve([listener])))
+    thread.start()
+    try:
+        yield listener.getsockname()
+    finally:
+        server.should_exit = True
+        thread.join()
+        listener.close()
+
+
+def test_who_sends_slowly_is_cut_off():
+    with serving_here(ServeConfig(header_seconds=0.1, body_seconds=0.1)) as address, contextlib.ExitStack() as held:
+        headers, body, nothing = (held.enter_context(socket.create_connection(address, timeout=60)) for _ in range(3))
         headers.sendall(b"GET /livez HTTP/1.1\r\nhost: a\r\n")
         body.sendall(b"POST /translate HTTP/1.1\r\nhost: a\r\ncontent-length: 10\r\n\r\nq")
         assert headers.recv(1_000) == b""

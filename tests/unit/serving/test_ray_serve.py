@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import shutil
 import socket
@@ -11,6 +12,7 @@ import tempfile
 import threading
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import httpx
 import pytest
@@ -54,6 +56,7 @@ def cluster(models, lists):
             shutil.rmtree(directory, ignore_errors=True)
 
 
+@pytest.mark.slow
 def test_a_replica_answers_as_the_command_does_and_ends_in_order(cluster, models, lists, command):
     process, url = cluster
     with httpx.Client(base_url=url, timeout=60) as client:
@@ -103,14 +106,67 @@ def test_what_is_wrong_is_said_before_anything_starts(monkeypatch):
         application({"models": "x"})
 
 
-def test_a_replica_tells_whether_it_serves(models, monkeypatch):
+@pytest.fixture
+def replica(models, lists, monkeypatch):
+    """Return a replica in this process, as Ray makes one."""
     monkeypatch.setattr("clearhead.serving.ray_serve.set_num_threads", lambda count: None)
     monkeypatch.setattr("clearhead.serving.ray_serve.log_to_stderr", lambda: None)
-    replica = Replica(RaySettings(models=str(models["de-en"]), device="cpu"))
-    try:
+    given = {"models": str(models["de-en"]), "terms": f"pets={lists['terms']}", "limits": {"max_texts": 3}}
+    replica = Replica(RaySettings(device="cpu", **given))
+    yield replica
+    replica.__del__()  # as Ray does; no reference may be the last, for the thread that tends it has one
+
+
+def test_the_application_of_a_replica_answers_as_the_command_does(replica, models, lists, command):
+    wanted = command(models["de-en"], "--format", "jsonl", "--terms", str(lists["terms"]), lines=LINES)
+
+    async def ask():
+        app = httpx.ASGITransport(replica.__serve_build_asgi_app__())
+        async with httpx.AsyncClient(transport=app, base_url="http://a") as client:
+            assert (await client.get("/readyz")).json() == {"status": "ok"}
+            body = {"text": LINES, "model": "de-en", "terms": "pets"}
+            found = (await client.post("/v1/translate", json=body)).json()["translations"]
+            assert found == list(map(json.loads, wanted))
+            many = await client.post("/translate", json={"q": LINES * 2, "source": "de", "target": "en"})
+            assert many.status_code == 400
+            assert (await client.get("/frontend/settings")).json()["filesTranslation"] is False
+
+    asyncio.run(ask())
+
+
+def test_an_application_has_the_replicas_and_bounds_that_were_asked_for(models, monkeypatch):
+    class Serve:
+        """What Ray gives, as far as it is asked for; it notes how."""
+
+        def ingress(self):
+            return lambda kind: kind
+
+        def deployment(self, kind, **options):
+            return SimpleNamespace(bind=lambda settings: (kind, options, settings))
+
+    monkeypatch.setitem(sys.modules, "ray", SimpleNamespace(serve=Serve()))
+    given = {"models": str(models["de-en"]), "cpus": 2, "limits": {"max_requests": 8, "grace_seconds": 9}}
+    for more, scaling in (
+        ({"replicas": 2}, {"num_replicas": 2}),
+        (
+            {"max_replicas": 3},
+            {"autoscaling_config": {"min_replicas": 1, "max_replicas": 3, "target_ongoing_requests": 4}},
+        ),
+    ):
+        kind, options, settings = application({**given, **more})
+        assert (kind, settings.models) == (Replica, str(models["de-en"]))
+        assert options == {
+            "name": "clearhead",
+            "ray_actor_options": {"num_cpus": 2, "num_gpus": 0},
+            "max_ongoing_requests": 8,
+            "max_queued_requests": 8,
+            "graceful_shutdown_timeout_s": 9,
+            **scaling,
+        }
+
+
+def test_a_replica_tells_whether_it_serves(replica):
+    replica.check_health()
+    replica._service.work.is_ending = True
+    with pytest.raises(Exception, match="shutting down"):
         replica.check_health()
-        replica._service.work.is_ending = True
-        with pytest.raises(Exception, match="shutting down"):
-            replica.check_health()
-    finally:
-        replica.__del__()  # as Ray does; no reference may be the last, for the thread that tends it has one

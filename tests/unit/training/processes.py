@@ -77,6 +77,13 @@ def start(arguments: Sequence[str], log: Path, first: Callable[[], None] | None 
     return process
 
 
+def call(function: Callable[[], None]) -> int | None:
+    """Call a function of a module, or a `partial` of one, in a process of its own; return the exit code."""
+    process = _CONTEXT.Process(target=function, daemon=True)
+    process.start()
+    return finish(process)
+
+
 def finish(process: ForkServerProcess) -> int | None:
     """Wait for the end of a process and return its exit code; negative is the signal that killed it."""
     process.join(SECONDS)
@@ -116,6 +123,7 @@ def train_arguments(values: Mapping[str, Any]) -> list[str]:
 def _command(arguments: list[str], log: str, first: Callable[[], None] | None) -> None:
     from clearhead.cli.main import run
 
+    os.fsync = lambda _: None  # who is killed leaves to the system what it has written
     with open(log, "a", encoding="utf-8", buffering=1) as file:
         sys.stdout = sys.stderr = file
         if first is not None:

@@ -10,8 +10,10 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from threading import Thread
@@ -20,7 +22,8 @@ from typing import Any
 
 import pytest
 import torch
-from processes import SECONDS, finish, signal_after_first_record, start, train_arguments, wait_until
+from processes import SECONDS, call, finish, signal_after_first_record, start, train_arguments, wait_until
+from torch import nn
 from torch._C._distributed_c10d import TCPStore
 from torch.distributed import HashStore
 from torch.distributed.elastic.multiprocessing.errors import ChildFailedError, ProcessFailure
@@ -29,6 +32,7 @@ from clearhead.cli.main import run as run_command
 from clearhead.errors import ConfigError, DeviceError, TrainingError
 from clearhead.training import distributed
 from clearhead.training import launch as launching
+from clearhead.training import watch as watching
 from clearhead.training.distributed import LostWorkerError, Workers, crowding, require_workers
 from clearhead.training.log import read_metrics
 from clearhead.training.run import train_from_values
@@ -71,6 +75,11 @@ def before_step(number: int, act: Callable[[], None]) -> None:
         return step(stepper, *args, **kwargs)
 
     Stepper.step = act_and_step
+
+
+def miss_soon() -> None:
+    """Let this process look for the signs of the others more often, to see sooner who is gone after a failed sum."""
+    watching._SECONDS_BETWEEN_SIGNS, watching._SECONDS_TO_MISS = 0.1, 0.25
 
 
 def die() -> None:
@@ -208,8 +217,9 @@ def test_sharded_weights_come_together_as_often_in_a_worker_with_fewer_parts(cre
 def test_after_a_worker_was_killed_the_others_end_and_the_command_goes_on(crew, alone, settings, tmp_path, victim):
     store = TCPStore("localhost", 0, is_master=True, wait_for_workers=False)
     logs = [tmp_path / "0.txt", tmp_path / "1.txt"]
-    firsts = [partial(become_worker, rank, 2, store.port) for rank in range(2)]
-    firsts[victim] = partial(become_worker_and, victim, 2, store.port, partial(before_step, 8, die))
+    thens = [miss_soon, miss_soon]
+    thens[victim] = partial(before_step, 8, die)
+    firsts = [partial(become_worker_and, rank, 2, store.port, then) for rank, then in enumerate(thens)]
     arguments = train_arguments(settings(train=TRAIN))
     processes = [start(arguments, log, first) for log, first in zip(logs, firsts, strict=True)]
     codes = [finish(process) for process in processes]
@@ -219,7 +229,10 @@ def test_after_a_worker_was_killed_the_others_end_and_the_command_goes_on(crew, 
         f"clearhead: worker {victim} ended or does not answer any more, so the training stopped; the same command goes "
         f"on from the last checkpoint"
     ]
-    assert crew("run").codes() == [0, 0]
+    if victim:
+        train_from_values(settings(train=TRAIN))
+    else:
+        assert crew("run").codes() == [0, 0]
     assert_same_weights(tmp_path / "run", alone)
 
 
@@ -353,23 +366,19 @@ def together(*steps: Callable[[Workers], object]) -> list[object]:
     return found
 
 
-def test_no_worker_waits_for_ever_for_a_thread_that_waits_for_python():
-    code = """
-import sys
-import torch.distributed as dist
-from torch import nn
-from clearhead.training.distributed import Workers
+def connect_and_disconnect() -> None:
+    sys.setswitchinterval(10)  # Python is not given to another thread unasked
+    for _ in range(100):
+        torch.distributed.init_process_group("gloo", store=HashStore(), rank=0, world_size=1)
+        workers = Workers(0, 2)
+        module = workers.parallel(nn.Linear(1, 1))
+        workers.sums(1.0)
+        workers._disconnect()
+        del workers, module
 
-sys.setswitchinterval(10)  # Python is not given to another thread unasked
-for _ in range(100):
-    dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
-    workers = Workers(0, 2)
-    module = workers.parallel(nn.Linear(1, 1))
-    workers.sums(1.0)
-    workers._disconnect()
-    del workers, module
-"""
-    subprocess.run([sys.executable, "-c", code], timeout=SECONDS, check=True)
+
+def test_no_worker_waits_for_ever_for_a_thread_that_waits_for_python():
+    assert call(connect_and_disconnect) == 0
 
 
 def test_every_worker_learns_what_the_first_one_says():
@@ -463,6 +472,38 @@ LOST = (
 )
 
 
+class Ended(SystemExit):
+    """In the place of the end of this process."""
+
+
+@pytest.mark.parametrize(
+    ("answers", "said"), [(True, LOST), (False, "asked to save\nalone: " + LOST)], ids=["a silent worker", "no answer"]
+)
+def test_who_is_silent_is_missed_after_so_many_seconds(monkeypatch, answers, said):
+    """The loop that counts them, without a clock; in a process of its own, with threads: the slow test below."""
+    heard = []
+
+    def end(code: int) -> None:
+        raise Ended(code)
+
+    def pass_second(_: float) -> bool:
+        if answers:
+            watch._signs.give_and_look()
+        return False
+
+    os_of_the_watch = SimpleNamespace(_exit=end, kill=lambda *_: heard.append("asked to save\n"), getpid=os.getpid)
+    monkeypatch.setattr(watching, "os", os_of_the_watch)
+    monkeypatch.setattr(threading.Thread, "start", lambda _: None)
+    say, say_alone = (lambda text, who=who: heard.append(f"{who}{text}\n") for who in ("", "alone: "))
+    watch = Watch(HashStore(), 1, 2, say, say_alone, silence=4.5)
+    watch._done = SimpleNamespace(wait=pass_second)
+    with pytest.raises(Ended) as ended:
+        watch._end_after_silence()
+    assert (ended.value.code, "".join(heard)) == (1, said)
+    assert watch._signs.silent(4.5) == ([0] if answers else [0, 1])
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("store", "silence", "said"),
     [("HashStore()", 4.5, LOST), pytest.param("Hanging()", 1.5, "asked to save\nalone: " + LOST, marks=posix)],
@@ -559,7 +600,9 @@ def test_the_training_says_what_it_does(settings):
     assert notes[5:] == ["a validation", "a checkpoint", "", ""]
 
 
-def test_after_a_failed_sum_silence_tells_who_is_gone():
+def test_after_a_failed_sum_silence_tells_who_is_gone(monkeypatch):
+    monkeypatch.setattr(watching, "_SECONDS_BETWEEN_SIGNS", 0.02)
+    monkeypatch.setattr(watching, "_SECONDS_TO_MISS", 0.05)
     watch = Watch(HashStore(), 1, 2, print, print, silence=SECONDS)
     try:
         assert watch.lost() == [0]
@@ -582,7 +625,9 @@ def test_a_failed_sum_of_workers_that_are_all_there_says_its_cause(lost, kind, m
 
 
 @posix
-def test_workers_that_lost_their_launcher_save_and_stop():
+def test_workers_that_lost_their_launcher_save_and_stop(monkeypatch):
+    monkeypatch.setattr(watching, "_SECONDS_BETWEEN_SIGNS", 0.02)
+
     class Gone:
         def set(self, key: str, value: str) -> None:
             raise RuntimeError("Connection reset by peer")
@@ -626,6 +671,27 @@ def environment() -> dict[str, str]:
     return {name: value for name, value in os.environ.items() if name not in ("RANK", "WORLD_SIZE")}
 
 
+def test_the_command_asks_the_launcher_for_its_workers(settings, monkeypatch):
+    started = []
+
+    def launch(config, entry):
+        def run(*arguments):
+            started.append((config.nproc_per_node, entry, arguments, os.environ[distributed.SPEAKS]))
+
+        return run
+
+    monkeypatch.setattr(launching, "elastic_launch", launch)
+    monkeypatch.delenv("WORLD_SIZE", raising=False)
+    arguments = [*train_arguments(settings(train=TRAIN)), "--workers", "2"]
+    with suppress(SystemExit):
+        run_command(arguments)
+    [(count, entry, given, speaks)] = started
+    assert (count, entry, given[:2], speaks) == (2, sys.executable, ("-m", "clearhead"), "1")
+    assert list(given[2:]) == arguments
+    assert distributed.SPEAKS not in os.environ
+
+
+@pytest.mark.slow
 def test_the_command_starts_its_workers_itself(settings, alone, tmp_path):
     command = [sys.executable, "-m", "clearhead", *train_arguments(settings(train=TRAIN)), "--workers", "2"]
     ended = subprocess.run(command, capture_output=True, text=True, timeout=SECONDS, env=environment())
