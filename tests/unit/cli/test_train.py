@@ -415,22 +415,14 @@ def test_wrong_usage_has_a_status_of_its_own(tmp_path, pairs, capsys, arguments,
     assert "Traceback" not in err
 
 
-@pytest.mark.parametrize(
-    ("arguments", "status", "message"),
-    [
-        (["--pairs", "none.tsv", "--out", "run"], 1, r"clearhead: there is no such file: none\.tsv\n"),
-        (["--pairs", "numbers.tsv", "--out", "run", "--set", "x"], 1, r"clearhead: --set 'x' must look like .*\n"),
-    ],
-)
-def test_the_installed_command_ends_with_the_status(tmp_path, pairs, arguments, status, message):
+def test_the_installed_command_ends_with_the_status(tmp_path):
     done = subprocess.run(
-        [sys.executable, "-c", "from clearhead.cli.main import run; run()", "train", *arguments],
+        [sys.executable, "-c", "from clearhead.cli.main import run; run()", "train", "--pairs", "x", "--out", "run"],
         cwd=tmp_path,
         capture_output=True,
         text=True,
         timeout=600,
     )
-    assert done.returncode == status
-    assert done.stdout == ""
-    assert re.fullmatch(message, done.stderr), done.stderr
-    assert [path.name for path in tmp_path.iterdir()] == ["numbers.tsv"]
+    assert (done.returncode, done.stdout) == (1, "")
+    assert re.fullmatch(r"clearhead: there is no such file: x\n", done.stderr), done.stderr
+    assert list(tmp_path.iterdir()) == []

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 import shutil
+from contextlib import redirect_stderr
+from io import StringIO
 from pathlib import Path
 
 import pytest
 import torch
-from tiny_runs import write_numbers
+from tiny_runs import tiny_settings, write_numbers
 
 from clearhead.bundle import load_bundle
 from clearhead.cli.summary import summary
@@ -42,6 +44,18 @@ def from_finished(settings, finished_run):
     return change
 
 
+@pytest.fixture(scope="module")
+def started(finished_run, tmp_path_factory):
+    """Return a run from the finished one, for reading, and what it printed."""
+    directory = tmp_path_factory.mktemp("started")
+    write_numbers(directory / "numbers.tsv")
+    values = tiny_settings(directory, {"from_model": str(finished_run), "train": QUICK})
+    del values["tokenizer"], values["preset"], values["decode"]
+    with redirect_stderr(StringIO()) as said:
+        run = train_from_values({**values, "model": {}}).run
+    return run, said.getvalue()
+
+
 def weights(directory: Path) -> dict[str, torch.Tensor]:
     return read_weights(directory / "model.safetensors")[0]
 
@@ -50,8 +64,8 @@ def assert_equal(found, expected):
     torch.testing.assert_close(found, expected, rtol=0, atol=0)
 
 
-def test_a_run_has_shape_and_vocabulary_of_the_model_it_starts_from(from_finished, finished_run, capsys):
-    run = train_from_values(from_finished()).run
+def test_a_run_has_shape_and_vocabulary_of_the_model_it_starts_from(started, finished_run):
+    run, said = started
     assert (run / "tokenizer.json").read_bytes() == (finished_run / "tokenizer.json").read_bytes()
     model, expected = (Config.load(path / "config.toml") for path in (run, finished_run))
     assert model.model.model_copy(update={"dropout": 0.1}) == expected.model
@@ -59,12 +73,11 @@ def test_a_run_has_shape_and_vocabulary_of_the_model_it_starts_from(from_finishe
     assert model.from_sha256 == file_sha256(finished_run / "model" / "model.safetensors")
     first = read_metrics(run / "metrics.jsonl")[0]
     assert (first["split"], first["step"]) == ("valid", 0)
-    said = capsys.readouterr().err
     assert said.index("it is validated before the first step") < said.index("step 0 ") < said.index("step 2 ")
 
 
-def test_the_same_text_is_validated_before_the_first_step_as_at_the_end_of_the_first_run(from_finished, finished_run):
-    run = train_from_values(from_finished()).run  # the same text and seed, so the same pairs are held out
+def test_the_same_text_is_validated_before_the_first_step_as_at_the_end_of_the_first_run(started, finished_run):
+    run, _ = started  # the same text and seed, so the same pairs are held out
     first = read_metrics(run / "metrics.jsonl")[0]
     metrics = load_bundle(finished_run).info["metrics"]
     assert first["nll"] == pytest.approx(metrics["valid_nll"], abs=1e-4)
@@ -119,8 +132,8 @@ def test_a_model_that_is_not_bettered_is_published_as_it_was(from_finished, fini
     assert train_from_values({"out": str(run)}).was_finished
 
 
-def test_the_model_names_what_it_started_from_without_a_path(from_finished, finished_run):
-    run = train_from_values(from_finished()).run
+def test_the_model_names_what_it_started_from_without_a_path(started, finished_run):
+    run, _ = started
     sha256 = file_sha256(finished_run / "model" / "model.safetensors")
     info = json.loads((run / "model" / "config.json").read_text())["info"]
     assert info["started_from"] == {"name": "run", "sha256": sha256}
@@ -237,18 +250,20 @@ def test_started_over_a_run_takes_what_stands_there_by_then(from_finished, finis
     assert Config.load(run / "config.toml").from_sha256 == file_sha256(source / "model" / "model.safetensors")
 
 
-@pytest.mark.parametrize("asked", [{}, {"tokenizer": {"language_tags": ["fr", "de"]}}])
-def test_the_models_tags_are_the_runs(settings, make_model_dir, tmp_path, capsys, asked):
+def test_the_models_tags_are_the_runs(settings, make_model_dir, tmp_path, capsys):
     source = make_model_dir(language_tags=["de", "fr"])
     lines = write_numbers(tmp_path / "numbers.tsv").read_text(encoding="utf-8").splitlines()
     (tmp_path / "tagged.tsv").write_text("".join(f"<2{'xx' if n == 7 else 'fr'}> {a}\n" for n, a in enumerate(lines)))
-    base = {"from_model": str(source), "train": QUICK, "decode": {"target_lang": "fr"}}
+    train = {"max_steps": 1, "validate_every": 1, "checkpoint_every": 1}
+    base = {"from_model": str(source), "train": train, "decode": {"target_lang": "fr"}}
     values = settings(**base, data={"pairs": [str(tmp_path / "tagged.tsv")]})
     for section in ("tokenizer", "model", "preset"):
         del values[section]
-    data = open_prepared(train_from_values(merge(values, asked)).run / "data")
-    assert list(data.tokenizer.language_tags) == ["de", "fr"]
-    assert data.report["train"]["dropped"]["unknown_tag"] == 1
+    for name, asked in (("run", {}), ("asked", {"tokenizer": {"language_tags": ["fr", "de"]}})):
+        run = train_from_values(merge(values, {"out": str(tmp_path / name), **asked})).run
+        data = open_prepared(run / "data")
+        assert list(data.tokenizer.language_tags) == ["de", "fr"]
+        assert data.report["train"]["dropped"]["unknown_tag"] == 1
     assert "none: what is learned" not in capsys.readouterr().err
     untagged = [str(tmp_path / "numbers.tsv")]
     train_from_values(merge(values, {"out": str(tmp_path / "plain"), "data": {"pairs": untagged}}))
