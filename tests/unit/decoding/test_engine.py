@@ -153,7 +153,7 @@ def test_an_engine_that_is_being_made_keeps_no_other_waiting(make_model, monkeyp
         def __init__(self, model, precision="fp32"):
             if threading.current_thread() is not threading.main_thread():
                 making.set()
-                go_on.wait(20.0)
+                go_on.wait(600.0)
             super().__init__(model, precision)
 
     monkeypatch.setattr(pytorch_engine, "PackedModel", Slow)
