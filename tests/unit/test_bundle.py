@@ -282,11 +282,34 @@ LIES: list[tuple[dict[str, object], str]] = [
 ]
 
 
-def test_settings_that_are_not_those_of_the_weights_are_refused_before_anything_is_built(model_dir, tmp_path):
-    directories = [Path(shutil.copytree(model_dir, tmp_path / str(number))) for number in range(len(LIES))]
-    for directory, (settings, _) in zip(directories, LIES, strict=True):
-        shaped(directory, **settings)
-    for directory, said, (_, reason) in zip(directories, messages_of(directories), LIES, strict=True):
+@pytest.fixture(scope="module")
+def refused(make_bundle, tmp_path_factory) -> dict[str, tuple[Path, tuple[str, str]]]:
+    """Return damaged model directories by name, with what is said of each; all are read in one other process."""
+    directory = tmp_path_factory.mktemp("refused")
+    save_bundle(directory / "model", make_bundle(), golden=GOLDEN, card="# A small model\n")
+    found = {}
+
+    def copied(name: str) -> Path:
+        found[name] = Path(shutil.copytree(directory / "model", directory / name))
+        return found[name]
+
+    for number, (settings, _) in enumerate(LIES):
+        shaped(copied(str(number)), **settings)
+    for name in CHECKED:
+        for kind in ("pipe", "device"):
+            path = copied(f"{kind} for {name}") / name
+            path.unlink()
+            if kind == "pipe":
+                os.mkfifo(path)
+            else:
+                path.symlink_to("/dev/zero")
+    said = messages_of(list(found.values()))
+    return {name: (path, texts) for (name, path), texts in zip(found.items(), said, strict=True)}
+
+
+def test_settings_that_are_not_those_of_the_weights_are_refused_before_anything_is_built(refused):
+    for number, (_, reason) in enumerate(LIES):
+        directory, said = refused[str(number)]
         assert "does not match its own checksum" in said[0]
         assert reason in said[1]
         assert str(directory) in said[1]
@@ -348,22 +371,14 @@ def test_loading_takes_less_than_twice_the_file_and_half_a_gigabyte(tmp_path, ma
 # What is no regular file
 
 
-def test_a_pipe_or_a_device_in_the_place_of_a_file_is_refused(model_dir, tmp_path):
-    directories = []
+def test_a_pipe_or_a_device_in_the_place_of_a_file_is_refused(refused):
     for name in CHECKED:
         for kind in ("pipe", "device"):
-            directory = Path(shutil.copytree(model_dir, tmp_path / f"{kind} for {name}"))
-            (directory / name).unlink()
-            if kind == "pipe":
-                os.mkfifo(directory / name)
-            else:
-                (directory / name).symlink_to("/dev/zero")
-            directories.append(directory)
-    for directory, said in zip(directories, messages_of(directories), strict=True):
-        for message in said:
-            assert str(directory) in message
-            is_named = directory.name.endswith(" config.json")
-            assert ("it holds no config.json" if is_named else "it must be a regular file") in message
+            directory, said = refused[f"{kind} for {name}"]
+            for message in said:
+                assert str(directory) in message
+                is_named = name == "config.json"
+                assert ("it holds no config.json" if is_named else "it must be a regular file") in message
 
 
 @pytest.mark.parametrize("path", [3, None, b"model", ["model"]])

@@ -7,6 +7,7 @@ import importlib
 import subprocess
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import cache
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
@@ -127,6 +128,12 @@ FOLDERS = {name for name, path in FILES.items() if path.name == "__init__.py"}
 SOURCES = {name: path.read_text(encoding="utf-8") for name, path in FILES.items() if name != "clearhead"}
 
 
+@cache
+def import_statements(text: str) -> list[ast.Import | ast.ImportFrom]:
+    """Return every import of a module, wherever in it the import stands."""
+    return [node for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Import | ast.ImportFrom)]
+
+
 def imports(name: str, text: str, modules: Iterable[str]) -> Iterator[tuple[int, str]]:
     """Yield line and dotted name of everything a module imports, wherever in it the import stands.
 
@@ -134,7 +141,7 @@ def imports(name: str, text: str, modules: Iterable[str]) -> Iterator[tuple[int,
     """
     known = {*modules, "clearhead"}
     package = name if name in FOLDERS else name.rpartition(".")[0]
-    for node in ast.walk(ast.parse(text)):
+    for node in import_statements(text):
         if isinstance(node, ast.Import):
             for alias in node.names:
                 yield node.lineno, alias.name
@@ -300,13 +307,14 @@ def import_order(name: str) -> tuple[int, str]:
     return (1 if name[:1].isupper() else 2), name
 
 
-@pytest.mark.parametrize("name", FILES)
-def test_public_names_are_sorted_and_exist(name):
-    module = importlib.import_module(name)
-    if not hasattr(module, "__all__"):
-        return
-    assert list(module.__all__) == sorted(set(module.__all__), key=import_order)
-    assert [public for public in module.__all__ if not hasattr(module, public)] == []
+def test_public_names_are_sorted_and_exist():
+    public = {module: list(getattr(module, "__all__", [])) for module in map(importlib.import_module, FILES)}
+    assert {
+        module.__name__ for module, names in public.items() if names != sorted(set(names), key=import_order)
+    } == set()
+    assert [
+        f"{module.__name__}.{name}" for module, names in public.items() for name in names if not hasattr(module, name)
+    ] == []
 
 
 def test_settings_are_read_without_torch():

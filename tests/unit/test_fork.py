@@ -83,7 +83,8 @@ is_wanted = False
 thread.join()
 """
 
-WIDTHS = [pytest.param(256, id="compiled core"), pytest.param(264, id="PyTorch")]
+COMPILED_CORE, PYTORCH = 256, 264
+"""Widths of models that are translated by the one or the other."""
 
 
 def run(script: str) -> None:
@@ -95,10 +96,14 @@ def run(script: str) -> None:
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
 
 
-@pytest.mark.parametrize("times", [1, pytest.param(20, marks=pytest.mark.slow)])
-@pytest.mark.parametrize("width", WIDTHS)
-def test_a_forked_process_translates_and_scores_also_if_its_parent_was_amid_a_translation(width, times):
-    run(BEGIN % width + AFTER_USE + AMID_A_TRANSLATION.format(times=times))
+def test_a_forked_process_translates_and_scores_also_if_its_parent_was_amid_a_translation():
+    run("".join(BEGIN % width + AFTER_USE + AMID_A_TRANSLATION.format(times=1) for width in (COMPILED_CORE, PYTORCH)))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("width", [COMPILED_CORE, PYTORCH], ids=["compiled core", "PyTorch"])
+def test_many_processes_forked_amid_a_translation_translate_and_score(width):
+    run(BEGIN % width + AFTER_USE + AMID_A_TRANSLATION.format(times=20))
 
 
 THREADS = """

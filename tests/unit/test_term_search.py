@@ -43,9 +43,9 @@ def test_every_term_has_a_form(translator, settings):
 
 
 def test_unigram_vocabularies_have_terms_as_well(make_bundle):
-    """Each is another, for Hugging Face learns them so; with one in thirty untrained weights write in circles."""
-    found = [Translator(make_bundle(kind="unigram", decode=DECODE)).translate(LINES, terms=TERMS) for _ in range(5)]
-    assert sum(all(form for forms in met(one) for form in forms) for one in found) >= 3
+    found = Translator(make_bundle(kind="unigram", decode=DECODE)).translate(LINES, terms=TERMS)
+    assert list(map(len, met(found))) == [2, 0, 2, 0]
+    assert all(form for forms in met(found) for form in forms)
 
 
 def test_lines_without_terms_and_with_terms_that_are_met_anyway_stay_as_they_are(translator):

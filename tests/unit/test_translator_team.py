@@ -14,7 +14,8 @@ from clearhead.translator_team import TranslatorTeam, _starts
 @pytest.fixture(scope="module")
 def model(make_bundle, tmp_path_factory):
     path = tmp_path_factory.mktemp("team") / "model"
-    save_bundle(path, make_bundle(), golden=[], card="# A small model\n")
+    bundle = make_bundle(language_tags=["de", "fr"], decode={"target_lang": "de"})
+    save_bundle(path, bundle, golden=[], card="# A small model\n")
     return path
 
 
@@ -73,17 +74,15 @@ def test_fewer_lines_than_processes_are_no_matter(team, model, lines):
     assert printed(team.translate(lines)) == printed(Translator.load(model).translate(lines))
 
 
-def test_a_bad_line_is_named_by_its_number(team, make_bundle, tmp_path):
+def test_a_bad_line_is_named_by_its_number(team):
     with pytest.raises(DataError, match="text 26 holds an unpaired surrogate"):
         team.translate([*["a"] * 25, "\ud800"])
     assert team.translate(["a"])  # it still works
-    save_bundle(tmp_path / "model", make_bundle(language_tags=["de", "fr"]), golden=[], card="# A small model\n")
     lines = ["<2de> a"] * 30
-    with TranslatorTeam.of(tmp_path / "model", 2, device="cpu") as tagged:
-        for bad in (25, 3):
-            lines[bad] = "<2xx> a"
-            with pytest.raises(DataError, match=rf"notes\.txt.*line {bad + 101}\b"):
-                tagged.translate(lines, name="notes.txt", first=101)
+    for bad in (25, 3):
+        lines[bad] = "<2xx> a"
+        with pytest.raises(DataError, match=rf"notes\.txt.*line {bad + 101}\b"):
+            team.translate(lines, name="notes.txt", first=101)
 
 
 def test_a_process_that_was_killed_is_told(model):

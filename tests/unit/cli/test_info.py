@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
 import sys
 import tomllib
 from importlib import metadata
@@ -105,12 +104,6 @@ def test_the_engine_that_translates_a_model_is_told_with_its_reason(run_command,
     assert found[1]["because"] == describe()
     engines = [type(make_engine(load_bundle(model).model)) for model in (odd, wide)]
     assert engines == [PyTorchEngine, NativeEngine]
-
-
-def test_the_package_runs_as_a_module():
-    command = [sys.executable, "-m", "clearhead", "--version"]
-    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=300)
-    assert done.stdout == f"clearhead {__version__}\n"
 
 
 @pytest.mark.parametrize("kind", ["bpe", "unigram", "wordpiece"])

@@ -40,6 +40,13 @@ def text(tmp_path) -> Path:
     return path
 
 
+@pytest.fixture
+def pairs(tmp_path) -> Path:
+    path = tmp_path / "in.tsv"
+    path.write_text("Ein Hund.\tA dog.\n", encoding="utf-8")
+    return path
+
+
 def test_the_package_runs_as_a_module():
     done = subprocess.run(
         [sys.executable, "-m", "clearhead", "--version"], capture_output=True, text=True, timeout=120, check=True
@@ -47,24 +54,37 @@ def test_the_package_runs_as_a_module():
     assert done.stdout == f"clearhead {clearhead.__version__}\n"
 
 
-def test_a_closed_standard_output_is_one_line(make_model_dir, text):
-    done = clearhead_with_closed("1", "translate", make_model_dir(), text)
+def assert_one_line(done: subprocess.CompletedProcess[str], line: str) -> None:
     assert done.returncode == 1
-    assert done.stderr.splitlines()[-1] == "clearhead: cannot write standard output: Bad file descriptor"
-    assert "Traceback" not in done.stderr
-    done = clearhead_with_closed("1", "--version")
-    assert done.returncode == 1
-    assert done.stderr.splitlines()[-1] == "clearhead: cannot write standard output: Bad file descriptor"
+    assert done.stderr.splitlines()[-1] == line
     assert "Traceback" not in done.stderr
 
 
-def test_a_closed_standard_input_is_one_line(make_model_dir):
+CANNOT_WRITE = "clearhead: cannot write standard output: Bad file descriptor"
+CANNOT_READ = "clearhead: cannot read standard input: Bad file descriptor"
+
+
+def test_a_closed_standard_output_is_one_line():
+    assert_one_line(clearhead_with_closed("1", "--version"), CANNOT_WRITE)
+
+
+def test_a_closed_standard_input_is_one_line():
+    done = clearhead_with_closed("0", "corpus", "stats", "-")
+    assert (done.returncode, done.stdout, done.stderr) == (1, "", f"{CANNOT_READ}\n")
+
+
+def test_streams_that_are_not_needed_may_be_closed(pairs, tmp_path):
+    output = tmp_path / "out.jsonl"
+    done = clearhead_with_closed("0,1,2", "corpus", "convert", pairs, output)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+    assert len(output.read_text(encoding="utf-8").splitlines()) == 1
+
+
+@pytest.mark.slow  # it imports PyTorch for each; the commands above do not
+def test_closed_streams_are_one_line_of_a_translation_as_well(make_model_dir, text, tmp_path):
+    assert_one_line(clearhead_with_closed("1", "translate", make_model_dir(), text), CANNOT_WRITE)
     done = clearhead_with_closed("0", "translate", make_model_dir())
-    assert (done.returncode, done.stdout) == (1, "")
-    assert done.stderr == "clearhead: cannot read standard input: Bad file descriptor\n"
-
-
-def test_streams_that_are_not_needed_may_be_closed(make_model_dir, text, tmp_path):
+    assert (done.returncode, done.stdout, done.stderr) == (1, "", f"{CANNOT_READ}\n")
     output = tmp_path / "out.txt"
     done = clearhead_with_closed("0,1,2", "translate", make_model_dir(), text, "-o", output)
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
@@ -89,7 +109,6 @@ def test_a_full_standard_output_is_one_line(arguments):
         ("stdout", [], 0),
         ("stdout", ["--version"], 0),
         ("stdout", ["--help"], 0),
-        ("stdout", ["translate", "--help"], 0),
         ("stdout", ["nonsense"], 2),
         ("stderr", ["nonsense"], 1),  # a mistake is one, read or not
     ],
@@ -105,9 +124,20 @@ def test_a_help_page_that_nobody_reads_to_its_end_is_no_error(gone, arguments, c
     assert code or done.stderr == ""
 
 
-def test_a_full_standard_error_stops_no_work(make_model_dir, text, tmp_path):
-    if not os.path.exists("/dev/full"):
-        pytest.skip("needs the device that is always full")
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="needs the device that is always full")
+def test_a_full_standard_error_stops_no_work(pairs, tmp_path):
+    command = [sys.executable, "-m", "clearhead", "corpus", "convert", str(pairs), str(tmp_path / "out.jsonl")]
+    said = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True).stderr
+    with open("/dev/full", "w") as full:
+        done = subprocess.run(command, stdout=subprocess.PIPE, stderr=full, text=True, timeout=120, check=False)
+    assert "1 pairs written" in said
+    assert done.returncode == 0
+    assert (tmp_path / "out.jsonl").read_text(encoding="utf-8").count("\n") == 1
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="needs the device that is always full")
+def test_a_full_standard_error_stops_no_translation(make_model_dir, tmp_path):
     long = tmp_path / "long.txt"
     long.write_text("Hund " * 2_000 + "\n", encoding="utf-8")  # cut, which is said on standard error
     model = make_model_dir(decode={"max_input_tokens": 7, "beam_size": 1})

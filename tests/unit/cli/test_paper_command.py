@@ -90,6 +90,7 @@ def test_a_usage_error_names_no_python_exception(capsys):
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a place that is always full")
+@pytest.mark.slow  # test_main.py has a full disk for what takes no time
 @pytest.mark.parametrize("arguments", [["--version"], ["paper", "schedule", "--json"]])
 def test_a_full_disk_is_told_in_one_line(arguments):
     with open("/dev/full", "w") as full:

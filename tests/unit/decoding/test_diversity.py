@@ -42,8 +42,7 @@ def diverse_by_hand(model, source, limit, groups, diversity):
     return sorted(ranked, reverse=True)
 
 
-@pytest.mark.parametrize("diversity", [0.3, 2.0, 100.0])
-@pytest.mark.parametrize("groups", [2, 5])
+@pytest.mark.parametrize(("diversity", "groups"), [(0.3, 2), (2.0, 5), (100.0, 5)])
 def test_it_finds_what_the_rule_says(make_ending_model, make_sources, form, diversity, groups):
     model, sources = make_ending_model(), make_sources(LENGTHS)
     for batch_tokens in (13 * groups, 1_000_000):

@@ -46,9 +46,9 @@ def test_every_picture_is_drawn(explained, picture):
 
 def test_the_same_picture_has_the_same_bytes(explained):
     for form, start in (("png", b"\x89PNG\r\n"), ("svg", b"<?xml")):
-        first = draw(figure_of(explained, "tree"), form)
+        first = draw(figure_of(explained, "alignment"), form)
         assert first.startswith(start)
-        assert first == draw(figure_of(explained, "tree"), form)
+        assert first == draw(figure_of(explained, "alignment"), form)
 
 
 def test_tokens_are_written_as_text_short_and_visible(explained):

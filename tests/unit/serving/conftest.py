@@ -40,6 +40,13 @@ class Server:
     def events(self) -> list[dict]:
         return [json.loads(line) for line in self.log.read_text(encoding="utf-8").splitlines()]
 
+    @property
+    def search(self) -> int:
+        """The number of the process that searches (Linux)."""
+        children = Path(f"/proc/{self.process.pid}/task").glob("*/children")
+        [found] = [int(child) for one in children for child in one.read_text().split()]
+        return found
+
     def wait_for(self, event: str, **fields: object) -> dict:
         """Return what was logged, when it is."""
         until = time.monotonic() + SECONDS_TO_START

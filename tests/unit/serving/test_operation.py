@@ -344,10 +344,7 @@ def test_it_ends_in_order_while_clients_ask(strict, keys):
 @pytest.mark.skipif(sys.platform != "linux", reason="the search has a process of its own on Linux alone")
 def test_without_its_search_it_refuses_and_ends(hasty):
     hasty.wait_for("ready")
-    server = hasty.process.pid
-    [search] = [
-        int(child) for one in Path(f"/proc/{server}/task").glob("*/children") for child in one.read_text().split()
-    ]
+    search = hasty.search
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):  # as a whole group of processes is told to end
         os.kill(search, number)
     # They were blocked before there was the process, which so never was without.

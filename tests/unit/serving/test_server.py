@@ -58,7 +58,7 @@ def test_many_clients_at_once_get_what_the_command_gives(server, models, command
         assert three["translations"] == [best[at]]
 
     with ThreadPoolExecutor(12) as threads:
-        list(threads.map(ask, range(36)))
+        list(threads.map(ask, range(2 * len(LINES))))
 
 
 def test_texts_of_several_lines_keep_their_white_space(client, models, command):
