@@ -4,7 +4,6 @@ import random
 import signal
 import threading
 import time
-from itertools import product
 
 import pytest
 import torch
@@ -210,17 +209,19 @@ def test_special_tokens_may_have_any_id(make_ending_model, form, special, beam_s
         assert not {model.config.pad_id, model.config.bos_id, model.config.eos_id} & set(body)
 
 
-@pytest.mark.parametrize(("vocab_size", "count"), list(product([1, 31, 32, 37, 64, 307, 1_001], [1, 2, 5, 33, 67])))
-def test_best_tokens_are_those_of_topk(vocab_size, count):
+@pytest.mark.parametrize("vocab_size", [1, 31, 32, 37, 64, 307, 1_001])
+def test_best_tokens_are_those_of_topk(vocab_size):
     scattered = torch.randn(7, vocab_size)
     together = torch.arange(vocab_size, dtype=torch.float32).expand(3, -1)  # the best all in one block
     reversed_ = together.flip(1)
     log_probs = torch.cat([scattered, together, reversed_])
     padded = functional.pad(log_probs, (0, -vocab_size % BLOCK), value=float("-inf"))
-    values, ids = best_tokens(padded, count)
-    expected_values, expected_ids = padded.topk(min(count, padded.size(1)), dim=1)
-    assert values.equal(expected_values)
-    assert ids[:, :vocab_size].equal(expected_ids[:, :vocab_size])  # beyond there is nothing but minus infinity
+    for count in (1, 2, 5, 33, 67):
+        values, ids = best_tokens(padded, count)
+        expected_values, expected_ids = padded.topk(min(count, padded.size(1)), dim=1)
+        assert values.equal(expected_values), count
+        # Beyond there is nothing but minus infinity.
+        assert ids[:, :vocab_size].equal(expected_ids[:, :vocab_size]), count
 
 
 def test_best_tokens_find_the_one_that_is_possible():

