@@ -1,4 +1,4 @@
-"""`clearhead demo`: the whole job, on a corpus made smaller than the real one."""
+"""`clearhead demo`: the whole job, on a corpus and with a model made smaller than the real ones."""
 
 from __future__ import annotations
 
@@ -10,14 +10,24 @@ import pytest
 from small_corpus import clearhead
 
 from clearhead.corpora import read_pairs
+from clearhead.training import run as training
+from clearhead.training.run import train_from_values
+from clearhead.training.settings import merge
 from clearhead.translator import Translator
 
 
 @pytest.fixture
 def smaller(monkeypatch) -> None:
     module = importlib.import_module("clearhead.cli.demo")
-    for name, count in {"_PAIRS": 6_000, "_VALID": 3, "_TEST": 7, "_SHOWN": 5}.items():
+    for name, count in {"_PAIRS": 1_500, "_VALID": 3, "_TEST": 7, "_SHOWN": 5}.items():
         monkeypatch.setattr(module, name, count)
+    shape = {"d_model": 16, "d_ff": 23, "num_heads": 2, "num_encoder_layers": 1, "num_decoder_layers": 1}
+    smaller = {"model": shape, "tokenizer": {"vocab_size": 600}}
+
+    def train_smaller(values, **more):
+        return train_from_values(merge(values, smaller), **more)
+
+    monkeypatch.setattr(training, "train_from_values", train_smaller)
 
 
 @pytest.mark.usefixtures("smaller")

@@ -285,7 +285,7 @@ def test_intervals_that_a_user_set_stay_with_a_longer_limit(planned):
 
 
 def test_a_run_that_starts_over_is_planned_anew_but_for_what_was_set(settings):
-    values = settings(train={"max_steps": 12, "validate_every": 4}, model={"dropout": 0.25})
+    values = settings(train={"max_steps": 12, "validate_every": 20}, model={"dropout": 0.25})
     for name in ("learning_rate", "warmup_steps"):
         values["train"].pop(name, None)
     run = train_from_values(values).run
@@ -295,7 +295,7 @@ def test_a_run_that_starts_over_is_planned_anew_but_for_what_was_set(settings):
     train_from_values({"out": str(run), "train": {"max_steps": 40}}, fresh=True)
     after = Config.load(run / "config.toml")
     assert (before.train.warmup_steps, after.train.warmup_steps) == (1, 4)
-    assert (after.model.dropout, after.train.validate_every) == (0.25, 4)
+    assert (after.model.dropout, after.train.validate_every) == (0.25, 20)
     assert after.train.planned == before.train.planned
 
 

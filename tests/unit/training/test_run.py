@@ -27,6 +27,7 @@ from clearhead.config import Config
 from clearhead.data.prepare import open_prepared
 from clearhead.device import device_name
 from clearhead.errors import CheckpointError, ConfigError, TrainingError
+from clearhead.files import json_sha256
 from clearhead.inspection.tokens import visible
 from clearhead.training.attention_log import AttentionLog
 from clearhead.training.checkpoints import Checkpoints, TrainingState
@@ -51,6 +52,29 @@ def damage_all_weights(run: Path, pattern: str) -> None:
         data = bytearray((path / "model.safetensors").read_bytes())
         data[-1] ^= 1
         (path / "model.safetensors").write_bytes(data)
+
+
+@pytest.fixture(scope="module")
+def quick_once(tmp_path_factory) -> Path:
+    """Return the directory of a finished run of four steps, for copying."""
+    torch.set_num_threads(1)
+    directory = tmp_path_factory.mktemp("quick")
+    write_numbers(directory / "numbers.tsv")
+    return train_from_values(tiny_settings(directory, {"train": QUICK})).run
+
+
+@pytest.fixture
+def quick(quick_once, settings, tmp_path) -> dict[str, Any]:
+    """Return the settings of a finished run of four steps, which is there as if it had been made there."""
+    run = Path(shutil.copytree(quick_once, tmp_path / "run"))
+    for path in (run / "config.toml", run / "data" / "report.json"):
+        text = path.read_text(encoding="utf-8").replace(str(quick_once.parent), str(tmp_path))
+        path.write_text(text, encoding="utf-8")
+    report = json.loads(text)
+    checksums = report.pop("checksums")
+    checksums["report.json"] = json_sha256(report)
+    path.write_text(json.dumps({**report, "checksums": checksums}), encoding="utf-8")
+    return settings(train=QUICK)
 
 
 @pytest.fixture
@@ -209,9 +233,8 @@ def test_a_finished_run_says_so_and_changes_nothing(finished_run, tmp_path, caps
     assert (run / "config.toml").stat() == written
 
 
-def test_a_longer_run_goes_on_from_the_end(settings, capsys):
-    values = settings(train=QUICK)
-    train_from_values(values)
+def test_a_longer_run_goes_on_from_the_end(quick, capsys):
+    values = quick
     longer = train_from_values(merge(values, {"train": {"max_steps": 7}}))
     assert (longer.step, longer.was_finished) == (7, False)
     err = capsys.readouterr().err
@@ -263,9 +286,8 @@ def test_a_run_whose_checkpoint_does_not_say_its_precision_says_so(settings, mon
     assert "an older clearhead wrote step-00000004 and did not say what its matrix products were in" in said
 
 
-def test_naming_the_run_is_enough_to_go_on(settings):
-    values = settings(train=QUICK)
-    run = train_from_values(values).run
+def test_naming_the_run_is_enough_to_go_on(quick):
+    values, run = quick, Path(quick["out"])
     shutil.rmtree(run / "checkpoints" / "step-00000004")
     result = train_from_values({"out": str(run)})
     assert (result.step, result.was_finished) == (4, False)
@@ -273,9 +295,8 @@ def test_naming_the_run_is_enough_to_go_on(settings):
     assert Config.load(run / "config.toml").train.batch_tokens == values["train"]["batch_tokens"]
 
 
-def test_a_resumed_run_needs_its_text_no_more(settings, tmp_path, capsys):
-    values = settings(train=QUICK)
-    run = train_from_values(values).run
+def test_a_resumed_run_needs_its_text_no_more(quick, tmp_path, capsys):
+    values, run = quick, Path(quick["out"])
     shutil.rmtree(run / "checkpoints" / "step-00000004")
     (tmp_path / "numbers.tsv").unlink()
     assert train_from_values(values).step == 4
@@ -298,18 +319,16 @@ def test_a_change_that_makes_it_another_run_is_refused(finished_run, change, dif
     assert contents(finished_run) == before
 
 
-def test_changed_text_is_refused(settings, tmp_path):
-    values = settings(train=QUICK)
-    train_from_values(values)
+def test_changed_text_is_refused(quick, tmp_path):
+    values = quick
     path = tmp_path / "numbers.tsv"
     path.write_text(path.read_text() + "eins\tone\n")
     with pytest.raises(CheckpointError, match=r"the data changed .*\n.*numbers.tsv has \d+ bytes, .*\n.*--fresh"):
         train_from_values(values)
 
 
-def test_text_that_only_moved_is_the_same_text(settings, tmp_path):
-    values = settings(train=QUICK)
-    run = train_from_values(values).run
+def test_text_that_only_moved_is_the_same_text(quick, tmp_path):
+    values, run = quick, Path(quick["out"])
     shutil.rmtree(run / "checkpoints" / "step-00000004")
     (tmp_path / "numbers.tsv").rename(tmp_path / "moved.tsv")
     moved = {"data": {"pairs": [str(tmp_path / "moved.tsv")]}}
@@ -341,9 +360,8 @@ def test_sides_that_changed_places_are_refused(settings, tmp_path):
     assert train_from_values(values).was_finished
 
 
-def test_a_finished_run_is_published_anew_with_other_ways_to_decode(settings):
-    values = settings(train=QUICK)
-    run = train_from_values(values).run
+def test_a_finished_run_is_published_anew_with_other_ways_to_decode(quick):
+    values, run = quick, Path(quick["out"])
     assert load_bundle(run).decode.beam_size == 2
     again = train_from_values(merge(values, {"decode": {"beam_size": 3}}))
     assert (again.step, again.was_finished) == (4, False)
@@ -358,9 +376,8 @@ def test_what_does_not_go_together_is_refused_before_any_data_is_read(settings):
     assert not Path(values["out"]).exists()
 
 
-def test_a_finished_run_stays_finished_where_it_could_not_be_trained(settings, monkeypatch):
-    values = settings(train=QUICK)
-    train_from_values(values)
+def test_a_finished_run_stays_finished_where_it_could_not_be_trained(quick, monkeypatch):
+    values = quick
 
     def refuse(config, device):
         raise ConfigError("not here")
@@ -379,9 +396,8 @@ def test_a_presets_model_can_be_trained_from_python(settings):
     assert Config.load(run / "config.toml").model.vocab_size == 300
 
 
-def test_fresh_moves_the_earlier_run_aside(settings, capsys):
-    values = settings(train=QUICK)
-    run = train_from_values(values).run
+def test_fresh_moves_the_earlier_run_aside(quick, capsys):
+    values, run = quick, Path(quick["out"])
     first = contents(run)
     assert train_from_values(merge(values, {"train": {"seed": 7}}), fresh=True).step == 4
     assert train_from_values({"out": str(run)}, fresh=True).step == 4
@@ -408,9 +424,8 @@ def test_fresh_without_files_takes_no_other_preset(settings):
     assert contents(run) == before
 
 
-def test_fresh_with_impossible_settings_leaves_the_earlier_run_where_it_is(settings):
-    values = settings(train=QUICK)
-    run = train_from_values(values).run
+def test_fresh_with_impossible_settings_leaves_the_earlier_run_where_it_is(quick):
+    values, run = quick, Path(quick["out"])
     with pytest.raises(ConfigError, match=r"multiple of model.num_heads"):
         train_from_values(merge(values, {"model": {"num_heads": 3}}), fresh=True)
     assert (run / "model" / "model.safetensors").exists()
@@ -514,9 +529,8 @@ def test_checkpoints_that_a_killed_run_had_yet_to_remove_are_removed_at_its_end(
     assert [path.name for path in checkpoints.iterdir()] == ["step-00000004"]
 
 
-def test_a_damaged_newest_checkpoint_is_passed_over(settings, capsys):
-    values = settings(train=QUICK)
-    run = train_from_values(values).run
+def test_a_damaged_newest_checkpoint_is_passed_over(quick, capsys):
+    values, run = quick, Path(quick["out"])
     expected = contents(run)["model/model.safetensors"]
     damage_all_weights(run, "step-00000004")
     result = train_from_values(values)
@@ -537,9 +551,8 @@ def load_from(data: bytes, path: Path) -> dict[str, torch.Tensor]:
     return read_weights(path)[0]
 
 
-def test_a_run_with_damaged_checkpoints_only_says_what_to_do(settings):
-    values = settings(train=QUICK)
-    run = train_from_values(values).run
+def test_a_run_with_damaged_checkpoints_only_says_what_to_do(quick):
+    values, run = quick, Path(quick["out"])
     damage_all_weights(run, "step-*")
     with pytest.raises(CheckpointError, match=r"all 2 checkpoints in .* are damaged; .*--fresh"):
         train_from_values(values)
