@@ -98,11 +98,11 @@ def kill_and_finish(runs: Runs, kills: int, kill_once: Callable[[], int | None])
         shutil.rmtree(runs.directory / "run")
 
 
-@pytest.mark.parametrize("kills", [4, pytest.param(20, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("kills", [3, pytest.param(20, marks=pytest.mark.slow)])
 def test_a_run_killed_before_any_of_its_file_operations_ends_with_the_same_bits(tmp_path, settings, kills):
     # From the preparation of the data to the report. Between two of them it writes into files that are open, and
     # trains; the slow test below kills it there too.
-    runs = Runs(tmp_path, settings, train={"max_steps": 28, "validate_every": 13, "checkpoint_every": 7})
+    runs = Runs(tmp_path, settings, train={"max_steps": 15, "validate_every": 7, "checkpoint_every": 5})
     choose = random.Random(1)
 
     def kill_once() -> int | None:
