@@ -102,8 +102,8 @@ def test_a_forked_process_translates_and_scores_also_if_its_parent_was_amid_a_tr
 
 @pytest.mark.slow
 @pytest.mark.parametrize("width", [COMPILED_CORE, PYTORCH], ids=["compiled core", "PyTorch"])
-def test_many_processes_forked_amid_a_translation_translate_and_score(width):
-    run(BEGIN % width + AFTER_USE + AMID_A_TRANSLATION.format(times=20))
+def test_several_processes_forked_amid_a_translation_translate_and_score(width):
+    run(BEGIN % width + AFTER_USE + AMID_A_TRANSLATION.format(times=3))
 
 
 THREADS = """
