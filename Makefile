@@ -37,7 +37,7 @@ tests: setup
 
 # Beside processes that keep every core busy: no test may depend on how long something takes.
 test-busy: setup
-	pids=""; trap 'kill $$pids' EXIT INT TERM; \
+	pids=""; trap 'kill $$pids' EXIT INT QUIT TERM; \
 	for core in $$(seq $$(getconf _NPROCESSORS_ONLN)); do while :; do :; done & pids="$$pids $$!"; done; \
 	$(MAKE) test
 

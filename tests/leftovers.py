@@ -46,7 +46,10 @@ def _threads() -> Iterator[threading.Thread]:
     # Both are the whole process's: helpers sleep between the calls that they help, and the first bar of progress that
     # transformers makes, shown or not, starts a thread that looks after all later ones.
     whole = {HELPER_NAME, "tqdm_monitor"}
-    yield from (thread for thread in threading.enumerate() if thread.name not in whole)
+    for thread in threading.enumerate():
+        # A thread of C that called Python once stays listed after its end.
+        if thread.name not in whole and not isinstance(thread, threading._DummyThread):
+            yield thread
 
 
 def _children() -> Iterator[psutil.Process]:
@@ -82,11 +85,16 @@ def _sockets() -> Iterator[str]:
                     yield name
 
 
+_told: set[str] = set()
+"""What a test has failed for already: the check at the end of all tests does not fail for it again."""
+
+
 def fail_if_left(before: Running) -> None:
     """Wait for what has been started since; fail, and say what it is, if it does not end."""
     until = time.monotonic() + SECONDS_TO_END
-    while left := _left(before):
+    while left := [name for name in _left(before) if name not in _told]:
         if time.monotonic() > until:
+            _told.update(left)
             pytest.fail("left behind: " + ", ".join(left), pytrace=False)
         gc.collect()  # so that an unclosed file or socket in a cycle is reported here, not in a later test
         time.sleep(0.01)
@@ -94,20 +102,19 @@ def fail_if_left(before: Running) -> None:
 
 def _left(before: Running) -> list[str]:
     now = running()
-    new_children = now.children - before.children
-    for child in new_children:
-        _reap(child)
     return sorted(
-        [f"thread {thread.name!r}" for thread in now.threads - before.threads]
-        + [f"process {child.pid} ({_command(child)})" for child in new_children if child.is_running()]
+        [f"thread {thread.name!r} ({thread.ident})" for thread in now.threads - before.threads]
+        + [f"process {child.pid} ({_command(child)})" for child in now.children - before.children if _runs(child)]
         + list(now.sockets - before.sockets)
     )
 
 
-def _reap(child: psutil.Process) -> None:
-    """Take the status of an ended process that nobody else waits for."""
-    with suppress(ChildProcessError):
-        os.waitpid(child.pid, os.WNOHANG)
+def _runs(child: psutil.Process) -> bool:
+    """Return whether a process has not ended; its status is left to whoever waits for it."""
+    try:
+        return child.status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
 
 
 def _command(child: psutil.Process) -> str:

@@ -28,12 +28,12 @@ from clearhead.errors import ClearheadError
 from clearhead.serving.fair_order import FairOrder
 from clearhead.serving.refusal import Refusal
 
-__all__ = ["SECONDS_TO_END", "Batches", "Call", "SearchObserver", "Withdraw"]
+__all__ = ["SECONDS_TO_END", "Batches", "Call", "SearchObserver", "Withdraw", "join_threads"]
 
 LINGER_SECONDS = 20.0
 """That a batch without sentences waits for the next one."""
 SECONDS_TO_END = 5.0
-"""That a thread is waited for at the end: one stuck in a step ends with the process."""
+"""That threads are waited for at the end: one that is stuck ends with the process."""
 _NICENESS = 10
 """Added to that of the server, for threads that search."""
 
@@ -94,8 +94,8 @@ class _Batch:
         self.idle_since = time.monotonic()
         # The engine is this thread's alone, and goes with it.
         search = engine, options, max_slots
-        self._thread = Thread(target=self._run, args=search, daemon=True, name="clearhead batch")
-        self._thread.start()
+        self.thread = Thread(target=self._run, args=search, daemon=True, name="clearhead batch")
+        self.thread.start()
 
     @property
     def is_closed(self) -> bool:
@@ -135,11 +135,10 @@ class _Batch:
             self._queue.close()
             return True
 
-    def end(self) -> None:
-        """Search no further, and wait until the thread has ended; whoever still waits for a sentence is told."""
+    def stop(self) -> None:
+        """Search no further than this step; whoever still waits for a sentence is told."""
         self._queue.stop()
         self._queue.close()
-        self._thread.join(SECONDS_TO_END)
 
     def _left(self, number: int) -> None:
         entry = self._entries[number]
@@ -254,16 +253,24 @@ class Batches:
                 del self._batches[key]
 
     def close(self) -> None:
-        """End all batches and their threads; a step of a search that takes longer is not waited for."""
+        """End all batches, and wait for their threads: `SECONDS_TO_END` at most, since a step may be stuck."""
         with self._lock:
             batches, self._batches = list(self._batches.values()), {}
         for batch in batches:
-            batch.end()
+            batch.stop()
+        join_threads([batch.thread for batch in batches])
 
     @property
     def num_open(self) -> int:
         """Sentences that wait or are in flight."""
         return sum(batch.num_open for batch in list(self._batches.values()))
+
+
+def join_threads(threads: Sequence[Thread]) -> None:
+    """Wait for threads that have been told to end: `SECONDS_TO_END` at most for all of them."""
+    until = time.monotonic() + SECONDS_TO_END
+    for thread in threads:
+        thread.join(max(0.0, until - time.monotonic()))
 
 
 def _give_way() -> None:

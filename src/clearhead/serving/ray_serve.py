@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from threading import Event, Thread
+from threading import Event, Thread, current_thread
 from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import Field, NonNegativeFloat, PositiveFloat, PositiveInt
@@ -108,7 +108,8 @@ class Replica:
         """Give back threads and files; Ray has waited for requests before."""
         if hasattr(self, "_tending"):
             self._is_over.set()
-            self._tending.join(SECONDS_TO_END)
+            if self._tending is not current_thread():  # which may hold the last reference
+                self._tending.join(SECONDS_TO_END)
             self._service.work.cancel_all()
             self._service.close()
 

@@ -29,7 +29,7 @@ import torch
 
 from clearhead.decoding import Engine, Hypothesis, SearchOptions, Shortlist, make_engine
 from clearhead.decoding.sentence import Sentence
-from clearhead.serving.batches import SECONDS_TO_END, Batches, Call, SearchObserver, Withdraw
+from clearhead.serving.batches import Batches, Call, SearchObserver, Withdraw, join_threads
 from clearhead.serving.refusal import Refusal, place_of, with_place
 from clearhead.serving.spared import spare_what_is_loaded
 
@@ -141,8 +141,7 @@ class SearchProcess:
         """End the process, and wait until it has ended: `SECONDS_TO_END` at most, since it may be stuck."""
         with suppress(Refusal):
             self._send("end")
-        for thread in self._threads:
-            thread.join(SECONDS_TO_END)
+        join_threads(self._threads)
 
     def _withdraw(self, number: int) -> None:
         if self._calls.pop(number, None) is not None:
@@ -178,10 +177,11 @@ class SearchProcess:
         self._unsent.put(packed)
 
     def _write(self) -> None:
-        """Send messages, until the process ends."""
-        with self._connection, suppress(OSError):
+        """Send messages until the other thread, which reads from the same connection, has ended; then close it."""
+        with self._connection:
             while (packed := self._unsent.get()) is not None:
-                self._connection.send_bytes(packed)
+                with suppress(OSError):  # the process has ended
+                    self._connection.send_bytes(packed)
 
     def _read(self) -> None:
         """Take what the process sends, until it ends; where that cannot be read any more, it ends as well."""
@@ -239,6 +239,7 @@ def search_for(connection: Connection, max_batch: int, max_searches: int) -> Non
     with suppress(OSError):
         answers.send(connection)
     reader.join()
+    connection.close()  # so that whoever waits learns it before the last steps of searches are done
     batches.close()
 
 

@@ -327,8 +327,8 @@ class Service:
     def close(self) -> None:
         """Give back threads and files."""
         self.work.close()
+        self.files.close()  # before what may have to be waited for: nobody else would remove them
         self._searches.close()
-        self.files.close()
         gc.unfreeze()
 
 

@@ -76,7 +76,7 @@ def apart(counted):
             yield there
     finally:
         thread.join()
-    assert there.is_ended
+    wait_until(lambda: there.is_ended)
 
 
 @contextmanager
