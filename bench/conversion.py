@@ -17,8 +17,8 @@ from torch import Tensor
 
 from clearhead.config import ModelConfig
 from clearhead.errors import ConfigError
+from clearhead.files.tensors import write_weights
 from clearhead.interop.huggingface.state import export_state, exportable_as
-from clearhead.weights import write_weights
 
 __all__ = ["comparable", "kind_of", "padding_last", "write_clearhead", "write_ctranslate2", "write_huggingface"]
 

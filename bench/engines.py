@@ -44,8 +44,8 @@ class Clearhead:
 
         from clearhead.config import ModelConfig
         from clearhead.decoding import NativeEngine, Shortlist, make_engine
+        from clearhead.files.tensors import load_weights
         from clearhead.model import Transformer
-        from clearhead.weights import load_weights
 
         torch.set_num_threads(threads)
         model = Transformer(ModelConfig(**_read_json(directory / "clearhead" / "config.json"))).eval()

@@ -21,10 +21,10 @@ import transformers
 
 from clearhead.bundle import load_bundle
 from clearhead.config import DecodeConfig
-from clearhead.corpora.text_files import read_lines
-from clearhead.device import num_threads, set_num_threads
-from clearhead.interop.export import export_directory
-from clearhead.translator import Translator
+from clearhead.files.streams import read_lines
+from clearhead.interop.export_model import export_directory
+from clearhead.runtime.device import num_threads, set_num_threads
+from clearhead.translation.translator import Translator
 from onnx_search import OnnxSearch
 
 _AT_ONCE = 50

@@ -10,13 +10,13 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from clearhead.corpora import read_parallel
-from clearhead.device import set_num_threads
 from clearhead.evaluation import bleu
 from clearhead.evaluation.metrics import judge
-from clearhead.flags import Flag, Seen, find_flags
-from clearhead.sentences import split_sentences
-from clearhead.translator import Translator
+from clearhead.formats import read_parallel
+from clearhead.runtime.device import set_num_threads
+from clearhead.text.quality_flags import Flag, Seen, find_flags
+from clearhead.text.sentence_splitting import split_sentences
+from clearhead.translation.translator import Translator
 
 JOINED = (1, 2, 3, 5, 10)
 """Sentences of the test set on a line."""

@@ -21,13 +21,13 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
-from clearhead.cpus import prepare_openmp
+from clearhead.runtime.cpus import prepare_openmp
 
 prepare_openmp()  # before PyTorch is loaded, as the command does
 
 from clearhead.bundle import load_bundle  # noqa: E402
 from clearhead.data.prepare import prepare  # noqa: E402
-from clearhead.device import resolve_device, set_num_threads  # noqa: E402
+from clearhead.runtime.device import resolve_device, set_num_threads  # noqa: E402
 from clearhead.training.plan import make_plan  # noqa: E402
 from clearhead.training.run import train_from_values  # noqa: E402
 from clearhead.training.settings import draft, merge  # noqa: E402

@@ -32,10 +32,10 @@ from pathlib import Path
 from statistics import median
 
 from clearhead.bundle import load_bundle
-from clearhead.corpora import read_lines
-from clearhead.device import num_threads, set_num_threads
-from clearhead.interop.export import export_directory
-from clearhead.translator import Translator
+from clearhead.files import read_lines
+from clearhead.interop.export_model import export_directory
+from clearhead.runtime.device import num_threads, set_num_threads
+from clearhead.translation.translator import Translator
 
 DOCUMENTED = {200, 400, 413, 429, 503, 504}
 PATIENCE = 60.0

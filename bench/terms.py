@@ -18,12 +18,13 @@ from pathlib import Path
 from time import process_time
 from typing import Any
 
-from clearhead.corpora import read_lines, read_parallel
 from clearhead.decoding import Engine, NativeEngine, PyTorchEngine
-from clearhead.device import set_num_threads
 from clearhead.evaluation import bleu
-from clearhead.terms import Term, Terms, forms_in
-from clearhead.translator import Translator
+from clearhead.files import read_lines
+from clearhead.formats import read_parallel
+from clearhead.runtime.device import set_num_threads
+from clearhead.translation.terminology import Term, Terms, forms_in
+from clearhead.translation.translator import Translator
 
 LEAST_LETTERS = 4
 """Of a content word."""

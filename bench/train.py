@@ -28,8 +28,8 @@ import torch
 
 from clearhead.data.batches import Batch
 from clearhead.data.store import PairStore
-from clearhead.device import device_name, resolve_device
 from clearhead.errors import ClearheadError
+from clearhead.runtime.device import device_name, resolve_device
 from peers import LIBRARIES, Missing
 from profiling import GROUPS
 from work import CASES, Case, choose_batches, count_flops, padding_share, write_store

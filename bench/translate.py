@@ -34,8 +34,8 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from clearhead.device import device_name, resolve_device
 from clearhead.errors import ClearheadError
+from clearhead.runtime.device import device_name, resolve_device
 from conversion import write_clearhead, write_ctranslate2, write_huggingface
 from engines import ENGINES, EngineProcess, Search, Window, why_missing
 from translation_work import CASES, Work, random_work, trained_work

@@ -17,9 +17,9 @@ import torch
 
 from clearhead.bundle import load_bundle
 from clearhead.config import DecodeConfig
-from clearhead.corpora import read_lines
 from clearhead.decoding import NativeEngine, SearchOptions, decode
 from clearhead.decoding.native.slots import NativeSlots
+from clearhead.files import read_lines
 from translation_work import TEXT
 
 PARTS = ("layer products", "attention", "norms, activations", "vocabulary product", "softmax, best tokens")

@@ -10,13 +10,13 @@ import torch
 from torch import Tensor
 
 from clearhead.config import ModelConfig
-from clearhead.corpora import read_lines
+from clearhead.config.presets import paper_base
 from clearhead.decoding import Shortlist
 from clearhead.errors import DataError, ModelError
+from clearhead.files import read_lines
+from clearhead.files.tensors import model_tensors
 from clearhead.model import Transformer
-from clearhead.presets import paper_base
-from clearhead.translator import Translator
-from clearhead.weights import model_tensors
+from clearhead.translation.translator import Translator
 from conversion import comparable, padding_last
 
 __all__ = ["CASES", "RandomCase", "Work", "random_work", "trained_work"]

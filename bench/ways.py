@@ -14,10 +14,10 @@ from time import process_time
 from typing import Any
 
 from clearhead.config import Sampling
-from clearhead.corpora import read_lines
-from clearhead.device import set_num_threads
 from clearhead.evaluation import bleu, chrf
-from clearhead.translator import Translator
+from clearhead.files import read_lines
+from clearhead.runtime.device import set_num_threads
+from clearhead.translation.translator import Translator
 
 WAYS: dict[str, dict[str, Any]] = {
     "`--beam 1`": {"beam_size": 1},

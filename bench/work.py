@@ -9,9 +9,9 @@ from pathlib import Path
 import numpy as np
 
 from clearhead.config import ModelConfig
-from clearhead.corpora import read_parallel
 from clearhead.data.batches import Batch, BatchOrder, collate
 from clearhead.data.store import PairStore, StoreWriter
+from clearhead.formats import read_parallel
 from clearhead.tokenizers import Tokenizer
 
 __all__ = ["CASES", "Case", "Flops", "choose_batches", "count_flops", "padding_share", "write_store"]

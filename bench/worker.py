@@ -16,8 +16,8 @@ from typing import Any
 
 import torch
 
-from clearhead.cpus import prepare_openmp
 from clearhead.data.store import PairStore
+from clearhead.runtime.cpus import prepare_openmp
 from peers import Missing, build, require
 from profiling import profile_steps
 from work import CASES, choose_batches

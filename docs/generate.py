@@ -15,7 +15,7 @@ from pydantic import BaseModel
 from clearhead.cli.main import app
 from clearhead.config import Config, ServeConfig
 from clearhead.interop.huggingface.state import FAMILIES
-from clearhead.interop.import_path import LIBRARIES
+from clearhead.interop.import_model import LIBRARIES
 from clearhead.paper.errata import errata_page
 
 __all__ = ["PAGES", "commands_page", "settings_page"]

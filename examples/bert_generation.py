@@ -21,8 +21,8 @@ from transformers import (
 )
 
 import clearhead as ch
+from clearhead.files.tensors import load_tensors
 from clearhead.interop import import_parts
-from clearhead.weights import load_tensors
 
 SIZES = {"vocab_size": 30_522, "hidden_size": 128, "num_hidden_layers": 2, "num_attention_heads": 4}
 SIZES |= {"intermediate_size": 256, "bos_token_id": 101, "eos_token_id": 102, "pad_token_id": 0}

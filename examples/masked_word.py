@@ -12,8 +12,8 @@ from torch.nn import functional
 from transformers import BertConfig, BertForMaskedLM
 
 import clearhead as ch
+from clearhead.files.tensors import load_tensors
 from clearhead.interop import import_state
-from clearhead.weights import load_tensors
 
 SENTENCES = [
     f"the {animal} {does} in the {place}"

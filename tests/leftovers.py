@@ -41,7 +41,7 @@ def running() -> Running:
 
 
 def _threads() -> Iterator[threading.Thread]:
-    from clearhead.decoding.team import HELPER_NAME  # not before shapes are checked
+    from clearhead.decoding.helper_threads import HELPER_NAME  # not before shapes are checked
 
     # Both are the whole process's: helpers sleep between the calls that they help, and the first bar of progress that
     # transformers makes, shown or not, starts a thread that looks after all later ones.

@@ -10,19 +10,18 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from clearhead.version import __version__ as __version__
+from clearhead.runtime.version import __version__ as __version__
 
 if TYPE_CHECKING:
-    from clearhead import presets
-    from clearhead.config import Config, ModelConfig, Sampling
+    from clearhead.config import Config, ModelConfig, Sampling, presets
     from clearhead.errors import ClearheadError
     from clearhead.inspection.explain import Explanation, explain
     from clearhead.model.attention import MultiHeadAttention, scaled_dot_product_attention
     from clearhead.model.transformer import Transformer
     from clearhead.tokenizers import Tokenizer
     from clearhead.training.run import train
-    from clearhead.translation import Translation
-    from clearhead.translator import Translator
+    from clearhead.translation.result import Translation
+    from clearhead.translation.translator import Translator
 
 # Imported on first use: `clearhead --help` must not wait for torch.
 _HOMES = {
@@ -34,8 +33,8 @@ _HOMES = {
     "Sampling": "clearhead.config",
     "Tokenizer": "clearhead.tokenizers",
     "Transformer": "clearhead.model.transformer",
-    "Translation": "clearhead.translation",
-    "Translator": "clearhead.translator",
+    "Translation": "clearhead.translation.result",
+    "Translator": "clearhead.translation.translator",
     "explain": "clearhead.inspection.explain",
     "scaled_dot_product_attention": "clearhead.model.attention",
     "train": "clearhead.training.run",
@@ -61,7 +60,7 @@ __all__ = [
 
 def __getattr__(name: str) -> Any:
     if name == "presets":
-        return import_module("clearhead.presets")
+        return import_module("clearhead.config.presets")
     if name in _HOMES:
         return getattr(import_module(_HOMES[name]), name)
     raise AttributeError(f"module 'clearhead' has no attribute {name!r}")

@@ -36,12 +36,12 @@ from clearhead.files import (
     write_json,
     write_text,
 )
-from clearhead.lazy import cached_property
-from clearhead.line_statistics import LineStatistics
+from clearhead.files.tensors import load_weights, model_tensors, read_headers, require_fit, write_weights
 from clearhead.model.transformer import Transformer
+from clearhead.runtime.lazy import cached_property
+from clearhead.runtime.version import __version__
+from clearhead.text.line_statistics import LineStatistics
 from clearhead.tokenizers import Vocabulary, load_vocabulary
-from clearhead.version import __version__
-from clearhead.weights import load_weights, model_tensors, read_headers, require_fit, write_weights
 
 __all__ = [
     "FORMAT_VERSION",

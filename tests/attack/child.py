@@ -43,10 +43,10 @@ FAILED = 70
 PRELOADED = (
     "clearhead.cli.main",
     "clearhead.training.run",
-    "clearhead.translator",
+    "clearhead.translation.translator",
     "clearhead.evaluation",
-    "clearhead.documents.formats",
-    "clearhead.doctor.page",
+    "clearhead.formats.document_files",
+    "clearhead.data.doctor.page",
     "tensorboardX",
     "torch._dynamo",
 )

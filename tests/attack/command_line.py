@@ -227,7 +227,7 @@ def _arguments(words: Sequence[str]) -> tuple[Outcome, str]:
 
 
 def _call(call: str, model: Path) -> tuple[Outcome, str]:
-    from clearhead.translator import Translator
+    from clearhead.translation.translator import Translator
 
     names = {"Translator": Translator, "translator": Translator.load(model), "path": model}
     try:

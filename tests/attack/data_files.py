@@ -88,7 +88,7 @@ def attack(work: str, model: str, text: str, file: str, suffix: str, columns: in
 
 
 def _read(path: Path, lines: list[str] | None, model: Path) -> tuple[Outcome, str]:
-    from clearhead.corpora import read_lines
+    from clearhead.files import read_lines
 
     refusal, found = refused_or(lambda: list(read_lines(str(path))))
     if refusal is not None:
@@ -200,7 +200,7 @@ def _compressed(choose: Random, raw: bytes, suffix: str, directory: Path, *, lea
 
 def _ours(raw: bytes, directory: Path) -> bytes | None:
     """Return what clearhead itself compresses a text to; None if it is no text."""
-    from clearhead.corpora import open_output
+    from clearhead.files import open_output
 
     try:
         text = raw.decode("utf-8")

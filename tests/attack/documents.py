@@ -174,7 +174,7 @@ def _filled(path: Path) -> tuple[Outcome, str]:
 
 def _refilled(document: Any, translations: list[str], path: Path) -> tuple[Outcome, str]:
     """Fill a document, and read what it is then."""
-    from clearhead.documents.document import Filling
+    from clearhead.formats.document import Filling
 
     refusal, filled = refused_or(lambda: document.filled([Filling(text) for text in translations]))
     if refusal is not None:
@@ -209,9 +209,9 @@ def _translated(path: Path, model: Path, expected: Outcome) -> tuple[Outcome, st
 
 def _examined(path: Path) -> str | None:
     """Read a file as pairs, if it is of a format that has them, and count; return what is wrong."""
-    from clearhead.corpora import READERS, read_pairs
-    from clearhead.doctor import examine
-    from clearhead.doctor.page import render_page
+    from clearhead.data.doctor import examine
+    from clearhead.data.doctor.page import render_page
+    from clearhead.formats import READERS, read_pairs
 
     if path.suffix not in READERS:
         return None
@@ -226,7 +226,7 @@ def _examined(path: Path) -> str | None:
 
 
 def _read(path: Path) -> Any:
-    from clearhead.documents.formats import read_document
+    from clearhead.formats.document_files import read_document
 
     options: dict[str, Any] = {".csv": {"columns": [2]}, ".tsv": {"columns": [1]}, ".txt": {"paragraphs": True}}.get(
         path.suffix.lower(), {}

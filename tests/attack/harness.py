@@ -21,7 +21,7 @@ from typing import Any, Self
 
 from child import error_in
 
-from clearhead.lazy import cached_property
+from clearhead.runtime.lazy import cached_property
 
 HERE = Path(__file__).parent
 SPARE_MEMORY = 500 * 2**20

@@ -66,8 +66,8 @@ def train_arguments(run: str, corpus: str, *, steps: int = 30) -> list[str]:
 
 def make_models(directory: str) -> dict[str, Any]:
     """Write the models and return what they make of `LINES`, by kind; runs in a child."""
-    from clearhead.evaluation.golden import make_golden
-    from clearhead.translator import Translator
+    from clearhead.translation.golden import make_golden
+    from clearhead.translation.translator import Translator
 
     root = Path(directory)
     root.mkdir(parents=True, exist_ok=True)
@@ -134,7 +134,7 @@ def learn_shortlist(model: Path, text: dict[str, str]) -> None:
 
 def translations(model: Path) -> dict[str, Any]:
     """Return what a model makes of `LINES`, without and with its shortlist if it has one, as plain values."""
-    from clearhead.translator import Translator
+    from clearhead.translation.translator import Translator
 
     translator = Translator.load(model)
     found = {"full": translator.translate(LINES)}

@@ -164,7 +164,7 @@ def load(model: str) -> str:
     """Load a model and return the hash of its weights, or why there is none; runs in a child."""
     from child import refused_or
 
-    from clearhead.translator import Translator
+    from clearhead.translation.translator import Translator
 
     refusal, translator = refused_or(lambda: Translator.load(model))
     if refusal is None:

@@ -93,7 +93,7 @@ def _call(choose: Random, models: Path) -> tuple[str, Call]:
         return translated(translators[kind])
 
     def load(translators: Translators) -> Any:
-        from clearhead.translator import Translator
+        from clearhead.translation.translator import Translator
 
         return translated(Translator.load(models / kind))
 
@@ -121,7 +121,7 @@ def _with_error(call: Call) -> Call:
 
 
 def _loaded(models: Path) -> Translators:
-    from clearhead.translator import Translator
+    from clearhead.translation.translator import Translator
 
     return {kind: Translator.load(models / kind) for kind in KINDS}
 

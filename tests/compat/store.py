@@ -29,7 +29,7 @@ import torch
 
 from clearhead.training.log import read_metrics
 from clearhead.training.run import train_from_values
-from clearhead.translator import Translator
+from clearhead.translation.translator import Translator
 
 HERE = Path(__file__).parent
 GERMAN = ["null", "eins", "zwei", "drei", "vier", "fünf", "sechs", "sieben", "acht", "neun"]

@@ -13,13 +13,13 @@ import torch
 from clearhead.bundle import FORMAT_VERSION, load_bundle, model_directory, read_golden
 from clearhead.cli.main import run as run_clearhead
 from clearhead.errors import CheckpointError, ModelError
-from clearhead.evaluation import check_golden
+from clearhead.files.tensors import read_weights, write_weights
 from clearhead.training.checkpoints import CHECKPOINT_FORMAT, Checkpoints, TrainingState
 from clearhead.training.log import read_metrics
 from clearhead.training.publish import average_run
 from clearhead.training.run import train_from_values
-from clearhead.translator import Translator
-from clearhead.weights import read_weights, write_weights
+from clearhead.translation.golden import check_golden
+from clearhead.translation.translator import Translator
 
 STORED = sorted(path.parent for path in Path(__file__).parent.glob("*/SHA256SUMS"))
 STORED_STEP, LAST_STEP = 400, 425

@@ -16,7 +16,7 @@ from clearhead.bundle import Bundle, save_bundle
 from clearhead.cli.main import run
 from clearhead.config import DecodeConfig, ModelConfig
 from clearhead.inspection.beam_tree import FATES
-from clearhead.inspection.statistics import STATISTICS
+from clearhead.inspection.head_statistics import STATISTICS
 from clearhead.model import Transformer
 from clearhead.tokenizers import Tokenizer
 

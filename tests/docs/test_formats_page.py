@@ -12,8 +12,8 @@ from babel.messages.mofile import write_mo
 from babel.messages.pofile import read_po
 
 from clearhead.cli.main import run
-from clearhead.corpora import READERS, SentencePair, write_pairs
-from clearhead.corpora.subtitles import SUBTITLES
+from clearhead.formats import READERS, SentencePair, write_pairs
+from clearhead.formats.subtitles.pairs import SUBTITLES
 
 PAGE = (Path(__file__).parents[2] / "docs" / "formats.md").read_text(encoding="utf-8")
 DOCTOR = (Path(__file__).parents[2] / "docs" / "data-doctor.md").read_text(encoding="utf-8")

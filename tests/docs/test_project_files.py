@@ -111,8 +111,8 @@ def test_what_the_pages_for_contributors_name_is_there(name):
 @pytest.mark.parametrize(
     ("there", "instead", "complaint"),
     [
-        ("`src/clearhead/corpora/tsv.py`", "`src/clearhead/corpora/csv.py`", "no file src/clearhead/corpora/csv.py"),
-        ("`READERS` (", "`FORMATS` (", "src/clearhead/corpora/pair_files.py does not define FORMATS"),
+        ("`src/clearhead/formats/tables/tsv.py`", "`src/clearhead/corpora.py`", "no file src/clearhead/corpora.py"),
+        ("`READERS` (", "`FORMATS` (", "src/clearhead/formats/pair_files.py does not define FORMATS"),
         ("`Slots`\n", "`Lanes`\n", "src/clearhead/decoding/engine.py does not define Lanes"),
         ("`WIDTHS` of", "`SIZES` of", "tests/unit/decoding/searches.py does not define SIZES"),
         ("make lint ", "make check ", "make has no target check"),

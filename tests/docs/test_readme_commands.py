@@ -19,10 +19,10 @@ import pytest
 import torch
 
 from clearhead.cli.main import run
-from clearhead.corpora import SentencePair, write_pairs
 from clearhead.data.prepare import open_prepared
-from clearhead.translation import Translation
-from clearhead.translator import Translator
+from clearhead.formats import SentencePair, write_pairs
+from clearhead.translation.result import Translation
+from clearhead.translation.translator import Translator
 
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text(encoding="utf-8")

@@ -12,9 +12,9 @@ import transformers
 from torch import Tensor, nn
 
 from clearhead.config import ModelConfig
+from clearhead.files.tensors import load_tensors
 from clearhead.interop.huggingface.state import import_state
 from clearhead.model import Transformer
-from clearhead.weights import load_tensors
 
 __all__ = ["KINDS", "Kind", "as_ours", "random_state"]
 

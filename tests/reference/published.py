@@ -25,7 +25,8 @@ from torch import nn
 from transformers.models.mbart50.tokenization_mbart50 import FAIRSEQ_LANGUAGE_CODES as MBART50_CODES
 from transformers.models.nllb.tokenization_nllb import FAIRSEQ_LANGUAGE_CODES as NLLB_CODES
 
-from clearhead.corpora.cldr import LOCALES, generate
+from clearhead.data.demo_corpus import generate
+from clearhead.formats.languages import LOCALES
 
 __all__ = [
     "FORMS",

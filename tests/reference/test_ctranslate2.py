@@ -17,10 +17,10 @@ import torch
 from test_huggingface_generation import LIMIT, draw_pairs, learn
 
 from clearhead.config import ModelConfig
-from clearhead.decoding.beam import beam_search
+from clearhead.decoding.beam_search import beam_search
 from clearhead.decoding.sampling import greedy_search
+from clearhead.files.tensors import load_tensors, model_tensors
 from clearhead.model import Transformer
-from clearhead.weights import load_tensors, model_tensors
 
 
 def load_conversion():

@@ -14,14 +14,14 @@ import transformers
 
 from clearhead.bundle import Bundle
 from clearhead.config import DecodeConfig, ModelConfig
-from clearhead.corpora.cldr import generate
+from clearhead.data.demo_corpus import generate
 from clearhead.decoding.step import pad_batch
-from clearhead.interop.ctranslate2 import outgoing
+from clearhead.interop.ctranslate2 import writer
 from clearhead.interop.ctranslate2.attention import other_row
-from clearhead.interop.export import export_directory
+from clearhead.interop.export_model import export_directory
 from clearhead.model import Transformer
 from clearhead.tokenizers import Tokenizer
-from clearhead.translator import Translator
+from clearhead.translation.translator import Translator
 
 LOCALES = ("de", "en", "fr", "ja")
 STEPS, BATCH = 80, 20
@@ -221,7 +221,7 @@ def require_same_scores(directory: Path, settings: dict[str, Any]) -> Bundle:
 def test_a_distance_in_another_row_there_is_foreseen(tmp_path, monkeypatch, end, is_same):
     """With 14 rows that end at 441 CTranslate2 rounds the logarithm of 244 up; another row is another score."""
     assert (other_row(14, end) is None) == is_same
-    monkeypatch.setattr(outgoing, "other_row", lambda buckets, distance: None)
+    monkeypatch.setattr(writer, "other_row", lambda buckets, distance: None)
     tokenizer = Tokenizer.train(["ein Hund rennt"], vocab_size=270)
     sizes = {"d_model": 24, "d_ff": 40, "num_heads": 4, "num_encoder_layers": 1, "num_decoder_layers": 1}
     ends: Any = {"relative_attention_num_buckets": 14, "relative_attention_max_distance": end}

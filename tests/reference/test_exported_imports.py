@@ -32,14 +32,14 @@ from toolkit_models import fairseq
 
 from clearhead.bundle import Bundle, load_bundle, save_bundle
 from clearhead.errors import ConfigError, ModelError
-from clearhead.evaluation.golden import make_golden
-from clearhead.interop.ctranslate2 import proof as ctranslate2_proof
+from clearhead.files.tensors import model_tensors
+from clearhead.interop.ctranslate2 import parity as ctranslate2_proof
 from clearhead.interop.ctranslate2.model_bin import read_model_bin
-from clearhead.interop.ctranslate2.outgoing import write_ctranslate2
-from clearhead.interop.huggingface import proof as huggingface_proof
-from clearhead.interop.import_path import import_path
-from clearhead.translator import Translator
-from clearhead.weights import model_tensors
+from clearhead.interop.ctranslate2.writer import write_ctranslate2
+from clearhead.interop.huggingface import parity as huggingface_proof
+from clearhead.interop.import_model import import_path
+from clearhead.translation.golden import make_golden
+from clearhead.translation.translator import Translator
 
 NOISE = 0.003
 """Added to every weight, as a little learning would; translations still end."""

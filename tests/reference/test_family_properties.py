@@ -16,8 +16,8 @@ from torch.nn import functional
 from clearhead.bundle import Bundle, load_bundle, save_bundle
 from clearhead.config import ModelConfig
 from clearhead.errors import ConfigError
+from clearhead.files.tensors import read_weights
 from clearhead.tokenizers import Tokenizer
-from clearhead.weights import read_weights
 
 SIZES = {"vocab_size": 37, "d_model": 26, "num_heads": 13, "d_ff": 19, "dropout": 0.0}
 LAYERS = {"num_encoder_layers": 3, "num_decoder_layers": 2}

@@ -8,8 +8,8 @@ import pytest
 import torch
 import transformers
 
+from clearhead.files.tensors import model_tensors, write_weights
 from clearhead.interop.huggingface.state import export_state
-from clearhead.weights import model_tensors, write_weights
 
 T5 = {
     "positions": "relative",

@@ -18,11 +18,11 @@ import transformers
 from huggingface_models import KINDS, as_ours, random_state
 from torch.nn import functional
 
-from clearhead.decoding.beam import beam_search
+from clearhead.decoding.beam_search import beam_search
 from clearhead.decoding.sampling import greedy_search
 from clearhead.decoding.step import pad_batch
+from clearhead.files.tensors import model_tensors
 from clearhead.interop.huggingface.state import export_state
-from clearhead.weights import model_tensors
 
 LIMIT = 31
 

@@ -15,10 +15,10 @@ from huggingface_models import KINDS, as_ours, logits, our_logits, random_state,
 from torch.nn import functional
 from transformers.activations import ACT2FN
 
+from clearhead.files.tensors import model_tensors, read_weights, write_weights
 from clearhead.interop.huggingface.state import FAMILIES, export_state, import_state
-from clearhead.interop.readers.their_config import ACTIVATIONS
+from clearhead.interop.readers.foreign_config import ACTIVATIONS
 from clearhead.model import feed_forward
-from clearhead.weights import model_tensors, read_weights, write_weights
 
 SOURCE_LENGTHS, TARGET_LENGTHS = (11, 5, 2), (4, 7, 1)
 

@@ -37,12 +37,12 @@ from published import (
 
 from clearhead.bundle import load_bundle
 from clearhead.errors import ModelError
-from clearhead.interop.import_path import import_path
-from clearhead.interop.vocabularies.their_tokenizer import their_vocabulary
+from clearhead.interop.import_model import import_path
+from clearhead.interop.vocabularies.huggingface_files import their_vocabulary
 from clearhead.training.log import read_metrics
 from clearhead.training.run import train_from_values
-from clearhead.translation import Translation
-from clearhead.translator import Translator
+from clearhead.translation.result import Translation
+from clearhead.translation.translator import Translator
 
 LIMIT = 40
 """Target tokens; few translations come near."""

@@ -29,8 +29,8 @@ from typer.testing import CliRunner
 
 from clearhead.cli.main import app
 from clearhead.inspection.explain import explain
-from clearhead.interop.import_path import import_path
-from clearhead.translator import Translator
+from clearhead.interop.import_model import import_path
+from clearhead.translation.translator import Translator
 
 LIMIT = 40
 TOKENIZERS = ("tokenizer.json", "source.spm", "target.spm", "sentencepiece.bpe.model", "spiece.model")

@@ -26,10 +26,10 @@ from typer.testing import CliRunner
 from clearhead.bundle import load_bundle, save_bundle
 from clearhead.cli.main import app
 from clearhead.errors import ConfigError
-from clearhead.interop.equivalent import resolved
-from clearhead.interop.import_path import import_path
-from clearhead.translator import Translator
-from clearhead.weights import model_tensors
+from clearhead.files.tensors import model_tensors
+from clearhead.interop.import_model import import_path
+from clearhead.interop.rewrites import resolved
+from clearhead.translation.translator import Translator
 
 LIMIT = 40
 SHAPE = {

@@ -15,7 +15,7 @@ from published import D_MODEL, read_tokenizer, texts, write_json
 import clearhead as ch
 from clearhead.bundle import load_bundle
 from clearhead.errors import ConfigError, DataError, ModelError
-from clearhead.weights import model_tensors
+from clearhead.files.tensors import model_tensors
 
 PROMPTS = ["3 days", "in 5 Stunden", "a", "日本語 and", "le 12 mars 2014 à", "Hello! No 0!"]
 STEPS = 120
@@ -217,15 +217,15 @@ def test_a_bert_gives_the_states_of_every_layer(bert, tmp_path):
 
 
 def test_the_states_of_another_bert_are_a_difference(bert, tmp_path, monkeypatch):
-    from clearhead.interop.huggingface import incoming
+    from clearhead.interop.huggingface import reader
 
-    read = incoming.read_their_weights
+    read = reader.read_their_weights
 
     def changed(directory):
         tensors, files = read(directory)
         return {**tensors, "bert.embeddings.LayerNorm.bias": tensors["bert.embeddings.LayerNorm.bias"] + 0.1}, files
 
-    monkeypatch.setattr(incoming, "read_their_weights", changed)
+    monkeypatch.setattr(reader, "read_their_weights", changed)
     with pytest.raises(ModelError, match=r"golden sentence 1 .*: the states after layer 0 differ by"):
         run("import", bert, "-o", tmp_path / "ours")
     assert not (tmp_path / "ours").exists()

@@ -18,11 +18,11 @@ from torch.nn.functional import gelu, silu
 from typer.testing import CliRunner
 
 from clearhead.cli.main import app
+from clearhead.files.tensors import model_tensors
 from clearhead.interop.toolkits import fairseq as fairseq_tables
 from clearhead.interop.toolkits import joeynmt as joeynmt_tables
-from clearhead.interop.toolkits import opennmt as opennmt_tables
-from clearhead.translator import Translator
-from clearhead.weights import model_tensors
+from clearhead.interop.toolkits import opennmt_layout as opennmt_tables
+from clearhead.translation.translator import Translator
 
 TABLES = {
     "fairseq": fairseq_tables.key_table,

@@ -6,7 +6,7 @@ import pytest
 import torch
 from plain_beam import plain_beam_search
 
-from clearhead.decoding import beam
+from clearhead.decoding import beam_search
 
 EXTRA_LENGTH = 6
 
@@ -38,7 +38,7 @@ def model_and_sources(make_model):
 def search(model, sources, **settings):
     limits = [len(source) + EXTRA_LENGTH for source in sources]
     with torch.inference_mode():
-        return beam.beam_search(model, sources, max_lengths=limits, **settings)
+        return beam_search.beam_search(model, sources, max_lengths=limits, **settings)
 
 
 CASES = [("pre", 2, 1, 0.0), ("post", 4, 1, 0.6), ("pre", 5, 3, 0.6), ("post", 3, 3, 1.0), ("pre", 4, 2, 2.5)]
@@ -67,7 +67,7 @@ def test_a_wrong_stopping_rule_would_show(model_and_sources, monkeypatch, norm, 
     model, sources = model_and_sources(norm)
     settings = {"beam_size": beam_size, "alpha": alpha, "num_best": num_best}
     right = search(model, sources, **settings)
-    monkeypatch.setattr(beam, "can_win", rule)
+    monkeypatch.setattr(beam_search, "can_win", rule)
     wrong = search(model, sources, **settings)
     differ = [[h.tokens for h in a] != [h.tokens for h in b] for a, b in zip(right, wrong, strict=True)]
     assert any(differ)

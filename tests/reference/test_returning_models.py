@@ -24,17 +24,17 @@ from safetensors.torch import load_file
 from clearhead import presets
 from clearhead.bundle import Bundle, load_bundle, save_bundle
 from clearhead.config import DecodeConfig, ModelConfig
-from clearhead.corpora.cldr import generate
+from clearhead.data.demo_corpus import generate
 from clearhead.errors import ConfigError, ModelError
-from clearhead.interop import import_state, proof
-from clearhead.interop.equivalent import resolved, undone
+from clearhead.files.tensors import model_tensors
+from clearhead.interop import import_state, imported
 from clearhead.interop.huggingface.state import restored_state
-from clearhead.interop.import_path import import_path
-from clearhead.line_statistics import LineCounter
+from clearhead.interop.import_model import import_path
+from clearhead.interop.rewrites import resolved, undone
 from clearhead.model import Transformer
+from clearhead.text.line_statistics import LineCounter
 from clearhead.tokenizers import Tokenizer
-from clearhead.translator import Translator
-from clearhead.weights import model_tensors
+from clearhead.translation.translator import Translator
 
 LOCALES = ("de", "en", "fr")
 PAIRS = generate(600, seed=4, num_test=8, locales=LOCALES)
@@ -309,7 +309,7 @@ def test_languages_that_are_asked_for_must_be_known(exported):
 
 
 def test_without_the_key_ctranslate2s_files_say_the_same_but_what_they_do_not_know(tmp_path, monkeypatch):
-    monkeypatch.setattr(proof, "can_prove", lambda library="": False)
+    monkeypatch.setattr(imported, "can_prove", lambda library="": False)
     expected = make(MODELS["post, as the paper's"])
     save_bundle(tmp_path / "ours", expected)
     run("export", tmp_path / "ours", "-o", tmp_path / "theirs", "--to", "ctranslate2")

@@ -27,9 +27,9 @@ from typer.testing import CliRunner
 
 from clearhead.cli.main import app
 from clearhead.errors import ConfigError, ModelError
-from clearhead.interop.import_path import import_path
-from clearhead.interop.toolkits import from_joeynmt
-from clearhead.translator import Translator
+from clearhead.interop.import_model import import_path
+from clearhead.interop.toolkits.joeynmt import read_yaml
+from clearhead.translation.translator import Translator
 
 BIASES = {"attention_bias": True, "network_bias": True}
 
@@ -582,4 +582,4 @@ def test_a_library_that_is_missing_is_named(there, monkeypatch):
     joeynmt(there, **WRITERS["JoeyNMT"][1])
     monkeypatch.setitem(sys.modules, "yaml", None)
     with pytest.raises(ModelError, match=r"config\.yaml is read by PyYAML, which is not installed: pip install"):
-        from_joeynmt.read_yaml(there / "config.yaml")
+        read_yaml(there / "config.yaml")

@@ -16,13 +16,13 @@ from torch.nn import functional
 
 from clearhead.config import ModelConfig
 from clearhead.errors import ConfigError, ModelError
+from clearhead.files.tensors import load_tensors, model_tensors
 from clearhead.interop import import_torch_state, torch_nn
-from clearhead.interop.equivalent import with_attention_biases
+from clearhead.interop.rewrites import with_attention_biases
 from clearhead.model import MultiHeadAttention, Transformer
 from clearhead.model.decoder import Decoder, DecoderLayer
 from clearhead.model.encoder import Encoder, EncoderLayer
 from clearhead.model.sublayers import Sublayers
-from clearhead.weights import load_tensors, model_tensors
 
 D_MODEL, NUM_HEADS, D_FF = 26, 13, 19
 SOURCE_LENGTHS, TARGET_LENGTHS = (11, 5, 2), (4, 7, 1)

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
     from clearhead.bundle import Bundle
     from clearhead.tokenizers import Tokenizer
+    from clearhead.translation.translator import Translator
 
 SENTENCES = (
     "Ein kleiner Hund rennt über die Wiese.",
@@ -28,6 +29,13 @@ SENTENCES = (
     "Żółta łódź płynie po rzece.",
     "犬が走る。",
 )
+ENGLISH = [
+    "a dog runs across the field",
+    "two children play in the snow",
+    "a woman reads a book by the window",
+    "the old man sells apples",
+    "three birds sit on the roof",
+]
 
 
 @pytest.fixture(scope="session")
@@ -124,6 +132,35 @@ def move_tokens() -> Callable[[Tokenizer, dict[str, int]], Tokenizer]:
         return Tokenizer(json.dumps(values))
 
     return move
+
+
+@pytest.fixture
+def english_sentences() -> list[str]:
+    """Return the text that `english_translator` knows."""
+    return list(ENGLISH)
+
+
+@pytest.fixture
+def english_translator() -> Translator:
+    """Return a tiny random translator whose answers differ from sentence to sentence."""
+    from clearhead.bundle import Bundle
+    from clearhead.config import DecodeConfig, ModelConfig
+    from clearhead.model import Transformer
+    from clearhead.tokenizers import Tokenizer
+    from clearhead.translation.translator import Translator
+
+    torch.manual_seed(7)
+    tokenizer = Tokenizer.train(ENGLISH * 3, vocab_size=397)
+    config = ModelConfig(
+        vocab_size=tokenizer.vocab_size,
+        d_model=22,
+        d_ff=31,
+        num_heads=11,
+        num_encoder_layers=1,
+        num_decoder_layers=2,
+    )
+    model = Transformer(config).eval()
+    return Translator(Bundle(model, tokenizer, DecodeConfig(beam_size=2, extra_length=3)))
 
 
 class SwitchWatcher(TorchDispatchMode):

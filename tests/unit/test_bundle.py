@@ -14,11 +14,11 @@ import torch
 from safetensors import SafetensorError
 
 from clearhead import bundle as bundle_module
-from clearhead import weights as weights_module
 from clearhead.bundle import FORMAT_VERSION, load_bundle, model_directory, read_golden, save_bundle
 from clearhead.errors import ModelError
+from clearhead.files import tensors as weights_module
+from clearhead.files.tensors import average_weights, load_weights, model_tensors, read_weights, write_weights
 from clearhead.tokenizers import Tokenizer
-from clearhead.weights import average_weights, load_weights, model_tensors, read_weights, write_weights
 
 FILES = {"config.json", "generation_config.json", "golden.jsonl", "model.safetensors", "tokenizer.json", "README.md"}
 CHECKED = sorted(FILES - {"README.md"})

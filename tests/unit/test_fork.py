@@ -15,12 +15,12 @@ import multiprocessing, os, signal, sys, threading
 
 import torch
 
-from clearhead import device
+from clearhead.runtime import device
 from clearhead.bundle import Bundle
 from clearhead.config import DecodeConfig, ModelConfig
 from clearhead.model import Transformer
 from clearhead.tokenizers import Tokenizer
-from clearhead.translator import Translator
+from clearhead.translation.translator import Translator
 
 device.usable_cpus = lambda: 2
 torch.set_num_threads(2)
@@ -109,7 +109,7 @@ def test_several_processes_forked_amid_a_translation_translate_and_score(width):
 THREADS = """
 import os
 import torch
-from clearhead import device
+from clearhead.runtime import device
 device.usable_cpus = lambda: 8
 torch.set_num_threads(3)
 torch.ones(600, 600) @ torch.ones(600, 600)

@@ -14,7 +14,9 @@ def test_every_public_name_resolves(name):
     value = getattr(clearhead, name)
     home = clearhead._HOMES.get(name)
     expected = (
-        importlib.import_module("clearhead.presets") if home is None else getattr(importlib.import_module(home), name)
+        importlib.import_module("clearhead.config.presets")
+        if home is None
+        else getattr(importlib.import_module(home), name)
     )
     assert value is expected
 

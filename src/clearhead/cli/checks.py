@@ -12,8 +12,8 @@ from clearhead.errors import ConfigError, DataError
 from clearhead.files import is_standard_output
 
 if TYPE_CHECKING:
-    from clearhead.translation import Translation
-    from clearhead.translator import Translator
+    from clearhead.translation.result import Translation
+    from clearhead.translation.translator import Translator
 
 __all__ = [
     "Flagged",
@@ -87,7 +87,7 @@ def refuse_missing(paths: Iterable[str]) -> None:
     Raises:
         DataError: If one is missing or is a directory, or standard input is named twice.
     """
-    from clearhead.corpora import read_lines
+    from clearhead.files import read_lines
 
     paths = list(paths)
     if paths.count("-") > 1:
@@ -115,7 +115,7 @@ def refuse_overwriting(output: str | None, inputs: Iterable[str]) -> None:
     """
     if output is None or is_standard_output(output):
         return
-    from clearhead.corpora.text_files import refuse_unwritable
+    from clearhead.files.streams import refuse_unwritable
 
     refuse_unwritable(output)
     for path in inputs:
@@ -177,7 +177,7 @@ class Flagged:
 
     def tell(self) -> None:
         """Say for each kind how many lines have it, which are the first, and what it means; and begin anew."""
-        from clearhead.flags import KINDS
+        from clearhead.text.quality_flags import KINDS
 
         for kind, meaning in KINDS.items():
             if count := self._counts[kind]:

@@ -15,7 +15,7 @@ from clearhead.cli.options import Columns, FromLang, Swap, ToLang
 from clearhead.errors import ConfigError
 
 if TYPE_CHECKING:
-    from clearhead.corpora import PairFile, SentencePair, Wanted
+    from clearhead.formats import PairFile, SentencePair, Wanted
 
 __all__ = ["check", "convert", "stats"]
 
@@ -52,9 +52,9 @@ def stats(
     corpus = _Corpus(columns, from_lang, to_lang, swap=swap)
     rows = corpus.opened(files, source, target)
 
-    from clearhead.corpora import open_output
-    from clearhead.doctor import measure
-    from clearhead.doctor.text_report import size_lines
+    from clearhead.data.doctor import measure
+    from clearhead.data.doctor.text_report import size_lines
+    from clearhead.files import open_output
 
     with progress("measuring") as advance:
         result = measure(rows, advance)
@@ -99,10 +99,10 @@ def check(
     others = {name: corpus.opened(*given) for name, given in named.items()}
     corpus.refuse_overwriting(output)
 
-    from clearhead.corpora import open_output, some_names
-    from clearhead.doctor import examine
-    from clearhead.doctor.page import render_page
-    from clearhead.doctor.text_report import report_lines
+    from clearhead.data.doctor import examine
+    from clearhead.data.doctor.page import render_page
+    from clearhead.data.doctor.text_report import report_lines
+    from clearhead.files import open_output, some_names
 
     with progress("examining") as advance:
         result = examine(rows, others, advance)
@@ -141,7 +141,7 @@ def convert(
     rows = corpus.opened(inputs, source, target, tolerated=0.0)
     corpus.refuse_overwriting(output)
 
-    from clearhead.corpora import SKIPS, write_pairs
+    from clearhead.formats import SKIPS, write_pairs
 
     skipped: Counter[str] = Counter()
 
@@ -175,7 +175,7 @@ class _Corpus:
 
     def __init__(self, columns: str | None, from_lang: str | None, to_lang: str | None, *, swap: bool) -> None:
         from clearhead.config import DataConfig
-        from clearhead.corpora import Wanted
+        from clearhead.formats import Wanted
 
         self._wanted: Wanted = Wanted(
             DataConfig.from_dict({"columns": columns}, origin="--columns").columns, from_lang, to_lang
@@ -210,7 +210,7 @@ class _Corpus:
         """
         from itertools import chain
 
-        from clearhead.corpora import described, expand_paths, language_in_name, read_pairs, read_parallel
+        from clearhead.formats import described, expand_paths, language_in_name, read_pairs, read_parallel
 
         pairs, source, target = expand_paths(pairs or [], notice=notice), source or [], target or []
         if not (pairs or source or target):

@@ -14,7 +14,7 @@ from clearhead.cli.console import notice, progress
 from clearhead.cli.options import Threads
 
 if TYPE_CHECKING:
-    from clearhead.corpora import SentencePair
+    from clearhead.formats import SentencePair
 
 __all__ = ["demo"]
 
@@ -30,11 +30,12 @@ def demo(
     threads: Threads = None,
 ) -> None:
     """Build a corpus of dates, amounts and lists in twelve languages, train on it, and translate."""
-    from clearhead.corpora.cldr import LOCALES, generate
+    from clearhead.data.demo_corpus import generate
     from clearhead.evaluation.metrics import exact_match
+    from clearhead.formats.languages import LOCALES
     from clearhead.training.run import train_from_values
     from clearhead.training.run_directory import claim
-    from clearhead.translator import Translator
+    from clearhead.translation.translator import Translator
 
     corpus = generate(_PAIRS, seed=_SEED, num_test=_VALID + _TEST)
     files = {"train": corpus.train, "valid": corpus.test[:_VALID], "test": corpus.test[_VALID:]}
@@ -83,8 +84,8 @@ def demo(
 
 def _write_once(path: Path, pairs: list[SentencePair]) -> None:
     """Write a part of the corpus; what an earlier demo wrote is left, what somebody else did is refused."""
-    from clearhead.corpora import read_pairs, write_tsv
     from clearhead.errors import DataError
+    from clearhead.formats import read_pairs, write_tsv
 
     if not path.exists():
         path.parent.mkdir(exist_ok=True)

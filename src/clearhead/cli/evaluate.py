@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from clearhead.choices import MetricName, Tokenization
 from clearhead.cli.checks import Flagged, refuse_missing, refuse_overwriting, warn_of_truncation
 from clearhead.cli.console import progress
 from clearhead.cli.options import (
@@ -36,12 +35,13 @@ from clearhead.cli.options import (
     decode_settings,
 )
 from clearhead.cli.pairs import read_given
+from clearhead.config.choices import MetricName, Tokenization
 from clearhead.errors import ConfigError, DataError
 from clearhead.files import is_standard_output
 
 if TYPE_CHECKING:
     from clearhead.evaluation import AlignmentScores, Evaluation
-    from clearhead.translator import Translator
+    from clearhead.translation.translator import Translator
 
 __all__ = ["evaluate"]
 
@@ -171,13 +171,13 @@ def evaluate(
         raise ConfigError(f"--output {output} would mix the translations with the metrics; name a file")
 
     from clearhead.bundle import model_directory
-    from clearhead.corpora import open_output, read_lines
     from clearhead.evaluation import DEFAULT_METRICS, alignment_scores, judge, read_gold_links
     from clearhead.evaluation import compare as compare_outputs
-    from clearhead.evaluation import evaluate as evaluate_translator
-    from clearhead.translation import on_one_line
-    from clearhead.translator_team import TranslatorTeam
-    from clearhead.word_alignment import spaced_words
+    from clearhead.files import open_output, read_lines
+    from clearhead.text.word_links import spaced_words
+    from clearhead.translation.result import on_one_line
+    from clearhead.translation.test_set import evaluate as evaluate_translator
+    from clearhead.translation.worker_pool import TranslatorTeam
 
     measured: dict[str, Any] = {
         "metrics": tuple(dict.fromkeys(map(str, metric or DEFAULT_METRICS))),

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from clearhead.inspection.ablation import Ablation
     from clearhead.inspection.compare import Comparison
     from clearhead.inspection.explanation import Explanation
-    from clearhead.translator import Translator
+    from clearhead.translation.translator import Translator
 
 __all__ = ["explain"]
 
@@ -125,7 +125,7 @@ def explain(
 
     from clearhead.bundle import model_directory
     from clearhead.inspection.plots import require_plots
-    from clearhead.translator import Translator
+    from clearhead.translation.translator import Translator
 
     models = [model_directory(path) for path in (model, compare) if path is not None]
     refuse_overwriting(output, [str(part) for directory in models for part in directory.iterdir()])
@@ -311,8 +311,7 @@ def _write(content: str | bytes, output: str | None) -> None:
     Raises:
         DataError: If the file cannot be written.
     """
-    from clearhead.corpora import open_output
-    from clearhead.files import new_file
+    from clearhead.files import new_file, open_output
 
     if isinstance(content, str):
         with open_output(output) as out:

@@ -7,9 +7,9 @@ from typing import Annotated
 
 import typer
 
-from clearhead.choices import ExportLibrary, ExportPrecision
 from clearhead.cli.console import notice, progress
 from clearhead.cli.options import Model, Threads
+from clearhead.config.choices import ExportLibrary, ExportPrecision
 
 __all__ = ["export"]
 
@@ -34,8 +34,8 @@ def export(
 ) -> None:
     """Write a model for another library, and compare with it where it is installed."""
     from clearhead.bundle import load_bundle
-    from clearhead.evaluation.golden import vocabulary_sources
-    from clearhead.interop.export import export_directory
+    from clearhead.interop.export_model import export_directory
+    from clearhead.translation.golden import vocabulary_sources
 
     bundle = load_bundle(model)
     sources = vocabulary_sources(bundle.tokenizer, NUM_COMPARED, is_tagged=bundle.decode.target_lang is None)

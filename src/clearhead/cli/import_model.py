@@ -35,10 +35,10 @@ def import_model(
     A model that stands at the output is replaced only with --force.
     """
     from clearhead.bundle import refuse_foreign, refuse_model, save_bundle
-    from clearhead.evaluation.golden import NUM_GOLDEN, make_golden, vocabulary_sources
-    from clearhead.interop.import_path import import_path
+    from clearhead.interop.import_model import import_path
     from clearhead.interop.imported import card
-    from clearhead.translator import Translator
+    from clearhead.translation.golden import NUM_GOLDEN, make_golden, vocabulary_sources
+    from clearhead.translation.translator import Translator
 
     refuse_foreign(output)
     if not force:

@@ -15,7 +15,7 @@ import typer
 from clearhead.cli.console import notice
 from clearhead.cli.summary import plain, summary
 from clearhead.errors import CheckpointError
-from clearhead.version import __version__
+from clearhead.runtime.version import __version__
 
 if TYPE_CHECKING:
     from clearhead.bundle import Bundle
@@ -55,8 +55,8 @@ def info(
 def _installation_facts() -> dict[str, Any]:
     import torch
 
-    from clearhead.device import num_threads, resolve_device
     from clearhead.kernels.library import describe
+    from clearhead.runtime.device import num_threads, resolve_device
 
     return {
         "installation": {
@@ -107,8 +107,8 @@ def _model_facts(path: Path) -> dict[str, Any]:
 def _engine_facts(bundle: Bundle) -> dict[str, str]:
     """Return what `clearhead translate` would compute with here, and why."""
     from clearhead.decoding import NativeEngine
-    from clearhead.device import resolve_device
     from clearhead.kernels.library import describe
+    from clearhead.runtime.device import resolve_device
 
     device = resolve_device()
     obstacle: str | None = "the compiled core computes on the CPU alone"

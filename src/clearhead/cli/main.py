@@ -33,9 +33,9 @@ from clearhead.cli.synthesize import backtranslate, distill
 from clearhead.cli.train import train
 from clearhead.cli.translate import translate
 from clearhead.cli.verify import verify
-from clearhead.cpus import prepare_openmp
 from clearhead.errors import ClearheadError
-from clearhead.version import __version__
+from clearhead.runtime.cpus import prepare_openmp
+from clearhead.runtime.version import __version__
 
 __all__ = ["app", "run"]
 
@@ -155,7 +155,7 @@ def _losing_what_cannot_be_said() -> Iterator[None]:
 def _ending_on_sigterm() -> Iterator[None]:
     """Turn SIGTERM into the end of the program with status 143, so that every `with` block cleans up.
 
-    Training handles it itself meanwhile, see `clearhead.training.stop`.
+    Training handles it itself meanwhile, see `clearhead.training.signals`.
     """
 
     def end(number: int, frame: FrameType | None) -> None:

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Self
 from clearhead.cli.console import notice
 
 if TYPE_CHECKING:
-    from clearhead.translation import MemoryMatch, TermUse, Translation
-    from clearhead.translation_memory import TranslationMemory
+    from clearhead.translation.memory import TranslationMemory
+    from clearhead.translation.result import MemoryMatch, TermUse, Translation
 
 __all__ = ["Recall", "TermsAndMatches"]
 
@@ -35,7 +35,7 @@ class Recall:
         """
         if not paths:
             return cls()
-        from clearhead.translation_memory import LEAST_SIMILARITY, TranslationMemory
+        from clearhead.translation.memory import LEAST_SIMILARITY, TranslationMemory
 
         memory = TranslationMemory.load(paths, from_lang=from_lang, to_lang=to_lang)
         recall = cls(memory, LEAST_SIMILARITY if least is None else least)
@@ -51,7 +51,7 @@ class Recall:
         """Return what the memory has for lines, and what a model has to translate: blank lines for reused ones."""
         if self.memory is None:
             return [], lines
-        from clearhead.translation_memory import left_to_translate
+        from clearhead.translation.memory import left_to_translate
 
         matches = list(map(self.match, lines))
         return matches, left_to_translate(lines, matches)
@@ -74,7 +74,7 @@ class Recall:
         """
         if self.memory is None:
             return translations
-        from clearhead.translation_memory import recalled
+        from clearhead.translation.memory import recalled
 
         return recalled(lines, matches, translations, one_line=one_line)
 
@@ -101,7 +101,7 @@ class TermsAndMatches:
 
     def tell(self) -> None:
         """Say how many there were, and which terms are missed."""
-        from clearhead.translation import TERM_REASONS
+        from clearhead.translation.result import TERM_REASONS
 
         if self._terms:
             missed = [

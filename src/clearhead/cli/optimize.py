@@ -22,7 +22,7 @@ from clearhead.errors import ConfigError, DataError
 
 if TYPE_CHECKING:
     from clearhead.config import DecodeConfig
-    from clearhead.translator import Translator
+    from clearhead.translation.translator import Translator
 
 __all__ = ["optimize"]
 
@@ -70,12 +70,13 @@ def optimize(
     """
     refuse_missing([source, target])
 
-    from clearhead.aligner import ALIGNMENT_FILE, choose_head, guided_head_of, save_head
     from clearhead.bundle import SHORTLIST_FILE, model_directory
-    from clearhead.corpora import display_name, read_parallel
     from clearhead.decoding import learn_shortlist
     from clearhead.decoding.shortlist import COMMON, PER_TOKEN
-    from clearhead.translator import Translator
+    from clearhead.files import display_name
+    from clearhead.formats import read_parallel
+    from clearhead.translation.alignment import ALIGNMENT_FILE, choose_head, guided_head_of, save_head
+    from clearhead.translation.translator import Translator
 
     directory = model_directory(model)
     translator = Translator.load(directory, device=device)

@@ -7,9 +7,9 @@ from typing import Annotated, Any
 
 import typer
 
-from clearhead.choices import AlignBy as AlignByChoice
-from clearhead.choices import DecodePrecision
-from clearhead.choices import Split as SplitChoice
+from clearhead.config.choices import AlignBy as AlignByChoice
+from clearhead.config.choices import DecodePrecision
+from clearhead.config.choices import Split as SplitChoice
 
 __all__ = [
     "AlignBy",
@@ -40,7 +40,7 @@ __all__ = [
 
 def _use_threads(count: int | None) -> int | None:
     if count is not None:
-        from clearhead.device import set_num_threads
+        from clearhead.runtime.device import set_num_threads
 
         set_num_threads(count)
     return count

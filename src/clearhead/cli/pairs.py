@@ -11,7 +11,7 @@ from clearhead.cli.console import notice
 from clearhead.errors import ConfigError
 
 if TYPE_CHECKING:
-    from clearhead.corpora import PairFile, SentencePair
+    from clearhead.formats import PairFile, SentencePair
 
 __all__ = ["GivenPairs", "read_given"]
 
@@ -59,7 +59,8 @@ def read_given(
         DataError: If a file cannot be read, or a row is no pair: one that was left out would shift all later results.
     """
     from clearhead.config import DataConfig
-    from clearhead.corpora import SKIPS, Wanted, described, display_name, read_pairs, read_parallel
+    from clearhead.files import display_name
+    from clearhead.formats import SKIPS, Wanted, described, read_pairs, read_parallel
 
     wanted = DataConfig.from_dict({"columns": columns}, origin="--columns").columns
     if pairs is None:

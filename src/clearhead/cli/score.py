@@ -80,9 +80,9 @@ def score(
     refuse_missing(files)
     refuse_overwriting(alignments, files)
 
-    from clearhead.corpora import open_output
-    from clearhead.translator import Translator
-    from clearhead.word_alignment import pharaoh
+    from clearhead.files import open_output
+    from clearhead.text.word_links import pharaoh
+    from clearhead.translation.translator import Translator
 
     given = read_given(source, target, pairs, columns=columns, languages=(from_lang, to_lang), swap=swap)
     translator = Translator.load(model, device=device, ensemble=ensemble or ())

@@ -102,11 +102,11 @@ def serve(
     sources = model_sources(paths)
     try:
         from clearhead.serving.keys import keys_in
-        from clearhead.serving.resources import Resources, named_files
         from clearhead.serving.search_process import begin_search_process, can_search_apart
         from clearhead.serving.server import bind, log_to_stderr
         from clearhead.serving.server import serve as run
         from clearhead.serving.service import Service
+        from clearhead.serving.terms_and_memories import Resources, named_files
     except ModuleNotFoundError as error:
         if error.name is not None and error.name.partition(".")[0] == "clearhead":
             raise
@@ -114,7 +114,7 @@ def serve(
             f"serving needs the package {error.name}, which is not installed: pip install 'clearhead[serve]'"
         ) from None
     from clearhead.bundle import model_directory
-    from clearhead.device import resolve_device
+    from clearhead.runtime.device import resolve_device
 
     for source in sources:
         model_directory(source.path)  # refused before the port is taken

@@ -25,8 +25,8 @@ from clearhead.cli.options import (
 from clearhead.errors import ConfigError, DataError
 
 if TYPE_CHECKING:
-    from clearhead.corpora import SentencePair
-    from clearhead.training.synthetic import MachineSide
+    from clearhead.formats import SentencePair
+    from clearhead.training.synthetic_pairs import MachineSide
 
 __all__ = ["backtranslate", "distill"]
 
@@ -115,16 +115,17 @@ def distill(
 def _write(
     model: Path, files: list[str], output: str, machine_side: MachineSide, device: str, settings: dict[str, Any]
 ) -> None:
-    from clearhead.corpora import display_name, read_lines, write_tsv
-    from clearhead.corpora.text_files import format_extension
+    from clearhead.files import display_name, read_lines
+    from clearhead.files.streams import format_extension
+    from clearhead.formats import write_tsv
 
     if format_extension(output) != ".tsv":
         raise ConfigError(f"--output {output}: pairs are written as .tsv, which may be compressed, such as .tsv.gz")
     refuse_missing(files)
     refuse_overwriting(output, files)
 
-    from clearhead.training.synthetic import SyntheticReport, synthesize
-    from clearhead.translator import Translator
+    from clearhead.training.synthetic_pairs import SyntheticReport, synthesize
+    from clearhead.translation.translator import Translator
 
     translator = Translator.load(model, device=device)
     report = SyntheticReport()

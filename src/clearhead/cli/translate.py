@@ -43,13 +43,13 @@ from clearhead.cli.options import (
 from clearhead.cli.translate_documents import DocumentOptions, translate_documents
 from clearhead.errors import ConfigError
 from clearhead.files import is_standard_output
-from clearhead.translation_objects import digits, json_line, translation_object
+from clearhead.translation.json_output import digits, json_line, translation_object
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from clearhead.translation import Translation
-    from clearhead.translator import Translator
+    from clearhead.translation.result import Translation
+    from clearhead.translation.translator import Translator
 
 __all__ = ["OutputFormat", "translate"]
 
@@ -313,11 +313,11 @@ def translate(
     if memory and prefix:
         raise ConfigError("--prefix: what --memory has for a line begins as it does; leave one of them out")
 
-    from clearhead.corpora import display_name, open_output, some_names
     from clearhead.decoding import Sampling
-    from clearhead.translation_report import reporting
-    from clearhead.translator_team import TranslatorTeam
-    from clearhead.word_alignment import pharaoh
+    from clearhead.files import display_name, open_output, some_names
+    from clearhead.text.word_links import pharaoh
+    from clearhead.translation.review_page import reporting
+    from clearhead.translation.worker_pool import TranslatorTeam
 
     is_jsonl = output_format is OutputFormat.jsonl
     settings: dict[str, Any] = {
@@ -340,7 +340,7 @@ def translate(
     }
 
     if terms is not None:
-        from clearhead.terms import Terms
+        from clearhead.translation.terminology import Terms
 
         settings["terms"] = Terms.load(terms)
     recall = Recall.of(memory or [], fuzzy, from_lang, to_lang)
@@ -415,7 +415,7 @@ def _bar(output: str | None) -> AbstractContextManager[Callable[[int], None] | N
 
 def _chunks(path: str, workers: int = 1) -> Iterator[tuple[int, list[str]]]:
     """Yield the lines of a file, some at a time, with the number of the first of them."""
-    from clearhead.corpora import read_lines
+    from clearhead.files import read_lines
 
     # Whoever types a line wants to see its translation before typing the next.
     size = 1 if _is_typed(path) else CHUNK_LINES * workers

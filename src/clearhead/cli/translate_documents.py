@@ -16,14 +16,14 @@ from clearhead.cli.console import notice, progress
 from clearhead.cli.memory import Recall, TermsAndMatches
 from clearhead.errors import ConfigError, DataError
 from clearhead.files import is_standard_output
-from clearhead.translation_objects import digits, json_line, translation_object
+from clearhead.translation.json_output import digits, json_line, translation_object
 
 if TYPE_CHECKING:
-    from clearhead.document_translation import TranslatedSegment
-    from clearhead.documents.document import Document
-    from clearhead.translation_journal import TranslationJournal
-    from clearhead.translation_report import TranslationReport
-    from clearhead.translator import Translator
+    from clearhead.formats.document import Document
+    from clearhead.translation.documents import TranslatedSegment
+    from clearhead.translation.journal import TranslationJournal
+    from clearhead.translation.review_page import TranslationReport
+    from clearhead.translation.translator import Translator
 
 __all__ = ["DocumentOptions", "translate_documents"]
 
@@ -54,7 +54,7 @@ class DocumentOptions:
         Raises:
             ConfigError: If some are and some are not, or none is and something is asked for that has no meaning then.
         """
-        from clearhead.documents.formats import is_document
+        from clearhead.formats.document_files import is_document
 
         documents = [path for path in paths if is_document(path)]
         if self.paragraphs or len(documents) == len(paths):
@@ -116,10 +116,10 @@ def translate_documents(
         ConfigError: If an output has another extension than its document, or an option no meaning.
         DataError: If a document cannot be read, or an output cannot be written or is an input.
     """
-    from clearhead.corpora import display_name, some_names
-    from clearhead.document_translation import CHUNK_LINES
-    from clearhead.documents.formats import read_document
-    from clearhead.translation_report import reporting
+    from clearhead.files import display_name, some_names
+    from clearhead.formats.document_files import read_document
+    from clearhead.translation.documents import CHUNK_LINES
+    from clearhead.translation.review_page import reporting
 
     outputs = _outputs(paths, output, is_jsonl=options.is_jsonl)
     for target in outputs:
@@ -143,15 +143,9 @@ def _translate(
     settings: Mapping[str, Any],
     chunk_lines: int,
 ) -> list[TranslatedSegment]:
-    from clearhead.corpora import display_name, open_output
-    from clearhead.document_translation import (
-        fillings,
-        lines_to_translate,
-        matches_of,
-        origin_of,
-        translate_document,
-    )
-    from clearhead.translation_journal import TranslationJournal, journal_path
+    from clearhead.files import display_name, open_output
+    from clearhead.translation.documents import fillings, lines_to_translate, matches_of, origin_of, translate_document
+    from clearhead.translation.journal import TranslationJournal, journal_path
 
     name = display_name(path)
     only_missing = document.keeps_finished if options.only_missing is None else options.only_missing
@@ -222,8 +216,8 @@ def _outputs(paths: Sequence[str], output: str | None, *, is_jsonl: bool) -> lis
 
 
 def _refuse_other_format(path: str, output: str) -> None:
-    from clearhead.corpora import display_name
-    from clearhead.documents.formats import is_document
+    from clearhead.files import display_name
+    from clearhead.formats.document_files import is_document
 
     extension = Path(path).suffix.lower()
     if Path(output).suffix.lower() != extension and (is_document(path) or is_document(output)):

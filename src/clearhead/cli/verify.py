@@ -14,8 +14,8 @@ __all__ = ["verify"]
 def verify(model: Model, device: Device = "auto", threads: Threads = None) -> None:
     """Check format, checksums, tokenizer and golden sentences of a model; exit with status 1 if one fails."""
     from clearhead.bundle import model_directory
-    from clearhead.evaluation import check_golden
-    from clearhead.translator import Translator
+    from clearhead.translation.golden import check_golden
+    from clearhead.translation.translator import Translator
 
     directory = model_directory(model)
     translator = Translator.load(directory, device=device)  # refuses what does not fit together

@@ -15,7 +15,7 @@ from typing import Any, Self
 import tomli_w
 from pydantic import model_validator
 
-from clearhead.choices import DecodePrecision
+from clearhead.config.choices import DecodePrecision
 from clearhead.config.decode import MOST_MBR_SAMPLES, MOST_SAMPLES, DecodeChanges, DecodeConfig, Sampling
 from clearhead.config.model import ModelConfig
 from clearhead.config.serve import ServeConfig

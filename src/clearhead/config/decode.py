@@ -8,7 +8,7 @@ from typing import Annotated, Any, TypedDict
 
 from pydantic import ConfigDict, Field, NonNegativeFloat, PositiveFloat, PositiveInt, field_validator
 
-from clearhead.choices import AlignBy, DecodePrecision, PenaltyForm, Split
+from clearhead.config.choices import AlignBy, DecodePrecision, PenaltyForm, Split
 from clearhead.config.settings import Seed, Settings, Tokens
 
 __all__ = ["MOST_MBR_SAMPLES", "MOST_SAMPLES", "DecodeChanges", "DecodeConfig", "Sampling", "is_language"]

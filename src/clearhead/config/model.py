@@ -7,7 +7,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, NonNegativeInt, PositiveInt, model_validator
 
-from clearhead.choices import Activation, NormKind, NormOrder, PositionKind, Tying
+from clearhead.config.choices import Activation, NormKind, NormOrder, PositionKind, Tying
 from clearhead.config.settings import Pieces, Probability, Settings, SmallNumber
 
 __all__ = ["ModelConfig"]

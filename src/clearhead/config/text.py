@@ -8,9 +8,9 @@ from typing import Any, Literal, Self
 
 from pydantic import field_validator, model_validator
 
-from clearhead.choices import AlignmentWords, TokenizerKind
+from clearhead.config.choices import AlignmentWords, TokenizerKind
 from clearhead.config.settings import Items, Pieces, Probability, Rate, Settings, Times, Tokens
-from clearhead.language_tags import LANGUAGE
+from clearhead.text.language_tags import LANGUAGE
 
 __all__ = ["DataConfig", "TokenizerConfig"]
 

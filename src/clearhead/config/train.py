@@ -6,7 +6,7 @@ from typing import Annotated, Self
 
 from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt, model_validator
 
-from clearhead.choices import Optimizer, Schedule, TrainPrecision
+from clearhead.config.choices import Optimizer, Schedule, TrainPrecision
 from clearhead.config.settings import Items, Probability, Rate, Seed, Settings, SmallNumber, Tokens
 
 __all__ = ["MOST_STEPS", "TrainConfig"]

@@ -13,9 +13,9 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from itertools import chain
 
-from clearhead.corpora import SentencePair
-from clearhead.sentences import join_sentences
-from clearhead.word_alignment import joined_links, words_of
+from clearhead.formats import SentencePair
+from clearhead.text.sentence_splitting import join_sentences
+from clearhead.text.word_links import joined_links, words_of
 
 __all__ = ["KINDS", "altered"]
 

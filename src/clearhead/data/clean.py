@@ -12,8 +12,8 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from clearhead.config import DataConfig
-from clearhead.corpora import SKIPS, SentencePair
-from clearhead.language_tags import split_tag
+from clearhead.formats import SKIPS, SentencePair
+from clearhead.text.language_tags import split_tag
 
 __all__ = ["REASONS", "CleaningReport", "clean", "key_digest", "normalized_key", "pair_digest"]
 

@@ -6,9 +6,9 @@ from collections.abc import Iterable, Iterator
 
 import numpy as np
 
-from clearhead.corpora import SentencePair
 from clearhead.data.clean import CleaningReport, key_digest
 from clearhead.errors import DataError
+from clearhead.formats import SentencePair
 
 __all__ = ["choose_rows", "drawn_rows", "side_keys", "without"]
 

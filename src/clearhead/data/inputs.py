@@ -10,7 +10,9 @@ from itertools import chain
 from typing import Any, NamedTuple
 
 from clearhead.config import Config, DataConfig
-from clearhead.corpora import (
+from clearhead.errors import ConfigError, DataError
+from clearhead.files import read_lines
+from clearhead.formats import (
     GivenLinks,
     PairFile,
     SentencePair,
@@ -19,11 +21,9 @@ from clearhead.corpora import (
     expand_paths,
     holds_pairs,
     language_in_name,
-    read_lines,
     read_pairs,
     read_parallel,
 )
-from clearhead.errors import ConfigError, DataError
 
 __all__ = ["InputFile", "Inputs", "changed_inputs", "languages", "missing_inputs", "open_inputs", "source_language"]
 

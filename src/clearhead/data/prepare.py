@@ -17,23 +17,23 @@ from typing import Any, TypeVar
 import numpy as np
 
 from clearhead.config import Config, DataConfig, DecodeConfig, TrainConfig
-from clearhead.corpora import SentencePair, display_name
 from clearhead.data.augment import KINDS, altered
 from clearhead.data.batches import BatchOrder
 from clearhead.data.clean import CleaningReport, clean, key_digest
-from clearhead.data.epoch_weights import EpochWeights
-from clearhead.data.general_text import mixed_in, rows_of
 from clearhead.data.hold_out import choose_rows, side_keys, without
 from clearhead.data.inputs import Inputs, open_inputs, source_language
-from clearhead.data.staged_text import StagedPairs
+from clearhead.data.replay import mixed_in, rows_of
+from clearhead.data.sampling_weights import EpochWeights
+from clearhead.data.spool import StagedPairs
 from clearhead.data.store import PairStore, StoreWriter
 from clearhead.errors import ClearheadError, ConfigError, DataError
-from clearhead.files import file_sha256, json_sha256, new_directory, read_json, write_json
-from clearhead.language_tags import split_tag
-from clearhead.line_statistics import LineCounter
-from clearhead.protect import Protected, protect_pair, protected_pair, without_signs
+from clearhead.files import display_name, file_sha256, json_sha256, new_directory, read_json, write_json
+from clearhead.formats import SentencePair
+from clearhead.text.language_tags import split_tag
+from clearhead.text.line_statistics import LineCounter
+from clearhead.text.placeholder_masking import Protected, protect_pair, protected_pair, without_signs
+from clearhead.text.word_links import Link, link_tokens, words_of
 from clearhead.tokenizers import Tokenizer, Vocabulary, load_vocabulary
-from clearhead.word_alignment import Link, link_tokens, words_of
 
 __all__ = ["Prepared", "automatic_vocab_size", "open_prepared", "prepare"]
 

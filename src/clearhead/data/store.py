@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from clearhead.errors import DataError
 from clearhead.files import require_regular
-from clearhead.word_alignment import Link
+from clearhead.text.word_links import Link
 
 __all__ = ["PairStore", "StoreWriter"]
 

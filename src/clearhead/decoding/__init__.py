@@ -1,16 +1,16 @@
 """From source ids to target ids: greedy and beam search, sampling, scoring, and the engines that do it fast."""
 
 from clearhead.config import Sampling
-from clearhead.decoding.calls import decode, make_engine, score
+from clearhead.decoding.beam_state import SearchOptions
+from clearhead.decoding.constraints import Required, RequiredTerm, Spelling, WordEdges
+from clearhead.decoding.decode import decode, make_engine, score
 from clearhead.decoding.engine import Engine
 from clearhead.decoding.ensemble import Ensemble
-from clearhead.decoding.expected_chrf import expected_chrf
 from clearhead.decoding.hypothesis import Hypothesis, length_penalty
+from clearhead.decoding.mbr import expected_chrf
 from clearhead.decoding.native.engine import NativeEngine
 from clearhead.decoding.pytorch.engine import PyTorchEngine
-from clearhead.decoding.required import Required, RequiredTerm, Spelling, WordEdges
 from clearhead.decoding.rules import cut_sources, length_limits
-from clearhead.decoding.search import SearchOptions
 from clearhead.decoding.sentence import NO_PREFIX, Prefix, given_prefix
 from clearhead.decoding.shortlist import Shortlist, learn_shortlist
 

@@ -16,11 +16,11 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from clearhead.config import DecodePrecision
-from clearhead.decoding.allowed import Mask
 from clearhead.decoding.ensemble import Ensemble
+from clearhead.decoding.helper_threads import Team
 from clearhead.decoding.sentence import Sentence
 from clearhead.decoding.shortlist import Shortlist
-from clearhead.decoding.team import Team
+from clearhead.decoding.token_masks import Mask
 from clearhead.model.transformer import Transformer
 
 __all__ = ["Beams", "Candidates", "Engine", "Slots"]

@@ -17,8 +17,8 @@ from jaxtyping import Float
 from torch import Tensor
 
 from clearhead.config import ModelConfig
-from clearhead.lazy import cached_property
 from clearhead.model.transformer import Transformer
+from clearhead.runtime.lazy import cached_property
 
 __all__ = ["Ensemble", "mean_log_probs"]
 

@@ -20,12 +20,12 @@ from torch.nn import functional
 
 from clearhead.decoding.engine import Beams, Candidates, Engine, Slots
 from clearhead.decoding.ensemble import Ensemble, mean_log_probs
+from clearhead.decoding.helper_threads import Team
 from clearhead.decoding.pytorch.candidates import best_tokens
 from clearhead.decoding.pytorch.weights import BLOCK
 from clearhead.decoding.rules import candidates_of_row, candidates_of_sentence
 from clearhead.decoding.sentence import Sentence
 from clearhead.decoding.shortlist import Shortlist
-from clearhead.decoding.team import Team
 from clearhead.errors import ConfigError
 
 __all__ = ["EnsembleEngine"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from clearhead.choices import PenaltyForm
+from clearhead.config.choices import PenaltyForm
 
 __all__ = ["Hypothesis", "length_penalty"]
 

@@ -14,10 +14,10 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from clearhead.config import Sampling
-from clearhead.decoding.allowed import AllowedTokens
 from clearhead.decoding.hypothesis import Hypothesis
 from clearhead.decoding.sentence import Prefix, Sentence, sentences_of
 from clearhead.decoding.step import DecodingBatch, next_log_probs
+from clearhead.decoding.token_masks import AllowedTokens
 from clearhead.model.transformer import Transformer
 
 __all__ = ["draw_tokens", "greedy_search", "likely_tokens", "sample", "seed_of"]

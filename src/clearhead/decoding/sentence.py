@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from clearhead.decoding.loops import most_times
-from clearhead.decoding.required import Required
-from clearhead.lazy import cached_property
+from clearhead.decoding.constraints import Required
+from clearhead.decoding.repetition import most_times
+from clearhead.runtime.lazy import cached_property
 
 __all__ = ["NO_PREFIX", "Prefix", "Sentence", "given_prefix", "sentences_of"]
 

@@ -22,13 +22,13 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from clearhead.config import ModelConfig
-from clearhead.decoding.alignment import AlignmentHead, cross_attention_weights
 from clearhead.decoding.batching import advice_on_memory, length_batches
+from clearhead.decoding.cross_attention import AlignmentHead, cross_attention_weights
 from clearhead.decoding.sentence import Sentence
 from clearhead.decoding.step import pad_batch
 from clearhead.errors import ModelError
+from clearhead.files.tensors import read_weights, write_weights
 from clearhead.model.transformer import Transformer
-from clearhead.weights import read_weights, write_weights
 
 __all__ = ["COMMON", "PER_TOKEN", "Shortlist", "learn_shortlist"]
 

@@ -12,8 +12,8 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from clearhead.decoding.allowed import Mask
 from clearhead.decoding.rules import first_token, never_written
+from clearhead.decoding.token_masks import Mask
 from clearhead.model.cache import DecoderCache
 from clearhead.model.transformer import Transformer
 

@@ -1,4 +1,4 @@
-"""How good a translator is: corpus metrics, the comparison of two systems, and golden sentences."""
+"""How good translations are: corpus metrics, the comparison of two systems, alignment error."""
 
 from clearhead.evaluation.alignment_error import (
     AlignmentScores,
@@ -7,8 +7,7 @@ from clearhead.evaluation.alignment_error import (
     read_gold_links,
 )
 from clearhead.evaluation.comparison import Comparison, MetricComparison, compare
-from clearhead.evaluation.golden import check_golden, make_golden
-from clearhead.evaluation.metrics import DEFAULT_METRICS, Evaluation, Metric, bleu, chrf, evaluate, exact_match, judge
+from clearhead.evaluation.metrics import DEFAULT_METRICS, Evaluation, Metric, bleu, chrf, exact_match, judge
 
 __all__ = [
     "DEFAULT_METRICS",
@@ -20,12 +19,9 @@ __all__ = [
     "MetricComparison",
     "alignment_scores",
     "bleu",
-    "check_golden",
     "chrf",
     "compare",
-    "evaluate",
     "exact_match",
     "judge",
-    "make_golden",
     "read_gold_links",
 ]

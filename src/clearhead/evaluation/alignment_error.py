@@ -11,9 +11,9 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from clearhead.corpora import display_name, read_lines
 from clearhead.errors import DataError
-from clearhead.word_alignment import Link, spaced_words
+from clearhead.files import display_name, read_lines
+from clearhead.text.word_links import Link, spaced_words
 
 __all__ = ["AlignmentScores", "GoldLinks", "alignment_scores", "read_gold_links"]
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from sacrebleu.significance import PairedTest, Result
 
-from clearhead.choices import MetricName, Tokenization
+from clearhead.config.choices import MetricName, Tokenization
 from clearhead.errors import DataError
 from clearhead.evaluation.metrics import DEFAULT_METRICS, make_metrics
 

@@ -1,21 +1,17 @@
-"""BLEU and chrF by sacreBLEU with their signatures, exact match, and the evaluation of a translator."""
+"""BLEU and chrF by sacreBLEU with their signatures, and exact match."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from time import perf_counter
-from typing import Any, Unpack
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
 
 from sacrebleu.metrics.bleu import BLEU
 from sacrebleu.metrics.chrf import CHRF
 
-from clearhead.choices import MetricName, Tokenization
-from clearhead.config import DecodeChanges
+from clearhead.config.choices import MetricName, Tokenization
 from clearhead.errors import DataError
 from clearhead.evaluation.tokenization import choose_tokenization, require_tokenization
-from clearhead.translation import Translation
-from clearhead.translator import Translator
 
 __all__ = [
     "DEFAULT_METRICS",
@@ -23,10 +19,10 @@ __all__ = [
     "Metric",
     "bleu",
     "chrf",
-    "evaluate",
     "exact_match",
     "judge",
     "make_metrics",
+    "require_pairs",
     "sentence_chrf",
 ]
 
@@ -79,50 +75,6 @@ class Evaluation:
             "output_tokens_per_second": self.output_tokens_per_second,
         }
         return values | {name: round(speed, 2) for name, speed in speeds.items() if speed is not None}
-
-
-def evaluate(
-    translator: Translator,
-    sources: Sequence[str],
-    references: Sequence[str],
-    *,
-    metrics: Sequence[MetricName] = DEFAULT_METRICS,
-    tokenize: Tokenization | None = None,
-    lowercase: bool = False,
-    name: str = "",
-    on_progress: Callable[[int], None] | None = None,
-    **decode_settings: Unpack[DecodeChanges],
-) -> tuple[Evaluation, list[Translation]]:
-    """Translate a test set and compare with its references; the clock runs while translating, and nothing is scored.
-
-    Args:
-        translator: What is evaluated.
-        sources: Source lines.
-        references: One reference for each source line.
-        metrics: What to measure; these three as in `judge`.
-        tokenize: How BLEU cuts text into words.
-        lowercase: Whether case counts for nothing.
-        name: File the sources come from, for messages.
-        on_progress: Called with the number of lines finished, batch by batch.
-        **decode_settings: Fields of `DecodeConfig` other than the model's own, such as `beam_size=1`.
-
-    Raises:
-        ConfigError: If a setting is unknown or impossible, a metric needs what is not installed, or the model has
-            language tags and a line is given none.
-        DataError: If there are no lines, or not as many references as sources.
-    """
-    _require_pairs("source lines", len(sources), len(references))
-    make_metrics(metrics, references, tokenize=tokenize, lowercase=lowercase)  # refused before an hour of translating
-    start = perf_counter()
-    translations = translator.translate(sources, scores=False, name=name, on_progress=on_progress, **decode_settings)
-    seconds = perf_counter() - start
-    hypotheses = [translation.text for translation in translations]
-    evaluation = replace(
-        judge(hypotheses, references, metrics=metrics, tokenize=tokenize, lowercase=lowercase),
-        sentences_per_second=len(hypotheses) / seconds,
-        output_tokens_per_second=sum(len(translation.tokens) for translation in translations) / seconds,
-    )
-    return evaluation, translations
 
 
 def judge(
@@ -202,7 +154,7 @@ def exact_match(hypotheses: Sequence[str], references: Sequence[str]) -> float:
     >>> exact_match(["3. Mai", "4. Mai"], ["3. Mai", "4. Juni"])
     50.0
     """
-    _require_pairs("translations", len(hypotheses), len(references))
+    require_pairs("translations", len(hypotheses), len(references))
     equal = sum(hypothesis == reference for hypothesis, reference in zip(hypotheses, references, strict=True))
     return 100.0 * equal / len(hypotheses)
 
@@ -220,7 +172,12 @@ def _measure(metric: BLEU | CHRF, hypotheses: Sequence[str], references: Sequenc
     return Metric(result.name, min(float(result.score), 100.0), str(metric.get_signature()))
 
 
-def _require_pairs(what: str, count: int, num_references: int) -> None:
+def require_pairs(what: str, count: int, num_references: int) -> None:
+    """Make sure that there are lines, and a reference for each.
+
+    Raises:
+        DataError: If not.
+    """
     if count != num_references:
         raise DataError(f"{count:,} {what} but {num_references:,} reference lines; they must pair up line by line")
     if not count:

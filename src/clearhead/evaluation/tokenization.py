@@ -9,9 +9,9 @@ from importlib.util import find_spec
 from sacrebleu.tokenizers.tokenizer_spm import SPM_MODELS
 from sacrebleu.utils import SACREBLEU_DIR
 
-from clearhead.choices import Tokenization
+from clearhead.config.choices import Tokenization
 from clearhead.errors import ConfigError
-from clearhead.scripts import count_scripts
+from clearhead.text.scripts import count_scripts
 
 __all__ = ["choose_tokenization", "require_tokenization"]
 

@@ -10,6 +10,7 @@ from clearhead.files.reading import (
     read_text,
     require_regular,
 )
+from clearhead.files.streams import display_name, open_output, read_lines, some_names
 from clearhead.files.writing import (
     is_leftover,
     is_standard_output,
@@ -24,6 +25,7 @@ from clearhead.files.writing import (
 
 __all__ = [
     "MOST_JSON_BYTES",
+    "display_name",
     "file_sha256",
     "is_leftover",
     "is_standard_output",
@@ -31,12 +33,15 @@ __all__ = [
     "json_sha256",
     "new_directory",
     "new_file",
+    "open_output",
     "parse_json",
     "read_json",
     "read_json_lines",
+    "read_lines",
     "read_text",
     "remove_leftovers",
     "require_regular",
+    "some_names",
     "standing",
     "write_json",
     "write_text",

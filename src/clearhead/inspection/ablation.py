@@ -18,11 +18,11 @@ import torch
 from clearhead.config import DecodeChanges
 from clearhead.errors import ConfigError, DataError
 from clearhead.evaluation import judge
+from clearhead.inspection.forward_pass import AS_IT_IS
 from clearhead.inspection.heads import AttentionName, attentions
-from clearhead.inspection.model_pass import AS_IT_IS
 from clearhead.inspection.tokens import printable
 from clearhead.model.transformer import Transformer
-from clearhead.translator import Translator
+from clearhead.translation.translator import Translator
 
 __all__ = ["Ablation", "HeadEffect", "SetResult", "ablate", "num_heads", "without_head"]
 

@@ -15,7 +15,7 @@ import torch
 from jaxtyping import Float64
 
 from clearhead.decoding.scoring import token_log_probs
-from clearhead.inspection.model_pass import ModelPass
+from clearhead.inspection.forward_pass import ModelPass
 from clearhead.inspection.tokens import Word
 
 __all__ = ["NUM_POINTS", "Attribution", "attribute", "integrated_gradients", "num_products", "occlusion"]

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Literal
 
 from clearhead.config import DecodeConfig
-from clearhead.decoding.beam import beam_search
 from clearhead.decoding.beam_record import BeamStep
+from clearhead.decoding.beam_search import beam_search
 from clearhead.decoding.hypothesis import Hypothesis
 from clearhead.decoding.rules import length_limits, rank_penalty
 from clearhead.decoding.sentence import Prefix

@@ -17,8 +17,8 @@ from jaxtyping import Float
 from clearhead.errors import ConfigError
 from clearhead.inspection.explanation import Explanation
 from clearhead.inspection.heads import AttentionName
-from clearhead.inspection.packing import plain, plain_values
 from clearhead.inspection.page import framed, render_comparison
+from clearhead.inspection.serialization import plain, plain_values
 from clearhead.inspection.tokens import Span, printable, visible
 from clearhead.tokenizers.spans import UNREADABLE
 

@@ -15,20 +15,20 @@ import torch
 from jaxtyping import Float, Float32
 from torch import Tensor
 
-from clearhead.aligner import alignment_head
 from clearhead.config import DecodeChanges, DecodeConfig
 from clearhead.decoding import given_prefix
 from clearhead.errors import ConfigError, DataError
 from clearhead.inspection.attribution import attribute
 from clearhead.inspection.beam_tree import record_search
 from clearhead.inspection.explanation import Explanation
-from clearhead.inspection.model_pass import AS_IT_IS, ModelPass, numbers
-from clearhead.inspection.steps import NUM_CANDIDATES, Candidate, LensStep, Step, lens, steps_of
+from clearhead.inspection.forward_pass import AS_IT_IS, ModelPass, numbers
+from clearhead.inspection.token_steps import NUM_CANDIDATES, Candidate, LensStep, Step, lens, steps_of
 from clearhead.inspection.tokens import Reader
 from clearhead.model.attention import AttentionWeights
-from clearhead.protect import protect, protect_target
+from clearhead.text.placeholder_masking import protect, protect_target
 from clearhead.tokenizers import require_texts
-from clearhead.translator import Translator
+from clearhead.translation.alignment import alignment_head
+from clearhead.translation.translator import Translator
 
 __all__ = ["Candidate", "Explanation", "Step", "explain", "with_attribution"]
 

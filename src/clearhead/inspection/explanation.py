@@ -13,11 +13,14 @@ from typing import Any, Literal
 import numpy as np
 from jaxtyping import Float, Float32
 
-from clearhead.decoding.alignment import AlignmentHead
+from clearhead.decoding.cross_attention import AlignmentHead
 from clearhead.errors import DataError
 from clearhead.inspection.ablation import Ablation
 from clearhead.inspection.attribution import Attribution
 from clearhead.inspection.beam_tree import BeamTree
+from clearhead.inspection.forward_pass import ModelPass, numbers
+from clearhead.inspection.head_roles import HeadRole, cross_roles, self_roles
+from clearhead.inspection.head_statistics import head_statistics
 from clearhead.inspection.heads import (
     AttentionName,
     Head,
@@ -26,17 +29,14 @@ from clearhead.inspection.heads import (
     projections,
     relative_positions,
 )
-from clearhead.inspection.model_pass import ModelPass, numbers
-from clearhead.inspection.packing import packed as pack
-from clearhead.inspection.packing import packed_rows, packed_weights, plain, plain_values
 from clearhead.inspection.page import MAX_PAGE_WEIGHTS, framed, render_page
-from clearhead.inspection.roles import HeadRole, cross_roles, self_roles
-from clearhead.inspection.statistics import head_statistics
-from clearhead.inspection.steps import LensStep, Step
+from clearhead.inspection.serialization import packed as pack
+from clearhead.inspection.serialization import packed_rows, packed_weights, plain, plain_values
+from clearhead.inspection.token_steps import LensStep, Step
 from clearhead.inspection.tokens import Reader, Span, Word, words_of
-from clearhead.lazy import cached_property
+from clearhead.runtime.lazy import cached_property
+from clearhead.text.word_links import Link, link_words
 from clearhead.tokenizers import START_TOKEN
-from clearhead.word_alignment import Link, link_words
 
 __all__ = ["SCHEMA_VERSION", "Explanation"]
 

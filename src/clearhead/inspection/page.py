@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from clearhead.errors import DataError
-from clearhead.inspection.statistics import STATISTICS
+from clearhead.inspection.head_statistics import STATISTICS
 from clearhead.pages import Html, content_policy, data_block, fill, script, style
 
 __all__ = ["MAX_PAGE_WEIGHTS", "explain_view", "framed", "render_comparison", "render_page"]

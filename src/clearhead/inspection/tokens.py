@@ -6,7 +6,7 @@ import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from clearhead.protect import Protected
+from clearhead.text.placeholder_masking import Protected
 from clearhead.tokenizers import Vocabulary
 
 __all__ = ["Reader", "Span", "Word", "printable", "visible", "words_of"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import shlex
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -17,12 +18,30 @@ from clearhead.bundle import Bundle
 from clearhead.config import DecodeConfig, ModelConfig
 from clearhead.errors import ConfigError, ModelError, nearest_name
 from clearhead.files import file_sha256
+from clearhead.files.tensors import TensorHeader, load_tensors, model_tensors, require_fit
 from clearhead.model.transformer import Transformer
+from clearhead.runtime.version import __version__
 from clearhead.tokenizers.foreign import ForeignVocabulary, VocabularyFile
-from clearhead.version import __version__
-from clearhead.weights import TensorHeader, load_tensors, model_tensors, require_fit
 
-__all__ = ["Imported", "as_model", "as_vocabulary", "card", "origin_info", "read_settings", "require_told"]
+__all__ = [
+    "MOST_ROUNDING",
+    "TOLERANCE",
+    "Imported",
+    "as_model",
+    "as_vocabulary",
+    "can_prove",
+    "card",
+    "origin_info",
+    "read_settings",
+    "require_told",
+]
+
+
+TOLERANCE = 1e-3
+"""Nats that the score of a translation may differ by, for each of its tokens: both round in float32."""
+
+MOST_ROUNDING = 0.5
+"""The same for weights that were rounded; beyond it nothing is left of the model."""
 
 
 @dataclass(frozen=True)
@@ -163,3 +182,8 @@ A model of {came["library"]}, of the kind {imported.kind} ({came["name"]}), impo
 | beside its own library | {proof} |
 {notes}
 {theirs}"""
+
+
+def can_prove(library: str = "transformers") -> bool:
+    """Tell whether their library is installed."""
+    return importlib.util.find_spec(library) is not None

@@ -13,8 +13,8 @@ from fnmatch import fnmatchcase
 import torch
 from torch import Tensor
 
-from clearhead.choices import Tying
-from clearhead.weights import raise_problems
+from clearhead.config.choices import Tying
+from clearhead.files.tensors import raise_problems
 
 __all__ = [
     "AFTER_TWO_ROWS",
@@ -219,7 +219,7 @@ class KeyTable:
         """Return their tensors from ours, each once: what they tie or compute is not written.
 
         Args:
-            tensors: All tensors of our model, see `clearhead.weights.model_tensors`.
+            tensors: All tensors of our model, see `clearhead.files.tensors.model_tensors`.
 
         Raises:
             ModelError: Listing every tensor that is missing or has no place in their model.

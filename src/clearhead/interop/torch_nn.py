@@ -12,8 +12,8 @@ from torch import Tensor
 
 from clearhead.config import ModelConfig
 from clearhead.errors import ConfigError
-from clearhead.interop.equivalent import resolved
 from clearhead.interop.key_table import STACKED, KeyTable, Row, numbered, pair
+from clearhead.interop.rewrites import resolved
 
 __all__ = [
     "attention_table",
@@ -88,7 +88,7 @@ def import_torch_state(config: ModelConfig, state: Mapping[str, Tensor]) -> dict
     """Return the tensors of our encoder and decoder from the state dict of an nn.Transformer.
 
     It says neither its number of heads nor its activation, and has no embeddings and no output: `config` must be right
-    about the former, and the other tensors of `clearhead.weights.load_tensors` are the caller's.
+    about the former, and the other tensors of `clearhead.files.tensors.load_tensors` are the caller's.
 
     Args:
         config: Our settings of the model; as nn.Transformer ends both stacks with a norm, `final_norm` mostly is True.

@@ -22,7 +22,7 @@ import torch
 from jaxtyping import BFloat16, Float
 from torch import Tensor, nn
 
-from clearhead.device import can_multiply_bf16
+from clearhead.runtime.device import can_multiply_bf16
 
 __all__ = ["ROUNDED_ROWS", "Linear", "are_products_bf16", "bf16_product", "bf16_products"]
 

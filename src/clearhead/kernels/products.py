@@ -19,8 +19,8 @@ from torch import Tensor
 from torch.nn import functional
 
 from clearhead.config import DecodePrecision
-from clearhead.device import can_multiply_bf16
 from clearhead.errors import DeviceError
+from clearhead.runtime.device import can_multiply_bf16
 
 __all__ = ["Product", "make_product"]
 

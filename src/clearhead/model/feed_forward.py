@@ -12,7 +12,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn import functional
 
-from clearhead.choices import Activation
+from clearhead.config.choices import Activation
 from clearhead.kernels.bf16_linear import Linear
 from clearhead.kernels.dropout import Dropout
 

@@ -11,7 +11,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from clearhead.choices import PositionKind, SinusoidLayout
+from clearhead.config.choices import PositionKind, SinusoidLayout
 from clearhead.errors import ConfigError
 from clearhead.model.other_positions import LearnedPositions
 

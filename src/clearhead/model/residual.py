@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from clearhead.choices import NormKind, NormOrder
+from clearhead.config.choices import NormKind, NormOrder
 from clearhead.kernels.dropout import Dropout
 
 __all__ = ["HiddenStates", "Residual", "keep", "make_norm"]

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from torch import nn
 
-from clearhead.choices import Activation, NormKind, NormOrder
+from clearhead.config.choices import Activation, NormKind, NormOrder
 from clearhead.model.attention import MultiHeadAttention
 from clearhead.model.feed_forward import FeedForward
 from clearhead.model.other_positions import RelativePositions

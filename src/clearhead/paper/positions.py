@@ -9,7 +9,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from clearhead.choices import SinusoidLayout
+from clearhead.config.choices import SinusoidLayout
 from clearhead.inspection.plots import HeatMap, LinePlot, Panel, Series
 from clearhead.model.positions import sinusoidal_positions
 from clearhead.paper.parts import Check, Part, aligned, check_lines, magnitude, paragraph

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from clearhead.paper.errata import ERRATA, report
+from clearhead.paper.errata.catalogue import ERRATA
+from clearhead.paper.errata.page import report
 from clearhead.paper.parts import Check, Part
 
 __all__ = ["retellings"]

@@ -8,10 +8,10 @@ import torch
 from torch.utils.flop_counter import FlopCounterMode
 
 from clearhead.config import ModelConfig
+from clearhead.config.presets import paper_base, paper_big
 from clearhead.model.transformer import Transformer
 from clearhead.paper.counts import forward_flops, training_flops
 from clearhead.paper.parts import Check, Part, aligned, check_lines, paragraph
-from clearhead.presets import paper_base, paper_big
 
 __all__ = ["PAPER_RUNS", "PAPER_TABLE_2", "PaperRun", "counted_forward_flops", "table2"]
 

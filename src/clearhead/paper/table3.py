@@ -6,11 +6,11 @@ from dataclasses import dataclass
 
 import torch
 
+from clearhead.config.presets import TABLE3, table3_row
 from clearhead.inspection.plots import LinePlot, Panel, Series
 from clearhead.model.transformer import Transformer
 from clearhead.paper.counts import parameter_count
 from clearhead.paper.parts import Check, Part, aligned, check_lines, paragraph
-from clearhead.presets import TABLE3, table3_row
 
 __all__ = ["PAPER_TABLE_3", "PrintedRow", "built_parameters", "implied_rows", "table3"]
 

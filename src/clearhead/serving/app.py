@@ -13,14 +13,14 @@ from starlette.types import ASGIApp
 
 from clearhead.errors import ClearheadError, ConfigError, DataError
 from clearhead.pages import style
-from clearhead.serving.description import description_page
-from clearhead.serving.gate import Gate
-from clearhead.serving.libre import libre_router
+from clearhead.runtime.version import __version__
+from clearhead.serving.api import native_router
+from clearhead.serving.docs_page import description_page
+from clearhead.serving.libretranslate_api import libre_router
 from clearhead.serving.metrics import CONTENT_TYPE
-from clearhead.serving.native import native_router
-from clearhead.serving.page import page_router
+from clearhead.serving.middleware import Gate
 from clearhead.serving.service import Service
-from clearhead.version import __version__
+from clearhead.serving.web_page import page_router
 
 __all__ = ["make_app"]
 

@@ -7,6 +7,7 @@ would get alone.
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
 import time
@@ -22,13 +23,13 @@ import torch
 
 from clearhead.decoding import Engine, Hypothesis, SearchOptions
 from clearhead.decoding.batching import advice_on_memory
+from clearhead.decoding.scheduler import SentenceQueue, find
 from clearhead.decoding.sentence import Sentence
-from clearhead.decoding.workers import SentenceQueue, find
 from clearhead.errors import ClearheadError
-from clearhead.serving.fair_order import FairOrder
-from clearhead.serving.refusal import Refusal
+from clearhead.serving.fair_queue import FairOrder
+from clearhead.serving.http_errors import Refusal
 
-__all__ = ["SECONDS_TO_END", "Batches", "Call", "SearchObserver", "Withdraw", "join_threads"]
+__all__ = ["SECONDS_TO_END", "Batches", "Call", "SearchObserver", "Withdraw", "join_threads", "spare_what_is_loaded"]
 
 LINGER_SECONDS = 20.0
 """That a batch without sentences waits for the next one."""
@@ -282,3 +283,13 @@ def _give_way() -> None:
         thread = get_native_id()
         with suppress(OSError):  # a sandbox may not allow it, and searches go on without
             os.setpriority(os.PRIO_PROCESS, thread, os.getpriority(os.PRIO_PROCESS, thread) + _NICENESS)
+
+
+def spare_what_is_loaded() -> None:
+    """Leave all that there is now out of Python's search for cycles, which looks at everything from time to time.
+
+    With a model that takes a tenth of a second, in which all threads wait.
+    """
+    gc.unfreeze()
+    gc.collect()
+    gc.freeze()

@@ -11,10 +11,10 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from threading import Lock
 
-from clearhead.documents.document import Document
-from clearhead.documents.formats import DOCUMENTS, is_document, read_document
 from clearhead.errors import DataError
-from clearhead.serving.refusal import Refusal
+from clearhead.formats.document import Document
+from clearhead.formats.document_files import DOCUMENTS, is_document, read_document
+from clearhead.serving.http_errors import Refusal
 
 __all__ = ["EXTENSIONS", "TranslatedFiles", "read_upload", "safe_name"]
 

@@ -22,8 +22,8 @@ from pydantic import Field
 from clearhead.config.settings import Settings
 from clearhead.errors import ConfigError, DataError
 from clearhead.files import read_json_lines, write_text
-from clearhead.serving.file_state import file_state
-from clearhead.serving.refusal import Refusal
+from clearhead.serving.file_changes import file_state
+from clearhead.serving.http_errors import Refusal
 
 __all__ = ["ApiKey", "Keys", "add_key", "keys_in", "read_keys"]
 

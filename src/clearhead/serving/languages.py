@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from clearhead.bundle import Bundle
-from clearhead.corpora.language_names import english_name, is_variant, language_in_name
+from clearhead.formats.languages import english_name, is_variant, language_in_name
 
 __all__ = ["AUTO", "languages_of", "matching", "pair_in_name"]
 

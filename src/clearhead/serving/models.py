@@ -10,14 +10,14 @@ from pathlib import Path
 
 from clearhead.bundle import model_directory
 from clearhead.config import DecodeConfig
-from clearhead.corpora.language_names import english_name
 from clearhead.errors import ClearheadError, ConfigError, ModelError
-from clearhead.evaluation import check_golden
-from clearhead.serving.file_state import FileState, file_state
+from clearhead.formats.languages import english_name
+from clearhead.serving.file_changes import FileState, file_state
+from clearhead.serving.http_errors import Refusal
 from clearhead.serving.languages import languages_of, matching
-from clearhead.serving.refusal import Refusal
-from clearhead.terms import Term, Terms
-from clearhead.translator import Translator
+from clearhead.translation.golden import check_golden
+from clearhead.translation.terminology import Term, Terms
+from clearhead.translation.translator import Translator
 
 __all__ = ["ModelSource", "Models", "ServedModel", "load_model", "model_sources"]
 

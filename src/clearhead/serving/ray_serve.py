@@ -18,16 +18,16 @@ from pydantic import Field, NonNegativeFloat, PositiveFloat, PositiveInt
 
 from clearhead.config import ServeConfig
 from clearhead.config.settings import Settings
-from clearhead.device import set_num_threads
 from clearhead.errors import ConfigError
+from clearhead.runtime.device import set_num_threads
 from clearhead.serving.app import make_app
 from clearhead.serving.batches import SECONDS_TO_END
 from clearhead.serving.keys import keys_in
-from clearhead.serving.libre import ready
+from clearhead.serving.libretranslate_api import ready
 from clearhead.serving.models import ModelSource, model_sources
-from clearhead.serving.resources import Resources, named_files
 from clearhead.serving.server import CHECK_SECONDS, log_to_stderr
 from clearhead.serving.service import Service
+from clearhead.serving.terms_and_memories import Resources, named_files
 
 if TYPE_CHECKING:
     from ray.serve import Application

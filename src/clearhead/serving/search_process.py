@@ -29,9 +29,8 @@ import torch
 
 from clearhead.decoding import Engine, Hypothesis, SearchOptions, Shortlist, make_engine
 from clearhead.decoding.sentence import Sentence
-from clearhead.serving.batches import Batches, Call, SearchObserver, Withdraw, join_threads
-from clearhead.serving.refusal import Refusal, place_of, with_place
-from clearhead.serving.spared import spare_what_is_loaded
+from clearhead.serving.batches import Batches, Call, SearchObserver, Withdraw, join_threads, spare_what_is_loaded
+from clearhead.serving.http_errors import Refusal, place_of, with_place
 
 __all__ = ["SearchProcess", "begin_search_process", "can_search_apart", "search_for"]
 

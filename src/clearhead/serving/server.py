@@ -21,7 +21,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from clearhead.config import ServeConfig
 from clearhead.errors import ClearheadError, ConfigError
 from clearhead.serving.app import make_app
-from clearhead.serving.gate import LOGGER
+from clearhead.serving.middleware import LOGGER
 from clearhead.serving.service import Service, note
 
 __all__ = ["CHECK_SECONDS", "allow_files", "bind", "connection_class", "log_to_stderr", "serve"]

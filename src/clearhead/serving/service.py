@@ -16,27 +16,26 @@ from threading import BoundedSemaphore, Lock
 from typing import Any
 
 from clearhead.config import ServeConfig
-from clearhead.device import num_threads
 from clearhead.errors import ClearheadError
-from clearhead.serving.batches import Batches
-from clearhead.serving.detection import detect
-from clearhead.serving.file_state import FileState
+from clearhead.runtime.device import num_threads
+from clearhead.serving.admission import Work
+from clearhead.serving.batched_search import Job, SharedSearch
+from clearhead.serving.batches import Batches, spare_what_is_loaded
+from clearhead.serving.file_changes import FileState
 from clearhead.serving.files import TranslatedFiles
-from clearhead.serving.gate import LOGGER
+from clearhead.serving.http_errors import Refusal
 from clearhead.serving.keys import Keys
+from clearhead.serving.language_detection import detect
 from clearhead.serving.languages import AUTO
 from clearhead.serving.metrics import Metrics
+from clearhead.serving.middleware import LOGGER
 from clearhead.serving.models import Models, ModelSource, ServedModel, load_model
-from clearhead.serving.refusal import Refusal
-from clearhead.serving.resources import Resources
 from clearhead.serving.search_process import SearchProcess
-from clearhead.serving.shared_search import Job, SharedSearch
-from clearhead.serving.spared import spare_what_is_loaded
-from clearhead.serving.texts import Match
-from clearhead.serving.work import Work
-from clearhead.terms import Terms
-from clearhead.translation import MemoryMatch
-from clearhead.translator import Translator
+from clearhead.serving.terms_and_memories import Resources
+from clearhead.serving.text_translation import Match
+from clearhead.translation.result import MemoryMatch
+from clearhead.translation.terminology import Terms
+from clearhead.translation.translator import Translator
 
 __all__ = ["Choice", "Service"]
 

@@ -17,10 +17,10 @@ from typing import Any, Self
 import tokenizers
 from tokenizers import AddedToken, Regex, decoders, models, normalizers, pre_tokenizers, trainers
 
-from clearhead.choices import TokenizerKind
+from clearhead.config.choices import TokenizerKind
 from clearhead.errors import ConfigError, DataError, ModelError
-from clearhead.language_tags import language_tag, tagged_language
-from clearhead.placeholders import SIGNS
+from clearhead.text.language_tags import language_tag, tagged_language
+from clearhead.text.placeholders import SIGNS
 from clearhead.tokenizers.spans import UNREADABLE
 from clearhead.tokenizers.vocabulary import Vocabulary, read_vocabulary, refuse_surrogates, require_texts, typed_errors
 

@@ -12,8 +12,8 @@ from typing import Any, TypeVar
 
 from clearhead.errors import ConfigError, DataError, ModelError, nearest_name
 from clearhead.files import read_text, write_text
-from clearhead.language_tags import language_tag, split_tag
-from clearhead.lazy import cached_property
+from clearhead.runtime.lazy import cached_property
+from clearhead.text.language_tags import language_tag, split_tag
 from clearhead.tokenizers.spans import matched_spans
 
 __all__ = ["MOST_BYTES", "Vocabulary", "read_vocabulary", "refuse_surrogates", "require_texts", "typed_errors"]

@@ -26,9 +26,9 @@ from torch import Tensor
 from clearhead.config import TrainConfig
 from clearhead.errors import CheckpointError, ModelError
 from clearhead.files import file_sha256, new_directory, read_json, write_json
+from clearhead.files.tensors import read_weights, write_weights
+from clearhead.runtime.version import __version__
 from clearhead.training.log import Amount, Count, Window
-from clearhead.version import __version__
-from clearhead.weights import read_weights, write_weights
 
 __all__ = ["CHECKPOINT_FORMAT", "Best", "Checkpoints", "TrainingState", "disk_trouble"]
 

@@ -31,9 +31,9 @@ from torch.distributed.fsdp import FSDPModule, fully_shard, register_fsdp_forwar
 from torch.distributed.tensor import DTensor, distribute_tensor
 from torch.nn.parallel import DistributedDataParallel
 
-from clearhead.device import usable_cpus
 from clearhead.errors import ConfigError, DeviceError, TrainingError
-from clearhead.training.watch import Watch, lost_workers
+from clearhead.runtime.device import usable_cpus
+from clearhead.training.liveness import Watch, lost_workers
 
 __all__ = [
     "SPEAKS",

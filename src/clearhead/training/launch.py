@@ -13,8 +13,8 @@ from torch.distributed.elastic.multiprocessing.api import SignalException
 from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
 from torch.distributed.launcher.api import LaunchConfig, elastic_launch
 
-from clearhead.device import usable_cpus
 from clearhead.errors import TrainingError
+from clearhead.runtime.device import usable_cpus
 from clearhead.training.distributed import SPEAKS
 
 __all__ = ["launch", "usual_workers"]

@@ -18,22 +18,22 @@ from clearhead.config import Config
 from clearhead.data.batches import Batch, BatchOrder, collate, shares, split
 from clearhead.data.prepare import Prepared
 from clearhead.errors import TrainingError
+from clearhead.files.tensors import average_weights, load_tensors, load_weights, model_tensors
 from clearhead.model.transformer import Transformer
 from clearhead.training.attention_log import AttentionLog
 from clearhead.training.checkpoints import Best, Checkpoints, TrainingState
-from clearhead.training.display import Display
 from clearhead.training.distributed import LostWorkerError, Workers, part_like, whole_tensors
 from clearhead.training.log import MetricsLog, NoLog, Window
 from clearhead.training.optimizer import build_optimizer, load_optimizer_state, optimizer_state
+from clearhead.training.progress import Display
 from clearhead.training.publish import publish
 from clearhead.training.run_directory import OLDER_MODEL
 from clearhead.training.schedule import learning_rate
-from clearhead.training.start import starting_model
+from clearhead.training.signals import StopSignals
 from clearhead.training.step import Stepper, StepResult
-from clearhead.training.stop import StopSignals
 from clearhead.training.validation import Validation, is_better, measure, perplexity, validate_weights, with_weights
-from clearhead.translator import Translator
-from clearhead.weights import average_weights, load_tensors, load_weights, model_tensors
+from clearhead.training.warm_start import starting_model
+from clearhead.translation.translator import Translator
 
 __all__ = ["UNCHANGED", "Loop"]
 

@@ -10,7 +10,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from clearhead.device import has_fast_bf16
+from clearhead.runtime.device import has_fast_bf16
 from clearhead.training.adam import move_by_adam
 from clearhead.training.distributed import part_like, whole
 

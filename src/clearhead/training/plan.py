@@ -14,11 +14,11 @@ import torch
 
 from clearhead.config import MOST_STEPS as MOST_STEPS_SET
 from clearhead.config import Config
+from clearhead.config.presets import AUTOMATIC_PRESETS, TABLE3, choose_preset
 from clearhead.data.batches import BatchOrder, collate, split
 from clearhead.data.prepare import Prepared
 from clearhead.errors import ConfigError
 from clearhead.model.transformer import Transformer
-from clearhead.presets import AUTOMATIC_PRESETS, TABLE3, choose_preset
 from clearhead.training.checkpoints import TrainingState
 from clearhead.training.optimizer import build_optimizer
 from clearhead.training.settings import DEFAULT_EPOCHS, MOST_STEPS, complete, merge

@@ -11,28 +11,27 @@ from typing import Any
 
 from torch import Tensor
 
-from clearhead.aligner import ALIGNMENT_FILE, AlignmentHead, choose_head, guided_head_of, save_head
 from clearhead.bundle import Bundle, refuse_foreign, require_fitting_weights, save_bundle
 from clearhead.config import NO_GOLDEN, Config
-from clearhead.corpora import read_lines
 from clearhead.data.inputs import ROLES
 from clearhead.data.prepare import Prepared, open_prepared
-from clearhead.device import resolve_device
 from clearhead.errors import CheckpointError, DataError, ModelError
-from clearhead.evaluation.golden import make_golden
-from clearhead.files import file_sha256
-from clearhead.language_tags import split_tag
+from clearhead.files import file_sha256, read_lines
+from clearhead.files.tensors import average_weights, load_tensors
 from clearhead.model.transformer import Transformer
+from clearhead.runtime.device import resolve_device
+from clearhead.text.language_tags import split_tag
 from clearhead.tokenizers import Vocabulary
-from clearhead.training.card import model_card
 from clearhead.training.checkpoints import Checkpoints, TrainingState
 from clearhead.training.guided_alignment import GUIDED_HEAD, guided_layer
-from clearhead.training.published import read_published
+from clearhead.training.model_card import model_card
+from clearhead.training.published_record import read_published
 from clearhead.training.run_directory import lock
-from clearhead.training.start import model_name
 from clearhead.training.validation import Validation, validate_weights
-from clearhead.translator import Translator
-from clearhead.weights import average_weights, load_tensors
+from clearhead.training.warm_start import model_name
+from clearhead.translation.alignment import ALIGNMENT_FILE, AlignmentHead, choose_head, guided_head_of, save_head
+from clearhead.translation.golden import make_golden
+from clearhead.translation.translator import Translator
 
 __all__ = ["average_run", "choose_alignment_head", "golden_lines", "golden_sources", "publish", "translatable"]
 

@@ -11,15 +11,15 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float32, Int
 
-from clearhead.aligner import AlignmentHead
 from clearhead.config import Config
 from clearhead.files import write_text
-from clearhead.flags import KINDS
 from clearhead.inspection.explain import Explanation
 from clearhead.inspection.tokens import visible
 from clearhead.pages import style
+from clearhead.text.quality_flags import KINDS
 from clearhead.training.charts import Curve, attention_grid, attention_map, bar_chart, line_chart
-from clearhead.translation import Translation
+from clearhead.translation.alignment import AlignmentHead
+from clearhead.translation.result import Translation
 
 __all__ = ["Judged", "LearnedPair", "write_report"]
 

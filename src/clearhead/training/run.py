@@ -18,28 +18,28 @@ import torch
 
 from clearhead.bundle import Bundle, load_bundle, require_fitting_weights
 from clearhead.config import Config, read_toml
+from clearhead.config.presets import choose_preset
 from clearhead.data.batches import BatchOrder
 from clearhead.data.inputs import changed_inputs, missing_inputs
 from clearhead.data.prepare import Prepared, open_prepared, prepare
-from clearhead.device import resolve_device
 from clearhead.errors import CheckpointError, ConfigError, ModelError, TrainingError
 from clearhead.files import file_sha256, write_text
-from clearhead.presets import choose_preset
+from clearhead.runtime.device import resolve_device
+from clearhead.runtime.version import __version__
 from clearhead.training.checkpoints import Checkpoints, TrainingState, disk_trouble
-from clearhead.training.display import Display
 from clearhead.training.distributed import Workers, crowding
-from clearhead.training.ending import data_lines, report_end
+from clearhead.training.finish import data_lines, report_end
 from clearhead.training.log import MetricsLog, NoLog
 from clearhead.training.loop import Loop
 from clearhead.training.plan import make_plan, planned_before, with_intervals
+from clearhead.training.progress import Display
 from clearhead.training.publish import choose_alignment_head, golden_lines, golden_sources
 from clearhead.training.run_directory import is_finished, lock, move_aside
 from clearhead.training.settings import check_resumable, complete, draft, over_saved, resolved
-from clearhead.training.start import over_start, starting_model, tag_trouble
+from clearhead.training.signals import StopSignals
 from clearhead.training.step import uses_bf16
-from clearhead.training.stop import StopSignals
 from clearhead.training.verdict import misalignment
-from clearhead.version import __version__
+from clearhead.training.warm_start import over_start, starting_model, tag_trouble
 
 __all__ = ["TrainResult", "train", "train_from_values"]
 

@@ -13,10 +13,10 @@ from typing import Any
 from pydantic import BaseModel
 
 from clearhead.config import Config, ModelConfig, TrainConfig, parse_toml
+from clearhead.config.presets import AUTOMATIC_PRESETS, PRESETS, recipe
 from clearhead.data.inputs import ROLES, source_language
 from clearhead.errors import CheckpointError, ConfigError
 from clearhead.files import is_utf8
-from clearhead.presets import AUTOMATIC_PRESETS, PRESETS, recipe
 from clearhead.training.checkpoints import TrainingState
 from clearhead.training.guided_alignment import guided_layer
 from clearhead.training.schedule import noam_rate, peak_rate

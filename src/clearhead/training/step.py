@@ -14,12 +14,12 @@ from torch import Tensor, nn
 
 from clearhead.config import TrainConfig
 from clearhead.data.batches import Batch
-from clearhead.device import can_multiply_bf16, has_fast_bf16, keep_freed_memory
 from clearhead.errors import ConfigError, TrainingError
 from clearhead.kernels.bf16_linear import bf16_products
 from clearhead.kernels.dropout import drawn_by_row
 from clearhead.model.attention import HeadOnSource
 from clearhead.model.transformer import Transformer
+from clearhead.runtime.device import can_multiply_bf16, has_fast_bf16, keep_freed_memory
 from clearhead.training.distributed import Workers, whole
 from clearhead.training.guided_alignment import GUIDED_HEAD, guided_alignment_loss, guided_layer
 from clearhead.training.loss import chunked_cross_entropy, label_smoothed_cross_entropy

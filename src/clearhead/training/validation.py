@@ -19,12 +19,12 @@ from clearhead.data.prepare import Prepared
 from clearhead.data.store import PairStore
 from clearhead.decoding import SearchOptions, cut_sources, decode, given_prefix
 from clearhead.evaluation.metrics import judge
-from clearhead.language_tags import split_tag
+from clearhead.files.tensors import load_tensors
 from clearhead.model.transformer import Transformer
-from clearhead.protect import protect
+from clearhead.text.language_tags import split_tag
+from clearhead.text.placeholder_masking import protect
 from clearhead.tokenizers import Vocabulary
 from clearhead.training.distributed import Workers
-from clearhead.weights import load_tensors
 
 __all__ = ["Validation", "is_better", "measure", "perplexity", "validate", "validate_weights", "with_weights"]
 

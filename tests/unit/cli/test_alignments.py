@@ -10,8 +10,8 @@ from clearhead.cli.evaluate import evaluate
 from clearhead.cli.score import score
 from clearhead.cli.translate import translate
 from clearhead.errors import ConfigError, DataError
-from clearhead.translator import Translator
-from clearhead.word_alignment import pharaoh
+from clearhead.text.word_links import pharaoh
+from clearhead.translation.translator import Translator
 
 LINES = ["Ein kleiner Hund rennt. Zwei Männer sitzen.", "", "犬が走る。"]
 

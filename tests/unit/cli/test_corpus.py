@@ -153,7 +153,7 @@ def test_the_languages_are_those_asked_for_or_of_the_names(run_command, write_li
     monkeypatch.chdir(folder)
     told = []
     monkeypatch.setattr(
-        "clearhead.corpora.write_pairs", lambda path, pairs, both: told.append(both) or len(list(pairs))
+        "clearhead.formats.write_pairs", lambda path, pairs, both: told.append(both) or len(list(pairs))
     )
     run_command(convert, *flags[:1] * (flags[0] == "p.tsv"), "out.tsv", *flags[flags[0] == "p.tsv" :])
     assert told == [languages]
@@ -176,14 +176,14 @@ def test_convert_writes_all_or_nothing(run_command, write_lines, tmp_path, tsv):
 
 
 def test_entries_that_a_file_marks_are_left_out_and_counted(run_command, monkeypatch, tsv, capfd):
-    from clearhead import corpora
+    from clearhead import formats
 
     def read(paths, wanted, **options):
-        rows = corpora.read_parallel([tsv], [tsv])
-        return (corpora.SentencePair("", "", row.origin, skipped="obsolete") if row.line > 200 else row for row in rows)
+        rows = formats.read_parallel([tsv], [tsv])
+        return (formats.SentencePair("", "", row.origin, skipped="obsolete") if row.line > 200 else row for row in rows)
 
-    monkeypatch.setattr("clearhead.corpora.read_pairs", read)
-    monkeypatch.setattr("clearhead.corpora.write_pairs", lambda path, pairs, both: len(list(pairs)))
+    monkeypatch.setattr("clearhead.formats.read_pairs", read)
+    monkeypatch.setattr("clearhead.formats.write_pairs", lambda path, pairs, both: len(list(pairs)))
     result = run_command(convert, tsv, "out.tsv")
     assert "clearhead: 16 entries are left out: the file marks it as no longer used\n" in result.stderr
     assert "clearhead: 200 pairs written\n" in result.stderr

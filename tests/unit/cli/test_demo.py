@@ -9,11 +9,11 @@ import re
 import pytest
 from small_corpus import clearhead
 
-from clearhead.corpora import read_pairs
+from clearhead.formats import read_pairs
 from clearhead.training import run as training
 from clearhead.training.run import train_from_values
 from clearhead.training.settings import merge
-from clearhead.translator import Translator
+from clearhead.translation.translator import Translator
 
 
 @pytest.fixture

@@ -14,7 +14,7 @@ from clearhead.cli import explain as command
 from clearhead.cli.explain import explain
 from clearhead.cli.main import run
 from clearhead.errors import ClearheadError, ConfigError, DataError, ModelError
-from clearhead.translator import Translator
+from clearhead.translation.translator import Translator
 
 TEXT = "Ein kleiner Hund rennt."
 

@@ -16,15 +16,15 @@ from safetensors.torch import load_file
 from clearhead.cli.export import export
 from clearhead.errors import ConfigError, ModelError
 from clearhead.files import writing
-from clearhead.interop import export as exports
-from clearhead.interop import proof
+from clearhead.interop import export_model as exports
+from clearhead.interop import imported
 from clearhead.interop.onnx import graph as onnx_graph
-from clearhead.interop.onnx import outgoing as onnx_directory
+from clearhead.interop.onnx import writer as onnx_directory
 
 
 @pytest.fixture
 def unproven(monkeypatch):
-    monkeypatch.setattr(proof.importlib.util, "find_spec", lambda name: None)
+    monkeypatch.setattr(imported.importlib.util, "find_spec", lambda name: None)
 
 
 @pytest.mark.usefixtures("unproven")
@@ -50,7 +50,7 @@ def test_a_directory_of_theirs_is_written(make_model_dir, tmp_path, run_command)
 
 @pytest.mark.parametrize("to", ["hf", "ctranslate2", "onnx"])
 def test_a_language_that_is_written_by_default_must_be_asked_for_elsewhere(make_bundle, tmp_path, monkeypatch, to):
-    monkeypatch.setattr(proof, "can_prove", lambda: False)
+    monkeypatch.setattr(imported, "can_prove", lambda: False)
     bundle = make_bundle(language_tags=("de", "fr"), decode={"target_lang": "fr"})
     notes = exports.export_directory(bundle, tmp_path / "theirs", to, ["Ein kleiner Hund"])[2]
     assert any("such as '<2fr>' and a space: that fr is written if nothing is said" in note for note in notes)
@@ -67,7 +67,7 @@ def test_what_stands_there_stays(make_model_dir, tmp_path, run_command):
 
 def test_what_differs_there_is_not_written(make_model_dir, tmp_path, run_command, monkeypatch):
     model = make_model_dir()
-    monkeypatch.setattr(proof, "can_prove", lambda: True)
+    monkeypatch.setattr(imported, "can_prove", lambda: True)
 
     def differs(directory, kind, bundle, sources):
         assert (directory / "model.safetensors").exists()
@@ -126,7 +126,7 @@ def test_an_interrupted_export_leaves_nothing(make_model_dir, tmp_path, run_comm
         assert (directory / "config.json").exists()
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(proof, "can_prove", lambda: True)
+    monkeypatch.setattr(imported, "can_prove", lambda: True)
     for name in ("prove_huggingface", "prove_ctranslate2", "prove_onnx"):
         monkeypatch.setattr(exports, name, interrupt)
     assert run_command(export, model, "-o", tmp_path / "theirs", "--to", to).exit_code == 130

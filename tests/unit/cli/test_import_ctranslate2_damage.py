@@ -22,10 +22,10 @@ from clearhead.bundle import load_bundle
 from clearhead.cli.export import export
 from clearhead.cli.import_model import import_model
 from clearhead.errors import ClearheadError, ConfigError, ModelError
-from clearhead.interop import proof
+from clearhead.interop import imported
 from clearhead.interop.ctranslate2.model_bin import read_model_bin
-from clearhead.interop.export import export_directory
-from clearhead.interop.import_path import import_path
+from clearhead.interop.export_model import export_directory
+from clearhead.interop.import_model import import_path
 
 Variables = dict[str, tuple[tuple[int, ...], int, bytes]]
 """Name to shape, number of the type, and bytes."""
@@ -70,8 +70,8 @@ def join(head: bytes, variables: Variables, aliases: dict[str, str]) -> bytes:
 
 @pytest.fixture(autouse=True)
 def without_their_library(monkeypatch):
-    monkeypatch.setattr(proof, "can_prove", lambda library="": False)
-    monkeypatch.setattr("clearhead.interop.ctranslate2.incoming.can_prove", lambda library: False)
+    monkeypatch.setattr(imported, "can_prove", lambda library="": False)
+    monkeypatch.setattr("clearhead.interop.ctranslate2.reader.can_prove", lambda library: False)
 
 
 @pytest.fixture(scope="module")

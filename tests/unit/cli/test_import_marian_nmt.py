@@ -22,7 +22,7 @@ from clearhead.bundle import load_bundle
 from clearhead.cli.import_model import import_model
 from clearhead.cli.translate import translate
 from clearhead.errors import ConfigError, ModelError
-from clearhead.interop.import_path import import_path
+from clearhead.interop.import_model import import_path
 
 TEXT = ["ein Hund rennt über die Wiese", "zwei Hunde bellen", "a dog runs", "two dogs bark", "der Mann liest"] * 9
 D_MODEL, D_FF = 8, 12

@@ -25,12 +25,12 @@ from clearhead.cli.translate import translate
 from clearhead.config import ModelConfig
 from clearhead.errors import ConfigError, ModelError
 from clearhead.files import writing
+from clearhead.files.tensors import model_tensors
 from clearhead.inspection.explain import explain
-from clearhead.interop import export_state, proof
-from clearhead.interop.vocabularies.their_tokenizer import their_vocabulary
+from clearhead.interop import export_state, imported
+from clearhead.interop.vocabularies.huggingface_files import their_vocabulary
 from clearhead.model import Transformer
-from clearhead.translator import Translator
-from clearhead.weights import model_tensors
+from clearhead.translation.translator import Translator
 
 TEXT = ["ein Hund rennt über die Wiese", "zwei Hunde bellen", "a dog runs", "two dogs bark", "der Mann liest"] * 9
 
@@ -105,7 +105,7 @@ def published_t5(tmp_path_factory) -> Path:
 
 @pytest.fixture
 def without_their_library(monkeypatch):
-    monkeypatch.setattr(proof.importlib.util, "find_spec", lambda name: None)
+    monkeypatch.setattr(imported.importlib.util, "find_spec", lambda name: None)
 
 
 @pytest.mark.usefixtures("without_their_library")
@@ -152,7 +152,7 @@ def test_a_model_that_stands_there_is_replaced_only_when_forced(directory, tmp_p
 def test_a_killed_import_leaves_the_older_model_or_none(directory, tmp_path, run_command, monkeypatch, is_there):
     output, flush = tmp_path / "ours", writing._flush
     translated = [{"source": "Hund", "text": "dog", "score": -1.0}]
-    monkeypatch.setattr("clearhead.evaluation.golden.make_golden", lambda _: translated)  # each takes a while
+    monkeypatch.setattr("clearhead.translation.golden.make_golden", lambda _: translated)  # each takes a while
 
     def import_in_child(last: int) -> int:
         """Import in a process that is killed in the place of its flush of such a number; return how it ended."""
@@ -191,7 +191,7 @@ def test_an_interrupted_import_leaves_nothing_and_can_be_run_again(directory, tm
     def interrupt(*_):
         raise KeyboardInterrupt
 
-    for at in ("clearhead.evaluation.golden.make_golden", "clearhead.bundle._write_files"):
+    for at in ("clearhead.translation.golden.make_golden", "clearhead.bundle._write_files"):
         with monkeypatch.context() as patched:
             patched.setattr(at, interrupt)
             assert run_command(import_model, directory, "-o", tmp_path / "ours").exit_code == 130

@@ -8,7 +8,6 @@ from typing import get_type_hints
 
 import pytest
 
-from clearhead.aligner import ALIGNMENT_FILE
 from clearhead.bundle import SHORTLIST_FILE, load_bundle, save_bundle
 from clearhead.cli.evaluate import evaluate
 from clearhead.cli.optimize import optimize
@@ -17,7 +16,8 @@ from clearhead.cli.verify import verify
 from clearhead.decoding import Sampling
 from clearhead.decoding.shortlist import COMMON, PER_TOKEN
 from clearhead.errors import ConfigError, DataError, ModelError
-from clearhead.translator import Translator
+from clearhead.translation.alignment import ALIGNMENT_FILE
+from clearhead.translation.translator import Translator
 
 TARGETS = (
     "A small dog runs.",

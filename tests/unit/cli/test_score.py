@@ -7,7 +7,7 @@ import pytest
 
 from clearhead.cli.score import score
 from clearhead.errors import ConfigError, DataError
-from clearhead.translator import Translator
+from clearhead.translation.translator import Translator
 
 
 def test_scores_stand_line_by_line(run_command, make_model_dir, write_lines, sentences):

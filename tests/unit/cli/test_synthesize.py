@@ -3,9 +3,9 @@ from __future__ import annotations
 import pytest
 
 from clearhead.cli.synthesize import backtranslate, distill
-from clearhead.corpora import read_pairs
 from clearhead.errors import ConfigError, DataError
-from clearhead.translator import Translator
+from clearhead.formats import read_pairs
+from clearhead.translation.translator import Translator
 
 
 @pytest.fixture

@@ -134,9 +134,9 @@ def test_a_missed_term_is_named_with_its_line(run_command, make_model_dir):
 
 
 def test_other_terms_begin_a_document_anew(run_command, model, monkeypatch):
-    from clearhead.document_translation import origin_of
-    from clearhead.terms import Terms
-    from clearhead.translator import Translator
+    from clearhead.translation.documents import origin_of
+    from clearhead.translation.terminology import Terms
+    from clearhead.translation.translator import Translator
 
     translator, terms = Translator.load(model), Terms.load("terms.tsv")
     assert origin_of(translator, terms=terms) != origin_of(translator)

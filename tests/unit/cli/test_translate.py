@@ -12,9 +12,9 @@ from clearhead.cli.score import score
 from clearhead.cli.translate import translate
 from clearhead.config import Sampling
 from clearhead.errors import ConfigError, DataError, DeviceError, ModelError
-from clearhead.line_statistics import LineCounter
+from clearhead.text.line_statistics import LineCounter
 from clearhead.tokenizers import Tokenizer
-from clearhead.translator import Translator
+from clearhead.translation.translator import Translator
 
 ODD_LINES = ("Ein Hund.", "", "   ", "a\rb", "a\u2028b \u0085 c", "犬が走る。", "Zwei Männer sitzen.", "</s>")
 
@@ -191,7 +191,7 @@ def test_score_prints_the_digits_that_translate_reported(
 
 
 def test_plain_text_is_not_scored(run_command, make_model_dir, write_lines, monkeypatch):
-    monkeypatch.setattr("clearhead.translator.score", lambda *_, **__: pytest.fail("scored for nothing"))
+    monkeypatch.setattr("clearhead.translation.translator.score", lambda *_, **__: pytest.fail("scored for nothing"))
     source = write_lines("in.txt", *ODD_LINES)
     assert run_command(translate, make_model_dir(), source, "--precision", "bf16").exit_code == 0
 

@@ -10,14 +10,14 @@ from pathlib import Path
 import docx
 import pytest
 
-from clearhead import document_translation
 from clearhead.bundle import save_bundle
 from clearhead.cli import main
 from clearhead.cli.translate import translate
 from clearhead.errors import ClearheadError, ConfigError, DataError
-from clearhead.flags import Flag
-from clearhead.translation import Translation
-from clearhead.translator import Translator
+from clearhead.text.quality_flags import Flag
+from clearhead.translation import documents
+from clearhead.translation.result import Translation
+from clearhead.translation.translator import Translator
 
 PAGE = Path(__file__).parents[3] / "docs" / "documents.md"
 COMMANDS = [
@@ -210,7 +210,7 @@ def test_json_lines_hold_an_object_for_each_segment(run_command, model, files, s
 @pytest.fixture
 def stopped(files, run_command, model, shouting, monkeypatch):
     """Stop the translation of a.json at its fifth string, and let it go on; returns what was read in the end."""
-    monkeypatch.setattr(document_translation, "CHUNK_LINES", 2)
+    monkeypatch.setattr(documents, "CHUNK_LINES", 2)
     Path("a.json").write_text('["a", "b", "c", "d", "stop", "e"]', encoding="utf-8")
     with pytest.raises(RuntimeError, match="stopped"):
         run_command(translate, model, "a.json", "-o", "b.json")
@@ -223,7 +223,7 @@ def stopped(files, run_command, model, shouting, monkeypatch):
 
 
 def test_where_the_work_is_kept_is_said(files, model, shouting, monkeypatch, capsys):
-    monkeypatch.setattr(document_translation, "CHUNK_LINES", 1)
+    monkeypatch.setattr(documents, "CHUNK_LINES", 1)
     Path("a.json").write_text('["stop", "b"]', encoding="utf-8")
     Path("b.json").write_text('["b", "stop"]', encoding="utf-8")
     for name in ("a.json", "b.json"):

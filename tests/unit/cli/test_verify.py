@@ -7,8 +7,8 @@ import pytest
 from clearhead.bundle import load_bundle, save_bundle
 from clearhead.cli.verify import verify
 from clearhead.errors import ModelError
-from clearhead.evaluation import make_golden
-from clearhead.translator import Translator
+from clearhead.translation.golden import make_golden
+from clearhead.translation.translator import Translator
 
 
 @pytest.fixture

@@ -8,9 +8,9 @@ from collections import Counter
 
 import pytest
 
-from clearhead.corpora import SentencePair
 from clearhead.data import augment
 from clearhead.data.augment import KINDS, altered
+from clearhead.formats import SentencePair
 
 
 def pairs_of(*sides: tuple[str, str]) -> list[SentencePair]:

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from clearhead.config import DataConfig
-from clearhead.corpora import SKIPS, SentencePair, read_parallel
 from clearhead.data.clean import REASONS, CleaningReport, clean, key_digest, normalized_key
+from clearhead.formats import SKIPS, SentencePair, read_parallel
 
 LONG = "ein Wort " * 20
 

@@ -6,11 +6,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from clearhead.corpora import SentencePair
 from clearhead.data.clean import CleaningReport, key_digest
 from clearhead.data.hold_out import choose_rows, side_keys, without
-from clearhead.data.staged_text import StagedPairs
+from clearhead.data.spool import StagedPairs
 from clearhead.errors import DataError
+from clearhead.formats import SentencePair
 
 
 @given(st.integers(10, 1_009), st.integers(1, 200), st.integers(0, 2**32 - 1))

@@ -6,14 +6,14 @@ import numpy as np
 import pytest
 
 from clearhead.config import Config
-from clearhead.corpora import SentencePair
 from clearhead.data import augment
 from clearhead.data.augment import altered
 from clearhead.data.batches import collate
 from clearhead.data.inputs import changed_inputs
 from clearhead.data.prepare import open_prepared, prepare
 from clearhead.data.store import PairStore, StoreWriter
-from clearhead.protect import protect_pair
+from clearhead.formats import SentencePair
+from clearhead.text.placeholder_masking import protect_pair
 
 NOUNS = ["Hund", "Kätzchen", "Stadt", "Donaudampfschiff", "Berg"]
 VERBS = ["sieht", "sucht", "malt"]

@@ -15,11 +15,11 @@ from pathlib import Path
 import pytest
 
 from clearhead.config import Config
-from clearhead.corpora import read_lines
 from clearhead.data.clean import normalized_key
 from clearhead.data.prepare import open_prepared, prepare
 from clearhead.errors import ConfigError, DataError
-from clearhead.line_statistics import LineStatistics
+from clearhead.files import read_lines
+from clearhead.text.line_statistics import LineStatistics
 
 NOUNS = ["Hund", "Katze", "Haus", "Baum", "Kind", "Mann", "Frau", "Ball", "Auto", "Berg", "Fluss", "Stadt"]
 VERBS = ["sieht", "sucht", "findet", "malt", "zeigt", "kauft"]

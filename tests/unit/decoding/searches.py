@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 
 from clearhead.decoding import NativeEngine, PyTorchEngine, SearchOptions
-from clearhead.decoding.beam import beam_search
+from clearhead.decoding.beam_search import beam_search
 from clearhead.decoding.native.slots import NativeSlots
 from clearhead.decoding.pytorch.engine import PyTorchSlots
 from clearhead.decoding.sampling import greedy_search
-from clearhead.decoding.workers import search
+from clearhead.decoding.scheduler import search
 from clearhead.model import Transformer
 
 SLOTS = {PyTorchEngine: PyTorchSlots, NativeEngine: NativeSlots}

@@ -9,7 +9,7 @@ import torch
 
 from clearhead.config import DecodeConfig
 from clearhead.decoding import PyTorchEngine, SearchOptions, decode, length_limits, score
-from clearhead.decoding.beam import beam_search
+from clearhead.decoding.beam_search import beam_search
 from clearhead.decoding.sampling import greedy_search
 from clearhead.errors import DeviceError
 from clearhead.model import Transformer

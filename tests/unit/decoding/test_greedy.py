@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from clearhead.decoding.beam import beam_search
+from clearhead.decoding.beam_search import beam_search
 from clearhead.decoding.sampling import greedy_search
 from clearhead.decoding.scoring import token_log_probs
 

@@ -9,6 +9,7 @@ import torch
 from searches import assert_same, find, find_plainly, near, tokens
 
 from clearhead.config import DecodeConfig, ModelConfig
+from clearhead.config.presets import tiny
 from clearhead.decoding import SearchOptions, Shortlist, decode, make_engine, score
 from clearhead.decoding.engine import Beams
 from clearhead.decoding.native.engine import NativeEngine
@@ -21,7 +22,6 @@ from clearhead.kernels import library as library_module
 from clearhead.kernels.library import can_multiply, has_amx, library
 from clearhead.kernels.panels import uninitialized
 from clearhead.model import Transformer
-from clearhead.presets import tiny
 
 pytestmark = [
     pytest.mark.skipif(library() is None, reason="needs the compiled core, and a processor with AVX-512"),

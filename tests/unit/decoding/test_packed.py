@@ -4,13 +4,13 @@ import pytest
 import torch
 
 from clearhead.config import ModelConfig
+from clearhead.config.presets import tiny
 from clearhead.decoding.pytorch.candidates import log_probs_of_all
 from clearhead.decoding.pytorch.engine import PyTorchEngine
 from clearhead.decoding.pytorch.weights import BLOCK, PackedModel
 from clearhead.decoding.step import pad_batch
 from clearhead.errors import ConfigError
 from clearhead.model import Transformer
-from clearhead.presets import tiny
 
 needs_vnni = pytest.mark.skipif(
     not torch.cpu._is_vnni_supported(), reason="needs a CPU that multiplies 8-bit integers (VNNI)"

@@ -10,8 +10,8 @@ from searches import assert_same, find, find_plainly
 
 from clearhead.config import DecodeConfig, ModelConfig
 from clearhead.decoding import Sampling, SearchOptions, decode
-from clearhead.decoding.allowed import AllowedTokens
 from clearhead.decoding.sentence import Sentence
+from clearhead.decoding.token_masks import AllowedTokens
 
 pytestmark = pytest.mark.usefixtures("inference")
 

@@ -8,10 +8,10 @@ from searches import assert_same, find, find_plainly, near, tokens
 
 from clearhead.config import DecodeConfig, ModelConfig
 from clearhead.decoding import NO_PREFIX, Prefix, Sampling, SearchOptions, Shortlist, decode, length_limits, score
-from clearhead.decoding.allowed import AllowedTokens
 from clearhead.decoding.sampling import sample
 from clearhead.decoding.scoring import token_log_probs
 from clearhead.decoding.sentence import Sentence
+from clearhead.decoding.token_masks import AllowedTokens
 
 LENGTHS = (7, 1, 13, 3, 5)
 LIMITS = [17, 11, 9, 13, 23]

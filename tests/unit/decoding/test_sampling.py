@@ -10,10 +10,10 @@ import torch
 
 from clearhead.config import DecodeConfig
 from clearhead.decoding import NO_PREFIX, Hypothesis, Prefix, Sampling, SearchOptions, decode, score
-from clearhead.decoding.samples import TOGETHER
+from clearhead.decoding.batched_sampling import TOGETHER
 from clearhead.decoding.sampling import greedy_search, likely_tokens, sample
+from clearhead.decoding.scheduler import search
 from clearhead.decoding.scoring import token_log_probs
-from clearhead.decoding.workers import search
 from clearhead.errors import ConfigError
 
 IMPOSSIBLE = float("-inf")

@@ -11,8 +11,8 @@ from clearhead.config import DecodeConfig
 from clearhead.decoding import PyTorchEngine, Sampling, SearchOptions, Shortlist, decode
 from clearhead.decoding import shortlist as shortlist_module
 from clearhead.decoding.native.engine import NativeEngine
+from clearhead.decoding.scheduler import search
 from clearhead.decoding.shortlist import learn_shortlist
-from clearhead.decoding.workers import search
 from clearhead.errors import ConfigError, ModelError
 from clearhead.kernels.library import library
 from clearhead.model.attention import AttentionWeights

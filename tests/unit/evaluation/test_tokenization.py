@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 
 from clearhead.errors import ConfigError
-from clearhead.evaluation import evaluate, judge
+from clearhead.evaluation import judge
 from clearhead.evaluation.tokenization import choose_tokenization
+from clearhead.translation.test_set import evaluate
 
 JAPANESE, KOREAN, THAI = ["彼女は東京でラーメンを食べた。"], ["그는 서울에 갔다."], ["ฉันรักภาษาไทย"]
 
@@ -82,12 +83,12 @@ def test_pieces_that_are_there_are_used(installed, monkeypatch, tmp_path):
     ],
 )
 def test_a_tokenization_that_is_not_here_says_how_to_get_it(
-    installed, monkeypatch, tmp_path, translator, name, modules, advice
+    installed, monkeypatch, tmp_path, english_translator, name, modules, advice
 ):
     installed |= modules
     monkeypatch.setattr("clearhead.evaluation.tokenization.SACREBLEU_DIR", str(tmp_path))
     with pytest.raises(ConfigError, match=advice):
         judge(["x"], ["x"], tokenize=name)
-    monkeypatch.setattr(type(translator), "translate", lambda *_, **__: pytest.fail("translated for nothing"))
+    monkeypatch.setattr(type(english_translator), "translate", lambda *_, **__: pytest.fail("translated for nothing"))
     with pytest.raises(ConfigError, match=advice):
-        evaluate(translator, ["x"], ["x"], tokenize=name)
+        evaluate(english_translator, ["x"], ["x"], tokenize=name)

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 if TYPE_CHECKING:
-    from clearhead.translator import Translator
+    from clearhead.translation.translator import Translator
 
 
 @pytest.fixture(scope="session")
@@ -19,7 +19,7 @@ def make_translator(sentences: tuple[str, ...]) -> Callable[..., Translator]:
     from clearhead.config import DecodeConfig, ModelConfig
     from clearhead.model import Transformer
     from clearhead.tokenizers import Tokenizer
-    from clearhead.translator import Translator
+    from clearhead.translation.translator import Translator
 
     trained = Tokenizer.train(sentences, vocab_size=339, placeholders=True).text
 

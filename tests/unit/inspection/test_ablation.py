@@ -9,7 +9,7 @@ from clearhead.errors import ConfigError, DataError
 from clearhead.evaluation import judge
 from clearhead.inspection.ablation import ablate, num_heads, without_head
 from clearhead.inspection.heads import attentions
-from clearhead.translator import Translator
+from clearhead.translation.translator import Translator
 
 TEXT, TARGET = "Ein kleiner Hund rennt.", "A small dog."
 SMALL = {"d_model": 12, "num_heads": 3, "d_v": 5}

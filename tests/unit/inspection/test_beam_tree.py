@@ -7,7 +7,7 @@ import torch
 
 from clearhead.config import DecodeConfig
 from clearhead.decoding import length_penalty
-from clearhead.decoding.beam import beam_search
+from clearhead.decoding.beam_search import beam_search
 from clearhead.decoding.sampling import greedy_search
 from clearhead.decoding.scoring import token_log_probs
 from clearhead.decoding.sentence import NO_PREFIX, given_prefix

@@ -11,7 +11,6 @@ import torch
 from unpacking import unpacked
 
 import clearhead as ch
-from clearhead.aligner import AlignmentHead, save_head
 from clearhead.bundle import Bundle, save_bundle
 from clearhead.config import DecodeConfig, ModelConfig
 from clearhead.decoding.scoring import token_log_probs
@@ -20,7 +19,8 @@ from clearhead.inspection.explain import Candidate, Explanation, explain
 from clearhead.inspection.summary import summary_lines
 from clearhead.model import Transformer
 from clearhead.tokenizers import Tokenizer
-from clearhead.translator import Translator
+from clearhead.translation.alignment import AlignmentHead, save_head
+from clearhead.translation.translator import Translator
 
 TEXT = "a dog runs across the field"
 TARGET = "ein Hund rennt"

@@ -15,10 +15,10 @@ from browsers import serious
 from model_kinds import KINDS
 from playwright.sync_api import Page
 
-from clearhead.decoding.alignment import AlignmentHead
+from clearhead.decoding.cross_attention import AlignmentHead
 from clearhead.inspection.compare import Comparison, compare
 from clearhead.inspection.explain import Explanation, explain, with_attribution
-from clearhead.translator import Translator
+from clearhead.translation.translator import Translator
 
 MOST_MILLISECONDS = 60_000
 """That a busy machine may take for anything."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from clearhead.inspection.tokens import Reader, visible, words_of
-from clearhead.protect import protect
+from clearhead.text.placeholder_masking import protect
 from clearhead.tokenizers import Tokenizer
 
 

@@ -9,10 +9,10 @@ import torch
 
 from clearhead.config import ModelConfig
 from clearhead.errors import ConfigError, ModelError
+from clearhead.files.tensors import load_tensors, model_tensors
 from clearhead.interop.huggingface.state import FAMILIES, export_state, exportable_as, import_state
-from clearhead.interop.readers.their_config import ACTIVATIONS
+from clearhead.interop.readers.foreign_config import ACTIVATIONS
 from clearhead.model import Transformer
-from clearhead.weights import load_tensors, model_tensors
 
 SMALL = {"vocab_size": 37, "d_model": 26, "num_heads": 13, "d_ff": 19, "num_encoder_layers": 3, "num_decoder_layers": 2}
 BART_LIKE = {

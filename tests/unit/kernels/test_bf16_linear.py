@@ -9,8 +9,8 @@ import pytest
 import torch
 from torch import nn
 
-from clearhead.device import can_multiply_bf16
 from clearhead.kernels.bf16_linear import ROUNDED_ROWS, Linear, are_products_bf16, bf16_products
+from clearhead.runtime.device import can_multiply_bf16
 
 needs_bf16 = pytest.mark.skipif(not can_multiply_bf16(), reason="this processor multiplies no bfloat16")
 

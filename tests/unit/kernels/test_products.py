@@ -5,9 +5,9 @@ import torch
 from torch.nn import functional
 
 from clearhead.decoding.pytorch.engine import PyTorchEngine
-from clearhead.device import can_multiply_bf16
 from clearhead.errors import DeviceError
 from clearhead.kernels.products import make_product
+from clearhead.runtime.device import can_multiply_bf16
 
 needs_vnni = pytest.mark.skipif(
     not torch.cpu._is_vnni_supported(), reason="needs a CPU that multiplies 8-bit integers (VNNI)"

@@ -10,9 +10,9 @@ import torch
 from torch.utils.flop_counter import FlopCounterMode
 
 from clearhead.config import ModelConfig
+from clearhead.config.presets import PRESETS, bert_base, bert_large
 from clearhead.model import Transformer
 from clearhead.paper.counts import forward_flops, parameter_count, training_flops
-from clearhead.presets import PRESETS, bert_base, bert_large
 
 SIZES = {"vocab_size": 97, "d_model": 22, "num_heads": 11, "d_ff": 19, "num_encoder_layers": 3, "num_decoder_layers": 2}
 SIDES = {

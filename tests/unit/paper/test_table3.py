@@ -6,10 +6,10 @@ import json
 
 import pytest
 
+from clearhead.config.presets import TABLE3, table3_row
 from clearhead.paper import table3 as module
 from clearhead.paper.counts import parameter_count
 from clearhead.paper.table3 import built_parameters, implied_rows, table3
-from clearhead.presets import TABLE3, table3_row
 
 PRINTED = {
     # Perplexity and BLEU on newstest2013, parameters in millions.

@@ -19,9 +19,9 @@ from typer.testing import CliRunner
 
 from clearhead.bundle import save_bundle
 from clearhead.cli.main import app
-from clearhead.evaluation import make_golden
-from clearhead.line_statistics import LineCounter
-from clearhead.translator import Translator
+from clearhead.text.line_statistics import LineCounter
+from clearhead.translation.golden import make_golden
+from clearhead.translation.translator import Translator
 
 SECONDS_TO_START = 120.0
 LANGUAGES = ("de", "en", "fr")

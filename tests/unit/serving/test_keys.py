@@ -9,8 +9,8 @@ import pytest
 
 from clearhead.cli.main import run
 from clearhead.errors import ConfigError
+from clearhead.serving.http_errors import Refusal
 from clearhead.serving.keys import ApiKey, Keys, add_key, read_keys
-from clearhead.serving.refusal import Refusal
 
 
 def test_a_key_is_printed_once_and_its_hash_is_kept(tmp_path, capsys):

@@ -10,10 +10,10 @@ import pytest
 
 from clearhead.config import DecodeConfig
 from clearhead.errors import ConfigError, DataError
-from clearhead.serving.detection import detect, identifier
+from clearhead.serving.http_errors import Refusal
+from clearhead.serving.language_detection import detect, identifier
 from clearhead.serving.languages import languages_of
 from clearhead.serving.models import Models, ServedModel, model_sources
-from clearhead.serving.refusal import Refusal
 
 
 def test_models_are_called_as_their_directories_or_as_they_are_told():
@@ -120,7 +120,7 @@ def test_without_room_for_the_table_of_languages_it_is_said(monkeypatch):
     def fill_the_disk(*_, **__):
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr("clearhead.serving.detection.LanguageIdentifier.from_model_file", fill_the_disk)
+    monkeypatch.setattr("clearhead.serving.language_detection.LanguageIdentifier.from_model_file", fill_the_disk)
     identifier.cache_clear()
     with pytest.raises(DataError, match=r"cannot be unpacked in .*: No space left on device"):
         detect("", ["de"])

@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 from clearhead.cli.main import app
 from clearhead.errors import ClearheadError
 from clearhead.serving.models import Models, load_model, model_sources
-from clearhead.serving.resources import Resources, named_files
+from clearhead.serving.terms_and_memories import Resources, named_files
 
 LINES = [
     "Ein kleiner Hund rennt über die Wiese.",

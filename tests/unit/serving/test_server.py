@@ -25,11 +25,11 @@ from clearhead.errors import ModelError
 from clearhead.inspection.explain import explain
 from clearhead.serving import files, search_process
 from clearhead.serving.app import make_app
+from clearhead.serving.http_errors import Refusal
 from clearhead.serving.keys import Keys
-from clearhead.serving.refusal import Refusal
 from clearhead.serving.server import log_to_stderr
 from clearhead.serving.service import Service
-from clearhead.translator import Translator
+from clearhead.translation.translator import Translator
 
 LINES = [
     "Ein kleiner Hund rennt über die Wiese.",

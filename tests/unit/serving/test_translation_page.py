@@ -11,7 +11,7 @@ from axe_playwright_python.sync_playwright import Axe
 from browsers import serious
 from playwright.sync_api import BrowserContext, Locator, Page, Route, expect
 
-from clearhead.word_alignment import words_of
+from clearhead.text.word_links import words_of
 
 MOST_MILLISECONDS = 60_000
 """That a busy machine may take for anything."""

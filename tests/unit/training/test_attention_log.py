@@ -10,9 +10,9 @@ import torch
 
 from clearhead.config import Config
 from clearhead.data.prepare import open_prepared
+from clearhead.files.tensors import load_weights
 from clearhead.model import Transformer
 from clearhead.training.attention_log import AttentionLog
-from clearhead.weights import load_weights
 
 
 @pytest.fixture

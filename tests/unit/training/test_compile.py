@@ -8,7 +8,7 @@ import pytest
 from processes import finish, start, train_arguments
 
 from clearhead.training.log import read_metrics
-from clearhead.translator import Translator
+from clearhead.translation.translator import Translator
 
 
 @pytest.mark.slow

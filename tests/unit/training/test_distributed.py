@@ -30,15 +30,15 @@ from torch.distributed.elastic.multiprocessing.errors import ChildFailedError, P
 
 from clearhead.cli.main import run as run_command
 from clearhead.errors import ConfigError, DeviceError, TrainingError
+from clearhead.files.tensors import read_weights
 from clearhead.training import distributed
 from clearhead.training import launch as launching
-from clearhead.training import watch as watching
+from clearhead.training import liveness as watching
 from clearhead.training.distributed import LostWorkerError, Workers, crowding, require_workers
+from clearhead.training.liveness import Deed, Signs, Watch
 from clearhead.training.log import read_metrics
 from clearhead.training.run import train_from_values
 from clearhead.training.step import Stepper
-from clearhead.training.watch import Deed, Signs, Watch
-from clearhead.weights import read_weights
 
 posix = pytest.mark.skipif(os.name != "posix", reason="needs the signals of POSIX")
 TRAIN = {
@@ -515,7 +515,7 @@ def test_who_is_silent_ends_the_others_with_one_line(store, silence, said):
     code = (
         "import signal, time\n"
         "from torch.distributed import HashStore\n"
-        "from clearhead.training.watch import Watch\n"
+        "from clearhead.training.liveness import Watch\n"
         "class Hanging:\n"
         "    def set(self, key, value):\n"
         "        time.sleep(600)\n"

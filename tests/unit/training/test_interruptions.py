@@ -20,8 +20,8 @@ import torch
 from processes import FileOperations, finish, signal_after_first_record, start, train_arguments, wait_until
 
 from clearhead.bundle import load_bundle
+from clearhead.files.tensors import read_weights
 from clearhead.training.log import read_metrics
-from clearhead.weights import read_weights
 
 PARTS = ("model", "optimizer")
 

@@ -7,8 +7,8 @@ import pytest
 import torch
 from torch.nn import functional
 
-from clearhead.device import can_multiply_bf16
 from clearhead.kernels.bf16_linear import ROUNDED_ROWS, bf16_products
+from clearhead.runtime.device import can_multiply_bf16
 from clearhead.training import loss as loss_module
 from clearhead.training.loss import chunked_cross_entropy, label_smoothed_cross_entropy
 

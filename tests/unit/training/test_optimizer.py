@@ -9,8 +9,8 @@ from torch import nn
 
 from clearhead.config import TrainConfig
 from clearhead.errors import CheckpointError
+from clearhead.files.tensors import read_weights, write_weights
 from clearhead.training.optimizer import build_optimizer, load_optimizer_state, optimizer_state
-from clearhead.weights import read_weights, write_weights
 
 RATES = [1e-3, 2e-3, 3e-3, 2.5e-3, 2e-3]
 

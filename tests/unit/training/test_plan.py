@@ -12,12 +12,12 @@ import torch
 from clearhead.config import Config
 from clearhead.data.prepare import Prepared
 from clearhead.errors import ConfigError
+from clearhead.files.tensors import read_weights
 from clearhead.training import plan as plan_module
 from clearhead.training.checkpoints import TrainingState
 from clearhead.training.plan import make_plan, planned_before, with_intervals
 from clearhead.training.run import train_from_values
 from clearhead.training.settings import complete, merge
-from clearhead.weights import read_weights
 
 CPU = torch.device("cpu")
 

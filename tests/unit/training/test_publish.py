@@ -10,19 +10,19 @@ from pathlib import Path
 import pytest
 import torch
 
-from clearhead.aligner import ALIGNMENT_FILE, alignment_head
 from clearhead.bundle import load_bundle, read_golden
 from clearhead.config import Config
 from clearhead.data.prepare import open_prepared
 from clearhead.data.store import PairStore
 from clearhead.errors import CheckpointError, DataError, ModelError
-from clearhead.evaluation.golden import check_golden
+from clearhead.files.tensors import read_weights
 from clearhead.tokenizers import Tokenizer
 from clearhead.training.publish import average_run, golden_sources, translatable
 from clearhead.training.run import train_from_values
 from clearhead.training.settings import merge
-from clearhead.translator import Translator
-from clearhead.weights import read_weights
+from clearhead.translation.alignment import ALIGNMENT_FILE, alignment_head
+from clearhead.translation.golden import check_golden
+from clearhead.translation.translator import Translator
 
 
 def checkpoints_of(run: Path) -> list[Path]:

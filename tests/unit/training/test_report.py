@@ -10,13 +10,13 @@ import numpy as np
 import pytest
 from report_page import Page
 
-from clearhead.aligner import AlignmentHead
 from clearhead.config import Config
-from clearhead.flags import KINDS, Flag
 from clearhead.inspection.explain import Explanation
+from clearhead.text.quality_flags import KINDS, Flag
 from clearhead.training import report
 from clearhead.training.report import Judged, LearnedPair, write_report
-from clearhead.translation import Translation
+from clearhead.translation.alignment import AlignmentHead
+from clearhead.translation.result import Translation
 
 EVIL = "<script>alert(\"x\")</script> & 'quoted'"
 TRAIN = {"split": "train", "step": 25, "nll": 3.5, "lr": 1e-3, "tokens_per_second": 4321.0}

@@ -21,14 +21,14 @@ from report_page import Page
 from tiny_runs import tiny_settings, write_numbers
 
 import clearhead as ch
-from clearhead.aligner import AlignmentHead
 from clearhead.bundle import load_bundle
 from clearhead.config import Config
 from clearhead.data.prepare import open_prepared
-from clearhead.device import device_name
 from clearhead.errors import CheckpointError, ConfigError, TrainingError
 from clearhead.files import json_sha256
+from clearhead.files.tensors import model_tensors, read_weights
 from clearhead.inspection.tokens import visible
+from clearhead.runtime.device import device_name
 from clearhead.training.attention_log import AttentionLog
 from clearhead.training.checkpoints import Checkpoints, TrainingState
 from clearhead.training.log import read_metrics
@@ -36,8 +36,8 @@ from clearhead.training.run import train_from_values
 from clearhead.training.schedule import learning_rate
 from clearhead.training.settings import merge
 from clearhead.training.validation import Validation
-from clearhead.translator import Translator
-from clearhead.weights import model_tensors, read_weights
+from clearhead.translation.alignment import AlignmentHead
+from clearhead.translation.translator import Translator
 
 QUICK = {"max_steps": 4, "validate_every": 4, "checkpoint_every": 2}
 LEFT_OPEN = {"train": {**QUICK, "learning_rate": None}, "tokenizer": {"vocab_size": None}}

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from clearhead.config import Config
+from clearhead.config.presets import PRESETS, RECIPES
 from clearhead.errors import CheckpointError, ConfigError
-from clearhead.presets import PRESETS, RECIPES
 from clearhead.training.checkpoints import TrainingState
 from clearhead.training.schedule import learning_rate
 from clearhead.training.settings import check_resumable, complete, draft, merge, over_saved, parse_override, resolved

@@ -13,10 +13,10 @@ from torch.nn import functional
 from clearhead.config import ModelConfig, TrainConfig
 from clearhead.data.batches import Batch, collate
 from clearhead.data.store import PairStore, StoreWriter
-from clearhead.device import can_multiply_bf16
 from clearhead.errors import ConfigError, TrainingError
 from clearhead.kernels.bf16_linear import are_products_bf16
 from clearhead.model import Transformer
+from clearhead.runtime.device import can_multiply_bf16
 from clearhead.training.optimizer import build_optimizer
 from clearhead.training.step import Stepper, uses_bf16
 

@@ -12,14 +12,14 @@ from torch.nn import functional
 
 from clearhead.config import ModelConfig, TrainConfig
 from clearhead.data.batches import Batch
-from clearhead.device import has_fast_bf16
 from clearhead.model import Transformer
+from clearhead.runtime.device import has_fast_bf16
 from clearhead.training.log import read_metrics
 from clearhead.training.loss import chunked_cross_entropy, label_smoothed_cross_entropy
 from clearhead.training.optimizer import build_optimizer
 from clearhead.training.run import train_from_values
 from clearhead.training.step import Stepper
-from clearhead.translator import Translator
+from clearhead.translation.translator import Translator
 
 PAD, BOS, EOS = 0, 1, 2
 VOCAB_SIZE = 37

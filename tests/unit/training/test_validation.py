@@ -14,12 +14,12 @@ from clearhead.data.prepare import open_prepared
 from clearhead.data.store import PairStore, StoreWriter
 from clearhead.decoding import decode
 from clearhead.evaluation.metrics import bleu, chrf
-from clearhead.language_tags import split_tag
 from clearhead.model.transformer import Transformer
+from clearhead.text.language_tags import split_tag
 from clearhead.tokenizers import Tokenizer
 from clearhead.training.checkpoints import Best
 from clearhead.training.validation import Validation, is_better, perplexity, validate
-from clearhead.translator import Translator
+from clearhead.translation.translator import Translator
 
 
 @pytest.fixture

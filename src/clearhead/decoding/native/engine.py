@@ -13,16 +13,16 @@ from jaxtyping import Float
 
 from clearhead.config import DecodePrecision
 from clearhead.decoding.engine import Engine
+from clearhead.decoding.helper_threads import Team
 from clearhead.decoding.native.shortlist import ListedProducts
 from clearhead.decoding.native.slots import NativeSlots
 from clearhead.decoding.native.weights import NativeWeights
 from clearhead.decoding.shortlist import Shortlist
-from clearhead.decoding.team import Team
-from clearhead.device import keep_freed_memory, num_threads
 from clearhead.kernels.library import can_multiply, describe, library
 from clearhead.kernels.panels import PANEL, uninitialized
 from clearhead.kernels.structs import STRUCTS
 from clearhead.model.transformer import Transformer
+from clearhead.runtime.device import keep_freed_memory, num_threads
 
 __all__ = ["NativeEngine"]
 

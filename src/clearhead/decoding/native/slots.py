@@ -14,13 +14,13 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from clearhead.decoding.allowed import AllowedTokens
 from clearhead.decoding.engine import Beams, Candidates
+from clearhead.decoding.helper_threads import Team
 from clearhead.decoding.native.shortlist import ListedProducts
 from clearhead.decoding.native.weights import NativeWeights
 from clearhead.decoding.rules import candidates_of_row, candidates_of_sentence
 from clearhead.decoding.sentence import Sentence
-from clearhead.decoding.team import Team
+from clearhead.decoding.token_masks import AllowedTokens
 from clearhead.kernels.library import library
 from clearhead.kernels.panels import uninitialized
 from clearhead.kernels.structs import STRUCTS

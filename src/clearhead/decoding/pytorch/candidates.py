@@ -12,13 +12,13 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from clearhead.decoding.allowed import Mask
 from clearhead.decoding.engine import Candidates
 from clearhead.decoding.pytorch.slots import Rows, lazy_zeros, rounded
 from clearhead.decoding.pytorch.weights import BLOCK, PackedModel
 from clearhead.decoding.rules import candidates_of_sentence, never_written
 from clearhead.decoding.sentence import Sentence
 from clearhead.decoding.shortlist import Shortlist
+from clearhead.decoding.token_masks import Mask
 from clearhead.kernels.products import make_product
 
 __all__ = ["ListedTokens", "best_candidates", "best_of_all", "best_tokens", "log_probs_of_all"]

@@ -15,6 +15,7 @@ from torch import Tensor
 
 from clearhead.config import DecodePrecision
 from clearhead.decoding.engine import Beams, Candidates, Engine
+from clearhead.decoding.helper_threads import Team
 from clearhead.decoding.pytorch.candidates import ListedTokens, best_candidates, best_of_all, log_probs_of_all
 from clearhead.decoding.pytorch.slots import Rows
 from clearhead.decoding.pytorch.weights import PackedModel
@@ -23,7 +24,6 @@ from clearhead.decoding.scoring import token_log_probs
 from clearhead.decoding.sentence import Sentence
 from clearhead.decoding.shortlist import Shortlist
 from clearhead.decoding.step import pad_batch
-from clearhead.decoding.team import Team
 from clearhead.model.transformer import Transformer
 
 __all__ = ["PyTorchEngine", "PyTorchSlots"]

@@ -20,7 +20,6 @@ from torch.nn import functional
 
 from clearhead.config import DecodePrecision
 from clearhead.decoding.pytorch.slots import Rows, SlotCache
-from clearhead.device import keep_freed_memory
 from clearhead.kernels.products import Product, make_product
 from clearhead.model.attention import MultiHeadAttention
 from clearhead.model.decoder import DecoderLayer
@@ -30,6 +29,7 @@ from clearhead.model.feed_forward import FeedForward
 from clearhead.model.other_positions import rotary_positions
 from clearhead.model.residual import Residual
 from clearhead.model.transformer import Transformer
+from clearhead.runtime.device import keep_freed_memory
 
 __all__ = ["BLOCK", "PackedModel"]
 

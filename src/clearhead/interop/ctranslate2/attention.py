@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from clearhead.config import ModelConfig
-from clearhead.interop.readers.their_config import TheirConfig
+from clearhead.interop.readers.foreign_config import TheirConfig
 from clearhead.model.other_positions import relative_bucket
 
 __all__ = ["BIAS", "attention_numbers", "numbers_read", "other_row", "read_attention"]

@@ -15,7 +15,7 @@ from clearhead.errors import ModelError
 from clearhead.interop.ctranslate2.attention import numbers_read, read_attention
 from clearhead.interop.ctranslate2.model_bin import ModelBin
 from clearhead.interop.ctranslate2.table import ACTIVATIONS, OUTPUT, SOURCE, TARGET, key_table
-from clearhead.interop.readers.their_config import TheirConfig
+from clearhead.interop.readers.foreign_config import TheirConfig
 from clearhead.model.positions import sinusoidal_positions
 
 __all__ = ["read_variables"]

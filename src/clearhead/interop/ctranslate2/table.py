@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 from clearhead.config import ModelConfig
 from clearhead.interop.ctranslate2.attention import BIAS
-from clearhead.interop.equivalent import resolved
 from clearhead.interop.key_table import SAME, STACKED, KeyTable, Row, numbered, target_rows
+from clearhead.interop.rewrites import resolved
 
 __all__ = ["ACTIVATIONS", "OUTPUT", "SOURCE", "TARGET", "key_table"]
 

@@ -11,7 +11,7 @@ from typing import Any
 from clearhead.config import ModelConfig
 from clearhead.errors import ModelError
 from clearhead.interop.ctranslate2.pieces import PADDING, Pieces
-from clearhead.interop.vocabularies.their_tokenizer import checked_json, own_pieces, sentencepiece_side, token_ids
+from clearhead.interop.vocabularies.huggingface_files import checked_json, own_pieces, sentencepiece_side, token_ids
 from clearhead.tokenizers.foreign import Frame, Side, VocabularyFile
 
 __all__ = ["ctranslate2_vocabulary", "tokenizer_side"]

@@ -11,15 +11,6 @@ from torch import Tensor
 
 from clearhead.config import ModelConfig
 from clearhead.errors import ConfigError, ModelError, nearest_name
-from clearhead.interop.equivalent import (
-    Rewrite,
-    resolved,
-    undone,
-    with_attention_biases,
-    with_feed_forward_biases,
-    with_output_bias,
-    with_sine_halves,
-)
 from clearhead.interop.huggingface.families import (
     bart,
     bart_shape,
@@ -33,6 +24,15 @@ from clearhead.interop.huggingface.families import (
     t5,
 )
 from clearhead.interop.key_table import KeyTable
+from clearhead.interop.rewrites import (
+    Rewrite,
+    resolved,
+    undone,
+    with_attention_biases,
+    with_feed_forward_biases,
+    with_output_bias,
+    with_sine_halves,
+)
 
 __all__ = [
     "FAMILIES",
@@ -95,7 +95,7 @@ NOT_COMPARED = {"dropout", "attention_dropout", "feed_forward_dropout", "num_pla
 def import_state(
     model_type: str, their_config: Mapping[str, Any], their_state: Mapping[str, Tensor]
 ) -> tuple[ModelConfig, dict[str, Tensor]]:
-    """Return one of their models as ours: settings, and tensors for `clearhead.weights.load_tensors`.
+    """Return one of their models as ours: settings, and tensors for `clearhead.files.tensors.load_tensors`.
 
     Args:
         model_type: Their name of the kind of model.
@@ -138,7 +138,7 @@ def export_state(
     Args:
         model_type: Their name of the kind of model.
         config: Our settings.
-        tensors: All tensors of our model, see `clearhead.weights.model_tensors`.
+        tensors: All tensors of our model, see `clearhead.files.tensors.model_tensors`.
         computed: Return with them what their model computes by itself: of files without, their library warns.
 
     Raises:

@@ -20,7 +20,7 @@ from clearhead.config import DecodeConfig
 from clearhead.errors import ConfigError, ModelError
 from clearhead.files import write_json
 from clearhead.interop.huggingface.state import FAMILIES
-from clearhead.interop.vocabularies.their_tokenizer import part_of, their_vocabulary, token_ids
+from clearhead.interop.vocabularies.huggingface_files import part_of, their_vocabulary, token_ids
 from clearhead.interop.vocabularies.vocabulary_files import (
     OWN_VOCABULARY,
     side_bytes,
@@ -31,7 +31,7 @@ from clearhead.interop.vocabularies.vocabulary_files import (
     vocabulary_files,
     write_files,
 )
-from clearhead.language_tags import language_tag
+from clearhead.text.language_tags import language_tag
 from clearhead.tokenizers import SPECIAL_TOKENS, Tokenizer, Vocabulary
 from clearhead.tokenizers.foreign import ForeignVocabulary, Side, VocabularyFile
 from clearhead.tokenizers.spellers import sentencepiece_pieces

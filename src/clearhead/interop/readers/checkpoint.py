@@ -21,7 +21,7 @@ from torch import Tensor
 
 from clearhead.errors import ModelError
 from clearhead.files import require_regular
-from clearhead.interop.readers.their_weights import (
+from clearhead.interop.readers.foreign_weights import (
     ZIP_START,
     float32,
     require_finite,

@@ -1,21 +1,34 @@
-"""JoeyNMT's Transformer: post- or pre-norm, the paper's sinusoids, biases everywhere but before the softmax.
+"""Transformers of JoeyNMT 1 and 2: post- or pre-norm, with words, subword-nmt or sentencepiece.
 
-Settings and names of tensors after its public source (2.3 and, where a configuration says nothing of norms, 1.5:
-model.py, transformer_layers.py), which cannot be installed beside this.
+After its public source (2.3 and 1.5: config.py, vocabulary.py, tokenizers.py, prediction.py).
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from clearhead.config import ModelConfig
-from clearhead.interop.equivalent import resolved
+from clearhead.errors import ConfigError, ModelError
+from clearhead.interop.imported import Imported
 from clearhead.interop.key_table import KeyTable, Row, embedding_rows, numbered, pair
-from clearhead.interop.readers.their_config import TheirConfig
-from clearhead.interop.toolkits.shared import section, stored_positions
+from clearhead.interop.readers.checkpoint import read_checkpoint, tensors_in
+from clearhead.interop.readers.foreign_config import TheirConfig
+from clearhead.interop.rewrites import resolved
+from clearhead.interop.toolkits.shared import (
+    checkpoint_at,
+    flat_positions,
+    put_together,
+    section,
+    stored_positions,
+    text_notes,
+)
+from clearhead.interop.vocabularies.huggingface_files import file_text
+from clearhead.interop.vocabularies.word_vocabulary import read_lines, require_rows, word_side, word_vocabulary
+from clearhead.tokenizers.foreign import Side
 
-__all__ = ["BOS", "EOS", "PAD", "SOURCE", "TARGET", "UNK", "config_from", "key_table"]
+__all__ = ["import_joeynmt"]
 
 UNK, PAD, BOS, EOS = range(4)
 """Ids of every vocabulary."""
@@ -124,3 +137,131 @@ def key_table(config: ModelConfig) -> KeyTable:
         if config.final_norm:
             rows += pair(f"{side}.final_norm", f"{side}.layer_norm")
     return KeyTable(tuple(rows), tuple(stored_positions(config)))
+
+
+_SPECIAL = {"unk_token": "<unk>", "pad_token": "<pad>", "bos_token": "<s>", "eos_token": "</s>"}
+"""By id, with what they are called unless the configuration says otherwise."""
+
+
+def import_joeynmt(path: Path, kind: str | None, source_lang: str | None, target_lang: str | None) -> Imported:
+    """Read a model of JoeyNMT.
+
+    Args:
+        path: The checkpoint, or the directory where it stands.
+        kind: `joeynmt`, if it was asked for.
+        source_lang: Language of the sources; if None, what the configuration says.
+        target_lang: Language to write, of which such a model is told nothing.
+
+    Raises:
+        ConfigError: Naming every setting that our model cannot express.
+        ModelError: If a file is missing or damaged, or does not fit the others, or PyYAML is missing.
+    """
+    file = checkpoint_at(path, ".ckpt", ("best.ckpt", "latest.ckpt"))
+    origin = file.parent / "config.yaml"
+    values = read_yaml(origin)
+    data, testing = section(values, "data", origin), section(values, "testing", origin, optional=True)
+    state = flat_positions(tensors_in(read_checkpoint(file), "model_state", file))
+    special = section(data, "special_symbols", origin, optional=True)
+    if special.get("sep_token") or special.get("lang_tags"):
+        raise ConfigError(f"{origin}: data.special_symbols has prompts or languages, which our model is not told")
+    first = [str(special.get(name, token)) for name, token in _SPECIAL.items()]
+    sides, notes = [], []
+    for name, embedding in (("src", SOURCE), ("trg", TARGET)):
+        words = file.parent / f"{name}_vocab.txt"
+        pieces = list(dict.fromkeys([*first, *read_lines(words)]))
+        if embedding in state:
+            require_rows(pieces, state[embedding], words=words, weights=f"{embedding} in {file}")
+        settings = _side_settings(data, name, origin)
+        side = _side(settings, pieces, f"{origin}: data.{name}", file.parent)
+        sides.append(side)
+        notes += text_notes(side) if settings.get("is_split") else _notes(settings)
+    source, target = sides
+    config = config_from(
+        section(values, "model", origin),
+        len(source.pieces),
+        len(target.pieces),
+        is_first_version="encoder.layer_norm.weight" in state,
+        origin=origin,
+    )
+    penalty = testing.get("beam_alpha", testing.get("alpha", 0))
+    return put_together(
+        "JoeyNMT",
+        "transformer",
+        file,
+        config,
+        key_table(config).from_theirs(state, origin=str(file)),
+        word_vocabulary(config, source, target, ("text", EOS)),
+        files=[file],
+        languages=(source_lang or _side_settings(data, "src", origin).get("lang"), target_lang),
+        notes=tuple(dict.fromkeys(notes)),
+        beam_size=testing.get("beam_size", 1),
+        length_penalty=0 if penalty == -1 else penalty,  # its way to say none
+        length_penalty_form="gnmt",
+    )
+
+
+def _side_settings(data: Mapping[str, Any], name: str, origin: Path) -> dict[str, Any]:
+    """Return the settings of one side's text, which JoeyNMT 1 has for both, beside the language of each."""
+    if isinstance(language := data.get(name), str):
+        return {"lang": language, "level": data.get("level"), "lowercase": data.get("lowercase"), "is_split": True}
+    return section(data, name, origin, within="data.")
+
+
+def _side(settings: Mapping[str, Any], pieces: Sequence[str], where: str, directory: Path) -> Side:
+    """Return how one side is spelled; the file that splits its words is copied beside the checkpoint by JoeyNMT."""
+    level, how = settings.get("level"), settings.get("tokenizer_type", settings.get("bpe_type", "sentencepiece"))
+    files = settings.get("tokenizer_cfg") or {}
+    if level not in ("word", "bpe") or how not in ("sentencepiece", "subword-nmt") or not isinstance(files, dict):
+        raise ConfigError(
+            f"{where} is split by {level!r:.40} and {how!r:.40}: known are words, sentencepiece, subword-nmt"
+        )
+    if files.get("separator", "@@") != "@@":
+        raise ConfigError(f"{where}.tokenizer_cfg.separator is {files['separator']!r:.40}, but must be '@@'")
+    subwords = None
+    if level == "bpe" and not settings.get("is_split"):
+        key = "model_file" if how == "sentencepiece" else "codes"
+        if not isinstance(files.get(key), str):
+            raise ConfigError(f"{where}.tokenizer_cfg.{key} is missing")
+        subwords = directory / Path(files[key]).name
+    return word_side(
+        pieces,
+        special=(PAD, BOS, EOS),
+        unk_id=UNK,
+        subwords=subwords,
+        within_pieces=subwords is not None,
+        lowercase=bool(settings.get("lowercase")),
+    )
+
+
+def _notes(settings: Mapping[str, Any]) -> list[str]:
+    """Return what JoeyNMT does to a text before and behind its model, and this does not."""
+    notes = []
+    if settings.get("normalize"):
+        notes.append(
+            "it learned text in Unicode's form NFKC with plain quotation marks (normalize), which is not made here"
+        )
+    if (settings.get("tokenizer_cfg") or {}).get("pretokenizer") == "moses":
+        notes.append("it learned text that was tokenized by Moses (pretokenizer), which is not done here")
+    return notes
+
+
+def read_yaml(path: Path) -> dict[str, Any]:
+    """Read a configuration; values of plain types alone are made.
+
+    Raises:
+        ModelError: If it cannot be read, holds no settings by name, or PyYAML is missing.
+    """
+    try:
+        import yaml
+    except ImportError:
+        raise ModelError(
+            f"{path} is read by PyYAML, which is not installed: pip install 'clearhead[interop]'"
+        ) from None
+    try:
+        values = yaml.safe_load(file_text(path))
+    except (yaml.YAMLError, RecursionError) as error:
+        said = next(iter(str(error).splitlines()), "")
+        raise ModelError(f"{path} is damaged: {said:.200}") from None
+    if not isinstance(values, dict):
+        raise ModelError(f"{path} is damaged: it must hold settings by name")
+    return values

@@ -1,20 +1,38 @@
-"""What a model of Marian itself holds: its options, and which of our tensors its parameters are.
-
-Its sinusoids have tensor2tensor's wavelengths (`sinusoidalPositionEmbeddings` in marian-dev); the conversions of
-Hugging Face and CTranslate2 take the paper's for them, so scores of a model that came through them differ a little.
-"""
+"""Models of Marian itself: an .npz file, the vocabularies beside it, and decoder.yml, which names them all."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import zipfile
+import zlib
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
-from clearhead.config import ModelConfig
-from clearhead.interop.equivalent import resolved
-from clearhead.interop.key_table import ONE_ROW, SAME, TRANSPOSED, KeyTable, Layout, Row, numbered
-from clearhead.interop.readers.their_config import TheirConfig
+import numpy as np
+import torch
+from torch import Tensor
 
-__all__ = ["config_from", "key_table"]
+from clearhead.bundle import Bundle, read_card
+from clearhead.config import ModelConfig
+from clearhead.errors import ConfigError, ModelError
+from clearhead.files import require_regular
+from clearhead.interop.imported import (
+    Imported,
+    as_model,
+    as_vocabulary,
+    origin_info,
+    read_settings,
+    require_told,
+)
+from clearhead.interop.key_table import ONE_ROW, SAME, TRANSPOSED, KeyTable, Layout, Row, numbered
+from clearhead.interop.readers.foreign_config import TheirConfig
+from clearhead.interop.readers.foreign_weights import require_finite, require_unpacked
+from clearhead.interop.readers.yaml_text import parse_yaml, read_yaml
+from clearhead.interop.rewrites import resolved, with_rows
+from clearhead.interop.vocabularies.huggingface_files import MARIAN_CODE, own_pieces, sentencepiece_side
+from clearhead.tokenizers.foreign import Side, VocabularyFile
+
+__all__ = ["import_marian", "is_marian"]
 
 DEFAULTS: Mapping[str, Any] = {
     "output-omit-bias": False,
@@ -168,3 +186,142 @@ def _norm(ours: str, theirs: str, suffix: str) -> list[Row]:
         Row((f"{ours}.weight",), f"{theirs}_ln_scale{suffix}", ONE_ROW),
         Row((f"{ours}.bias",), f"{theirs}_ln_bias{suffix}", ONE_ROW),
     ]
+
+
+LIBRARY, KIND = "Marian", "marian-nmt"
+
+_OPTIONS = "special:model.yml"
+
+
+def is_marian(path: Path) -> bool:
+    """Tell whether a path looks like a model of Marian: an .npz file, or a directory with one."""
+    return path.suffix == ".npz" or any(path.glob("*.npz"))
+
+
+def import_marian(path: Path, kind: str | None, source_lang: str | None, target_lang: str | None) -> Imported:
+    """Read a model of Marian.
+
+    Args:
+        path: Its .npz file, or the directory with it, the vocabularies and `decoder.yml`.
+        kind: There is but one.
+        source_lang: Language of the sources, which such a model is not told.
+        target_lang: Language to write where nothing else is asked for.
+
+    Raises:
+        ConfigError: Naming every option that our model cannot express.
+        ModelError: If a file is missing or damaged, or does not fit the others.
+    """
+    weights, search = _files(path)
+    options, parameters = _read_npz(weights)
+    config = config_from(options)
+    table = key_table(config, has_old_output="decoder_ff_logit_out_W" in parameters)
+    tensors = table.from_theirs(require_finite(parameters, weights), origin=str(weights))
+    vocabs = search.get("vocabs") or options.get("vocabs")
+    if not isinstance(vocabs, list) or len(vocabs) != 2:
+        raise ConfigError(f"{weights}: vocabs is {vocabs!r:.100}, and must name two vocabularies")
+    sides = [_pieces(weights.parent, str(name), side) for name, side in zip(vocabs, ("source", "target"), strict=True)]
+    file, tensors, config = _with_vocabulary(config, tensors, sides, weights)
+    vocabulary = as_vocabulary(file, weights.parent)
+    require_told(weights, vocabulary.languages, None, target_lang)
+    decode = read_settings(
+        weights,
+        beam_size=search.get("beam-size", 12),
+        length_penalty=search.get("normalize", 0.0),
+        length_penalty_form="power",
+        familiar=False,
+        source_lang=source_lang,
+        target_lang=target_lang,
+    )
+    notes = []
+    if search.get("word-penalty", 0):
+        notes.append(f"word-penalty = {search['word-penalty']!r:.50} is not taken over: our search has no such setting")
+    bundle = Bundle(as_model(config, tensors, weights), vocabulary, decode, origin_info(LIBRARY, KIND, path, [weights]))
+    card = read_card(weights.parent)
+    return Imported(bundle, LIBRARY, KIND, tuple(notes), card, why_unproven="it has no Python")
+
+
+def _files(path: Path) -> tuple[Path, dict[str, Any]]:
+    """Return the file of the weights, and what `decoder.yml` says."""
+    directory = path if path.is_dir() else path.parent
+    own = [] if path.is_dir() else [path.with_name(f"{path.name}.decoder.yml")]
+    others = [] if own else sorted(directory.glob("*.decoder.yml"))
+    search = next((read_yaml(file) for file in (*own, directory / "decoder.yml", *others) if file.is_file()), {})
+    if not path.is_dir():
+        return path, search
+    # The paths in it are those of another machine; what is meant stands beside it.
+    named = search.get("models") or [file.name for file in sorted(directory.glob("*.npz"))]
+    if not isinstance(named, list) or len(named) != 1:
+        raise ModelError(f"{path} does not hold one model of Marian, but {named!r:.200}; name the .npz file of one")
+    return directory / Path(str(named[0])).name, search
+
+
+def _read_npz(path: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
+    """Read the options and the parameters, these in float32."""
+    try:
+        require_regular(path)
+        require_unpacked(path)
+        with np.load(path, allow_pickle=False) as arrays:
+            found = {name: arrays[name] for name in arrays.files}
+    except OSError as error:
+        raise ModelError(f"cannot read {path}: {error.strerror or error}") from None
+    except (ValueError, EOFError, KeyError, MemoryError, RuntimeError, zipfile.BadZipFile, zlib.error) as error:
+        raise ModelError(f"{path} is damaged, or no model of Marian: {error!s:.200}") from None
+    text = found.pop(_OPTIONS, None)
+    if text is None:
+        raise ModelError(f"{path} has no {_OPTIONS}, and is no model of Marian")
+    if others := [name for name, array in found.items() if array.dtype.kind != "f"]:
+        raise ModelError(f"{path}: {others[0]} is in {found[others[0]].dtype}, and read are floating-point numbers")
+    options = parse_yaml(text.tobytes().rstrip(b"\0").decode("utf-8", "replace"), f"{path}: {_OPTIONS}")
+    return options, {name: torch.from_numpy(array.astype(np.float32)) for name, array in found.items()}
+
+
+def _pieces(directory: Path, name: str, side: str) -> tuple[Path, list[str]]:
+    """Return the sentencepiece model of a side, and the pieces of its vocabulary by id."""
+    path = directory / Path(name).name
+    if path.suffix == ".spm":
+        return path, own_pieces(path)
+    if path.suffix not in (".yml", ".yaml", ".json"):
+        raise ConfigError(f"the vocabulary {path} is none of .spm, .yml and .json; factored ones are not supported")
+    model = directory / f"{side}.spm"
+    if not model.is_file():
+        raise ModelError(
+            f"{directory} has no {model.name}, the sentencepiece model that spells text in the pieces of {path.name}; "
+            f"models whose text was cut up by other programs are not supported"
+        )
+    ids = read_yaml(path, as_texts=True)
+    by_id = {int(number): piece for piece, number in ids.items() if isinstance(number, str) and number.isdecimal()}
+    if sorted(by_id) != [*range(len(ids))]:
+        raise ModelError(f"{path} is damaged: it must give every piece a number of its own, from 0 on")
+    return model, [by_id[number] for number in range(len(ids))]
+
+
+def _with_vocabulary(
+    config: ModelConfig, tensors: Mapping[str, Tensor], sides: Sequence[tuple[Path, list[str]]], weights: Path
+) -> tuple[VocabularyFile, dict[str, Tensor], ModelConfig]:
+    """Return the vocabulary, and the model with one row more on both sides: translations start from zeros."""
+    source = tensors["source_embedding.weight"]
+    rows = [len(matrix) for matrix in (source, tensors.get("target_embedding.weight", source))]
+    made: list[Side] = []
+    for (path, pieces), number in zip(sides, rows, strict=True):
+        if len(pieces) > number:
+            raise ModelError(f"{weights} has rows for {number:,} pieces, and {path.name} belongs to {len(pieces):,}")
+        if missing := [token for token in ("</s>", "<unk>") if token not in pieces]:
+            raise ModelError(f"the vocabulary of {path} has no piece {missing[0]}")
+        padded = [*pieces, *[None] * (max(rows) - len(pieces)), "<pad>"]
+        named = ("</s>", "<unk>", "<pad>")
+        special = [i for i, piece in enumerate(padded) if piece in named or MARIAN_CODE.fullmatch(piece or "")]
+        made.append(sentencepiece_side(path, padded, special, pieces.index("<unk>")))
+    (_, read), (_, written) = sides
+    languages = {match[1]: i for i, piece in enumerate(read) if (match := MARIAN_CODE.fullmatch(piece)) is not None}
+    size, ends = max(rows) + 1, (read.index("</s>"), written.index("</s>"))
+    ids: dict[str, Any] = {"pad_id": size - 1, "bos_id": size - 1, "eos_id": ends[1], "vocab_size": size}
+    file = VocabularyFile(
+        source=made[0],
+        target=None if made[0] == made[1] else made[1],
+        source_frame=(*(("target_lang",) if languages else ()), "text", ends[0]),
+        target_frame=("text", ends[1]),
+        languages=languages,
+        **ids,
+    )
+    settings = {**config.model_dump(), **ids, "output_bias": True}
+    return file, with_rows(tensors, size), ModelConfig(**settings)

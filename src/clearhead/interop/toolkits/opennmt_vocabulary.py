@@ -10,7 +10,7 @@ from typing import Any
 from torch import Tensor
 
 from clearhead.errors import ModelError
-from clearhead.interop.toolkits.opennmt import Names
+from clearhead.interop.toolkits.opennmt_layout import Names
 from clearhead.interop.toolkits.shared import text_notes
 from clearhead.interop.vocabularies.word_vocabulary import find_subwords, require_rows, word_side
 from clearhead.tokenizers.foreign import Side

@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from clearhead.config import DecodeConfig
-from clearhead.interop.vocabularies.their_tokenizer import token_ids
-from clearhead.language_tags import language_tag
+from clearhead.interop.vocabularies.huggingface_files import token_ids
+from clearhead.text.language_tags import language_tag
 from clearhead.tokenizers import SPECIAL_TOKENS, Tokenizer, Vocabulary
 from clearhead.tokenizers.foreign import ForeignVocabulary, Frame, Side, VocabularyFile
 

@@ -14,8 +14,8 @@ from torch import Tensor
 
 from clearhead.config import ModelConfig
 from clearhead.errors import ModelError
+from clearhead.interop.vocabularies.huggingface_files import file_base64, file_text
 from clearhead.interop.vocabularies.sentencepiece_pieces import only_pieces
-from clearhead.interop.vocabularies.their_tokenizer import file_base64, file_text
 from clearhead.tokenizers.foreign import Frame, Side, VocabularyFile
 
 __all__ = ["find_subwords", "read_lines", "require_rows", "word_side", "word_vocabulary"]

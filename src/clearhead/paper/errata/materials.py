@@ -14,10 +14,10 @@ import torch
 from torch import Tensor, nn
 
 from clearhead.config import ModelConfig
+from clearhead.config.presets import paper_base
 from clearhead.model.decoder import DecoderLayer
 from clearhead.model.encoder import EncoderLayer
 from clearhead.model.transformer import Transformer
-from clearhead.presets import paper_base
 
 __all__ = [
     "build",

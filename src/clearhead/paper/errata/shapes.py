@@ -12,13 +12,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from clearhead.choices import Activation
 from clearhead.config import ModelConfig
+from clearhead.config.choices import Activation
+from clearhead.config.presets import bert_base, bert_large, paper_base
 from clearhead.model.feed_forward import FeedForward
 from clearhead.model.transformer import Transformer
 from clearhead.paper.errata.erratum import Erratum, Finding
 from clearhead.paper.errata.materials import build, encoder_layer, on_meta, paper_base_on_meta, standard_normal
-from clearhead.presets import bert_base, bert_large, paper_base
 
 __all__ = ["SHAPES_ERRATA"]
 

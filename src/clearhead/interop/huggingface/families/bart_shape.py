@@ -7,7 +7,6 @@ from typing import Any
 from torch import Tensor
 
 from clearhead.config import ModelConfig
-from clearhead.interop.equivalent import resolved
 from clearhead.interop.key_table import (
     AFTER_TWO_ROWS,
     ONE_ROW,
@@ -19,7 +18,8 @@ from clearhead.interop.key_table import (
     pair,
     target_rows,
 )
-from clearhead.interop.readers.their_config import TheirConfig, activation_name
+from clearhead.interop.readers.foreign_config import TheirConfig, activation_name
+from clearhead.interop.rewrites import resolved
 from clearhead.model.positions import sinusoidal_positions
 
 __all__ = ["computed_positions", "key_table", "read_shape", "stack_rows", "write_shape"]

@@ -6,7 +6,7 @@ from typing import Any
 
 from clearhead.config import ModelConfig
 from clearhead.interop.key_table import Row, numbered, pair
-from clearhead.interop.readers.their_config import TheirConfig, activation_name
+from clearhead.interop.readers.foreign_config import TheirConfig, activation_name
 
 __all__ = ["embedding_rows", "layer_rows", "read_shape", "write_shape"]
 

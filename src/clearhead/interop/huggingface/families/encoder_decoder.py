@@ -10,10 +10,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from clearhead.config import ModelConfig
-from clearhead.interop.equivalent import resolved
 from clearhead.interop.huggingface.families.bert_shape import embedding_rows, layer_rows, read_shape, write_shape
 from clearhead.interop.key_table import KeyTable, LeftOut, Row, pair, target_rows
-from clearhead.interop.readers.their_config import TheirConfig
+from clearhead.interop.readers.foreign_config import TheirConfig
+from clearhead.interop.rewrites import resolved
 
 __all__ = ["config_from", "config_to", "key_table"]
 

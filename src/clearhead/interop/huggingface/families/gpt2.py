@@ -9,7 +9,6 @@ from collections.abc import Mapping
 from typing import Any
 
 from clearhead.config import ModelConfig
-from clearhead.interop.equivalent import resolved
 from clearhead.interop.key_table import (
     STACKED,
     STACKED_TRANSPOSED,
@@ -21,7 +20,8 @@ from clearhead.interop.key_table import (
     pair,
     target_rows,
 )
-from clearhead.interop.readers.their_config import TheirConfig, activation_name
+from clearhead.interop.readers.foreign_config import TheirConfig, activation_name
+from clearhead.interop.rewrites import resolved
 
 __all__ = ["config_from", "config_to", "key_table"]
 

@@ -8,7 +8,7 @@ from typing import Any
 from clearhead.config import ModelConfig
 from clearhead.interop.huggingface.families import bart
 from clearhead.interop.huggingface.families.bart_shape import read_shape, write_shape
-from clearhead.interop.readers.their_config import TheirConfig
+from clearhead.interop.readers.foreign_config import TheirConfig
 
 __all__ = ["config_from", "config_to"]
 

@@ -13,9 +13,9 @@ import torch
 from torch import Tensor
 
 from clearhead.config import ModelConfig
-from clearhead.interop.equivalent import resolved
 from clearhead.interop.key_table import KeyTable, LeftOut, Row, numbered
-from clearhead.interop.readers.their_config import TheirConfig, activation_name
+from clearhead.interop.readers.foreign_config import TheirConfig, activation_name
+from clearhead.interop.rewrites import resolved
 
 __all__ = ["as_stored", "config_from", "config_to", "key_table", "mt5_config_from", "mt5_config_to"]
 

@@ -1,0 +1,295 @@
+"""What is wrong with single pairs: each check tells which pairs of a batch have it, and of one of them what it has."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from clearhead.config import DataConfig
+from clearhead.data.doctor.characters import (
+    BRACKET,
+    CONTROL,
+    DIGIT,
+    ENTITY,
+    GARBLED,
+    INVISIBLE,
+    LETTER,
+    MARK,
+    character_table,
+)
+from clearhead.data.doctor.code_points import SEEN_CHARACTERS, Batch, Texts
+from clearhead.data.doctor.languages import Profiles
+from clearhead.data.doctor.mojibake import garbled
+from clearhead.formats import SentencePair
+from clearhead.text.line_statistics import RATIO_FLOOR
+from clearhead.text.placeholders import words_alone
+from clearhead.text.quality_flags import missing_numbers, missing_placeholders
+
+__all__ = ["CHECKS", "Found", "Usual"]
+
+USUAL_SCRIPT = 0.02
+"""Share of a side's letters that a script must have to be usual there."""
+FEWEST_LETTERS = 4
+"""Of another script, before a text is said to be in one."""
+UNUSUAL_RATIO = math.log(3)
+"""Difference of the logarithm of a pair's ratio of lengths from the usual one."""
+MOST_CHARACTERS = DataConfig().max_characters
+
+_DIGITS = re.compile(r"\d+")
+_ENTITY = re.compile(r"&(?:[A-Za-z][A-Za-z0-9]{1,30}|#[0-9]{1,7}|#[xX][0-9A-Fa-f]{1,6});")
+_OPENING, _CLOSING = "([{（［｛", ")]}）］｝"
+_ENUMERATION = re.compile(r"(?:^|\s)\w{1,3}\)|[:;=]-?[()\[\]]")
+"""`a)` and faces, which have but one bracket."""
+_MOST_NAMED = 5
+
+
+class Found(NamedTuple):
+    """The pairs of a batch that have something."""
+
+    places: NDArray[np.int64]
+    detail: Callable[[int], str]
+    """What the pair at a place has."""
+
+
+@dataclass(frozen=True)
+class Usual:
+    """What is usual in a corpus, learned from its beginning."""
+
+    ratio: float
+    """Logarithm of how many times longer a target is than its source, `RATIO_FLOOR` characters added to both."""
+    unusual_scripts: tuple[NDArray[np.bool_], NDArray[np.bool_]]
+    """For source and target, whether a script (its number in the table of characters) is not usual."""
+    profiles: Profiles | None
+    """None if there are too few pairs."""
+
+    @classmethod
+    def learn(cls, batches: Sequence[Batch]) -> Usual:
+        """Look at the first batches of a corpus."""
+        filled = [ratio for batch in batches if (ratio := _ratios(batch)[~batch.blank]).size]
+        sources, targets = [batch.source for batch in batches], [batch.target for batch in batches]
+        return cls(
+            float(np.median(np.concatenate(filled))) if filled else 0.0,
+            (_unusual_scripts(sources), _unusual_scripts(targets)),
+            Profiles.learn(sources, targets),
+        )
+
+
+def _garbled(batch: Batch, usual: Usual) -> Found:
+    def detail(place: int) -> str:
+        return f"{garbled(_seen(batch.pairs[place].source)) or garbled(_seen(batch.pairs[place].target))}"
+
+    return Found(_where(_candidates(batch, GARBLED), detail), detail)
+
+
+def _wrong_language(batch: Batch, usual: Usual) -> Found:
+    profiles = usual.profiles
+    if profiles is None:
+        return Found(np.empty(0, dtype=np.int64), str)
+    source, target = profiles.wrong(batch.source, batch.target)
+    scripts = _foreign(batch, usual)
+    suspects = np.flatnonzero((source & ~scripts[0]) | (target & ~scripts[1]))
+
+    def detail(place: int) -> str:
+        # Names, code and addresses are of no language.
+        sides = (Texts([words_alone(_seen(text))]) for text in _sides(batch.pairs[place]))
+        names = zip(("the source", "the target"), profiles.wrong(*sides), strict=True)
+        return " and ".join(name for name, is_wrong in names if is_wrong[0])
+
+    return Found(_where(suspects, detail), detail)
+
+
+def _wrong_script(batch: Batch, usual: Usual) -> Found:
+    source, target = _foreign(batch, usual)
+
+    def detail(place: int) -> str:
+        return "; ".join(
+            f"the {name}: {_scripts(texts, place)}"
+            for name, texts, is_foreign in (("source", batch.source, source), ("target", batch.target, target))
+            if is_foreign[place]
+        )
+
+    return Found(np.flatnonzero(source | target), detail)
+
+
+def _empty(batch: Batch, usual: Usual) -> Found:
+    source, target = batch.source.words == 0, batch.target.words == 0
+
+    def detail(place: int) -> str:
+        return "both sides" if source[place] and target[place] else "the source" if source[place] else "the target"
+
+    return Found(np.flatnonzero(batch.blank), detail)
+
+
+def _placeholders(batch: Batch, usual: Usual) -> Found:
+    def missing(source: str, text: str) -> list[str]:
+        """Leave emphasis out: another language may stress other words, and set foreign ones apart."""
+        return [placeholder for placeholder in missing_placeholders(source, text) if placeholder.strip("*")]
+
+    def detail(place: int) -> str:
+        return _differences(missing, batch.pairs[place], " ")
+
+    return Found(_where(_candidates(batch, MARK), detail), detail)
+
+
+def _identical(batch: Batch, usual: Usual) -> Found:
+    alike = (batch.source.lengths == batch.target.lengths) & ((batch.source.has & LETTER) != 0)
+
+    def words(place: int) -> str:
+        pair = batch.pairs[place]
+        left = words_alone(_seen(pair.source)) if pair.source == pair.target else ""
+        return " ".join(left.split()) if any(map(str.isalpha, left)) else ""
+
+    return Found(_where(np.flatnonzero(alike), words), lambda place: "")
+
+
+def _length_ratio(batch: Batch, usual: Usual) -> Found:
+    difference = _ratios(batch) - usual.ratio
+
+    def detail(place: int) -> str:
+        return f"{batch.source.lengths[place]:,} and {batch.target.lengths[place]:,} characters"
+
+    return Found(np.flatnonzero((np.abs(difference) > UNUSUAL_RATIO) & ~batch.blank), detail)
+
+
+def _too_long(batch: Batch, usual: Usual) -> Found:
+    longest = np.maximum(batch.source.lengths, batch.target.lengths)
+    return Found(np.flatnonzero(longest > MOST_CHARACTERS), lambda place: f"{longest[place]:,} characters")
+
+
+def _control_characters(batch: Batch, usual: Usual) -> Found:
+    return Found(_candidates(batch, CONTROL), lambda place: _named(batch, place, CONTROL))
+
+
+def _invisible(batch: Batch, usual: Usual) -> Found:
+    return Found(_candidates(batch, INVISIBLE), lambda place: _named(batch, place, INVISIBLE))
+
+
+def _entities(batch: Batch, usual: Usual) -> Found:
+    def detail(place: int) -> str:
+        return " ".join(_some(found for text in _sides(batch.pairs[place]) for found in _ENTITY.findall(_seen(text))))
+
+    return Found(_where(_candidates(batch, ENTITY), detail), detail)
+
+
+def _numbers(batch: Batch, usual: Usual) -> Found:
+    def detail(place: int) -> str:
+        runs = (sorted(_DIGITS.findall(_seen(text))) for text in _sides(batch.pairs[place]))
+        return "" if next(runs) == next(runs) else _differences(missing_numbers, batch.pairs[place], ", ")
+
+    # One without any number says them in words.
+    both = ((batch.source.has & batch.target.has) & DIGIT) != 0
+    return Found(_where(np.flatnonzero(both & ~batch.blank), detail), detail)
+
+
+def _brackets(batch: Batch, usual: Usual) -> Found:
+    def detail(place: int) -> str:
+        source, target = (_open_brackets(_seen(text)) for text in _sides(batch.pairs[place]))
+        if (source == 0) == (target == 0):
+            return ""
+        name, count = ("source", source) if source else ("target", target)
+        return f"the {name} has {abs(count)} more {'opened' if count > 0 else 'closed'}"
+
+    return Found(_where(_candidates(batch, BRACKET), detail), detail)
+
+
+CHECKS: dict[str, Callable[[Batch, Usual], Found]] = {
+    "mojibake": _garbled,
+    "wrong_language": _wrong_language,
+    "wrong_script": _wrong_script,
+    "empty": _empty,
+    "placeholders": _placeholders,
+    "identical": _identical,
+    "length_ratio": _length_ratio,
+    "too_long": _too_long,
+    "control_characters": _control_characters,
+    "invisible": _invisible,
+    "entities": _entities,
+    "numbers": _numbers,
+    "brackets": _brackets,
+}
+"""The findings that a pair alone shows, beside what is usual in its corpus."""
+
+
+def _ratios(batch: Batch) -> NDArray[np.float64]:
+    return np.log((batch.target.lengths + RATIO_FLOOR) / (batch.source.lengths + RATIO_FLOOR))
+
+
+def _unusual_scripts(sides: Sequence[Texts]) -> NDArray[np.bool_]:
+    counts = np.zeros(256)
+    for texts in sides:
+        counts += np.bincount(texts.scripts, minlength=256)
+    counts[0] = 0.0
+    is_unusual = counts < USUAL_SCRIPT * counts.sum()
+    is_unusual[0] = False  # what is no letter
+    return is_unusual
+
+
+def _foreign(batch: Batch, usual: Usual) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+    """Tell of which texts most letters are of unusual scripts."""
+    found = []
+    for texts, is_unusual in zip((batch.source, batch.target), usual.unusual_scripts, strict=True):
+        foreign = texts.sums(is_unusual[texts.scripts])
+        found.append((foreign >= FEWEST_LETTERS) & (2 * foreign > texts.sums(texts.scripts != 0)))
+    return found[0], found[1]
+
+
+def _scripts(texts: Texts, place: int) -> str:
+    scripts, counts = np.unique(texts.scripts[texts.starts[place] : texts.ends[place]], return_counts=True)
+    names = character_table().script_names
+    return ", ".join(
+        f"{count} of {names[script] if script < len(names) else 'OTHERS'}"
+        for count, script in sorted(zip(counts.tolist(), scripts.tolist(), strict=True), reverse=True)
+        if script
+    )
+
+
+def _candidates(batch: Batch, kind: int) -> NDArray[np.int64]:
+    """Return the places of pairs that have a character of a kind."""
+    return np.flatnonzero((batch.source.has | batch.target.has) & kind)
+
+
+def _where(places: NDArray[np.int64], detail: Callable[[int], str]) -> NDArray[np.int64]:
+    """Return those of some places where there is something to say."""
+    return np.array([place for place in places.tolist() if detail(place)], dtype=np.int64)
+
+
+def _sides(pair: SentencePair) -> tuple[str, str]:
+    return pair.source, pair.target
+
+
+def _seen(text: str) -> str:
+    return text[:SEEN_CHARACTERS]
+
+
+def _differences(missing: Callable[[str, str], list[str]], pair: SentencePair, between: str) -> str:
+    """Return what each side lacks of the other."""
+    source, target = _seen(pair.source), _seen(pair.target)
+    lacks = {"target": _some(missing(source, target)), "source": _some(missing(target, source))}
+    return "; ".join(f"the {name} lacks {between.join(found)}" for name, found in lacks.items() if found)
+
+
+def _named(batch: Batch, place: int, kind: int) -> str:
+    """Return the characters of a kind in both sides, by their code points."""
+    found = []
+    for texts in (batch.source, batch.target):
+        part = slice(texts.starts[place], texts.ends[place])
+        found += [f"U+{code:04X}" for code in texts.codes[part][(texts.kinds[part] & kind) != 0].tolist()]
+    return " ".join(_some(found))
+
+
+def _some(found: Iterable[str]) -> list[str]:
+    return list(dict.fromkeys(found))[:_MOST_NAMED]
+
+
+def _open_brackets(text: str) -> int:
+    """Return how many more brackets are opened than closed, below zero if fewer; 0 if those of lists and faces are."""
+    with_all, without = (
+        sum(map(one.count, _OPENING)) - sum(map(one.count, _CLOSING)) for one in (text, _ENUMERATION.sub(" ", text))
+    )
+    return with_all if without else 0

@@ -1,0 +1,140 @@
+"""Pairs in batches, their texts as one array of code points: what a batch costs is not paid pair by pair."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from clearhead.data.doctor.characters import CAPITAL, DIGIT, SPACE, WORD, character_table
+from clearhead.formats import SentencePair
+from clearhead.runtime.lazy import cached_property
+
+__all__ = ["SEEN_CHARACTERS", "Batch", "Texts", "batches_of"]
+
+BATCH_PAIRS = 8_192
+BATCH_CHARACTERS = 1_000_000
+SEEN_CHARACTERS = 10_000
+"""Of a longer side the rest is not looked at, though it counts where lengths and equality are concerned."""
+
+_NAME_CHARACTERS = 4
+_NAME_BITS = 64
+
+
+class Texts:
+    """One side of a batch.
+
+    Args:
+        texts: At least one.
+    """
+
+    def __init__(self, texts: list[str]) -> None:
+        self.texts = texts
+        seen = [text[:SEEN_CHARACTERS] for text in texts]
+        # A line feed behind every text keeps neighbours apart, and a blank one from having no characters.
+        encoded = ("\n".join(seen) + "\n").encode("utf-32-le", "surrogatepass")
+        self.codes: NDArray[np.uint32] = np.frombuffer(encoded, dtype=np.uint32)
+        self.ends: NDArray[np.int64] = np.cumsum(np.fromiter(map(len, seen), np.int64, len(seen)) + 1) - 1
+        """Where the line feed behind each text stands."""
+        self.starts: NDArray[np.int64] = np.append(0, self.ends[:-1] + 1)
+        self.lengths: NDArray[np.int64] = np.fromiter(map(len, texts), np.int64, len(texts))
+        """Characters of each text."""
+        table = character_table()
+        self.kinds: NDArray[np.uint16] = table.kinds[self.codes]
+        """Bits of every character."""
+        if not self.kinds.all():
+            table.learn(self.codes)
+            self.kinds = table.kinds[self.codes]
+
+    def sums(self, values: NDArray[np.generic]) -> NDArray[np.int64]:
+        """Return the sum over each text of a value for every character."""
+        return np.add.reduceat(values, self.starts, dtype=np.int64)
+
+    @cached_property
+    def has(self) -> NDArray[np.uint16]:
+        """The kinds of characters that each text has, as bits."""
+        return np.bitwise_or.reduceat(self.kinds, self.starts)
+
+    @cached_property
+    def words(self) -> NDArray[np.int64]:
+        """Words of each text, parted by white space; a Chinese sentence is one."""
+        space = (self.kinds & SPACE) != 0
+        begins = ~space
+        begins[1:] &= space[:-1]
+        return self.sums(begins)
+
+    @cached_property
+    def plain(self) -> NDArray[np.uint32]:
+        """Every character as a small letter, an ASCII digit or a space."""
+        return character_table().plain[self.codes]
+
+    @cached_property
+    def scripts(self) -> NDArray[np.uint8]:
+        """The script of every letter, 0 for other characters."""
+        return character_table().scripts[self.codes]
+
+    @cached_property
+    def punctuation(self) -> NDArray[np.uint8]:
+        """The signs of each text that a translation keeps, as bits."""
+        return np.bitwise_or.reduceat(character_table().punctuation[self.codes], self.starts)
+
+    @cached_property
+    def names(self) -> NDArray[np.uint64]:
+        """The numbers and the words with a capital of each text: one of 64 bits for each, by its first four characters.
+
+        Translations share numbers and names, and these often in their first letters alone: `Johannes`, `John`.
+        """
+        is_word = (self.kinds & WORD) != 0
+        begins = (self.kinds & (CAPITAL | DIGIT)) != 0
+        begins[1:] &= ~is_word[:-1]
+        at = np.flatnonzero(begins)
+        hashes = np.zeros(at.size, dtype=np.uint64)
+        goes_on = np.ones(at.size, dtype=bool)
+        for offset in range(_NAME_CHARACTERS):
+            place = np.minimum(at + offset, self.codes.size - 1)  # where the text ends, which is in no word
+            goes_on &= is_word[place]
+            hashes = hashes * np.uint64(0x100000001B3) + np.where(goes_on, self.plain[place], 0).astype(np.uint64)
+        bits = np.zeros(self.codes.size, dtype=np.uint64)
+        bits[at] = np.uint64(1) << ((hashes * np.uint64(0x9E3779B97F4A7C15)) >> np.uint64(58))
+        return np.bitwise_or.reduceat(bits, self.starts)
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Some pairs that follow each other."""
+
+    pairs: list[SentencePair]
+    first: int
+    """How many pairs came before."""
+    source: Texts
+    target: Texts
+
+    @cached_property
+    def blank(self) -> NDArray[np.bool_]:
+        """Whether a side of each pair is blank."""
+        return (self.source.words == 0) | (self.target.words == 0)
+
+    @cached_property
+    def lines(self) -> NDArray[np.uint32]:
+        """The line of its file on which each pair begins."""
+        return np.fromiter((pair.line for pair in self.pairs), np.uint32, len(self.pairs))
+
+
+def batches_of(pairs: Iterable[SentencePair]) -> Iterator[Batch]:
+    """Cut a stream into batches of a bounded number of pairs and, but for what a single pair has, of characters."""
+    waiting: list[SentencePair] = []
+    first = size = 0
+    for pair in pairs:
+        waiting.append(pair)
+        size += len(pair.source) + len(pair.target)
+        if len(waiting) == BATCH_PAIRS or size >= BATCH_CHARACTERS:
+            yield _batch(waiting, first)
+            first, size, waiting = first + len(waiting), 0, []
+    if waiting:
+        yield _batch(waiting, first)
+
+
+def _batch(pairs: list[SentencePair], first: int) -> Batch:
+    return Batch(pairs, first, Texts([pair.source for pair in pairs]), Texts([pair.target for pair in pairs]))

@@ -1,0 +1,326 @@
+"""The examination of a corpus: one pass over its pairs, in memory that grows by 110 bytes a pair at most."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from itertools import chain, islice
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from clearhead.data.clean import normalized_key
+from clearhead.data.doctor.characters import character_table
+from clearhead.data.doctor.checks import CHECKS, Usual
+from clearhead.data.doctor.code_points import Batch, Texts, batches_of
+from clearhead.data.doctor.findings import KINDS, NUM_EXAMPLES, Finding, shown
+from clearhead.data.doctor.first_seen import FirstRows, digests_of, mixed
+from clearhead.data.doctor.lengths import Lengths, histogram, histogram_step
+from clearhead.data.doctor.misalignment import ShiftSearch, ShiftWeights
+from clearhead.formats import SKIPS, SentencePair
+
+__all__ = ["Examination", "Rows", "Side", "examine", "measure"]
+
+HEAD_BATCHES = 3
+"""Batches at the beginning of a corpus from which it is learned what is usual there: some 25,000 pairs at most."""
+
+MALFORMED = "malformed"
+"""Reason of rows that are no pairs; the others are `SKIPS`."""
+
+
+@dataclass
+class Rows:
+    """Where every row that was read went: it is a pair, or none for one reason."""
+
+    read: int = 0
+    pairs: int = 0
+    others: Counter[str] = field(default_factory=Counter)
+    """Rows that are no pairs, by reason: `malformed`, or one of `SKIPS`."""
+    examples: dict[str, list[str]] = field(default_factory=dict)
+    """Origins and defects of the first of them, by reason."""
+
+    def pairs_of(self, rows: Iterable[SentencePair], on_rows: Callable[[int], None] | None) -> Iterator[SentencePair]:
+        """Count rows, and pass those on that are pairs."""
+        for row in rows:
+            self.read += 1
+            if on_rows is not None and self.read % 1_000 == 0:
+                on_rows(1_000)
+            if row.defect is None and row.skipped is None:
+                self.pairs += 1
+                yield row
+                continue
+            reason = MALFORMED if row.defect is not None else str(row.skipped)
+            self.others[reason] += 1
+            if len(examples := self.examples.setdefault(reason, [])) < NUM_EXAMPLES:
+                examples.append(f"{row.origin}: {shown(row.defect)}" if row.defect is not None else row.origin)
+
+    def check(self) -> None:
+        """Check that every row is counted.
+
+        Raises:
+            AssertionError: If one is missing, which is a mistake of ours.
+        """
+        assert self.read == self.pairs + self.others.total(), f"{self.read} rows read, but counted are {self}"
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the counts as plain values, every reason among them."""
+        reasons = dict.fromkeys((MALFORMED, *SKIPS), 0) | self.others
+        return {"read": self.read, "pairs": self.pairs, **reasons, "examples": self.examples}
+
+
+@dataclass
+class Side:
+    """What the texts of a side are like."""
+
+    characters: Lengths = field(default_factory=Lengths)
+    words: Lengths = field(default_factory=Lengths)
+    """Words parted by white space."""
+    scripts: NDArray[np.int64] = field(default_factory=lambda: np.zeros(256, dtype=np.int64))
+    """Letters of each script, by its number in the table of characters."""
+
+    def add(self, texts: Texts) -> None:
+        """Measure some texts."""
+        self.characters.add(texts.lengths)
+        self.words.add(texts.words)
+        self.scripts += np.bincount(texts.scripts, minlength=256)
+
+    def script_shares(self) -> dict[str, float]:
+        """Return the share that each script has of the letters, the largest first."""
+        counts = self.scripts[1 : len(character_table().script_names)]
+        names = character_table().script_names[1:]
+        total = max(1, int(counts.sum()))
+        shares = {name: int(count) / total for name, count in zip(names, counts, strict=True) if count}
+        return dict(sorted(shares.items(), key=lambda item: -item[1]))
+
+
+@dataclass
+class Examination:
+    """What was found in a corpus."""
+
+    rows: Rows = field(default_factory=Rows)
+    source: Side = field(default_factory=Side)
+    target: Side = field(default_factory=Side)
+    findings: dict[str, Finding] = field(default_factory=lambda: {name: Finding(name) for name in KINDS})
+    without_findings: int = 0
+    """Pairs in which nothing was found; a pair of shifted rows may be among them."""
+    held_out: dict[str, Rows] = field(default_factory=dict)
+    """The rows of each other split, such as `valid`."""
+
+    def add_unequal_files(self, origin: str, problem: str) -> None:
+        """Take note of line-aligned files that differ in their number of lines.
+
+        Args:
+            origin: The first line without a partner, as `file:line`.
+            problem: What is wrong with them.
+        """
+        self.findings["unequal_files"].add(SentencePair("", "", origin), problem)
+
+    def found(self) -> list[Finding]:
+        """Return what was found at all, what matters most first."""
+        order = {severity: place for place, severity in enumerate(("serious", "moderate", "mild"))}
+        some = [finding for finding in self.findings.values() if finding.count]
+        return sorted(some, key=lambda one: (order[one.kind.severity], -one.count))
+
+    def sizes(self) -> dict[str, Any]:
+        """Return rows and lengths as plain values."""
+        sides = {"source": self.source, "target": self.target}
+        values: dict[str, Any] = {"rows": self.rows.to_dict()}
+        for name, side in sides.items():
+            values[name] = {"scripts": side.script_shares()}
+            for unit, one, other in (
+                ("characters", side.characters, (self.source.characters, self.target.characters)),
+                ("words", side.words, (self.source.words, self.target.words)),
+            ):
+                bars = histogram(one, histogram_step(*other))
+                values[name][unit] = {**one.to_dict(), "histogram": [list(bar) for bar in bars]}
+        return values
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return everything as plain values (docs/data-doctor.md)."""
+        return {
+            **self.sizes(),
+            "held_out": {name: rows.to_dict() for name, rows in self.held_out.items()},
+            "without_findings": self.without_findings,
+            "findings": [finding.to_dict(self.rows.pairs) for finding in self.findings.values()],
+        }
+
+
+def measure(rows: Iterable[SentencePair], on_rows: Callable[[int], None] | None = None) -> Examination:
+    """Count rows and measure lengths, and look for nothing.
+
+    Args:
+        rows: As the readers yield them.
+        on_rows: Called with a number of rows whenever so many more were read.
+    """
+    result = Examination()
+    for batch in batches_of(result.rows.pairs_of(rows, on_rows)):
+        result.source.add(batch.source)
+        result.target.add(batch.target)
+    result.rows.check()
+    return result
+
+
+def examine(
+    rows: Iterable[SentencePair],
+    held_out: Mapping[str, Iterable[SentencePair]] | None = None,
+    on_rows: Callable[[int], None] | None = None,
+) -> Examination:
+    """Look for everything of `KINDS` that can be looked for.
+
+    Args:
+        rows: As the readers yield them.
+        held_out: Name of each other split, such as `valid`, to its rows, which are read first.
+        on_rows: Called with a number of rows whenever so many more were read.
+    """
+    result = Examination()
+    leakage = _Leakage()
+    for name, others in (held_out or {}).items():
+        split = result.held_out[name] = Rows()
+        for batch in batches_of(split.pairs_of(others, on_rows)):
+            leakage.look_up(batch, result.findings["overlap"], but=name)
+            leakage.remember(name, batch)
+        split.check()
+    if not held_out:
+        result.findings["leakage"].unchecked = "no validation or test text is named"
+    if len(held_out or {}) < 2:
+        result.findings["overlap"].unchecked = "not both validation and test text are named"
+    stream = batches_of(result.rows.pairs_of(rows, on_rows))
+    head = list(islice(stream, HEAD_BATCHES))
+    _examine(head, stream, leakage if held_out else None, result)
+    result.rows.check()
+    return result
+
+
+def _examine(head: list[Batch], rest: Iterable[Batch], leakage: _Leakage | None, result: Examination) -> None:
+    weights = ShiftWeights.learn(head)
+    shifts = None if weights is None else ShiftSearch(weights)
+    usual = Usual.learn(head)
+    findings = result.findings
+    repeated = _Repeated(findings["duplicate"], findings["several_targets"])
+    for batch in chain(_handed_over(head), rest):
+        result.source.add(batch.source)
+        result.target.add(batch.target)
+        has_any = np.zeros(len(batch.pairs), dtype=bool)
+        for name, check in CHECKS.items():
+            places, detail = check(batch, usual)
+            findings[name].add_all(batch.pairs, places, detail)
+            has_any[places] = True
+        has_any |= repeated.look_up(batch)
+        if leakage is not None:
+            has_any |= leakage.look_up(batch, findings["leakage"])
+        if shifts is not None:
+            shifts.add(batch)
+        result.without_findings += int((~has_any).sum())
+    if usual.profiles is None:
+        findings["wrong_language"].unchecked = "there are too few pairs to learn from"
+    if shifts is None:
+        findings["shifted"].unchecked = "there are too few pairs to learn from"
+        return
+    for block in shifts.finish():
+        far = abs(block.shift)
+        findings["shifted"].add(
+            block.first,
+            f"{block.rows:,} rows from here to {block.last_origin}: the target stands {far} row{'s' * (far > 1)} "
+            f"further {'down' if block.shift > 0 else 'up'}; this source fits better with: {block.fitting}",
+            pairs=block.rows,
+        )
+
+
+def _handed_over(batches: list[Batch]) -> Iterator[Batch]:
+    """Yield batches in order, each of which is freed when it is done."""
+    batches.reverse()
+    while batches:
+        yield batches.pop()
+
+
+class _Origins:
+    """Where the pairs of a corpus stand, four bytes each."""
+
+    def __init__(self) -> None:
+        self._lines: list[NDArray[np.uint32]] = []
+        self._starts: list[int] = []
+        self._files: list[tuple[int, str]] = []
+        """Number of the first pair of each file, and its name."""
+
+    def add(self, batch: Batch) -> None:
+        self._starts.append(batch.first)
+        self._lines.append(batch.lines)
+        if self._files and all(batch.pairs[place].origin.startswith(self._files[-1][1]) for place in (0, -1)):
+            return  # files follow each other, so that those between are of it too
+        for place, pair in enumerate(batch.pairs):
+            if not self._files or not pair.origin.startswith(self._files[-1][1]):
+                self._files.append((batch.first + place, pair.origin.rpartition(":")[0] + ":"))
+
+    def of(self, row: int) -> str:
+        batch = int(np.searchsorted(self._starts, row, side="right")) - 1
+        name = next(name for first, name in reversed(self._files) if first <= row)
+        return f"{name}{self._lines[batch][row - self._starts[batch]]}"
+
+
+class _Repeated:
+    """Pairs and sources that came before."""
+
+    def __init__(self, duplicates: Finding, several: Finding) -> None:
+        self._duplicates, self._several = duplicates, several
+        self._pairs, self._sources, self._origins = FirstRows(), FirstRows(), _Origins()
+
+    def look_up(self, batch: Batch) -> NDArray[np.bool_]:
+        """Count what came before, and tell which pairs that are."""
+        self._origins.add(batch)
+        sources, targets = digests_of(batch.source.texts), digests_of(batch.target.texts)
+        pairs = self._pairs.add(mixed(sources, targets), batch.first)
+        same = self._sources.add(sources, batch.first)
+        is_again = (pairs >= 0) & ~batch.blank
+        is_other = (same >= 0) & (pairs < 0) & ~batch.blank
+        for finding, is_one, rows in ((self._duplicates, is_again, pairs), (self._several, is_other, same)):
+            finding.add_all(batch.pairs, np.flatnonzero(is_one), partial(self._first, rows))
+        return is_again | is_other
+
+    def _first(self, rows: NDArray[np.int64], place: int) -> str:
+        return f"first at {self._origins.of(int(rows[place]))}"
+
+
+class _Leakage:
+    """Sides that validation or test text has too, as cleaning compares them."""
+
+    def __init__(self) -> None:
+        self._splits: dict[str, tuple[FirstRows, _Origins]] = {}
+
+    def remember(self, name: str, batch: Batch) -> None:
+        """Take the pairs of a split, each side for itself."""
+        table, origins = self._splits.setdefault(name, (FirstRows(), _Origins()))
+        origins.add(batch)
+        for texts in (batch.source, batch.target):
+            table.add(_keys(texts), batch.first)
+
+    def look_up(self, batch: Batch, finding: Finding, *, but: str = "") -> NDArray[np.bool_]:
+        """Count pairs with a side that a split has, but for the one that they are of, and tell which they are."""
+        is_one = np.zeros(len(batch.pairs), dtype=bool)
+        splits = {name: split for name, split in self._splits.items() if name != but}
+        if not splits:
+            return is_one
+        found = [
+            (side, name, origins, table.find(keys))
+            for side, keys in (("source", _keys(batch.source)), ("target", _keys(batch.target)))
+            for name, (table, origins) in splits.items()
+        ]
+        for *_, rows in found:
+            is_one |= rows >= 0
+        is_one &= ~batch.blank
+
+        def detail(place: int) -> str:
+            return "; ".join(
+                f"the {side} is at {origins.of(int(rows[place]))} ({name})"
+                for side, name, origins, rows in found
+                if rows[place] >= 0
+            )
+
+        finding.add_all(batch.pairs, np.flatnonzero(is_one), detail)
+        return is_one
+
+
+def _keys(texts: Texts) -> NDArray[np.uint64]:
+    return digests_of([normalized_key(text) for text in texts.texts])

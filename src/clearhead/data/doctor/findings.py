@@ -1,0 +1,259 @@
+"""What the data doctor looks for: each finding, what it means, why it matters, what to do; and those it has found."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from clearhead.formats import SentencePair
+
+__all__ = ["KINDS", "NUM_EXAMPLES", "Example", "Finding", "Kind", "Severity", "shown"]
+
+Severity = Literal["serious", "moderate", "mild"]
+
+NUM_EXAMPLES = 5
+"""Examples of each finding: the first ones."""
+
+SHOWN_CHARACTERS = 200
+
+
+@dataclass(frozen=True)
+class Kind:
+    """Something to look for."""
+
+    title: str
+    severity: Severity
+    meaning: str
+    """When a pair has it, with the threshold."""
+    why: str
+    """Why it matters."""
+    remedy: str
+    """What to do."""
+
+
+KINDS = {
+    "unequal_files": Kind(
+        "Files of unequal length",
+        "serious",
+        "two line-aligned files do not have the same number of lines; what follows the end of the shorter is not read",
+        "from the place where lines were lost or added, every line stands beside the wrong translation",
+        "find the place (see also shifted rows), and mend the file that lost or gained lines",
+    ),
+    "shifted": Kind(
+        "Rows shifted against each other",
+        "serious",
+        "in a block of rows the sources fit the targets some rows further up or down clearly better than their own, by "
+        "lengths, numbers, names and signs; up to 20 rows are tried",
+        "the model learns from pairs that are no translations",
+        "restore the line that was lost or added at the first row, or remove the block",
+    ),
+    "leakage": Kind(
+        "In validation or test text as well",
+        "serious",
+        "a side is also a side of the validation or test text, but for case, spacing and punctuation",
+        "scores on text that was trained on promise more than the model can do",
+        "name the test text as data.exclude in training, which drops these pairs; `train` does so for validation text",
+    ),
+    "overlap": Kind(
+        "Test text in the validation text",
+        "serious",
+        "a side of a pair of the test text is also a side of the validation text, compared in the same way",
+        "the best model is chosen by text that it is tested on afterwards",
+        "remove these pairs from the validation text",
+    ),
+    "mojibake": Kind(
+        "Garbled characters",
+        "serious",
+        "UTF-8 that was read in another encoding (Ã¤ for ä, â€™ for ’), once or twice, or what was lost by decoding "
+        "(U+FFFD)",
+        "the model learns to write such characters",
+        "decode the original file as what it is; text is often mended by ftfy",
+    ),
+    "wrong_language": Kind(
+        "In the language of the other side",
+        "serious",
+        "a side looks clearly like the texts of the other side, by its trigrams of letters: the other language is "
+        "likelier by 0.5 nats a letter and by 20 in all; not looked for in fewer than 200 pairs",
+        "the model learns to copy, or to translate in the wrong direction",
+        "translate, swap or remove these pairs",
+    ),
+    "wrong_script": Kind(
+        "In another script",
+        "serious",
+        "most letters of a side, and at least 4, are of scripts that have less than 2 % of the letters of that side",
+        "it is another language, a transliteration, or text that was decoded wrongly",
+        "remove these pairs, unless it should be so, as in names",
+    ),
+    "empty": Kind(
+        "A blank side",
+        "moderate",
+        "source, target or both have nothing but white space",
+        "there is nothing to learn from it; many of them are a sign that rows are shifted",
+        "nothing: `train` drops them; look whether their translations were lost",
+    ),
+    "placeholders": Kind(
+        "Placeholders that differ",
+        "moderate",
+        "a placeholder, tag, character reference or address stands on one side more often than on the other",
+        "a model that drops placeholders breaks the programs and pages that its translations go into",
+        "mend the translation, or remove the pair",
+    ),
+    "identical": Kind(
+        "Identical sides",
+        "moderate",
+        "both sides are the same, and have words beside placeholders, addresses and code",
+        "the model learns to copy what it should translate; names and code are rightly the same",
+        "remove what was left untranslated",
+    ),
+    "length_ratio": Kind(
+        "Unusual ratio of lengths",
+        "moderate",
+        "one side is more than three times as long as is usual beside the other, 20 characters added to both",
+        "one side says more than the other: a translation that is cut off, or not of this text",
+        "look at the pairs; `train` drops those beyond data.max_ratio (6)",
+    ),
+    "too_long": Kind(
+        "Very long",
+        "moderate",
+        "a side has more than 3,000 characters",
+        "it is more than a segment, and often text whose line ends were lost",
+        "cut it into sentences or paragraphs; `train` drops it (data.max_characters)",
+    ),
+    "duplicate": Kind(
+        "The same pair again",
+        "moderate",
+        "both sides are letter for letter those of an earlier pair",
+        "what stands there a hundred times is learned a hundred times, and fills validation text with what is known",
+        "nothing: `train` keeps the first of them (data.drop_duplicates)",
+    ),
+    "control_characters": Kind(
+        "Control characters",
+        "moderate",
+        "a side holds a character that is no text: a control character other than tab and line feed, or one of private "
+        "use",
+        "they take up room in the vocabulary, and come out again in translations",
+        "remove them, or look what they stood for in the program that wrote the file",
+    ),
+    "invisible": Kind(
+        "Invisible characters",
+        "mild",
+        "a side holds a zero-width space, soft hyphen, byte order mark, direction mark or the like",
+        "a word with one inside is another word to the model",
+        "remove them where the language does not need them",
+    ),
+    "entities": Kind(
+        "Character references",
+        "mild",
+        "a side holds a reference such as &amp; or &#39; where the text should have the character itself",
+        "the model learns to write them, and readers see them",
+        "resolve them, unless the text is the source of a page",
+    ),
+    "numbers": Kind(
+        "Numbers that differ",
+        "mild",
+        "a number of one side is not on the other; up to 31 only if another stands there instead, for it may be a word",
+        "one of the two is mistaken, or the pair is none; units and calendars differ rightly",
+        "look at some; mend or remove what is wrong",
+    ),
+    "brackets": Kind(
+        "Brackets that do not match",
+        "mild",
+        "brackets are opened and closed equally often on one side, and not on the other",
+        "often a sign that a side is cut off",
+        "look at some; mend or remove what is wrong",
+    ),
+    "several_targets": Kind(
+        "Several translations of a source",
+        "mild",
+        "the source is that of an earlier pair, and the target is another",
+        "variety is welcome in training text; where one source has very many, the model averages over them",
+        "nothing, if they are all right",
+    ),
+}
+"""Every finding, in the order in which they matter where as many pairs have them."""
+
+
+@dataclass(frozen=True)
+class Example:
+    """A pair with something to see."""
+
+    origin: str
+    """`file:line`."""
+    source: str
+    """Shortened, with what cannot be seen as ‹U+200B›."""
+    target: str
+    detail: str
+    """What was found in it."""
+
+
+@dataclass
+class Finding:
+    """How many pairs have something, and the first of them."""
+
+    name: str
+    """One of `KINDS`."""
+    count: int = 0
+    examples: list[Example] = field(default_factory=list)
+    unchecked: str | None = None
+    """Why it was not looked for."""
+
+    @property
+    def kind(self) -> Kind:
+        """What it is."""
+        return KINDS[self.name]
+
+    def add(self, pair: SentencePair, detail: str, *, pairs: int = 1) -> None:
+        """Count pairs, and keep one as an example if there are few yet."""
+        self.count += pairs
+        if len(self.examples) < NUM_EXAMPLES:
+            self.examples.append(Example(pair.origin, shown(pair.source), shown(pair.target), shown(detail)))
+
+    def add_all(self, pairs: list[SentencePair], places: NDArray[np.int64], detail: Callable[[int], str]) -> None:
+        """Count the pairs at some places; what is said of one is asked only for examples."""
+        room = max(0, NUM_EXAMPLES - len(self.examples))
+        for place in places[:room].tolist():
+            self.add(pairs[place], detail(place))
+        self.count += max(0, places.size - room)
+
+    def share(self, pairs: int) -> float | None:
+        """Return the share of so many pairs that have it; None if it was not looked for, or is not of these pairs."""
+        if self.unchecked is not None or self.name in ("unequal_files", "overlap"):
+            return None
+        return self.count / pairs if pairs else 0.0
+
+    def to_dict(self, pairs: int) -> dict[str, Any]:
+        """Return it as plain values; `pairs` is what its share is of."""
+        return {
+            "name": self.name,
+            "title": self.kind.title,
+            "severity": self.kind.severity,
+            "meaning": self.kind.meaning,
+            "why": self.kind.why,
+            "remedy": self.kind.remedy,
+            "count": None if self.unchecked else self.count,
+            "share": self.share(pairs),
+            "unchecked": self.unchecked,
+            "examples": [
+                {"origin": one.origin, "source": one.source, "target": one.target, "detail": one.detail}
+                for one in self.examples
+            ],
+        }
+
+
+def shown(text: str) -> str:
+    r"""Return a text on one line, shortened, with what a terminal would not show written as code points.
+
+    >>> shown("a\u200bb\x1b[0m")
+    'a‹U+200B›b‹U+001B›[0m'
+    """
+    cut = text if len(text) <= SHOWN_CHARACTERS else text[: SHOWN_CHARACTERS - 1] + "…"
+    if cut.isprintable():
+        return cut
+    return "".join(
+        one if one.isprintable() else " " if one in "\t\u00a0\u3000\u202f\u2009" else f"‹U+{ord(one):04X}›"
+        for one in cut
+    )

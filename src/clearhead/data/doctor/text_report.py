@@ -1,0 +1,92 @@
+"""An examination in lines for a terminal: the findings that matter first, with examples."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from textwrap import wrap
+
+from clearhead.data.doctor.examination import MALFORMED, Examination, Rows, Side
+from clearhead.data.doctor.findings import Finding
+from clearhead.formats import SKIPS
+
+__all__ = ["percent", "report_lines", "row_counts", "size_lines"]
+
+_WIDTH = 100
+
+
+def size_lines(examination: Examination) -> list[str]:
+    """Return how many rows there are, and how long their texts."""
+    rows = examination.rows
+    lines = [f"{count:>12,} {words}" for count, words, _ in row_counts(rows)]
+    for name, others in examination.held_out.items():
+        lines += [f"{count:>12,} {words} ({name})" for count, words, _ in row_counts(others)]
+    if not rows.pairs:
+        return lines
+    table = [("", "source", "target")]
+    for unit in ("characters", "words"):
+        one, other = (getattr(side, unit).to_dict() for side in (examination.source, examination.target))
+        table += [(f"{unit}, {name}", f"{one[name]:,}", f"{other[name]:,}") for name in one]
+    table.append(("scripts", _scripts(examination.source), _scripts(examination.target)))
+    first, second = (max(len(row[column]) for row in table) for column in (0, 1))
+    return [*lines, "", *(f"{name:<{first}}  {one:>{second}}  {other}".rstrip() for name, one, other in table)]
+
+
+def report_lines(examination: Examination) -> list[str]:
+    """Return the whole report."""
+    lines = [*size_lines(examination), ""]
+    for rows in (examination.rows, *examination.held_out.values()):
+        for _, words, examples in row_counts(rows):
+            if examples:
+                lines += [f"{words}:", *(f"    {example}" for example in examples), ""]
+    found = examination.found()
+    clean, pairs = examination.without_findings, examination.rows.pairs
+    lines.append(f"{clean:,} of {pairs:,} pairs have no finding." if found else "Nothing was found.")
+    for finding in found:
+        lines += ["", *_finding_lines(finding, examination)]
+    quiet = [one.kind.title for one in examination.findings.values() if not one.count and one.unchecked is None]
+    if quiet and found:
+        lines += ["", *wrap(f"Nothing found of: {'; '.join(quiet)}.", _WIDTH)]
+    for finding in examination.findings.values():
+        if finding.unchecked is not None:
+            lines += wrap(f"Not looked for: {finding.kind.title}, for {finding.unchecked}.", _WIDTH)
+    return lines
+
+
+def row_counts(rows: Rows) -> Iterator[tuple[int, str, Sequence[str]]]:
+    """Yield how many rows were read, are pairs, or are none and why, with examples of those that are none."""
+    yield rows.read, "rows read", ()
+    yield rows.pairs, "pairs", ()
+    meanings = {MALFORMED: "the row of its file is no pair", **SKIPS}
+    for reason, meaning in meanings.items():
+        if count := rows.others[reason]:
+            yield count, f"{reason}: {meaning}", rows.examples[reason]
+
+
+def percent(share: float) -> str:
+    """Return a share for a reader: two digits, and never 0 for what is there.
+
+    >>> percent(0.25), percent(0.00004), percent(1.0), percent(1e-9)
+    ('25 %', '0.004 %', '100 %', '< 0.001 %')
+    """
+    value = 100 * share
+    return "< 0.001 %" if 0 < value < 0.001 else f"{value:.2g} %" if value < 10 else f"{value:.0f} %"
+
+
+def _scripts(side: Side) -> str:
+    shares = side.script_shares().items()
+    return ", ".join(f"{name} {percent(share)}" for name, share in shares if share >= 0.001) or "none"
+
+
+def _finding_lines(finding: Finding, examination: Examination) -> list[str]:
+    kind = finding.kind
+    share = finding.share(examination.rows.pairs)
+    counts = f"{finding.count:,}" + (f" ({percent(share)})" if share is not None else "")
+    lines = [f"{kind.severity}: {kind.title}, {counts}"]
+    for label, words in (("what", kind.meaning), ("why it matters", kind.why), ("what to do", kind.remedy)):
+        lines += wrap(f"{label}: {words}", _WIDTH, initial_indent="  ", subsequent_indent="    ")
+    for example in finding.examples:
+        lines.append(f"    {example.origin}" + (f": {example.detail}" if example.detail else ""))
+        lines += [
+            f"        {text}" for text in (example.source, example.target) if text or example.source != example.target
+        ]
+    return lines

@@ -1,0 +1,40 @@
+"""Pairs waiting on disk between two steps of preparation, as lines of JSON, so that none wait in memory."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from clearhead.data.clean import CleaningReport
+from clearhead.formats import SentencePair
+
+__all__ = ["StagedPairs"]
+
+
+@dataclass(frozen=True)
+class StagedPairs:
+    """A file of cleaned pairs; iterate over it as often as needed."""
+
+    path: Path
+    """JSON lines: the fields of a `SentencePair` that was kept, its links last, if it has any."""
+    report: CleaningReport = field(default_factory=CleaningReport)
+    """Where the pairs went that were read for this file."""
+
+    def write(self, pairs: Iterable[SentencePair]) -> None:
+        """Write pairs to a new file."""
+        with open(self.path, "w", encoding="utf-8") as file:
+            for pair in pairs:
+                # JSON escapes line feeds and carriage returns, so that a pair is a line whatever its text holds.
+                fields: list[Any] = [pair.source, pair.target, pair.origin, pair.language, pair.text_at]
+                fields += [pair.links] if pair.links else []
+                file.write(json.dumps(fields, ensure_ascii=False) + "\n")
+
+    def __iter__(self) -> Iterator[SentencePair]:
+        with open(self.path, encoding="utf-8") as file:
+            for line in file:
+                source, target, origin, language, text_at, *links = json.loads(line)
+                pair = SentencePair(source, target, origin, language, text_at)
+                yield replace(pair, links=tuple(map(tuple, links[0]))) if links else pair

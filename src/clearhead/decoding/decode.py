@@ -1,0 +1,157 @@
+"""What is asked of decoding: translations of any number of sentences, or their scores, answered in the order asked."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+
+import numpy as np
+import torch
+
+from clearhead.config import DecodePrecision
+from clearhead.decoding.batching import advice_on_memory, length_batches
+from clearhead.decoding.beam_state import SearchOptions
+from clearhead.decoding.constraints import Required
+from clearhead.decoding.engine import Engine
+from clearhead.decoding.ensemble import Ensemble
+from clearhead.decoding.ensemble_engine import EnsembleEngine
+from clearhead.decoding.helper_threads import helpers
+from clearhead.decoding.hypothesis import Hypothesis
+from clearhead.decoding.native.engine import NativeEngine
+from clearhead.decoding.pytorch.engine import PyTorchEngine
+from clearhead.decoding.rules import check_ids, length_limits
+from clearhead.decoding.scheduler import search
+from clearhead.decoding.sentence import Prefix
+from clearhead.model.transformer import Transformer
+
+__all__ = ["decode", "make_engine", "score"]
+
+
+def make_engine(model: Transformer | Ensemble, precision: DecodePrecision = "fp32") -> Engine:
+    """Return the engine that decodes fastest here: the compiled core if it can run the model, else PyTorch.
+
+    Args:
+        model: In evaluation mode; the engine holds as long as its weights stay as they are. Of an ensemble every member
+            has an engine of its own.
+        precision: Of the matrix products; `fp32` gives the model's own numbers.
+
+    Raises:
+        ValueError: If the model has no decoder.
+    """
+    if isinstance(model, Ensemble):
+        return EnsembleEngine(model, [make_engine(member, precision) for member in model.members])
+    if NativeEngine.supports(model, precision):
+        return NativeEngine(model, precision)
+    return PyTorchEngine(model, precision)
+
+
+@torch.inference_mode()
+def decode(
+    model: Transformer | Ensemble | Engine,
+    sources: list[list[int]],
+    options: SearchOptions,
+    on_progress: Callable[[int], None] | None = None,
+    prefixes: Sequence[Prefix] = (),
+    required: Sequence[Required] = (),
+) -> list[list[Hypothesis]]:
+    """Translate source ids.
+
+    Args:
+        model: In evaluation mode; who decodes often makes its engine once, whose precision then counts.
+        sources: Source ids of each sentence, ended by `eos_id`.
+        options: What to search for.
+        on_progress: Called with the number of sentences finished, whenever some are.
+        prefixes: What the translation of each sentence begins with; none is given for none.
+        required: What the translation of each must contain, which is searched for (`constrained`); none is given for
+            none.
+
+    Returns:
+        For each sentence, in the order given, its `num_found` hypotheses, best first; their log-probabilities are those
+        of the precision that found them, which rounds where it is not fp32.
+
+    Raises:
+        DeviceError: If the device cannot compute in the precision, or has too little memory.
+        ValueError: If a prefix leaves no position for the end token.
+    """
+    config = options.config
+    engine = model if isinstance(model, Engine) else make_engine(model, config.precision)
+    max_lengths = length_limits(engine.model.config, config, sources, prefixes)
+    options = replace(options, most_required=max((forms.num_tokens for forms in required), default=0))
+    results: list[list[Hypothesis]] = [[] for _ in sources]
+    with advice_on_memory(config.batch_tokens):
+        for index, hypotheses in search(engine, sources, max_lengths, options, prefixes, required):
+            results[index] += hypotheses
+            is_done = options.sampling is None or len(results[index]) == options.num_found
+            if on_progress is not None and is_done:
+                on_progress(1)
+    if options.sampling is not None:  # which workers may have found in any order
+        results = [sorted(drawn, key=lambda sample: (-sample.rank_score, sample.tokens)) for drawn in results]
+    return results
+
+
+def score(
+    model: Transformer | Ensemble | Engine,
+    sources: list[list[int]],
+    targets: list[list[int]],
+    *,
+    batch_tokens: int,
+    on_progress: Callable[[int], None] | None = None,
+    given: Sequence[int] = (),
+) -> list[float]:
+    """Return the log-probability of each target given its source, in nats, over the whole vocabulary.
+
+    Args:
+        model: In evaluation mode; who scores often makes its engine once, in fp32: others only lend their model.
+        sources: Source ids, ended by `eos_id`.
+        targets: Target ids, ended by `eos_id`.
+        batch_tokens: Tokens of the longer side computed at once, padding included.
+        on_progress: Called with the number of pairs finished, batch by batch.
+        given: How many tokens at the beginning of each target cost nothing, as of `Prefix`; none do if not given.
+
+    Raises:
+        IndexError: If an id is not in its vocabulary.
+        ValueError: If sources and targets do not pair up, or one has no ids or holds padding.
+    """
+    if isinstance(model, Engine) and model.precision != "fp32":
+        model = model.model
+    engine = model if isinstance(model, Engine) else make_engine(model)
+    config = engine.model.config
+    pad_id = None if config.is_decoder_alone else config.pad_id
+    check_ids(sources, config.source_vocabulary, pad_id, "source")
+    check_ids(targets, config.vocab_size, pad_id, "target")
+    results = [0.0] * len(sources)
+    lengths = [max(len(source), len(target)) for source, target in zip(sources, targets, strict=True)]
+    batches = list(length_batches(lengths, min(batch_tokens, engine.most_scored)))
+
+    @torch.inference_mode()  # of the thread that runs it
+    def totals(indices: list[int]) -> list[float]:
+        pairs = [sources[i] for i in indices], [targets[i] for i in indices]
+        if not any(given):
+            return engine.score(*pairs)
+        # Added up in the order of a search, and in its precision.
+        rest = (one[given[i] :] for i, one in zip(indices, engine.token_log_probs(*pairs), strict=True))
+        return [float(np.cumsum(one)[-1]) for one in rest]
+
+    threads = engine.num_workers(len(batches))
+    with advice_on_memory(batch_tokens), helpers.call():  # searches that run meanwhile go on without helpers
+        for indices, scores in zip(batches, _on_threads(totals, batches, threads), strict=True):
+            for index, total in zip(indices, scores, strict=True):
+                results[index] = total
+            if on_progress is not None:
+                on_progress(len(indices))
+    return results
+
+
+def _on_threads(
+    function: Callable[[list[int]], list[float]], batches: Iterable[list[int]], threads: int
+) -> Iterator[list[float]]:
+    """Yield what a function makes of each batch, in order, computed by several threads at once."""
+    if threads <= 1:
+        yield from map(function, batches)
+        return
+    pool = ThreadPoolExecutor(threads)
+    try:
+        yield from pool.map(function, batches)
+    finally:
+        pool.shutdown(cancel_futures=True)

@@ -1,0 +1,63 @@
+"""Diverse beam search, for n best translations that differ in more than a comma (Vijayakumar et al. 2018).
+
+Their beam is cut into groups that choose one after the other at every step; a token is the less welcome to a group, the
+more groups before it have just written it (Hamming diversity). Here every group is one hypothesis, the form they found
+most diverse. So the first hypothesis is greedy search's, and each writes what is most probable at its step minus
+`diversity` nats for every hypothesis before it that writes the same there. Scores and ranks are those of the model.
+
+Shapes: R rows (the open hypotheses of all slots), N sentences, V vocabulary.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from clearhead.config import DecodeConfig
+from clearhead.decoding.independent_hypotheses import SeparateHypotheses
+from clearhead.decoding.rules import rank_penalty
+
+__all__ = ["advance_diverse", "choose_diverse"]
+
+
+def advance_diverse(
+    active: Sequence[SeparateHypotheses],
+    log_probs: Float[Tensor, "R V"],
+    diversity: float,
+    config: DecodeConfig,
+    eos_id: int,
+) -> None:
+    """Choose the next token of every open hypothesis."""
+    if not log_probs.amax(dim=-1).isfinite().all():  # they are no numbers
+        for searched in active:
+            searched.stop()
+        return
+    chosen = choose_diverse(log_probs, [len(searched.scores) for searched in active], diversity)
+    gains, tokens, first = log_probs.gather(1, chosen[:, None])[:, 0].tolist(), chosen.tolist(), 0
+    for searched in active:
+        last = first + len(searched.scores)
+        scores = [score + gain for score, gain in zip(searched.scores, gains[first:last], strict=True)]
+        searched.advance(scores, tokens[first:last], eos_id, rank_penalty(searched.length + 1, config))
+        first = last
+
+
+def choose_diverse(log_probs: Float[Tensor, "R V"], sizes: Sequence[int], diversity: float) -> Int[Tensor, " R"]:
+    """Return the next token of each row.
+
+    Args:
+        log_probs: Of all tokens after each row; rows of a sentence are neighbours, in the order in which they choose.
+        sizes: Rows of each sentence.
+        diversity: Nats that a token loses for each row before that has chosen it.
+    """
+    chosen = log_probs.argmax(dim=-1)
+    firsts = torch.tensor([0, *sizes[:-1]]).cumsum(0)
+    penalties = log_probs.new_zeros(len(sizes), log_probs.size(1))  # (N, V)
+    for place in range(max(sizes)):
+        sentences = torch.tensor([number for number, size in enumerate(sizes) if size > place], device=chosen.device)
+        rows = firsts.to(chosen.device)[sentences] + place
+        chosen[rows] = tokens = (log_probs[rows] - penalties[sentences]).argmax(dim=-1)
+        penalties[sentences, tokens] += diversity
+    return chosen

@@ -1,0 +1,160 @@
+"""Grid beam search: the best translations that contain what they must (Hokamp and Liu 2017; Post and Vilar 2018).
+
+A hypothesis that has begun a form of a term is less probable than one that has not, and in one beam the latter would
+drive it out. So there is a beam for each number of tokens of forms that are still to come, and hypotheses compete with
+those alone that have come as far. Every one may go on with what the model finds best, and with each token that begins
+or goes on with a form: where the form goes is the model's choice. `allowed` lets none end before it has all of them.
+
+Shapes: R rows (the open hypotheses of all slots), V vocabulary, C candidates of a row.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from clearhead.decoding.beam_state import SearchOptions
+from clearhead.decoding.constraints import ANOTHER_WORD, SAME_WORD, Progress, Required
+from clearhead.decoding.engine import Beams
+from clearhead.decoding.hypothesis import Hypothesis
+from clearhead.decoding.rules import can_win, rank_penalty, score_to_beat
+from clearhead.decoding.sentence import Sentence
+from clearhead.decoding.token_masks import AllowedTokens
+
+__all__ = ["ConstrainedSentence", "advance_constrained", "begin_constrained"]
+
+
+class _Candidate(NamedTuple):
+    """How a hypothesis may go on; the best is the first of several that are sorted."""
+
+    cost: float
+    """Its log-probability, with the other sign."""
+    beam: int
+    token: int
+
+
+@dataclass
+class ConstrainedSentence(Beams):
+    """A sentence in flight whose translation must contain something."""
+
+    sentence: Sentence
+    allowed: AllowedTokens
+    longest_penalty: float
+    required: Required
+    progress: list[Progress]
+    """Of each open hypothesis."""
+    written: list[tuple[int, ...]] = field(default_factory=lambda: [()])
+    """The tokens of each open hypothesis."""
+    finished: list[Hypothesis] = field(default_factory=list)
+
+    def advance(self, candidates: Sequence[_Candidate], eos_id: int, options: SearchOptions) -> None:
+        """Take the best candidates of each beam."""
+        config, required = options.config, self.required
+        self.length += 1
+        to_beat = score_to_beat(self.finished, options.num_best)
+        width = options.beam_width(required.num_tokens)
+        counts: Counter[int] = Counter()
+        open_ones: Counter[int] = Counter()
+        kept: list[_Candidate] = []
+        for one in sorted(candidates):
+            if not can_win(-one.cost, self.longest_penalty, to_beat):
+                break
+            now = self.progress[one.beam]
+            if one.token == eos_id:
+                if counts[now.remaining] < config.beam_size:
+                    tokens, was_ended = (*self.written[one.beam], eos_id), self.masks[one.beam] is self.allowed.end
+                    rank_score = -one.cost / rank_penalty(self.length, config)
+                    self.finished.append(Hypothesis(tokens, -one.cost, rank_score, was_ended))
+                    to_beat = score_to_beat(self.finished, options.num_best)
+                counts[now.remaining] += 1
+                continue
+            remaining = required.after(now, one.token).remaining
+            counts[remaining] += 1
+            if open_ones[remaining] < (width if remaining else config.beam_size):
+                open_ones[remaining] += 1
+                kept.append(one)
+        is_last, is_given = self.length == self.sentence.max_length, self.length <= self.sentence.prefix.given
+        kept = [one for one in kept if not is_last and can_win(-one.cost, self.longest_penalty, to_beat)]
+        self.scores = [0.0 if is_given else -one.cost for one in kept]
+        self.parents, self.newest = [one.beam for one in kept], [one.token for one in kept]
+        self.progress = [
+            self.progress[one.beam] if is_given else required.after(self.progress[one.beam], one.token) for one in kept
+        ]
+        self.written = [(*self.written[one.beam], one.token) for one in kept]
+        self.masks = [self.allowed.after(tokens, self.sentence) for tokens in self.written]
+
+    def stop(self) -> None:
+        """Have none go on."""
+        self.scores = []
+
+    def best(self, num_best: int) -> list[Hypothesis]:
+        """Return the best hypotheses that have ended, best first; those that lack something come last."""
+
+        def order(one: Hypothesis) -> tuple[int, float]:
+            return self.required.progress(one.tokens[:-1]).remaining, -one.rank_score
+
+        return sorted(self.finished, key=order)[:num_best]
+
+
+def begin_constrained(
+    sentence: Sentence, bos_id: int, allowed: AllowedTokens, options: SearchOptions
+) -> ConstrainedSentence:
+    """Return a sentence whose translation is still empty."""
+    masks, longest_penalty = [allowed.after((), sentence)], rank_penalty(sentence.max_length, options.config)
+    required = sentence.required
+    assert required is not None, "a sentence without terms is searched for as any other"
+    beams = ([0.0], [bos_id], [0], masks, 0)
+    return ConstrainedSentence(*beams, sentence, allowed, longest_penalty, required, [required.beginning])
+
+
+def advance_constrained(
+    active: Sequence[ConstrainedSentence],
+    log_probs: Float[Tensor, "R V"],
+    options: SearchOptions,
+    eos_id: int,
+) -> None:
+    """Take every open hypothesis a token further.
+
+    Args:
+        active: The sentences in flight.
+        log_probs: Of every token after each hypothesis; minus infinity of those that may not come.
+        options: What to search for.
+        eos_id: The token that ends.
+    """
+    if not log_probs.amax(dim=-1).isfinite().all():  # they are no numbers
+        for searched in active:
+            searched.stop()
+        return
+    first = 0
+    for searched in active:
+        last = first + len(searched.scores)
+        rows = log_probs[first:last]
+        searched.advance(list(_candidates(searched, rows, options.config.beam_size)), eos_id, options)
+        first = last
+
+
+def _candidates(searched: ConstrainedSentence, log_probs: Float[Tensor, "R V"], beam_size: int) -> Iterator[_Candidate]:
+    """Yield all candidates that can be among the best of their beams, and few others.
+
+    The tokens that no form needs lead from a hypothesis to the same beam, so the best of them are enough; but those
+    that begin a word lead to another one where a form is complete only if its word ends there.
+    """
+    required = searched.required
+    totals = torch.tensor(searched.scores, device=log_probs.device)[:, None] + log_probs
+    count = min(beam_size + 1 + max(len(one.next_tokens) for one in searched.progress), totals.size(1))
+    best, tokens = totals.topk(count, dim=-1)  # (R, C)
+    for beam, (progress, scores, ids) in enumerate(zip(searched.progress, best.tolist(), tokens.tolist(), strict=True)):
+        found = dict(zip(ids, scores, strict=True))
+        needed = list(progress.next_tokens)
+        found.update(zip(needed, totals[beam, needed].tolist(), strict=True))
+        if required.after(progress, ANOTHER_WORD).remaining < required.after(progress, SAME_WORD).remaining:
+            goes_on = torch.from_numpy(required.edges.continues).to(totals.device)
+            scores, ids = (x.tolist() for x in totals[beam].masked_fill(goes_on, float("-inf")).topk(count))
+            found.update(zip(ids, scores, strict=True))
+        yield from (_Candidate(-score, beam, token) for token, score in found.items() if score > float("-inf"))

@@ -1,0 +1,356 @@
+"""Search with full batches: a sentence that is done leaves its slot, and the next one that waits enters at once.
+
+An engine says how many workers are best. Each has slots of its own, and a thread if there are several, so none waits
+for another at every product. If there are fewer sentences than threads, and no other call is running, the idle threads
+help (see `team`).
+"""
+
+from __future__ import annotations
+
+import queue
+from collections import deque
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from threading import Condition, Thread
+from typing import Any, Literal, Protocol, runtime_checkable
+
+import torch
+
+from clearhead.config import ModelConfig
+from clearhead.decoding.batched_sampling import advance_samples, begin_samples, in_groups
+from clearhead.decoding.beam_state import SearchedSentence, SearchOptions, begin
+from clearhead.decoding.constraints import Required
+from clearhead.decoding.diverse_beam_search import advance_diverse
+from clearhead.decoding.engine import Engine, Slots
+from clearhead.decoding.grid_beam_search import ConstrainedSentence, advance_constrained, begin_constrained
+from clearhead.decoding.helper_threads import helpers
+from clearhead.decoding.hypothesis import Hypothesis
+from clearhead.decoding.independent_hypotheses import SeparateHypotheses, begin_separately
+from clearhead.decoding.rules import check_ids, first_token
+from clearhead.decoding.sentence import Prefix, Sentence, sentences_of
+from clearhead.decoding.token_masks import AllowedTokens
+from clearhead.errors import ModelError
+from clearhead.runtime.device import num_threads
+
+__all__ = ["SentenceQueue", "Waiting", "find", "search"]
+
+ENCODED_TOKENS = 512
+"""Source tokens that a worker encodes at once, if so many wait."""
+
+Found = tuple[int, list[Hypothesis]]
+"""The number of a sentence, and its best hypotheses, best first; none of one that was withdrawn."""
+
+
+@runtime_checkable  # so that tests can check annotations
+class Waiting(Protocol):
+    """Sentences in the order in which they are to be taken."""
+
+    def __len__(self) -> int:
+        """Return how many wait."""
+
+    def __getitem__(self, index: Literal[0], /) -> Sentence:
+        """Return the next one."""
+
+    def popleft(self) -> Sentence:
+        """Take the next one."""
+
+    def extend(self, sentences: Iterable[Sentence], /) -> None:
+        """Add some."""
+
+    def discard(self, numbers: Container[int], /) -> list[int]:
+        """Let go of some; return the numbers of those that there were."""
+
+
+class _InTurn(deque[Sentence]):
+    """Sentences in the order in which they came."""
+
+    def discard(self, numbers: Container[int], /) -> list[int]:
+        gone = [sentence.number for sentence in self if sentence.number in numbers]
+        kept = [sentence for sentence in self if sentence.number not in numbers]
+        self.clear()
+        self.extend(kept)
+        return gone
+
+
+class SentenceQueue:
+    """Sentences that wait for a worker; more may come, from any thread, until it is closed.
+
+    Args:
+        waiting: Says which is next; without one it is the one that has waited longest.
+    """
+
+    def __init__(self, waiting: Waiting | None = None) -> None:
+        self._waiting: Waiting = _InTurn() if waiting is None else waiting
+        self._withdrawn: set[int] = set()
+        self._changed = Condition()
+        self.num_open = 0
+        """Sentences that were added and are not done."""
+        self.is_closed = False
+        self.is_stopped = False
+        """Whether nobody wants what the workers would still find; no event, because Ctrl-C may interrupt its `set`."""
+
+    def add(self, sentences: Iterable[Sentence]) -> None:
+        """Add sentences to those that wait."""
+        with self._changed:
+            before = len(self._waiting)
+            self._waiting.extend(sentences)
+            self.num_open += len(self._waiting) - before
+            self._changed.notify_all()
+
+    def close(self) -> None:
+        """Say that no more sentences come; workers end when none is left."""
+        with self._changed:
+            self.is_closed = True
+            self._changed.notify_all()
+
+    def stop(self) -> None:
+        """Let workers end at once."""
+        self.is_stopped = True
+        with self._changed:
+            self._changed.notify_all()
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether no sentence waits now."""
+        return not self._waiting
+
+    def take(self, room: Callable[[int], int], num_workers: int, *, wait: bool) -> list[Sentence]:
+        """Take the next sentences: as many as there is room for, and if there are plenty, enough to be encoded fast.
+
+        Args:
+            room: How many there is room for if the longest has so many source tokens.
+            num_workers: Who share those that wait.
+            wait: Wait until there is one or no more can come.
+        """
+        with self._changed:
+            while wait and not (self._waiting or self.is_closed or self.is_stopped):
+                self._changed.wait()
+            plenty = len(self._waiting) // (2 * num_workers)
+            taken: list[Sentence] = []
+            longest = tokens = 0
+            while self._waiting:
+                length = len(self._waiting[0].source)
+                longest = max(longest, length)
+                tokens += length
+                is_worth_more = taken and len(taken) < plenty and tokens <= ENCODED_TOKENS
+                if len(taken) >= room(longest) and not is_worth_more:
+                    break
+                taken.append(self._waiting.popleft())
+            return taken
+
+    def finish(self, number: int) -> None:
+        """Count a sentence that was taken as done."""
+        with self._changed:
+            self.num_open -= 1
+            self._withdrawn.discard(number)
+
+    def withdraw(self, numbers: Iterable[int]) -> list[int]:
+        """Let go of sentences that nobody wants any more; return the numbers of those that nothing is found for.
+
+        They are those that waited. One that was taken leaves at the next step, and nothing is found for it as well.
+
+        Args:
+            numbers: Of sentences that are not done, with one number each, as those of a search have.
+        """
+        unwanted = set(numbers)
+        with self._changed:
+            gone = self._waiting.discard(unwanted)
+            self.num_open -= len(gone)
+            self._withdrawn |= unwanted.difference(gone)
+        return gone
+
+    def is_withdrawn(self, number: int) -> bool:
+        """Tell whether nobody wants a sentence that was taken."""
+        return number in self._withdrawn
+
+
+def search(
+    engine: Engine,
+    sources: Sequence[Sequence[int]],
+    max_lengths: Sequence[int],
+    options: SearchOptions,
+    prefixes: Sequence[Prefix] = (),
+    required: Sequence[Required] = (),
+) -> Iterator[Found]:
+    """Return the index of each sentence with its best hypotheses, best first, one by one as they are found.
+
+    Samples come `samples.TOGETHER` at a time, so that the index of a sentence comes as often as it takes.
+
+    Args:
+        engine: What translates.
+        sources: Source ids of each sentence, ended by `eos_id`.
+        max_lengths: Most target tokens of each sentence, the end token included.
+        options: What to search for.
+        prefixes: What the translation of each begins with; none is given for none.
+        required: What the translation of each must contain; none is given for none.
+
+    Raises:
+        IndexError: If a source id is not in the vocabulary.
+        ModelError: If the model's probabilities are not numbers, or the shortlist does not fit the model.
+    """
+    model = engine.model.config
+    check_ids(sources, model.source_vocabulary, None if model.is_decoder_alone else model.pad_id, "source")
+    waiting = SentenceQueue()
+    # Longest first: what needs the most memory comes at once, not after an hour.
+    sentences = sentences_of(sources, max_lengths, prefixes, required)
+    if options.sampling is not None:
+        sentences = list(in_groups(sentences, options.num_found))
+    waiting.add(sorted(sentences, key=lambda sentence: (len(sentence.source), sentence.number), reverse=True))
+    waiting.close()
+    max_slots = min(len(sentences), _capacity(min(map(len, sources), default=1), options))
+    return find(engine, waiting, options, engine.num_workers(len(sentences)), max_slots)
+
+
+def find(
+    engine: Engine, waiting: SentenceQueue, options: SearchOptions, num_workers: int, max_slots: int
+) -> Iterator[Found]:
+    """Yield what is found for the sentences of a queue until it is closed and empty; see `search`.
+
+    Args:
+        engine: What translates.
+        waiting: The sentences, whose source ids are in the vocabulary.
+        options: What to search for.
+        num_workers: How many work at once.
+        max_slots: Most sentences that a worker has in flight.
+    """
+    with helpers.call() as call:
+        teams = [call.team(num_threads() // num_workers) for _ in range(num_workers)]
+        slots = [engine.slots(options.most_beams, max_slots, options.shortlist, team) for team in teams]
+        workers = [_Worker(s, waiting, engine.model.config, options, num_workers, max_slots) for s in slots]
+        yield from workers[0].work() if num_workers == 1 else _work_together(workers, waiting)
+
+
+@dataclass
+class _Worker:
+    slots: Slots
+    waiting: SentenceQueue
+    model: ModelConfig
+    options: SearchOptions
+    num_workers: int
+    max_slots: int
+
+    def __post_init__(self) -> None:
+        self._allowed = AllowedTokens(self.model, end_loops=self.options.config.end_loops)
+
+    def work(self) -> Iterator[Found]:
+        """Yield what this worker finds."""
+        active: list[Any] = []  # by slot: sentences that are searched for, or sampled
+        ready: list[tuple[Sentence, Any]] = []  # that enter next, and what was made of their sources
+        while not self.waiting.is_stopped:
+            if taken := self._take(ready, wait=not (active or ready)):
+                ready += zip(taken, self.slots.encode(taken), strict=True)
+            if entering := ready[: self._fitting(ready)]:
+                del ready[: len(entering)]
+                self.slots.enter([encoded for _, encoded in entering])
+                active += (self._begin(sentence) for sentence, _ in entering)
+            if not active:
+                if ready or not self.waiting.is_closed or not self.waiting.is_empty:
+                    continue
+                return
+            if self.options.are_separate or self.options.is_constrained:
+                self._advance_separately(active)
+            else:
+                for searched, candidates in zip(active, self.slots.step(active), strict=True):
+                    searched.advance(candidates, self.model.eos_id, self.options)
+            for slot in reversed(range(len(active))):
+                done, number = active[slot], active[slot].sentence.number
+                is_wanted = not self.waiting.is_withdrawn(number)
+                if not done.scores or not is_wanted:  # no open hypothesis is left, or nobody waits for it
+                    active[slot] = active[-1]
+                    active.pop()
+                    self.slots.leave(slot)
+                    self.waiting.finish(number)
+                    if is_wanted and not done.finished:
+                        raise ModelError(
+                            "the model's probabilities are not numbers: its weights hold NaN or infinity, so it is "
+                            "damaged, or its training diverged"
+                        )
+                    yield number, done.best(self.options.num_found) if is_wanted else []
+
+    def _begin(self, sentence: Sentence) -> SearchedSentence | SeparateHypotheses | ConstrainedSentence:
+        options, bos_id = self.options, first_token(self.model, sentence.source)
+        if options.sampling is not None:
+            return begin_samples(sentence, bos_id, self._allowed, options.sampling.seed)
+        if options.is_constrained:
+            return begin_constrained(sentence, bos_id, self._allowed, options)
+        if options.diversity:
+            return begin_separately(sentence, bos_id, self._allowed, range(options.config.beam_size))
+        return begin(sentence, bos_id, self._allowed, options.config)
+
+    def _advance_separately(self, active: Sequence[Any]) -> None:
+        """Take every open sample, or hypothesis of diverse or constrained search, a token further."""
+        options, log_probs, eos_id = self.options, self.slots.log_probs(active), self.model.eos_id
+        if options.is_constrained:
+            advance_constrained(active, log_probs, options, eos_id)
+        elif options.sampling is not None:
+            advance_samples(active, log_probs, options.sampling, eos_id)
+        else:
+            advance_diverse(active, log_probs, options.diversity, options.config, eos_id)
+
+    def _take(self, ready: Sequence[tuple[Sentence, Any]], *, wait: bool) -> list[Sentence]:
+        """Take the sentences that may enter behind those that are ready."""
+        ahead = max((len(sentence.source) for sentence, _ in ready), default=0)
+        return self.waiting.take(
+            lambda longest: min(self._room(max(longest, ahead)), self._share()) - len(ready),
+            self.num_workers,
+            wait=wait,
+        )
+
+    def _fitting(self, ready: Sequence[tuple[Sentence, Any]]) -> int:
+        """Return how many of the next sentences may enter now."""
+        longest = 0
+        for count, (sentence, _) in enumerate(ready):
+            longest = max(longest, len(sentence.source))
+            if count >= self._room(longest):
+                return count
+        return len(ready)
+
+    def _share(self) -> int:
+        """Return how many sentences may be added to those in flight, so that the other workers have as many."""
+        return -(-self.waiting.num_open // self.num_workers) - len(self.slots.source_lengths)
+
+    def _room(self, longest: int) -> int:
+        """Return how many sentences up to a length may enter; none rather than a few, while others are in flight."""
+        in_flight = self.slots.source_lengths
+        capacity = min(self.max_slots, _capacity(max([longest, *in_flight]), self.options))
+        room = capacity - len(in_flight)
+        return room if room >= max(1, capacity // 8) else 0
+
+
+def _work_together(workers: Sequence[_Worker], waiting: SentenceQueue) -> Iterator[Found]:
+    """Yield what several workers find, each in a thread of its own."""
+    found: queue.SimpleQueue[Found | BaseException | None] = queue.SimpleQueue()
+
+    def work(worker: _Worker) -> None:
+        try:
+            with torch.inference_mode():
+                for result in worker.work():
+                    found.put(result)
+            found.put(None)
+        except BaseException as error:
+            found.put(error)
+
+    threads: list[Thread] = []
+    try:
+        for worker in workers:
+            thread = Thread(target=work, args=(worker,), daemon=True)
+            thread.start()
+            threads.append(thread)
+        at_work = len(threads)
+        while at_work:
+            result = found.get()
+            if isinstance(result, BaseException):
+                raise result
+            if result is None:
+                at_work -= 1
+            else:
+                yield result
+    finally:
+        waiting.stop()
+        for thread in threads:
+            thread.join()
+
+
+def _capacity(length: int, options: SearchOptions) -> int:
+    """Return how many sentences of a length a worker may have in flight at once."""
+    return max(1, options.config.batch_tokens // (options.most_beams * length))

@@ -1,8 +1,0 @@
-"""The data doctor: what is wrong with a corpus, found in one pass over its pairs."""
-
-from __future__ import annotations
-
-from clearhead.doctor.examination import Examination, examine, measure
-from clearhead.doctor.findings import KINDS, Finding
-
-__all__ = ["KINDS", "Examination", "Finding", "examine", "measure"]

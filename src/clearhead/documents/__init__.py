@@ -1,1 +1,0 @@
-"""Files whose text is translated while all else in them stays as it is, byte for byte: a file a format."""

@@ -1,0 +1,331 @@
+"""Text files as streams of lines: UTF-8, plain or compressed, every defect named by file, line and byte."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import lzma
+import os
+import stat
+import sys
+import zlib
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing, contextmanager, nullcontext, suppress
+from pathlib import Path
+from typing import IO, Any, TextIO
+
+import zstandard
+
+from clearhead.errors import DataError
+from clearhead.files.writing import is_leftover, is_standard_output, new_file
+
+__all__ = [
+    "COMPRESSED_STARTS",
+    "COMPRESSIONS",
+    "display_name",
+    "format_extension",
+    "open_binary",
+    "open_output",
+    "read_lines",
+    "refuse_foreign",
+    "refuse_unwritable",
+    "some_names",
+    "whole_or_absent",
+]
+
+COMPRESSIONS = (".gz", ".xz", ".zst")
+"""Extensions that are decompressed when read and compressed when written."""
+
+CHUNK_BYTES = 16 * 1024
+SHOWN_NAMES = 3
+
+COMPRESSED_STARTS = {
+    b"\x1f\x8b": "is compressed with gzip; give it the extension .gz",
+    b"\xfd7zXZ": "is compressed with xz; give it the extension .xz",
+    b"\x28\xb5\x2f\xfd": "is compressed with zstd; give it the extension .zst",
+}
+"""How a compressed file begins, and what to do if its name does not say so."""
+# How a file that is not UTF-8 text begins, and what to do about it; UTF-32 first, for UTF-16's mark is a prefix of its.
+FOREIGN_STARTS = {
+    b"\xff\xfe\0\0": "looks like UTF-32; convert: iconv -f UTF-32 -t UTF-8",
+    b"\0\0\xfe\xff": "looks like UTF-32; convert: iconv -f UTF-32 -t UTF-8",
+    b"\xff\xfe": "looks like UTF-16; convert: iconv -f UTF-16 -t UTF-8",
+    b"\xfe\xff": "looks like UTF-16; convert: iconv -f UTF-16 -t UTF-8",
+    **COMPRESSED_STARTS,
+}
+UTF8_MARK = b"\xef\xbb\xbf"
+
+
+def format_extension(path: str) -> str:
+    """Return the extension that tells the format of a file, under any compression; empty if it has none.
+
+    >>> format_extension("a/b.PO.gz"), format_extension("notes.gz"), format_extension("-")
+    ('.po', '', '')
+    """
+    suffixes = [suffix.lower() for suffix in Path(path).suffixes]
+    if suffixes and suffixes[-1] in COMPRESSIONS:
+        suffixes.pop()
+    return suffixes[-1] if suffixes else ""
+
+
+def read_lines(path: str) -> Iterator[str]:
+    r"""Stream the lines of a UTF-8 file, without their line ends.
+
+    Only `\n` ends a line; one `\r` before it belongs to the line end. U+2028, a form feed or a lone `\r` are text, as
+    they are for `wc -l` and for the other file of a parallel corpus. A byte order mark at the start is removed, and a
+    last line without `\n` counts.
+
+    Args:
+        path: `-` is standard input; `.gz`, `.xz` and `.zst` are decompressed.
+
+    Raises:
+        DataError: While reading, if the file is missing, a directory, unreadable, damaged, or not UTF-8 text; with the
+            line and the byte within it, both counted from 1.
+    """
+    name = display_name(path)
+    with open_binary(path) as stream:
+        for number, raw in enumerate(stream, start=1):
+            yield _decoded(raw, name, number)
+
+
+@contextmanager
+def open_binary(path: str) -> Iterator[IO[bytes]]:
+    """Open a file and read its bytes, decompressed; what goes wrong meanwhile is told in one line.
+
+    Args:
+        path: `-` is standard input, which stays open; `.gz`, `.xz` and `.zst` are decompressed.
+
+    Raises:
+        DataError: At once or while reading, if the file is missing, a directory, unreadable or damaged.
+    """
+    name = display_name(path)
+    try:
+        with _opened(path) as stream:
+            yield stream
+    except FileNotFoundError:
+        raise DataError(f"{name}: there is no such file") from None
+    except IsADirectoryError:
+        raise DataError(f"{name} is a directory; give a text file") from None
+    except EOFError:
+        raise DataError(f"{name} is cut off: its compressed data ends too early; make or fetch it again") from None
+    except (gzip.BadGzipFile, zlib.error, lzma.LZMAError, zstandard.ZstdError) as error:
+        raise DataError(f"{name} cannot be decompressed, it is damaged or has the wrong extension: {error}") from None
+    except OSError as error:
+        raise DataError(f"cannot read {name}: {error.strerror or error}") from None
+
+
+@contextmanager
+def open_output(path: str | None) -> Iterator[TextIO]:
+    r"""Open a UTF-8 text file for writing; it appears under its name only once it is complete.
+
+    Devices and pipes are written directly. Lines end with `\n` everywhere.
+
+    Args:
+        path: `None`, `-` or `/dev/stdout` is standard output; `.gz`, `.xz` and `.zst` are compressed.
+
+    Raises:
+        DataError: If the file cannot be written, the disk is full, or the text holds half of a surrogate pair.
+        BrokenPipeError: As it comes, if whoever reads standard output went away.
+    """
+    name = "standard output" if is_standard_output(path) else str(path)
+    try:
+        if path is None or is_standard_output(path):
+            with _standard_output() as text:
+                yield text
+        else:
+            with whole_or_absent(path) as written, _text_in(written, Path(path).suffix.lower()) as text:
+                yield text
+    except UnicodeEncodeError as error:
+        code = ord(error.object[error.start])
+        raise DataError(f"cannot write {name}: U+{code:04X} is half of a surrogate pair, not a character") from None
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        # Writing to an open file fails without a file name; an error with another file's name is the block's own.
+        if error.filename is not None and not _belongs_to(Path(str(error.filename)), name):
+            raise
+        raise DataError(f"cannot write {name}: {error.strerror or error}") from None
+
+
+def _belongs_to(written: Path, name: str) -> bool:
+    """Tell whether a file is the one that is wanted, or its temporary form."""
+    final = Path(os.path.realpath(name))
+    return written in (Path(name), final) or (written.parent == final.parent and is_leftover(written.name))
+
+
+def display_name(path: str) -> str:
+    """Return how messages call an input file: `-` is "standard input"."""
+    return "standard input" if path == "-" else path
+
+
+def some_names(paths: Sequence[str]) -> str:
+    """Return how messages call several input files: the first few, and how many more there are."""
+    more = len(paths) - SHOWN_NAMES
+    return ", ".join(map(display_name, paths[:SHOWN_NAMES])) + (f" and {more:,} more" if more > 0 else "")
+
+
+@contextmanager
+def _opened(path: str) -> Iterator[IO[bytes]]:
+    if path == "-":
+        yield sys.stdin.buffer
+        return
+    with open(path, "rb") as file:
+        suffix = Path(path).suffix.lower()
+        if suffix in COMPRESSIONS and not file.peek(1):
+            raise EOFError  # gzip would take an empty file for an empty text
+        with closing(_decompressed(file, suffix)) as stream:
+            yield stream
+
+
+def _decompressed(file: io.BufferedReader, suffix: str) -> IO[bytes]:
+    match suffix:
+        case ".gz":
+            return gzip.GzipFile(fileobj=file)  # type: ignore[return-value]
+        case ".xz":
+            return io.BufferedReader(_StreamReader(file, lzma.LZMADecompressor, padding=b"\0"))
+        case ".zst":
+            return io.BufferedReader(_StreamReader(file, lambda: zstandard.ZstdDecompressor().decompressobj()))
+        case _:
+            return file
+
+
+class _StreamReader(io.RawIOBase):
+    """Decompressed bytes of a file of one or more compressed streams.
+
+    It refuses a stream that is cut off or damaged, wherever it stands: the libraries' own readers take a cut-off zstd
+    file as whole, and whatever follows the first stream of an xz file, if it does not begin like one, as no part of it.
+
+    Args:
+        file: The compressed bytes.
+        make_decompressor: Returns what decompresses one stream.
+        padding: Bytes that may stand between and after streams.
+    """
+
+    def __init__(self, file: IO[bytes], make_decompressor: Callable[[], Any], padding: bytes = b"") -> None:
+        self._file = file
+        self._make_decompressor = make_decompressor
+        self._padding = padding
+        self._stream = make_decompressor()
+        self._compressed = b""
+        self._text = memoryview(b"")
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        """Fill `buffer` with the next bytes and return how many; 0 is the end."""
+        while not self._text:
+            chunk = self._compressed or self._file.read(CHUNK_BYTES)
+            self._compressed = b""
+            if not chunk:
+                if not self._stream.eof:
+                    raise EOFError
+                return 0
+            if self._stream.eof:
+                if not (chunk := chunk.lstrip(self._padding)):
+                    continue
+                self._stream = self._make_decompressor()
+            self._text = memoryview(self._stream.decompress(chunk))
+            self._compressed = self._stream.unused_data if self._stream.eof else b""
+        count = min(len(buffer), len(self._text))
+        buffer[:count] = self._text[:count]
+        self._text = self._text[count:]
+        return count
+
+
+def refuse_foreign(start: bytes, name: str) -> None:
+    """Refuse what begins like compressed bytes, UTF-16 or UTF-32, where UTF-8 or one of its elders is to be read.
+
+    Raises:
+        DataError: Saying what it looks like and what to do.
+    """
+    for mark, advice in FOREIGN_STARTS.items():
+        if start.startswith(mark):
+            raise DataError(f"{name} {advice}")
+
+
+def _decoded(raw: bytes, name: str, number: int) -> str:
+    offset = 0
+    if number == 1:
+        refuse_foreign(raw, name)
+        if raw.startswith(UTF8_MARK):
+            offset = len(UTF8_MARK)
+    if b"\0" in raw:
+        raise DataError(f"{name}, line {number}: byte {raw.index(0) + 1} is NUL (0x00); is it a binary file?")
+    raw = raw[offset:].removesuffix(b"\n").removesuffix(b"\r")
+    try:
+        return raw.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise DataError(
+            f"{name}, line {number}: byte {offset + error.start + 1} (0x{raw[error.start]:02x}) is not valid UTF-8; "
+            f"if the text is in another encoding, convert it, for example: iconv -f ISO-8859-1 -t UTF-8"
+        ) from None
+
+
+@contextmanager
+def _standard_output() -> Iterator[TextIO]:
+    sys.stdout.flush()
+    text = io.TextIOWrapper(sys.stdout.buffer, encoding="utf-8", newline="\n")
+    try:
+        yield text
+        text.flush()
+    finally:
+        # Detached, not closed: standard output outlives this block. Text that could not be flushed stays lost.
+        with suppress(OSError, ValueError):
+            text.detach()
+
+
+def refuse_unwritable(path: str) -> None:
+    """Make sure that a file can be written, as far as can be told without writing.
+
+    Raises:
+        DataError: If it is a directory or may not be changed, or there is no directory for it that may be.
+    """
+    final = Path(os.path.realpath(path))  # through a link, so that the link stays one
+    if final.is_dir():
+        raise DataError(f"cannot write {path}: it is a directory")
+    if not final.parent.is_dir():
+        raise DataError(f"cannot write {path}: there is no directory {Path(path).parent}")
+    if final.exists() and not os.access(final, os.W_OK):
+        raise DataError(f"cannot write {path}: the file is there and may not be changed")
+    if not os.path.exists(path) and not os.access(final.parent, os.W_OK):  # a pipe of the shell has no directory
+        raise DataError(f"cannot write {path}: its directory may not be changed")
+
+
+@contextmanager
+def whole_or_absent(path: str) -> Iterator[Path]:
+    """Check that a file can be written, and give the path to write to meanwhile: beside it, or a device or pipe itself.
+
+    Raises:
+        DataError: As `refuse_unwritable`.
+        OSError: As it comes, while the block writes.
+    """
+    refuse_unwritable(path)
+    # Not what it leads to: a pipe that a link in /dev/fd leads to has no path.
+    is_direct = os.path.exists(path) and not stat.S_ISREG(os.stat(path).st_mode)
+    with nullcontext(Path(path)) if is_direct else new_file(path) as written:
+        yield written
+
+
+@contextmanager
+def _text_in(written: Path, suffix: str) -> Iterator[TextIO]:
+    with open(written, "wb") as file:
+        text = io.TextIOWrapper(_compressed(file, suffix), encoding="utf-8", newline="\n")
+        try:
+            yield text
+            text.close()  # writes the end of a compressed stream
+        finally:
+            with suppress(OSError, ValueError):
+                text.close()
+
+
+def _compressed(file: IO[bytes], suffix: str) -> Any:
+    match suffix:
+        case ".gz":
+            return gzip.GzipFile(filename="", mode="wb", fileobj=file, mtime=0)  # same text, same bytes
+        case ".xz":
+            return lzma.LZMAFile(file, "wb")
+        case ".zst":
+            return zstandard.ZstdCompressor(write_checksum=True).stream_writer(file, closefd=False)
+        case _:
+            return file

@@ -1,0 +1,187 @@
+"""The text of a file, where its lines begin, and the file again with places of the text replaced."""
+
+from __future__ import annotations
+
+import codecs
+import re
+import sys
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Self
+
+from clearhead.errors import DataError
+from clearhead.formats.document import Splice, spliced
+from clearhead.runtime.lazy import cached_property
+
+__all__ = ["MOST_BYTES", "FileText", "Line", "read_bytes"]
+
+MOST_BYTES = 200_000_000
+"""Largest document that is read: it is held in memory whole, and its segments beside it."""
+
+_UTF32_MARKS = (b"\xff\xfe\0\0", b"\0\0\xfe\xff")
+_MARKS = {b"\xef\xbb\xbf": "utf-8", b"\xff\xfe": "utf-16-le", b"\xfe\xff": "utf-16-be"}
+_LINE = re.compile(r"([^\r\n]*+)(\r\n|\r|\n|\Z)")
+
+_WITH_STATES = frozenset(
+    {"hz", "iso2022_jp", "iso2022_kr", "utf-7", "unicode_escape", "raw_unicode_escape", "punycode", "idna"}
+)
+"""Encodings in which what a character is written as depends on those before it, as Python calls them."""
+
+
+def read_bytes(path: str) -> bytes:
+    """Read a file whole.
+
+    Args:
+        path: `-` is standard input.
+
+    Raises:
+        DataError: If it cannot be read, or has more bytes than `MOST_BYTES`.
+    """
+    name = "standard input" if path == "-" else path
+    try:
+        if path == "-":
+            data = sys.stdin.buffer.read(MOST_BYTES + 1)
+        else:
+            with open(path, "rb") as file:
+                data = file.read(MOST_BYTES + 1)
+    except FileNotFoundError:
+        raise DataError(f"{name}: there is no such file") from None
+    except IsADirectoryError:
+        raise DataError(f"{name} is a directory; give a file") from None
+    except OSError as error:
+        raise DataError(f"cannot read {name}: {error.strerror or error}") from None
+    if len(data) > MOST_BYTES:
+        raise DataError(
+            f"{name} has more than {MOST_BYTES // 1_000_000} MB, which is the most that a document may have; divide it"
+        )
+    return data
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """A line of a text, as positions in it."""
+
+    number: int
+    """Counted from 1."""
+    start: int
+    end: int
+    """Behind its last character, before its line end."""
+    next: int
+    """Behind its line end; the last line may have none."""
+
+
+@dataclass(frozen=True)
+class FileText:
+    """A text file that was read whole. Positions count characters of `text`."""
+
+    path: str
+    """As messages call it."""
+    data: bytes = field(repr=False)
+    """All of the file."""
+    text: str = field(repr=False)
+    """Without the byte order mark."""
+    encoding: str
+    """As Python calls it; `utf-16-le` or `utf-16-be` where the file begins with their mark."""
+    mark_bytes: int
+    """Size of the byte order mark."""
+
+    @classmethod
+    def read(cls, path: str) -> Self:
+        """Read a file of UTF-8 text, or of UTF-16 with a byte order mark.
+
+        Args:
+            path: `-` is standard input.
+
+        Raises:
+            DataError: If it cannot be read, is too large, or is not such text, with the line and the byte in it.
+        """
+        return cls.of(read_bytes(path), path)
+
+    @classmethod
+    def of(cls, data: bytes, path: str, encoding: str = "utf-8") -> Self:
+        """Take the bytes of a file as text.
+
+        Args:
+            data: All of the file.
+            path: As messages are to call it; `-` is standard input.
+            encoding: What it is in if it does not begin with a byte order mark; an encoding without states.
+
+        Raises:
+            DataError: If it is not such text, with the line and the byte in it.
+        """
+        name = "standard input" if path == "-" else path
+        if data.startswith(_UTF32_MARKS):
+            raise DataError(f"{name} looks like UTF-32; convert: iconv -f UTF-32 -t UTF-8")
+        mark, encoding = next(((mark, code) for mark, code in _MARKS.items() if data.startswith(mark)), (b"", encoding))
+        try:
+            text = data[len(mark) :].decode(encoding)
+        except UnicodeDecodeError as error:
+            at = len(mark) + error.start
+            line, byte = data.count(b"\n", 0, at) + 1, at - data.rfind(b"\n", 0, at)
+            is_guess = not mark and encoding == "utf-8"
+            advice = "; if it is in another encoding, convert it, such as: iconv -f CP1252 -t UTF-8" if is_guess else ""
+            shown = "UTF-16" if encoding.startswith("utf-16") else encoding.upper()
+            raise DataError(
+                f"{name}, line {line}: byte {byte} (0x{data[at]:02x}) is not valid {shown}{advice}"
+            ) from None
+        if "\0" in text:
+            line = text.count("\n", 0, text.index("\0")) + 1
+            raise DataError(f"{name}, line {line}: there is a NUL (0x00); is it a binary file?")
+        return cls(name, data, text, encoding, len(mark))
+
+    def lines(self) -> Iterator[Line]:
+        r"""Yield the lines; `\n`, `\r\n` and `\r` end one."""
+        number = position = 0
+        while position < len(self.text):
+            match = _LINE.match(self.text, position)
+            assert match is not None
+            number, position = number + 1, match.end()
+            yield Line(number, match.start(), match.end(1), position)
+
+    @property
+    def is_exact(self) -> bool:
+        """Whether every part of the text can be written as it stands in the file.
+
+        A place is found again by the bytes that the text before it has; some encodings can write it in several ways.
+        """
+        is_stateless = codecs.lookup(self.encoding).name not in _WITH_STATES
+        return is_stateless and self.text.encode(self.encoding) == self.data[self.mark_bytes :]
+
+    @property
+    def line_end(self) -> str:
+        r"""What ends the first line; `\n` if nothing does."""
+        first = next(self.lines(), None)
+        return (self.text[first.end : first.next] if first is not None else "") or "\n"
+
+    def line(self, position: int) -> int:
+        """Return the number of the line that a position is on, counted from 1."""
+        return max(bisect_right(self._starts, position), 1)
+
+    def refuse(self, position: int, problem: str) -> DataError:
+        """Return an error that names the file and the line of a position."""
+        return DataError(f"{self.path}, line {self.line(position)}: {problem}")
+
+    def replaced(self, changes: Iterable[tuple[int, int, str]]) -> bytes:
+        """Return the file with places of its text replaced, and nothing else.
+
+        Args:
+            changes: Where each begins and ends, and the text to have there; in order, none of them over another.
+
+        Raises:
+            DataError: If a text holds half of a surrogate pair.
+        """
+        splices: list[Splice] = []
+        position, offset = 0, self.mark_bytes
+        for start, end, text in changes:
+            first = offset + len(self.text[position:start].encode(self.encoding))
+            position, offset = end, first + len(self.text[start:end].encode(self.encoding))
+            try:
+                splices.append(Splice(first, offset, text.encode(self.encoding)))
+            except UnicodeEncodeError:
+                raise self.refuse(start, "the translation holds half of a surrogate pair, no character") from None
+        return spliced(self.data, splices)
+
+    @cached_property
+    def _starts(self) -> list[int]:
+        return [line.start for line in self.lines()]

@@ -1,0 +1,245 @@
+r"""gettext catalogues: the messages to translate, with their translations filled in and marked as fuzzy.
+
+They are read by `corpora.po`. Only the lines of `msgstr` and those of flags are written, as gettext writes them; all
+others stay, in the encoding that the header declares.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+from clearhead.errors import DataError
+from clearhead.files.streams import UTF8_MARK
+from clearhead.formats.document import MEMORY_NOTE, Document, Filling, Segment, Splice, spliced
+from clearhead.formats.file_text import read_bytes
+from clearhead.formats.gettext.catalogue import form_of_one
+from clearhead.formats.gettext.po import CatalogueEntry, decoded_catalogue, entries_of, quoted
+from clearhead.formats.wrapping import width_of
+
+__all__ = ["GettextCatalogue", "read_po"]
+
+MOST_COLUMNS = 79
+"""Of a line with its quotation marks, as gettext wraps them; a word that is longer has a line of its own."""
+_WORD = re.compile(r"[^ ]* *\n?")
+_TRANSLATORS_COMMENT = re.compile(r"#(?![.:,|~])")
+
+
+class _Form(NamedTuple):
+    """A translation of a message, one of several if it is about things that are counted."""
+
+    keyword: str
+    """As it is written, such as `msgstr[1]`."""
+    lines: tuple[int, int]
+    """Its first and last one, counted from 1."""
+    segment: int
+    """Which of the document's segments it translates."""
+    is_blank: bool
+    """Whether it has no text yet."""
+
+
+class _Message(NamedTuple):
+    """A message in use."""
+
+    first: int
+    """Which of the document's segments its source is; that of the plural is the next one."""
+    forms: Sequence[_Form]
+    is_fuzzy: bool
+    flags: int
+    """Line of its flags, counted from 1; 0 if it has none."""
+    begins: int
+    """Line that new flags go before."""
+    old_notes: Sequence[int]
+    """Lines of notes that an earlier translation left."""
+    notes: int
+    """Line that new notes go before."""
+
+
+class GettextCatalogue(Document):
+    """A catalogue; its segments are the messages in use, of those with a plural the singular and the plural."""
+
+    format = "gettext catalogue"
+    keeps_finished = True
+
+    def __init__(self, data: bytes, name: str) -> None:
+        """Find the messages.
+
+        Args:
+            data: All of the file.
+            name: As messages call it.
+
+        Raises:
+            DataError: If it is not in its encoding, or a message cannot be read, with its line.
+        """
+        text, self._charset = decoded_catalogue(data, name)
+        self._data, self._name = data, name
+        mark_bytes = len(UTF8_MARK) if data.startswith(UTF8_MARK) else 0
+        # Of every line, and of the end. A line feed is the same byte in all that `corpora` takes as an encoding.
+        self._starts = [mark_bytes, *(match.end() for match in re.finditer(b"\n", data)), len(data)]
+        if len(self._starts) - 2 != text.count("\n") or "a".encode(self._charset) != b"a":
+            raise DataError(f"{name} is in {self._charset}, which cannot be written line by line; convert it to UTF-8")
+        self.segments: list[Segment] = []
+        self._messages: list[_Message] = []
+        first_form = 0
+        for entry in entries_of(text.split("\n")):
+            message = entry.message()
+            if message.problem is not None:
+                raise DataError(f"{name}, line {message.place}: {message.problem}")
+            if message.is_header:
+                first_form = form_of_one(message.fields().get("plural-forms", ""))
+            elif not message.is_obsolete:
+                self._add(entry, first_form)
+
+    def filled(self, fillings: Sequence[Filling | None]) -> bytes:
+        r"""Return the file with translations in it, their messages marked as fuzzy, and notes as comments.
+
+        A line feed at the beginning and at the end of a translation is there if and only if its source has it, as
+        `msgfmt --check` asks for.
+
+        Raises:
+            DataError: If a translation has a character that the file's encoding lacks, or a NUL.
+        """
+        splices: list[Splice] = []
+        for message in self._messages:
+            written = [
+                (form, filling)
+                for form in message.forms
+                if (filling := fillings[form.segment]) is not None and not self._stays(message, form)
+            ]
+            for form, filling in written:
+                text = _with_line_feeds_of(self.segments[message.first].text, filling.text)
+                splices.append(self._strings(form, text))
+            notes = dict.fromkeys(note for _, filling in written for note in filling.note.splitlines())
+            if written:
+                splices += self._notes(message, list(notes))
+            if written and not message.is_fuzzy:
+                splices.append(self._flag(message))
+        return spliced(self._data, sorted(splices, key=lambda splice: splice.start))
+
+    def _add(self, entry: CatalogueEntry, first_form: int) -> None:
+        """Add the segments of a message.
+
+        Args:
+            entry: The message.
+            first_form: Which of its plural forms is that for one thing, counted from 0.
+        """
+        keys = sorted(key for key in entry.texts if key.startswith("msgstr"))
+        at = len(self.segments)
+        forms = [_Form("msgstr", entry.places[keys[0]], at, not entry.texts[keys[0]])]
+        if "msgid_plural" in entry.texts:
+            one = first_form if first_form < len(keys) else 0
+            # The only form of a language that has but one is for any number.
+            forms = [
+                _Form(
+                    f"msgstr[{int(key.removeprefix('msgstr'))}]",
+                    entry.places[key],
+                    at + (place != one or len(keys) == 1),
+                    not entry.texts[key],
+                )
+                for place, key in enumerate(keys)
+            ]
+        for place, source in enumerate(key for key in ("msgid", "msgid_plural") if key in entry.texts):
+            there = [entry.texts[key] for key, form in zip(keys, forms, strict=True) if form.segment == at + place]
+            there = there or [entry.texts[keys[0]]]
+            is_finished = all(there) and not entry.is_fuzzy
+            self.segments.append(Segment(entry.texts[source], entry.places[source][0], there[-1], is_finished))
+        flags = next((line.number for line in entry.lines if line.words.startswith("#,")), 0)
+        # Where gettext has them: behind what other comments there are, before the former source.
+        begins = next(one.number for one in entry.lines if not one.is_comment or one.words.startswith("#|"))
+        # A translator's comments come first, and notes are the last of them.
+        notes = next(line.number for line in entry.lines if not _TRANSLATORS_COMMENT.match(line.words))
+        old_notes = [line.number for line in entry.lines if line.words.startswith(f"# {MEMORY_NOTE}, ")]
+        self._messages.append(_Message(at, forms, entry.is_fuzzy, flags, begins, old_notes, notes))
+
+    def _stays(self, message: _Message, form: _Form) -> bool:
+        """Tell whether a form has a finished translation, where others of the same segment lack one."""
+        return not (form.is_blank or message.is_fuzzy or self.segments[form.segment].is_finished)
+
+    def _strings(self, form: _Form, text: str) -> Splice:
+        """Return the change of the lines of a translation."""
+        first, last = form.lines
+        start, end = self._starts[first - 1], self._starts[last]
+        ended = self._data[start : self._starts[first]]
+        line_end = b"\r\n" if ended.endswith(b"\r\n") else b"\n"
+        stays = re.search(rb"\r?\n?\Z", self._data[start:end])
+        assert stays is not None
+        line = self.segments[form.segment].line
+        lines = [self._encoded(written, line) for written in _string_lines(form.keyword, text)]
+        return Splice(start, start + stays.start(), line_end.join(lines))
+
+    def _notes(self, message: _Message, notes: Sequence[str]) -> Iterator[Splice]:
+        """Yield the changes that put notes in the place of those that were there."""
+        for number in message.old_notes:
+            yield Splice(self._starts[number - 1], self._starts[number], b"")
+        if notes:
+            start, end = self._starts[message.notes - 1 : message.notes + 1]
+            line_end = "\r\n" if self._data[start:end].endswith(b"\r\n") else "\n"
+            written = "".join(f"# {note}{line_end}" for note in notes)
+            # A note must not keep a translation from being written.
+            yield Splice(start, start, written.encode(self._charset, "backslashreplace"))
+
+    def _flag(self, message: _Message) -> Splice:
+        """Return the change that marks a message as fuzzy."""
+        number = message.flags or message.begins
+        start, end = self._starts[number - 1 : number + 1]
+        line = self._data[start:end]
+        if message.flags:
+            at = line.index(b"#,") + 2
+            return Splice(start + at, start + at, b" fuzzy," if line[at:].strip() else b" fuzzy")
+        return Splice(start, start, b"#, fuzzy\r\n" if line.endswith(b"\r\n") else b"#, fuzzy\n")
+
+    def _encoded(self, written: str, line: int) -> bytes:
+        if "\0" in written:
+            raise DataError(f"{self._name}, line {line}: the translation holds a NUL, which no catalogue can")
+        try:
+            return written.encode(self._charset)
+        except UnicodeEncodeError as error:
+            sign = written[error.start]
+            advice = f"U+{ord(sign):04X} ({sign}), which {self._charset} lacks; convert the file: msgconv -t UTF-8"
+            holds = "half of a surrogate pair, no character" if "\ud800" <= sign <= "\udfff" else advice
+            raise DataError(f"{self._name}, line {line}: the translation holds {holds}") from None
+
+
+def read_po(path: str) -> GettextCatalogue:
+    """Read a catalogue.
+
+    Raises:
+        DataError: If it cannot be read, is too large, is not in the encoding that it declares, or has a message that
+            cannot be read.
+    """
+    return GettextCatalogue(read_bytes(path), path)
+
+
+def _with_line_feeds_of(source: str, text: str) -> str:
+    r"""Return a text that begins and ends with a line feed if and only if its source does; one that is empty stays so.
+
+    >>> _with_line_feeds_of("ja\n", "yes"), _with_line_feeds_of("ja", "\nyes")
+    ('yes\n', 'yes')
+    """
+    if text.startswith("\n") != source.startswith("\n"):
+        text = text.lstrip("\n") if text.startswith("\n") else text and f"\n{text}"
+    if text.endswith("\n") != source.endswith("\n"):
+        text = text.rstrip("\n") if text.endswith("\n") else text and f"{text}\n"
+    return text
+
+
+def _string_lines(keyword: str, text: str) -> Iterator[str]:
+    r"""Yield the lines that a text has behind a keyword.
+
+    >>> list(_string_lines("msgstr", "ja\n")), list(_string_lines("msgstr", "ja\nnein"))
+    (['msgstr "ja\\n"'], ['msgstr ""', '"ja\\n"', '"nein"'])
+    """
+    whole = f"{keyword} {quoted(text)}"
+    if "\n" not in text[:-1] and width_of(whole) <= MOST_COLUMNS:
+        yield whole
+        return
+    yield f'{keyword} ""'
+    for part in re.findall(r"[^\n]*\n|[^\n]+", text):
+        line = ""
+        for word in _WORD.findall(part):
+            if line and width_of(quoted(line + word)) > MOST_COLUMNS:
+                yield quoted(line)
+                line = ""
+            line += word
+        yield quoted(line)

@@ -1,0 +1,297 @@
+r"""gettext catalogues as translators edit them: `.po`.
+
+They are read here, after GNU gettext's own grammar (gettext-tools/src/read-po-gram.y), for the two parsers in Python
+lose what they should not. Of a file that `msgfmt` takes, Babel 2.18 keeps one of two entries that are alike, drops one
+whose `msgid` is empty in a context, and refuses `#~|` and plural forms that no header announces; polib 1.2 loses the
+last entry before an empty `#:`, and refuses `#,fuzzy`, `#note` and U+2028 within a text. Both take a string without its
+closing quotation mark and cut off its last letter. A test compares what is read with Babel, on catalogues it can read.
+"""
+
+from __future__ import annotations
+
+import codecs
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from clearhead.errors import DataError
+from clearhead.files.streams import UTF8_MARK, open_output, refuse_foreign
+from clearhead.formats.gettext.catalogue import Message, charset_of, open_catalogue
+from clearhead.formats.pair import LINE_ENDS, PairFile, SentencePair, Wanted, refuse_signs
+
+__all__ = ["CatalogueEntry", "decoded_catalogue", "entries_of", "open_po", "quoted", "write_po"]
+
+STRING = r'"((?:[^"\\]|\\.)*+)"'
+STRINGS = re.compile(rf"(?:{STRING}\s*+)++")
+KEYWORD = re.compile(r"(msgctxt|msgid_plural|msgid|msgstr)(?:\s*\[\s*([0-9]{1,3})\s*\])?\s*(?=\")")
+ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "v": "\v", "f": "\f", "a": "\a", "b": "\b", '"': '"', "\\": "\\"}
+SHOWN_CHARACTERS = 40
+
+
+def open_po(path: str, wanted: Wanted) -> PairFile:
+    """Open a catalogue; what its header says about its encoding and language counts.
+
+    Args:
+        path: `-` is standard input; `.gz`, `.xz` and `.zst` are decompressed.
+        wanted: Languages, see `open_catalogue`.
+
+    Raises:
+        ConfigError: If it does not have the languages that are asked for.
+        DataError: If it cannot be read, is larger than 200 MB, or is not in the encoding that it declares.
+    """
+    return open_catalogue(path, wanted, "gettext catalogue", _messages)
+
+
+def write_po(path: str | None, pairs: Iterable[SentencePair], languages: tuple[str, str]) -> int:
+    """Write a catalogue and return the number of pairs, each a message without context.
+
+    Args:
+        path: `None` or `-` is standard output; `.gz`, `.xz` and `.zst` are compressed.
+        pairs: Pairs to write, in order; `origin` is not written. Two with the same source are two messages with the
+            same `msgid`, which `msgfmt` refuses.
+        languages: Of source and target, for the header.
+
+    Raises:
+        DataError: If a pair would not come back as it is (its source is empty, or a text holds a line end), or the file
+            cannot be written.
+    """
+    count = 0
+    header = (
+        f"Language: {languages[1]}\nMIME-Version: 1.0\nContent-Type: text/plain; charset=UTF-8\n"
+        f"Content-Transfer-Encoding: 8bit\nX-Source-Language: {languages[0]}\n"
+    )
+    with open_output(path) as file:
+        file.write('msgid ""\nmsgstr ""\n' + "".join(f"{quoted(line)}\n" for line in header.splitlines(keepends=True)))
+        for pair in pairs:
+            refuse_signs(pair, {"\0": "NUL character", **LINE_ENDS}, "a .po")
+            if not pair.source:
+                raise DataError(f"{pair.origin}: the source is empty, and in a .po this is its header; leave it out")
+            file.write(f"\nmsgid {quoted(pair.source)}\nmsgstr {quoted(pair.target)}\n")
+            count += 1
+    return count
+
+
+def quoted(text: str) -> str:
+    """Return a text as a string of a catalogue, on one line, with its quotation marks."""
+    return '"' + "".join(f"\\{_LETTERS[sign]}" if sign in _LETTERS else sign for sign in text) + '"'
+
+
+_LETTERS = {sign: letter for letter, sign in ESCAPES.items()}
+
+
+def _unquoted(strings: str) -> str:
+    """Return the text of one or more strings; an escape that gettext does not know stays as it is written."""
+    text = "".join(match[1] for match in re.finditer(STRING, strings))
+    return re.sub(r"\\(.)", lambda escape: ESCAPES.get(escape[1], escape[0]), text) if "\\" in text else text
+
+
+def _messages(data: bytes, name: str) -> Iterator[Message]:
+    """Yield the messages of a file, also those with a mistake, which have a `problem`."""
+    text, _ = decoded_catalogue(data, name)
+    yield from (entry.message() for entry in entries_of(text.split("\n")))
+
+
+def decoded_catalogue(data: bytes, name: str) -> tuple[str, str]:
+    """Return the text of a catalogue without its byte order mark, and the encoding it is in, as it names it.
+
+    Args:
+        data: All of the file.
+        name: As messages call it.
+
+    Raises:
+        DataError: If it is no text, or is not in the encoding that it declares.
+    """
+    refuse_foreign(data[:4], name)
+    if (nul := data.find(b"\0")) >= 0:
+        line = data.count(b"\n", 0, nul) + 1
+        raise DataError(f"{name}, line {line}: there is a NUL byte (0x00); is it a binary file?")
+    if data.startswith(UTF8_MARK):
+        data, charset, why = data[len(UTF8_MARK) :], "UTF-8", "as its byte order mark says"
+    else:
+        # The header is ASCII where it matters, and Latin-1 reads any bytes.
+        first = next(entries_of(_latin_lines(data)), None)
+        declared = charset_of(None if first is None else first.message(), name)
+        charset, why = declared or "UTF-8", "as its header says" if declared else "for no header says otherwise"
+    if codecs.lookup(charset).name != "utf-8" and not data.isascii() and _is_utf8(data):
+        line, _ = _position(data, next(place for place, code in enumerate(data) if code > 127))
+        raise DataError(
+            f"{name}, line {line}: this is UTF-8, not {charset}, {why}; write charset=UTF-8 into the header"
+        )
+    try:
+        return data.decode(charset), charset
+    except UnicodeDecodeError as error:
+        line, byte = _position(data, error.start)
+        raise DataError(
+            f"{name}, line {line}: byte {byte} (0x{data[error.start]:02x}) is not valid {charset}, in which the file "
+            f"is, {why}; let the header say the right one, for example charset=ISO-8859-1"
+        ) from None
+
+
+def _latin_lines(data: bytes) -> Iterator[str]:
+    start = 0
+    while start < len(data):
+        end = data.find(b"\n", start) + 1 or len(data)
+        yield data[start:end].decode("latin-1")
+        start = end
+
+
+def _position(data: bytes, place: int) -> tuple[int, int]:
+    return data.count(b"\n", 0, place) + 1, place - data.rfind(b"\n", 0, place)
+
+
+def _is_utf8(data: bytes) -> bool:
+    try:
+        data.decode("utf-8")
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+class CatalogueLine(NamedTuple):
+    """A line that is not blank."""
+
+    number: int
+    words: str
+    """All of it, without the mark of what is obsolete."""
+    is_obsolete: bool
+    is_apart: bool
+    """Whether a blank line stands before it."""
+    keyword: str
+    """`msgid` and the like; empty if there is none, as where a string goes on."""
+    form: int | None
+    """Number of the plural form that follows the keyword."""
+    text: str | None
+    """What its strings say; None if it is a comment, or cannot be read."""
+
+    @property
+    def is_comment(self) -> bool:
+        return self.words.startswith("#")
+
+    @property
+    def begins(self) -> str | None:
+        """The keyword that it begins with, also if it cannot be read further, of those that begin a message."""
+        match = re.match("msgctxt|msgid(?!_plural)", self.words)
+        return match[0] if match else None
+
+
+def _lines(lines: Iterable[str]) -> Iterator[CatalogueLine]:
+    """Read lines on their own; those with a former source (`#|`, `#~|`) are comments."""
+    is_apart = False
+    for number, line in enumerate(lines, start=1):
+        words = line.strip()
+        is_obsolete = words.startswith("#~") and not words.startswith("#~|")
+        if is_obsolete:
+            words = words[2:].lstrip()
+        if not words:
+            is_apart = True
+            continue
+        match = KEYWORD.match(words)
+        strings = words[match.end() :] if match else words
+        text = _unquoted(strings) if STRINGS.fullmatch(strings) else None
+        form = int(match[2]) if match and match[2] else None
+        yield CatalogueLine(number, words, is_obsolete, is_apart, match[1] if match else "", form, text)
+        is_apart = False
+
+
+@dataclass
+class CatalogueEntry:
+    """A message that is being read."""
+
+    line: int = 0
+    """Where it begins; 0 until it does."""
+    lines: list[CatalogueLine] = field(default_factory=list)
+    """All that it has, comments too, but for blank ones."""
+    places: dict[str, tuple[int, int]] = field(default_factory=dict)
+    """Numbers of the first and the last line of its strings, by the keys of `texts`."""
+    texts: dict[str, str] = field(default_factory=dict)
+    """Strings by keyword; of a plural form with its number, padded so that they sort."""
+    last: str = ""
+    """The keyword that came last."""
+    is_fuzzy: bool = False
+    is_obsolete: bool = False
+    problem: str | None = None
+
+    @property
+    def forms(self) -> list[str]:
+        """Its translations."""
+        return [self.texts[keyword] for keyword in sorted(self.texts) if keyword.startswith("msgstr")]
+
+    def ends_before(self, line: CatalogueLine) -> bool:
+        """Tell whether a line is none of it; what follows a mistake is, up to where another message may begin."""
+        if line.begins and line.begins in self.texts:
+            return True
+        if self.problem is None and not self.forms:
+            return False
+        return line.is_comment or line.begins is not None or (line.is_apart and not self._place(line))
+
+    def take(self, line: CatalogueLine) -> None:
+        """Read a line that is one of it."""
+        self.lines.append(line)
+        if line.is_comment:
+            self.is_fuzzy |= line.words.startswith("#,") and "fuzzy" in re.split(r"[,\s]+", line.words[2:])
+            return
+        self.line = self.line or line.number
+        self.is_obsolete |= line.is_obsolete
+        if place := self._place(line):
+            self.texts[place] = self.texts.get(place, "") + (line.text or "")
+            self.places[place] = self.places.get(place, (line.number,))[0], line.number
+            self.last = place
+            return
+        if line.text is None:
+            problem = "neither a keyword with a string in quotation marks nor a comment"
+        else:
+            problem = f"{line.keyword or 'a string without keyword'} stands where it does not belong"
+        where = "" if line.number == self.line else f" on line {line.number}"
+        self.problem = self.problem or f"{problem}{where}: {line.words[:SHOWN_CHARACTERS]!r}"
+
+    def _place(self, line: CatalogueLine) -> str:
+        """Return under which keyword the strings of a line are kept; empty if it has none, or no place here."""
+        there, place = self.texts, line.keyword
+        match line.keyword, line.form:
+            case _ if line.text is None:
+                fits = False
+            case "", _:
+                # After a blank line gettext would let a text go on, which nobody writes and which hides a mistake.
+                place, fits = self.last, bool(self.last) and not (line.is_apart and self.forms)
+            case "msgctxt", None:
+                fits = not there
+            case "msgid", None:
+                fits = there.keys() <= {"msgctxt"}
+            case "msgid_plural" | "msgstr", None:
+                fits = "msgid" in there and "msgid_plural" not in there and not self.forms
+            case "msgstr", form:
+                place = f"msgstr{form:03}"
+                fits = "msgid_plural" in there and place not in there
+            case _:
+                fits = False
+        return place if fits else ""
+
+    def message(self) -> Message:
+        """Return what has been read."""
+        problem = self.problem
+        if problem is None and not self.forms:
+            problem = f"there is no msgstr (msgid begins {self.texts.get('msgid', '')[:SHOWN_CHARACTERS]!r})"
+        if problem is not None:
+            return Message(self.line, "", ("",), problem=problem)
+        return Message(
+            self.line,
+            self.texts["msgid"],
+            self.forms,
+            plural=self.texts.get("msgid_plural"),
+            context=self.texts.get("msgctxt"),
+            is_fuzzy=self.is_fuzzy,
+            is_obsolete=self.is_obsolete,
+        )
+
+
+def entries_of(lines: Iterable[str]) -> Iterator[CatalogueEntry]:
+    """Cut lines into messages; a mistake spoils the message that it stands in, and no other."""
+    entry = CatalogueEntry()
+    for line in _lines(lines):
+        if entry.ends_before(line):
+            yield entry
+            entry = CatalogueEntry()
+        entry.take(line)
+    if entry.line:
+        yield entry

@@ -1,0 +1,1 @@
+"""HTML as a document whose text is translated."""

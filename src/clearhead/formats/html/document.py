@@ -1,0 +1,270 @@
+"""HTML pages: the texts of their blocks and of some attributes; tags, code, scripts and styles stay."""
+
+from __future__ import annotations
+
+import codecs
+import re
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from itertools import islice
+
+from clearhead.errors import DataError
+from clearhead.formats.document import Document, Filling, Segment
+from clearhead.formats.file_text import FileText, read_bytes
+from clearhead.formats.html.references import ATTRIBUTE_REFERENCE, TEXT_REFERENCE, habits, resolved
+from clearhead.formats.html.tokens import HtmlToken, html_tokens
+from clearhead.formats.inline_tags import mended, tokens
+from clearhead.formats.passages import Change, Passage, Run, changes
+
+__all__ = ["HtmlDocument", "read_html"]
+
+MOST_TOKENS = 2_000_000
+"""Tags, and texts between them, of a page: some 50 MB of one that people wrote."""
+
+# ruff: noqa: SIM905  (as a list, the formatter would give every name a line)
+_BLOCKS = frozenset(
+    "address article aside audio blockquote body button canvas caption center col colgroup dd details dialog dir div "
+    "dl dt fieldset figcaption figure footer form frame frameset h1 h2 h3 h4 h5 h6 head header hgroup hr html label "
+    "legend li main menu nav noscript ol optgroup option p pre search section select summary table tbody td template "
+    "tfoot th thead title tr ul video".split()
+)
+"""Elements whose tags end a text; all others, also those that are not known, stand within one."""
+
+_VOID = frozenset("area base br col embed frame hr img input link meta param source track wbr".split())
+"""Elements without an end tag."""
+
+_UNSEEN = frozenset("base link meta noembed noframes param script source style track wbr xmp".split())
+
+_KEPT = frozenset("code iframe math object pre rp rt svg".split())
+"""Elements whose content is not translated."""
+
+# What an element, whose end tag may be left out, ends at: the start of one of these.
+_ENDED_BY = {
+    "p": _BLOCKS - {"button", "label", "option", "select", "title", "caption", "col", "audio", "video", "canvas"},
+    "li": frozenset({"li"}),
+    "dt": frozenset({"dt", "dd"}),
+    "dd": frozenset({"dt", "dd"}),
+    "option": frozenset({"option", "optgroup"}),
+    "td": frozenset({"td", "th", "tr", "tbody", "tfoot"}),
+    "th": frozenset({"td", "th", "tr", "tbody", "tfoot"}),
+    "tr": frozenset({"tr", "tbody", "tfoot"}),
+}
+
+_TRANSLATED = frozenset({"alt", "aria-label", "placeholder", "title"})
+_DESCRIPTIONS = frozenset({"description", "og:description", "og:title", "twitter:description", "twitter:title"})
+_BUTTONS = frozenset({"button", "reset", "submit"})
+
+_SPACES = re.compile(r"[ \t\n\r\f]+")
+_EDGES = re.compile(r"([ \t\n\r\f]*+)((?:[ \t\n\r\f]*+[^ \t\n\r\f]++)*+)([ \t\n\r\f]*+)")
+_CHARSET = re.compile(rb"""<meta[^>]{0,200}?charset\s{0,9}=\s{0,9}["']?\s{0,9}([a-zA-Z0-9_:.-]{1,40})""", re.IGNORECASE)
+_CHARSET_BYTES = 1024  # of the file, in which browsers look for it
+
+# What browsers take a label for, where Python takes it for something smaller.
+_LABELS = {
+    **dict.fromkeys(("ascii", "us-ascii", "iso-8859-1", "iso8859-1", "latin1", "l1"), "cp1252"),
+    **dict.fromkeys(("iso-8859-9", "latin5"), "cp1254"),
+    **dict.fromkeys(("gb2312", "gbk"), "gb18030"),
+    **dict.fromkeys(("shift_jis", "shift-jis", "sjis"), "cp932"),
+    "euc-kr": "cp949",
+}
+
+
+def read_html(path: str, *, target_language: str | None = None) -> HtmlDocument:
+    """Read an HTML file, or a fragment of one.
+
+    The encoding is what a byte order mark tells, then what a `meta` element among the first 1024 bytes says, then
+    UTF-8.
+
+    Args:
+        path: `-` is standard input.
+        target_language: Write this into the `lang` of the `html` element; if None, it stays as it is.
+
+    Raises:
+        DataError: If the file cannot be read, is too large, or is not text in its encoding.
+    """
+    return HtmlDocument(_file_text(path), target_language)
+
+
+class HtmlDocument(Document):
+    """An HTML file: a segment for every run of text within a block, and for every attribute that people read."""
+
+    format = "HTML page"
+
+    def __init__(self, file: FileText, target_language: str | None = None) -> None:
+        self._file = file
+        self._habits = habits(file.text)
+        cut = list(islice(html_tokens(file.text), MOST_TOKENS + 1))
+        if len(cut) > MOST_TOKENS:
+            raise DataError(f"{file.path} has more than {MOST_TOKENS:,} tags and texts; divide it")
+        self._passages = sorted(_passages(file.text, cut), key=lambda passage: (passage.start, -passage.end))
+        self._language = None if target_language is None else _language_change(file.text, cut, target_language)
+        self.segments = [Segment(passage.text, file.line(passage.start)) for passage in self._passages]
+
+    def filled(self, fillings: Sequence[Filling | None]) -> bytes:
+        """Return the file with translations in it; see `Document.filled`.
+
+        White space within a translated text becomes a single space. Characters that the file writes as references,
+        such as `&nbsp;`, are written so; those that its encoding lacks become numeric ones.
+        """
+        done = changes(self._file.text, self._passages, fillings, self._written)
+        if self._language is not None:
+            done = sorted([*done, self._language])
+        return self._file.replaced(done)
+
+    def _written(self, passage: Passage, translation: str, source: Callable[[tuple[int, int]], str]) -> str:
+        try:
+            translation.encode()
+        except UnicodeEncodeError:
+            problem = "the translation holds half of a surrogate pair, no character"
+            raise self._file.refuse(passage.start, problem) from None
+        parts = []
+        for token in tokens(mended(translation, passage.text)[0]):
+            if isinstance(token, str):
+                parts.append(self._escaped(token, passage.kind))
+                continue
+            element = passage.elements[token.number - 1]
+            place = element.closing if token.form == "close" else element.opening
+            assert place is not None
+            parts.append(self._escaped(place, passage.kind) if isinstance(place, str) else source(place))
+        written = "".join(parts)
+        return f'"{written}"' if passage.kind == "bare" else written
+
+    def _escaped(self, words: str, kind: str) -> str:
+        must = {ord("&"): "&amp;", ord("<"): "&lt;"}
+        if kind != "text":
+            must |= {ord("'"): "&#39;"} if kind == "'" else {ord('"'): "&quot;"}
+        written = words.translate({**self._habits, **must})
+        return written.encode(self._file.encoding, "xmlcharrefreplace").decode(self._file.encoding)
+
+
+def _passages(text: str, cut: Sequence[HtmlToken]) -> Iterator[Passage]:
+    run = Run()
+    index = 0
+    while index < len(cut):
+        token = cut[index]
+        is_block = token.name in _BLOCKS
+        if token.form in ("start", "end") and is_block:
+            yield from _finished(run)
+            run = Run()
+        if token.form == "start" and (token.name in _KEPT or _is_untranslated(text, token)):
+            behind = _behind_element(text, cut, index)
+            if not is_block:
+                run.alone(token.start, cut[behind - 1].end, is_seen=token.name not in _UNSEEN)
+            index = behind
+            continue
+        if token.form == "start":
+            yield from _attribute_passages(text, token)
+        if token.form == "text" or (token.form == "raw" and token.name == "title"):
+            _add_words(run, text, token)
+        elif token.form == "raw" or token.form == "other" or token.name in _UNSEEN:
+            run.alone(token.start, token.end, is_seen=False)
+        elif not is_block and token.name in _VOID:
+            run.alone(token.start, token.end, is_seen=token.name not in ("br", "input"))
+        elif not is_block and token.form == "start":
+            run.opening(token.name, token.start, token.end)
+        elif not is_block:
+            run.closing(token.name, token.start, token.end)
+        index += 1
+    yield from _finished(run)
+
+
+def _finished(run: Run) -> Iterator[Passage]:
+    if (passage := run.passage()) is not None:
+        yield passage
+
+
+def _add_words(run: Run, text: str, token: HtmlToken) -> None:
+    _add(run, text, token.start, token.end, TEXT_REFERENCE)
+
+
+def _add(run: Run, text: str, start: int, end: int, reference: re.Pattern[str]) -> None:
+    """Add text as browsers show it, the white space at its edges by itself."""
+    edges = _EDGES.match(text, start, end)
+    assert edges is not None
+    for group in (1, 2, 3):
+        run.words(resolved(_SPACES.sub(" ", edges[group]), reference), edges.start(group), edges.end(group))
+
+
+def _attribute_passages(text: str, token: HtmlToken) -> Iterator[Passage]:
+    values = {name: text[start:end].lower() for name, start, end, _ in token.attributes}
+    for attribute in token.attributes:
+        is_read = attribute.name in _TRANSLATED
+        if attribute.name == "content" and token.name == "meta":
+            is_read = values.get("name", values.get("property")) in _DESCRIPTIONS
+        elif attribute.name == "value" and token.name == "input":
+            is_read = values.get("type") in _BUTTONS
+        if is_read:
+            run = Run()
+            _add(run, text, attribute.start, attribute.end, ATTRIBUTE_REFERENCE)
+            if (passage := run.passage(attribute.quote or "bare")) is not None:
+                yield passage
+
+
+def _is_untranslated(text: str, token: HtmlToken) -> bool:
+    return any(
+        (name == "translate" and text[start:end].lower() == "no")
+        or (name == "class" and "notranslate" in _SPACES.split(text[start:end]))
+        for name, start, end, _ in token.attributes
+    )
+
+
+def _behind_element(text: str, cut: Sequence[HtmlToken], first: int) -> int:
+    """Return the place behind an element that begins at a start tag, as tokens count.
+
+    It ends at its end tag, or where such an element ends without one, or with an element that is around it.
+    """
+    tag = cut[first]
+    if tag.name in _VOID or (tag.name in ("svg", "math") and text[tag.end - 2] == "/"):
+        return first + 1
+    stack = [tag.name]
+    num_open = Counter(stack)
+    for index in range(first + 1, len(cut)):
+        token = cut[index]
+        if token.form == "start":
+            while stack and token.name in _ENDED_BY.get(stack[-1], ()):
+                num_open[stack.pop()] -= 1
+            if not stack:
+                return index
+            if token.name not in _VOID:
+                stack.append(token.name)
+                num_open[token.name] += 1
+        elif token.form == "end" and num_open[token.name]:
+            while (ended := stack.pop()) != token.name:
+                num_open[ended] -= 1
+            num_open[ended] -= 1
+            if not stack:
+                return index + 1
+        elif token.form == "end" and token.name in _BLOCKS:
+            return index
+    return len(cut)
+
+
+def _language_change(text: str, cut: Sequence[HtmlToken], language: str) -> Change | None:
+    tag = next((token for token in cut if token.form == "start" and token.name == "html"), None)
+    if tag is None:
+        return None
+    for name, start, end, quote in tag.attributes:
+        if name == "lang":
+            return start, end, language if quote or text[start - 1] == "=" else f'="{language}"'
+    behind_name = tag.start + len("<html")
+    return behind_name, behind_name, f' lang="{language}"'
+
+
+def _file_text(path: str) -> FileText:
+    data = read_bytes(path)
+    name = "standard input" if path == "-" else path
+    declared = _CHARSET.search(data[:_CHARSET_BYTES])
+    label = declared[1].decode("ascii").lower() if declared else "utf-8"
+    try:
+        encoding = codecs.lookup(_LABELS.get(label, label)).name
+        if encoding.startswith("utf-16"):
+            encoding = "utf-8"  # the declaration could not have been read
+        file = FileText.of(data, path, encoding)
+        is_exact = file.is_exact
+    except LookupError:
+        is_exact = False
+    if not is_exact:
+        raise DataError(
+            f"{name} says that it is in {label!r}, which cannot be kept; convert it to UTF-8, also where it says so"
+        )
+    return file

@@ -1,0 +1,158 @@
+r"""JSON tables of strings, as programs keep their texts: every string that is a value, at any depth; keys stay.
+
+White space, numbers, the order of keys and keys that are there twice stay as they are, for nothing is written anew but
+the strings that have a translation. A file whose strings are in ASCII with escapes such as `\u00e9` stays so.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Sequence
+from enum import Enum, auto
+
+from clearhead.formats.document import Document, Filling, Segment
+from clearhead.formats.file_text import FileText
+
+__all__ = ["JsonStrings", "read_json_strings"]
+
+MOST_DEPTH = 500
+"""Deepest nesting; what other programs read ends at about 1,000 levels."""
+
+_TOKEN = re.compile(
+    r"""
+      (?P<string>"[^"\\\x00-\x1f]*+(?:\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4})[^"\\\x00-\x1f]*+)*+")
+    | (?P<plain>-?(?:0|[1-9][0-9]*+)(?:\.[0-9]++)?(?:[eE][+-]?[0-9]++)?(?![\w.+-])|(?:true|false|null)(?!\w))
+    | (?P<sign>[{}\[\],:])
+    | (?P<end>\Z)
+    """,
+    re.VERBOSE,
+)
+_SPACE = re.compile(r"[ \t\r\n]*+")
+_BEYOND_ASCII = re.compile(r"\\u(?!00[0-7])")
+_HALF_PAIR = re.compile("[\ud800-\udfff]")
+
+
+class _Due(Enum):
+    """What may come next."""
+
+    VALUE = auto()
+    VALUE_OR_END = auto()
+    KEY = auto()
+    KEY_OR_END = auto()
+    COLON = auto()
+    COMMA_OR_END = auto()
+    NOTHING = auto()
+
+
+_WORDS = {
+    _Due.VALUE: "a value is missing",
+    _Due.VALUE_OR_END: "a value or ] is missing",
+    _Due.KEY: "a key in quotation marks is missing",
+    _Due.KEY_OR_END: "a key in quotation marks or } is missing",
+    _Due.COLON: "a colon is missing",
+    _Due.COMMA_OR_END: "a comma or the closing bracket is missing",
+    _Due.NOTHING: "something follows the end of the JSON value",
+}
+
+
+class JsonStrings(Document):
+    """A JSON file; its segments are the strings that are values and hold characters alone."""
+
+    format = "JSON strings"
+
+    def __init__(self, source: FileText) -> None:
+        """Find the strings.
+
+        Raises:
+            DataError: If the text is not JSON, or is nested too deep.
+        """
+        self._source = source
+        self._spans: list[tuple[int, int]] = []
+        self.segments: list[Segment] = []
+        has_escapes = False
+        for start, end in _string_values(source):
+            written = source.text[start:end]
+            has_escapes = has_escapes or _BEYOND_ASCII.search(written) is not None
+            text = json.loads(written) if "\\" in written else written[1:-1]
+            if not _HALF_PAIR.search(text):  # which is no text
+                self._spans.append((start, end))
+                self.segments.append(Segment(text, source.line(start)))
+        self._is_ascii = has_escapes and source.text.isascii()
+
+    def filled(self, fillings: Sequence[Filling | None]) -> bytes:
+        """Return the file with translations in the place of the strings.
+
+        Raises:
+            DataError: If a translation holds half of a surrogate pair.
+        """
+        return self._source.replaced(
+            (*span, json.dumps(filling.text, ensure_ascii=self._is_ascii))
+            for span, filling in zip(self._spans, fillings, strict=True)
+            if filling is not None
+        )
+
+
+def read_json_strings(path: str) -> JsonStrings:
+    """Read a JSON file.
+
+    Raises:
+        DataError: If it cannot be read, is too large, is no JSON, or is nested too deep.
+    """
+    return JsonStrings(FileText.read(path))
+
+
+def _string_values(source: FileText) -> Iterator[tuple[int, int]]:
+    """Yield where each string that is a value begins and ends, its quotation marks included.
+
+    Raises:
+        DataError: If the text is not JSON, or is nested too deep.
+    """
+    due, closing = _Due.VALUE, [""]  # what closes the value we are in
+    position = 0
+    while True:
+        position = _skip_space(source.text, position)
+        token = _TOKEN.match(source.text, position)
+        kind = token.lastgroup if token is not None else None
+        sign = token[0] if token is not None else ""
+        after = _Due.COMMA_OR_END if len(closing) > 1 else _Due.NOTHING
+        match due, kind, sign:
+            case _Due.VALUE | _Due.VALUE_OR_END, "string", _:
+                assert token is not None
+                yield token.span()
+                due = after
+            case _Due.VALUE | _Due.VALUE_OR_END, "plain", _:
+                due = after
+            case _Due.VALUE | _Due.VALUE_OR_END, _, "{" | "[":
+                closing.append("}" if sign == "{" else "]")
+                due = _Due.KEY_OR_END if sign == "{" else _Due.VALUE_OR_END
+                if len(closing) > MOST_DEPTH:
+                    raise source.refuse(position, f"the JSON is nested deeper than {MOST_DEPTH} levels")
+            case _Due.KEY | _Due.KEY_OR_END, "string", _:
+                due = _Due.COLON
+            case _Due.COLON, _, ":":
+                due = _Due.VALUE
+            case _Due.COMMA_OR_END, _, ",":
+                due = _Due.KEY if closing[-1] == "}" else _Due.VALUE
+            case _Due.COMMA_OR_END | _Due.KEY_OR_END | _Due.VALUE_OR_END, "sign", _ if sign == closing[-1]:
+                closing.pop()
+                due = _Due.COMMA_OR_END if len(closing) > 1 else _Due.NOTHING
+            case _Due.NOTHING, "end", _:
+                return
+            case _:
+                raise source.refuse(position, f"this is no JSON: {_problem(source.text, position, due)}")
+        assert token is not None
+        position = token.end()
+
+
+def _skip_space(text: str, position: int) -> int:
+    match = _SPACE.match(text, position)
+    assert match is not None
+    return match.end()
+
+
+def _problem(text: str, position: int, due: _Due) -> str:
+    if text[position : position + 1] == '"' and due in (_Due.VALUE, _Due.VALUE_OR_END, _Due.KEY, _Due.KEY_OR_END):
+        return "a string is not closed on its line, or holds a wrong escape"
+    here = text[position : position + 20].splitlines()
+    return f"{_WORDS[due]}, before {here[0]!r}" if here else f"{_WORDS[due]} at the end of the file"

@@ -1,0 +1,48 @@
+"""Languages by their names: which one the name of a file ends in (`train.de.gz`), and which are variants of which."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from babel import Locale, UnknownLocaleError, localedata
+
+from clearhead.files.streams import COMPRESSIONS
+
+__all__ = ["LOCALES", "english_name", "is_variant", "language_in_name"]
+
+LOCALES = ("en", "de", "fr", "es", "it", "pt", "nl", "pl", "cs", "sv", "tr", "ja")
+
+
+def language_in_name(path: str) -> str | None:
+    """Return the two letters of a language (ISO 639-1) that a file's name ends in, before `.gz` and its like, or None.
+
+    >>> language_in_name("train.de.gz"), language_in_name("notes.txt"), language_in_name("de")
+    ('de', None, None)
+    """
+    suffixes = [suffix.lower() for suffix in Path(path).suffixes]
+    if suffixes and suffixes[-1] in COMPRESSIONS:
+        suffixes.pop()
+    language = suffixes[-1][1:] if suffixes else ""
+    return language if len(language) == 2 and language.isalpha() and localedata.exists(language) else None
+
+
+def is_variant(language: str, asked: str) -> bool:
+    """Tell whether a language is the one asked for, or one of its variants.
+
+    >>> is_variant("de_AT", "de"), is_variant("DE", "de"), is_variant("de", "de-AT"), is_variant("den", "de")
+    (True, True, False, False)
+    """
+    found, wanted = (name.replace("_", "-").casefold() for name in (language, asked))
+    return found == wanted or found.startswith(f"{wanted}-")
+
+
+def english_name(code: str) -> str | None:
+    """Return what a language is called in English, or None if the code is none that is known.
+
+    >>> english_name("de"), english_name("pt-BR"), english_name("x1")
+    ('German', 'Portuguese (Brazil)', None)
+    """
+    try:
+        return Locale.parse(code.replace("_", "-"), sep="-").get_display_name("en")
+    except (UnknownLocaleError, ValueError):
+        return None

@@ -1,0 +1,1 @@
+"""Markdown as a document whose text is translated."""

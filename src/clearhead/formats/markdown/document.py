@@ -1,0 +1,274 @@
+"""Markdown (CommonMark, and GitHub's tables): its prose; code, blocks of HTML, addresses and front matter stay."""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+from markdown_it.common.utils import normalizeReference
+
+from clearhead.formats.document import Document, Filling, Segment
+from clearhead.formats.file_text import FileText, Line
+from clearhead.formats.html.references import habits
+from clearhead.formats.inline_tags import Tag, mended, tokens
+from clearhead.formats.markdown.inline import InlineEvent, scanned
+from clearhead.formats.markdown.writing import BLOCKS, Part, Surroundings, meaning, written
+from clearhead.formats.passages import Passage, Run, changes
+
+__all__ = ["MarkdownDocument", "read_markdown"]
+
+LONGEST_BLOCK = 100_000
+"""Characters of a paragraph; nobody wrote a longer one, and it is left as it is."""
+
+_SPACE = " \t"
+_BLANK = " \t\r\n"
+_SPACES = re.compile(r"[ \t\r\n]+")
+_FRONT_MATTER = re.compile(r"(---|\+\+\+)[ \t]*\n(?:.*\n)*?(?:\1|\.\.\.)[ \t]*(?:\n|\Z)")
+_NO_PROSE = re.compile(r"^(?::::|!!!|\?\?\?|\$\$)", re.MULTILINE)
+"""Begins lines of what some programs add to Markdown: containers, admonitions, formulas."""
+_LEADING = re.compile(r"\[[ xX]\][ \t]+|\[![A-Za-z]+\][^\n]*\n")
+"""What stands before the prose of a block: a box to tick, or the kind of an alert."""
+_BORDER = re.compile(r"^(?:\[\^[^\]\s]+\]:[ \t]*|:[ \t]+|\{(?::[^\n]*|%[^\n]*%)\}[ \t]*$)", re.MULTILINE)
+"""What ends a paragraph for many programs, but not in CommonMark: at the beginning of a line the mark of a footnote or
+of a definition; a line of attributes (kramdown's `{: .note}`) or of a template (`{% if x %}`)."""
+_SHORT_END = re.compile(r"\](?:\[\s*\])?")
+"""Ends a link whose words are what its address is found by."""
+_PLAIN_LABEL = re.compile(r"[\w .,:+-]+")
+
+
+def read_markdown(path: str) -> MarkdownDocument:
+    """Read a Markdown file of UTF-8 text, or of UTF-16 with a byte order mark.
+
+    Args:
+        path: `-` is standard input.
+
+    Raises:
+        DataError: If the file cannot be read, is too large, or is not such text.
+    """
+    return MarkdownDocument(FileText.read(path))
+
+
+@dataclass(frozen=True)
+class _Block:
+    """The text of a paragraph, a heading or a cell: its lines without what its containers put before them."""
+
+    text: str
+    kind: str
+    """As `Surroundings.kind`."""
+    starts: tuple[int, ...]
+    """Where each line begins in `text`."""
+    file_starts: tuple[int, ...]
+    """Where each line begins in the file."""
+
+    def in_file(self, at: int) -> int:
+        """Return the place in the file of a place in the text."""
+        line = bisect_right(self.starts, at) - 1
+        return self.file_starts[line] + at - self.starts[line]
+
+    def in_text(self, at: int) -> int:
+        """Return the place in the text of a place in the file."""
+        line = bisect_right(self.file_starts, at) - 1
+        return self.starts[line] + at - self.file_starts[line]
+
+    def between(self, at: int, end: int) -> _Block:
+        """Return what of the block stands between two places in the text."""
+        first, last = bisect_right(self.starts, at), bisect_left(self.starts, end)
+        starts = (0, *(start - at for start in self.starts[first:last]))
+        return _Block(self.text[at:end], self.kind, starts, (self.in_file(at), *self.file_starts[first:last]))
+
+    def pieces(self) -> Iterator[_Block]:
+        """Yield the block, or what borders divide it into, without what stands before its prose."""
+        leading = _LEADING.match(self.text)
+        at = leading.end() if leading else 0
+        for start, end in [border.span() for border in _BORDER.finditer(self.text, at)] + [(len(self.text),) * 2]:
+            piece = self.text[at:start]
+            if any(map(str.isalpha, piece)):
+                yield self.between(start - len(piece.lstrip(_BLANK)), at + len(piece.rstrip(_BLANK)))
+            at = end
+
+
+class MarkdownDocument(Document):
+    """A Markdown file: a segment for every paragraph, heading, cell of a table, and description of an image."""
+
+    format = "Markdown text"
+
+    def __init__(self, file: FileText) -> None:
+        self._file = file
+        self._habits = {code: reference for code, reference in habits(file.text).items() if code > 127}
+        environment: dict[str, Any] = {}
+        blocks = list(_blocks(file, environment))
+        self._labels = frozenset(environment.get("references", ()))
+        found = [(passage, block) for block in blocks for passage in self._passages(block)]
+        found.sort(key=lambda both: (both[0].start, -both[0].end))
+        self._blocks = {(passage.start, passage.end): block for passage, block in found}
+        self._found = [passage for passage, _ in found]
+        self.segments = [Segment(passage.text, file.line(passage.start)) for passage in self._found]
+
+    def filled(self, fillings: Sequence[Filling | None]) -> bytes:
+        """Return the file with translations in it; see `Document.filled`.
+
+        A translated paragraph is one line, but for its hard line breaks. What of a translation would be read as
+        Markdown is escaped; where `*` or `_` cannot mark its emphasis, it is written as HTML.
+        """
+        return self._file.replaced(changes(self._file.text, self._found, fillings, self._written))
+
+    def _is_label(self, label: str) -> bool:
+        return normalizeReference(label) in self._labels
+
+    def _passages(self, block: _Block) -> Iterator[Passage]:
+        inline = scanned(block.text, self._is_label)
+        yield from _passage(block, inline.events, block.kind)
+        for start, end in inline.descriptions:
+            words = scanned(block.text[start:end], self._is_label).events
+            events = [event._replace(start=event.start + start, end=event.end + start) for event in words]
+            yield from _passage(block, events, "description")
+
+    def _written(self, passage: Passage, translation: str, source: Callable[[tuple[int, int]], str]) -> str:
+        """Return the plainest Markdown that is read as the translation."""
+        block = self._blocks[passage.start, passage.end]
+        parts: list[Part] = []
+        begun: dict[int, int] = {}  # where in `parts` each pair begins
+        for token in _tidied(tokens(mended(_SPACES.sub(" ", translation), passage.text)[0])):
+            element = passage.elements[token.number - 1] if isinstance(token, Tag) else None
+            if element is None or isinstance(element.opening, str):
+                parts.append(Part("words", str(token if element is None else element.opening)))
+                continue
+            assert isinstance(token, Tag)
+            place = element.closing if token.form == "close" else element.opening
+            assert place is not None
+            original = block.text[block.in_text(place[0]) : block.in_text(place[1])]
+            if token.form == "open":
+                begun[token.number] = len(parts)
+            elif token.form == "close" and _SHORT_END.fullmatch(original):
+                label = block.text[block.in_text(element.opening[1]) : block.in_text(place[0])]
+                words = "".join(part.text for part in parts[begun[token.number] + 1 :])
+                if words != label or not _PLAIN_LABEL.fullmatch(label):
+                    original = f"][{_SPACES.sub(' ', label)}]"
+                    parts.append(Part("close", original, original))
+                    continue
+            parts.append(Part(token.form, original, source(place)))
+        return written(parts, self._surroundings(passage, block), self._habits)
+
+    def _surroundings(self, passage: Passage, block: _Block) -> Surroundings:
+        if passage.kind == "description":
+            return Surroundings("description", "", "", (), (), self._is_label)
+        start, end = block.in_text(passage.start), block.in_text(passage.end)
+        events = scanned(block.text, self._is_label).events
+        return Surroundings(
+            block.kind,
+            block.text[:start],
+            block.text[end:],
+            meaning([event for event in events if event.end <= start], block.text),
+            meaning([event for event in events if event.start >= end], block.text),
+            self._is_label,
+        )
+
+
+def _passage(block: _Block, events: Sequence[InlineEvent], kind: str) -> Iterator[Passage]:
+    run = Run()
+    # Such a link stays in its segment also where it is all of it, for its end changes with its words.
+    short = {event.words for event in events if event.form == "close" and _is_short_end(block, event)}
+    for event in events:
+        start, end = block.in_file(event.start), block.in_file(event.end)
+        match event.form:
+            case "words" if event.words == block.text[event.start : event.end]:
+                # White space at an edge is to stay outside.
+                first = len(event.words) - len(event.words.lstrip(_SPACE))
+                last = len(event.words.rstrip(_SPACE))
+                for piece in ((0, first), (first, last), (max(first, last), len(event.words))):
+                    run.words(event.words[slice(*piece)], start + piece[0], start + piece[1])
+            case "words":
+                run.words(event.words, start, end)
+            case "alone":
+                run.alone(start, end, is_seen=event.is_seen)
+            case "open":
+                run.opening(event.words, start, end, is_seen=event.words in short)
+            case _:
+                run.closing(event.words, start, end)
+    if (passage := run.passage(kind)) is not None:
+        yield passage
+
+
+def _is_short_end(block: _Block, event: InlineEvent) -> bool:
+    return _SHORT_END.fullmatch(block.text, event.start, event.end) is not None
+
+
+def _tidied(parts: Sequence[str | Tag]) -> list[str | Tag]:
+    """Put the white space at the edges of pairs outside of them, for Markdown takes `** bold **` for words."""
+    in_front = _spaces_first(parts, "open", str.lstrip)
+    outside = _spaces_first(in_front[::-1], "close", str.rstrip)[::-1]
+    return tokens(_SPACES.sub(" ", "".join(map(str, outside))).strip(" "))
+
+
+def _spaces_first(parts: Sequence[str | Tag], form: str, stripped: Callable[[str], str]) -> list[str | Tag]:
+    """Put white space that follows tags of a form before them."""
+    kept: list[str | Tag] = []
+    tags: list[str | Tag] = []
+    for part in parts:
+        if isinstance(part, Tag) and part.form == form:
+            tags.append(part)
+            continue
+        if isinstance(part, str) and tags and (words := stripped(part)) != part:
+            kept.append(" ")
+            part = words
+        kept += [*tags, part] if part else tags
+        tags = []
+    return kept + tags
+
+
+def _blocks(file: FileText, environment: dict[str, Any]) -> Iterator[_Block]:
+    """Yield the blocks of prose in a file, and put what links may refer to into the environment."""
+    lines = list(file.lines())
+    text = "\n".join(file.text[line.start : line.end] for line in lines)
+    if front_matter := _FRONT_MATTER.match(text):
+        text = "\n" * front_matter[0].count("\n") + text[front_matter.end() :]
+    position = 0  # in the file: where the search for the next cell begins
+    for before, token in pairwise(BLOCKS.parse(text, environment)):
+        if token.type != "inline" or token.map is None or _NO_PROSE.search(token.content):
+            continue
+        if len(token.content) > LONGEST_BLOCK or not any(map(str.isalpha, token.content)):
+            continue
+        first = lines[token.map[0]]
+        if before.type in ("th_open", "td_open"):
+            position = max(position, first.start)
+            if (place := _cell(file.text, token.content, position, first)) is not None:
+                yield _Block(file.text[slice(*place)], "cell", (0,), (place[0],))
+                position = place[1]
+        elif before.type == "heading_open" and before.markup.startswith("#"):
+            if (start := file.text.rfind(token.content, first.start, first.end)) >= 0:
+                yield _Block(token.content, "heading", (0,), (start,))
+        else:
+            kind = "paragraph" if before.type == "paragraph_open" else "underlined"
+            if (block := _lined(file.text, token.content, lines[slice(*token.map)], kind)) is not None:
+                yield from block.pieces()
+
+
+def _lined(text: str, content: str, lines: Sequence[Line], kind: str) -> _Block | None:
+    """Find the lines of a block in the file; None if they are not what the parser says."""
+    contents = [line.strip(_SPACE) for line in content.split("\n")]
+    starts, file_starts, parts, size = [], [], [], 0
+    for index, (part, line) in enumerate(zip(contents, lines, strict=False)):
+        end = line.start + len(text[line.start : line.end].rstrip(_SPACE))
+        start = end - len(part)
+        if not part or start < line.start or text[start:end] != part:
+            return None
+        parts.append(text[start : line.end if index < len(contents) - 1 else end])
+        starts.append(size)
+        file_starts.append(start)
+        size += len(parts[-1]) + 1
+    return _Block("\n".join(parts), kind, tuple(starts), tuple(file_starts)) if len(parts) == len(contents) else None
+
+
+def _cell(text: str, content: str, position: int, line: Line) -> tuple[int, int] | None:
+    """Find a cell of a table in its line; None if it is not there."""
+    wanted = content.replace("|", r"\|")
+    while (start := text.find(wanted, position, line.end)) >= 0:
+        end = start + len(wanted)
+        if text[end : line.end].lstrip(_SPACE)[:1] in ("", "|"):
+            return start, end
+        position = start + 1
+    return None

@@ -1,0 +1,152 @@
+"""A translation as Markdown that is read as what is meant: as plain as can be, which is tried out."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import groupby
+from typing import NamedTuple
+
+from markdown_it import MarkdownIt
+
+from clearhead.formats.markdown.inline import InlineEvent, scanned
+
+__all__ = ["BLOCKS", "Part", "Surroundings", "meaning", "written"]
+
+BLOCKS = MarkdownIt("commonmark").enable("table")
+"""Parses the blocks of a text, and leaves what is in them as it is."""
+BLOCKS.core.ruler.disable(["inline", "text_join"])
+
+_FRAMES = {
+    "paragraph": "{}",
+    "heading": "# {}",
+    "underlined": "{}\n===",
+    "cell": "| {} |\n| --- |",
+    "description": "![{}](x)",
+}
+"""What a kind of block looks like."""
+
+# What is escaped, and how emphasis is marked; the plainest manner first.
+_MANNERS = (("none", "own"), ("start", "own"), ("all", "own"), ("all", "star"), ("all", "html"))
+
+_LINE_START = re.compile(r"([#>+*=|:~-])|([0-9]{1,9})([.)])")
+# A star between spaces, or a low line within a word, is read as itself.
+_SPECIAL = re.compile(
+    r"[\\`\[\]|{~]|\*(?!\s)|(?<!\s)\*|_(?![^\W_])|(?<![^\W_])_|<(?=[a-zA-Z/!?])|&(?=[#a-zA-Z])|#(?=#*\s*$)"
+)
+_PIPE = re.compile(r"\\?\|")
+_STARS = {"_": "*", "__": "**"}
+_ELEMENTS = {"*": "em", "_": "em", "**": "strong", "__": "strong", "~": "del", "~~": "del"}
+
+
+class Part(NamedTuple):
+    """Words of a translation, or markup in it."""
+
+    form: str
+    """As of `InlineEvent`."""
+    text: str
+    """Words as they are to be read, or the markup as it is in the text of the block."""
+    in_file: str = ""
+    """The markup as it is in the file, where its lines may begin with what containers put there."""
+
+
+class Surroundings(NamedTuple):
+    """Where a translation stands."""
+
+    kind: str
+    """`paragraph`, `heading`, `underlined` (a heading too), `cell` or `description` (of an image)."""
+    before: str
+    """What of the block's text comes before it."""
+    behind: str
+    meaning_before: Sequence[tuple[str, str]]
+    """What that is, as `meaning` tells it."""
+    meaning_behind: Sequence[tuple[str, str]]
+    is_label: Callable[[str], bool]
+    """As for `scanned`."""
+
+
+def meaning(events: Iterable[InlineEvent], text: str) -> list[tuple[str, str]]:
+    """Return what a text that was scanned says: its words, and the form of its markup with how it is written."""
+    return [
+        # An address or a template is read alike, whether its characters are told to be words or not.
+        ("words", event.words or text[event.start : event.end])
+        if event.form == "words" or (event.form == "alone" and text[event.start] in "h{")
+        else (event.form, text[event.start : event.end])
+        for event in events
+    ]
+
+
+def written(parts: Sequence[Part], around: Surroundings, habits: Mapping[int, str]) -> str:
+    """Return the Markdown of a translation, as it is to be in the file.
+
+    Args:
+        parts: Of the translation.
+        around: Where it stands.
+        habits: How the file writes characters, as `references.habits` tells it.
+    """
+    in_file: list[str] = []
+    for escape, marks in _MANNERS:
+        in_block, in_file = [around.before], []
+        meant = list(around.meaning_before)
+        for part in parts:
+            if part.form == "words":
+                is_start = in_block[-1][-1:] in ("", "\n")
+                words = _escaped(part.text, escape, is_start=is_start, is_cell=around.kind == "cell")
+                words = words.translate(habits)
+                pair = words, words
+                meant.append(("words", part.text))
+            else:
+                marked = _marked(part, marks)
+                pair = (marked, marked) if marked is not None else (part.text, part.in_file)
+                meant += meaning([InlineEvent(part.form, 0, len(pair[0]))], pair[0])
+            in_block.append(pair[0])
+            in_file.append(pair[1])
+        meant += around.meaning_behind
+        if _is_read("".join([*in_block, around.behind]), meant, around):
+            break
+    return "".join(in_file)
+
+
+def _escaped(words: str, escape: str, *, is_start: bool, is_cell: bool) -> str:
+    if escape == "all":
+        words = _SPECIAL.sub(r"\\\g<0>", words)
+    elif is_cell:
+        words = _PIPE.sub(r"\\|", words)
+    if escape != "none" and is_start and (found := _LINE_START.match(words)):
+        at = found.start(3) if found[3] else 0
+        words = f"{words[:at]}\\{words[at:]}"
+    return words
+
+
+def _marked(part: Part, marks: str) -> str | None:
+    """Return markup in another form than the file's, if this manner has one."""
+    if marks == "star":
+        return _STARS.get(part.text)
+    if marks == "html" and part.form != "alone" and part.text in _ELEMENTS:
+        return f"<{'/' if part.form == 'close' else ''}{_ELEMENTS[part.text]}>"
+    if marks == "html" and part.form == "alone" and part.text.endswith("\n"):
+        return "<br>"
+    return None
+
+
+def _is_read(text: str, meant: Sequence[tuple[str, str]], around: Surroundings) -> bool:
+    """Tell whether a text is a block of its kind that says what is meant."""
+    if _joined(meaning(scanned(text, around.is_label).events, text)) != _joined(meant):
+        return False
+    framed = _FRAMES[around.kind].replace("{}", text)
+    if around.kind == "description":
+        event = scanned(framed, around.is_label).events[0]
+        return (event.form, event.end) == ("alone", len(framed))
+    blocks = BLOCKS.parse(framed)
+    inline = [token.content for token in blocks if token.type == "inline"]
+    tags = {token.tag for token in blocks if token.tag} - {"table", "thead", "tr"}
+    expected = {"paragraph": "p", "cell": "th"}.get(around.kind, "h1")
+    return inline == [text.replace(r"\|", "|") if around.kind == "cell" else text] and tags == {expected}
+
+
+def _joined(pieces: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
+    joined: list[tuple[str, str]] = []
+    for is_words, group in groupby(pieces, key=lambda piece: piece[0] == "words"):
+        together = list(group)
+        joined += [("words", "".join(text for _, text in together))] if is_words else together
+    return joined

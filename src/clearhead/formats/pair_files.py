@@ -1,0 +1,267 @@
+"""Files that hold both sides: which ones a path stands for, a reader and a writer for every extension."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from glob import glob
+from itertools import islice
+
+from clearhead.errors import DataError
+from clearhead.files import is_utf8
+from clearhead.files.streams import COMPRESSIONS, display_name, format_extension, read_lines, some_names
+from clearhead.formats.gettext.mo import open_mo
+from clearhead.formats.gettext.po import open_po, write_po
+from clearhead.formats.pair import PairFile, SentencePair, Wanted
+from clearhead.formats.tables.anki import anki_format
+from clearhead.formats.tables.csv_files import open_csv, write_csv
+from clearhead.formats.tables.json_lines import open_json_lines, write_json_lines
+from clearhead.formats.tables.tsv import open_tsv, write_tsv
+from clearhead.formats.tmx.pairs import open_tmx, write_tmx
+from clearhead.formats.xliff.pairs import open_xliff, write_xliff
+
+__all__ = ["READERS", "WRITERS", "described", "expand_paths", "holds_pairs", "read_pairs", "write_pairs"]
+
+
+# pyarrow takes a tenth of a second to load, so it is loaded for its own formats alone.
+
+
+def _open_arrow(path: str, wanted: Wanted) -> PairFile:
+    from clearhead.formats.tables.arrow_files import open_arrow
+
+    return open_arrow(path, wanted)
+
+
+def _open_parquet(path: str, wanted: Wanted) -> PairFile:
+    from clearhead.formats.tables.arrow_files import open_parquet
+
+    return open_parquet(path, wanted)
+
+
+def _write_arrow(path: str | None, pairs: Iterable[SentencePair], languages: tuple[str, str]) -> int:
+    from clearhead.formats.tables.arrow_files import write_arrow
+
+    return write_arrow(path, pairs, languages)
+
+
+def _write_parquet(path: str | None, pairs: Iterable[SentencePair], languages: tuple[str, str]) -> int:
+    from clearhead.formats.tables.arrow_files import write_parquet
+
+    return write_parquet(path, pairs, languages)
+
+
+READERS: dict[str, Callable[[str, Wanted], PairFile]] = {
+    ".arrow": _open_arrow,
+    ".csv": open_csv,
+    ".feather": _open_arrow,
+    ".jsonl": open_json_lines,
+    ".mo": open_mo,
+    ".ndjson": open_json_lines,
+    ".parquet": _open_parquet,
+    ".po": open_po,
+    ".tmx": open_tmx,
+    ".tsv": open_tsv,
+    ".txt": open_tsv,
+    ".xlf": open_xliff,
+    ".xliff": open_xliff,
+}
+"""Extension to reader, of formats that hold both sides in one file."""
+
+WRITERS: dict[str, Callable[[str | None, Iterable[SentencePair], tuple[str, str]], int]] = {
+    ".arrow": _write_arrow,
+    ".csv": write_csv,
+    ".feather": _write_arrow,
+    ".jsonl": write_json_lines,
+    ".ndjson": write_json_lines,
+    ".parquet": _write_parquet,
+    ".po": write_po,
+    ".tmx": write_tmx,
+    ".tsv": write_tsv,
+    ".xlf": write_xliff,
+    ".xliff": write_xliff,
+}
+"""Extension to writer: of pairs, and of the languages of source and target; it returns how many pairs there were."""
+
+NUM_EXAMPLES = 3
+"""Defects that a message describes."""
+
+
+def read_pairs(
+    paths: Sequence[str],
+    wanted: Wanted = Wanted(),
+    *,
+    swap: bool = False,
+    tolerated: float = 0.0,
+    on_open: Callable[[Sequence[PairFile]], None] | None = None,
+) -> Iterator[SentencePair]:
+    """Stream the pairs of files that hold both sides, file after file.
+
+    Args:
+        paths: Files whose extension is in `READERS`, each also with `.gz`, `.xz` or `.zst`; `-` is TSV on standard
+            input.
+        wanted: Source and target, of every file; what is not said is left to each file.
+        swap: Read them in the other direction.
+        tolerated: Share of a file's rows that may have a defect. Each of them is a pair with its `defect`; more are an
+            error at the end of the file. With 0 the first one is an error.
+        on_open: Called with files that it is known of what they were taken for: at once, but with what can be read only
+            once, such as a pipe, when its turn comes.
+
+    Raises:
+        ConfigError: At once, if a file does not have the columns that are asked for, or leaves open which to take.
+        DataError: At once, naming every file whose extension is not known, or a file without columns; and while
+            reading, as the reader says, or for its defects.
+    """
+    unknown = [path for path in paths if _format(path) not in READERS]
+    if unknown:
+        raise DataError(
+            f"cannot tell the format of {', '.join(unknown)}; files of pairs end in {', '.join(READERS)}, "
+            f"those of text also with {', '.join(COMPRESSIONS)}; two line-aligned files are given as source "
+            f"and target instead"
+        )
+
+    def opened(path: str) -> PairFile:
+        file = READERS[_format(path)](path, wanted)
+        return file.swapped() if swap else file
+
+    def tell(files: Sequence[PairFile]) -> None:
+        if on_open is not None:
+            on_open(files)
+
+    def stream() -> Iterator[SentencePair]:
+        for place, path in enumerate(paths):
+            file = ready.pop(place, None)
+            if file is None:
+                file = opened(path)
+                tell([file])
+            yield from _with_few_defects(file, tolerated)
+
+    ready = {place: opened(path) for place, path in enumerate(paths) if os.path.isfile(path)}
+    tell([*ready.values()])
+    return stream()
+
+
+def write_pairs(path: str | None, pairs: Iterable[SentencePair], languages: tuple[str, str]) -> int:
+    """Write a file in the format that its extension names, and return the number of pairs.
+
+    Args:
+        path: `None` or `-` is TSV on standard output; text is also compressed, by `.gz`, `.xz` or `.zst`.
+        pairs: Pairs to write, in order, those with a defect or skipped as well.
+        languages: Of source and target, for formats that name them.
+
+    Raises:
+        DataError: At once, if the format is not known; and as the writer says.
+    """
+    extension = _format(path or "-")
+    if extension not in WRITERS:
+        raise DataError(
+            f"cannot tell in which format to write {path}; files of pairs are written as {', '.join(WRITERS)}, "
+            f"text also with {', '.join(COMPRESSIONS)}"
+        )
+    return WRITERS[extension](path, pairs, languages)
+
+
+def expand_paths(paths: Iterable[str], *, notice: Callable[[str], None] | None = None) -> list[str]:
+    """Return the files that paths stand for: a directory for all files of pairs in it, a pattern for what it matches.
+
+    Args:
+        paths: Files, which stand for themselves whatever they hold and also where nothing is; directories, also those
+            within them counting, but nothing hidden, no other extension than those of `READERS`, and a `.txt` only if
+            `holds_pairs`; patterns with `*`, `?` or `[..]`, where `**` goes through directories.
+        notice: Told how many files a directory stands for, and how many in it are left out.
+
+    Returns:
+        Files in the order of `paths`; those of a directory or a pattern by name.
+
+    Raises:
+        DataError: If there is no file of pairs in a directory, or a pattern matches nothing.
+    """
+    files: list[str] = []
+    for path in paths:
+        if os.path.isdir(path):
+            found = _files_in(path, notice)
+            if not found:
+                raise DataError(f"{path} is a directory without a file of pairs ({', '.join(READERS)})")
+        elif os.path.exists(path) or not any(sign in path for sign in "*?["):
+            found = [path]
+        else:
+            matches = glob(path, recursive=True)
+            # Each once, for `**` matches a directory and what is in it.
+            found = sorted({file for match in matches for file in _files_at(match, notice)})
+            if not found:
+                raise DataError(f"{path}: no file matches this pattern")
+        files += found
+    return files
+
+
+def _files_at(match: str, notice: Callable[[str], None] | None) -> list[str]:
+    return _files_in(match, notice) if os.path.isdir(match) else [match]
+
+
+def _files_in(directory: str, notice: Callable[[str], None] | None) -> list[str]:
+    def refuse(error: OSError) -> None:
+        raise DataError(f"cannot read {error.filename}: {error.strerror}")
+
+    inside, num_others = [], 0
+    for folder, folders, names in os.walk(directory, onerror=refuse):
+        folders[:] = [name for name in folders if not name.startswith(".")]
+        for name in names:
+            path = os.path.join(folder, name)
+            if not name.startswith(".") and is_utf8(path) and _is_one_of_pairs(path):
+                inside.append(path)
+            else:
+                num_others += 1
+    if notice is not None and inside:
+        left_out = f"; other files in it, which are left out: {num_others:,}" if num_others else ""
+        notice(f"{directory}: files of pairs: {len(inside):,}{left_out}")
+    return sorted(inside)
+
+
+def _is_one_of_pairs(path: str) -> bool:
+    try:
+        return holds_pairs(path)
+    except DataError:  # a `.txt` that is no text
+        return False
+
+
+def described(files: Sequence[PairFile]) -> list[str]:
+    """Return what files were taken for, a line for those that agree."""
+    alike: dict[str, list[str]] = {}
+    for file in files:
+        alike.setdefault(file.read_as, []).append(file.path)
+    return [f"{some_names(paths)}: {words}" for words, paths in alike.items()]
+
+
+def holds_pairs(path: str) -> bool:
+    """Tell whether a file holds both sides, not segments; `.txt` does if its first line has a tab or is Anki's."""
+    extension = _format(path)
+    if path == "-" or extension not in READERS or not os.path.isfile(path):
+        return False
+    if extension != ".txt":
+        return True
+    first = list(islice(read_lines(path), 1))
+    return any("\t" in line for line in first) or anki_format(first) is not None
+
+
+def _with_few_defects(file: PairFile, tolerated: float) -> Iterator[SentencePair]:
+    rows, defects = 0, 0
+    examples: list[str] = []
+    for pair in file.pairs:
+        rows += 1
+        if pair.defect is not None:
+            defects += 1
+            if tolerated == 0:
+                raise DataError(f"{display_name(file.path)}, line {pair.line}: {pair.defect}")
+            if defects <= NUM_EXAMPLES:
+                examples.append(f"line {pair.line}: {pair.defect}")
+        yield pair
+    if rows and defects / rows > tolerated:
+        raise DataError(
+            f"{display_name(file.path)} was taken for: {file.format}; but {defects:,} of {rows:,} rows are no pairs, "
+            f"and at most {tolerated * 100:g} % may be skipped: {'; '.join(examples)}; mend or remove such rows, or "
+            f"say with --columns which columns to read"
+        )
+
+
+def _format(path: str) -> str:
+    """Return the extension that tells a file's format; standard input is TSV."""
+    return ".tsv" if path == "-" else format_extension(path)

@@ -1,0 +1,121 @@
+"""Plain text in paragraphs: lines up to a blank one are a segment, and its translation is wrapped as they were.
+
+An item of a list is a paragraph as well. Indentation, markers of lists, marks of quoted mail, lines without a letter or
+digit, such as rules, and all white space between paragraphs stay.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from clearhead.formats.document import Document, Filling, Segment
+from clearhead.formats.file_text import FileText, Line
+from clearhead.formats.wrapping import unwrapped, width_of, wrapped
+
+__all__ = ["Paragraphs", "read_paragraphs"]
+
+_INDENTATION = re.compile(r"\s*+(?:>\s*+)*+")
+_MARKER = re.compile(r"(?:[-*+•‣◦·–—]|\(?[0-9]{1,3}[.)]|\(?[a-z]\))\s++")
+
+
+@dataclass(frozen=True, slots=True)
+class _Paragraph:
+    """Lines that are one text."""
+
+    start: int
+    """Behind the indentation and the marker of the first line."""
+    end: int
+    """Behind the last character that is no white space."""
+    texts: list[str]
+    """Of each line."""
+    before: list[str]
+    """What stands before each of them: indentation, and on the first line the marker."""
+
+    @property
+    def text(self) -> str:
+        """All of it on one line."""
+        return unwrapped(self.texts)
+
+    def written(self, text: str, line_end: str) -> str:
+        """Return a translation on lines no longer than the longest of these; on one if they are one."""
+        text = " ".join(text.splitlines())
+        if len(self.texts) == 1:
+            return text
+        columns = max(width_of(before + own) for before, own in zip(self.before, self.texts, strict=True))
+        rest = width_of(self.before[-1])
+        lines = wrapped(text, columns - rest, first=width_of(self.before[0]) - rest)
+        before = ["", *self.before[1:], *[self.before[-1]] * len(lines)]
+        return line_end.join(start + line for start, line in zip(before, lines, strict=False))
+
+
+class Paragraphs(Document):
+    """A text file; its segments are its paragraphs."""
+
+    format = "plain text in paragraphs"
+
+    def __init__(self, source: FileText) -> None:
+        """Find the paragraphs."""
+        self._source = source
+        self._paragraphs = list(_paragraphs(source))
+        self.segments = [Segment(one.text, source.line(one.start)) for one in self._paragraphs]
+
+    def filled(self, fillings: Sequence[Filling | None]) -> bytes:
+        """Return the file with translations in the place of its paragraphs.
+
+        Raises:
+            DataError: If a translation holds half of a surrogate pair.
+        """
+        line_end = self._source.line_end
+        return self._source.replaced(
+            (one.start, one.end, one.written(filling.text, line_end))
+            for one, filling in zip(self._paragraphs, fillings, strict=True)
+            if filling is not None
+        )
+
+
+def read_paragraphs(path: str) -> Paragraphs:
+    """Read a text file.
+
+    Args:
+        path: `-` is standard input.
+
+    Raises:
+        DataError: If it cannot be read, is too large, or is not text.
+    """
+    return Paragraphs(FileText.read(path))
+
+
+def _paragraphs(source: FileText) -> Iterator[_Paragraph]:
+    current: list[tuple[int, str, str]] = []  # where each line has its text, what stands before it, and the text
+    for line in source.lines():
+        before, text, is_item = _parts(source, line)
+        is_other = bool(current) and (is_item or not text or before.count(">") != current[-1][1].count(">"))
+        if is_other:
+            yield _paragraph(current)
+            current = []
+        if text:
+            current.append((line.start + len(before), before, text))
+    if current:
+        yield _paragraph(current)
+
+
+def _paragraph(lines: Sequence[tuple[int, str, str]]) -> _Paragraph:
+    starts, before, texts = (list(column) for column in zip(*lines, strict=True))
+    return _Paragraph(starts[0], starts[-1] + len(texts[-1]), texts, before)
+
+
+def _parts(source: FileText, line: Line) -> tuple[str, str, bool]:
+    """Return what stands before the text of a line, the text, and whether it begins an item of a list.
+
+    A line without a letter or digit has no text.
+    """
+    written = source.text[line.start : line.end].rstrip()
+    if not any(map(str.isalnum, written)):
+        return written, "", False
+    indentation = _INDENTATION.match(written)
+    assert indentation is not None
+    marker = _MARKER.match(written, indentation.end())
+    at = marker.end() if marker is not None else indentation.end()
+    return written[:at], written[at:], marker is not None

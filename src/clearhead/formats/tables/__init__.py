@@ -1,0 +1,1 @@
+"""Rows of columns (TSV, CSV, JSON Lines, Arrow, Anki): their pairs, and the table with a column translated."""

@@ -1,0 +1,253 @@
+"""Pairs in columns of Apache Arrow: `.parquet`, `.arrow`, `.feather`, as Hugging Face's datasets and pandas write them.
+
+Two text columns hold the sides, or a column `translation` whose fields are named by languages.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from clearhead.errors import ConfigError, DataError
+from clearhead.files import is_standard_output, require_regular
+from clearhead.files.streams import COMPRESSIONS, display_name, whole_or_absent
+from clearhead.formats.pair import LINE_ENDS, PairFile, SentencePair, Wanted, on_one_line, refuse_signs
+from clearhead.formats.tables.columns import choose_columns, language_named
+from clearhead.formats.tables.json_lines import TRANSLATION, side_names
+
+__all__ = ["open_arrow", "open_parquet", "write_arrow", "write_parquet"]
+
+READ_ROWS = 1_000
+WRITTEN_ROWS = 50_000
+WRITTEN_CHARACTERS = 16_000_000
+"""A batch has at most so many rows, and characters but for its last text."""
+
+
+class _Columns(NamedTuple):
+    """A file that is open."""
+
+    schema: pa.Schema
+    read: Callable[[list[str]], Iterator[pa.RecordBatch]]
+    """Returns at least the columns that are named, a batch of rows at a time."""
+
+
+def open_parquet(path: str, wanted: Wanted) -> PairFile:
+    """Open a Parquet file; the place of a pair is the number of its row.
+
+    Args:
+        path: A regular file; such a file is compressed within, and no `.gz` is read around it.
+        wanted: Source and target; what is not said is told by the names of the columns, see `choose_columns`.
+
+    Raises:
+        ConfigError: If the columns that are asked for are not there or hold no text, or it is open which to take.
+        DataError: If the file cannot be read or is damaged; streaming raises it too.
+    """
+    return _open(path, wanted, "Parquet", _parquet)
+
+
+def open_arrow(path: str, wanted: Wanted) -> PairFile:
+    """Open a file of Arrow's IPC format, also as a stream, or Feather version 2, which is the same.
+
+    Args:
+        path: A regular file; such a file is compressed within, and no `.gz` is read around it.
+        wanted: Source and target; what is not said is told by the names of the columns, see `choose_columns`.
+
+    Raises:
+        ConfigError: If the columns that are asked for are not there or hold no text, or it is open which to take.
+        DataError: If the file cannot be read or is damaged; streaming raises it too.
+    """
+    return _open(path, wanted, "Arrow", _arrow)
+
+
+def write_parquet(path: str | None, pairs: Iterable[SentencePair], languages: tuple[str, str]) -> int:
+    """Write two text columns, named by the languages, and return the number of pairs.
+
+    Args:
+        path: The file; there is no way to write it to standard output.
+        pairs: Pairs to write, in order; `origin` is not written.
+        languages: Of source and target; `source` and `target` if both are the same.
+
+    Raises:
+        DataError: If a text holds a line end, which would not come back, or the file cannot be written.
+    """
+    return _write(path, pairs, languages, pq.ParquetWriter)
+
+
+def write_arrow(path: str | None, pairs: Iterable[SentencePair], languages: tuple[str, str]) -> int:
+    """Write two text columns, named by the languages, in Arrow's IPC format; return the number of pairs.
+
+    Args:
+        path: The file; there is no way to write it to standard output.
+        pairs: Pairs to write, in order; `origin` is not written.
+        languages: Of source and target; `source` and `target` if both are the same.
+
+    Raises:
+        DataError: If a text holds a line end, which would not come back, or the file cannot be written.
+    """
+    return _write(path, pairs, languages, pa.ipc.new_file)
+
+
+@contextmanager
+def _parquet(path: str) -> Iterator[_Columns]:
+    with pq.ParquetFile(path) as file:
+        yield _Columns(file.schema_arrow, lambda names: file.iter_batches(READ_ROWS, columns=names))
+
+
+@contextmanager
+def _arrow(path: str) -> Iterator[_Columns]:
+    with pa.OSFile(path) as file:
+        start = file.read(6)
+        if start.startswith(b"FEA1"):
+            raise DataError(f"{path} is Feather version 1, which is out of use; write it again as version 2 or Parquet")
+        is_stream = start != b"ARROW1"  # as the caches of Hugging Face's datasets are
+
+        def reader(places: list[int] | None) -> Any:
+            file.seek(0)
+            options = pa.ipc.IpcReadOptions(included_fields=places)
+            return (pa.ipc.open_stream if is_stream else pa.ipc.open_file)(file, options=options)
+
+        schema = reader(None).schema
+
+        def read(names: list[str]) -> Iterator[pa.RecordBatch]:
+            batches = reader([schema.get_field_index(name) for name in names])
+            return batches if is_stream else map(batches.get_batch, range(batches.num_record_batches))
+
+        yield _Columns(schema, read)
+
+
+def _open(
+    path: str, wanted: Wanted, format: str, opened: Callable[[str], AbstractContextManager[_Columns]]
+) -> PairFile:
+    _refuse_what_is_around(path)
+    with _told(path), opened(path) as columns:
+        names, fields = _chosen(path, columns.schema, wanted)
+    pairs, languages = _pairs(path, opened, names, fields), (language_named(fields[0]), language_named(fields[1]))
+    return PairFile(path, format, (repr(fields[0]), repr(fields[1])), pairs, languages)
+
+
+def _pairs(
+    path: str,
+    opened: Callable[[str], AbstractContextManager[_Columns]],
+    names: tuple[str, str],
+    fields: tuple[str, str],
+) -> Iterator[SentencePair]:
+    row = 0
+    with _told(path), opened(path) as columns:
+        for batch in columns.read(sorted(set(names))):
+            # Arrow trusts what it reads: offsets beyond the text would be read from elsewhere in memory.
+            batch.validate(full=True)
+            sides = [_texts(batch.column(name), field) for name, field in zip(names, fields, strict=True)]
+            for source, target in zip(*sides, strict=True):
+                row += 1
+                yield SentencePair(on_one_line(source or ""), on_one_line(target or ""), f"{path}:{row}")
+
+
+def _texts(column: pa.Array, field: str) -> list[str | None]:
+    if pa.types.is_struct(column.type):
+        column = column.flatten()[column.type.get_field_index(field)]
+    if pa.types.is_dictionary(column.type):
+        column = column.dictionary_decode()
+    return column.to_pylist()
+
+
+def _chosen(path: str, schema: pa.Schema, wanted: Wanted) -> tuple[tuple[str, str], tuple[str, str]]:
+    """Return the names of the columns of a file to read, and of what holds the texts: these, or fields of one column.
+
+    Raises:
+        ConfigError: If that is open, or they hold no text.
+    """
+    nested = schema.get_field_index(TRANSLATION)
+    is_nested = nested >= 0 and pa.types.is_struct(schema.field(nested).type)
+    holder = schema.field(nested).type if is_nested else schema
+    columns = [holder.field(place) for place in range(holder.num_fields if is_nested else len(schema))]
+    names = [column.name for column in columns]
+    others = frozenset(place for place, column in enumerate(columns) if not _is_text(column.type))
+    types = ", ".join(f"{column.name[:40]!r} ({column.type})" for column in columns[:20])
+    if len(names) - len(others) < 2:
+        raise ConfigError(f"{path} has no two columns of text: {types or 'no columns'}")
+    found = choose_columns(path, [[""] * len(names)], wanted, names=names, others=others, is_named=True)
+    chosen = found.source, found.target
+    if others & {*chosen} or any(names.count(names[place]) > 1 for place in chosen):
+        raise ConfigError(f"{path}: the columns to read must hold text and have names of their own; it has {types}")
+    fields = names[chosen[0]], names[chosen[1]]
+    return (TRANSLATION, TRANSLATION) if is_nested else fields, fields
+
+
+def _is_text(kind: pa.DataType) -> bool:
+    if pa.types.is_dictionary(kind):  # as a category of pandas
+        kind = kind.value_type
+    return pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind)
+
+
+@contextmanager
+def _told(path: str) -> Iterator[None]:
+    """Say which file is missing or damaged."""
+    try:
+        require_regular(path)
+        yield
+    except FileNotFoundError:
+        raise DataError(f"{path}: there is no such file") from None
+    except (pa.ArrowException, OSError, ValueError) as error:
+        reason = str(error).splitlines() or [type(error).__name__]
+        raise DataError(f"cannot read {path}, it is damaged or of another format: {reason[0]}") from None
+
+
+def _write(
+    path: str | None, pairs: Iterable[SentencePair], languages: tuple[str, str], writer: Callable[[str, pa.Schema], Any]
+) -> int:
+    if path is None or is_standard_output(path):
+        raise DataError("columns of Arrow cannot be written to standard output, for they are no text; name a file")
+    _refuse_what_is_around(path)
+    schema = pa.schema([(name, pa.string()) for name in side_names(languages)])
+    count = 0
+    try:
+        with whole_or_absent(path) as written, writer(str(written), schema) as file:
+            for batch in _batches(pairs, schema):
+                file.write_batch(batch)
+                count += len(batch)
+    except (pa.ArrowException, OSError) as error:
+        raise DataError(f"cannot write {path}: {getattr(error, 'strerror', None) or error}") from None
+    return count
+
+
+def _batches(pairs: Iterable[SentencePair], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    sources: list[str] = []
+    targets: list[str] = []
+    characters = 0
+
+    def batch() -> pa.RecordBatch:
+        return pa.record_batch([pa.array(side, pa.string()) for side in (sources, targets)], schema=schema)
+
+    for pair in pairs:
+        refuse_signs(pair, LINE_ENDS, "a segment")
+        _refuse_half_characters(pair)
+        sources.append(pair.source)
+        targets.append(pair.target)
+        characters += len(pair.source) + len(pair.target)
+        if len(sources) >= WRITTEN_ROWS or characters >= WRITTEN_CHARACTERS:
+            yield batch()
+            sources, targets, characters = [], [], 0
+    if sources:
+        yield batch()
+
+
+def _refuse_half_characters(pair: SentencePair) -> None:
+    for text in (pair.source, pair.target):
+        try:
+            text.encode("utf-8")
+        except UnicodeEncodeError as error:
+            code = ord(text[error.start])
+            raise DataError(f"{pair.origin}: U+{code:04X} is half of a surrogate pair, not a character") from None
+
+
+def _refuse_what_is_around(path: str) -> None:
+    """Refuse compression around a file that is compressed within, and what is no file."""
+    if path == "-":
+        raise DataError(f"columns of Arrow cannot be read from {display_name(path)}: they are not read in order")
+    if (suffix := Path(path).suffix.lower()) in COMPRESSIONS:
+        raise DataError(f"{path}: columns of Arrow are compressed within; decompress it, or leave {suffix} out")

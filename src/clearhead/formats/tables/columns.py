@@ -1,0 +1,234 @@
+"""Which columns of a table hold a sentence and its translation: asked for by number or name, or told by its header."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Sequence
+from functools import cache
+from typing import NamedTuple
+
+from clearhead.errors import ConfigError
+from clearhead.formats.languages import is_variant
+from clearhead.formats.pair import Wanted
+
+__all__ = ["TwoColumns", "choose_columns", "column_index", "is_header", "language_named"]
+
+SIDES = {
+    *("source", "src", "target", "tgt", "trg", "original", "translation", "translated", "reference", "ref"),
+    *("input", "output", "text", "sentence", "segment", "phrase", "front", "back", "question", "answer"),
+}
+FILLERS = {"text", "sentence", "segment", "language", "lang", "column"}
+"""Words that say nothing where another one does, as in `text-de`."""
+LABEL = re.compile(r"[^\W_]+([ _-][^\W_]+){0,2}")
+"""Up to three words without punctuation; nothing longer is a name."""
+TAG = re.compile(r"([a-z]{2,3})([-_]([A-Z][a-z]{3}|[A-Z]{2}|[0-9]{3}))+")
+"""A language with script or region, such as `zh-Hant` or `pt-BR`."""
+
+
+class TwoColumns(NamedTuple):
+    """Where source and target stand."""
+
+    source: int
+    """Column, counted from 0."""
+    target: int
+    has_header: bool
+    """Whether the first row names the columns."""
+    names: Sequence[str]
+    """Names of all columns; empty if nothing names them."""
+
+    def languages(self) -> tuple[str | None, str | None]:
+        """Return the languages that source and target are named after."""
+        first, second = (
+            language_named(self.names[index]) if self.names[index : index + 1] else None
+            for index in (self.source, self.target)
+        )
+        return first, second
+
+    def sides(self) -> tuple[str, str]:
+        """Return where source and target stand, in words."""
+        first, second = (
+            f"column {index + 1}" + (f" ({self.names[index].strip()})" if self.names[index : index + 1] else "")
+            for index in (self.source, self.target)
+        )
+        return first, second
+
+
+def choose_columns(
+    path: str,
+    rows: Sequence[Sequence[str]],
+    wanted: Wanted,
+    *,
+    names: Sequence[str] = (),
+    others: frozenset[int] = frozenset(),
+    is_named: bool = False,
+) -> TwoColumns:
+    """Decide which columns to read.
+
+    What is asked for is taken. Else, if the header names languages, those that are asked for, or the one that is and
+    the only other side; or the two sides that it names. Without a header it is the first two columns, but the second
+    and fourth where the first and third of four hold numbers, as in the exports of Tatoeba.
+
+    Args:
+        path: File, for messages.
+        rows: The first rows, not empty.
+        wanted: What is asked for.
+        names: Names of the columns, if they stand elsewhere than in the first row.
+        others: Columns, counted from 0, that hold no text.
+        is_named: Whether the format itself names every column, whose place then says nothing; two are taken whatever
+            their names only if there are no more.
+
+    Raises:
+        ConfigError: If a column that is asked for is not there, or the header names more sides than two.
+    """
+    has_header = not names and (any(isinstance(column, str) for column in wanted.columns or ()) or is_header(rows[0]))
+    names = [name.strip() for name in (rows[0] if has_header else names)]
+    if (asked := wanted.columns) is not None:
+        width = max(len(names), *map(len, rows))
+        source, target = (column_index(path, column, names, width) for column in asked)
+        if source == target:
+            raise ConfigError(f"columns {asked[0]},{asked[1]}: in {path} they are the same one; name two")
+        return TwoColumns(source, target, has_header, names)
+    numbers = _columns_of_numbers(rows[1:] if has_header else rows)
+    # Of more than two, for `id` is the code of Indonesian too, and a text may be a number.
+    ignored = others | (numbers if len(names) > 2 else frozenset())
+    sides = [index for index, name in enumerate(names) if _meaning(name) is not None and index not in ignored]
+    if (wanted.from_lang or wanted.to_lang) and any(language_named(names[side]) for side in sides):
+        source, target = _of_languages(path, wanted, names, sides)
+        return TwoColumns(source, target, has_header, names)
+    if len(sides) == 2:
+        return TwoColumns(sides[0], sides[1], has_header, names)
+    texts = [index for index in range(len(names)) if index not in ignored]
+    if is_named and len(texts) == 2:
+        return TwoColumns(texts[0], texts[1], has_header, names)
+    if has_header or is_named:
+        which = "say which two hold source and target" if len(names) > 1 else "source and target are two"
+        example = f", for example --columns {names[-2]},{names[-1]}" if len(names) > 1 else ""
+        raise ConfigError(f"{path} has {len(names)} columns: {_listed(names)}; {which}{example}")
+    if numbers >= {0, 2} and Counter(map(len, rows)).most_common(1)[0][0] == 4:
+        return TwoColumns(1, 3, has_header, names)
+    source, target, *_ = (index for index in range(len(others) + 2) if index not in others)
+    return TwoColumns(source, target, has_header, names)
+
+
+def is_header(row: Sequence[str]) -> bool:
+    """Tell whether a row names columns: two of its cells are names of different languages or sides, and nothing else.
+
+    >>> is_header(["id", "en", "Deutsch"]), is_header(["source text", "target_text"])
+    (True, True)
+    >>> is_header(["English is easy", "Englisch"]), is_header(["English", "Englisch"])
+    (False, False)
+    """
+    return len({_meaning(cell) for cell in row} - {None}) >= 2
+
+
+def column_index(path: str, column: int | str, names: Sequence[str], width: int) -> int:
+    """Return where a column stands that is asked for, counted from 0.
+
+    Args:
+        path: File, for messages.
+        column: Its number, counted from 1, or its name.
+        names: Of all columns; empty if nothing names them.
+        width: How many there are.
+
+    Raises:
+        ConfigError: If it is not there, or several have the name.
+    """
+    if isinstance(column, int):
+        if column <= width:
+            return column - 1
+        there = f"{width} columns" + (f": {_listed(names)}" if names else "")
+        raise ConfigError(f"column {column} is asked for, but {path} has {there}")
+    match [index for index, name in enumerate(names) if name == column]:
+        case [index]:
+            return index
+        case []:
+            raise ConfigError(
+                f"{path} has no column {column!r}; it has {_listed(names)} (columns may also be given by number, "
+                f"from 1)"
+            )
+        case several:
+            numbers = ", ".join(str(index + 1) for index in several)
+            raise ConfigError(f"{path} has several columns {column!r}, number {numbers}; give the number")
+
+
+def language_named(name: str) -> str | None:
+    """Return the code of the language that a column is named after, such as `de` for `German`; None if it is none."""
+    meaning = _meaning(name)
+    return meaning if meaning is not None and meaning.partition("-")[0] in _languages().values() else None
+
+
+def _of_languages(path: str, wanted: Wanted, names: Sequence[str], sides: Sequence[int]) -> tuple[int, int]:
+    """Return the columns of the languages that are asked for, one or both; of one, and the only other side.
+
+    Raises:
+        ConfigError: If there is none, or more than one.
+    """
+    asked = wanted.from_lang, wanted.to_lang
+    found = [None if language is None else _of_language(path, language, names, sides) for language in asked]
+    others = [side for side in sides if side not in found]
+    if found[0] == found[1] or (None in found and len(others) != 1):
+        words = " and ".join(repr(language) for language in asked if language is not None)
+        there = _listed([names[side] for side in sides])
+        raise ConfigError(
+            f"{path}: the languages asked for are {words}, which leaves open two columns; it has {there}; give two "
+            f"different ones with --from-lang and --to-lang"
+        )
+    source, target = (others[0] if place is None else place for place in found)
+    return source, target
+
+
+def _of_language(path: str, language: str, names: Sequence[str], sides: Sequence[int]) -> int:
+    """Return the column whose name is that of a language.
+
+    Raises:
+        ConfigError: If there is none, or more than one.
+    """
+    found = [side for side in sides if is_variant(_meaning(names[side]) or "", language)]
+    if len(found) == 1:
+        return found[0]
+    which = "no column" if not found else "several columns"
+    there = _listed([names[side] for side in sides])
+    raise ConfigError(
+        f"{path} has {which} of the language {language!r}; it has {there}; say with --columns which two to read"
+    )
+
+
+def _columns_of_numbers(rows: Sequence[Sequence[str]]) -> set[int]:
+    """Return the columns that hold nothing but whole numbers, in those rows that are as wide as most."""
+    width = max(Counter(map(len, rows)).most_common(1), default=(0, 0))[0]
+    return {index for index in range(width) if all(row[index].isdecimal() for row in rows if len(row) == width)}
+
+
+def _meaning(cell: str) -> str | None:
+    """Return what a cell names if that is a language or a side, the same for two names of one language."""
+    cell = cell.strip()
+    if not LABEL.fullmatch(cell):
+        return None
+    if tag := TAG.fullmatch(cell):
+        return cell.replace("_", "-") if tag[1] in _languages() else None
+    if language := _languages().get(cell.casefold()):
+        return language
+    words = [_languages().get(word, word) for word in re.split(r"[ _-]", cell.casefold())]
+    known = {*_languages().values(), *SIDES, *FILLERS}
+    if not all(word in known or word.rstrip("0123456789") in SIDES for word in words):
+        return None
+    return " ".join([word for word in words if word not in FILLERS] or words)
+
+
+@cache
+def _languages() -> dict[str, str]:
+    """Return the language code that each code and name stands for; names in the languages of the built-in corpus."""
+    # Only here, for most files have no row that could be a header, and this takes a quarter of a second.
+    from babel import Locale
+    from babel.core import get_global
+
+    from clearhead.formats.languages import LOCALES
+
+    found = {name.casefold(): code for locale in LOCALES for code, name in Locale.parse(locale).languages.items()}
+    aliases = {alias: code for alias, code in get_global("language_aliases").items() if alias.isalpha()}
+    return found | aliases | {code: code for code in Locale.parse("en").languages}
+
+
+def _listed(names: Sequence[str]) -> str:
+    return ", ".join(f"{name[:40]!r}" for name in names[:20]) + (f" and {len(names) - 20} more" if names[20:] else "")

@@ -1,0 +1,86 @@
+"""Comma-separated pairs (RFC 4180), and the same with semicolons or tabs, as spreadsheets write them."""
+
+from __future__ import annotations
+
+import csv
+import re
+from collections import Counter
+from collections.abc import Iterable, Sequence
+
+from clearhead.errors import DataError
+from clearhead.files.streams import open_output
+from clearhead.formats.pair import PairFile, SentencePair, Wanted, refuse_signs
+from clearhead.formats.tables.columns import is_header
+from clearhead.formats.tables.pairs import open_table
+from clearhead.formats.tables.rows import SEPARATOR_NAMES, TableFormat
+
+__all__ = ["csv_format", "open_csv", "write_csv"]
+
+SEPARATORS = (",", ";", "\t")
+FIRST_LINE = re.compile(r"sep=([^\"\r])")
+"""What Excel reads, and some programs write for it, before the table."""
+
+
+def open_csv(path: str, wanted: Wanted) -> PairFile:
+    """Open a table with quotation marks where they are needed; a row with more columns than the others is no pair.
+
+    Args:
+        path: `-` is standard input; `.gz`, `.xz` and `.zst` are decompressed.
+        wanted: Source and target; what is not said is left to the file, see `choose_columns`.
+
+    Raises:
+        ConfigError: If the columns that are asked for are not there, or the header leaves open which to take.
+        DataError: If no row has a second column, or the file cannot be read as text; streaming raises the latter too.
+    """
+    return open_table(path, wanted, csv_format)
+
+
+def write_csv(path: str | None, pairs: Iterable[SentencePair], languages: tuple[str, str]) -> int:
+    """Write two columns as RFC 4180 has them, every text in quotation marks, and return the number of pairs.
+
+    Args:
+        path: `None` or `-` is standard output; `.gz`, `.xz` and `.zst` are compressed.
+        pairs: Pairs to write, in order; `origin` is not written.
+        languages: Of source and target, which the header names; `source` and `target` if they are no known ones.
+
+    Raises:
+        DataError: If a text would not come back as it is (it holds a line feed or NUL, or is longer than the library
+            reads), or the file cannot be written.
+    """
+    count = 0
+    with open_output(path) as file:
+        table = csv.writer(file, quoting=csv.QUOTE_ALL)
+        table.writerow(languages if is_header(languages) else ("source", "target"))
+        for pair in pairs:
+            refuse_signs(pair, {"\n": "line feed", "\0": "NUL character"}, "a .csv")
+            if (longest := max(len(pair.source), len(pair.target))) > csv.field_size_limit():
+                raise DataError(
+                    f"{pair.origin}: a side has {longest:,} characters, and a cell of a .csv is read up to "
+                    f"{csv.field_size_limit():,}; split it, or write another format"
+                )
+            table.writerow((pair.source, pair.target))
+            count += 1
+    return count
+
+
+def csv_format(head: Sequence[str], columns: Sequence[int | str] | None) -> TableFormat:
+    """Return the format with the separator that a first line names, or else the one that fits the first rows best.
+
+    It makes the first one a header, at best with the columns that are wanted, and as many as can be alike. Among equals
+    it is the one with fewer columns: a comma in both texts of a row makes four of two.
+    """
+    if head and (said := FIRST_LINE.fullmatch(head[0])):
+        name = f"{SEPARATOR_NAMES.get(said[1], repr(said[1]))}-separated"
+        return TableFormat(name, said[1], is_quoted=True, has_fixed_width=True, num_preamble=1)
+    wanted = {column for column in columns or () if isinstance(column, str)}
+
+    def fitness(written: TableFormat) -> tuple[int, bool, int, int]:
+        rows = [row.cells for row in written.rows(iter(head)) if row.cells is not None and not row.is_blank]
+        widths = Counter(len(row) for row in rows if len(row) > 1)
+        if not widths:
+            return 0, False, 0, 0
+        width, count = max(widths.items(), key=lambda item: (item[1], -item[0]))
+        return len(wanted & {cell.strip() for cell in rows[0]}), is_header(rows[0]), count, -width
+
+    formats = [TableFormat(f"{SEPARATOR_NAMES[sign]}-separated", sign, True, True) for sign in SEPARATORS]
+    return max(formats, key=fitness)

@@ -1,0 +1,133 @@
+"""Pairs as JSON, an object a line: `{"translation": {"de": .., "en": ..}}`, as Hugging Face has it, or plain keys."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterable, Iterator
+from itertools import chain
+from typing import Any
+
+from clearhead.errors import DataError
+from clearhead.files import parse_json
+from clearhead.files.streams import display_name, open_output, read_lines
+from clearhead.formats.pair import LINE_ENDS, PairFile, SentencePair, Wanted, on_one_line, refuse_signs
+from clearhead.formats.tables.columns import choose_columns, language_named
+from clearhead.formats.tables.pairs import SHOWN_CHARACTERS, read_head
+
+__all__ = ["TRANSLATION", "open_json_lines", "side_names", "write_json_lines"]
+
+TRANSLATION = "translation"
+"""Key of an object that holds both texts by their languages."""
+
+
+def open_json_lines(path: str, wanted: Wanted) -> PairFile:
+    """Open a file with an object on each line; a blank line gives an empty pair, so that cleaning counts it.
+
+    Args:
+        path: `-` is standard input; `.gz`, `.xz` and `.zst` are decompressed.
+        wanted: Source and target, keys as columns are; what is not said is told by the first lines, see
+            `choose_columns`.
+
+    Raises:
+        ConfigError: If the keys that are asked for are not there, or the first lines leave open which two to take.
+        DataError: If none of the first lines is an object, or the file cannot be read as text; streaming raises the
+            latter too.
+    """
+    lines: Iterator[str] = read_lines(path)
+    head = read_head(lines)
+    filled = [line for line in head if line.strip()]
+    objects = [row for row, _ in map(_parsed, filled) if row is not None]
+    if filled and not objects:
+        raise DataError(
+            f"{display_name(path)}: none of the first {len(head)} lines is a JSON object (the first begins "
+            f'{filled[0][:SHOWN_CHARACTERS]!r}); a line is {{"translation": {{"de": "..", "en": ".."}}}} or '
+            f'{{"source": "..", "target": ".."}}'
+        )
+    is_nested = any(isinstance(row.get(TRANSLATION), dict) for row in objects)
+    rows = [_inner(row) if is_nested else row for row in objects]
+    source, target = _chosen(path, [row for row in rows if row is not None], wanted) if objects else ("", "")
+    lines = read_lines(path) if os.path.isfile(path) else chain(head, lines)  # a pipe can be read only once
+    name = "JSON lines" + (f", under {TRANSLATION!r}" if is_nested else "") if objects else "empty"
+    pairs, languages = _pairs(path, lines, is_nested, source, target), (language_named(source), language_named(target))
+    return PairFile(path, name, (repr(source), repr(target)), pairs, languages)
+
+
+def write_json_lines(path: str | None, pairs: Iterable[SentencePair], languages: tuple[str, str]) -> int:
+    """Write an object a line, as Hugging Face's datasets have it, and return the number of pairs.
+
+    Args:
+        path: `None` or `-` is standard output; `.gz`, `.xz` and `.zst` are compressed.
+        pairs: Pairs to write, in order; `origin` is not written.
+        languages: Of source and target, the keys; `source` and `target` if both are the same.
+
+    Raises:
+        DataError: If a text holds a line end, which would not come back, or the file cannot be written.
+    """
+    first, second = side_names(languages)
+    count = 0
+    with open_output(path) as file:
+        for pair in pairs:
+            refuse_signs(pair, LINE_ENDS, "a segment of a .jsonl")
+            row = {TRANSLATION: {first: pair.source, second: pair.target}}
+            file.write(json.dumps(row, ensure_ascii=False) + "\n")
+            count += 1
+    return count
+
+
+def side_names(languages: tuple[str, str]) -> tuple[str, str]:
+    """Return under which names both sides are written: their languages, if these differ."""
+    return languages if languages[0].strip() != languages[1].strip() else ("source", "target")
+
+
+def _chosen(path: str, rows: list[dict[str, Any]], wanted: Wanted) -> tuple[str, str]:
+    names = list(dict.fromkeys(name for row in rows for name in row))
+    kinds = [{type(row[name]) for row in rows if row.get(name) is not None} for name in names]
+    others = frozenset(place for place, found in enumerate(kinds) if found and str not in found)
+    cells = [[value if isinstance(value := row.get(name), str) else "" for name in names] for row in rows]
+    chosen = choose_columns(path, cells, wanted, names=names, others=others, is_named=True)
+    return names[chosen.source], names[chosen.target]
+
+
+def _pairs(path: str, lines: Iterator[str], is_nested: bool, source: str, target: str) -> Iterator[SentencePair]:
+    for number, line in enumerate(lines, start=1):
+        origin = f"{path}:{number}"
+        if not line.strip():
+            yield SentencePair("", "", origin)
+            continue
+        row, problem = _parsed(line)
+        if row is not None and is_nested:
+            row, problem = _inner(row), f"there is no object under {TRANSLATION!r}"
+        if row is not None:
+            texts, problem = _texts(row, source, target)
+            if texts is not None:
+                yield SentencePair(on_one_line(texts[0]), on_one_line(texts[1]), origin)
+                continue
+        yield SentencePair("", "", origin, defect=f"{problem} (the line begins {line[:SHOWN_CHARACTERS]!r})")
+
+
+def _texts(row: dict[str, Any], source: str, target: str) -> tuple[tuple[str, str] | None, str]:
+    """Return both texts, or why they are not there; `null` is no text, and so an empty one."""
+    found: list[str] = []
+    for key in (source, target):
+        if key not in row:
+            return None, f"there is no {key!r}"
+        value = "" if row[key] is None else row[key]
+        if not isinstance(value, str):
+            return None, f"{key!r} is no text"
+        found.append(value)
+    return (found[0], found[1]), ""
+
+
+def _parsed(line: str) -> tuple[dict[str, Any] | None, str]:
+    """Return the object on a line, or why there is none."""
+    try:
+        value = parse_json(line)
+    except ValueError as error:
+        return None, f"it is no JSON: {error}"
+    return (value, "") if isinstance(value, dict) else (None, "it is no JSON object")
+
+
+def _inner(row: dict[str, Any]) -> dict[str, Any] | None:
+    inner = row.get(TRANSLATION)
+    return inner if isinstance(inner, dict) else None

@@ -1,0 +1,115 @@
+"""Tables of pairs: the head of a file says how it is written and which columns to read, then its rows are streamed."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from itertools import chain, islice
+
+from clearhead.errors import DataError
+from clearhead.files.streams import display_name, read_lines
+from clearhead.formats.pair import Columns, PairFile, SentencePair, Wanted
+from clearhead.formats.tables.anki import anki_format, text_of_html
+from clearhead.formats.tables.columns import TwoColumns, choose_columns
+from clearhead.formats.tables.rows import SEPARATOR_NAMES, Row, TableFormat
+
+__all__ = ["SHOWN_CHARACTERS", "open_table", "read_head"]
+
+HEAD_LINES = 200
+HEAD_CHARACTERS = 1_000_000
+"""The head of a file is so many lines, or fewer that hold so many characters."""
+SHOWN_CHARACTERS = 40
+
+
+def open_table(
+    path: str, wanted: Wanted, recognise: Callable[[Sequence[str], Columns | None], TableFormat]
+) -> PairFile:
+    """Look at the head of a table and return its pairs, one row in memory at a time.
+
+    Args:
+        path: `-` is standard input; `.gz`, `.xz` and `.zst` are decompressed.
+        wanted: Source and target; what is not said is left to the file.
+        recognise: Returns how a table is written, from its first lines and what is asked for, if Anki did not write it.
+
+    Raises:
+        ConfigError: If the columns that are asked for are not there, or the header leaves open which to take.
+        DataError: If no row has a second column, or the file cannot be read as text; streaming raises the latter too.
+    """
+    lines: Iterator[str] = read_lines(path)
+    head = read_head(lines)
+    written = anki_format(head) or recognise(head, wanted.columns)
+    filled = [row for row in written.rows(iter(head)) if not row.is_blank]
+    rows = [row.cells for row in filled if row.cells is not None]
+    if any(len(row) > 1 for row in rows):
+        chosen = choose_columns(path, rows, wanted, names=written.names, others=written.other_columns)
+    elif filled:
+        raise DataError(_no_columns(path, head, filled[0], written))
+    else:
+        chosen = TwoColumns(0, 1, has_header=False, names=())
+    # From the start, and closed until its turn comes; but a pipe can be read only once.
+    lines = read_lines(path) if os.path.isfile(path) else chain(head, lines)
+    width = len(chosen.names) or max(Counter(map(len, rows)).most_common(1), default=(0, 0))[0]
+    words = f"{written.name}, {width} columns" + (" with a header" if chosen.has_header else "") if width else "empty"
+    pairs = _pairs(path, lines, written, chosen, width)
+    return PairFile(path, words, chosen.sides(), pairs, chosen.languages())
+
+
+def read_head(lines: Iterator[str]) -> list[str]:
+    """Take the first lines of a file, as many as are looked at before it is read."""
+    head: list[str] = []
+    room = HEAD_CHARACTERS
+    for line in islice(lines, HEAD_LINES):
+        head.append(line)
+        room -= len(line)
+        if room < 0:
+            break
+    return head
+
+
+def _no_columns(path: str, head: Sequence[str], first: Row, written: TableFormat) -> str:
+    separator = _separator(written)
+    return (
+        f"{display_name(path)}, line {first.line}: {first.problem or f'there is no {separator}'} (the line begins "
+        f"{head[first.line - 1][:SHOWN_CHARACTERS]!r}), and none of the first {len(head)} lines has two columns; a row "
+        f"of pairs is source, {separator}, target; two line-aligned files are given as source and target instead"
+    )
+
+
+def _pairs(
+    path: str, lines: Iterator[str], written: TableFormat, chosen: TwoColumns, width: int
+) -> Iterator[SentencePair]:
+    source, target, is_header_due, _ = chosen
+    least, most = max(source, target) + 1, width if written.has_fixed_width else sys.maxsize
+    for row in written.rows(lines):
+        cells = row.cells
+        if is_header_due and cells is not None and not row.is_blank:
+            is_header_due = False
+        elif cells is not None and least <= len(cells) <= most:
+            texts = cells[source], cells[target]
+            if written.is_html:
+                texts = text_of_html(texts[0]), text_of_html(texts[1])
+            yield SentencePair(*texts, f"{path}:{row.line}")
+        else:
+            defect = None if row.is_blank else _defect(row, written, least, width)
+            yield SentencePair("", "", f"{path}:{row.line}", defect=defect)
+
+
+def _defect(row: Row, written: TableFormat, least: int, width: int) -> str:
+    """Return why a row that is not blank is no pair."""
+    if row.cells is None:
+        return row.problem
+    count, begins = len(row.cells), f"(the row begins {row.cells[0][:SHOWN_CHARACTERS]!r})"
+    if count == 1:
+        return f"there is no {_separator(written)} {begins}"
+    if count < least:
+        return f"it has {count} columns, and number {least} is to be read {begins}"
+    return (
+        f"it has {count} columns and the others {width}; a text with a {_separator(written)} in it must stand in "
+        f"quotation marks {begins}"
+    )
+
+
+def _separator(written: TableFormat) -> str:
+    return SEPARATOR_NAMES.get(written.separator, repr(written.separator))

@@ -1,0 +1,1 @@
+"""TMX translation memories: their pairs, and the memory with translations filled in."""

@@ -1,0 +1,1 @@
+"""Word files (.docx) as documents whose text is translated."""

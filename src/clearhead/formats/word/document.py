@@ -1,0 +1,198 @@
+"""Word files (DOCX): the texts of their paragraphs, also in headers, footers, notes and text boxes; all else stays."""
+
+from __future__ import annotations
+
+import io
+import re
+import zlib
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from zipfile import BadZipFile, ZipFile, ZipInfo
+
+from clearhead.errors import DataError
+from clearhead.formats.document import Document, Filling, Segment, Splice, spliced
+from clearhead.formats.file_text import read_bytes
+from clearhead.formats.passages import Passage, changes
+from clearhead.formats.word.paragraphs import WORD, paragraphs, parse_xml
+from clearhead.formats.word.runs import WordParagraph
+
+__all__ = ["WordDocument", "read_docx"]
+
+MOST_PART_BYTES = 64_000_000
+"""Of a part with text, unpacked."""
+MOST_UNPACKED_BYTES = 1_000_000_000
+"""Of all parts together, unpacked."""
+
+_CONTENT_TYPES = "[Content_Types].xml"
+_TEXT_TYPE = re.compile(
+    r"application/vnd\.openxmlformats-officedocument\.wordprocessingml\."
+    r"(document\.main|header|footer|footnotes|endnotes)\+xml"
+)
+_ORDER = ("document.main", "header", "footer", "footnotes", "endnotes")
+_OLE_START = b"\xd0\xcf\x11\xe0"
+_UNWRITABLE = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff\ufffe\uffff]")
+
+
+def read_docx(path: str) -> WordDocument:
+    """Read a Word file.
+
+    Args:
+        path: `-` is standard input.
+
+    Raises:
+        DataError: If the file cannot be read, is encrypted, damaged, too large when unpacked, or no DOCX.
+    """
+    return WordDocument(read_bytes(path), "standard input" if path == "-" else path)
+
+
+@dataclass(frozen=True)
+class _TextPart:
+    """A part of the file that has text."""
+
+    data: bytes
+    paragraphs: dict[tuple[int, int], WordParagraph]
+    """By the place of their content."""
+    passages: list[Passage]
+
+
+class WordDocument(Document):
+    """A Word file: a segment for every paragraph with text, whose number among these stands for its line."""
+
+    format = "Word document"
+
+    def __init__(self, data: bytes, name: str) -> None:
+        self._data = data
+        self._name = name
+        with _opened(data, name) as archive:
+            self._parts = {
+                part: _text_part(_unpacked(archive, part, name), f"{name}: {part}")
+                for part in _text_parts(archive, name)
+            }
+        passages = [passage for part in self._parts.values() for passage in part.passages]
+        self.segments = [Segment(passage.text, number) for number, passage in enumerate(passages, start=1)]
+
+    def filled(self, fillings: Sequence[Filling | None]) -> bytes:
+        """Return the file with translations in it; see `Document.filled`.
+
+        In a translated paragraph runs that look alike become one. Parts without a translation keep their content, and
+        all parts their names, order, times and way of compression; what they are compressed to may differ.
+        """
+        changed: dict[str, bytes] = {}
+        first = 0
+        for name, part in self._parts.items():
+            behind = first + len(part.passages)
+            if any(filling is not None for filling in fillings[first:behind]):
+                self._check(fillings[first:behind], first)
+                changed[name] = _filled_part(part, fillings[first:behind])
+            first = behind
+        if not changed:
+            return self._data
+        written = io.BytesIO()
+        with _opened(self._data, self._name) as old, ZipFile(written, "w") as new:
+            new.comment = old.comment
+            for info in old.infolist():
+                new.writestr(_like(info), changed.get(info.filename) or old.read(info))
+        return written.getvalue()
+
+    def _check(self, fillings: Iterable[Filling | None], first: int) -> None:
+        for number, filling in enumerate(fillings, start=first + 1):
+            if filling is not None and (found := _UNWRITABLE.search(filling.text)):
+                raise DataError(
+                    f"{self._name}, paragraph {number}: the translation holds U+{ord(found[0]):04X}, which XML cannot"
+                )
+
+
+@contextmanager
+def _opened(data: bytes, name: str) -> Iterator[ZipFile]:
+    """Open a file of parts, and say so of whatever is wrong with it."""
+    if data.startswith(_OLE_START):
+        raise DataError(f"{name} is encrypted, or in Word's old format; save it in Word as DOCX without a password")
+    try:
+        with ZipFile(io.BytesIO(data)) as archive:
+            yield archive
+    except (
+        BadZipFile,
+        EOFError,
+        KeyError,
+        NotImplementedError,
+        OSError,
+        RuntimeError,
+        ValueError,
+        zlib.error,
+    ) as error:
+        raise DataError(f"{name} is no DOCX file, or is damaged: {error}") from None
+
+
+def _text_parts(archive: ZipFile, name: str) -> list[str]:
+    """Return the names of the parts that have text, in the order in which they are read."""
+    infos = archive.infolist()
+    names = {info.filename for info in infos}
+    if len(names) < len(infos):
+        raise DataError(f"{name} holds two parts of the same name; save it again in Word")
+    if any(info.flag_bits & 1 for info in infos):
+        raise DataError(f"{name} is encrypted; save it without a password")
+    if sum(info.file_size for info in infos) > MOST_UNPACKED_BYTES:
+        raise DataError(
+            f"{name} would have more than {MOST_UNPACKED_BYTES // 1_000_000:,} MB when unpacked; it is refused"
+        )
+    if _CONTENT_TYPES not in names:
+        raise DataError(f"{name} is a zip file, but no DOCX file: it has no {_CONTENT_TYPES}")
+    found: list[tuple[int, str]] = []
+
+    def start(_: str, attributes: dict[str, str], at: int) -> None:
+        if text_type := _TEXT_TYPE.fullmatch(attributes.get("ContentType", "")):
+            part = attributes.get("PartName", "").removeprefix("/")
+            if part in names:
+                found.append((_ORDER.index(text_type[1]), part))
+
+    parse_xml(_unpacked(archive, _CONTENT_TYPES, name), f"{name}: {_CONTENT_TYPES}", start, lambda at: None)
+    if not any(order == 0 for order, _ in found):
+        raise DataError(f"{name} is no DOCX file: it has no document of Word in it")
+    return [part for _, part in sorted(set(found))]
+
+
+def _unpacked(archive: ZipFile, part: str, name: str) -> bytes:
+    with archive.open(part) as file:
+        data = file.read(MOST_PART_BYTES + 1)
+    if len(data) > MOST_PART_BYTES:
+        raise DataError(f"{name}: {part} has more than {MOST_PART_BYTES // 1_000_000} MB when unpacked; it is refused")
+    return data
+
+
+def _text_part(data: bytes, name: str) -> _TextPart:
+    found: dict[tuple[int, int], WordParagraph] = {}
+    passages: list[Passage] = []
+    for outer in paragraphs(data, name):
+        # Text boxes have paragraphs of their own, within a run of the one that they are anchored in.
+        for element in (outer, *(inner for inner in outer.within() if inner.name == f"{WORD}p")):
+            paragraph = WordParagraph(data, element)
+            if paragraph.passage is not None:
+                passages.append(paragraph.passage)
+                found[paragraph.passage.start, paragraph.passage.end] = paragraph
+    passages.sort(key=lambda passage: (passage.start, -passage.end))
+    return _TextPart(data, found, passages)
+
+
+def _filled_part(part: _TextPart, fillings: Sequence[Filling | None]) -> bytes:
+    # A character a byte, so that places count bytes.
+    text = part.data.decode("latin-1")
+
+    def write(passage: Passage, translation: str, source: Callable[[tuple[int, int]], str]) -> str:
+        paragraph = part.paragraphs[passage.start, passage.end]
+        return paragraph.filled(translation, lambda place: source(place).encode("latin-1")).decode("latin-1")
+
+    done = changes(text, part.passages, fillings, write)
+    return spliced(part.data, [Splice(start, end, new.encode("latin-1")) for start, end, new in done])
+
+
+def _like(info: ZipInfo) -> ZipInfo:
+    """Return an entry for a part with what the file says of it."""
+    copy = ZipInfo(info.filename, info.date_time)
+    copy.compress_type, copy.comment, copy.extra = info.compress_type, info.comment, info.extra
+    copy.create_system, copy.external_attr, copy.internal_attr = (
+        info.create_system,
+        info.external_attr,
+        info.internal_attr,
+    )
+    return copy

@@ -1,0 +1,1 @@
+"""XLIFF 1.2 and 2: their pairs, and the file with translations filled in."""

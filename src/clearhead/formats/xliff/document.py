@@ -1,0 +1,253 @@
+"""Files that translators work in: XLIFF 1.1, 1.2 and 2.x, with their targets filled in and marked for review."""
+
+from __future__ import annotations
+
+import html
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import count, islice
+
+from clearhead.errors import DataError
+from clearhead.formats.document import Document, Filling, Segment
+from clearhead.formats.file_text import read_bytes
+from clearhead.formats.xml.elements import SPACE, XmlElement, XmlFile, said_within, with_attribute, without_attribute
+from clearhead.formats.xml.events import StartTag
+from clearhead.formats.xml.inline_text import UNWRITABLE, InlineText, escaped, inline_text
+
+__all__ = ["XliffDocument", "read_xliff"]
+
+REVIEW_STATE = "needs-review-translation"
+"""Of a `target` in XLIFF 1.x that nobody has read yet."""
+TRANSLATED_STATE = "translated"
+"""Of a `segment` in XLIFF 2.x that nobody has read yet."""
+EXACT_MATCH = "exact-match"
+"""Qualifies the state of a `target` in XLIFF 1.x that a translation memory had."""
+MATCHES = "urn:oasis:names:tc:xliff:matches:2.0"
+"""Namespace of the module for translation candidates of XLIFF 2.x."""
+_UNKNOWN = "\ufffd"
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """What becomes a segment: the source of a unit, or a part of it that `<mrk mtype="seg">` marks."""
+
+    element: XmlElement
+    source: InlineText
+    present: str
+    """What the target has for it, as the file has it."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Unit:
+    """A `trans-unit` of XLIFF 1.x, or a `segment` of 2.x."""
+
+    around: XmlElement
+    """The same, or the `unit` of a segment."""
+    element: XmlElement
+    source: XmlElement
+    """Or `seg-source`: what the target is like."""
+    target: XmlElement | None
+    place: int
+    """Where a target goes: behind both."""
+    first: int
+    """Which of the document's segments the first part is."""
+    parts: Sequence[_Part]
+
+
+class XliffDocument(Document):
+    """A translator's file; its segments are the sources that are to be translated."""
+
+    format = "XLIFF"
+    keeps_finished = True
+
+    def __init__(self, data: bytes, name: str) -> None:
+        """Find the units.
+
+        Args:
+            data: All of the file.
+            name: As messages call it.
+
+        Raises:
+            DataError: If it is no XLIFF, or what `XmlFile` refuses.
+        """
+        self._file = XmlFile(data, name)
+        root = self._file.root()
+        version = root.attributes.get("version", "")
+        if root.name != "xliff":
+            raise DataError(f"{name}, line {root.line}: the first element is <{root.name}>; an XLIFF has <xliff>")
+        if version[:2] not in ("1.", "2."):
+            raise DataError(f"{name}, line {root.line}: XLIFF 1.1 to 2.1 can be read, and this has version {version!r}")
+        self._is_first_version = version.startswith("1.")
+        self.segments: list[Segment] = []
+        self._units: list[_Unit] = []
+        for unit, around in self._file.elements({"trans-unit", "unit"}):
+            tags = [*around, unit.tag]
+            if said_within(tags, "translate") == "no":
+                continue
+            for element in [unit] if unit.tag.name == "trans-unit" else unit.children("segment"):
+                self._add(unit, element, tags)
+
+    def filled(self, fillings: Sequence[Filling | None]) -> bytes:
+        """Return the file with translations as targets, marked as translated and not reviewed.
+
+        What a translation memory has for a segment stands beside it: in an `alt-trans` with its `match-quality` (1.x),
+        or as `mtc:match` of the module for translation candidates (2.x).
+
+        Raises:
+            DataError: If a translation holds a character that XML does not have.
+        """
+        changes: list[tuple[int, int, str]] = []
+        candidates: dict[int, tuple[XmlElement, list[str]]] = {}
+        for unit in self._units:
+            chosen = fillings[unit.first : unit.first + len(unit.parts)]
+            if any(filling is not None for filling in chosen):
+                changes += self._changes(unit, chosen)
+                if not self._is_first_version and (found := self._suggested(unit, chosen)):
+                    candidates.setdefault(unit.around.start, (unit.around, []))[1].append(found)
+        changes += (self._candidates(*of_unit) for of_unit in candidates.values())
+        return self._file.spliced(changes)
+
+    def _add(self, around: XmlElement, element: XmlElement, tags: Sequence[StartTag]) -> None:
+        """Add the segments of a unit; one without a source has none."""
+        sources, cut, targets = map(element.children, ("source", "seg-source", "target"))
+        if not sources or sources[0].is_closed:
+            return
+        source, target = sources[0], targets[0] if targets else None
+        state = (target.tag if target and self._is_first_version else element.tag).attributes.get("state", "")
+        is_unfinished = state in ("new", "initial") or state.startswith("needs-")
+        keeps_space = said_within([*tags, source.tag], SPACE) == "preserve"
+        present = {"": target} if target is not None else {}
+        elements = {"": source}
+        if cut and (found := _cut(cut[0])):
+            source, elements = cut[0], found
+            present = _cut(target) if target is not None else {}
+        first = len(self.segments)
+        parts: list[_Part] = []
+        for key, part in elements.items():
+            there = present.get(key)
+            read = inline_text(part, self._file, keeps_space=keeps_space)
+            raw = self._file.raw(there.content, there.content_end) if there else ""
+            parts.append(_Part(part, read, raw))
+            translation = inline_text(there, self._file, keeps_space=keeps_space).text if there else ""
+            is_finished = there is not None and not there.is_blank and not is_unfinished
+            self.segments.append(Segment(read.text, part.tag.line, translation, is_finished))
+        self._units.append(_Unit(around, element, source, target, (cut or sources)[0].end, first, parts))
+
+    def _changes(self, unit: _Unit, fillings: Sequence[Filling | None]) -> list[tuple[int, int, str]]:
+        """Return the changes of a unit of which at least one part has a translation."""
+        file, source, target = self._file, unit.source, unit.target
+        contents: list[str] = []
+        at = source.content
+        for part, filling in zip(unit.parts, fillings, strict=True):
+            element = part.element
+            raw = part.present or file.raw(element.content, element.content_end)
+            if filling is not None:
+                raw = part.source.filled(filling.text, file, element.tag.line)
+            contents += [file.raw(at, element.content), raw]
+            at = element.content_end
+        content = "".join([*contents, file.raw(at, source.content_end)])
+        changes: list[tuple[int, int, str]] = []
+        start, end = unit.element.start, unit.element.content
+        if not self._is_first_version:
+            tag = without_attribute(file.raw(start, end), "subState")
+            if any(filling is not None and filling.suggestion for filling in fillings):
+                tag = with_attribute(tag, "id", self._id(unit))
+            changes.append((start, end, with_attribute(tag, "state", TRANSLATED_STATE)))
+        elif unit.element.tag.attributes.get("approved") == "yes":
+            changes.append((start, end, with_attribute(file.raw(start, end), "approved", "no")))
+        if target is None:
+            # With the prefix of the source.
+            name = re.sub(r"(seg-)?source$", "target", _name(file.raw(source.start, source.content)))
+            tag = f"<{name}>"
+            if source.tag.attributes.get(SPACE) == "preserve":
+                tag = with_attribute(tag, "xml:space", "preserve")
+            start = end = unit.place
+            space = file.space_before(source.start)
+        else:
+            tag = re.sub(r"\s*/>$", ">", file.raw(target.start, target.content))
+            name, space = _name(tag), ""
+            start, end = target.start, target.end
+        beside = ""
+        if self._is_first_version:
+            tag = with_attribute(without_attribute(tag, "state-qualifier"), "state", REVIEW_STATE)
+            if all(one is not None and one.suggestion is not None and one.suggestion.is_used for one in fillings):
+                tag = with_attribute(tag, "state-qualifier", EXACT_MATCH)
+            beside = self._suggested(unit, fillings)
+        return [*changes, (start, end, f"{space}{tag}{content}</{name}>{beside}")]
+
+    def _suggested(self, unit: _Unit, fillings: Sequence[Filling | None]) -> str:
+        """Return what a translation memory has for the parts of a unit, as elements."""
+        file, source = self._file, unit.source
+        space, prefix = file.space_before(source.start), _prefix(file.raw(source.start, source.content))
+        found: list[str] = []
+        for part, filling in zip(unit.parts, fillings, strict=True):
+            if filling is None or (match := filling.suggestion) is None:
+                continue
+            texts = "".join(
+                f"<{prefix}{name}>{escaped(UNWRITABLE.sub(_UNKNOWN, text), file)}</{prefix}{name}>"
+                for name, text in (("source", match.source), ("target", match.target))
+            )
+            if self._is_first_version:
+                mid = part.element.tag.attributes.get("mid") if len(unit.parts) > 1 else None
+                of_part = "" if mid is None else f' mid="{html.escape(mid)}"'
+                quality = f'match-quality="{match.percent}%"'
+                found.append(f"{space}<{prefix}alt-trans{of_part} {quality}>{texts}</{prefix}alt-trans>")
+            else:
+                quality = f'type="tm" similarity="{match.percent}.0"'
+                found.append(f'{{match}} ref="#{html.escape(self._id(unit))}" {quality}>{texts}{{end}}')
+        return "".join(found)
+
+    def _candidates(self, unit: XmlElement, matches: Sequence[str]) -> tuple[int, int, str]:
+        """Return the change that adds matches to those of a unit."""
+        there = next((one for one in unit.children("matches") if not one.is_closed), None)
+        prefix = "mtc:" if there is None else _prefix(self._file.raw(there.start, there.content))
+        written = "".join(matches).replace("{match}", f"<{prefix}match").replace("{end}", f"</{prefix}match>")
+        if there is not None:
+            return there.content_end, there.content_end, written
+        return unit.content, unit.content, f'<mtc:matches xmlns:mtc="{MATCHES}">{written}</mtc:matches>'
+
+    def _id(self, unit: _Unit) -> str:
+        """Return the id of a segment of XLIFF 2.x, or one that it can have."""
+        if own := unit.element.tag.attributes.get("id"):
+            return own
+        content = self._file.raw(unit.around.start, unit.around.end)
+        free = (f"s{number}" for number in count(1) if f'"s{number}"' not in content)
+        return next(islice(free, self._units.index(unit), None))
+
+
+def read_xliff(path: str) -> XliffDocument:
+    """Read a translator's file.
+
+    Raises:
+        DataError: If it cannot be read, is too large, is no XLIFF, is not well-formed, or has entities of its own.
+    """
+    return XliffDocument(read_bytes(path), path)
+
+
+def _cut(element: XmlElement) -> dict[str, XmlElement]:
+    """Return the parts that `<mrk mtype="seg">` marks, by `mid`; none if words stand outside of them."""
+    found: dict[str, XmlElement] = {}
+    for part in element.parts:
+        if isinstance(part, str):
+            if part.strip():
+                return {}
+            continue
+        said, key = part.tag.attributes, part.tag.attributes.get("mid", "")
+        if part.tag.name != "mrk" or said.get("mtype") != "seg" or part.is_closed or key in found:
+            return {}
+        found[key] = part
+    return found
+
+
+def _prefix(tag: str) -> str:
+    """Return the namespace prefix of an element's name, with its colon."""
+    before, colon, _ = _name(tag).rpartition(":")
+    return before + colon
+
+
+def _name(tag: str) -> str:
+    """Return the name of an element with its prefix."""
+    match = re.match(r"<([^\s/>]+)", tag)
+    assert match is not None
+    return match[1]

@@ -1,0 +1,1 @@
+"""What XML formats share: events, elements, inline elements as text."""

@@ -1,0 +1,183 @@
+"""Elements of an XML file with their places in it, and the file again with places replaced: XLIFF and TMX."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+
+from clearhead.errors import DataError
+from clearhead.formats.file_text import FileText
+from clearhead.formats.xml.events import EndTag, StartTag, XmlEvent, encoding_of, placed_events
+
+__all__ = ["SPACE", "XmlElement", "XmlFile", "said_within", "with_attribute", "without_attribute"]
+
+SPACE = "http://www.w3.org/XML/1998/namespace space"
+"""Name of the attribute `xml:space`."""
+
+_TAG = re.compile(rb"""<(?:[^<>"']++|"[^"]*+"|'[^']*+')*+>""")
+_ATTRIBUTE = re.compile(r"""\s+([^\s=]+)\s*=\s*("[^"]*"|'[^']*')""")
+
+
+@dataclass(slots=True, eq=False)
+class XmlElement:
+    """An element; its places count bytes of the file's text as UTF-8."""
+
+    tag: StartTag
+    start: int
+    content: int
+    """Where its start tag ends."""
+    content_end: int = 0
+    """Where its end tag begins."""
+    end: int = 0
+    parts: list[str | XmlElement] = field(default_factory=list)
+    """Texts and elements in it, in order."""
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether it is without content and without an end tag, such as `<x/>`."""
+        return self.content == self.end
+
+    def children(self, name: str) -> list[XmlElement]:
+        """Return the elements of a name right in it, of its own namespace."""
+        return [
+            part
+            for part in self.parts
+            if isinstance(part, XmlElement) and part.tag.name == name and part.tag.namespace == self.tag.namespace
+        ]
+
+    @property
+    def is_blank(self) -> bool:
+        """Whether there is nothing in it but white space."""
+        return not any(isinstance(part, XmlElement) or part.strip() for part in self.parts)
+
+
+class XmlFile:
+    """An XML file that was read whole."""
+
+    def __init__(self, data: bytes, path: str) -> None:
+        """Take the bytes of a file.
+
+        Raises:
+            DataError: If it is not text in its encoding, or that is one in which no part can be replaced.
+        """
+        encoding = encoding_of(data[:1000], path)
+        self.source = FileText.of(data, path, encoding)
+        if not self.source.is_exact:
+            raise DataError(
+                f"{path} is in {encoding}, which cannot be kept; convert it to UTF-8, also in its first line"
+            )
+        self._utf8 = self.source.text.encode()
+
+    def elements(self, names: Collection[str]) -> Iterator[tuple[XmlElement, Sequence[StartTag]]]:
+        """Yield the elements of some names, and of the first one's namespace, that do not stand in each other.
+
+        Args:
+            names: Without prefix. The element around the whole file is not looked for.
+
+        Yields:
+            An element, and the tags of all around it, the outermost first.
+
+        Raises:
+            DataError: If the file is not well-formed, or uses what `formats.xml.events` refuses.
+        """
+        events = placed_events(self.source.text, self.source.path)
+        around: list[StartTag] = []
+        for event, place in events:
+            if isinstance(event, EndTag):
+                around.pop()
+            elif isinstance(event, StartTag):
+                if around and event.namespace != around[0].namespace:
+                    self._element(events, event, place)
+                elif around and event.name in names:
+                    yield self._element(events, event, place), around
+                else:
+                    around.append(event)
+
+    def root(self) -> StartTag:
+        """Return the tag of the element around all.
+
+        Raises:
+            DataError: If the file does not begin like XML.
+        """
+        events = (event for event, _ in placed_events(self.source.text, self.source.path))
+        return next(event for event in events if isinstance(event, StartTag))
+
+    def raw(self, start: int, end: int) -> str:
+        """Return what the file has between two places."""
+        return self._utf8[start:end].decode()
+
+    def space_before(self, place: int) -> str:
+        """Return the white space before a place, at most 200 characters."""
+        before = self._utf8[max(place - 200, 0) : place]
+        return before[len(before.rstrip(b" \t\r\n")) :].decode()
+
+    def written(self, text: str) -> str:
+        """Return a text with references in the place of characters that the encoding lacks."""
+        return text.encode(self.source.encoding, "xmlcharrefreplace").decode(self.source.encoding)
+
+    def spliced(self, changes: Iterable[tuple[int, int, str]]) -> bytes:
+        """Return the file with places replaced, and nothing else.
+
+        Args:
+            changes: Where each begins and ends, and what stands there then; in any order, none of them over another.
+        """
+        found: list[tuple[int, int, str]] = []
+        at = position = 0
+        for start, end, text in sorted(changes):
+            first = position + len(self._utf8[at:start].decode())
+            at, position = end, first + len(self._utf8[start:end].decode())
+            found.append((first, position, text))
+        return self.source.replaced(found)
+
+    def _element(self, events: Iterator[tuple[XmlEvent, int]], tag: StartTag, start: int) -> XmlElement:
+        """Read an element whose start tag has come, to its end."""
+        stack = [XmlElement(tag, start, self._tag_end(start))]
+        for event, place in events:
+            if isinstance(event, str):
+                stack[-1].parts.append(event)
+            elif isinstance(event, StartTag):
+                element = XmlElement(event, place, self._tag_end(place))
+                stack[-1].parts.append(element)
+                stack.append(element)
+            else:
+                element = stack.pop()
+                if self._utf8[element.content - 2 : element.content] == b"/>":
+                    element.content_end = element.end = element.content
+                else:
+                    element.content_end, element.end = place, self._tag_end(place)
+                if not stack:
+                    return element
+        raise AssertionError("the parser refuses an element without an end")
+
+    def _tag_end(self, place: int) -> int:
+        match = _TAG.match(self._utf8, place)
+        assert match is not None, place
+        return match.end()
+
+
+def said_within(tags: Sequence[StartTag], name: str) -> str:
+    """Return what the innermost of elements within each other that has an attribute says with it, or nothing."""
+    return next((tag.attributes[name] for tag in reversed(tags) if name in tag.attributes), "")
+
+
+def with_attribute(tag: str, name: str, value: str) -> str:
+    """Return a start tag with an attribute, in the place of the one of that name or at its end.
+
+    >>> with_attribute("<target state='new'>", "state", "final"), with_attribute("<target/>", "state", "final")
+    ('<target state="final">', '<target state="final"/>')
+    """
+    for match in _ATTRIBUTE.finditer(tag):
+        if match[1] == name:
+            return f'{tag[: match.start(2)]}"{value}"{tag[match.end(2) :]}'
+    end = "/>" if tag.endswith("/>") else ">"
+    return f'{tag.removesuffix(end).rstrip()} {name}="{value}"{end}'
+
+
+def without_attribute(tag: str, name: str) -> str:
+    """Return a start tag without an attribute.
+
+    >>> without_attribute("<target state='new' state-qualifier='exact-match'>", "state-qualifier")
+    "<target state='new'>"
+    """
+    return _ATTRIBUTE.sub(lambda match: "" if match[1] == name else match[0], tag)

@@ -1,0 +1,296 @@
+"""XML files as streams of tags and texts, in bounded memory and without trust: the one place where XML is parsed.
+
+Nothing but the file itself is ever opened. A document type may be declared, and its internal subset may describe
+elements, but entities are refused, for with them a short file becomes endless or reads another one; an external DTD
+is not followed. Whatever a parser keeps until it is complete, such as a tag, has a largest size.
+"""
+
+from __future__ import annotations
+
+import codecs
+import re
+from collections.abc import Iterator
+from typing import NamedTuple
+from xml.parsers import expat
+
+from clearhead.errors import DataError
+from clearhead.files.streams import COMPRESSED_STARTS, display_name, open_binary
+
+__all__ = ["LANGUAGE", "EndTag", "StartTag", "XmlEvent", "encoding_of", "placed_events", "read_events", "skip_element"]
+
+LANGUAGE = "http://www.w3.org/XML/1998/namespace lang"
+"""Name of the attribute `xml:lang`."""
+
+CHUNK_BYTES = 64 * 1024
+MAX_DEPTH = 200
+"""Elements within each other."""
+MAX_TAG_CHARACTERS = 1_000_000
+"""Of a tag with its attributes, a comment, or all that a document type declares."""
+MAX_DECLARATIONS = 1_000
+"""Attributes that a document type declares; the parser compares each with all others of its element."""
+MAX_NAMES = 10_000
+"""Different names of elements, attributes and namespaces; the parser keeps them all."""
+
+# UTF-32 first, for UTF-16's mark is a prefix of its.
+BYTE_ORDER_MARKS = {
+    codecs.BOM_UTF8: "utf-8-sig",
+    codecs.BOM_UTF32_LE: "utf-32",
+    codecs.BOM_UTF32_BE: "utf-32",
+    codecs.BOM_UTF16_LE: "utf-16",
+    codecs.BOM_UTF16_BE: "utf-16",
+    b"<\0": "utf-16-le",
+    b"\0<": "utf-16-be",
+}
+"""How a file begins whose encoding shows before it is declared."""
+DECLARED_ENCODING = re.compile(rb"""<\?xml[^>]{0,200}?encoding\s*=\s*["']([A-Za-z][A-Za-z0-9._:-]{0,60})["']""")
+ENDS_TOO_EARLY = {
+    expat.errors.codes[words]
+    for words in (
+        expat.errors.XML_ERROR_NO_ELEMENTS,
+        expat.errors.XML_ERROR_UNCLOSED_TOKEN,
+        expat.errors.XML_ERROR_UNCLOSED_CDATA_SECTION,
+    )
+}
+
+
+class StartTag(NamedTuple):
+    """An element begins; of one without content the `EndTag` follows at once."""
+
+    name: str
+    """Without its namespace and prefix."""
+    namespace: str
+    """An address; empty if there is none."""
+    attributes: dict[str, str]
+    """By name; those with a prefix by namespace and name, with a space between."""
+    line: int
+    """Counted from 1."""
+
+
+class EndTag(NamedTuple):
+    """An element ends."""
+
+    name: str
+
+
+XmlEvent = StartTag | EndTag | str
+"""A tag, or text; the text between two tags may come in several pieces."""
+
+
+def read_events(path: str) -> Iterator[XmlEvent]:
+    """Stream the tags and texts of an XML file.
+
+    The encoding is what a byte order mark tells, then what the file declares, then UTF-8; Python's codecs decode it.
+    Comments and processing instructions are left out.
+
+    Args:
+        path: `-` is standard input; `.gz`, `.xz` and `.zst` are decompressed.
+
+    Raises:
+        DataError: While reading, if the file cannot be read, is not well-formed XML or in another encoding than it
+            says, declares or uses an entity of its own, or is beyond the limits above; with the line.
+    """
+    name = display_name(path)
+    with open_binary(path) as stream:
+        raw = stream.read(CHUNK_BYTES)
+        if not raw:
+            raise DataError(f"{name} is empty; an XML file has at least one element")
+        for start, advice in COMPRESSED_STARTS.items():
+            if raw.startswith(start):
+                raise DataError(f"{name} {advice}")
+        encoding = encoding_of(raw, name)
+        decoder = codecs.getincrementaldecoder(encoding)()
+        parser = _Parser(name)
+        while True:
+            try:
+                text = decoder.decode(raw, final=not raw)
+            except UnicodeDecodeError as error:
+                raise _undecodable(error, encoding, name, parser.num_line_ends) from None
+            problem = parser.feed(text, is_final=not raw)
+            yield from parser.take()
+            if problem is not None:
+                raise problem
+            if not raw:
+                return
+            raw = stream.read(CHUNK_BYTES)
+
+
+def placed_events(text: str, name: str) -> Iterator[tuple[XmlEvent, int]]:
+    """Parse the text of an XML file, and tell where its tags stand.
+
+    Args:
+        text: All of it, without a byte order mark.
+        name: As messages call it.
+
+    Yields:
+        An event, and of a tag the place where it begins, in bytes of the text as UTF-8; of the end of an element that
+        has one tag alone, where that ends. Of a text it is -1.
+
+    Raises:
+        DataError: As `read_events`.
+    """
+    parser = _Parser(name)
+    for start in range(0, len(text) + 1, CHUNK_BYTES):
+        problem = parser.feed(text[start : start + CHUNK_BYTES], is_final=start + CHUNK_BYTES > len(text))
+        places = iter(parser.places.copy())
+        for event in parser.take():
+            yield event, -1 if isinstance(event, str) else next(places)
+        if problem is not None:
+            raise problem
+
+
+def skip_element(events: Iterator[XmlEvent]) -> None:
+    """Pass over the rest of an element whose start tag has come, to its end."""
+    depth = 1
+    for event in events:
+        if isinstance(event, StartTag):
+            depth += 1
+        elif isinstance(event, EndTag):
+            depth -= 1
+            if depth == 0:
+                return
+
+
+class _Parser:
+    """Expat, made to say no.
+
+    Args:
+        name: What messages call the file.
+    """
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._events: list[XmlEvent] = []
+        self._depth = 0
+        self._num_declarations = 0
+        self._num_silent = 0  # characters since anything came of them: a token that is not complete
+        self.num_line_ends = 0
+        self.places: list[int] = []
+        """Where the tags among the events begin, in bytes of all that was parsed as UTF-8."""
+        parser = self._expat = expat.ParserCreate("utf-8", " ")
+        parser.buffer_text = True
+        parser.specified_attributes = True  # those that a document type adds could be many, and long, in every tag
+        parser.SetParamEntityParsing(expat.XML_PARAM_ENTITY_PARSING_NEVER)
+        parser.StartElementHandler = self._start
+        parser.EndElementHandler = self._end
+        parser.CharacterDataHandler = self._events.append
+        parser.CommentHandler = self._heard
+        parser.ProcessingInstructionHandler = self._heard
+        parser.StartNamespaceDeclHandler = self._heard  # so that the parser's list of names holds the prefixes too
+        parser.EntityDeclHandler = self._refuse_entity
+        parser.SkippedEntityHandler = self._refuse_reference
+        parser.AttlistDeclHandler = self._count_declaration
+
+    def feed(self, text: str, *, is_final: bool) -> DataError | None:
+        """Parse more text; return what is wrong with it, for events that came before it are worth reading."""
+        self._num_silent += len(text)
+        try:
+            self._expat.Parse(text, is_final)
+        except expat.ExpatError as error:
+            return self._malformed(error)
+        except DataError as error:
+            return error
+        except UnicodeEncodeError:
+            return self._error("it holds half of a surrogate pair, not a character")
+        self.num_line_ends += text.count("\n")
+        if self._events:
+            self._num_silent = 0
+        if self._num_silent > MAX_TAG_CHARACTERS:
+            return self._error(f"what begins here is longer than {MAX_TAG_CHARACTERS:,} characters: is a > missing?")
+        if len(self._expat.intern) > MAX_NAMES:
+            return self._error(f"it has more than {MAX_NAMES:,} different names of elements and attributes")
+        return None
+
+    def take(self) -> list[XmlEvent]:
+        """Return the events since the last call."""
+        events = self._events.copy()
+        self._events.clear()
+        self.places.clear()
+        return events
+
+    def _error(self, words: str) -> DataError:
+        return DataError(f"{self._name}, line {self._expat.CurrentLineNumber}: {words}")
+
+    def _malformed(self, error: expat.ExpatError) -> DataError:
+        if error.code in ENDS_TOO_EARLY:
+            return DataError(
+                f"{self._name}, line {error.lineno}: the XML is cut off, its first element never ends; "
+                f"make or fetch the file again"
+            )
+        words = expat.ErrorString(error.code)
+        if words == expat.errors.XML_ERROR_INVALID_TOKEN:
+            words = "this character must not stand here; in text, & is written &amp; and < is written &lt;"
+        return DataError(f"{self._name}, line {error.lineno}, column {error.offset + 1}: the XML is broken: {words}")
+
+    def _start(self, name: str, attributes: dict[str, str]) -> None:
+        self._depth += 1
+        if self._depth > MAX_DEPTH:
+            raise self._error(f"more than {MAX_DEPTH} elements stand within each other")
+        namespace, _, local = name.rpartition(" ")
+        self._events.append(StartTag(local, namespace, attributes, self._expat.CurrentLineNumber))
+        self.places.append(self._expat.CurrentByteIndex)
+
+    def _end(self, name: str) -> None:
+        self._depth -= 1
+        self._events.append(EndTag(name.rpartition(" ")[2]))
+        self.places.append(self._expat.CurrentByteIndex)
+
+    def _heard(self, *_: object) -> None:
+        self._num_silent = 0
+
+    def _count_declaration(self, *_: object) -> None:
+        self._num_declarations += 1
+        if self._num_declarations > MAX_DECLARATIONS:
+            raise self._error(f"the document type declares more than {MAX_DECLARATIONS:,} attributes")
+
+    def _refuse_entity(self, name: str, *_: object) -> None:
+        raise self._error(
+            f"the document type declares the entity {name!r}; entities are refused, for they can make a file endless "
+            f"or read another one; put what it stands for in its place"
+        )
+
+    def _refuse_reference(self, name: str, is_parameter: bool) -> None:
+        raise self._error(
+            f"{'%' if is_parameter else '&'}{name}; stands for something that is not in the file, and no other file is "
+            f"opened; put the text itself in its place"
+        )
+
+
+def encoding_of(start: bytes, name: str) -> str:
+    """Return the name of the codec for a file that starts so; those that end in `sig` drop its byte order mark.
+
+    Args:
+        start: Its first bytes, a few hundred or more.
+        name: As messages call it.
+
+    Raises:
+        DataError: If it declares an encoding that is not known, or that its first line is not in.
+    """
+    for mark, encoding in BYTE_ORDER_MARKS.items():
+        if start.startswith(mark):
+            return encoding
+    if (found := DECLARED_ENCODING.match(start)) is None:
+        return "utf-8"
+    declared = found[1].decode("ascii")
+    try:
+        # Refuses what decodes no text, such as zlib, and UTF-16 where the declaration could be read as ASCII.
+        is_true = found[0].decode(declared) == found[0].decode("ascii")
+        codecs.getincrementaldecoder(declared)
+    except LookupError:
+        raise DataError(
+            f"{name}, line 1: the encoding {declared!r} is not known; convert the file to UTF-8, also in this line"
+        ) from None
+    except UnicodeError:
+        is_true = False
+    if not is_true:
+        raise DataError(f"{name}, line 1: the file says that it is in {declared}, but this line is not")
+    return declared
+
+
+def _undecodable(error: UnicodeDecodeError, encoding: str, name: str, num_line_ends: int) -> DataError:
+    before = error.object[: error.start].decode(error.encoding, "replace")
+    encoding = encoding.removesuffix("-sig").upper()
+    return DataError(
+        f"{name}, line {num_line_ends + before.count(chr(10)) + 1}: the byte 0x{error.object[error.start]:02x} is not "
+        f"valid {encoding}, which is what the file was taken for; say in its first line what it is in, for example "
+        f'<?xml version="1.0" encoding="ISO-8859-1"?>'
+    )

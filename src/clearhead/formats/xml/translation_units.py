@@ -1,0 +1,218 @@
+"""Units that hold a text in several languages, as in TMX and XLIFF, and the two of these languages that are read."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from itertools import chain, islice
+
+from clearhead.errors import ConfigError, DataError
+from clearhead.files.streams import display_name
+from clearhead.formats.languages import is_variant
+from clearhead.formats.pair import PairFile, SentencePair, Wanted
+from clearhead.formats.xml.inline_elements import Segment, TagNumbers
+
+__all__ = [
+    "MAX_LANGUAGES",
+    "TranslationUnit",
+    "UnitFile",
+    "are_related",
+    "language_of",
+    "open_units",
+    "spelt_alike",
+]
+
+HEAD_UNITS = 1_000
+HEAD_SIZE = 1_000_000
+"""The head of a file is so many units, or fewer that hold so many characters."""
+MAX_LANGUAGES = 500
+"""Languages of a unit, and of a file that a message lists."""
+MAX_LANGUAGE_CHARACTERS = 60
+
+
+@dataclass(frozen=True, slots=True)
+class TranslationUnit:
+    """A text in several languages."""
+
+    line: int
+    """Where it begins, counted from 1."""
+    texts: Sequence[tuple[str, Segment]]
+    """Languages as the file names them, each with its text; a language of which the file gives no name is empty."""
+    skipped: str | None = None
+    """One of `SKIPS`."""
+    defect: str | None = None
+    """Why it is no pair, whichever languages are read."""
+
+
+@dataclass(frozen=True)
+class UnitFile:
+    """What a format's reader finds in a file."""
+
+    format: str
+    """What the file was taken for, in words."""
+    source_language: str
+    """The language that the file says is the source's; empty if it does not say."""
+    units: Iterator[TranslationUnit]
+    """To be streamed once."""
+
+
+def open_units(path: str, wanted: Wanted, read: Callable[[str], UnitFile]) -> PairFile:
+    """Look at the head of a file, its first 1,000 units, choose two languages and return the pairs.
+
+    Of what is asked for, a variant is taken too, such as `de-AT` for `de`, but in each unit the language itself first.
+    Not asked for, they are the two that the head has, from the one that the file calls its source.
+
+    Args:
+        path: `-` is standard input; `.gz`, `.xz` and `.zst` are decompressed.
+        wanted: Languages of source and target.
+        read: Opens a file of the format.
+
+    Raises:
+        ConfigError: If a language that is asked for is not in the file (in its head, if it can be read only once), or
+            it has more than two and not both are asked for.
+        DataError: If the file has but one language, or cannot be read; streaming raises the latter too.
+    """
+    file = read(path)
+    units = file.units
+    head = _head(units)
+    name, can_be_read_again = display_name(path), os.path.isfile(path)
+    found = _languages(head)
+    is_open = len(found) < 2 or not all(_is_there(asked, found) for asked in (wanted.from_lang, wanted.to_lang))
+    if is_open and can_be_read_again:
+        found = _languages(chain(head, units))
+    if not head:
+        sides = wanted.from_lang or "source", wanted.to_lang or "target"
+        return PairFile(path, f"{file.format}, empty", sides, iter(()))
+    source, target = _choose(name, wanted, found, file.source_language)
+
+    sides = _in_words(source, found), _in_words(target, found)
+    # From the start, and closed until its turn comes; but a pipe can be read only once.
+    rest = None if can_be_read_again else chain(head, units)
+    return PairFile(path, file.format, sides, _pairs(path, read, rest, source, target), (source, target))
+
+
+def language_of(attributes: Mapping[str, str], *names: str) -> str:
+    """Return the language that the first of some attributes gives, without what no name of a language can be."""
+    said = next((attributes[name] for name in names if name in attributes), "")
+    return said.strip()[:MAX_LANGUAGE_CHARACTERS]
+
+
+def _head(units: Iterator[TranslationUnit]) -> list[TranslationUnit]:
+    head: list[TranslationUnit] = []
+    room = HEAD_SIZE
+    for unit in islice(units, HEAD_UNITS):
+        head.append(unit)
+        room -= sum(segment.size for _, segment in unit.texts)
+        if room < 0:
+            break
+    return head
+
+
+def _languages(units: Iterable[TranslationUnit]) -> list[str]:
+    """Return the languages of units, each as it is spelt first."""
+    found: dict[str, str] = {}
+    for unit in units:
+        for language, _ in unit.texts:
+            if len(found) < MAX_LANGUAGES:
+                found.setdefault(spelt_alike(language), language)
+    return [*found.values()]
+
+
+def _choose(name: str, wanted: Wanted, found: Sequence[str], source_language: str) -> tuple[str, str]:
+    there = ", ".join(map(_called, found))
+    for asked in (wanted.from_lang, wanted.to_lang):
+        if not _is_there(asked, found):
+            raise ConfigError(f"{name} has no text in {asked!r}; its languages: {there or 'it names none'}")
+    source, target = wanted.from_lang, wanted.to_lang
+    if source is not None and target is not None:
+        if spelt_alike(source) == spelt_alike(target):
+            raise ConfigError(f"{name}: source and target are both to be {source!r}; its languages: {there}")
+        return source, target
+    if len(found) < 2:
+        raise DataError(f"{name} has no pairs, for it has texts in one language only: {there or 'it names none'}")
+    if source is None and target is None:
+        if len(found) > 2:
+            raise ConfigError(
+                f"{name} has {len(found)} languages: {there}; say which two to read, "
+                f"for example --from-lang {found[0]} --to-lang {found[1]}"
+            )
+        source = next((language for language in found if are_related(language, source_language)), found[0])
+    asked = target if source is None else source
+    assert asked is not None
+    named = [language for language in found if language and is_variant(language, asked)] or [""]
+    others = [language for language in found if language not in named]
+    if len(others) != 1:
+        raise ConfigError(
+            f"{name}: one language of the pair is to be {asked!r}, which leaves open the other; give both "
+            f"--from-lang and --to-lang; its languages: {there}"
+        )
+    return (others[0], asked) if source is None else (asked, others[0])
+
+
+def _pairs(
+    path: str,
+    read: Callable[[str], UnitFile],
+    rest: Iterator[TranslationUnit] | None,
+    source: str,
+    target: str,
+) -> Iterator[SentencePair]:
+    for unit in read(path).units if rest is None else rest:
+        yield _pair(path, unit, source, target)
+
+
+def _pair(path: str, unit: TranslationUnit, source: str, target: str) -> SentencePair:
+    origin = f"{path}:{unit.line}"
+    if unit.defect is not None:
+        return SentencePair("", "", origin, defect=unit.defect)
+    places = _places(tuple(language for language, _ in unit.texts), source, target)
+    if places is None:
+        return SentencePair("", "", origin, skipped="other_languages")
+    first, second = (unit.texts[place][1] for place in places)
+    if defect := first.defect or second.defect:
+        return SentencePair("", "", origin, defect=defect)
+    numbers = TagNumbers()
+    return SentencePair(numbers.text(first), numbers.text(second), origin, skipped=unit.skipped)
+
+
+@lru_cache(maxsize=1_000)  # most units of a file have the same languages
+def _places(languages: tuple[str, ...], source: str, target: str) -> tuple[int, int] | None:
+    """Return which of a unit's texts are source and target."""
+    first, second = (
+        next((place for place, language in enumerate(languages) if spelt_alike(language) == spelt_alike(asked)), None)
+        for asked in (source, target)
+    )
+    if first is None:
+        first = next((place for place, name in enumerate(languages) if place != second and _fits(name, source)), None)
+    if second is None:
+        second = next((place for place, name in enumerate(languages) if place != first and _fits(name, target)), None)
+    return None if first is None or second is None else (first, second)
+
+
+def _is_there(asked: str | None, found: Sequence[str]) -> bool:
+    return asked is None or any(_fits(language, asked) for language in found)
+
+
+def _fits(language: str, asked: str | None) -> bool:
+    """Tell whether a text may be what is asked for; one whose language is not named may be anything."""
+    return asked is not None and (language == "" or is_variant(language, asked))
+
+
+def are_related(language: str, other: str) -> bool:
+    """Tell whether one of two languages is the other or a variant of it; one without a name is neither."""
+    return language != "" and other != "" and (is_variant(language, other) or is_variant(other, language))
+
+
+def spelt_alike(language: str) -> str:
+    """Return the name of a language in the one spelling that is compared."""
+    return language.replace("_", "-").casefold()
+
+
+def _called(language: str) -> str:
+    return language or "one without a name"
+
+
+def _in_words(chosen: str, found: Sequence[str]) -> str:
+    fitting = [language for language in found if language and _fits(language, chosen)]
+    return _called(chosen) if fitting in ([], [chosen]) else f"{chosen} ({', '.join(fitting)})"

@@ -1,0 +1,99 @@
+"""What a model says here beside what CTranslate2 makes of its file: the same scores."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from clearhead.bundle import Bundle
+from clearhead.config.choices import ExportPrecision
+from clearhead.decoding import SearchOptions, decode, given_prefix
+from clearhead.errors import ModelError
+from clearhead.interop.ctranslate2.pieces import Pieces
+from clearhead.interop.imported import MOST_ROUNDING, TOLERANCE
+
+__all__ = ["prove_ctranslate2"]
+
+
+@torch.inference_mode()
+def prove_ctranslate2(
+    directory: Path,
+    bundle: Bundle,
+    sources: Sequence[str],
+    precision: ExportPrecision,
+    pieces: Pieces,
+    *,
+    tolerance: float | None = None,
+) -> str:
+    """Compare a model with what CTranslate2 makes of it, on a few sentences.
+
+    What the file says is compared in float32. What the integer arithmetic of this processor makes of it is told beside:
+    without VNNI its sums may overflow.
+
+    Args:
+        directory: Where their model stands.
+        bundle: The model here.
+        sources: Sentences; each may begin with the tag of the language to write.
+        precision: Of the weights there.
+        pieces: The names of its tokens.
+        tolerance: Nats a token that scores of our translations may differ by; if None, what the precision asks for.
+
+    Returns:
+        What was found, in words.
+
+    Raises:
+        ModelError: If the scores differ by more, or their library cannot load the directory.
+    """
+    if tolerance is None:
+        tolerance = TOLERANCE if precision == "float32" else MOST_ROUNDING
+    vocabulary, settings = bundle.tokenizer, bundle.decode
+    parts = vocabulary.split_sources(sources, settings.target_lang)
+    ids = vocabulary.encode_parts(parts, settings.source_lang)
+    given = [vocabulary.given(language) for language, _ in parts]
+    found = [
+        best for (best,) in decode(bundle.model, ids, SearchOptions(settings), prefixes=list(map(given_prefix, given)))
+    ]
+    # What their library puts around a source itself it is not given.
+    read = [[pieces.source[token] for token in row[pieces.adds_bos : len(row) - pieces.adds_eos]] for row in ids]
+    written = [[pieces.target[token] for token in best.tokens[:-1]] for best in found]
+
+    def agreement(compute_type: str) -> tuple[float, int]:
+        """Return how far scores differ a token at most, and how many translations their search finds as well."""
+        theirs = _their_translator(directory, compute_type)
+        scored = theirs.score_batch(read, written)
+        scores = [sum(one.log_probs[len(begin) :]) for one, begin in zip(scored, given, strict=True)]
+        searched = theirs.translate_batch(
+            read,
+            target_prefix=[[pieces.target[token] for token in begin] for begin in given],
+            beam_size=settings.beam_size,
+            length_penalty=settings.length_penalty,
+            max_decoding_length=max(map(len, ids)) + settings.extra_length,
+        )
+        largest = max(abs(best.log_prob - score) / len(best.tokens) for best, score in zip(found, scores, strict=True))
+        return largest, sum(one.hypotheses[0] == tokens for one, tokens in zip(searched, written, strict=True))
+
+    largest, same = agreement("float32")
+    if not largest <= tolerance:
+        raise ModelError(
+            f"a translation has another score in CTranslate2, by {largest:.4f} a token; nothing was written"
+        )
+    said = (
+        f"{len(sources)} sentences: scores differ by {largest:.1e} a token at most, and CTranslate2's own search finds "
+        f"{same} of the same translations"
+    )
+    if not precision.startswith("int"):
+        return said
+    largest, same = agreement("default")
+    return f"{said}; in the integer arithmetic of this processor they differ by {largest:.1e}, and it finds {same}"
+
+
+def _their_translator(directory: Path, compute_type: str) -> Any:
+    import ctranslate2
+
+    try:
+        return ctranslate2.Translator(str(directory), device="cpu", compute_type=compute_type)
+    except (RuntimeError, ValueError) as error:
+        raise ModelError(f"CTranslate2 cannot load {directory}: {error}") from None

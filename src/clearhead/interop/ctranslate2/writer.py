@@ -1,0 +1,134 @@
+"""Models of ours as directories of CTranslate2, written through its own specification of a Transformer."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from torch import Tensor
+
+from clearhead.bundle import Bundle
+from clearhead.config import ModelConfig
+from clearhead.config.choices import ExportPrecision
+from clearhead.errors import ConfigError, ModelError
+from clearhead.files.tensors import model_tensors
+from clearhead.interop.ctranslate2.attention import attention_numbers, other_row
+from clearhead.interop.ctranslate2.pieces import Pieces, listed_pieces, told_in_tokens
+from clearhead.interop.ctranslate2.table import ACTIVATIONS, key_table
+from clearhead.interop.rewrites import resolved
+from clearhead.interop.round_trip import KEY, origin_values
+from clearhead.interop.vocabularies.vocabulary_files import vocabulary_files, write_files
+from clearhead.model.positions import sinusoidal_positions
+
+__all__ = ["write_ctranslate2"]
+
+
+def write_ctranslate2(bundle: Bundle, directory: Path, precision: ExportPrecision) -> tuple[Pieces, list[str]]:
+    """Write model and vocabulary into a directory.
+
+    Args:
+        bundle: The model.
+        directory: Which is there, and empty.
+        precision: Of the weights.
+
+    Returns:
+        The names of its tokens, and in words what it must be given beside a text.
+
+    Raises:
+        ConfigError: Naming every setting that their library has not.
+        ModelError: If it is not installed.
+        OSError: If the files cannot be written.
+    """
+    try:
+        from ctranslate2.specs import TransformerSpec, common_spec
+        from ctranslate2.specs.model_spec import index_spec
+        from ctranslate2.specs.transformer_spec import TransformerDecoderSpec, TransformerEncoderSpec
+    except ImportError:
+        raise ModelError("CTranslate2 is not installed: pip install 'clearhead[interop]'") from None
+    model, vocabulary, config = bundle.model, bundle.tokenizer, resolved(bundle.model.config)
+    _require_expressible(config)
+    shape: dict[str, Any] = {
+        "num_heads": config.num_heads,
+        "pre_norm": config.norm == "pre",
+        "no_final_norm": not config.final_norm,
+        "activation": getattr(common_spec.Activation, ACTIVATIONS[config.activation]),
+        "layernorm_embedding": config.embedding_norm,
+        "relative_attention_bias": config.positions == "relative",
+        "rotary_dim": 0 if config.positions == "rotary" else None,  # 0 turns all components
+        "ffn_glu": config.gated,
+        "rms_norm": config.norm_kind == "rms",
+    }
+    spec = TransformerSpec(
+        TransformerEncoderSpec(config.num_encoder_layers, **shape),
+        TransformerDecoderSpec(config.num_decoder_layers, **shape),
+    )
+    for stack in (spec.encoder, spec.decoder):
+        stack.scale_embeddings = config.embedding_scale
+        if config.positions.startswith("sinusoidal"):
+            stack.position_encodings.encodings = _sinusoids(config)
+    if config.output_scale:
+        spec.decoder.scale_outputs = np.float32(config.d_model**-0.5)
+    table = key_table(config)
+    tensors = table.to_theirs(model_tensors(model))
+    variables: dict[str, Any] = {
+        name: _numbers(tensors[row.theirs]) for row in table.rows for name in (row.theirs, *row.also)
+    }
+    for name, value in {**variables, **attention_numbers(config)}.items():
+        scope, _, attribute = name.rpartition("/")
+        setattr(index_spec(spec, scope), attribute, value)
+    pieces, files = listed_pieces(vocabulary), vocabulary_files(vocabulary)
+    spec.register_source_vocabulary(list(pieces.source))
+    spec.register_target_vocabulary(list(pieces.target))
+    spec.config.bos_token, spec.config.eos_token, spec.config.unk_token = pieces.bos, pieces.eos, pieces.unk
+    spec.config.decoder_start_token = pieces.start
+    spec.config.add_source_bos, spec.config.add_source_eos = pieces.adds_bos, pieces.adds_eos
+    spec.config.layer_norm_epsilon = config.norm_eps
+    spec.config.add_attribute(KEY, origin_values(bundle, files))
+    spec.validate()
+    spec.optimize(quantization=None if precision == "float32" else precision)
+    spec.save(str(directory))
+    write_files(directory, files)
+    return pieces, told_in_tokens(vocabulary, pieces, bundle.decode)
+
+
+def _require_expressible(config: ModelConfig) -> None:
+    """Make sure that their Transformer has what ours has.
+
+    Raises:
+        ConfigError: Naming every setting that it has not.
+    """
+    wanted = {
+        "d_v": config.d_k,  # keys and values are halves of one matrix
+        "final_norm": config.norm == "pre",
+        "num_segments": 0,
+        "num_target_segments": 0,
+        "output_transform": False,
+    }
+    problems = [
+        f"model.{name} is {getattr(config, name)!r} (CTranslate2 has {value!r})"
+        for name, value in wanted.items()
+        if getattr(config, name) != value
+    ]
+    if config.positions == "none":
+        problems.append("model.positions is 'none'")
+    buckets, distance = config.relative_attention_num_buckets, config.relative_attention_max_distance
+    if config.positions == "relative" and (where := other_row(buckets, distance)) is not None:
+        said = f"of {buckets} rows distance {where} has another there"
+        problems.append(f"model.relative_attention_max_distance is {distance} ({said})")
+    if not config.num_encoder_layers or not config.num_decoder_layers:
+        problems.append("the model has an encoder or a decoder alone")
+    if config.activation not in ACTIVATIONS:
+        problems.append(f"model.activation is {config.activation!r}")
+    if problems:
+        instead = "; --to onnx writes it" if config.is_encoder_decoder else ""
+        raise ConfigError(f"CTranslate2 cannot hold this model: {'; '.join(problems)}{instead}")
+
+
+def _sinusoids(config: ModelConfig) -> np.ndarray:
+    layout: Any = config.positions
+    return _numbers(sinusoidal_positions(config.max_positions, config.d_model, layout, first=config.first_position))
+
+
+def _numbers(tensor: Tensor) -> np.ndarray:
+    return np.array(tensor.float().cpu().numpy())  # a copy: their library rounds in place

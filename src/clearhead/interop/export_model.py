@@ -1,0 +1,101 @@
+"""Models of ours as directories of other libraries: written, compared with what those make of them, and then named."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from clearhead.bundle import Bundle
+from clearhead.config import ModelConfig
+from clearhead.config.choices import ExportLibrary, ExportPrecision
+from clearhead.errors import ConfigError, ModelError
+from clearhead.files import is_utf8, new_directory
+from clearhead.interop import imported
+from clearhead.interop.ctranslate2.parity import prove_ctranslate2
+from clearhead.interop.ctranslate2.writer import write_ctranslate2
+from clearhead.interop.huggingface.parity import prove_huggingface
+from clearhead.interop.huggingface.writer import write_huggingface
+from clearhead.interop.onnx.parity import prove_onnx
+from clearhead.interop.onnx.writer import write_onnx
+
+__all__ = ["export_directory"]
+
+
+def export_directory(
+    bundle: Bundle, directory: Path, to: ExportLibrary, sources: Sequence[str], precision: ExportPrecision = "float32"
+) -> tuple[str, str, list[str]]:
+    """Write a directory that another library loads without any code of ours, whole or not at all.
+
+    Args:
+        bundle: The model.
+        directory: Where it shall stand; nothing may be there yet.
+        to: The library.
+        sources: Sentences to compare on, if the library is installed.
+        precision: Of the weights; with ONNX float32 or int8, with transformers float32 alone.
+
+    Returns:
+        What was written, what was compared, and what is otherwise there.
+
+    Raises:
+        ConfigError: If the library has no such model or precision, or no such vocabulary.
+        ModelError: If something stands there, it cannot be written, or the library finds something else.
+    """
+    if to == "hf" and precision != "float32":
+        raise ConfigError(f"--precision {precision} has no meaning with --to hf: transformers converts when it loads")
+    if to == "onnx" and precision not in ("float32", "int8"):
+        raise ConfigError(f"--precision {precision} is not written with --to onnx; choose float32 or int8")
+    if not is_utf8(directory):
+        raise ModelError(f"cannot write to {directory}: its path is not UTF-8; choose another name")
+    if directory.exists():
+        raise ModelError(f"{directory} is there already; choose another name, or remove it first")
+    try:
+        with new_directory(directory) as temporary:
+            match to:
+                case "hf":
+                    kind, notes = write_huggingface(bundle, temporary)
+                    compared = _compared_with_transformers(bundle, temporary, kind, sources)
+                    # M2M100 computes more positions when a longer text comes.
+                    ends = [] if kind == "m2m_100" else _ends(bundle.model.config)
+                    return f"{_a(kind)} model", compared, [*notes, *ends, *_signs(bundle)]
+                case "ctranslate2":
+                    pieces, notes = write_ctranslate2(bundle, temporary, precision)
+                    compared = prove_ctranslate2(temporary, bundle, sources, precision, pieces)
+                    notes += _ends(bundle.model.config)
+                case "onnx":
+                    notes = write_onnx(bundle, temporary, precision)
+                    compared = prove_onnx(temporary, bundle, sources, precision)
+            return f"a model in {precision}", compared, [*notes, *_signs(bundle)]
+    except OSError as error:
+        raise ModelError(f"cannot write {directory}: {error.strerror or error}") from None
+
+
+def _a(kind: str) -> str:
+    return f"{'an' if kind[0] in 'aeiou' else 'a'} {kind}"
+
+
+def _ends(config: ModelConfig) -> list[str]:
+    """Return in words where sinusoids end that are a table there, and computed here."""
+    if not config.positions.startswith("sinusoidal"):
+        return []
+    return [
+        f"positions end at {config.max_positions:,} tokens there, and a longer text is an error; here they are "
+        f"computed for any length"
+    ]
+
+
+def _signs(bundle: Bundle) -> list[str]:
+    """Return in words what becomes of placeholders where nobody protects them."""
+    if not bundle.tokenizer.num_placeholders:
+        return []
+    return [
+        "placeholders and markup are text there; the model learned to copy signs in their place, U+F0000 and the 31 "
+        "characters behind it, which a caller puts there and takes back (docs/placeholders.md)"
+    ]
+
+
+def _compared_with_transformers(bundle: Bundle, directory: Path, kind: str, sources: Sequence[str]) -> str:
+    if not imported.can_prove():
+        return "not compared with transformers: pip install 'clearhead[interop]'"
+    prove_huggingface(directory, kind, bundle, sources)
+    same = "tokens, scores and texts" if bundle.model.config.num_decoder_layers else "tokens and hidden states"
+    return f"{len(sources)} sentences have the same {same} in transformers"

@@ -1,0 +1,116 @@
+"""What a model says here beside what transformers says: the same tokens, the same scores, the same text."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from clearhead.bundle import Bundle
+from clearhead.config import ModelConfig
+from clearhead.decoding import SearchOptions, decode, given_prefix
+from clearhead.errors import ModelError
+from clearhead.interop.imported import TOLERANCE
+from clearhead.text.language_tags import tagged_language
+
+__all__ = ["prove_huggingface"]
+
+
+@torch.inference_mode()
+def prove_huggingface(directory: Path, kind: str, bundle: Bundle, sources: Sequence[str]) -> None:
+    """Compare a model that came from a directory of theirs, or is about to become one, with it on a few sentences.
+
+    Of each, their tokenizer must spell the source in the same ids, their model must find our translation as probable as
+    ours does, and their tokenizer must read its ids as the same text. Of an encoder alone, the states of every layer
+    must be the same.
+
+    Args:
+        directory: Where their model stands.
+        kind: Their `model_type`.
+        bundle: The model here.
+        sources: Sentences; each may begin with the tag of the language to write.
+
+    Raises:
+        ModelError: Showing the first difference, or if their library cannot read the directory.
+    """
+    tokenizer, model = _their_model(directory, kind)
+    ours, settings = bundle.tokenizer, bundle.decode
+    for number, (language, text) in enumerate(ours.split_sources(sources, settings.target_lang), start=1):
+        where = f"{directory}: golden sentence {number} ({text!r:.60})"
+        [source_ids] = ours.encode_parts([(language, text)], settings.source_lang)
+        tag = "" if language is None else ours.source_pieces([ours.language_tags[language]])[0]
+        their_ids = _their_ids(tokenizer, tag, text, settings.source_lang)
+        _require_same(f"{where} is spelled", source_ids, their_ids)
+        if not bundle.model.config.num_decoder_layers:
+            _require_same_states(where, bundle, model, source_ids)
+            continue
+        given = ours.given(language)
+        [[found]] = decode(bundle.model, [source_ids], SearchOptions(settings), prefixes=[given_prefix(given)])
+        target_ids = list(found.tokens)
+        logits = _their_logits(model, bundle.model.config, source_ids, target_ids)
+        log_probs = logits.log_softmax(dim=-1).gather(1, torch.tensor(target_ids)[:, None])[len(given) :, 0]
+        theirs = log_probs.double().sum().item()
+        if not abs(found.log_prob - theirs) <= TOLERANCE * len(target_ids):
+            raise ModelError(f"{where}: its translation has log-probability {found.log_prob:.4f}, there {theirs:.4f}")
+        there = tokenizer.decode(target_ids, skip_special_tokens=True, clean_up_tokenization_spaces=False)
+        # transformers reads a sentencepiece model through another library, which leaves spaces at the ends.
+        _require_same(f"{where} is translated", ours.decode(target_ids).strip(), there.strip())
+
+
+def _their_model(directory: Path, kind: str) -> tuple[Any, Any]:
+    with warnings.catch_warnings():  # which are for those who write programs with it
+        warnings.simplefilter("ignore")
+        import transformers
+
+        transformers.utils.logging.disable_progress_bar()
+        transformers.utils.logging.set_verbosity_error()
+        where = {
+            "pretrained_model_name_or_path": str(directory),
+            "local_files_only": True,
+            "trust_remote_code": False,  # else it would ask whether to run what stands there
+        }
+        kinds: Mapping[str, Any] = {
+            "bert": transformers.AutoModel,
+            "encoder-decoder": transformers.EncoderDecoderModel,
+            "gpt2": transformers.AutoModelForCausalLM,
+        }
+        kind_of_model = kinds.get(kind, transformers.AutoModelForSeq2SeqLM)
+        try:
+            tokenizer = transformers.AutoTokenizer.from_pretrained(**where)
+            return tokenizer, kind_of_model.from_pretrained(**where, dtype=torch.float32).eval()
+        except Exception as error:  # their library raises anything
+            said = f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"
+            raise ModelError(f"transformers cannot read {directory} to compare with ({said:.300})") from None
+
+
+def _their_logits(model: Any, config: ModelConfig, source: list[int], target: list[int]) -> Float[Tensor, "T V"]:
+    if config.is_decoder_alone:
+        return model(input_ids=torch.tensor([[*source, *target[:-1]]])).logits[0, len(source) - 1 :]
+    start = torch.tensor([[config.bos_id, *target[:-1]]])
+    return model(input_ids=torch.tensor([source]), decoder_input_ids=start).logits[0]
+
+
+def _require_same_states(where: str, bundle: Bundle, model: Any, source: list[int]) -> None:
+    ids = torch.tensor([source])
+    theirs = model(input_ids=ids, output_hidden_states=True).hidden_states
+    for layer, (here, there) in enumerate(zip(bundle.model.hidden_states(ids).encoder, theirs, strict=True)):
+        if not (difference := (here - there).abs().max().item()) <= TOLERANCE:
+            raise ModelError(f"{where}: the states after layer {layer} differ by {difference:.1e}")
+
+
+def _their_ids(tokenizer: Any, tag: str, text: str, source_lang: str | None) -> list[int]:
+    if hasattr(tokenizer, "src_lang") and source_lang is not None:
+        tokenizer.src_lang = source_lang
+        return list(tokenizer(text)["input_ids"])
+    space = " " if tagged_language(tag) is not None else ""  # a tag of ours takes the space behind it
+    return list(tokenizer(tag + space + text)["input_ids"])
+
+
+def _require_same(what: str, here: object, there: object) -> None:
+    if here != there:
+        raise ModelError(f"{what} {here!r:.300} here, and {there!r:.300} by transformers; nothing was written")

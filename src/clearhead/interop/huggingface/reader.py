@@ -1,0 +1,229 @@
+"""Directories of Hugging Face transformers, with their vocabulary and their way to decode."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from clearhead.bundle import Bundle, read_card
+from clearhead.config import DecodeConfig, ModelConfig
+from clearhead.config.decode import is_language
+from clearhead.decoding.rules import never_written
+from clearhead.errors import ConfigError, ModelError
+from clearhead.files import read_json
+from clearhead.interop.huggingface.parity import prove_huggingface
+from clearhead.interop.huggingface.state import family_of, import_state, restored_state
+from clearhead.interop.imported import (
+    Imported,
+    as_model,
+    as_vocabulary,
+    can_prove,
+    origin_info,
+    read_settings,
+    require_told,
+)
+from clearhead.interop.readers.foreign_config import optional_json
+from clearhead.interop.readers.foreign_weights import read_their_weights
+from clearhead.interop.round_trip import KEY, own_bundle, read_origin
+from clearhead.interop.vocabularies.huggingface_files import part_of, their_vocabulary
+from clearhead.model.transformer import Transformer
+from clearhead.tokenizers.foreign import ForeignVocabulary
+
+__all__ = ["changed_search", "import_huggingface"]
+
+LIBRARY = "Hugging Face transformers"
+
+_NOT_TAKEN: Mapping[str, Any] = {
+    "bad_words_ids": None,
+    "diversity_penalty": 0.0,
+    "do_sample": False,
+    "encoder_no_repeat_ngram_size": 0,
+    "min_length": 0,
+    "min_new_tokens": None,
+    "no_repeat_ngram_size": 0,
+    "num_beam_groups": 1,
+    "renormalize_logits": False,
+    "repetition_penalty": 1.0,
+    "suppress_tokens": None,
+}
+"""Settings of their search that ours has not, and the value that asks for nothing."""
+_SOURCES = 8
+"""Words that tell what a model writes first."""
+
+
+def import_huggingface(directory: Path, kind: str | None, source_lang: str | None, target_lang: str | None) -> Imported:
+    """Read a directory of Hugging Face transformers.
+
+    Args:
+        directory: Where `config.json`, the weights and the tokenizer stand.
+        kind: Their `model_type`; if None, what `config.json` says.
+        source_lang: Language of the sources, for a model that is told; if None, what their files say.
+        target_lang: Language to write where nothing else is asked for; if None, what their files say.
+
+    Raises:
+        ConfigError: If the kind is not known here, or naming every setting that our model cannot express.
+        ModelError: If a file is missing or damaged, or does not fit the others.
+    """
+    values = read_json(directory / "config.json", ModelError)
+    kind = str(kind or values.get("model_type"))
+    try:
+        family_of(kind)
+    except ConfigError as error:
+        raise ConfigError(f"{directory / 'config.json'}: {error}") from None
+    generation = _generation(directory, values)
+    if kind == "mbart" and generation.get("decoder_start_token_id") is not None:
+        values = {**values, "decoder_start_token_id": generation["decoder_start_token_id"]}
+    theirs, files = read_their_weights(directory)
+    try:
+        config, tensors = import_state(kind, values, theirs)
+    except ConfigError as error:
+        raise ConfigError(f"{directory / 'config.json'}: {error}") from None
+    info = origin_info(LIBRARY, kind, directory, files)
+    origin, notes = read_origin(values, directory / "config.json", config)
+    anew = partial(their_vocabulary, directory, part_of(kind, values), config)
+    if origin is not None:
+        restored = restored_state(kind, origin.model, config, tensors)
+        if restored is None:
+            notes.append(f"the settings under {KEY!r} in config.json do not fit the weights, and are not used")
+        asked = {"source_lang": source_lang, "target_lang": target_lang}
+        changed = changed_search(directory, origin.decode)
+        bundle, more = own_bundle(origin, directory, restored or (config, tensors), info, anew, **asked, **changed)
+        notes += more
+    else:
+        file, model = anew(), as_model(config, tensors, directory)
+        vocabulary = as_vocabulary(file, directory)
+        if kind == "encoder-decoder" and _writes_start_first(model, vocabulary):
+            begun = file.model_copy(update={"target_frame": (config.bos_id, *file.target_frame)})
+            vocabulary = as_vocabulary(begun, directory)
+            notes.append("it has learned to write its start token first, so every translation begins with that twice")
+        decode = _decode(directory, config, generation, vocabulary, source_lang, target_lang)
+        bundle = Bundle(model, vocabulary, decode, info)
+    notes += _not_taken(config, generation, bundle.decode)
+    compare = partial(prove_huggingface, directory, kind, bundle) if can_prove() else None
+    notes += [*_tasks(values), *_cleaning(directory)]
+    return Imported(bundle, LIBRARY, kind, tuple(notes), read_card(directory), compare)
+
+
+@torch.inference_mode()
+def _writes_start_first(model: Transformer, vocabulary: ForeignVocabulary) -> bool:
+    """Tell whether the start token is what a model most likely begins with, where nothing asks for a token there.
+
+    So do encoders with decoders whose labels were what BERT's tokenizer makes of a text: `[CLS] text [SEP]`.
+    """
+    if vocabulary.given(None):
+        return False
+    pieces = map(str.strip, vocabulary.source_pieces(range(vocabulary.source_vocab_size or vocabulary.vocab_size)))
+    words = [piece for piece in pieces if piece.isalpha()]
+    sources = words[:: max(1, len(words) // _SOURCES)][:_SOURCES]
+    begun = torch.tensor([[vocabulary.bos_id]])
+    first = [int(model(torch.tensor([ids]), begun)[0, -1].argmax()) for ids in vocabulary.encode_sources(sources)]
+    return 2 * first.count(vocabulary.bos_id) > len(first)
+
+
+def _generation(directory: Path, values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return how they decode: old directories have it in `config.json`."""
+    said = optional_json(directory / "generation_config.json")
+    return dict(values) if said is None else said
+
+
+def _tokenizer_settings(directory: Path) -> dict[str, Any]:
+    return optional_json(directory / "tokenizer_config.json") or {}
+
+
+def _decode(
+    directory: Path,
+    config: ModelConfig,
+    generation: Mapping[str, Any],
+    tokenizer: ForeignVocabulary,
+    source_lang: str | None,
+    target_lang: str | None,
+) -> DecodeConfig:
+    """Return our settings of their search."""
+    asked = _tokenizer_settings(directory)
+    languages = {token_id: language for language, token_id in tokenizer.languages.items()}
+    written = target_lang or _language(asked.get("tgt_lang", asked.get("target_lang")), tokenizer)
+    written = written or languages.get(generation.get("forced_bos_token_id") or -1) or languages.get(config.bos_id)
+    read = source_lang or _language(asked.get("src_lang", asked.get("source_lang")), tokenizer)
+    require_told(directory, tokenizer.languages, source_lang, target_lang)
+    if config.bos_id in languages and written != languages[config.bos_id]:
+        start = languages[config.bos_id]
+        raise ConfigError(f"{directory} starts every translation from the token of {start}, and cannot write {written}")
+    return read_settings(
+        directory,
+        **_search(generation),
+        length_penalty_form="power",
+        familiar=False,
+        split="never" if config.is_decoder_alone else "auto",
+        max_input_tokens=min(config.max_length or 1_024, 1_024),
+        source_lang=read,
+        target_lang=written if tokenizer.language_tags else None,
+    )
+
+
+def _search(generation: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what of their search is the same here."""
+    return {
+        "beam_size": 1 if generation.get("num_beams") is None else generation["num_beams"],
+        "length_penalty": 1.0 if generation.get("length_penalty") is None else generation["length_penalty"],
+    }
+
+
+def changed_search(directory: Path, exported: DecodeConfig) -> dict[str, Any]:
+    """Return what of the search is no longer as it was exported; a penalty that was chosen there has their form."""
+    said = optional_json(directory / "generation_config.json")
+    found = {} if said is None else _search(said)
+    changed = {name: value for name, value in found.items() if value != getattr(exported, name)}
+    return {**changed, "length_penalty_form": "power"} if "length_penalty" in changed else changed
+
+
+def _not_taken(config: ModelConfig, generation: Mapping[str, Any], decode: DecodeConfig) -> list[str]:
+    """Return in words what of their search is left behind."""
+    never = never_written(config)
+    ours: dict[str, list[Any]] = {"bad_words_ids": [[token] for token in never], "suppress_tokens": never}
+    notes = [
+        f"{name} = {generation[name]!r:.60} is not taken over: our search has no such setting"
+        for name, nothing in _NOT_TAKEN.items()
+        if generation.get(name, nothing) not in (nothing, None) and not _is_among(generation[name], ours.get(name, []))
+    ]
+    if generation.get("early_stopping") not in (None, "never") and decode.beam_size > 1:
+        notes.append("early_stopping is not taken over: ours stops when no hypothesis can win any more")
+    return notes
+
+
+def _is_among(asked: object, done: Sequence[object]) -> bool:
+    """Tell whether what their search is told never to write is what ours never writes, or some of it."""
+    return isinstance(asked, list) and all(token in done for token in asked)
+
+
+def _tasks(values: Mapping[str, Any]) -> list[str]:
+    """Return a note of what texts begin with, where a model has learned several tasks by that, as T5."""
+    tasks = values.get("task_specific_params")
+    settings = list(tasks.values()) if isinstance(tasks, dict) else []
+    prefixes = [task.get("prefix") for task in settings if isinstance(task, dict)]
+    named = ", ".join(f"{prefix!r:.60}" for prefix in prefixes[:8] if isinstance(prefix, str) and prefix)
+    return [f"it has learned several tasks, and a text begins with the one that is asked for: {named}"] if named else []
+
+
+def _cleaning(directory: Path) -> list[str]:
+    """Return a note if their tokenizer takes spaces out of what a model wrote; of BPE version 5 of it leaves them."""
+    if not _tokenizer_settings(directory).get("clean_up_tokenization_spaces"):
+        return []
+    return [
+        "clean_up_tokenization_spaces is not taken over: a translation keeps the spaces that the model wrote, where "
+        "their decode() makes ' .' to '.', and ' ?', ' !', ' ,' and English contractions likewise (in version 5 mostly "
+        "not with BPE)"
+    ]
+
+
+def _language(name: object, tokenizer: ForeignVocabulary) -> str | None:
+    """Return a language that their files name, if it is one that can be told: `ROMANCE` is none."""
+    if not isinstance(name, str):
+        return None
+    plain = name.strip("_")
+    if tokenizer.languages:
+        return plain if plain in tokenizer.languages else None
+    return plain if is_language(plain) else None

@@ -1,0 +1,106 @@
+"""Models of ours as directories of Hugging Face transformers, which it loads without any code of ours."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from clearhead.bundle import Bundle
+from clearhead.decoding.rules import never_written
+from clearhead.errors import ConfigError
+from clearhead.files import write_json
+from clearhead.files.tensors import model_tensors, write_weights
+from clearhead.interop.huggingface.state import export_state, exportable_as, nearest_kind
+from clearhead.interop.huggingface.tokenizer import TheirTokenizer, forced_id, kind_and_tokenizer, told_in_transformers
+from clearhead.interop.round_trip import KEY, origin_values
+from clearhead.interop.vocabularies.vocabulary_files import write_files
+
+__all__ = ["write_huggingface", "write_settings"]
+
+
+def write_huggingface(bundle: Bundle, directory: Path) -> tuple[str, list[str]]:
+    """Write model, vocabulary and way to decode into a directory.
+
+    Args:
+        bundle: The model.
+        directory: Which is there, and empty.
+
+    Returns:
+        Their `model_type`, and in words what is otherwise there.
+
+    Raises:
+        ConfigError: If their library has no such model.
+        OSError: If the files cannot be written.
+    """
+    config = bundle.model.config
+    kinds = exportable_as(config)
+    if not kinds:
+        nearest, differences = nearest_kind(config)
+        instead = "; --to onnx writes it" if config.is_encoder_decoder else ""
+        raise ConfigError(
+            f"no kind of model in Hugging Face transformers can hold this one; of the nearest, {nearest}, differs: "
+            f"{'; '.join(differences)}{instead}"
+        )
+    kind, tokenizer = kind_and_tokenizer(bundle, kinds)
+    values, tensors = export_state(kind, config, model_tensors(bundle.model), computed=True)
+    write_weights(directory / "model.safetensors", tensors, {"format": "pt"})
+    return kind, write_settings(bundle, directory, values, tokenizer)
+
+
+def write_settings(bundle: Bundle, directory: Path, values: Mapping[str, Any], tokenizer: TheirTokenizer) -> list[str]:
+    """Write what stands beside the weights: `config.json`, how to decode, and the vocabulary.
+
+    Args:
+        bundle: The model.
+        directory: Which is there.
+        values: The fields of `config.json`.
+        tokenizer: The vocabulary in their form.
+
+    Returns:
+        In words what is otherwise there.
+
+    Raises:
+        OSError: If the files cannot be written.
+    """
+    notes: list[str] = []
+    said = {**values, "dtype": "float32", KEY: origin_values(bundle, tokenizer.files)}
+    write_json(directory / "config.json", said)
+    if bundle.model.config.num_decoder_layers:
+        generation, notes = _generation(bundle, values)
+        write_json(directory / "generation_config.json", generation)
+    write_json(directory / "tokenizer_config.json", tokenizer.settings)
+    write_files(directory, tokenizer.files)
+    return [*notes, *told_in_transformers(bundle.tokenizer, bundle.decode)]
+
+
+def _generation(bundle: Bundle, values: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
+    """Return their settings of a search like ours, and in words where it is another."""
+    decode, config = bundle.decode, bundle.model.config
+    notes = ["their search has one limit for the length of all outputs, not the source's length and some more"]
+    if decode.length_penalty_form == "gnmt" and decode.length_penalty and decode.beam_size > 1:
+        alpha = f"{decode.length_penalty:g}"
+        notes.append(
+            f"their search divides by length ** {alpha}, not by ((5 + length) / 6) ** {alpha}: of two translations "
+            f"that are close it may choose the other"
+        )
+    if decode.end_loops:
+        notes.append("their search does not end repetition loops")
+    begin = forced_id(bundle)
+    never = [token for token in never_written(config) if token != begin]
+    generation = {
+        "num_beams": decode.beam_size,
+        "length_penalty": decode.length_penalty,
+        "early_stopping": "never" if decode.beam_size > 1 else False,
+        "max_length": min(config.max_positions, decode.max_input_tokens + decode.extra_length),
+        "suppress_tokens": never or None,
+        # To a decoder alone nothing is padding here, and the id may be a text's; there it would follow every end.
+        "pad_token_id": config.eos_id if config.is_decoder_alone else config.pad_id,
+        "bos_token_id": config.bos_id,
+        "eos_token_id": config.eos_id,
+    }
+    if config.is_encoder_decoder:
+        generation["decoder_start_token_id"] = values["decoder_start_token_id"]
+    if begin is not None:
+        generation["forced_bos_token_id"] = begin
+    return generation, notes

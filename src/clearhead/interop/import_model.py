@@ -1,0 +1,145 @@
+"""A model of another library at a path: which library's it is, and the reader for it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from clearhead.errors import ConfigError, ModelError, nearest_name
+from clearhead.interop.ctranslate2.reader import import_ctranslate2
+from clearhead.interop.huggingface.reader import import_huggingface
+from clearhead.interop.huggingface.state import FAMILIES
+from clearhead.interop.imported import Imported
+from clearhead.interop.onnx.reader import import_onnx
+from clearhead.interop.readers.foreign_weights import WEIGHT_FILES
+from clearhead.interop.toolkits.eole import import_eole
+from clearhead.interop.toolkits.fairseq import import_fairseq
+from clearhead.interop.toolkits.joeynmt import import_joeynmt
+from clearhead.interop.toolkits.marian_npz import import_marian, is_marian
+from clearhead.interop.toolkits.opennmt_py import import_opennmt
+
+__all__ = ["import_path"]
+
+
+@dataclass(frozen=True)
+class Library:
+    """What reads the models of one library.
+
+    `read` takes the path, the kind that was asked for, or None, and the languages of source and target, or None.
+    """
+
+    is_here: Callable[[Path], bool]
+    """Whether a path looks like one of its models, by the names of files alone."""
+    read: Callable[[Path, str | None, str | None, str | None], Imported]
+    kinds: tuple[str, ...]
+    """What `--kind` may name."""
+    layout: str
+    """What its models are made of, for the message that nothing was recognised."""
+
+
+def _has_any(*names: str) -> Callable[[Path], bool]:
+    return lambda path: any((path / name).exists() for name in names)
+
+
+def _has_like(pattern: str, *, beside: str | None = None) -> Callable[[Path], bool]:
+    """Tell whether a path is, or holds, a file of such a name, and another beside it."""
+
+    def is_here(path: Path) -> bool:
+        directory = path if path.is_dir() else path.parent
+        is_named = any(directory.glob(pattern)) if path.is_dir() else path.match(pattern)
+        return is_named and (beside is None or any(directory.glob(beside)))
+
+    return is_here
+
+
+_has_onnx = _has_any("encoder_model.onnx")
+_has_weights = _has_any(*WEIGHT_FILES)
+
+LIBRARIES: Mapping[str, Library] = {
+    "fairseq": Library(
+        _has_like("*.pt", beside="dict.*.txt"),
+        import_fairseq,
+        ("fairseq",),
+        "a checkpoint such as checkpoint_best.pt, or its directory, with dictionaries such as dict.de.txt beside it",
+    ),
+    "JoeyNMT": Library(
+        _has_like("*.ckpt", beside="config.yaml"),
+        import_joeynmt,
+        ("joeynmt",),
+        "a directory with best.ckpt, config.yaml, src_vocab.txt and trg_vocab.txt",
+    ),
+    "eole": Library(
+        _has_any("model.00.safetensors"),
+        import_eole,
+        ("eole",),
+        "a directory with config.json, model.00.safetensors and vocab.json",
+    ),
+    "CTranslate2": Library(
+        _has_any("model.bin"),
+        import_ctranslate2,
+        ("ctranslate2",),
+        "a directory with model.bin, config.json, the vocabulary and the tokenizer",
+    ),
+    "ONNX": Library(
+        lambda path: _has_onnx(path) and not _has_weights(path),
+        import_onnx,
+        ("onnx",),
+        "a directory that clearhead exported, with encoder_model.onnx and the files beside it",
+    ),
+    "transformers": Library(
+        _has_any("config.json", "model.safetensors", "pytorch_model.bin"),
+        import_huggingface,
+        tuple(FAMILIES),
+        "a directory with config.json, the weights and the tokenizer",
+    ),
+    "OpenNMT-py": Library(
+        _has_like("*.pt"),
+        import_opennmt,
+        ("opennmt-py",),
+        "a checkpoint such as model_step_50000.pt",
+    ),
+    "Marian": Library(
+        is_marian, import_marian, ("marian-nmt",), "an .npz file, beside it decoder.yml and the vocabularies"
+    ),
+}
+"""In the order in which a path is offered to them: directories of transformers may hold other files that end in .pt."""
+
+
+def import_path(
+    path: Path, *, kind: str | None = None, source_lang: str | None = None, target_lang: str | None = None
+) -> Imported:
+    """Read a model of another library; nothing in it is run.
+
+    Args:
+        path: Its directory or file.
+        kind: What it is; if None, what its files say.
+        source_lang: Language of the sources, for a model that is told; if None, what their files say.
+        target_lang: Language to write where nothing else is asked for; if None, what their files say.
+
+    Raises:
+        ConfigError: If the kind is not known here, or naming every setting that our model cannot express.
+        ModelError: If a file is missing or damaged, or does not fit the others.
+    """
+    if not path.exists():
+        raise ModelError(f"no model at {path}: there is no such file or directory")
+    try:
+        return _library(path, kind).read(path, kind, source_lang, target_lang)
+    except ConfigError as error:
+        if str(path) in str(error):
+            raise
+        raise ConfigError(f"{path}: {error}") from None
+
+
+def _library(path: Path, kind: str | None) -> Library:
+    """Return the library whose kind was asked for, or whose model stands at the path."""
+    if kind is not None:
+        known = [name for library in LIBRARIES.values() for name in library.kinds]
+        if kind not in known:
+            raise ConfigError(f"models of the kind {kind!r:.100} are not known here{nearest_name(kind, known)}")
+        return next(library for library in LIBRARIES.values() if kind in library.kinds)
+    found = next((library for library in LIBRARIES.values() if library.is_here(path)), None)
+    if found is None:
+        layouts = "; ".join(f"{name}: {library.layout}" for name, library in LIBRARIES.items())
+        raise ModelError(f"{path} is no model of a library that is known here ({layouts})")
+    return found

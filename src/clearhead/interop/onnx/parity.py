@@ -1,0 +1,94 @@
+"""What a model says here beside what its ONNX files say: the same scores, with a cache and without."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from clearhead.bundle import Bundle
+from clearhead.config.choices import ExportPrecision
+from clearhead.decoding import SearchOptions, decode, given_prefix
+from clearhead.decoding.step import pad_batch
+from clearhead.errors import ModelError
+from clearhead.interop.imported import MOST_ROUNDING, TOLERANCE
+from clearhead.runtime.device import num_threads
+
+__all__ = ["prove_onnx"]
+
+
+@torch.inference_mode()
+def prove_onnx(directory: Path, bundle: Bundle, sources: Sequence[str], precision: ExportPrecision) -> str:
+    """Compare a model with what onnxruntime computes from its files, on our translations of a few sentences.
+
+    Args:
+        directory: Where the files stand.
+        bundle: The model here.
+        sources: Sentences; each may begin with the tag of the language to write.
+        precision: Of the weights there. In float32 the scores of our translations must be the same, otherwise near.
+
+    Returns:
+        What was found, in words.
+
+    Raises:
+        ModelError: If the scores differ by more, or the files cannot be loaded.
+    """
+    model, tokenizer, config, settings = bundle.model, bundle.tokenizer, bundle.model.config, bundle.decode
+    parts = tokenizer.split_sources(sources, settings.target_lang)
+    source_ids = tokenizer.encode_parts(parts, settings.source_lang)
+    prefixes = [given_prefix(tokenizer.given(language)) for language, _ in parts]
+    searched = decode(model, source_ids, SearchOptions(settings), prefixes=prefixes)
+    found = [list(best.tokens) for (best,) in searched]
+    source, target = pad_batch(source_ids, config.pad_id), pad_batch(found, config.pad_id)  # [B, S], [B, T]
+    given = torch.cat([torch.full((len(found), 1), config.bos_id), target[:, :-1]], dim=1)
+    is_written = target != config.pad_id
+    here = model(source, given).log_softmax(dim=-1)
+    differences, same = [], []
+    for there in _logits(directory, source, given, source != config.pad_id):
+        of_tokens = (there.log_softmax(dim=-1) - here).gather(2, target[:, :, None])[:, :, 0]  # [B, T]
+        differences.append((of_tokens * is_written).sum(dim=1).abs() / is_written.sum(dim=1))
+        same.append(int(((there.argmax(dim=-1) == here.argmax(dim=-1)) & is_written).sum()))
+    largest = torch.stack(differences).max().item()
+    if not largest <= (TOLERANCE if precision == "float32" else MOST_ROUNDING):
+        raise ModelError(
+            f"a translation has another score in onnxruntime, by {largest:.4f} a token; nothing was written"
+        )
+    return (
+        f"{len(sources)} sentences: with the cache and without, scores differ by {largest:.1e} a token at most, and "
+        f"{min(same)} of {int(is_written.sum())} tokens have the same most probable successor in onnxruntime"
+    )
+
+
+def _logits(directory: Path, source: Tensor, given: Tensor, is_source: Tensor) -> tuple[Tensor, Tensor]:
+    """Return the logits of all target positions [B, T, V]: of one pass, and of one position after the other."""
+    import onnxruntime
+
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = num_threads()
+    options.log_severity_level = 3  # errors; what is below is for those who write programs with it
+
+    def session(name: str) -> Callable[[dict[str, Any]], dict[str, Any]]:
+        try:
+            loaded = onnxruntime.InferenceSession(str(directory / name), options, providers=["CPUExecutionProvider"])
+        except Exception as error:  # their library raises anything
+            raise ModelError(f"onnxruntime cannot load the {name} that was written: {error!s:.300}") from None
+        names = [output.name for output in loaded.get_outputs()]
+        return lambda inputs: dict(zip(names, loaded.run(names, inputs), strict=True))
+
+    ids, mask = given.numpy(), is_source.long().numpy()
+    encoded = session("encoder_model.onnx")({"input_ids": source.numpy(), "attention_mask": mask})
+    decoder, continued = session("decoder_model.onnx"), session("decoder_with_past_model.onnx")
+    states = {"encoder_hidden_states": encoded["last_hidden_state"], "encoder_attention_mask": mask}
+    together = decoder({"input_ids": ids, **states})["logits"]
+    outputs = decoder({"input_ids": ids[:, :1], **states})
+    past: dict[str, Any] = {}
+    steps = [outputs.pop("logits")]
+    for position in range(1, ids.shape[1]):
+        past |= {name.replace("present", "past_key_values"): value for name, value in outputs.items()}
+        outputs = continued({"input_ids": ids[:, position : position + 1], "encoder_attention_mask": mask, **past})
+        steps.append(outputs.pop("logits"))
+    return torch.from_numpy(together), torch.from_numpy(np.concatenate(steps, axis=1))

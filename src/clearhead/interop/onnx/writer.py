@@ -1,0 +1,71 @@
+"""Models of ours as directories of ONNX files, named and surrounded as Hugging Face Optimum has them."""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+
+from clearhead.bundle import Bundle
+from clearhead.config.choices import ExportPrecision
+from clearhead.errors import ConfigError, ModelError
+from clearhead.interop.huggingface.state import FAMILIES, exportable_as
+from clearhead.interop.huggingface.tokenizer import TheirTokenizer, kind_and_tokenizer
+from clearhead.interop.huggingface.writer import write_settings
+from clearhead.interop.vocabularies.vocabulary_files import vocabulary_files
+
+__all__ = ["write_onnx"]
+
+
+def write_onnx(bundle: Bundle, directory: Path, precision: ExportPrecision) -> list[str]:
+    """Write encoder, decoder, decoder with a cache, vocabulary and way to decode into a directory.
+
+    Args:
+        bundle: The model.
+        directory: Which is there, and empty.
+        precision: Of the weights, float32 or int8.
+
+    Returns:
+        In words what is otherwise there.
+
+    Raises:
+        ConfigError: If the model has an encoder or a decoder alone, or is too large for such files.
+        ModelError: If what writes or runs them is not installed.
+        OSError: If the files cannot be written.
+    """
+    if missing := [name for name in ("onnx", "onnxruntime") if importlib.util.find_spec(name) is None]:
+        raise ModelError(f"not installed: {', '.join(missing)}; pip install 'clearhead[interop]'")
+    from clearhead.interop.onnx.model import decoder_graph, encoder_graph
+
+    model, config = bundle.model, bundle.model.config
+    if not config.is_encoder_decoder:
+        raise ConfigError("this model has an encoder or a decoder alone; what is written as ONNX has both")
+    for make in (
+        partial(encoder_graph, model),
+        partial(decoder_graph, model, with_past=False),
+        partial(decoder_graph, model, with_past=True),
+    ):
+        file = make(rounded=precision == "int8")
+        (directory / f"{file.graph.name}.onnx").write_bytes(file.SerializeToString())
+    kinds = exportable_as(config)
+    kind, tokenizer, notes = _tokenizer(bundle, kinds)
+    notes += write_settings(bundle, directory, FAMILIES[kind].config_to(config), tokenizer)
+    if not kinds:
+        notes.append(
+            "transformers has no such model: config.json calls it marian, so that Optimum finds its ids and sizes; "
+            "what is computed stands in the ONNX files alone"
+        )
+    if {config.key_dim, config.value_dim} != {config.d_model / config.num_heads}:
+        notes.append("Optimum makes room on a GPU for heads of d_model / num_heads: give it use_io_binding=False there")
+    return notes
+
+
+def _tokenizer(bundle: Bundle, kinds: Sequence[str]) -> tuple[str, TheirTokenizer, list[str]]:
+    """Return what `config.json` calls the model, its vocabulary in their form, and in words where that has none."""
+    try:
+        kind, tokenizer = kind_and_tokenizer(bundle, kinds or FAMILIES)
+    except ConfigError as error:
+        files = TheirTokenizer(vocabulary_files(bundle.tokenizer), {})
+        return kinds[0] if kinds else "marian", files, [f"what spells text stands beside as it came: {error}"]
+    return kind if kinds else "marian", tokenizer, []

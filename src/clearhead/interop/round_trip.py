@@ -1,0 +1,178 @@
+"""What an export says of the model that was exported, so that an import makes that model again and not one like it.
+
+It stands in their `config.json` under one key, which their libraries keep and do not read. The vocabulary stands beside
+it in their `tokenizer.json`, which is ours with the end token and the tags' spaces put in, or, if it is another
+library's, in a file of ours beside those that it is made of.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from torch import Tensor
+
+from clearhead.bundle import FORMAT_VERSION, Bundle, require_same_vocabulary
+from clearhead.config import DecodeConfig, ModelConfig
+from clearhead.errors import ConfigError, ModelError
+from clearhead.files import file_sha256, read_text
+from clearhead.interop.imported import as_model, as_vocabulary, require_told
+from clearhead.interop.vocabularies.huggingface_files import their_vocabulary
+from clearhead.interop.vocabularies.vocabulary_files import OWN_VOCABULARY, tokenizer_text
+from clearhead.text.line_statistics import LineStatistics
+from clearhead.tokenizers import Tokenizer, Vocabulary
+from clearhead.tokenizers.foreign import ForeignVocabulary, VocabularyFile
+from clearhead.tokenizers.vocabulary import MOST_BYTES, read_vocabulary
+
+__all__ = ["KEY", "Origin", "origin_values", "own_bundle", "read_origin"]
+
+KEY = "clearhead"
+"""In their `config.json`."""
+
+
+@dataclass(frozen=True)
+class Origin:
+    """What a model was when it was exported."""
+
+    model: ModelConfig
+    decode: DecodeConfig
+    info: dict[str, Any] = field(default_factory=dict)
+    """What the translation of a line needs to know of the training."""
+    vocabulary_sha256: dict[str, str] | None = None
+    """Of a vocabulary of another library, the files that it was written in; None for one that was learned here."""
+
+
+def origin_values(bundle: Bundle, files: Mapping[str, bytes]) -> dict[str, Any]:
+    """Return what an export says under the key.
+
+    Args:
+        bundle: The model.
+        files: Of its vocabulary, by their names.
+    """
+    lines = bundle.line_statistics
+    sha256 = {name: hashlib.sha256(content).hexdigest() for name, content in files.items()}
+    return {
+        "format_version": FORMAT_VERSION,
+        "model": bundle.model.config.model_dump(mode="json"),
+        "decode": bundle.decode.model_dump(mode="json", exclude={"shortlist"}),  # which is a file that stays behind
+        "line_statistics": None if lines is None else lines.model_dump(mode="json"),
+        **({"vocabulary_sha256": sha256} if OWN_VOCABULARY in files else {}),
+    }
+
+
+def read_origin(values: Mapping[str, Any], path: Path, config: ModelConfig) -> tuple[Origin | None, list[str]]:
+    """Read what their `config.json` says under the key.
+
+    Args:
+        values: The fields of the file.
+        path: The file.
+        config: The settings of the model as the rest of the file says them.
+
+    Returns:
+        What it says, None if that is nothing; and in words why it does not count, if it cannot be read.
+    """
+    said = values.get(KEY)
+    if said is None:
+        return None, []
+    try:
+        version, lines = said["format_version"], said["line_statistics"]
+        if type(version) is not int or version > FORMAT_VERSION:
+            raise ValueError(f"its format is {version!r:.20}, and this clearhead reads formats up to {FORMAT_VERSION}")
+        data = {} if lines is None else {"line_statistics": LineStatistics.from_dict(lines).model_dump(mode="json")}
+        info, files = {"data": data} if data else {}, said.get("vocabulary_sha256")
+        if files is not None and not (isinstance(files, dict) and all(_is_file_name(name) for name in files)):
+            raise ValueError("vocabulary_sha256 names no files")
+        return Origin(ModelConfig(**said["model"]), DecodeConfig(**said["decode"]), info, files), []
+    except (ConfigError, KeyError, TypeError, ValueError) as error:
+        note = f"{path}: {KEY!r} cannot be read ({type(error).__name__}: {error!s:.300}); what it says is not used"
+        return Origin(config, DecodeConfig()), [note]
+
+
+def _is_file_name(name: str) -> bool:
+    return Path(name).name == name
+
+
+def own_bundle(
+    origin: Origin,
+    directory: Path,
+    parts: tuple[ModelConfig, Mapping[str, Tensor]],
+    info: Mapping[str, Any],
+    anew: Callable[[], VocabularyFile],
+    *,
+    source_lang: str | None,
+    target_lang: str | None,
+    **changes: Any,
+) -> tuple[Bundle, list[str]]:
+    """Put the model together that was ours.
+
+    Args:
+        origin: What it was when it was exported.
+        directory: Where it stands, the vocabulary as well.
+        parts: Its settings and tensors, as they were but for what was changed since.
+        info: How it came in.
+        anew: Reads a vocabulary of another library from its own files, as if the model had never been ours.
+        source_lang: Language of the sources, for a model that is told; None is that of the export.
+        target_lang: Language to write where nothing else is asked for; None is that of the export.
+        changes: Settings of decoding that were changed since; None leaves what was.
+
+    Returns:
+        The model, and in words what is otherwise.
+
+    Raises:
+        ConfigError: If it is not told the language, or a setting is impossible.
+        ModelError: If the vocabulary is missing or damaged, or the parts do not fit.
+    """
+    config, tensors = parts
+    if origin.vocabulary_sha256 is None:
+        vocabulary, notes = _own_vocabulary(directory, config)
+        require_told(directory, vocabulary.language_tags, None, target_lang)
+    else:
+        vocabulary, notes = _foreign_vocabulary(directory, config, origin.vocabulary_sha256, anew)
+        require_told(directory, vocabulary.languages, source_lang, target_lang)
+    config = config.model_copy(update={"num_placeholders": vocabulary.num_placeholders})  # which no library knows
+    asked = {"source_lang": source_lang, "target_lang": target_lang, **changes}
+    decode = origin.decode.with_changes({name: value for name, value in asked.items() if value is not None})
+    return Bundle(as_model(config, tensors, directory), vocabulary, decode, {**info, **origin.info}), notes
+
+
+def _foreign_vocabulary(
+    directory: Path, config: ModelConfig, sha256: Mapping[str, str], anew: Callable[[], VocabularyFile]
+) -> tuple[ForeignVocabulary, list[str]]:
+    """Return the vocabulary of another library as it went out; if a file of it was changed since, as those say now."""
+    changed = [name for name in sha256 if not _has_sha256(directory / name, sha256[name])]
+    if not changed and OWN_VOCABULARY in sha256:
+        vocabulary = read_vocabulary(directory / OWN_VOCABULARY, ForeignVocabulary)
+        if all(getattr(config, name) == value for name, value in vocabulary.model_settings.items()):
+            return vocabulary, []
+        changed = ["the model's embedding"]
+    names = ", ".join(repr(name)[1:-1][:100] for name in changed or [OWN_VOCABULARY])
+    return as_vocabulary(anew(), directory), [f"the vocabulary is read anew from their files; changed since: {names}"]
+
+
+def _has_sha256(path: Path, sha256: str) -> bool:
+    try:
+        return path.is_file() and file_sha256(path) == sha256
+    except OSError:  # such as a name that no file can have
+        return False
+
+
+def _own_vocabulary(directory: Path, config: ModelConfig) -> tuple[Vocabulary, list[str]]:
+    """Return the vocabulary of a model that was ours; if it is no longer ours, as one of another library, and why."""
+    path = directory / "tokenizer.json"
+    try:
+        values = json.loads(read_text(path, most_bytes=MOST_BYTES))
+        for token in values["added_tokens"]:
+            token["rstrip"] = False
+        tokenizer = Tokenizer(tokenizer_text({**values, "post_processor": None, "padding": None, "truncation": None}))
+        config = config.model_copy(update={"num_placeholders": tokenizer.num_placeholders})
+        require_same_vocabulary(config, tokenizer, origin=str(path))
+    except OSError as error:
+        raise ModelError(f"cannot read the tokenizer {path}: {error.strerror or error}") from None
+    except (KeyError, TypeError, ValueError, RecursionError, ModelError) as error:
+        theirs = as_vocabulary(their_vocabulary(directory, KEY, config), directory)
+        return theirs, [f"the vocabulary is taken as another library's, for it is no longer the exported one: {error}"]
+    return tokenizer, []

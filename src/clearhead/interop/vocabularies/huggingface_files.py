@@ -1,0 +1,365 @@
+"""The vocabulary of a directory of Hugging Face transformers as one file of ours: their pieces, ids and frames.
+
+Where their library itself reads a `tokenizer.json`, that is what is taken; else the files it is made of.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import re
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from clearhead.config import ModelConfig
+from clearhead.errors import ModelError
+from clearhead.files import parse_json, read_json, read_text, require_regular
+from clearhead.interop.readers.foreign_config import optional_json
+from clearhead.tokenizers.foreign import Frame, Side, VocabularyFile
+from clearhead.tokenizers.spellers import byte_level_tokenizer, sentencepiece_pieces, wordpiece_tokenizer
+from clearhead.tokenizers.vocabulary import MOST_BYTES
+
+__all__ = [
+    "MARIAN_CODE",
+    "checked_json",
+    "file_base64",
+    "file_text",
+    "own_pieces",
+    "part_of",
+    "sentencepiece_side",
+    "their_vocabulary",
+    "token_ids",
+]
+
+_CODES = {
+    "clearhead": re.compile(r"<2(\S+)>"),  # our own, where the tokens are no longer ours
+    "m2m_100": re.compile(r"__(\w+)__|([a-z]{3}_[A-Z][a-z]{3})"),  # M2M100's and NLLB's
+    "mbart": re.compile(r"([a-z]{2}_[A-Z]{2})"),
+}
+"""Kind of model to the tokens that name languages."""
+
+_MBART_CODES = (
+    "ar_AR cs_CZ de_DE en_XX es_XX et_EE fi_FI fr_XX gu_IN hi_IN it_IT ja_XX kk_KZ ko_KR lt_LT lv_LV my_MM ne_NP "
+    "nl_XX ro_RO ru_RU si_LK tr_TR vi_VN zh_CN"
+)
+_MORE_CODES = (
+    "af_ZA az_AZ bn_IN fa_IR he_IL hr_HR id_ID ka_GE km_KH mk_MK ml_IN mn_MN mr_IN pl_PL ps_AF pt_XX sv_SE sw_KE "
+    "ta_IN te_IN th_TH tl_XX uk_UA ur_PK xh_ZA gl_ES sl_SI"
+)
+"""Those of mBART-25, in order, and what mBART-50 has behind them: the classes of their tokenizers know them."""
+
+MARIAN_CODE = re.compile(r">>(\S+)<<")
+"""The token that asks Marian's models of several languages for one of them."""
+
+_MOST_PIECES = 10_000_000
+
+
+def part_of(kind: str, values: Mapping[str, Any]) -> str:
+    """Return the kind of model that decides how text is spelled: of an encoder-decoder of two, the encoder's.
+
+    Args:
+        kind: Their `model_type`.
+        values: The fields of `config.json`.
+    """
+    encoder = values.get("encoder") if kind == "encoder-decoder" else None
+    return str(encoder.get("model_type")) if isinstance(encoder, Mapping) else kind
+
+
+def their_vocabulary(directory: Path, model_type: str, config: ModelConfig) -> VocabularyFile:
+    """Read the vocabulary that belongs to a model.
+
+    Args:
+        directory: Where their files are.
+        model_type: Their name of the kind of model; of an encoder-decoder of two, that of the encoder.
+        config: Our settings of the model: its special ids, and how many rows it has.
+
+    Raises:
+        ModelError: If a file is missing or damaged, or names no languages; or if this kind of model needs a library
+            that is missing.
+    """
+    values = optional_json(directory / "config.json") or {}
+    # Where tokenizer_config.json names no class.
+    asked = {"tokenizer_class": values.get("tokenizer_class")}
+    asked |= optional_json(directory / "tokenizer_config.json") or {}
+    generation = optional_json(directory / "generation_config.json") or values
+    source, target = _sides(directory, model_type, config, asked)
+    languages = _languages(source, model_type, asked)
+    source_frame, target_frame = _frames(model_type, config, asked, generation, source, bool(languages))
+    if not languages and "source_lang" in source_frame:
+        raise ModelError(
+            f"{directory} does not name the tokens of its languages (additional_special_tokens in "
+            f"special_tokens_map.json or tokenizer_config.json); put the tokenizer of the model as it was published "
+            f"there: transformers.AutoTokenizer.from_pretrained(NAME).save_pretrained({str(directory)!r})"
+        )
+    return VocabularyFile(
+        source=source,
+        target=target,
+        source_frame=source_frame,
+        target_frame=target_frame,
+        languages=languages,
+        pad_id=config.pad_id,
+        bos_id=config.bos_id,
+        eos_id=config.eos_id,
+        vocab_size=config.vocab_size,
+        source_vocab_size=config.source_vocab_size,
+    )
+
+
+def _sides(directory: Path, model_type: str, config: ModelConfig, asked: Mapping[str, Any]) -> tuple[Side, Side | None]:
+    """Return how the source is spelled, and how the target is where that differs."""
+    if model_type == "marian":
+        return _marian_sides(directory, config)
+    if (path := directory / "tokenizer.json").is_file():
+        return Side(speller="tokenizers", model=checked_json(path)), None
+    if model_type in ("bart", "gpt2") and (path := directory / "vocab.json").is_file():
+        merges = [tuple(line.split(" ")) for line in file_text(directory / "merges.txt").split("\n")]
+        pairs = [(pair[0], pair[1]) for pair in merges if len(pair) == 2 and pair[0] != "#version:"]
+        special = ("<s>", "<pad>", "</s>", "<unk>", "<mask>", "<|endoftext|>")
+        space = bool(asked.get("add_prefix_space"))
+        return _made_side(path, lambda: byte_level_tokenizer(_ids(path), pairs, special, space_before=space)), None
+    if model_type == "bert" and (path := directory / "vocab.txt").is_file():
+        pieces = file_text(path).removesuffix("\n").split("\n")
+        settings: dict[str, Any] = {
+            "lowercase": asked.get("do_lower_case", True),
+            "strip_accents": asked.get("strip_accents"),
+            "split_han": asked.get("tokenize_chinese_chars", True),
+        }
+        return _made_side(path, lambda: wordpiece_tokenizer(pieces, **settings)), None
+    for name in ("spiece.model", "sentencepiece.bpe.model", "sentencepiece.model"):
+        if (path := directory / name).is_file():
+            return _sentencepiece_side(path, model_type, config, asked), None
+    raise ModelError(
+        f"{directory} has no tokenizer: neither tokenizer.json nor, for a {model_type} model, the files it is made of"
+    )
+
+
+def _marian_sides(directory: Path, config: ModelConfig) -> tuple[Side, Side]:
+    own = directory / "target_vocab.json"
+    sides = []
+    for name, vocabulary in (("source.spm", "vocab.json"), ("target.spm", own.name if own.is_file() else "vocab.json")):
+        ids = _ids(directory / vocabulary)
+        if "<unk>" not in ids:
+            raise ModelError(f"{directory / vocabulary} has no piece <unk>")
+        named = (ids.get(token) for token in ("</s>", "<unk>", "<pad>"))
+        special = sorted({*(token for token in named if token is not None), config.pad_id, config.eos_id})
+        pieces = _by_id(ids)
+        sides.append(sentencepiece_side(directory / name, pieces, special, ids["<unk>"]))
+    return sides[0], sides[1]
+
+
+def _sentencepiece_side(path: Path, model_type: str, config: ModelConfig, asked: Mapping[str, Any]) -> Side:
+    """Return the side of one sentencepiece model, whose pieces the library numbers in its own way."""
+    codes = [token for token in _named_tokens(asked, path.parent) if _is_code(model_type, token)]
+    if (vocabulary := path.parent / "vocab.json").is_file():  # M2M100; the languages stand behind it
+        ids = _ids(vocabulary)
+        pieces = [*_by_id(ids), *codes]
+        first = ("<s>", "<pad>", "</s>", "<unk>")
+        special = [number for number, piece in enumerate(pieces) if piece in first or number >= len(ids)]
+        return sentencepiece_side(path, pieces, special, ids.get("<unk>", 0))
+    own = own_pieces(path)
+    if model_type == "mbart" and not codes:
+        known = (_MBART_CODES + " " + _MORE_CODES if _is_mbart50(asked) else _MBART_CODES).split()
+        codes = known if config.vocab_size == len(own) + len(known) + 2 else []
+    match model_type:
+        case "pegasus":
+            offset = _number(path, asked, "offset", 103, least=2)
+            masks = ["<pad>", "</s>", "<mask_1>", "<mask_2>", *(f"<unk_{number}>" for number in range(2, offset))]
+            pieces = [*masks[: offset + 2], *own[2:]]
+            return sentencepiece_side(path, pieces, [*range(offset + 3)], offset + 2)
+        case "mbart" | "m2m_100":  # numbered as in fairseq
+            pieces = ["<s>", "<pad>", "</s>", "<unk>", *own[3:], *codes, "<mask>"]
+            return sentencepiece_side(path, pieces, [0, 1, 2, 3, *range(len(own) + 1, len(pieces))], 3)
+        case _:
+            extra = _number(path, asked, "extra_ids", 100) if model_type in ("t5", "mt5") else 0
+            pieces = [*own, *(f"<extra_id_{number}>" for number in reversed(range(extra)))]
+            named = {number for number, piece in enumerate(own) if piece in ("<pad>", "<s>", "</s>", "<unk>")}
+            named |= {config.pad_id, config.eos_id, *range(len(own), len(pieces))}
+            return sentencepiece_side(path, pieces, sorted(named), own.index("<unk>") if "<unk>" in own else 0)
+
+
+def _number(path: Path, asked: Mapping[str, Any], name: str, default: int, *, least: int = 0) -> int:
+    """Return a number of ids that `tokenizer_config.json` may name."""
+    number = asked.get(name, default)
+    if type(number) is not int or not least <= number < _MOST_PIECES:
+        raise ModelError(f"{path.parent / 'tokenizer_config.json'}: {name} is {number!r:.50}, not a number of ids")
+    return number
+
+
+def _frames(
+    model_type: str,
+    config: ModelConfig,
+    asked: Mapping[str, Any],
+    generation: Mapping[str, Any],
+    source: Side,
+    has_languages: bool,
+) -> tuple[Frame, Frame]:
+    """Return what stands around a source and, behind its start token, around a target."""
+    eos, forced = config.eos_id, generation.get("forced_bos_token_id")
+    begin: Frame = () if forced is None else (forced,)
+    match model_type:
+        case "marian" | "clearhead":
+            return (("target_lang", "text", eos) if has_languages else ("text", eos)), ("text", eos)
+        case "bart":
+            return (_id_of(source, "<s>"), "text", eos), (*begin, "text", eos)
+        case "mbart" if not _is_mbart50(asked):
+            return ("text", eos, "source_lang"), ("text", eos)  # the start token names the language
+        case "m2m_100" if asked.get("legacy_behaviour"):
+            return ("text", eos, "source_lang"), ("target_lang", "text", eos)
+        case "m2m_100" | "mbart":
+            return ("source_lang", "text", eos), ("target_lang", "text", eos)
+        case "bert":
+            return (_id_of(source, "[CLS]"), "text", _id_of(source, "[SEP]")), (*begin, "text", eos)
+        case "bert-generation" | "gpt2":
+            return ("text",), ("text", eos)
+        case _:
+            return ("text", eos), ("text", eos)
+
+
+def _languages(source: Side, model_type: str, asked: Mapping[str, Any]) -> dict[str, int]:
+    if source.speller == "tokenizers":
+        tokens = {token["content"]: token["id"] for token in json.loads(source.model).get("added_tokens", ())}
+    else:
+        tokens = {piece: number for number, piece in enumerate(source.pieces) if piece is not None}
+    pattern = MARIAN_CODE if model_type == "marian" else _CODES.get(model_type)
+    if pattern is None:
+        return {}
+    found = ((pattern.fullmatch(token), number) for token, number in tokens.items())
+    return {next(filter(None, match.groups())): number for match, number in found if match is not None}
+
+
+def _is_mbart50(asked: Mapping[str, Any]) -> bool:
+    return "50" in str(asked.get("tokenizer_class"))
+
+
+def _is_code(model_type: str, token: str) -> bool:
+    return model_type in _CODES and _CODES[model_type].fullmatch(token) is not None
+
+
+def _named_tokens(asked: Mapping[str, Any], directory: Path) -> list[str]:
+    """Return the special tokens that their files name beside the usual ones, in order."""
+    for values in (asked, optional_json(directory / "special_tokens_map.json") or {}):
+        for key in ("additional_special_tokens", "extra_special_tokens"):
+            if isinstance(tokens := values.get(key), list) and tokens:
+                return [str(token.get("content")) if isinstance(token, dict) else str(token) for token in tokens]
+    added = asked.get("added_tokens_decoder")
+    if not isinstance(added, dict):
+        return []
+    known = {int(number): token for number, token in added.items() if number.isdecimal() and isinstance(token, dict)}
+    return [str(known[number].get("content")) for number in sorted(known)]
+
+
+def _id_of(side: Side, token: str) -> int:
+    ids = token_ids(side)
+    if token not in ids:
+        raise ModelError(f"the tokenizer has no token {token}")
+    return ids[token]
+
+
+def token_ids(side: Side) -> dict[str, int]:
+    """Return the ids of all tokens of a side by their own names."""
+    if side.speller != "tokenizers":
+        return {piece: number for number, piece in enumerate(side.pieces) if piece is not None}
+    values = json.loads(side.model)
+    vocabulary = values["model"]["vocab"]
+    names = list(vocabulary) if isinstance(vocabulary, dict) else [piece for piece, _ in vocabulary]
+    ids = vocabulary if isinstance(vocabulary, dict) else {name: number for number, name in enumerate(names)}
+    return {**ids, **{added["content"]: added["id"] for added in values.get("added_tokens", ())}}
+
+
+def sentencepiece_side(path: Path, pieces: Sequence[str | None], special: Sequence[int], unk_id: int) -> Side:
+    """Return the side that a sentencepiece model spells; the rest is as in `Side`.
+
+    Raises:
+        ModelError: If the file cannot be read or is damaged.
+    """
+    own_pieces(path)
+    return Side(
+        speller="sentencepiece", model=file_base64(path), pieces=tuple(pieces), special=tuple(special), unk_id=unk_id
+    )
+
+
+def own_pieces(path: Path) -> list[str]:
+    """Return the pieces of a sentencepiece model by its own ids.
+
+    Raises:
+        ModelError: If the file cannot be read or is damaged.
+    """
+    if not (pieces := _checked(path, lambda: sentencepiece_pieces(file_base64(path)))):
+        raise ModelError(f"{path} is damaged: it is no sentencepiece model")  # such as an empty file
+    return list(pieces)
+
+
+def _made_side(path: Path, make: Callable[[], str]) -> Side:
+    return Side(speller="tokenizers", model=_checked(path, make))
+
+
+def _checked(path: Path, make: Callable[[], Any]) -> Any:
+    try:
+        return make()
+    except ValueError as error:
+        raise ModelError(f"{path} is damaged: {error}") from None
+
+
+def file_base64(path: Path) -> str:
+    """Return the bytes of a vocabulary's file in base 64.
+
+    Raises:
+        ModelError: If it cannot be read, or is larger than any.
+    """
+    try:
+        require_regular(path)
+        if path.stat().st_size > MOST_BYTES:
+            raise ModelError(f"{path} is larger than {MOST_BYTES:,} bytes; no tokenizer is")
+        return base64.b64encode(path.read_bytes()).decode()
+    except OSError as error:
+        raise ModelError(f"cannot read {path}: {error.strerror or error}") from None
+
+
+def checked_json(path: Path) -> str:
+    """Return the text of a `tokenizer.json` whose parts can be looked at."""
+    text = file_text(path)
+    try:
+        values = parse_json(text)
+    except ValueError as error:
+        raise ModelError(f"{path} is damaged: {error}") from None
+    model = values.get("model") if isinstance(values, dict) else None
+    added = values.get("added_tokens") if isinstance(values, dict) else None
+    pieces = model.get("vocab") if isinstance(model, dict) else None
+    is_sound = isinstance(pieces, dict | list) and all(
+        isinstance(token, dict) and isinstance(token.get("content"), str) and isinstance(token.get("id"), int)
+        for token in (added if isinstance(added, list) else [None])
+    )
+    if not is_sound:
+        raise ModelError(
+            f"{path} is damaged: it must hold a model with its vocab, and added_tokens with content and id"
+        )
+    return text
+
+
+def file_text(path: Path) -> str:
+    """Return the text of a vocabulary's file.
+
+    Raises:
+        ModelError: If it cannot be read, is larger than any, or is not UTF-8.
+    """
+    try:
+        return read_text(path, most_bytes=MOST_BYTES)
+    except OSError as error:
+        raise ModelError(f"cannot read {path}: {error.strerror}") from None
+    except ValueError as error:
+        raise ModelError(f"{path} is damaged: {error}") from None
+
+
+def _ids(path: Path) -> dict[str, int]:
+    values = read_json(path, ModelError)
+    if not all(type(number) is int and 0 <= number < _MOST_PIECES for number in values.values()):
+        raise ModelError(f"{path} is damaged: it must give every piece the number of its row")
+    return values
+
+
+def _by_id(ids: Mapping[str, int]) -> list[str | None]:
+    pieces: list[str | None] = [None] * (max(ids.values(), default=-1) + 1)
+    for piece, number in ids.items():
+        pieces[number] = piece
+    return pieces

@@ -1,0 +1,1 @@
+"""The processor and the process: device, CPUs, values computed once, version."""

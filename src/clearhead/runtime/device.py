@@ -1,0 +1,135 @@
+"""The device that the model runs on: its name, its precision, its memory, and the threads of a CPU."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import platform
+import sys
+from functools import cache
+from pathlib import Path
+
+import torch
+
+from clearhead.errors import DeviceError
+from clearhead.runtime.cpus import usable_cpus
+
+__all__ = [
+    "can_multiply_bf16",
+    "device_name",
+    "has_fast_bf16",
+    "keep_freed_memory",
+    "num_threads",
+    "resolve_device",
+    "set_num_threads",
+    "usable_cpus",
+]
+
+# Options of glibc's mallopt, from malloc.h.
+_M_TRIM_THRESHOLD, _M_TOP_PAD, _M_MMAP_THRESHOLD = -1, -2, -3
+
+
+def resolve_device(name: str = "auto") -> torch.device:
+    """Turn `auto`, `cpu`, `cuda` or `cuda:1` into a device that is there.
+
+    `auto` is the first CUDA GPU, else the CPU.
+
+    Raises:
+        DeviceError: If the name means nothing or this machine has no such device.
+    """
+    if name == "auto":
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    try:
+        device = torch.device(name)
+    except (RuntimeError, TypeError):
+        raise DeviceError(f"unknown device {name!r}; use auto, cpu, cuda or cuda:N") from None
+    match device.type:
+        case "cpu":
+            available = ["cpu"]
+        case "cuda":
+            available = [f"cuda:{index}" for index in range(torch.cuda.device_count())]
+        case _:
+            raise DeviceError(f"device {name!r} is not supported; use auto, cpu, cuda or cuda:N")
+    if not available or (device.index is not None and f"{device.type}:{device.index}" not in available):
+        found = ", ".join(available) or f"no {device.type} device"
+        raise DeviceError(f"device {name!r} is not available: this machine has {found}; use --device cpu or auto")
+    return device
+
+
+def device_name(device: torch.device) -> str:
+    """Return what kind of GPU or processor a device is, as its maker calls it; its architecture if nothing says so."""
+    if device.type == "cuda":
+        return torch.cuda.get_device_name(device)
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines()
+    except OSError:  # another system than Linux
+        lines = []
+    names = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
+    return next(filter(None, names), "") or platform.processor() or platform.machine()
+
+
+def has_fast_bf16(device: torch.device) -> bool:
+    """Tell whether the device multiplies matrices faster in bfloat16: GPUs since 2020, CPUs that can at all."""
+    if device.type == "cuda":
+        return torch.cuda.is_bf16_supported(including_emulation=False)
+    return can_multiply_bf16()
+
+
+def can_multiply_bf16() -> bool:
+    """Tell whether the CPU has instructions for products in bfloat16: AMX, or AVX-512 BF16."""
+    return torch.cpu._is_amx_tile_supported() or torch.cpu._is_avx512_bf16_supported()
+
+
+@cache
+def keep_freed_memory() -> None:
+    """Let the C library keep freed memory for the next step instead of giving it back to the system and asking anew.
+
+    Each new page costs a page fault and is filled with zeros, together a tenth of a training step. Elsewhere than on
+    Linux with glibc nothing happens.
+    """
+    if not sys.platform.startswith("linux"):
+        return
+    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
+    if mallopt is not None:
+        mallopt(_M_MMAP_THRESHOLD, 32 * 2**20)  # the largest it takes; larger blocks are still asked for anew
+        mallopt(_M_TRIM_THRESHOLD, 2**31 - 1)
+        mallopt(_M_TOP_PAD, 64 * 2**20)
+
+
+def num_threads() -> int:
+    """Return how many threads a translation may use: those of PyTorch, at most one for each usable CPU.
+
+    A process that was forked from one that used clearhead has as many as that one, though PyTorch has one there.
+    """
+    return max(1, min(_inherited_threads or torch.get_num_threads(), usable_cpus()))
+
+
+def set_num_threads(count: int) -> None:
+    """Set how many threads PyTorch and translations use; in a forked process PyTorch stays at one."""
+    global _inherited_threads
+    if _inherited_threads:
+        _inherited_threads = count
+    else:
+        torch.set_num_threads(count)
+
+
+_inherited_threads = 0
+"""In a forked process, how many threads its parent had; otherwise 0."""
+
+
+def _begin_in_child() -> None:
+    """Correct what a fork leaves behind: threads that are recorded as running do not exist in the child.
+
+    OpenMP's threads are gone, so PyTorch would wait for them forever; with one it waits for none. So are those of the
+    tokenizers library, which uses none when this variable says so.
+    """
+    global _inherited_threads
+    _inherited_threads = _inherited_threads or torch.get_num_threads()
+    torch.set_num_threads(1)
+    os.environ["TOKENIZERS_PARALLELISM"] = "false"
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_begin_in_child)
+    # What the tokenizers library does anyway; but if nobody has said so, it prints a warning in every forked process.
+    os.environ.setdefault("TOKENIZERS_PARALLELISM", "true")

@@ -1,0 +1,196 @@
+"""The interface of clearhead itself: what `clearhead translate --format jsonl`, `score` and an explanation tell."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from functools import partial
+from http import HTTPStatus
+from typing import Any
+
+from fastapi import APIRouter, Request
+from fastapi.responses import JSONResponse, Response
+
+from clearhead.inspection.explain import explain
+from clearhead.serving.event_stream import EventStream, events
+from clearhead.serving.http_errors import Refusal
+from clearhead.serving.libretranslate_api import ready
+from clearhead.serving.request_fields import client_of, given_terms, require_few, wait_until_gone
+from clearhead.serving.schemas import (
+    REFUSALS,
+    Explained,
+    ExplainRequest,
+    Health,
+    ModelList,
+    ScoreRequest,
+    Scores,
+    TranslateRequest,
+    Translations,
+)
+from clearhead.serving.service import Choice, Service
+from clearhead.serving.text_translation import Match, translate_html, translate_texts
+from clearhead.translation.json_output import translation_object
+
+__all__ = ["native_router"]
+
+
+def native_router(service: Service) -> APIRouter:
+    """Return the endpoints of clearhead."""
+    router = APIRouter(responses=REFUSALS)
+
+    @router.get("/livez", response_model=Health, tags=["operation"])
+    async def alive() -> Any:
+        """Tell that the process lives; it need not be ready."""
+        return {"status": "ok"}
+
+    @router.get("/readyz", response_model=Health, tags=["operation"])
+    async def readiness() -> Any:
+        """Tell whether requests are served: all models are loaded, and translate as when they were made."""
+        return ready(service)
+
+    @router.get("/v1/models", response_model=ModelList, tags=["clearhead"])
+    async def models() -> Any:
+        """List the models."""
+        return {
+            "models": [
+                {
+                    "name": model.name,
+                    "sources": model.sources,
+                    "targets": model.targets,
+                    "parameters": model.translator.bundle.model.num_parameters(),
+                }
+                for model in service.models.served.values()
+            ],
+            "terms": [{"name": name, "size": size} for name, size in service.resources.sizes().items()],
+        }
+
+    two_kinds: dict[int | str, dict[str, Any]] = {
+        200: {"content": {"text/event-stream": {}}, "description": "The translations, or a stream of them"}
+    }
+
+    @router.post("/v1/translate", response_model=Translations, responses=two_kinds, tags=["clearhead"])
+    async def translate(body: TranslateRequest, request: Request) -> Response:
+        """Translate texts, and tell what `clearhead translate --format jsonl` does of each."""
+        client = client_of(request, service.keys)
+        texts = [body.text] if isinstance(body.text, str) else body.text
+        require_few(texts, service.config)
+        most = service.config.max_alternatives + 1
+        if max(body.num_best, body.beam_size or 1) > most:
+            raise Refusal(HTTPStatus.BAD_REQUEST, f"num_best and beam_size must be at most {most}")
+        choice = service.choose(texts, body.source, body.target, body.model)
+        request.state.noted |= {"model": choice.model.name, "texts": len(texts), "characters": sum(map(len, texts))}
+        how = _settings(service, choice, body)
+        uses_memory = _uses_memory(service, choice, body)
+        config, is_gone = service.config, partial(wait_until_gone, request)
+
+        def match() -> Match | None:
+            return service.match(choice, job, body.fuzzy) if uses_memory else None
+
+        def work() -> dict[str, Any]:
+            translator = service.translator(choice, job)
+            if body.format == "html":
+                found = [translate_html(translator, text, match=match(), scores=True, **how) for text in texts]
+            else:
+                best: dict[str, Any] = {"num_best": body.num_best, "alignments": body.alignments}
+                found = translate_texts(translator, texts, match=match(), **best, **how)
+            return {**_said(choice), "translations": [translation_object(one) for one in found]}
+
+        with ExitStack() as entered:
+            admitted = service.work.admitted(client, config.request_seconds, config.max_request_tokens)
+            job = entered.enter_context(admitted)
+            if not body.stream:
+                return JSONResponse(await service.work.run(job, work, is_gone))
+            how |= {"num_best": body.num_best, "alignments": body.alignments}
+            translator, said = service.translator(choice, job), _said(choice)
+            sent = events(translator, service.work, job, texts, is_gone, said=said, match=match(), **how)
+            return EventStream(sent, entered.pop_all(), job.deadline + config.answer_seconds)
+
+    @router.post("/v1/score", response_model=Scores, tags=["clearhead"])
+    async def score(body: ScoreRequest, request: Request) -> Any:
+        """Tell how probable the model finds given translations, as `clearhead score` does."""
+        client = client_of(request, service.keys)
+        require_few([*body.texts, *body.translations], service.config)
+        choice = service.choose(body.texts, body.source, body.target, body.model)
+        request.state.noted |= {"model": choice.model.name, "texts": len(body.texts)}
+
+        def work() -> list[float]:
+            translator = service.translator(choice, job)
+            parts = translator.speller.split_sources(body.texts, choice.settings["target_lang"])
+            if len(body.texts) == len(body.translations):  # if not, it is said below
+                ids = translator.speller.spell(parts, body.translations, translator.decode_config(choice.settings))
+                job.spend(sum(len(one) for side in ids for one in side))
+            with service.unshared(job):
+                return translator.score(body.texts, body.translations, **choice.settings)
+
+        with service.work.admitted(client, service.config.request_seconds, service.config.max_request_tokens) as job:
+            scores = await service.work.run(job, work, partial(wait_until_gone, request))
+        return {"model": choice.model.name, "scores": scores}
+
+    @router.post("/v1/explain", response_model=Explained, tags=["clearhead"])
+    async def explanation(body: ExplainRequest, request: Request) -> Response:
+        """Tell what each head looked at while a sentence was translated."""
+        client = client_of(request, service.keys)
+        require_few([body.text, body.translation or ""], service.config)
+        choice = service.choose([body.text], body.source, body.target, body.model)
+        request.state.noted |= {"model": choice.model.name, "characters": len(body.text)}
+
+        def work() -> dict[str, Any]:
+            translator = service.translator(choice, job)
+            parts = translator.speller.split_sources([body.text], choice.settings["target_lang"])
+            sides = translator.speller.spell(parts, [body.translation or ""], translator.decode_config(choice.settings))
+            most = service.config.max_explain_tokens
+            if (longest := max(len(one) for side in sides for one in side)) > most:
+                raise Refusal(
+                    HTTPStatus.BAD_REQUEST, f"a side has {longest} tokens, and at most {most} are explained; split it"
+                )
+            with service.unshared(job):
+                found = explain(translator, body.text, body.translation, search=body.search, **choice.settings)
+                return {"model": choice.model.name, "explanation": found.to_dict(packed=body.packed)}
+
+        with service.work.admitted(client, service.config.request_seconds, service.config.max_request_tokens) as job:
+            return JSONResponse(await service.work.run(job, work, partial(wait_until_gone, request)))
+
+    return router
+
+
+def _settings(service: Service, choice: Choice, body: TranslateRequest) -> dict[str, Any]:
+    """Return what a request asks for, as settings of `Translator.translate`.
+
+    Raises:
+        Refusal: If it asks for what does not go together.
+    """
+    if body.format == "html" and (body.num_best > 1 or body.alignments or body.stream):
+        raise Refusal(HTTPStatus.BAD_REQUEST, "num_best, alignments and stream are for the format text")
+    beam = body.beam_size or choice.model.translator.bundle.decode.beam_size
+    return {
+        "beam_size": max(beam, body.num_best),
+        "protect_numbers": body.protect_numbers,
+        "terms": given_terms(body.terms, service.config)
+        if isinstance(body.terms, list)
+        else service.terms(choice, body.terms),
+        **choice.settings,
+    }
+
+
+def _uses_memory(service: Service, choice: Choice, body: TranslateRequest) -> bool:
+    """Tell whether what the translation memory has is reused.
+
+    Raises:
+        Refusal: If that is asked for and cannot be.
+    """
+    has_memory, is_one = service.has_memory(choice), body.num_best == 1
+    if body.memory and not has_memory:
+        raise Refusal(HTTPStatus.BAD_REQUEST, "there is no translation memory for these languages")
+    if body.memory and not is_one:
+        raise Refusal(
+            HTTPStatus.BAD_REQUEST, "what a translation memory has is one translation; ask for one (num_best)"
+        )
+    return has_memory and is_one and body.memory is not False
+
+
+def _said(choice: Choice) -> dict[str, Any]:
+    return {
+        "model": choice.model.name,
+        "source": choice.source,
+        "target": choice.target,
+        "confidence": None if choice.detected is None else round(choice.detected, 2),
+    }

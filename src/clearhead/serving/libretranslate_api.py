@@ -1,0 +1,253 @@
+"""The interface of LibreTranslate, so that what was written for it finds the same fields and errors here.
+
+Written beside its `app.py`. Otherwise here: the characters of all texts are counted together; `format=html`
+answers with markup that stays escaped, and has no alternatives either; a field of another type than text is refused and
+does not end in a 500.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from http import HTTPStatus
+from typing import Any
+
+from fastapi import APIRouter, Request
+from fastapi.responses import JSONResponse, Response
+from starlette.datastructures import UploadFile
+
+from clearhead.formats.languages import english_name
+from clearhead.serving.batched_search import Job
+from clearhead.serving.files import EXTENSIONS, read_upload, safe_name
+from clearhead.serving.http_errors import Refusal
+from clearhead.serving.languages import AUTO
+from clearhead.serving.middleware import FILE_PATH
+from clearhead.serving.request_fields import client_of, read_fields, require_few, wait_until_gone
+from clearhead.serving.schemas import (
+    REFUSALS,
+    DetectFields,
+    Detection,
+    DownloadUrl,
+    FileFields,
+    FrontendSettings,
+    Health,
+    Language,
+    TranslatedTexts,
+    TranslateFields,
+    described,
+)
+from clearhead.serving.service import Choice, Service
+from clearhead.serving.text_translation import translate_html, translate_texts
+from clearhead.translation.documents import fillings, lines_to_translate, matches_of, translate_document
+from clearhead.translation.result import Translation
+
+__all__ = ["libre_router"]
+
+FRONTEND_TIMEOUT = 500
+"""Milliseconds that a page waits after a key before it asks."""
+TOKENS_OF_A_FILE = 10
+"""Times as many tokens as another request may have."""
+MARKDOWN_BYTES = 5
+"""For each character that may be translated of a file; nearly all of Markdown is, and to read a megabyte takes 15 s."""
+
+
+def libre_router(service: Service) -> APIRouter:
+    """Return the endpoints of LibreTranslate."""
+    router = APIRouter(tags=["LibreTranslate"], responses=REFUSALS)
+
+    @router.get("/languages", response_model=list[Language])
+    async def languages() -> Any:
+        """List the languages, each with those into which it is translated."""
+        targets = service.models.languages()
+        return [
+            {"code": code, "name": english_name(code) or code, "targets": targets.get(code, [])}
+            for code in service.models.all_languages()
+        ]
+
+    @router.get("/frontend/settings", response_model=FrontendSettings)
+    async def frontend_settings() -> Any:
+        """Tell what a page needs to know."""
+        target = next(iter(t for targets in service.models.languages().values() for t in targets), "")
+        return {
+            "charLimit": service.config.max_characters,
+            "frontendTimeout": FRONTEND_TIMEOUT,
+            "apiKeys": service.keys.are_required,
+            "keyRequired": service.keys.are_required,
+            "suggestions": False,
+            "filesTranslation": service.takes_files,
+            "supportedFilesFormat": list(EXTENSIONS),
+            "language": {
+                "source": {"code": AUTO, "name": "Auto Detect"},
+                "target": {"code": target, "name": english_name(target) or target},
+            },
+        }
+
+    @router.get("/health", response_model=Health)
+    async def health() -> Any:
+        """Tell whether requests are served; 503 while models are loaded, and when the server ends."""
+        return ready(service)
+
+    @router.post("/detect", response_model=list[Detection], openapi_extra=described(DetectFields))
+    async def detect(request: Request) -> Any:
+        """Tell which of the served languages a text may be in, the likeliest first."""
+        fields = await read_fields(request)
+        client_of(request, service.keys, fields)
+        texts = _texts(fields)
+        require_few(texts, service.config)
+        return [_detected(code, confidence) for code, confidence in service.detect(texts)]
+
+    @router.post("/translate", response_model=TranslatedTexts, openapi_extra=described(TranslateFields))
+    async def translate(request: Request) -> Any:
+        """Translate a text, or a list of texts."""
+        fields = await read_fields(request)
+        client = client_of(request, service.keys, fields)
+        texts, source, target = _texts(fields), _required(fields, "source"), _required(fields, "target")
+        num_alternatives = _alternatives(fields, service.config.max_alternatives)
+        require_few(texts, service.config)
+        form = fields.get("format") or "text"
+        if form not in ("text", "html"):
+            raise Refusal(HTTPStatus.BAD_REQUEST, f"{str(form)[:40]} format is not supported")
+        detected = service.detect(texts)[0] if source == AUTO else None
+        source = source if detected is None else detected[0]
+        request.state.noted |= {"texts": len(texts), "characters": sum(map(len, texts))}
+        if service.models.stays(source, target):
+            found: list[tuple[str, list[str]]] = [(text, []) for text in texts]
+        else:
+            choice, config = service.choose(texts, source, target), service.config
+            request.state.noted["model"] = choice.model.name
+            with service.work.admitted(client, config.request_seconds, config.max_request_tokens) as job:
+                work = partial(_translated, service, job, choice, texts, form, num_alternatives)
+                found = await service.work.run(job, work, partial(wait_until_gone, request))
+        is_list = isinstance(fields["q"], list)
+        answer: dict[str, Any] = {"translatedText": [best for best, _ in found] if is_list else found[0][0]}
+        if detected is not None:
+            one = _detected(*detected)
+            answer["detectedLanguage"] = [one] * len(texts) if is_list else one
+        if num_alternatives:
+            answer["alternatives"] = [others for _, others in found] if is_list else found[0][1]
+        return JSONResponse(answer)
+
+    @router.post(FILE_PATH, response_model=DownloadUrl, openapi_extra=described(FileFields, "multipart/form-data"))
+    async def translate_file(request: Request) -> Any:
+        """Translate a file; the answer tells where it can be fetched for a while."""
+        fields = await read_fields(request)
+        client = client_of(request, service.keys, fields)
+        file, source, target = fields.get("file"), _required(fields, "source"), _required(fields, "target")
+        if not service.takes_files:
+            raise Refusal(HTTPStatus.FORBIDDEN, "Files translation are disabled on this server.")
+        if not isinstance(file, UploadFile):
+            raise Refusal(HTTPStatus.BAD_REQUEST, "Invalid request: missing file parameter")
+        if not file.filename:
+            raise Refusal(HTTPStatus.BAD_REQUEST, "Invalid request: empty file")
+        name, data = safe_name(file.filename), await file.read()
+        if not name.lower().endswith(EXTENSIONS):
+            raise Refusal(HTTPStatus.BAD_REQUEST, "Invalid request: file format not supported")
+        request.state.noted["bytes"] = len(data)
+        service.models  # noqa: B018 - refused before the work, if there are none
+        config = service.config
+        with service.work.admitted(client, config.file_seconds, TOKENS_OF_A_FILE * config.max_request_tokens) as job:
+            work = partial(_translated_file, service, job, name, data, source, target)
+            kept = await service.work.run(job, work, partial(wait_until_gone, request))
+        return {"translatedFileUrl": str(request.url_for("download_file", filename=kept))}
+
+    @router.get("/download_file/{filename}", response_class=Response, responses={200: {"description": "The file"}})
+    async def download_file(filename: str) -> Response:
+        """Fetch a translated file."""
+        data = service.files.get(filename)
+        own = filename.partition(".")[2]
+        headers = {"content-disposition": f'attachment; filename="{own}"'}
+        return Response(data, media_type="application/octet-stream", headers=headers)
+
+    return router
+
+
+def ready(service: Service) -> dict[str, str]:
+    """Return what is answered where requests are served.
+
+    Raises:
+        Refusal: If they are not.
+    """
+    service.models  # noqa: B018 - refuses while they are loaded
+    if not service.is_ready:
+        raise Refusal(HTTPStatus.SERVICE_UNAVAILABLE, "the server is shutting down", retry_after=1)
+    return {"status": "ok"}
+
+
+def _required(fields: dict[str, Any], name: str) -> str:
+    value = fields.get(name)
+    if not value:
+        raise Refusal(HTTPStatus.BAD_REQUEST, f"Invalid request: missing {name} parameter")
+    if not isinstance(value, str):
+        raise Refusal(HTTPStatus.BAD_REQUEST, f"Invalid request: {name} parameter is not a text")
+    return value
+
+
+def _texts(fields: dict[str, Any]) -> list[str]:
+    """Return the texts of `q`."""
+    value = fields.get("q")
+    if not value:
+        raise Refusal(HTTPStatus.BAD_REQUEST, "Invalid request: missing q parameter")
+    texts = value if isinstance(value, list) else [value]
+    if not all(isinstance(text, str) for text in texts):
+        raise Refusal(HTTPStatus.BAD_REQUEST, "Invalid request: q parameter is neither a text nor a list of texts")
+    return texts
+
+
+def _alternatives(fields: dict[str, Any], limit: int) -> int:
+    given = fields.get("alternatives", 0)
+    try:
+        if isinstance(given, list | dict) or (isinstance(given, str) and len(given) > 20):
+            raise ValueError
+        count = max(0, int(given or 0))
+    except (ValueError, OverflowError):
+        raise Refusal(HTTPStatus.BAD_REQUEST, "Invalid request: alternatives parameter is not a number") from None
+    if count > limit:
+        raise Refusal(HTTPStatus.BAD_REQUEST, f"Invalid request: alternatives parameter must be <= {limit}")
+    return count
+
+
+def _detected(code: str, confidence: float) -> dict[str, Any]:
+    return {"confidence": round(confidence, 2), "language": code}
+
+
+def _translated(
+    service: Service, job: Job, choice: Choice, texts: Sequence[str], form: str, num_alternatives: int
+) -> list[tuple[str, list[str]]]:
+    """Return the translation of each text, and its alternatives."""
+    translator = service.translator(choice, job)
+    known = {**choice.settings, "terms": service.terms(choice)}
+    match = service.match(choice, job)
+    if form == "html":
+        return [(translate_html(translator, text, match=match, **known).text, []) for text in texts]
+    num_best = num_alternatives + 1
+    beam = max(num_best, translator.bundle.decode.beam_size) if num_alternatives else None
+    how: dict[str, Any] = {"scores": num_best > 1, "one_line": True, "beam_size": beam, **known}
+    # What a memory has is one translation; who asks for more wants the model's.
+    found = translate_texts(translator, texts, num_best=num_best, match=None if num_alternatives else match, **how)
+    return [(one.text, _others(one)) for one in found]
+
+
+def _others(one: Translation) -> list[str]:
+    return [other.text for other in one.alternatives if other.text != one.text]
+
+
+def _translated_file(service: Service, job: Job, name: str, data: bytes, source: str, target: str) -> str:
+    """Return the name by which the translation of a file is fetched."""
+    limit = service.config.max_file_characters
+    size = len(data)
+    if name.lower().endswith((".md", ".markdown")) and size > MARKDOWN_BYTES * limit:
+        raise Refusal(HTTPStatus.BAD_REQUEST, f"Invalid request: request ({size} bytes) exceeds text limit ({limit})")
+    document = read_upload(name, data)
+    only_missing = document.keeps_finished
+    lines = lines_to_translate(document, only_missing=only_missing)
+    if (size := sum(map(len, lines))) > limit:
+        raise Refusal(HTTPStatus.BAD_REQUEST, f"Invalid request: request ({size}) exceeds text limit ({limit})")
+    choice = service.choose(lines, source, target)
+    translator = service.translator(choice, job)
+    match = service.match(choice, job)
+    matches = {} if match is None else matches_of(document, match, only_missing=only_missing)
+    how: dict[str, Any] = {"name": name, "only_missing": only_missing, "scores": False, "matches": matches}
+    translated = translate_document(translator, document, terms=service.terms(choice), **how, **choice.settings)
+    stem, dot, extension = name.rpartition(".")
+    called = safe_name(f"{stem}_{target}{dot}{extension}")
+    return service.files.add(job.client, called, document.filled(fillings(translated)))

@@ -1,0 +1,218 @@
+"""What every request passes first: its number, its body read within bounds, its answer counted and noted.
+
+Below it there are no slow or endless bodies, and no errors without an answer. What is noted of a request names no text,
+no key and no address.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import json
+import logging
+import secrets
+import time
+from http import HTTPStatus
+from typing import Any
+
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from clearhead.config import ServeConfig
+from clearhead.serving.admission import Work
+from clearhead.serving.http_errors import ClientGone, Refusal, place_of
+from clearhead.serving.metrics import Metrics
+
+__all__ = ["FILE_PATH", "LOGGER", "Gate", "answer_of"]
+
+LOGGER = logging.getLogger("clearhead.serving")
+FILE_PATH = "/translate_file"
+"""Where bodies may be as large as files."""
+CLIENT_GONE = 499
+"""Counted and noted as the status of a request whose client did not wait for its answer, as nginx does."""
+
+_HEADERS = [
+    (b"x-content-type-options", b"nosniff"),
+    (b"referrer-policy", b"no-referrer"),
+    (b"cache-control", b"no-store"),
+]
+_POLICY = (b"content-security-policy", b"default-src 'none'; frame-ancestors 'none'")
+
+
+class Gate:
+    """The outermost part of the server.
+
+    Args:
+        app: What answers.
+        config: The limits.
+        metrics: Who counts.
+        endpoints: The paths that there are, of which numbers are kept; all others are one.
+        work: Where there must be room for what is posted: who is refused costs little so.
+    """
+
+    def __init__(
+        self,
+        app: ASGIApp,
+        *,
+        config: ServeConfig,
+        metrics: Metrics,
+        endpoints: frozenset[str],
+        work: Work,
+    ) -> None:
+        self._app = app
+        self._config = config
+        self._metrics = metrics
+        self._endpoints = endpoints
+        self._work = work
+        self._held_bytes = 0
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer a request."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        begin, request_id = time.monotonic(), secrets.token_hex(8)
+        answer = _Answer(send, self._work, request_id)
+        method = scope["method"]
+        scope.setdefault("state", {})["noted"] = noted = {}
+        try:
+            body = await self._body(scope, receive, answer)
+            self._metrics.stages.labels("body").observe(time.monotonic() - begin)
+            if method == "POST":
+                self._work.require_room()
+            # The server leaves the body of the answer to HEAD out.
+            asked = {**scope, "method": "GET"} if method == "HEAD" else scope
+            await self._app(asked, _Replay(body, receive), answer)
+        except Refusal as refusal:
+            await _send(answer, answer_of(refusal))
+        except ClientGone:
+            answer.status = CLIENT_GONE
+        except Exception as error:  # a mistake of ours; its words may hold a text, so its kind alone is noted
+            noted["error"] = f"{type(error).__name__} at {place_of(error)}"
+            if answer.is_begun:
+                raise
+            await _send(answer, answer_of(_excuse(error, request_id)))
+        finally:
+            self._held_bytes -= answer.body_bytes
+            seconds = time.monotonic() - begin
+            endpoint = self._endpoint(scope["path"])
+            self._metrics.requests.labels(endpoint, str(answer.status)).inc()
+            self._metrics.seconds.labels(endpoint).observe(seconds)
+            fields = {
+                "event": "request",
+                "id": request_id,
+                "method": method if method in ("GET", "POST", "OPTIONS", "HEAD") else "other",
+                "endpoint": endpoint,
+                "status": answer.status,
+                "seconds": round(seconds, 4),
+                **noted,
+            }
+            LOGGER.log(logging.ERROR if "error" in noted else logging.INFO, json.dumps(fields))
+
+    def _endpoint(self, path: str) -> str:
+        if path in self._endpoints:
+            return path
+        return next(
+            (one for one in self._endpoints if one.endswith("/") and one != "/" and path.startswith(one)), "other"
+        )
+
+    async def _body(self, scope: Scope, receive: Receive, answer: _Answer) -> bytes:
+        """Return the body; what is read of it counts as held until it is answered.
+
+        Raises:
+            Refusal: If it is too large, does not come in time, or too much is held already.
+            ClientGone: If it does not come to its end.
+        """
+        limit = self._config.max_file_bytes if scope["path"] == FILE_PATH else self._config.max_body_bytes
+        too_large = Refusal(
+            HTTPStatus.REQUEST_ENTITY_TOO_LARGE, f"the request has more than {limit:,} bytes; send it in parts"
+        )
+        length = next((value for name, value in scope["headers"] if name == b"content-length"), b"0")
+        if length.isdigit() and int(length[:20]) > limit:
+            raise too_large
+        parts = []
+        try:
+            async with asyncio.timeout(self._config.body_seconds):
+                while not answer.is_body_read:
+                    message = await receive()
+                    if message["type"] != "http.request":
+                        raise ClientGone
+                    parts.append(message.get("body", b""))
+                    answer.body_bytes += len(parts[-1])
+                    self._held_bytes += len(parts[-1])
+                    if answer.body_bytes > limit:
+                        raise too_large
+                    if parts[-1] and self._held_bytes > self._config.max_held_bytes:
+                        raise Refusal(
+                            HTTPStatus.SERVICE_UNAVAILABLE, "the server has too much to read; ask again", retry_after=1
+                        )
+                    answer.is_body_read = not message.get("more_body", False)
+        except TimeoutError:
+            raise Refusal(
+                HTTPStatus.REQUEST_TIMEOUT, f"the body did not come within {self._config.body_seconds:g} seconds"
+            ) from None
+        return b"".join(parts)
+
+
+class _Replay:
+    """Gives a body that was read once more, and then what comes after it: that the client went away."""
+
+    def __init__(self, body: bytes, receive: Receive) -> None:
+        self._body: bytes | None = body
+        self._receive = receive
+
+    async def __call__(self) -> Message:
+        if self._body is None:
+            return await self._receive()
+        body, self._body = self._body, None
+        return {"type": "http.request", "body": body, "more_body": False}
+
+
+class _Answer:
+    """Sends an answer with the headers that all have."""
+
+    def __init__(self, send: Send, work: Work, request_id: str) -> None:
+        self._send = send
+        self._work = work
+        self._request_id = request_id
+        self.status = 0
+        self.is_body_read = False
+        self.body_bytes = 0
+        """Of the request that it answers, as far as they have come."""
+
+    @property
+    def is_begun(self) -> bool:
+        return self.status != 0
+
+    async def __call__(self, message: Message) -> None:
+        if message["type"] == "http.response.start":
+            self.status = message["status"]
+            given = message.setdefault("headers", [])
+            names = {name for name, _ in given}
+            given = [*given, *(header for header in [*_HEADERS, _POLICY] if header[0] not in names)]
+            given.append((b"x-request-id", self._request_id.encode()))
+            # What is left of a body that was not read would be taken for the next request.
+            if self._work.is_ending or not self.is_body_read:
+                given.append((b"connection", b"close"))
+            message = {**message, "headers": given}
+        await self._send(message)
+
+
+def answer_of(refusal: Refusal) -> tuple[int, dict[str, str], dict[str, Any]]:
+    """Return status, headers and body of the answer that refuses a request."""
+    headers = {} if refusal.retry_after is None else {"retry-after": str(refusal.retry_after)}
+    return refusal.status, headers, {"error": refusal.message}
+
+
+async def _send(send: _Answer, answer: tuple[int, dict[str, str], dict[str, Any]]) -> None:
+    status, headers, body = answer
+    data = json.dumps(body, ensure_ascii=False).encode(errors="replace")
+    described = {"content-type": "application/json", "content-length": str(len(data)), **headers}
+    encoded = [(name.encode(), value.encode()) for name, value in described.items()]
+    await send({"type": "http.response.start", "status": int(status), "headers": encoded})
+    await send({"type": "http.response.body", "body": data})
+
+
+def _excuse(error: Exception, request_id: str) -> Refusal:
+    if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
+        return Refusal(HTTPStatus.SERVICE_UNAVAILABLE, "the server's disk is full; ask again later", retry_after=60)
+    return Refusal(HTTPStatus.INTERNAL_SERVER_ERROR, f"the server made a mistake (request {request_id})")

@@ -1,0 +1,169 @@
+"""Terms and translation memories that are served: read at the start, each for a model, a pair of languages, or by name.
+
+A file is named by what it is for: `de-en=terms.tsv` is for requests from German to English, or for the model `de-en`;
+without a name it is for all of them, where there is one pair of languages. A list of terms with any other name is used
+where a request asks for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from http import HTTPStatus
+from pathlib import Path
+from typing import TypeVar
+
+from clearhead.errors import ConfigError
+from clearhead.serving.file_changes import FileState, file_state
+from clearhead.serving.http_errors import Refusal
+from clearhead.serving.models import Models, ServedModel
+from clearhead.translation.memory import TranslationMemory
+from clearhead.translation.terminology import Terms
+
+__all__ = ["Resources", "named_files"]
+
+T = TypeVar("T")
+
+EVERY = ""
+"""The name of what is for all requests."""
+
+
+class Resources:
+    """The terms and memories of a server.
+
+    Args:
+        terms: Files of terms by their names, as of `named_files`.
+        memories: Translation memories, likewise.
+    """
+
+    def __init__(self, terms: Mapping[str, str] | None = None, memories: Mapping[str, str] | None = None) -> None:
+        self._paths = {"terms": dict(terms or {}), "memory": dict(memories or {})}
+        self._terms: dict[str, Terms] = {}
+        self._memories: dict[str, TranslationMemory] = {}
+        self._states: dict[str, list[FileState | None]] = {}
+        self._seen: dict[str, list[FileState | None]] = {}
+
+    def load(self, models: Models) -> None:
+        """Read all files, and make sure that they fit the models.
+
+        Raises:
+            ConfigError: If a file is for what is not served, or a model can have no terms.
+            DataError: If one cannot be read.
+        """
+        for option, paths in self._paths.items():
+            for name, path in paths.items():
+                meant = list(_meant(name, models))
+                if name == EVERY and len(meant) > 1:
+                    raise ConfigError(
+                        f"--{option} {path}: there are {len(meant)} pairs of languages; say which it is for, such as "
+                        f"--{option} {_pair(*meant[0])}={path}"
+                    )
+                if option == "memory" and not meant:
+                    raise ConfigError(
+                        f"--{option} {name}={path}: neither a model nor a pair of languages that is served is called "
+                        f"so; there are: {', '.join(models.served)}"
+                    )
+        for name in self.names:
+            self.read(name, models)
+
+    def read(self, name: str, models: Models) -> None:
+        """Read the files of a name anew; if one cannot be read, both stay as they were.
+
+        Args:
+            name: Of terms, memories, or both.
+            models: What is served.
+
+        Raises:
+            ConfigError: If a model can have no terms.
+            DataError: If a file cannot be read.
+        """
+        terms, memory = self._paths["terms"].get(name), self._paths["memory"].get(name)
+        self._states[name] = self._state(name)
+        found, remembered = None, None
+        if terms is not None:
+            found = Terms.load(terms)
+            for model, _, target in _meant(name, models):
+                told = target or next(iter(model.targets), None) if model.is_tagged else None
+                model.translator.translate([], terms=found, target_lang=told)
+        if memory is not None:
+            _, source, target = next(_meant(name, models), (None, None, None))  # a new model may have other languages
+            remembered = TranslationMemory.load([memory], from_lang=source, to_lang=target)
+        if found is not None:
+            self._terms[name] = found
+        if remembered is not None:
+            self._memories[name] = remembered
+
+    @property
+    def names(self) -> list[str]:
+        """What files are called, each name once."""
+        return list(dict.fromkeys(name for paths in self._paths.values() for name in paths))
+
+    def changed(self) -> list[str]:
+        """Return the names whose files are others than when they were last read, or tried to, and are not written."""
+        before, self._seen = self._seen, {name: self._state(name) for name in self.names}
+        return [name for name, state in self._seen.items() if before.get(name) == state != self._states.get(name)]
+
+    def _state(self, name: str) -> list[FileState | None]:
+        return [file_state(Path(paths[name])) for paths in self._paths.values() if name in paths]
+
+    def sizes(self) -> dict[str, int]:
+        """Return the lists of terms that requests can ask for by name, each with its number of terms."""
+        return {name: len(one) for name, one in self._terms.items() if name != EVERY}
+
+    def terms(self, model: ServedModel, source: str | None, target: str | None) -> Terms | None:
+        """Return the terms of requests that bring none of their own."""
+        return _first(self._terms, model, source, target)
+
+    def named_terms(self, name: str) -> Terms:
+        """Return a list of terms.
+
+        Raises:
+            Refusal: If there is none of that name.
+        """
+        found = self._terms.get(name) if name != EVERY else None
+        if found is None:
+            known = ", ".join(self.sizes()) or "none"
+            raise Refusal(HTTPStatus.BAD_REQUEST, f"no list of terms has this name; there are: {known}")
+        return found
+
+    def memory(self, model: ServedModel, source: str | None, target: str | None) -> TranslationMemory | None:
+        """Return the translation memory of requests, if there is one."""
+        return _first(self._memories, model, source, target)
+
+
+def named_files(given: Sequence[str], option: str) -> dict[str, str]:
+    """Return the files that an option names: paths, or `NAME=PATH`.
+
+    Raises:
+        ConfigError: If two have the same name, or one has no path.
+    """
+    found: dict[str, str] = {}
+    for one in given:
+        name, is_named, path = one.partition("=")
+        if not is_named or Path(one).exists():
+            name, path = EVERY, one
+        if not path:
+            raise ConfigError(f"{option} {one}: write FILE, or NAME=FILE such as de-en=terms.tsv")
+        if name in found:
+            whose = f"called {name!r}" if name else "for all requests"
+            raise ConfigError(f"{option}: two files are {whose}; give one another name: NAME={path}")
+        found[name] = path
+    return found
+
+
+def _meant(name: str, models: Models) -> Iterator[tuple[ServedModel, str | None, str | None]]:
+    """Yield the models that something is for, with the languages that it is for."""
+    for model in models.served.values():
+        pairs: list[tuple[str | None, str | None]] = [*model.pairs()] or [(None, None)]
+        if name == model.name:
+            yield (model, *pairs[0]) if len(pairs) == 1 else (model, None, None)
+        else:
+            yield from ((model, *pair) for pair in pairs if name in (EVERY, _pair(model, *pair)))
+
+
+def _pair(model: ServedModel, source: str | None, target: str | None) -> str:
+    return model.name if source is None or target is None else f"{source}-{target}"
+
+
+def _first(read: Mapping[str, T], model: ServedModel, source: str | None, target: str | None) -> T | None:
+    names = (model.name, _pair(model, source, target), EVERY)
+    return next((read[name] for name in names if name in read), None)

@@ -1,0 +1,166 @@
+"""Texts of any number of lines: each line is translated as `clearhead translate` does, white space stays.
+
+A translation memory is asked as `clearhead translate --memory` asks it: what it has to the letter is not translated.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any
+
+from clearhead.formats.file_text import FileText
+from clearhead.formats.html.document import HtmlDocument
+from clearhead.text.language_tags import split_tag
+from clearhead.text.quality_flags import merge_flags
+from clearhead.text.word_links import joined_links
+from clearhead.tokenizers.vocabulary import refuse_surrogates
+from clearhead.translation.documents import TextLine, fillings, matches_of, text_lines, translate_document
+from clearhead.translation.memory import left_to_translate, recalled
+from clearhead.translation.result import Alternative, MemoryMatch, Translation, best_combinations, join_translations
+from clearhead.translation.translator import Translator
+
+__all__ = ["Match", "translate_html", "translate_lines", "translate_texts"]
+
+Match = Callable[[str], MemoryMatch | None]
+"""Returns what a translation memory has for a line."""
+
+
+def translate_texts(
+    translator: Translator,
+    texts: Sequence[str],
+    *,
+    num_best: int = 1,
+    scores: bool = True,
+    one_line: bool = False,
+    alignments: bool = False,
+    match: Match | None = None,
+    **settings: Any,
+) -> list[Translation]:
+    """Translate texts, all of their lines together; blank lines, and white space around lines, stay as they are.
+
+    Args:
+        translator: The model.
+        texts: The texts.
+        num_best: Translations of each; fewer where fewer are found.
+        scores: Score them.
+        one_line: Make ends of lines that the model writes spaces.
+        alignments: Link the words of each text with those of its translation.
+        match: Asks a translation memory.
+        **settings: As of `Translator.translate`.
+
+    Raises:
+        ClearheadError: As there.
+    """
+    cut = [list(text_lines(text)) for text in texts]
+    lines = [line.text for of_text in cut for line in of_text if line.text]
+    how: dict[str, Any] = {"num_best": num_best, "scores": scores, "one_line": one_line, "alignments": alignments}
+    made = iter(translate_lines(translator, lines, match, **how, **settings))
+    found = []
+    for text, of_text in zip(texts, cut, strict=True):
+        own = [next(made) for line in of_text if line.text]
+        languages = translator.bundle.tokenizer.language_tags
+        sources = [split_tag(line.text, languages)[1] for line in of_text if line.text]
+        found.append(_joined(text, of_text, own, sources, num_best, scores, alignments=alignments))
+    return found
+
+
+def translate_lines(
+    translator: Translator, lines: Sequence[str], match: Match | None = None, *, one_line: bool = False, **settings: Any
+) -> list[Translation]:
+    """Translate lines, those alone that a translation memory has not.
+
+    Args:
+        translator: The model.
+        lines: Source lines.
+        match: Asks the memory.
+        one_line: As of `Translator.translate`.
+        **settings: As there.
+
+    Raises:
+        ClearheadError: As there.
+    """
+    if match is None:
+        return translator.translate(lines, one_line=one_line, **settings)
+    matches = list(map(match, lines))
+    made = translator.translate(left_to_translate(lines, matches), one_line=one_line, **settings)
+    return recalled(lines, matches, made, one_line=one_line)
+
+
+def _joined(
+    text: str,
+    lines: Sequence[TextLine],
+    made: Sequence[Translation],
+    sources: Sequence[str],
+    num_best: int,
+    scores: bool,
+    *,
+    alignments: bool,
+) -> Translation:
+    """Return the translation of a text, made of those of its lines that are not blank."""
+    if not made:
+        return Translation(text, text, 0.0 if scores else None, (), alignment=() if alignments else None)
+    if len(made) == 1 and made[0].source == text:
+        return made[0]
+    rows = best_combinations([one.alternatives or (Alternative(one.text, one.score),) for one in made], num_best)
+    texts = [_with_spaces(lines, [one.text for one in row]) for row in rows]
+    totals = [None if any(one.score is None for one in row) else sum(one.score or 0.0 for one in row) for row in rows]
+    different: dict[str, Alternative] = {}
+    for written, total in zip(texts, totals, strict=True):
+        different.setdefault(written, Alternative(written, total))
+    whole = join_translations(text, made, [" "] * (len(made) - 1))
+    best = tuple(different.values())
+    parts = made[0].sentences if len(made) == 1 else tuple(made)
+    links = None
+    if alignments:
+        of_lines = [one.alignment or () for one in made]
+        links = tuple(joined_links(of_lines, sources, [one.text for one in rows[0]], text, best[0].text))
+    return replace(
+        whole,
+        text=best[0].text,
+        score=best[0].score,
+        alternatives=best if num_best > 1 else (),
+        sentences=parts,
+        alignment=links,
+        memory=made[0].memory if len(made) == 1 else None,
+    )
+
+
+def _with_spaces(lines: Sequence[TextLine], texts: Sequence[str]) -> str:
+    remaining = iter(texts)
+    return "".join(line.before + (next(remaining) if line.text else "") + line.after for line in lines)
+
+
+def translate_html(
+    translator: Translator, text: str, *, match: Match | None = None, scores: bool = False, **settings: Any
+) -> Translation:
+    """Translate a page or a fragment of HTML: its texts alone, as `clearhead translate page.html` does.
+
+    Args:
+        translator: The model.
+        text: The page.
+        match: Asks a translation memory.
+        scores: Score the translations of its texts, which are the sentences of what is returned.
+        **settings: As of `translate_document`.
+
+    Raises:
+        DataError: If it is no text, such as half of a surrogate pair.
+        ClearheadError: As `Translator.translate`.
+    """
+    refuse_surrogates([text])
+    document = HtmlDocument(FileText.of(text.encode(), "the text"))
+    how = {"scores": scores, "matches": {} if match is None else matches_of(document, match), **settings}
+    translated = translate_document(translator, document, name="the text", **how)
+    made = [one.translation for one in translated if one.translation is not None]
+    whole = Translation(text, document.filled(fillings(translated)).decode(), None, ())
+    known = [one.score for one in made if one.score is not None]
+    return replace(
+        whole,
+        score=sum(known) if scores and len(known) == len(made) else None,
+        tokens=tuple(token for one in made for token in one.tokens),
+        source_truncated=any(one.source_truncated for one in made),
+        output_truncated=any(one.output_truncated for one in made),
+        sentences=tuple(made),
+        warnings=merge_flags([one.warnings for one in made]),
+        terms=None if settings.get("terms") is None else tuple(use for one in made for use in one.terms or ()),
+    )

@@ -1,0 +1,75 @@
+"""The page at `/`, on which people translate, and `/inside`, which shows an explanation; with the files of both."""
+
+from __future__ import annotations
+
+from hashlib import sha256
+
+from fastapi import APIRouter, Request
+from fastapi.responses import HTMLResponse, Response
+from starlette.exceptions import HTTPException
+
+from clearhead.inspection.head_statistics import STATISTICS
+from clearhead.inspection.page import explain_view
+from clearhead.pages import data_block, fill, picture, script, style
+from clearhead.serving.files import EXTENSIONS
+from clearhead.serving.service import Service
+from clearhead.text.quality_flags import KINDS
+
+__all__ = ["page_router"]
+
+_POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "
+    "frame-ancestors 'none'; base-uri 'none'; form-action 'none'; "
+    "require-trusted-types-for 'script'; trusted-types 'none'"
+)
+"""Nothing from elsewhere, nothing inline, and no script may make markup of text."""
+
+
+def page_router(service: Service) -> APIRouter:
+    """Return the page's endpoints; all that it shows of models and texts it asks of the others."""
+    router = APIRouter(include_in_schema=False)
+    parts = {
+        "translate.css": ("text/css", style("translate.css")),
+        "explain.css": ("text/css", style("explain.css")),
+        "theme.js": ("text/javascript", script("translate/theme.js")),
+        "translate.js": ("text/javascript", script("translate/main.js")),
+        "inside.js": ("text/javascript", script("translate/inside.js")),
+        "explain.js": ("text/javascript", script("explain/main.js")),
+        "icon.svg": ("image/svg+xml", picture("icon.svg")),
+    }
+    config = service.config
+    settings = {
+        "max_texts": config.max_texts,
+        "max_characters": config.max_characters,
+        "max_alternatives": config.max_alternatives,
+        "max_file_bytes": config.max_file_bytes,
+        "key_required": service.keys.are_required,
+        "extensions": EXTENSIONS,
+        "warnings": KINDS,
+    }
+    translating = fill("translate.html", settings=data_block(settings), extensions=",".join(EXTENSIONS))
+    inside = fill(
+        "inside.html",
+        view=explain_view("Looking inside. This page needs JavaScript, which this browser does not run."),
+        statistics=data_block(STATISTICS),
+    )
+
+    @router.get("/")
+    async def translating_page() -> Response:
+        return HTMLResponse(translating, headers={"content-security-policy": _POLICY})
+
+    @router.get("/inside")
+    async def inside_page() -> Response:
+        return HTMLResponse(inside, headers={"content-security-policy": _POLICY})
+
+    @router.get("/page/{name}")
+    async def part(name: str, request: Request) -> Response:
+        if name not in parts:
+            raise HTTPException(404)
+        kind, text = parts[name]
+        headers = {"etag": f'"{sha256(text.encode()).hexdigest()[:32]}"', "cache-control": "no-cache"}
+        if request.headers.get("if-none-match") == headers["etag"]:
+            return Response(status_code=304, headers=headers)
+        return Response(text, media_type=kind, headers=headers)
+
+    return router

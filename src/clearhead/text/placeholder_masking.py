@@ -1,0 +1,210 @@
+"""Placeholders of a text as signs that a model copies, and as themselves again in its translation.
+
+`Delete <b>%s</b>?` is read as `Delete ABC?`, where A, B and C are characters for private use (`placeholders.SIGNS`),
+each a token of its own. Training text has the same signs on both sides, so that they are learned as copies; a search
+writes each as often as the source has it, and closes what it opened (`decoding.allowed`); then the originals take their
+places. What a program reads comes out to the letter, and the model need not spell it.
+"""
+
+from __future__ import annotations
+
+import re
+import zlib
+from collections import deque
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from itertools import accumulate
+from random import Random
+
+from clearhead.text.placeholders import (
+    CLOSING_MARK,
+    NUM_ALONE,
+    NUM_PAIRS,
+    NUM_SIGNS,
+    PLACEHOLDER,
+    PLACEHOLDER_OR_NUMBER,
+    SIGNS,
+)
+
+__all__ = [
+    "Protected",
+    "Unit",
+    "protect",
+    "protect_pair",
+    "protect_target",
+    "protected_pair",
+    "units_of",
+    "without_signs",
+]
+
+_ALONE = SIGNS[:NUM_ALONE]
+_PAIRS = [f"{SIGNS[number]}{SIGNS[number + NUM_PAIRS]}" for number in range(NUM_ALONE, NUM_ALONE + NUM_PAIRS)]
+_SIGN = re.compile(f"[{SIGNS[0]}-{SIGNS[-1]}]")
+_MARKS = ("*", "**")
+_CLOSING_MARK = re.compile(CLOSING_MARK)
+_TAG = re.compile(r"<(/?)([A-Za-z][\w:.-]*)[^>]*?(/?)>")
+
+
+@dataclass(frozen=True, slots=True)
+class Protected:
+    """A text with signs in the place of placeholders."""
+
+    text: str
+    units: tuple[tuple[str, tuple[str, ...]], ...] = ()
+    """Signs, one or two that belong together, and the placeholders that they stand for."""
+    with_numbers: bool = False
+    """Whether numbers count as placeholders."""
+
+    def restored(self, translation: str) -> str:
+        """Return a translation in which the placeholders stand where their signs stood."""
+        if not self.units:
+            return translation
+        originals = self._originals
+        return _SIGN.sub(lambda sign: originals.get(sign[0], sign[0]), translation)
+
+    def restored_spans(self, translation: str, spans: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
+        """Return where in the restored translation stands what stands in some places of it, in characters."""
+        if not self.units:
+            return list(spans)
+        originals = self._originals
+        starts = [0, *accumulate(len(originals.get(character, character)) for character in translation)]
+        return [(starts[start], starts[end]) for start, end in spans]
+
+    @property
+    def _originals(self) -> dict[str, str]:
+        return {sign: text for signs, texts in self.units for sign, text in zip(signs, texts, strict=True)}
+
+
+@dataclass(frozen=True, slots=True)
+class Unit:
+    """A placeholder that stands alone, or two that belong together."""
+
+    texts: tuple[str, ...]
+    """One or two."""
+    starts: tuple[int, ...]
+    """Where in the text they begin."""
+
+
+def protect(text: str, num_signs: int = NUM_SIGNS, *, with_numbers: bool = False) -> Protected:
+    r"""Return a text with signs for its placeholders: in their order, for as many different ones as there are signs.
+
+    Args:
+        text: Any text.
+        num_signs: As a vocabulary's `num_placeholders`: with 0 the text stays as it is.
+        with_numbers: Whether numbers count as placeholders.
+
+    >>> protect("Delete <b>%s</b>?").text
+    'Delete \U000f0010\U000f0000\U000f0018?'
+    >>> protect("Delete <b>%s</b>?").restored("\U000f0010\U000f0000\U000f0018 löschen?")
+    '<b>%s</b> löschen?'
+    """
+    units = units_of(text, with_numbers=with_numbers) if num_signs else []
+    if not units:
+        return Protected(text)
+    placed = _with_signs(units, *_free(text))
+    return Protected(_replaced(text, placed), tuple((signs, unit.texts) for unit, signs in placed), with_numbers)
+
+
+def protect_target(source: Protected, target: str) -> str:
+    """Return a target with the signs of its source in the place of all that it has of the source's placeholders."""
+    waiting = _by_texts(units_of(target, with_numbers=source.with_numbers) if source.units else ())
+    return _replaced(target, [(waiting[texts].popleft(), signs) for signs, texts in source.units if waiting.get(texts)])
+
+
+def protect_pair(source: str, target: str, *, with_numbers: bool = False) -> tuple[str, str]:
+    """Return the texts of `protected_pair`."""
+    left, right = protected_pair(source, target, with_numbers=with_numbers)
+    return left.text, right.text
+
+
+def protected_pair(source: str, target: str, *, with_numbers: bool = False) -> tuple[Protected, Protected]:
+    """Return a pair to learn from, with the same signs on both sides for the placeholders that both have.
+
+    Which signs is told by the source, at random, so that a model gets to know all of them; what one side alone has
+    stays as it is.
+
+    Args:
+        source: Its source.
+        target: Its target.
+        with_numbers: Whether numbers count as placeholders.
+    """
+    waiting = _by_texts(units_of(target, with_numbers=with_numbers))
+    units = units_of(source, with_numbers=with_numbers) if waiting else []
+    common = {unit: waiting[unit.texts].popleft() for unit in units if waiting.get(unit.texts)}
+    if not common:
+        return Protected(source), Protected(target)
+    choose = Random(zlib.crc32(source.encode()))
+    kinds = [len(texts) for texts in {unit.texts for unit in common}]
+    drawn = [
+        sorted(choose.sample(signs, min(len(signs), kinds.count(kind))))
+        for kind, signs in enumerate(_free(source + target), start=1)
+    ]
+    placed = _with_signs(list(common), *drawn)
+    signs_of = tuple((signs, unit.texts) for unit, signs in placed)
+    texts = _replaced(source, placed), _replaced(target, [(common[unit], signs) for unit, signs in placed])
+    return Protected(texts[0], signs_of, with_numbers), Protected(texts[1], signs_of, with_numbers)
+
+
+def without_signs(text: str) -> str:
+    """Return a text without signs, for a vocabulary that is learned from it."""
+    return _SIGN.sub(" ", text)
+
+
+def units_of(text: str, *, with_numbers: bool = False) -> list[Unit]:
+    """Return the placeholders of a text in the order in which they begin; a tag or mark and what closes it are one.
+
+    Args:
+        text: Any text.
+        with_numbers: Whether numbers count as placeholders.
+    """
+    found: list[Unit] = []
+    opened: list[tuple[str, int]] = []  # names of tags or marks, and their places in `found`
+    for match in (PLACEHOLDER_OR_NUMBER if with_numbers else PLACEHOLDER).finditer(text):
+        found.append(Unit((match[0],), (match.start(),)))
+        if match[0] in _MARKS:
+            name, closes = match[0], _CLOSING_MARK.match(text, match.start()) is not None
+        elif (tag := _TAG.fullmatch(match[0])) is not None and not tag[3]:
+            name, closes = tag[2], bool(tag[1])
+        else:
+            continue
+        if not closes:
+            opened.append((name, len(found) - 1))
+        elif opened and opened[-1][0] == name:
+            closing, place = found.pop(), opened.pop()[1]
+            opening = found[place]
+            found[place] = Unit((*opening.texts, *closing.texts), (*opening.starts, *closing.starts))
+    return found
+
+
+def _by_texts(units: Iterable[Unit]) -> dict[tuple[str, ...], deque[Unit]]:
+    """Return units in their order, equal ones together: a search through all of them takes seconds of long lines."""
+    found: dict[tuple[str, ...], deque[Unit]] = {}
+    for unit in units:
+        found.setdefault(unit.texts, deque()).append(unit)
+    return found
+
+
+def _free(text: str) -> tuple[list[str], list[str]]:
+    """Return the signs that a text does not have itself: those that stand alone, and those of two."""
+    return [sign for sign in _ALONE if sign not in text], [
+        signs for signs in _PAIRS if signs[0] not in text and signs[1] not in text
+    ]
+
+
+def _with_signs(units: Sequence[Unit], alone: Sequence[str], pairs: Sequence[str]) -> list[tuple[Unit, str]]:
+    """Give units signs in their order, equal ones the same, as long as there are any."""
+    left = {1: iter(alone), 2: iter(pairs)}
+    signs: dict[tuple[str, ...], str] = {}
+    for unit in units:
+        if unit.texts not in signs:
+            signs[unit.texts] = next(left[len(unit.texts)], "")
+    return [(unit, signs[unit.texts]) for unit in units if signs[unit.texts]]
+
+
+def _replaced(text: str, placed: Iterable[tuple[Unit, str]]) -> str:
+    spots = sorted(spot for unit, signs in placed for spot in zip(unit.starts, unit.texts, signs, strict=True))
+    parts, end = [], 0
+    for start, old, sign in spots:
+        parts += [text[end:start], sign]
+        end = start + len(old)
+    return "".join([*parts, text[end:]])

@@ -1,0 +1,376 @@
+"""Flags on translations that look wrong: each kind a function of the source, the translation and what was trained on.
+
+A flag is a reason to look, not a proof. Every kind is set so that it is rare on good translations (docs/translation.md
+has the figures).
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple, Self
+
+from clearhead.text.icu_messages import message_syntax
+from clearhead.text.line_statistics import LineStatistics, is_copied, length_ratio, letter_case
+from clearhead.text.placeholders import PLACEHOLDER, words_alone
+from clearhead.text.scripts import script_of
+
+__all__ = [
+    "KINDS",
+    "MOST_SHOWN",
+    "Flag",
+    "Seen",
+    "find_flags",
+    "merge_flags",
+    "missing_numbers",
+    "missing_placeholders",
+    "placeholders_of",
+    "repeated_unit",
+]
+
+KINDS = {
+    "longer_than_trained": "the source is longer than the model's training lines were, and was translated whole",
+    "too_short": "the translation is shorter than its source makes likely",
+    "too_long": "the translation is longer than its source makes likely",
+    "repetition": "the translation says the same again and again",
+    "copied": "the translation is mostly a copy of its source",
+    "unusual_case": "the source is in capitals or in small letters, as hardly any training source is, and was so read",
+    "unseen_script": "the source is in a script that no training source has",
+    "unseen_characters": "a character stands in no training text of its side",
+    "numbers": "a number of the source is not in the translation",
+    "placeholders": "a placeholder, tag, entity or address of the source is not in the translation, or it has others",
+    "placed_markup": "markup that the model did not keep was put where the words it stood at went",
+}
+"""Every kind of flag, in the order in which they are looked for, and what it means."""
+
+RATIO_MARGIN = 1.1
+"""A `length_ratio` is suspicious that lies so many times beyond those of 999 in 1,000 training pairs. Of the 10,000
+human translations of Tatoeba's test set two are flagged, and 25 would be without a margin. Of translations of captions
+that are cut to a third 92 in 100 are found, of those that stand there twice 74; with a margin of 1.2 79 and 44."""
+
+USUAL_COPIES = 0.01
+"""Where so many training pairs are copies, as in software's texts, copying is part of the work."""
+
+_LONGEST_UNIT = 60
+_REPEATED = re.compile(rf"(.)\1{{11,}}|(..)\2{{5,}}|(.{{3,{_LONGEST_UNIT}}}?)\3{{3,}}", re.DOTALL)
+"""Four units in a row or more, of twelve characters together: `ha ha ha` and `...` are language."""
+
+_REPEATED_A_LITTLE = re.compile(rf"(.)\1{{2,}}|(..)\2{{2,}}|(.{{3,{_LONGEST_UNIT}}}?)\3+", re.DOTALL)
+"""What a source repeats, and its translation may repeat too. Doubled letters are spelling."""
+
+LARGEST_SPELLED = 31
+"""Up to here a number may become a word, an hour of the other clock or the name of a month; see `missing_numbers`."""
+
+MOST_SHOWN = 5
+"""Finds of a kind that a flag names."""
+
+_DIGITS = re.compile(r"\d+")
+_NUMBER = re.compile(r"\d+(?:[.,:/'’ \u00a0\u2007\u2009\u202f\u066b\u066c\uff0c\uff0e-]\d+)*")  # in any script
+_MOST_RUNS = 5
+"""Runs of digits that one number has at most: 1.000.000.000,50."""
+_MOST_DECIMALS = 2
+"""Of a number; three digits are thousands."""
+_GROUP = 3
+"""Digits that stand together in large numbers."""
+
+_TAG_NAME = re.compile(r"</?[^\s/>]+")
+
+
+@dataclass(frozen=True, slots=True)
+class Flag:
+    """A reason to look at a translation."""
+
+    kind: str
+    """One of `KINDS`."""
+    detail: str
+    """What was found, such as the numbers that are missing."""
+
+
+class _Number(NamedTuple):
+    """A number as it stands in a text."""
+
+    text: str
+    runs: list[str]
+    """Its runs of digits, in ASCII: of `1.250,5` there are three."""
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """What a model has seen in training, as far as it is known."""
+
+    statistics: LineStatistics | None
+    source_scripts: frozenset[str]
+    source_characters: frozenset[str] | None = None
+    target_characters: frozenset[str] | None = None
+
+    @classmethod
+    def of(cls, statistics: LineStatistics | None, vocabulary: Callable[[], Iterable[str]]) -> Self:
+        """Say what a model has seen.
+
+        Args:
+            statistics: Of its training lines; None for an imported model, or one that an earlier clearhead made.
+            vocabulary: Returns its pieces, which tell the scripts where there are no statistics.
+        """
+        if statistics is None:
+            return cls(None, _scripts(character for piece in vocabulary() for character in piece))
+        source, target = statistics.known_characters()
+        return cls(statistics, _scripts(source), source, target)
+
+
+def find_flags(source: str, text: str, *, tokens: int, sentences: int, seen: Seen) -> tuple[Flag, ...]:
+    """Return what is suspicious about a translation, each kind at most once, in the order of `KINDS`.
+
+    Args:
+        source: What was translated in one go: a line, or a sentence of one that was split; without a language tag.
+        text: Its translation.
+        tokens: Of the source, its language tag and the end token included.
+        sentences: Of the source.
+        seen: What the model was trained on.
+    """
+    found: dict[str, str | None] = {
+        **_length_flags(source, text, tokens, sentences, seen.statistics),
+        "repetition": _repetition(source, text),
+        "copied": _copy(source, text, seen.statistics),
+        "unusual_case": _unusual_case(source, seen.statistics),
+        **_character_flags(source, text, seen),
+        "numbers": ", ".join(missing_numbers(source, text)[:MOST_SHOWN]),
+        "placeholders": _placeholder_changes(source, text),
+    }
+    return tuple(Flag(kind, detail) for kind in KINDS if (detail := found.get(kind)))
+
+
+def merge_flags(groups: Sequence[Sequence[Flag]]) -> tuple[Flag, ...]:
+    """Return the flags of a line from those of its sentences: each kind once, with all that was found."""
+    details: dict[str, list[str]] = {kind: [] for kind in KINDS}
+    for flag in (flag for group in groups for flag in group):
+        details[flag.kind].append(flag.detail)
+    return tuple(Flag(kind, "; ".join(dict.fromkeys(some))) for kind, some in details.items() if some)
+
+
+def repeated_unit(text: str) -> tuple[str, int]:
+    """Return the first unit that is said again and again, four times or more in a row, and how often.
+
+    It has 60 characters at most, and all of them together at least 12.
+
+    >>> repeated_unit("a man and a man and a man and a man and a man")
+    ('a man and ', 4)
+    >>> repeated_unit("ha ha ha ha!")
+    ('', 0)
+    """
+    match = _REPEATED.search(text) if _may_repeat(text) else None
+    if match is None:
+        return "", 0
+    return match[match.lastindex or 0], _times(match)
+
+
+def missing_numbers(source: str, text: str) -> list[str]:
+    """Return the numbers of a source that its translation should have, and has not, as they stand there.
+
+    Only digits are compared, so that `1,250.5`, `1.250,50` and `1250.5` are one number, in whatever script they are
+    written, and `3.5.2016` and `2016-05-03` the same three. A number up to 31 is missing only if another one stands in
+    the translation that the source has not: it may have become a word, the name of a month or, 12 less, an hour of the
+    afternoon.
+
+    >>> missing_numbers("1.250 Hunde am 3. Mai 2016", "1,250 dogs on May 3, 2018")
+    ['2016']
+    >>> missing_numbers("1.250 Hunde am 3.5.2016", "1 dog on May 3, 2018")
+    ['1.250', '3.5.2016']
+    >>> missing_numbers("12 Hunde um 20 Uhr", "twelve dogs at 8 pm")
+    []
+    >>> missing_numbers("Zug 7", "train 9")
+    ['7']
+    """
+    read, written = _numbers(source), _numbers(text)
+    missing = _absent(read, written)
+    if any(map(_is_large, missing)):
+        return list(dict.fromkeys(missing.values()))
+    added = _absent(written, read)
+    hours = {(a, b) for a in missing for b in added if not _is_large(b) and abs(_value(a) - _value(b)) == 12}
+    if not added.keys() - {hour for _, hour in hours}:
+        return []
+    return list(dict.fromkeys(text for run, text in missing.items() if run not in {hour for hour, _ in hours}))
+
+
+def missing_placeholders(source: str, text: str) -> list[str]:
+    """Return the placeholders, tags and entities of a source that its translation has not, or not as often.
+
+    Attributes of tags may be translated, and the spaces within braces do not count. Of an ICU message with branches all
+    but its words must be there, in its order; otherwise its beginning is returned.
+
+    >>> missing_placeholders("%s hat <b>{count}</b> Dateien &amp; 100 % Zeit", "%s has {count} files & 100 % time")
+    ['<b>', '</b>', '&amp;']
+    """
+    if not any(mark in source for mark in "%{$<&@`*|") and "://" not in source:
+        return []
+    if (syntax := message_syntax(source)) and syntax != message_syntax(text):
+        return [syntax[0]]
+    return list((Counter(placeholders_of(source)) - Counter(placeholders_of(text))).elements())
+
+
+def _placeholder_changes(source: str, text: str) -> str:
+    """Return the placeholders that a translation lacks, and those that it has for nothing; emphasis may be added."""
+    missing = missing_placeholders(source, text)
+    added = [one for one in missing_placeholders(text, source) if one.strip("*")]
+    finds = [" ".join(missing[:MOST_SHOWN]), "not in the source: " + " ".join(added[:MOST_SHOWN]) if added else ""]
+    return "; ".join(filter(None, finds))
+
+
+def _length_flags(
+    source: str, text: str, tokens: int, sentences: int, statistics: LineStatistics | None
+) -> Mapping[str, str | None]:
+    lengths = f"{len(text):,} characters for {len(source):,}"
+    if statistics is None:
+        return {} if text.strip() else {"too_short": lengths}
+    too_much = None
+    if not statistics.covers(sentences, tokens):
+        too_much = f"{tokens:,} tokens, {sentences} sentence{'s' * (sentences > 1)}; of the training lines {statistics}"
+    ratio = length_ratio(source, text)
+    return {
+        "longer_than_trained": too_much,
+        "too_short": lengths if ratio * RATIO_MARGIN < statistics.least_ratio or not text.strip() else None,
+        "too_long": lengths if ratio > statistics.most_ratio * RATIO_MARGIN else None,
+    }
+
+
+def _repetition(source: str, text: str) -> str | None:
+    unit, times = repeated_unit(text)
+    # Laughter, rows of dots, zeros; in Chinese twelve characters of it are much.
+    if not times or times <= 2 * max(map(_times, _REPEATED_A_LITTLE.finditer(source)), default=0):
+        return None
+    return f"{unit.strip() or unit!r} {times} times"
+
+
+def _times(match: re.Match[str]) -> int:
+    return len(match[0]) // len(match[match.lastindex or 0])
+
+
+def _may_repeat(text: str) -> bool:
+    """Tell whether a text has a unit twice in a row, looking at every fifth character: most have none.
+
+    What `_REPEATED` finds has six characters or more in a row at each of which that is so.
+    """
+    for at in range(0, len(text), 5):
+        start, end = text[at : at + 3], at + _LONGEST_UNIT + 3
+        again = text.find(start, at + 1, end)
+        while again >= 0:
+            if text.startswith(text[at:again], again):
+                return True
+            again = text.find(start, again + 1, end)
+    return False
+
+
+def _copy(source: str, text: str, statistics: LineStatistics | None) -> str | None:
+    if statistics is not None and statistics.copies >= USUAL_COPIES * statistics.lines:
+        return None
+    if not is_copied(source, text):
+        return None
+    words = words_alone(source)  # addresses, code and figures are the same in every language
+    is_copy = any(map(str.isalpha, words)) and is_copied(words, words_alone(text))
+    return "most of the source" if is_copy else None
+
+
+def _unusual_case(source: str, statistics: LineStatistics | None) -> str | None:
+    words = words_alone(source.strip())
+    case = letter_case(words)
+    if case == "small letters" and words.startswith(" "):  # `{name} ist da` has no beginning that would be a capital
+        return None
+    return case if statistics is not None and case in statistics.rare_cases() else None
+
+
+def _character_flags(source: str, text: str, seen: Seen) -> Mapping[str, str | None]:
+    letters = set(source)
+    known = seen.source_characters
+    if known is not None:
+        letters -= known
+        if not letters and seen.target_characters is not None and set(text) <= seen.target_characters:  # almost always
+            return {}
+    scripts = _scripts(letters) - seen.source_scripts
+    odd = [] if known is None else sorted(letter for letter in letters if script_of(letter) not in scripts)
+    written = [] if seen.target_characters is None else sorted(set(text) - seen.target_characters - set(source))
+    details = [_shown(odd)] * bool(odd) + [f"in the translation {_shown(written)}"] * bool(written)
+    return {"unseen_script": ", ".join(sorted(scripts)), "unseen_characters": ", ".join(details)}
+
+
+def _scripts(characters: Iterable[str]) -> frozenset[str]:
+    return frozenset(script for character in characters if (script := script_of(character)))
+
+
+def _shown(characters: Sequence[str]) -> str:
+    """Name a few characters, each by its code point too: many cannot be seen."""
+    named = [
+        (f"{one} " if unicodedata.category(one)[0] in "LNPS" else "") + f"U+{ord(one):04X}"
+        for one in characters[:MOST_SHOWN]
+    ]
+    more = len(characters) - len(named)
+    return ", ".join(named) + (f" and {more} more" if more > 0 else "")
+
+
+def _numbers(text: str) -> list[_Number]:
+    """Return the numbers of a text, runs of digits together that one separator parts: `1.250,5` and dates."""
+    found = [_Number(number, _DIGITS.findall(number)) for number in _NUMBER.findall(text)]
+    if text.isascii():
+        return found
+    return [
+        _Number(number, ["".join(str(unicodedata.decimal(digit)) for digit in run) for run in runs])
+        for number, runs in found
+    ]
+
+
+def _is_large(run: str) -> bool:
+    return len(run) >= _GROUP or _value(run) > LARGEST_SPELLED
+
+
+def _value(run: str) -> int:
+    return int(run or "0")
+
+
+def _absent(numbers: Sequence[_Number], others: Sequence[_Number]) -> dict[str, str]:
+    """Return the runs that the others have neither as such nor joined with their neighbours: separators part runs.
+
+    Each has the number that it is of. Zeros that end a number are not looked for alone: 5,000,000 is not 5,000.
+    """
+    joined = {
+        _joined(runs, start, end)
+        for _, runs in others
+        for start in range(len(runs))
+        if start == 0 or runs[start] != "0" * _GROUP
+        for end in range(start + 1, min(start + _MOST_RUNS, len(runs)) + 1)
+    }
+    amounts = {_amount(runs) for _, runs in others}
+    absent: dict[str, str] = {}
+    for number, runs in numbers:
+        start = len(runs) if _amount(runs) in amounts else 0
+        while start < len(runs):
+            ends = range(min(start + _MOST_RUNS, len(runs)), start, -1)
+            found = next((end for end in ends if _joined(runs, start, end) in joined), None)
+            if found is None:
+                absent.setdefault(_joined(runs, start, start + 1), number)
+            start = found or start + 1
+    return absent
+
+
+def _joined(runs: Sequence[str], start: int, end: int) -> str:
+    """Return the digits of some runs, without the zeros before them that say nothing: those of `1,000` do."""
+    digits = "".join(runs[start:end])
+    return digits if start > 0 and len(runs[start]) == _GROUP else digits.lstrip("0")
+
+
+def _amount(runs: Sequence[str]) -> tuple[str, str]:
+    """Return what stands before and behind the decimal sign of a number, without zeros at the end: `1.50` is `1.5`."""
+    has_decimals = len(runs) > 1 and len(runs[-1]) <= _MOST_DECIMALS
+    whole, decimals = (runs[:-1], runs[-1]) if has_decimals else (runs, "")
+    return "".join(whole).lstrip("0"), decimals.rstrip("0")
+
+
+def placeholders_of(text: str) -> Iterator[str]:
+    """Yield the placeholders of a text, tags without their attributes."""
+    for match in PLACEHOLDER.finditer(text):
+        found = match[0]
+        if found.startswith("<"):
+            name = _TAG_NAME.match(found)
+            yield f"{name[0] if name else found}>"
+        else:
+            yield found.replace(" ", "")

@@ -1,0 +1,172 @@
+"""What is said and written when a run ends: the verdict, and all that the report shows."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from clearhead.config import DataConfig
+from clearhead.data.clean import CleaningReport
+from clearhead.data.inputs import languages
+from clearhead.data.prepare import Prepared
+from clearhead.errors import DataError
+from clearhead.evaluation.metrics import sentence_chrf
+from clearhead.files import display_name
+from clearhead.inspection.explain import explain
+from clearhead.inspection.explanation import Explanation
+from clearhead.runtime.device import device_name, num_threads
+from clearhead.runtime.version import __version__
+from clearhead.text.scripts import count_scripts
+from clearhead.training.log import read_metrics
+from clearhead.training.loop import UNCHANGED, Loop
+from clearhead.training.publish import translatable
+from clearhead.training.report import Judged, LearnedPair, write_report
+from clearhead.training.validation import Validation
+from clearhead.training.verdict import misalignment, verdict
+from clearhead.translation.alignment import AlignmentHead
+from clearhead.translation.result import Translation
+from clearhead.translation.translator import Translator
+
+__all__ = ["data_lines", "report_end"]
+
+_NUM_EXAMPLES = 3
+_LONGEST_EXAMPLE = 20
+"""Tokens of a translation, and a quarter of the characters of its source, whose attention a small picture can show."""
+_LINES_OF_A_SCRIPT = 200
+_LONGEST_SHOWN = 100
+"""Characters of either side of the pair that shows the direction."""
+
+
+def report_end(loop: Loop, translator: Translator, validation: Validation, head: AlignmentHead, ended_by: str) -> None:
+    """Write `report.html`, and say how the run ended and what to do about it.
+
+    Args:
+        loop: The run.
+        translator: The model that was published.
+        validation: How good it is.
+        head: Which attention of it aligns words best.
+        ended_by: As of `TrainingState.ended_by`.
+    """
+    data, state, config = loop.data, loop.state, loop.config
+    found = translatable(data, config.decode.target_lang, config.train.validate_sentences)
+    if not found:
+        loop.display.say("no validation line names a language, so there are no samples")
+    loop.display.stage("translating samples", 0)
+    translations = translator.translate([source for _, source in found])
+    references = [data.valid.target(row) for row, _ in found]
+    qualities = sentence_chrf([one.text for one in translations], references)
+    minutes, records = state.elapsed / 60, read_metrics(loop.run / "metrics.jsonl")
+    judgement = verdict(
+        loop.run,
+        config.train,
+        state,
+        records,
+        num_pairs=data.report["train"]["kept"],
+        misaligned=misalignment(data),
+        epochs=state.step / loop.order.batches_per_epoch,
+        validation=validation,
+        general_margin=config.train.general_margin,
+        is_unchanged=translator.bundle.info["weights"] == UNCHANGED,
+        ended_by=ended_by,
+    )
+    write_report(
+        loop.run / "report.html",
+        config=config,
+        summary={
+            "direction": _direction(data, config.data),
+            "verdict": "; ".join(judgement),
+            "validation (greedy)": f"{validation.scores}, perplexity {validation.ppl:.2f} a piece",
+            **({"general text (greedy)": validation.general.scores} if validation.general else {}),
+            "signatures": f"BLEU {validation.bleu_signature}; chrF {validation.chrf_signature}",
+            "model": f"{config.preset}: {translator.bundle.info['weights']}",
+            **({"started from": f"{config.from_model} (SHA-256 {config.from_sha256})"} if config.from_model else {}),
+            "training": f"{state.step:,} steps, {state.target_tokens:,} target tokens, {minutes:.1f} minutes",
+            "ended by": ended_by,
+            "made": f"{time.strftime('%Y-%m-%d')} on {loop.device} ({device_name(loop.device)}, threads: "
+            f"{num_threads()}), clearhead {__version__}, PyTorch {torch.__version__}",
+        },
+        metrics=records,
+        judged=[Judged(*one) for one in zip(translations, references, qualities, strict=True)],
+        lengths={"source": data.train.source_lengths, "target": data.train.target_lengths},
+        head=head,
+        explanations=[
+            replace(one, alignment_head=head) for one in islice(_explained(translator, translations), _NUM_EXAMPLES)
+        ],
+        learned=_learned(loop),
+        data_lines=[*_reading_lines(data.report), *data_lines(data.report)],
+    )
+    loop.display.say(
+        f"finished by {ended_by} after {state.step:,} steps, {minutes:.1f} minutes: validation {validation.scores}"
+    )
+    for line in judgement:
+        loop.display.say(line)
+
+
+def _explained(translator: Translator, translations: Sequence[Translation]) -> Iterator[Explanation]:
+    """Explain the translations that a small picture can show, and that are short enough for the model's own limit."""
+    for one in translations:
+        if one.text and 4 <= len(one.tokens) <= _LONGEST_EXAMPLE >= len(one.source) // 4:
+            with suppress(DataError):
+                yield explain(translator, one.source, one.text, search=False)
+
+
+def _learned(loop: Loop) -> list[LearnedPair]:
+    """Return how the pairs that every validation looked at were attended to, pair by pair."""
+    snapshots, valid, tokenizer = loop.attention_log.read(), loop.data.valid, loop.data.tokenizer
+    return [
+        LearnedPair(
+            tokenizer.source_pieces(valid.source_ids(row).tolist()),
+            tokenizer.pieces(valid.target_ids(row).tolist()),
+            [(step, weights[number]) for step, weights in snapshots],
+        )
+        for number, row in enumerate(loop.attention_log.rows)
+        if snapshots
+    ]
+
+
+def _direction(data: Prepared, files: DataConfig) -> str:
+    """Return what is translated into what: languages, or scripts, those that tags ask for, and the first pair."""
+    rows = range(min(len(data.valid), _LINES_OF_A_SCRIPT))
+    sides = [[side(row) for row in rows] for side in (data.valid.source, data.valid.target)]
+    scripts = [next((name.title() for name, _ in count_scripts(texts).most_common(1)), "no letters") for texts in sides]
+    known = [language or script for language, script in zip(languages(files), scripts, strict=True)]
+    by_side = (files.target, files.source) if files.swap else (files.source, files.target)
+    names = [Path(path).name for paths in (*by_side, files.pairs) for path in paths]
+    tags = ", ".join(data.tokenizer.language_tags)
+    into = f"; languages asked for by tag: {tags}" if tags else ""
+    example = " -> ".join(repr(side(0))[:_LONGEST_SHOWN] for side in (data.train.source, data.train.target))
+    return f"{' -> '.join(known)} ({', '.join(names)}){into}; the first pair: {example}"
+
+
+def _reading_lines(report: Mapping[str, Any]) -> list[str]:
+    known = {file["path"]: file.get("read_as") for file in report["files"]}  # an earlier clearhead did not say
+    return [f"{display_name(path)}: {words}" for path, words in known.items() if words]
+
+
+def data_lines(report: Mapping[str, Any]) -> list[str]:
+    """Return where the pairs went that were read, as lines to print; `report` is that of `prepare`."""
+    lines = []
+    titles = {"train": "training text", "valid": "validation text", "general": "general text, mixed in"}
+    for part, title in titles.items():
+        if part in report and report[part]["read"]:
+            held_out_for = "watching" if part == "general" else "validation"
+            lines += [title, *CleaningReport(**report[part]).lines(held_out_for=held_out_for)]
+            added = report.get("augmented", {})
+            if part == "train" and any(added.values()):
+                kinds = ", ".join(f"{count:,} {kind}" for kind, count in added.items() if count)
+                lines.append(f"{sum(added.values()):>12,} altered copies added: {kinds}")
+            if part == "train" and (links := report.get("links")) is not None:
+                lines.append(
+                    f"{links['pairs']:>12,} have links, which {links['target_tokens']:,} target tokens learn from"
+                )
+            epochs = report.get("rounds", {}).get("epochs", 1)
+            if part == "general" and epochs > 1:
+                lines.append(f"{report[part]['kept'] // epochs:>12,} of those kept come in each of {epochs} epochs")
+    return lines

@@ -1,0 +1,113 @@
+"""Golden sentences: what a model translated when it was made, and whether it still does.
+
+A model directory is made to be copied, so unless sentences are given for it, those in it are nobody's: they are made of
+words of the vocabulary, which the directory holds anyway.
+"""
+
+from __future__ import annotations
+
+import math
+import sys
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from clearhead.errors import ConfigError
+from clearhead.text.language_tags import language_tag
+from clearhead.tokenizers import Vocabulary
+from clearhead.translation.result import Translation
+from clearhead.translation.translator import Translator
+
+__all__ = ["NUM_GOLDEN", "check_golden", "make_golden", "vocabulary_sources"]
+
+ABSOLUTE_TOLERANCE = 1e-3
+RELATIVE_TOLERANCE = 1e-4
+"""Scores are sums of float32 numbers; another processor adds them in another order."""
+
+NUM_GOLDEN = 8
+"""Sentences of a model for which none were given."""
+_CANDIDATES = 48
+_WORDS = 4
+
+
+def make_golden(translator: Translator, sources: Sequence[str] | None = None) -> list[dict[str, Any]]:
+    """Translate a few sentences with the model's own decode settings.
+
+    Args:
+        translator: The model as it is now.
+        sources: The sentences; blank and repeated ones are passed over, but not a tag alone. Without any given, of
+            many that `vocabulary_sources` makes the `NUM_GOLDEN` whose translations are surest: where two are as good,
+            another processor may choose the other.
+
+    Returns:
+        Objects with `source`, `text` and `score`, ready for `save_bundle`.
+    """
+    if sources is not None:
+        chosen = translator.translate(list(dict.fromkeys(source for source in sources if source.strip())))
+    else:
+        bundle = translator.bundle
+        made = vocabulary_sources(bundle.tokenizer, _CANDIDATES, is_tagged=bundle.decode.target_lang is None)
+        chosen = sorted(translator.translate(made), key=_doubt)[:NUM_GOLDEN]
+    return [{"source": one.source, "text": one.text, "score": one.score} for one in chosen]
+
+
+def vocabulary_sources(tokenizer: Vocabulary, count: int, *, is_tagged: bool) -> list[str]:
+    """Return sources of a few words each that stand in the vocabulary, spread evenly over it.
+
+    Args:
+        tokenizer: The vocabulary.
+        count: Sources wanted.
+        is_tagged: Begin each with the tag of a language, if the vocabulary has any; the languages take turns.
+    """
+    pieces = tokenizer.source_pieces(range(tokenizer.source_vocab_size or tokenizer.vocab_size))
+    words = [piece for piece in pieces if piece.startswith(" ") and piece.strip().isalpha()]
+    if len(words) < count:  # a language without spaces, or few words
+        words = [piece for piece in pieces if piece.strip().isalnum()]
+    words = words[:: max(1, len(words) // (count * _WORDS))]
+    tags = [language_tag(language) + " " for language in tokenizer.language_tags] if is_tagged else []
+    texts = ["".join(words[number::count][:_WORDS]).strip() for number in range(min(count, len(words)))]
+    return [(tags[number % len(tags)] if tags else "") + text for number, text in enumerate(texts)]
+
+
+def _doubt(translation: Translation) -> float:
+    """Return how unsure the model was of a translation, a token; without bound if it did not end it itself."""
+    assert translation.score is not None
+    return math.inf if translation.output_truncated else -translation.score / (len(translation.tokens) + 1)
+
+
+def check_golden(translator: Translator, golden: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Translate golden sentences again; return one line for each that came out otherwise, none if all is well.
+
+    Args:
+        translator: The model to check.
+        golden: Objects with `source`, `text` and `score`, as `read_golden` gives them.
+    """
+    problems = [
+        f"golden sentence {number} is damaged: it must be an object with the texts 'source' and 'text' and the "
+        f"number 'score'"
+        for number, sentence in enumerate(golden, start=1)
+        if not _is_golden(sentence)
+    ]
+    sound = {number: sentence for number, sentence in enumerate(golden, start=1) if _is_golden(sentence)}
+    try:
+        translations = translator.translate([sentence["source"] for sentence in sound.values()], name="golden.jsonl")
+    except ConfigError as error:  # a sentence that names no language
+        return [*problems, str(error)]
+    for (number, sentence), now in zip(sound.items(), translations, strict=True):
+        where = f"golden sentence {number} ({sentence['source']!r})"
+        tolerance = ABSOLUTE_TOLERANCE + RELATIVE_TOLERANCE * abs(sentence["score"])
+        if now.text != sentence["text"]:
+            problems.append(f"{where} should read {sentence['text']!r}, but now reads {now.text!r}")
+        # Written so that a score that is not a number fails too.
+        elif not abs(now.score - sentence["score"]) <= tolerance:
+            problems.append(f"{where} should score {sentence['score']:.4f}, but now scores {now.score:.4f}")
+    return problems
+
+
+def _is_golden(sentence: Any) -> bool:
+    return (
+        isinstance(sentence, Mapping)
+        and isinstance(sentence.get("source"), str)
+        and isinstance(sentence.get("text"), str)
+        and isinstance(sentence.get("score"), int | float)
+        and not abs(sentence["score"]) > sys.float_info.max  # a whole number that no float can hold
+    )

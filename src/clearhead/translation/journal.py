@@ -1,0 +1,112 @@
+"""The translations of a work that is not finished, in a file beside its output, so that the same command goes on.
+
+Its first line is a digest of what makes the translations: the model, the settings and the version. Every other line is
+a translation. What another model or other settings made is never taken.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from pydantic import TypeAdapter
+
+from clearhead.errors import DataError
+from clearhead.files import json_sha256, require_regular
+from clearhead.translation.result import Translation
+
+__all__ = ["TranslationJournal", "journal_path"]
+
+LONGEST_NAME = 255
+"""Bytes of a file's name that most file systems take."""
+
+_LINE = TypeAdapter(Translation)
+
+
+def journal_path(output: str | Path) -> Path:
+    """Return where the journal stands of the work that makes a file: beside it, hidden.
+
+    >>> journal_path("texts/messages.de.json").as_posix()
+    'texts/.messages.de.json.progress.jsonl'
+    """
+    name = f".{Path(output).name}.progress.jsonl"
+    if len(os.fsencode(name)) > LONGEST_NAME:
+        name = f".{hashlib.sha256(os.fsencode(name)).hexdigest()}.progress.jsonl"
+    return Path(output).with_name(name)
+
+
+class TranslationJournal:
+    """A file that translations are added to, with those that it had when it was opened."""
+
+    def __init__(self, path: Path, origin: Mapping[str, Any], *, notice: Callable[[str], None]) -> None:
+        """Read what an earlier run left there, if it was made in the same way; a last line that is cut off is dropped.
+
+        Args:
+            path: The file, which need not be there.
+            origin: What makes the translations, as JSON can hold it.
+            notice: Called with a line that says why what is there is not used.
+
+        Raises:
+            DataError: If what is there cannot be read or changed.
+        """
+        self.path = path
+        self.translations: dict[str, Translation] = {}
+        """Those that were there, by their sources."""
+        self._head = json.dumps({"origin": json_sha256(origin)}).encode() + b"\n"
+        try:
+            size = self._read()
+            os.truncate(path, size)
+        except FileNotFoundError:
+            return
+        except ValueError:
+            self.translations.clear()
+            os.truncate(path, 0)
+            notice(
+                f"{path} is damaged, or was made with another model, version or other settings; the work begins anew"
+            )
+        except OSError as error:
+            raise DataError(f"cannot use {path}, which keeps the progress of this work: {error.strerror}") from None
+
+    def _read(self) -> int:
+        """Take the translations that are there, and return how many bytes of the file are whole lines.
+
+        Raises:
+            ValueError: If it is another work's, or damaged.
+        """
+        require_regular(self.path)
+        with open(self.path, "rb") as file:
+            head = file.readline()
+            if not self._head.startswith(head):
+                raise ValueError
+            if head != self._head:
+                return 0
+            size = len(head)
+            for line in file:
+                if line.endswith(b"\n"):
+                    translation = _LINE.validate_json(line)
+                    self.translations[translation.source] = translation
+                    size += len(line)
+        return size
+
+    def add(self, translations: Iterable[Translation]) -> None:
+        """Append translations, and wait until they are on the disk.
+
+        Raises:
+            DataError: If they cannot be written.
+        """
+        written = b"".join(_LINE.dump_json(one) + b"\n" for one in translations)
+        try:
+            with open(self.path, "ab") as file:
+                file.write(written if file.tell() else self._head + written)
+                file.flush()
+                os.fsync(file.fileno())
+        except OSError as error:
+            raise DataError(f"cannot write {self.path}, which keeps what is done: {error.strerror}") from None
+
+    def remove(self) -> None:
+        """Remove the file, if it is there."""
+        self.path.unlink(missing_ok=True)

@@ -1,0 +1,115 @@
+"""Translations that lack markup of their lines: made again without it if need be, then given it by links of words."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+from clearhead.config import ModelConfig
+from clearhead.decoding import Prefix, SearchOptions, cut_sources
+from clearhead.model.transformer import Transformer
+from clearhead.text.markup_projection import Stripped, is_tag, parts_with_placeholders, strip_markup
+from clearhead.text.placeholder_masking import Protected
+from clearhead.text.quality_flags import missing_placeholders
+from clearhead.translation.alignment import AlignmentHead, align, spelled_pair
+from clearhead.translation.search import FoundText, TextSearch, distinct
+from clearhead.translation.segmentation import Piece
+from clearhead.translation.term_constraints import WantedTerms, search_with_terms
+
+__all__ = ["MarkupSearch"]
+
+
+@dataclass(frozen=True, slots=True)
+class MarkupSearch:
+    """Puts markup into what a search found, for a model without tokens for it."""
+
+    config: ModelConfig
+    """Of the model, or the ensemble, whose search it is."""
+    search: TextSearch
+    models: Callable[[], list[tuple[Transformer, AlignmentHead]]]
+    """Returns what tells alignments when there are some to tell."""
+
+    def __call__(
+        self,
+        pieces: Sequence[Piece],
+        sources: Sequence[list[int]],
+        prefixes: Sequence[Prefix],
+        wanted: Sequence[WantedTerms],
+        groups: Sequence[list[FoundText]],
+        options: SearchOptions,
+        *,
+        scores: bool,
+    ) -> list[list[FoundText]]:
+        """Return what was found, with the markup of its source where the best text lacks some, and those behind it too.
+
+        Where tags are missing, or there are others, the piece is translated without them first, with its terms. What a
+        text gets is its own score, of all of it. Texts that begin with a prefix stay.
+
+        Args:
+            pieces: What was translated.
+            sources: Its ids.
+            prefixes: What each translation begins with.
+            wanted: What each must contain.
+            groups: What was found for each, the best first.
+            options: What was searched for.
+            scores: Whether to score what has changed.
+        """
+        stripped: dict[int, Stripped] = {}
+        for row, (piece, prefix, group) in enumerate(zip(pieces, prefixes, groups, strict=True)):
+            written = group[0].text
+            if len(prefix.tokens) == prefix.given and (missing := missing_placeholders(piece.text, written)):
+                tags = any(map(is_tag, [*missing, *missing_placeholders(written, piece.text)]))
+                stripped[row] = strip_markup(piece.text, tags=tags)
+        if not stripped:
+            return list(groups)
+        without_tags = self._found_without_tags(stripped, pieces, prefixes, wanted, options)
+        texts = [
+            (row, own, one)
+            for row in stripped
+            for own, group in [without_tags.get(row, (sources[row], groups[row]))]
+            for one in group
+        ]
+        tokenizer, batch_tokens = self.search.tokenizer, options.config.batch_tokens
+        pairs = [
+            spelled_pair(
+                tokenizer, Protected(stripped[row].text), own, one.text, list(one.tokens), parts_with_placeholders
+            )
+            for row, own, one in texts
+        ]
+        links = align(self.models(), pairs, by="attention", batch_tokens=batch_tokens)
+        placed: dict[int, list[FoundText]] = {row: [] for row in stripped}
+        for (row, _, one), some in zip(texts, links, strict=True):
+            text = stripped[row].placed(one.text, some)
+            placed[row].append(replace(one, source=sources[row], text=text, has_placed_markup=True))
+        every = [one for group in placed.values() for one in group]
+        self.search.respell(every, [pieces[row].language for row, _, _ in texts], batch_tokens, scores=scores)
+        longest = self.search.max_length or math.inf
+
+        def best(row: int) -> list[FoundText]:
+            group = placed.get(row, [])
+            if not group or any(len(one.tokens) > longest for one in group):
+                return groups[row]
+            before, after = (missing_placeholders(pieces[row].text, some[0].text) for some in (groups[row], group))
+            return distinct(group) if len(after) < len(before) else groups[row]
+
+        return list(map(best, range(len(groups))))
+
+    def _found_without_tags(
+        self,
+        stripped: dict[int, Stripped],
+        pieces: Sequence[Piece],
+        prefixes: Sequence[Prefix],
+        wanted: Sequence[WantedTerms],
+        options: SearchOptions,
+    ) -> dict[int, tuple[list[int], list[FoundText]]]:
+        """Return the ids of texts that have lost tags, and the texts that are found for them."""
+        rows = [row for row, one in stripped.items() if one.has_lost and one.text.strip()]
+        if not rows:
+            return {}
+        parts = [(pieces[row].language, stripped[row].text) for row in rows]
+        spelled = self.search.tokenizer.encode_parts(parts, options.config.source_lang)
+        ids = cut_sources(self.config, options.config, spelled)
+        own = [wanted[row] for row in rows], ids, [prefixes[row] for row in rows]
+        groups = search_with_terms(self.search, *own, options, scores=False)
+        return dict(zip(rows, zip(ids, groups, strict=True), strict=True))

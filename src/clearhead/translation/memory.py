@@ -1,0 +1,204 @@
+"""Translation memory: what people translated before, found again for lines that are the same or similar.
+
+Similarity is counted as translators' tools do, in words: 1 minus the fewest words that must be replaced, added or
+removed by the number of words of the longer text. A sign is a word, a placeholder too; case counts, white space does
+not.
+
+Two texts are no more similar than the share of words that they have in common. So the words of a line are looked up in
+an index, and only sources that have enough of them are compared.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from typing import Self
+
+import numpy as np
+
+from clearhead.errors import ConfigError, DataError
+from clearhead.formats import Wanted, expand_paths, read_pairs
+from clearhead.text.quality_flags import missing_placeholders
+from clearhead.translation.result import MemoryMatch, Translation, on_one_line
+from clearhead.translation.terminology import words_of
+
+__all__ = ["LEAST_SIMILARITY", "TranslationMemory", "left_to_translate", "recalled", "similarity"]
+
+LEAST_SIMILARITY = 0.75
+"""Of a match that is shown, unless another is asked for."""
+
+_TOLERATED = 0.01
+"""Share of a file's rows that may have a defect."""
+_ROUNDING = 1e-9
+
+
+class TranslationMemory:
+    """Sources with their translations.
+
+    Args:
+        pairs: Of source and translation; where a source comes again, the last translation counts. Those of which a side
+            is blank are left out.
+    """
+
+    def __init__(self, pairs: Iterable[tuple[str, str]]) -> None:
+        self._targets = {
+            source.strip(): target.strip() for source, target in pairs if source.strip() and target.strip()
+        }
+        self._sources = list(self._targets)
+        self._ids: dict[str, int] = {}
+        self._words = [
+            array("i", (self._ids.setdefault(word.text, len(self._ids)) for word in words_of(source)))
+            for source in self._sources
+        ]
+        self._lengths = np.array(list(map(len, self._words)), dtype=np.int32)
+        entries = [array("i") for _ in self._ids]
+        for number, words in enumerate(self._words):
+            for word in set(words):
+                entries[word].append(number)
+        self._entries = [np.array(numbers, dtype=np.int32) for numbers in entries]
+        """Of each word, where it is."""
+
+    def __len__(self) -> int:
+        return len(self._sources)
+
+    @classmethod
+    def load(cls, paths: Sequence[str], *, from_lang: str | None = None, to_lang: str | None = None) -> Self:
+        """Read files of pairs: a `.tmx`, or any other format of `formats.READERS`.
+
+        Args:
+            paths: Files, directories, patterns.
+            from_lang: Language of the sources in files that name languages.
+            to_lang: Language of the translations.
+
+        Raises:
+            ConfigError: If a file leaves open which of its languages to take.
+            DataError: If one cannot be read, more than 1 % of its rows are no pairs, or there is no translation.
+        """
+        pairs = read_pairs(expand_paths(paths), Wanted(from_lang=from_lang, to_lang=to_lang), tolerated=_TOLERATED)
+        memory = cls((pair.source, pair.target) for pair in pairs if pair.defect is None and pair.skipped is None)
+        if not len(memory):
+            raise DataError(f"{', '.join(paths)}: no translation in it; a memory needs pairs of source and translation")
+        return memory
+
+    def match(self, text: str, least: float = LEAST_SIMILARITY) -> MemoryMatch | None:
+        """Return the most similar entry, of equal ones the last; None if none is similar enough.
+
+        Its translation is to be reused if the match is exact, and has the placeholders of the text.
+
+        Args:
+            text: A line.
+            least: Similarity that is enough, above 0.
+
+        Raises:
+            ConfigError: If `least` is no share.
+        """
+        if not 0.0 < least <= 1.0:
+            raise ConfigError(f"the least similarity ({least}) must be above 0 and at most 1, such as 0.75")
+        if (exact := self.exact(text)) is not None:
+            return exact
+        found = self._most_similar(text.strip(), least)
+        if found is None:
+            return None
+        source = self._sources[found[1]]
+        return MemoryMatch(source, self._targets[source], round(found[0], 4))
+
+    def exact(self, text: str) -> MemoryMatch | None:
+        """Return the entry of a text, to the letter but for white space at its ends; None if there is none.
+
+        Its translation is to be reused if it has the placeholders of the text.
+        """
+        text = text.strip()
+        target = self._targets.get(text)
+        if target is None:
+            return None
+        agrees = not (missing_placeholders(text, target) or missing_placeholders(target, text))
+        return MemoryMatch(text, target, 1.0, is_reused=agrees)
+
+    def _most_similar(self, text: str, least: float) -> tuple[float, int] | None:
+        unknown = len(self._ids)
+        words = [self._ids.get(word.text, unknown) for word in words_of(text)]
+        if not words:
+            return None
+        common = np.zeros(len(self), dtype=np.int32)
+        for word, times in Counter(words).items():
+            if word != unknown:
+                common[self._entries[word]] += times
+        bounds = common / np.maximum(self._lengths, len(words))
+        near = np.flatnonzero(bounds >= least - _ROUNDING)
+        best: tuple[float, int] | None = None
+        for number in near[np.lexsort((-near, -bounds[near]))].tolist():
+            if best is not None and bounds[number] < best[0]:
+                break
+            found = _similarity(words, self._words[number]), number
+            if found[0] >= least - _ROUNDING and (best is None or found > best):
+                best = found
+        return best
+
+
+def similarity(one: str, other: str) -> float:
+    """Return how similar two texts are, from 0 to 1.
+
+    >>> similarity("The door is open.", "The doors are open.")
+    0.6
+    """
+    texts = [[word.text for word in words_of(text)] for text in (one, other)]
+    ids = {word: number for number, word in enumerate(dict.fromkeys(texts[0] + texts[1]))}
+    return _similarity(*([ids[word] for word in words] for words in texts)) if ids else 1.0
+
+
+def left_to_translate(lines: Sequence[str], matches: Sequence[MemoryMatch | None]) -> list[str]:
+    """Return what a model has to translate of lines: blank ones in the place of those that are reused.
+
+    Args:
+        lines: Source lines.
+        matches: Of each.
+    """
+    return ["" if match and match.is_reused else line for line, match in zip(lines, matches, strict=True)]
+
+
+def recalled(
+    lines: Sequence[str],
+    matches: Sequence[MemoryMatch | None],
+    translations: Sequence[Translation],
+    *,
+    one_line: bool = False,
+) -> list[Translation]:
+    """Return translations with what a memory has for their lines, and in their place what is to be reused.
+
+    Args:
+        lines: Source lines.
+        matches: Of each.
+        translations: Made by a model, of those that are reused of a blank line.
+        one_line: As of `Translator.translate`.
+    """
+    found = []
+    for line, match, translation in zip(lines, matches, translations, strict=True):
+        if match is not None and match.is_reused:
+            text = on_one_line(match.target) if one_line else match.target
+            translation = replace(translation, source=line, text=text, score=None)
+        found.append(translation if match is None else replace(translation, memory=match))
+    return found
+
+
+def _similarity(one: Sequence[int], other: Sequence[int]) -> float:
+    longest = max(len(one), len(other))
+    return (longest - _distance(one, other)) / longest
+
+
+def _distance(one: Sequence[int], other: Sequence[int]) -> int:
+    """Return the fewest words to replace, add or remove: Myers' algorithm as Hyyrö 2003 has it, a word a bit."""
+    places: dict[int, int] = {}
+    for place, word in enumerate(one):
+        places[word] = places.get(word, 0) | 1 << place
+    every, last = (1 << len(one)) - 1, 1 << len(one) >> 1
+    up, down, distance = every, 0, len(one)
+    for word in other:
+        same = places.get(word, 0)
+        diagonal = (((same & up) + up) ^ up) | same | down
+        right, left = down | ~(diagonal | up), up & diagonal
+        distance += bool(right & last) - bool(left & last)
+        right = right << 1 | 1
+        up, down = (left << 1 | ~(diagonal | right)) & every, right & diagonal & every
+    return distance

@@ -1,0 +1,148 @@
+"""Sources and given translations as a model reads and writes them: to be scored, aligned or explained."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from clearhead.config import DecodeConfig
+from clearhead.errors import ConfigError, DataError
+from clearhead.text.language_tags import language_tag
+from clearhead.text.placeholder_masking import Protected, protect, protect_target
+from clearhead.text.word_links import Span, words_of
+from clearhead.tokenizers import Vocabulary, require_texts
+from clearhead.translation.alignment import SpelledPair, spelled_pair
+
+__all__ = ["PairSpeller", "require_continuations"]
+
+
+@dataclass(frozen=True, slots=True)
+class PairSpeller:
+    """Spells pairs in a model's tokens."""
+
+    tokenizer: Vocabulary
+
+    def split_sources(
+        self, lines: Sequence[str], target_lang: str | None, *, name: str = "", first: int = 1
+    ) -> list[tuple[str | None, str]]:
+        """Split source lines as `Tokenizer.split_sources` does, and make sure that each has a language to go into.
+
+        Raises:
+            ConfigError: Naming the first line, not blank, without one, and the languages there are.
+        """
+        parts = self.tokenizer.split_sources(lines, target_lang, name=name, first=first)
+        languages = list(self.tokenizer.language_tags)
+        for number, (language, text) in enumerate(parts if languages else [], start=first):
+            if language is None and text.strip():
+                raise ConfigError(
+                    f"{name}{', ' if name else ''}line {number}: into which language? This model translates into "
+                    f"{', '.join(languages)}; start the line with its tag, {language_tag(languages[0])}, or say "
+                    f"--target-lang {languages[0]} (in Python target_lang={languages[0]!r})"
+                )
+        return parts
+
+    def spell(
+        self, parts: Sequence[tuple[str | None, str]], targets: Sequence[str], config: DecodeConfig
+    ) -> tuple[list[list[int]], list[list[int]]]:
+        """Return the ids of sources and of their targets, placeholders as the model reads and writes them.
+
+        Args:
+            parts: Languages and texts of the sources, as of `split_sources`.
+            targets: Their translations.
+            config: Of which `source_lang` and `protect_numbers` count.
+
+        Raises:
+            DataError: If one is no text, or holds an unpaired surrogate.
+        """
+        protected = self._protected(parts, config)
+        languages = [language for language, _ in parts]
+        read = [(language, one.text) for language, one in zip(languages, protected, strict=True)]
+        written = [protect_target(one, target) for one, target in zip(protected, targets, strict=True)]
+        return self.tokenizer.encode_parts(read, config.source_lang), self.tokenizer.encode_targets(written, languages)
+
+    def spelled(
+        self, sources: Sequence[str], targets: Sequence[str], config: DecodeConfig, *, name: str
+    ) -> tuple[list[tuple[str | None, str]], list[list[int]], list[list[int]]]:
+        """Return the languages and texts of source lines, and the ids of both sides, to be scored or aligned.
+
+        Args:
+            sources: Source lines; each may start with a language tag.
+            targets: Their translations.
+            config: Of which `target_lang`, `source_lang`, `protect_numbers` and `max_input_tokens` count.
+            name: File the sources come from, for messages.
+
+        Raises:
+            ConfigError: If the model has language tags and a line is given none.
+            DataError: If a side is not a list of texts, the numbers of lines differ, or a line is longer than the limit
+                or starts with an unknown language tag.
+        """
+        sources, targets = require_texts(sources, "sources"), require_texts(targets, "targets")
+        if len(sources) != len(targets):
+            raise DataError(f"{len(sources)} source lines but {len(targets)} target lines; they must pair up")
+        parts = self.split_sources(sources, config.target_lang, name=name)
+        source_ids, target_ids = self.spell(parts, targets, config)
+        for number, ids in enumerate(map(max, zip(map(len, source_ids), map(len, target_ids), strict=True)), start=1):
+            if ids > config.max_input_tokens:
+                raise DataError(
+                    f"{name}{', ' if name else ''}pair {number} has {ids:,} tokens on one side; at most "
+                    f"{config.max_input_tokens:,} are scored or aligned (decode.max_input_tokens)"
+                )
+        return parts, source_ids, target_ids
+
+    def pairs(
+        self,
+        sources: Sequence[str],
+        targets: Sequence[str],
+        config: DecodeConfig,
+        *,
+        words: Callable[[str], list[Span]] = words_of,
+        name: str = "",
+    ) -> list[SpelledPair]:
+        """Return pairs of a line each as the model spells them, to be aligned.
+
+        Args:
+            sources: As of `Translator.align`, like all others.
+            targets: As there.
+            config: The settings.
+            words: As there.
+            name: As there.
+
+        Raises:
+            ConfigError: As there.
+            DataError: As there.
+        """
+        parts, *spelled = self.spelled(sources, targets, config, name=name)
+        protected = self._protected(parts, config)
+        return [
+            spelled_pair(self.tokenizer, source, source_ids, protect_target(source, target), target_ids, words)
+            for source, target, source_ids, target_ids in zip(protected, targets, *spelled, strict=True)
+        ]
+
+    def _protected(self, parts: Sequence[tuple[str | None, str]], config: DecodeConfig) -> list[Protected]:
+        num_signs = self.tokenizer.num_placeholders
+        return [protect(text, num_signs, with_numbers=config.protect_numbers) for _, text in parts]
+
+
+def require_continuations(
+    sources: Sequence[list[int]], targets: Sequence[list[int]], texts: Sequence[str], *, most: int | None, name: str
+) -> None:
+    """Make sure that a decoder alone can go on from each source with its target.
+
+    Args:
+        sources: Ids of the sources.
+        targets: Ids of their targets.
+        texts: The targets.
+        most: Positions that the model has; None if they do not end.
+        name: File the sources come from, for messages.
+
+    Raises:
+        DataError: Naming the first pair whose source is empty, or which needs more positions than there are.
+    """
+    for number, (source, target, text) in enumerate(zip(sources, targets, texts, strict=True), start=1):
+        where = f"{name}{', ' if name else ''}pair {number}"
+        if text and not source:
+            raise DataError(f"{where} has no source, and this model, a decoder alone, goes on with a text")
+        if most is not None and len(source) + len(target) > most:
+            raise DataError(
+                f"{where} has {len(source) + len(target):,} tokens, and this model has positions for {most:,}"
+            )

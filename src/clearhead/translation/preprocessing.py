@@ -1,0 +1,207 @@
+"""Lines as a model reads them: in a familiar form, cut into sentences, spelled, and lines again afterwards."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from clearhead.config import DecodeConfig, ModelConfig
+from clearhead.decoding import NO_PREFIX, Prefix, cut_sources, given_prefix
+from clearhead.errors import ConfigError, DataError
+from clearhead.text.language_tags import split_tag
+from clearhead.text.line_statistics import LineStatistics
+from clearhead.text.placeholder_masking import without_signs
+from clearhead.text.placeholders import PLACEHOLDER, PLACEHOLDER_OR_NUMBER
+from clearhead.text.sentence_splitting import CutLine, split_sentences
+from clearhead.tokenizers import Vocabulary, require_texts
+from clearhead.translation.normalization import Familiar, Form
+from clearhead.translation.result import Translation, join_translations
+from clearhead.translation.search import FoundText
+from clearhead.translation.segmentation import Piece, Pieces, align_samples, cut_lines
+
+__all__ = ["LineReader", "ReadLines"]
+
+
+@dataclass(frozen=True, slots=True)
+class ReadLines:
+    """Lines as a model reads them, and what it takes to make lines of the translations."""
+
+    lines: Sequence[str]
+    """As they were given."""
+    forms: list[Form]
+    """The form in which each is read."""
+    cut_up: Pieces
+    filled: list[int]
+    """Which pieces are not blank; what follows is theirs."""
+    ids: list[list[int]]
+    """No more than the model takes."""
+    prefixes: list[Prefix]
+
+    @property
+    def filled_pieces(self) -> list[Piece]:
+        """The pieces that are not blank."""
+        return [self.cut_up.pieces[index] for index in self.filled]
+
+    def are_in_capitals(self) -> list[bool]:
+        """Tell for each piece that is not blank whether its line is in capitals that are read as others."""
+        pieces = self.cut_up.of_lines(range(len(self.cut_up.pieces)))
+        found = [form.in_capitals for form, line in zip(self.forms, pieces, strict=True) for _ in line]
+        return [found[index] for index in self.filled]
+
+    def aligned(self, samples: Sequence[list[FoundText]], seed: int) -> list[list[FoundText]]:
+        """Return samples such that those at the same place of a line's sentences make a sample of the line.
+
+        Args:
+            samples: Of each piece that is not blank.
+            seed: Of what drew them.
+        """
+        groups = dict(zip(self.filled, samples, strict=True))
+        for line in self.cut_up.of_lines(range(len(self.cut_up.pieces))):
+            if len(line) > 1:
+                some = align_samples([groups[index] for index in line], lambda one: one.log_prob, seed)
+                groups.update(zip(line, some, strict=True))
+        return list(groups.values())
+
+    def joined(self, results: Sequence[Translation], **how: Any) -> list[Translation]:
+        """Return the translation of each line.
+
+        Args:
+            results: Those of all pieces.
+            **how: As of `join_translations`.
+        """
+        read = self.cut_up.of_lines([piece.text for piece in self.cut_up.pieces])
+        return [
+            some[0]
+            if len(some) == 1 and some[0].source == line
+            else join_translations(line, some, gaps, in_capitals=form.in_capitals, read=(form.text, texts), **how)
+            for line, form, some, texts, gaps in zip(
+                self.lines,
+                self.forms,
+                self.cut_up.of_lines(results),
+                read,
+                self.cut_up.gaps,
+                strict=True,
+            )
+        ]
+
+    def parts(self, tags: Sequence[str]) -> list[CutLine]:
+        """Return what of each line can be translated by itself: the line, or its sentences; see `Translator.parts`.
+
+        Args:
+            tags: The languages of the vocabulary.
+        """
+        return [
+            CutLine(tuple(piece.source for piece in pieces), gaps)
+            # A sentence that begins as a tag does is text only within its line.
+            if gaps and not form.in_capitals and all(split_tag(one.source, tags)[1] == one.text for one in pieces)
+            else CutLine((line,), ())
+            for line, form, pieces, gaps in zip(
+                self.lines, self.forms, self.cut_up.of_lines(self.cut_up.pieces), self.cut_up.gaps, strict=True
+            )
+        ]
+
+
+class LineReader:
+    """Reads lines as a model does.
+
+    Args:
+        tokenizer: Its vocabulary.
+        config: Its shape.
+        trained: What the training lines were like; None if that is not known.
+    """
+
+    def __init__(self, tokenizer: Vocabulary, config: ModelConfig, trained: LineStatistics | None) -> None:
+        self._tokenizer = tokenizer
+        self._config = config
+        self._trained = trained
+        self._familiar = Familiar(tokenizer, trained)
+
+    def __call__(
+        self,
+        lines: Sequence[str],
+        parts: Sequence[tuple[str | None, str]],
+        prefix: str | Sequence[str],
+        config: DecodeConfig,
+        *,
+        one_line: bool = False,
+    ) -> ReadLines:
+        """Bring lines to a familiar form and cut them into sentences, as far as that is asked for.
+
+        Args:
+            lines: Source lines.
+            parts: The language and the text of each, as of `PairSpeller.split_sources`.
+            prefix: What each translation begins with: one text, or one for each line.
+            config: How to translate.
+            one_line: Refuse a prefix that has a line end.
+
+        Raises:
+            ConfigError: If a prefix has a line end that is refused.
+            DataError: If a line holds half of a surrogate pair; if prefixes are not texts, not one for each line, or
+                too long for the model.
+        """
+        beginnings = [prefix] * len(lines) if isinstance(prefix, str) else require_texts(prefix, "prefix")
+        prefixes = self._prefixes(beginnings, len(lines), one_line)
+        forms = [
+            self._familiar(text, config, language, keep_case=bool(start))
+            for (language, text), start in zip(parts, beginnings, strict=True)
+        ]
+        cut_up = self._cut_up(lines, parts, forms, beginnings, config)
+        filled = [index for index, piece in enumerate(cut_up.pieces) if piece.text.strip()]
+        pieces = [cut_up.pieces[index] for index in filled]
+        begun_tokens = max((len(prefix.tokens) for prefix in prefixes), default=0)
+        ids = cut_sources(self._config, config, [piece.ids for piece in pieces], begun=begun_tokens)
+        of_pieces = cut_up.first_of_lines(prefixes, NO_PREFIX)
+        given = self._tokenizer.given
+        begun_pieces = [
+            given_prefix(given(piece.language), of_pieces[index]) for index, piece in zip(filled, pieces, strict=True)
+        ]
+        return ReadLines(lines, forms, cut_up, filled, ids, begun_pieces)
+
+    def _cut_up(
+        self,
+        lines: Sequence[str],
+        parts: Sequence[tuple[str | None, str]],
+        forms: Sequence[Form],
+        beginnings: Sequence[str],
+        config: DecodeConfig,
+    ) -> Pieces:
+        """Cut lines in their forms into sentences; what a translation begins with decides on its line as well."""
+        as_read = [
+            line.removesuffix(text) + form.text for line, (_, text), form in zip(lines, parts, forms, strict=True)
+        ]
+        parts = [(language, form.text) for (language, _), form in zip(parts, forms, strict=True)]
+        # Nobody knows which of a line's sentences a prefix of several sentences translates.
+        whole = [bool(text) and len(split_sentences(text)) > 1 for text in beginnings]
+        # The prefix's own are text, and a translation that begins with them must not have them again.
+        # A sign in it is text as well: restored, it would be a placeholder of the line.
+        kept = PLACEHOLDER_OR_NUMBER if config.protect_numbers else PLACEHOLDER
+        unprotected = [kept.search(text) is not None or without_signs(text) != text for text in beginnings]
+        cuts = [form.cut for form in forms]
+        return cut_lines(as_read, parts, cuts, self._tokenizer, config, self._trained, whole, unprotected)
+
+    def _prefixes(self, texts: Sequence[str], num_lines: int, one_line: bool) -> list[Prefix]:
+        """Return what the translation of each line must begin with.
+
+        Raises:
+            ConfigError: If one has a line end, and `one_line` allows none.
+            DataError: If they are not one for each line, or too long for the model.
+        """
+        if len(texts) != num_lines:
+            raise DataError(f"{len(texts)} prefixes but {num_lines} lines; give one text, or one for each line")
+        different = [text for text in dict.fromkeys(texts) if text]
+        if one_line and any("\n" in text or "\r" in text for text in different):
+            raise ConfigError("a prefix has a line end, which a file with one translation a line cannot hold")
+        tokenizer, room = self._tokenizer, self._config.max_length or math.inf
+        if self._config.is_decoder_alone:
+            room -= 1  # its positions hold the source as well, of which it reads a token at least
+        spelled = tokenizer.encode_prefixes(different)
+        for text, ids in zip(different, spelled, strict=True):
+            if not tokenizer.is_lossless and (read := tokenizer.decode(ids)) not in (text, text.strip()):
+                raise DataError(f"this model's vocabulary cannot write the prefix {text!r}; it would be {read!r}")
+        if (longest := max(map(len, spelled), default=0)) >= room:
+            raise DataError(f"a prefix has {longest:,} tokens; this model writes at most {room:,}, the end included")
+        prefixes = [Prefix(tuple(ids), tuple(map(tuple, tokenizer.completions(ids)))) for ids in spelled]
+        of_text = {"": NO_PREFIX, **dict(zip(different, prefixes, strict=True))}
+        return [of_text[text] for text in texts]

@@ -1,0 +1,227 @@
+"""The translations that a person should read first, as a page: worst first, each with its reasons in words.
+
+The page is one HTML file that needs no other file, no script and no network. However much was translated, it shows a
+bounded number of segments and counts the others.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Literal, NamedTuple
+
+from clearhead.files import open_output
+from clearhead.pages import Html, fill, joined, style
+from clearhead.text.line_statistics import length_ratio
+from clearhead.text.quality_flags import KINDS
+from clearhead.translation.result import Translation
+
+__all__ = ["MOST_CHARACTERS", "MOST_SHOWN", "TranslationReport", "reporting"]
+
+MOST_SHOWN = 100
+"""Segments that the page shows of each reason, the worst ones."""
+
+MOST_CHARACTERS = 2_000
+"""Of each text that it shows; a long one is cut, and how much is left out is said."""
+
+Severity = Literal["serious", "moderate", "mild"]
+
+_WEIGHTS: dict[Severity, int] = {"serious": 9, "moderate": 3, "mild": 1}
+"""What a reason counts when segments are put in order: more than two of the next kind."""
+
+MISSED_TERMS, UNSURE = "terms", "unsure"
+
+
+class _Reason(NamedTuple):
+    meaning: str
+    severity: Severity
+
+
+_SERIOUS = frozenset({"placeholders", "repetition"})
+_MILD = frozenset({"unseen_characters", "longer_than_trained", "unusual_case"})
+
+
+def _severity(kind: str) -> Severity:
+    return "serious" if kind in _SERIOUS else "mild" if kind in _MILD else "moderate"
+
+
+_REASONS = {
+    "source_truncated": _Reason("the source is too long, and only its beginning is translated", "serious"),
+    "output_truncated": _Reason("the translation was ended by the length limit or in a repetition", "serious"),
+    **{
+        kind: _Reason(KINDS[kind], _severity(kind))
+        for kind in sorted(KINDS, key=lambda kind: _WEIGHTS[_severity(kind)], reverse=True)
+    },
+    MISSED_TERMS: _Reason("a term is not translated as it should be", "moderate"),
+    UNSURE: _Reason("nothing looks wrong; these are what the model is least sure of", "mild"),
+}
+"""In the order of the page."""
+
+_PARTS = "translation_report_parts.html"
+
+
+@dataclass(frozen=True, slots=True)
+class _Entry:
+    """A segment that may be shown."""
+
+    place: str
+    source: str
+    """Cut if it is long, like the next."""
+    translation: str
+    score_per_token: float | None
+    """None of one that was reused from a memory."""
+    length_ratio: float
+    details: Mapping[str, str]
+    """What was found, by reason."""
+
+
+class TranslationReport:
+    """Gathers translations, counts all of them and keeps those that are to be read first."""
+
+    def __init__(self) -> None:
+        self._files: list[str] = []
+        self._counts: Counter[str] = Counter()
+        self._num_segments = self._num_flagged = self._num_reused = 0
+        # The best one first, so that it makes room for one that is worse.
+        self._worst: defaultdict[str, list[tuple[float, float, int, _Entry]]] = defaultdict(list)
+
+    def add(self, translations: Iterable[Translation], *, name: str, numbers: Iterable[int]) -> None:
+        """Add translations of a file, in order.
+
+        Args:
+            translations: They must have been scored, but for those that were reused from a memory.
+            name: Of the file.
+            numbers: Of the lines that they begin on.
+        """
+        for number, translation in zip(numbers, translations, strict=True):
+            self._num_segments += 1
+            found = {flag.kind: flag.detail for flag in translation.warnings}
+            found |= {kind: "" for kind in ("source_truncated", "output_truncated") if getattr(translation, kind)}
+            if missed := [f"{use.source} -> {use.target}" for use in translation.terms or () if not use.form]:
+                found[MISSED_TERMS] = ", ".join(missed)
+            details = {kind: found[kind] for kind in _REASONS if kind in found}
+            is_reused = translation.memory is not None and translation.memory.is_reused
+            self._num_flagged += bool(details)
+            self._num_reused += is_reused and not details
+            if not details and (is_reused or not translation.source.strip()):
+                continue  # no model can be unsure of it
+            weight = sum(_WEIGHTS[_REASONS[kind].severity] for kind in details)
+            entry = _Entry(
+                f"{name}, line {number:,}",
+                _clipped(translation.source),
+                _clipped(translation.text),
+                None if is_reused else translation.score_per_token or 0.0,
+                length_ratio(translation.source, translation.text),
+                details or {UNSURE: ""},
+            )
+            key = (weight, -(entry.score_per_token or 0.0), -self._num_segments, entry)
+            for kind in entry.details:
+                self._counts[kind] += 1
+                kept = self._worst[kind]
+                if len(kept) < MOST_SHOWN:
+                    heapq.heappush(kept, key)
+                else:
+                    heapq.heappushpop(kept, key)
+
+    def add_file(self, words: str) -> None:
+        """Say what a file had."""
+        self._files.append(words)
+
+    def page(self, title: str) -> str:
+        """Return the page.
+
+        Args:
+            title: What was translated is called.
+        """
+        worst = {key[2]: key for kept in self._worst.values() for key in kept}
+        entries = [entry for *_, entry in sorted(worst.values(), key=lambda key: key[:3], reverse=True)]
+        found = [kind for kind in _REASONS if self._counts[kind]]
+        return fill(
+            "translation_report.html",
+            title=title,
+            style=style(),
+            rules=joined(fill(f"{_PARTS}#rule", kind=kind) for kind in found),
+            summary=_summary(self._num_segments, self._num_flagged, self._num_reused),
+            filters=self._filters(found, len(entries)) if entries else Html(),
+            segments=joined(map(_segment, entries)),
+            files=joined(fill(f"{_PARTS}#item", text=line) for line in self._files),
+        )
+
+    def _filters(self, found: Iterable[str], num_shown: int) -> Html:
+        rows = joined(
+            fill(
+                f"{_PARTS}#filter",
+                kind=kind,
+                meaning=_capitalised(_REASONS[kind].meaning),
+                severity="" if kind == UNSURE else _REASONS[kind].severity,
+                count=f"{self._counts[kind]:,}",
+                shown=f"{len(self._worst[kind]):,}",
+            )
+            for kind in found
+        )
+        return fill(f"{_PARTS}#filters", rows=rows, count=f"{self._num_segments:,}", shown=f"{num_shown:,}")
+
+
+@contextmanager
+def reporting(path: str | None, title: str) -> Iterator[TranslationReport | None]:
+    """Write a report to a file when the work in the block is done; the file is whole or absent.
+
+    Args:
+        path: The file; with None there is no report.
+        title: As of `TranslationReport.page`.
+
+    Raises:
+        DataError: At once, if the file cannot be written.
+    """
+    if path is None:
+        yield None
+        return
+    with open_output(path) as file:
+        report = TranslationReport()
+        yield report
+        file.write(report.page(title))
+
+
+def _summary(num_segments: int, flagged: int, num_reused: int) -> str:
+    if not num_segments:
+        return "Nothing was translated."
+    reused = f" Reused from a translation memory, and not shown: {num_reused:,}." if num_reused else ""
+    return (
+        f"{num_segments:,} translated; {flagged:,} of them look wrong. Those come first, then what the model is least "
+        f"sure of.{reused}"
+    )
+
+
+def _segment(entry: _Entry) -> Html:
+    reasons = joined(
+        fill(
+            f"{_PARTS}#reason",
+            severity=_REASONS[kind].severity,
+            meaning=_capitalised(_REASONS[kind].meaning),
+            detail=_clipped(f": {detail}" if detail else ""),
+        )
+        for kind, detail in entry.details.items()
+        if kind != UNSURE
+    )
+    return fill(
+        f"{_PARTS}#segment",
+        classes=" ".join(f"is-{kind}" for kind in entry.details),
+        place=entry.place,
+        score="none, reused" if entry.score_per_token is None else f"{entry.score_per_token:.2f}",
+        ratio=f"{entry.length_ratio:.2f}",
+        reasons=fill(f"{_PARTS}#reasons", items=reasons) if reasons else Html(),
+        source=entry.source,
+        translation=entry.translation,
+    )
+
+
+def _clipped(text: str) -> str:
+    more = len(text) - MOST_CHARACTERS
+    return text if more <= 0 else f"{text[:MOST_CHARACTERS]} … and {more:,} more characters"
+
+
+def _capitalised(words: str) -> str:
+    return words[:1].upper() + words[1:]

@@ -1,0 +1,160 @@
+"""Translations that have the terms of their sources: what the search is told, and when it is told so.
+
+Most translations have their terms anyway. So every line is translated as it would be without; what lacks a term is
+translated again, by a search for the best that has all of them (`decoding.constrained`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+from clearhead.decoding import Prefix, Required, RequiredTerm, SearchOptions, Spelling, WordEdges
+from clearhead.runtime.lazy import cached_property
+from clearhead.tokenizers import Vocabulary
+from clearhead.translation.result import TermUse
+from clearhead.translation.terminology import FoundTerm, Term, Terms, forms_in, is_in_word
+
+__all__ = ["TermSpeller", "WantedTerms", "search_with_terms"]
+
+_BEFORE = "a"
+"""A word that stands before what is spelled in the middle of a text."""
+_MOST_SPELLED = 50_000
+"""Terms whose spellings are kept; a server is asked for ever new ones."""
+_OPENING = ("(", '"', "„", "“", "«", "-", "/")
+"""What a word may stand behind without a space."""
+
+
+@dataclass(frozen=True, slots=True)
+class WantedTerms:
+    """The terms of a source."""
+
+    found: tuple[FoundTerm, ...] = ()
+    required: Required | None = None
+    """None if there is none that can be spelled."""
+    unspelled: frozenset[Term] = frozenset()
+    """Those of which the vocabulary can spell no form."""
+
+    def are_met(self, text: str) -> bool:
+        """Tell whether a translation has all that can be spelled."""
+        forms = forms_in(self.found, text) if self.required is not None else []
+        return all(form or one.term in self.unspelled for one, form in zip(self.found, forms, strict=False))
+
+    def uses(self, text: str) -> tuple[TermUse, ...]:
+        """Return what became of each term in a translation."""
+        uses = []
+        for (source, term), form in zip(self.found, forms_in(self.found, text), strict=True):
+            reason = None if form else "unspellable" if term in self.unspelled else "unmet"
+            uses.append(TermUse(source, term.forms[0], form, reason))
+        return tuple(uses)
+
+
+class TermSpeller:
+    """Spells the terms of sources.
+
+    Args:
+        tokenizer: The vocabulary of the target.
+    """
+
+    def __init__(self, tokenizer: Vocabulary) -> None:
+        self._tokenizer = tokenizer
+        self._required = lru_cache(_MOST_SPELLED)(self._required_of)
+
+    def wanted(self, terms: Terms, text: str, given: int = 0, *, any_case: bool = False) -> WantedTerms:
+        """Return what the translation of a text must contain.
+
+        Args:
+            terms: The terminology.
+            text: As the model reads it.
+            given: Tokens that every translation begins with, which are no text.
+            any_case: As of `Terms.found_in`.
+        """
+        found = terms.found_in(text, any_case=any_case)
+        if not found:
+            return WantedTerms()
+        spelled = [(term, self._required(term)) for _, term in found]
+        terms_of_tokens = [one for _, one in spelled if one is not None]
+        required = Required(terms_of_tokens, self._edges, given) if terms_of_tokens else None
+        return WantedTerms(tuple(found), required, frozenset(term for term, one in spelled if one is None))
+
+    def _required_of(self, term: Term) -> RequiredTerm | None:
+        """Return the spellings of a term, or None if there are none."""
+        own = [form for form in term.forms if self._can_be_spelled(form)]
+        if not own:
+            return None
+        capital = [form[0].upper() + form[1:] for form in own]
+        first = self._behind("", [*capital]) or self._behind("", own)
+        later = self._behind(f"{_BEFORE} ", own)
+        others = [*self._behind("", own), *self._behind(f"{_BEFORE} ", capital)]
+        for sign in _OPENING:
+            others += self._behind(f"{_BEFORE} {sign}", [*own, *capital])
+        return RequiredTerm(tuple(first), tuple(later or first), tuple(others))
+
+    def _behind(self, before: str, forms: Sequence[str]) -> list[Spelling]:
+        """Return how forms are spelled behind a text, as far as that keeps its own spelling."""
+        start, *rest = self._tokenizer.encode_prefixes([before.rstrip(), *(before + form for form in forms)])
+        if not before:
+            start = []
+        found = [tuple(ids[len(start) :]) for ids in rest if ids[: len(start)] == start]
+        return [ids for ids in dict.fromkeys(found) if ids]
+
+    def _can_be_spelled(self, form: str) -> bool:
+        (ids,) = self._tokenizer.encode_prefixes([form])
+        return bool(ids) and (self._tokenizer.is_lossless or self._tokenizer.decode(ids).strip() == form)
+
+    @cached_property
+    def _edges(self) -> WordEdges:
+        """Where words begin and end, told by what each token becomes behind a word."""
+        (before,) = self._tokenizer.encode_prefixes([_BEFORE])
+        texts = self._tokenizer.decode_batch([[*before, token] for token in range(self._tokenizer.vocab_size)])
+        behind = [text[len(_BEFORE) :] for text in texts]
+        # What cannot be read alone is part of a character.
+        continues = [bool(text) and (is_in_word(text[0]) or text[0] == "\ufffd") for text in behind]
+        ends = [bool(text) and (is_in_word(text[-1]) or text[-1] == "\ufffd") for text in behind]
+        return WordEdges(np.array(continues), np.array(ends))
+
+
+def search_with_terms(
+    search: Callable[..., list[list[Any]]],
+    wanted: Sequence[WantedTerms],
+    sources: list[list[int]],
+    prefixes: list[Prefix],
+    options: SearchOptions,
+    *,
+    scores: bool,
+    on_progress: Callable[[int], None] | None = None,
+) -> list[list[Any]]:
+    """Return the texts of each source, which have its terms.
+
+    Args:
+        search: As `TextSearch`, and what is returned of it.
+        wanted: The terms of each source.
+        sources: As of `TextSearch`, like all others.
+        prefixes: As there.
+        options: As there.
+        scores: As there.
+        on_progress: As there.
+    """
+
+    def found(rows: Sequence[int], tell: Callable[[int], None] | None, *, constrained: bool) -> dict[int, list[Any]]:
+        own = [sources[row] for row in rows], [prefixes[row] for row in rows]
+        required = [wanted[row].required for row in rows] if constrained else []
+        groups = search(*own, options, scores=scores, on_progress=tell, required=required)
+        return dict(zip(rows, groups, strict=True))
+
+    bound = [row for row, terms in enumerate(wanted) if terms.required is not None]
+    if not bound:
+        return search(sources, prefixes, options, scores=scores, on_progress=on_progress)
+    groups = found([row for row in range(len(sources)) if wanted[row].required is None], on_progress, constrained=False)
+    groups |= found(bound, None, constrained=False)
+    again = [row for row in bound if not all(wanted[row].are_met(one.text) for one in groups[row])]
+    if on_progress is not None and len(again) < len(bound):
+        on_progress(len(bound) - len(again))
+    for row, group in found(again, on_progress, constrained=True).items():
+        if wanted[row].are_met(group[0].text):  # else what was searched for at last is worth less than the model's own
+            groups[row] = group
+    return [groups[row] for row in range(len(sources))]

@@ -1,0 +1,244 @@
+"""Terminology: which words a translation must use for the terms of its source, read from a table.
+
+A row is a term of the source, a tab, and what translates it; further columns, and what `|` parts within one, are other
+forms that do as well. Rows with the same term belong together. Blank lines, and those that begin with `#`, are
+comments.
+
+A term is found where its words stand in a row, with any white space between them, at the borders of words; of several
+that begin at the same place it is the longest. One in small letters is found in any case; with a capital letter, as it
+is written or all in capitals. A form counts as it is written, and with a capital first letter.
+"""
+
+from __future__ import annotations
+
+import unicodedata
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from itertools import groupby
+from pathlib import Path
+from typing import NamedTuple, Self
+
+from clearhead.errors import DataError
+from clearhead.files import display_name, read_lines
+from clearhead.text.placeholders import PLACEHOLDER
+from clearhead.text.scripts import script_of
+
+__all__ = ["FoundTerm", "Term", "Terms", "Word", "forms_in", "is_in_word", "term_of", "words_of"]
+
+_WITHOUT_SPACES = {"HAN", "HIRAGANA", "KATAKANA", "THAI", "LAO", "KHMER", "MYANMAR"}
+"""Scripts without spaces between words, where every letter may begin one."""
+
+_MOST_SHOWN = 10
+"""Bad lines that a message names."""
+
+
+@dataclass(frozen=True, slots=True)
+class Term:
+    """A term of the source, and what translates it."""
+
+    source: str
+    forms: tuple[str, ...]
+    """The term itself first, then its other forms."""
+
+
+class FoundTerm(NamedTuple):
+    """A term in a text."""
+
+    text: str
+    """As it stands there."""
+    term: Term
+
+
+class Word(NamedTuple):
+    """A word, a single sign, or a placeholder."""
+
+    text: str
+    start: int
+    end: int
+
+
+class Terms:
+    """A terminology.
+
+    Args:
+        terms: Its terms; those with the same source are one, with the forms of all.
+    """
+
+    def __init__(self, terms: Iterable[Term]) -> None:
+        together: dict[str, dict[str, None]] = {}
+        for term in terms:
+            together.setdefault(term.source, {}).update(dict.fromkeys(term.forms))
+        self.terms = tuple(Term(source, tuple(forms)) for source, forms in together.items())
+        # By the first word in small letters, the longest first; as it is written before others.
+        self._by_first: dict[str, list[tuple[tuple[str, ...], Term]]] = {}
+        for term in self.terms:
+            key = _key(words_of(term.source))
+            self._by_first.setdefault(key[0], []).append((key, term))
+        for found in self._by_first.values():
+            found.sort(key=lambda one: (-len(one[0]), one[1].source.lower() == one[1].source))
+
+    def __len__(self) -> int:
+        return len(self.terms)
+
+    @classmethod
+    def load(cls, path: str | Path) -> Self:
+        """Read a table.
+
+        Raises:
+            DataError: If it cannot be read, or has no terms; or naming the lines that are none.
+        """
+        terms, problems = [], []
+        for number, line in enumerate(read_lines(str(path)), start=1):
+            if not line.strip() or line.startswith("#"):
+                continue
+            term, problem = _read(line)
+            if term is None:
+                problems.append(f"{display_name(str(path))}:{number}: {problem}")
+            else:
+                terms.append(term)
+        if problems:
+            more = f"; and {len(problems) - _MOST_SHOWN:,} more" if len(problems) > _MOST_SHOWN else ""
+            raise DataError("; ".join(problems[:_MOST_SHOWN]) + more)
+        if not terms:
+            raise DataError(f"{display_name(str(path))} has no terms; a line is a term, a tab, and its translation")
+        return cls(terms)
+
+    def found_in(self, text: str, *, any_case: bool = False) -> list[FoundTerm]:
+        """Return the terms of a source text, in order, each as often as it is there; none is within a placeholder.
+
+        Args:
+            text: The text.
+            any_case: It was all in capitals and is not now: find terms with a capital letter in any case as well.
+
+        >>> terms = Terms([Term("hot dog", ("Hotdog",)), Term("dog", ("Hund",))])
+        >>> [found.text for found in terms.found_in("A dog eats a Hot  Dog, and dogs do not.")]
+        ['dog', 'Hot  Dog']
+        """
+        words, place = words_of(text), 0
+        found: list[FoundTerm] = []
+        while place < len(words):
+            for key, term in self._by_first.get(words[place].text.lower(), ()):
+                part = words[place : place + len(key)]
+                if _key(part) == key and (any_case or _is_as_written(term.source, [word.text for word in part])):
+                    found.append(FoundTerm(text[part[0].start : part[-1].end], term))
+                    place += len(key) - 1
+                    break
+            place += 1
+        return found
+
+
+def forms_in(found: Sequence[FoundTerm], text: str) -> list[str]:
+    """Return the form that a translation has for each term, as it stands there; empty for those that it lacks.
+
+    >>> dog = FoundTerm("dog", Term("dog", ("Hund", "Hunde")))
+    >>> forms_in([dog, dog], "Der Hund bellt in der Hundehütte.")
+    ['Hund', '']
+    """
+    words, place = words_of(text), 0
+    forms = [""] * len(found)
+    wanted = sorted(
+        ((_texts(words_of(form)), number) for number, one in enumerate(found) for form in one.term.forms),
+        key=lambda one: (-len(one[0]), len(found[one[1]].term.forms)),
+    )
+    while place < len(words):
+        for form, number in wanted:
+            part = words[place : place + len(form)]
+            if not forms[number] and _is_form(form, _texts(part)):
+                forms[number] = text[part[0].start : part[-1].end]
+                place += len(form) - 1
+                break
+        place += 1
+    return forms
+
+
+def is_in_word(character: str) -> bool:
+    """Tell whether a character and another one beside it can be in the same word.
+
+    >>> is_in_word("ß"), is_in_word("7"), is_in_word("-"), is_in_word("語")
+    (True, True, False, False)
+    """
+    return _kind(character) == "word"
+
+
+def term_of(source: str, forms: Sequence[str]) -> Term:
+    """Return a term; white space around its texts goes, and so do blank forms behind the first.
+
+    Args:
+        source: The term.
+        forms: What translates it; at least one, the first not blank.
+
+    Raises:
+        DataError: If there is no term, or nothing that translates it.
+    """
+    own, *others = (form.strip() for form in forms) if forms else [""]
+    if not words_of(source):
+        raise DataError("there is no term")
+    if not own:
+        raise DataError(f"no translation of {source.strip()!r}")
+    return Term(source.strip(), (own, *filter(None, others)))
+
+
+def _read(line: str) -> tuple[Term | None, str]:
+    """Return the term of a row, or what is wrong with it."""
+    source, *columns = line.split("\t")
+    if not columns:
+        return None, "no tab; a line is a term, a tab, and its translation"
+    try:
+        return term_of(source, [form for column in columns for form in column.split("|")]), ""
+    except DataError as error:
+        return None, str(error)
+
+
+@lru_cache(maxsize=10_000)
+def _kind(character: str) -> str:
+    """Return `space`, `word`, or for what is a word by itself the character."""
+    if character.isspace():
+        return "space"
+    category = unicodedata.category(character)
+    if category[0] in "LMN" or category == "Pc":
+        return character if script_of(character) in _WITHOUT_SPACES else "word"
+    return character
+
+
+def words_of(text: str) -> list[Word]:
+    """Return the words and signs of a text; a placeholder is one.
+
+    >>> [word.text for word in words_of("Don't open %s.")]
+    ['Don', "'", 't', 'open', '%s', '.']
+    """
+    found: list[Word] = []
+    start = 0
+    for match in PLACEHOLDER.finditer(text):
+        found += _words_between(text, start, match.start())
+        found.append(Word(match[0], *match.span()))
+        start = match.end()
+    return [*found, *_words_between(text, start, len(text))]
+
+
+def _words_between(text: str, start: int, end: int) -> Iterable[Word]:
+    for kind, group in groupby(range(start, end), key=lambda place: _kind(text[place])):
+        places = list(group)
+        if kind == "word":
+            yield Word(text[places[0] : places[-1] + 1], places[0], places[-1] + 1)
+        elif kind != "space":
+            yield from (Word(text[place], place, place + 1) for place in places)
+
+
+def _texts(words: Sequence[Word]) -> tuple[str, ...]:
+    return tuple(word.text for word in words)
+
+
+def _key(words: Sequence[Word]) -> tuple[str, ...]:
+    return tuple(word.text.lower() for word in words)
+
+
+def _is_as_written(term: str, words: Sequence[str]) -> bool:
+    if term == term.lower():
+        return True
+    own = _texts(words_of(term))
+    return tuple(words) in (own, tuple(word.upper() for word in own))
+
+
+def _is_form(form: Sequence[str], words: Sequence[str]) -> bool:
+    return tuple(words) in (tuple(form), (form[0][:1].upper() + form[0][1:], *form[1:]))

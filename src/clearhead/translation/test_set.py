@@ -1,0 +1,60 @@
+"""Translate a test set and compare with its references."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from time import perf_counter
+from typing import Unpack
+
+from clearhead.config import DecodeChanges
+from clearhead.config.choices import MetricName, Tokenization
+from clearhead.evaluation.metrics import DEFAULT_METRICS, Evaluation, judge, make_metrics, require_pairs
+from clearhead.translation.result import Translation
+from clearhead.translation.translator import Translator
+
+__all__ = ["evaluate"]
+
+
+def evaluate(
+    translator: Translator,
+    sources: Sequence[str],
+    references: Sequence[str],
+    *,
+    metrics: Sequence[MetricName] = DEFAULT_METRICS,
+    tokenize: Tokenization | None = None,
+    lowercase: bool = False,
+    name: str = "",
+    on_progress: Callable[[int], None] | None = None,
+    **decode_settings: Unpack[DecodeChanges],
+) -> tuple[Evaluation, list[Translation]]:
+    """Translate a test set and compare with its references; the clock runs while translating, and nothing is scored.
+
+    Args:
+        translator: What is evaluated.
+        sources: Source lines.
+        references: One reference for each source line.
+        metrics: What to measure; these three as in `judge`.
+        tokenize: How BLEU cuts text into words.
+        lowercase: Whether case counts for nothing.
+        name: File the sources come from, for messages.
+        on_progress: Called with the number of lines finished, batch by batch.
+        **decode_settings: Fields of `DecodeConfig` other than the model's own, such as `beam_size=1`.
+
+    Raises:
+        ConfigError: If a setting is unknown or impossible, a metric needs what is not installed, or the model has
+            language tags and a line is given none.
+        DataError: If there are no lines, or not as many references as sources.
+    """
+    require_pairs("source lines", len(sources), len(references))
+    make_metrics(metrics, references, tokenize=tokenize, lowercase=lowercase)  # refused before an hour of translating
+    start = perf_counter()
+    translations = translator.translate(sources, scores=False, name=name, on_progress=on_progress, **decode_settings)
+    seconds = perf_counter() - start
+    hypotheses = [translation.text for translation in translations]
+    evaluation = replace(
+        judge(hypotheses, references, metrics=metrics, tokenize=tokenize, lowercase=lowercase),
+        sentences_per_second=len(hypotheses) / seconds,
+        output_tokens_per_second=sum(len(translation.tokens) for translation in translations) / seconds,
+    )
+    return evaluation, translations

@@ -1,0 +1,185 @@
+"""Translators in processes of their own, of one machine: several GPUs, or several processes on its CPUs."""
+
+from __future__ import annotations
+
+import multiprocessing
+import signal
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from multiprocessing.connection import Connection, wait
+from multiprocessing.process import BaseProcess
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from clearhead.errors import ClearheadError, DeviceError
+from clearhead.runtime.device import num_threads, resolve_device, set_num_threads
+from clearhead.tokenizers import require_texts
+from clearhead.tokenizers.vocabulary import refuse_surrogates
+from clearhead.translation.result import Translation
+from clearhead.translation.translator import Translator
+
+__all__ = ["TranslatorTeam"]
+
+
+@dataclass
+class TranslatorTeam(Translator):
+    """A translator whose lines are shared by processes; see `of`.
+
+    What it makes of lines is what one translator makes of them, in their order.
+    """
+
+    _members: list[tuple[BaseProcess, Connection]] = field(default_factory=list, repr=False)
+
+    @classmethod
+    @contextmanager
+    def of(
+        cls, path: str | Path, count: int, *, device: str = "auto", ensemble: Sequence[str | Path] = ()
+    ) -> Iterator[Translator]:
+        """Load a translator in each of `count` processes, which end with the block; a single one is loaded here.
+
+        Args:
+            path: A model directory or a run directory.
+            count: Processes; with GPUs each has one of them. On a CPU they share the threads of this one.
+            device: `auto`, `cpu` or `cuda`.
+            ensemble: As of `Translator.load`.
+
+        Raises:
+            ModelError: If a model cannot be loaded.
+            ConfigError: If `ensemble` is no list.
+            DeviceError: If there are fewer GPUs than processes, or one GPU is named for several.
+        """
+        if count == 1:
+            yield Translator.load(path, device=device, ensemble=ensemble)
+            return
+        devices = _devices(resolve_device(device), count)
+        here = Translator.load(path, device="cpu", ensemble=ensemble)
+        team = cls(here.bundle, here.path, here.shortlist, here.ensemble)
+        spawn = multiprocessing.get_context("spawn")
+        threads = max(1, num_threads() // count)
+        try:
+            for own in devices:
+                ours, theirs = spawn.Pipe()
+                member: BaseProcess = spawn.Process(
+                    target=_work, args=(theirs, path, own, ensemble, threads), daemon=True
+                )
+                with _ignoring_interrupts():  # as it does then from its first moment on: who asked for the work ends it
+                    member.start()
+                theirs.close()
+                team._members.append((member, ours))
+            team._answers(None)  # all have loaded it
+            yield team
+        finally:
+            for member, connection in team._members:
+                connection.close()  # which ends it
+                member.kill()
+                member.join()
+
+    def translate(
+        self,
+        lines: Sequence[str],
+        *,
+        prefix: str | Sequence[str] = "",
+        first: int = 1,
+        on_progress: Callable[[int], None] | None = None,
+        **asked: Any,
+    ) -> list[Translation]:
+        """Translate lines, each process a share of them; see `Translator.translate`.
+
+        Raises:
+            ClearheadError: As there; or if a process was ended.
+        """
+        lines = require_texts(lines, "lines")
+        refuse_surrogates(lines)
+        if not isinstance(prefix, str):
+            prefix = require_texts(prefix, "prefix")
+        # Refused here and at once: impossible settings, and prefixes that are not one for each line.
+        told: dict[str, Any] = {**asked, "first": first, "on_progress": on_progress}
+        super().translate([], **told, prefix=prefix if isinstance(prefix, str) or not lines else "")
+        if not isinstance(prefix, str) and len(prefix) != len(lines):
+            return super().translate(lines, **told, prefix=prefix)
+        starts = _starts(lines, len(self._members))
+        for (_, connection), start, end in zip(self._members, starts, [*starts[1:], len(lines)], strict=True):
+            own = {**asked, "prefix": prefix if isinstance(prefix, str) else prefix[start:end], "first": first + start}
+            with suppress(ConnectionError):  # to one that ended; it is told when it does not answer
+                connection.send((lines[start:end], own))
+        answers = self._answers(on_progress)
+        return [translation for answer in answers for translation in answer]
+
+    def _answers(self, on_progress: Callable[[int], None] | None) -> list[list[Translation]]:
+        answers: dict[int, list[Translation] | ClearheadError] = {}
+        while len(answers) < len(self._members):
+            waiting = {connection: n for n, (_, connection) in enumerate(self._members) if n not in answers}
+            for connection in wait(list(waiting)):
+                assert isinstance(connection, Connection)
+                number = waiting[connection]
+                try:
+                    answer = answers[number] = connection.recv()
+                except (EOFError, ConnectionError):
+                    raise ClearheadError(
+                        f"process {number} of {len(self._members)} that translate was ended, perhaps because the "
+                        f"memory was full; try a smaller --workers"
+                    ) from None
+                if on_progress is not None and isinstance(answer, list):
+                    on_progress(len(answer))
+        found = [answers[number] for number in range(len(self._members))]
+        for answer in found:  # of several mistakes the first line's is told
+            if isinstance(answer, ClearheadError):
+                raise answer
+        return [answer for answer in found if isinstance(answer, list)]
+
+
+def _devices(device: torch.device, count: int) -> list[str]:
+    if device.type == "cpu":
+        return ["cpu"] * count
+    if device.index is not None:
+        raise DeviceError(f"device {str(device)!r} is one GPU; several workers need --device cuda")
+    if count > (gpus := torch.cuda.device_count()):
+        raise DeviceError(f"this machine has {gpus} GPUs, too few for {count} workers; --device cpu shares its CPUs")
+    return [f"{device.type}:{number}" for number in range(count)]
+
+
+def _starts(lines: Sequence[str], count: int) -> list[int]:
+    """Return where the shares of lines begin that have about as many characters each."""
+    starts, total, passed = [0], sum(map(len, lines)) + len(lines), 0
+    for number, line in enumerate(lines):
+        while passed >= total * len(starts) / count:
+            starts.append(number)
+        passed += len(line) + 1
+    return [*starts, *[len(lines)] * (count - len(starts))]
+
+
+@contextmanager
+def _ignoring_interrupts() -> Iterator[None]:
+    """Let the processes that are started in the block be deaf for Ctrl-C."""
+    if threading.current_thread() is not threading.main_thread():  # only there may a handler be set
+        yield
+        return
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def _work(connection: Connection, path: str | Path, device: str, ensemble: Sequence[str | Path], threads: int) -> None:
+    """Translate what comes, until nobody sends any more."""
+    set_num_threads(threads)
+    answer: list[Translation] | ClearheadError = []
+    translator = None
+    with suppress(EOFError, ConnectionError):
+        try:
+            translator = Translator.load(path, device=device, ensemble=ensemble)
+        except ClearheadError as error:
+            answer = error
+        connection.send(answer)
+        while translator is not None:
+            lines, settings = connection.recv()
+            try:
+                answer = translator.translate(lines, **settings)
+            except ClearheadError as error:
+                answer = error
+            connection.send(answer)

@@ -1,0 +1,50 @@
+from __future__ import annotations
+
+import re
+
+from corpus_text import pairs_of, texts
+from page_outline import outline
+
+from clearhead.data.doctor import examine
+from clearhead.data.doctor.page import render_page
+from clearhead.data.doctor.text_report import report_lines
+
+EVIL = "<script>alert(1)</script> & \"quoted\" 'single' $name ${x}"
+
+
+def sick():
+    rows = [texts(number) for number in range(300)]
+    return examine(pairs_of([*rows, (rows[0][0] + EVIL, rows[0][1]), rows[5], ("", "x")], name=f"{EVIL}.tsv"))
+
+
+def test_text_of_the_corpus_is_escaped():
+    page = outline(render_page(sick(), [f"{EVIL}: tab-separated"], title=EVIL))
+    assert "script" not in page.tags
+    assert EVIL in page.text
+
+
+def test_the_page_needs_nothing_else():
+    text = render_page(sick(), ["f: tab-separated"], title="f")
+    page = outline(text)
+    assert all(link.startswith("#") and link[1:] in page.ids for link in page.links)
+    assert len(page.ids) == len(set(page.ids))
+    assert not re.search(r"url\(|@import|<link|javascript:", text)
+    assert "$" not in text.replace("$name", "").replace("${x}", "")
+
+
+def test_the_page_shows_what_the_report_says():
+    result = sick()
+    page = outline(render_page(result, ["f: tab-separated"], title="f"))
+    lines = "\n".join(report_lines(result))
+    for finding in result.found():
+        assert finding.kind.title in page.text
+        assert f"{finding.kind.severity}: {finding.kind.title}, {finding.count:,}" in lines
+        for example in finding.examples:
+            assert example.origin in page.text
+            assert example.origin in lines
+    assert "Not looked for: In validation or test text as well" in page.text
+
+
+def test_an_empty_corpus_has_a_page():
+    page = outline(render_page(examine([]), ["f: empty"], title="f"))
+    assert "Nothing was found" in page.text

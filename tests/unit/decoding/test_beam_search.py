@@ -1,0 +1,92 @@
+from __future__ import annotations
+
+from itertools import product
+
+import pytest
+import torch
+
+from clearhead.decoding import length_penalty
+from clearhead.decoding.beam_search import beam_search
+from clearhead.decoding.scoring import token_log_probs
+
+pytestmark = pytest.mark.usefixtures("inference")
+
+
+def every_translation(model, source, max_length, alpha):
+    """Return all translations of at most `max_length` tokens with their rank scores, best first."""
+    words = range(3, model.config.vocab_size)
+    ended = [(*words_, 2) for length in range(max_length) for words_ in product(words, repeat=length)]
+    log_probs = token_log_probs(model, [source] * len(ended), [list(tokens) for tokens in ended]).sum(dim=-1).tolist()
+    ranked = [
+        (tokens, log_prob / length_penalty(len(tokens), alpha))
+        for tokens, log_prob in zip(ended, log_probs, strict=True)
+    ]
+    return sorted(ranked, key=lambda found: -found[1])
+
+
+@pytest.mark.parametrize("alpha", [0.0, 0.6, 1.0])
+@pytest.mark.parametrize("seed", [1, 5])
+@pytest.mark.parametrize(("vocab_size", "max_lengths"), [(6, (4, 2)), (5, (3, 5)), (4, (7, 1))])
+def test_a_beam_wide_enough_finds_what_exhaustive_search_finds(
+    make_sharp_model, make_sources, alpha, seed, vocab_size, max_lengths
+):
+    torch.manual_seed(seed)
+    model = make_sharp_model(vocab_size=vocab_size, d_model=6, num_heads=3)
+    sources = make_sources((5, 2), vocab_size)
+    # As the end is a candidate at every step, at most (V - 2) ** length hypotheses can be open.
+    beam_size = (vocab_size - 2) ** max(max_lengths)
+    for num_best in (1, beam_size):
+        found = beam_search(
+            model, sources, max_lengths=list(max_lengths), beam_size=beam_size, alpha=alpha, num_best=num_best
+        )
+        for source, max_length, hypotheses in zip(sources, max_lengths, found, strict=True):
+            exhaustive = every_translation(model, source, max_length, alpha)[:num_best]
+            assert [h.tokens for h in hypotheses] == [tokens for tokens, _ in exhaustive]
+            assert [h.rank_score for h in hypotheses] == pytest.approx([score for _, score in exhaustive], abs=1e-4)
+
+
+def test_the_score_of_a_hypothesis_is_what_scoring_its_tokens_gives(make_sharp_model, make_sources):
+    model = make_sharp_model()
+    sources = make_sources((7, 3, 11, 2))
+    found = beam_search(model, sources, max_lengths=[9, 13, 5, 17], beam_size=5, alpha=0.6, num_best=3)
+    for source, hypotheses in zip(sources, found, strict=True):
+        for hypothesis in hypotheses:
+            log_prob = token_log_probs(model, [source], [list(hypothesis.tokens)]).sum().item()
+            assert hypothesis.log_prob == pytest.approx(log_prob, abs=1e-4)
+            penalty = length_penalty(len(hypothesis.tokens), 0.6)
+            assert hypothesis.rank_score == pytest.approx(log_prob / penalty, abs=1e-4)
+
+
+def test_the_n_best_are_distinct_and_sorted(make_sharp_model, make_sources):
+    found = beam_search(
+        make_sharp_model(), make_sources((7, 3, 11)), max_lengths=[9] * 3, beam_size=7, alpha=0.6, num_best=7
+    )
+    for hypotheses in found:
+        scores = [hypothesis.rank_score for hypothesis in hypotheses]
+        assert len(hypotheses) == 7
+        assert scores == sorted(scores, reverse=True)
+        assert len({hypothesis.tokens for hypothesis in hypotheses}) == 7
+
+
+def test_more_hypotheses_asked_for_do_not_change_the_first(make_sharp_model, make_sources):
+    model, sources = make_sharp_model(), make_sources((7, 3, 11, 5))
+    settings = {"max_lengths": [13] * 4, "beam_size": 5, "alpha": 0.6}
+    few = beam_search(model, sources, **settings, num_best=2)
+    many = beam_search(model, sources, **settings, num_best=5)
+    assert [[h.tokens for h in row] for row in few] == [[h.tokens for h in row[:2]] for row in many]
+
+
+def test_every_hypothesis_ends_once_and_within_its_limit(make_sharp_model, make_sources):
+    model = make_sharp_model()
+    with torch.no_grad():
+        model.source_embedding.weight[2].zero_()  # an end that is never likely: only the limit stops the search
+    limits = [1, 3, 11, 7]
+    found = beam_search(model, make_sources((5, 3, 2, 7)), max_lengths=limits, beam_size=3, alpha=0.6, num_best=3)
+    for limit, hypotheses in zip(limits, found, strict=True):
+        # One token is room for the end alone.
+        assert len(hypotheses) == (1 if limit == 1 else 3)
+        for hypothesis in hypotheses:
+            assert len(hypothesis.tokens) <= limit
+            assert hypothesis.tokens.index(2) == len(hypothesis.tokens) - 1
+            assert not {0, 1} & set(hypothesis.tokens)
+    assert {len(hypotheses[0].tokens) for hypotheses in found} > {1, 3}

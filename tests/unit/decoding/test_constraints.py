@@ -1,0 +1,146 @@
+"""Translations that must contain a form of every term, in every engine."""
+
+from __future__ import annotations
+
+import re
+from itertools import permutations, product
+
+import numpy as np
+import pytest
+import torch
+from searches import near
+
+from clearhead.config import DecodeConfig, ModelConfig
+from clearhead.decoding import Ensemble, SearchOptions, decode, given_prefix, length_penalty, make_engine, score
+from clearhead.decoding.constraints import Required, RequiredTerm, WordEdges
+from clearhead.decoding.sentence import Sentence
+from clearhead.decoding.token_masks import AllowedTokens
+
+pytestmark = pytest.mark.usefixtures("inference")
+
+PIECES = ["", "", "", " a", " b", "a", "b", ".", *"#" * 32]
+"""What each of 8 tokens reads as, the first three of which are special; behind them are those for placeholders."""
+
+
+def edges(vocab_size):
+    first = [piece[:1] in ("a", "b") and piece != "" for piece in PIECES[:vocab_size]]
+    last = [piece[-1:] in ("a", "b") and piece != "" for piece in PIECES[:vocab_size]]
+    return WordEdges(np.array(first), np.array(last))
+
+
+SPELLED = {"a": [(3,)], "ba": [(4, 5)], "bb": [(4, 6)], "aab": [(3, 5, 6)], "b": [(4,)]}
+"""Words behind others."""
+GLUED = {"a": [(5,)], "ba": [(6, 5)], "bb": [(6, 6)], "aab": [(5, 5, 6)], "b": [(6,)]}
+"""The same at the beginning, or behind a sign."""
+TERMS = [[("a",)], [("ba", "bb")], [("aab",), ("b",)], [("a",), ("a",)], [("bb",), ("ba", "a")]]
+
+
+def term(*words):
+    later, others = (tuple(ids for word in words for ids in spelled[word]) for spelled in (SPELLED, GLUED))
+    return RequiredTerm((*others, *later), later, others)
+
+
+def required(*terms, given=0, vocab_size=8):
+    return Required([term(*words) for words in terms], edges(vocab_size), given)
+
+
+def has_all(ids, terms):
+    """Tell from its text whether a translation has a word of its own for every term."""
+    words = re.findall("[ab]+", "".join(PIECES[token] for token in ids))
+    return any(
+        all(word in forms for word, forms in zip(chosen, terms, strict=True))
+        for chosen in permutations(words, len(terms))
+    )
+
+
+def all_texts(longest):
+    return [ids for length in range(longest + 1) for ids in product(range(3, 8), repeat=length)]
+
+
+@pytest.mark.parametrize("terms", TERMS)
+def test_what_is_missing_is_told_as_the_text_tells_it(terms):
+    forms = required(*terms)
+    for ids in all_texts(5):
+        assert (forms.progress(ids).remaining == 0) == has_all(ids, terms), ids
+
+
+def test_progress_counts_tokens_and_is_undone_where_the_word_goes_on():
+    forms = required(("aab",), ("b",))
+    assert [forms.progress(ids).remaining for ids in ([], [3], [3, 5], [3, 5, 6], [3, 5, 6, 7, 4])] == [4, 3, 2, 1, 0]
+    assert forms.progress([3, 5, 6, 6]).remaining == 4
+    assert forms.progress([3, 5]).next_tokens == (3, 4, 6)
+    assert forms.progress([3, 5, 6]).next_tokens == (4,)
+    assert required(("b",), given=1).progress([4]).remaining == 1
+
+
+def allowed_after(written, forms, max_length=99, source=(5, 2)):
+    config = ModelConfig(vocab_size=8 + 32, num_placeholders=32)
+    mask = AllowedTokens(config).after(written, Sentence(0, source, max_length, required=forms))
+    return None if mask is None else set(mask.nonzero()[0].tolist())
+
+
+def test_the_end_waits_for_the_forms_and_before_the_limit_they_alone_may_come():
+    forms = required(("bb",), vocab_size=8 + 32)
+    assert allowed_after([7], forms) == {3, 4, 5, 6, 7}
+    assert allowed_after([4, 6], forms) is None
+    assert allowed_after([7, 7], forms, max_length=5) == {4, 6}  # 6 behind a sign
+    assert allowed_after([7, 3], forms, max_length=5) == {4}
+    assert allowed_after([7, 3, 4], forms, max_length=5) == {6}
+    assert allowed_after([7, 7, 7], forms, max_length=4) == {2}
+    assert allowed_after([7], forms, max_length=5, source=(8, 2)) == {4, 6, 8}
+    assert allowed_after([7, 4], forms, max_length=5, source=(8, 2)) == {6}
+
+
+@pytest.mark.parametrize("terms", TERMS)
+@pytest.mark.parametrize("alpha", [0.0, 0.6])
+def test_a_wide_search_finds_the_best_of_all_texts_that_have_the_terms(make_ending_model, form, terms, alpha):
+    model, source = make_ending_model(vocab_size=8), [3, 5, 7, 2]
+    texts = [ids for ids in all_texts(4) if has_all(ids, terms)]
+    config = DecodeConfig(beam_size=700, length_penalty=alpha, extra_length=1, end_loops=False, batch_tokens=9_999)
+    scores = score(form(model), [source] * len(texts), [[*ids, 2] for ids in texts], batch_tokens=9_999)
+    ranks = [one / length_penalty(len(ids) + 1, alpha) for one, ids in zip(scores, texts, strict=True)]
+    (found,) = decode(form(model), [source], SearchOptions(config, 3), required=[required(*terms)])
+    assert [one.rank_score for one in found] == near(sorted(ranks, reverse=True)[:3])
+
+
+SOURCES = [[3, 5, 7, 2], [4, 2], [6, 6, 3, 2], [5, 5, 5, 5, 4, 2], [7, 2]]
+
+
+@pytest.mark.parametrize("beam_size", [1, 3])
+def test_every_engine_finds_the_terms_whatever_is_beside_a_sentence(make_ending_model, form, beam_size):
+    model = make_ending_model(vocab_size=8)
+    options = SearchOptions(DecodeConfig(beam_size=beam_size, extra_length=7), beam_size)
+    wanted = [required(*terms) for terms in TERMS]
+    found = decode(form(model), SOURCES, options, required=wanted)
+    plain = decode(make_engine(model), SOURCES, options, required=wanted)
+    for source, terms, hypotheses, others in zip(SOURCES, TERMS, found, plain, strict=True):
+        assert [one.tokens for one in hypotheses] == [one.tokens for one in others]
+        assert all(has_all(one.tokens[:-1], terms) for one in hypotheses)
+        scores = score(
+            form(model), [source] * len(hypotheses), [list(one.tokens) for one in hypotheses], batch_tokens=99
+        )
+        assert [one.log_prob for one in hypotheses] == near(scores)
+        (alone,) = decode(form(model), [source], options, required=[required(*terms)])
+        assert [one.tokens for one in alone] == [one.tokens for one in hypotheses]
+
+
+def test_given_tokens_prefixes_and_ensembles_have_terms_too(make_ending_model, form):
+    models = [make_ending_model(vocab_size=8) for _ in range(2)]
+    with torch.no_grad():
+        for weight in models[1].parameters():
+            weight.mul_(0.9)
+    options = SearchOptions(DecodeConfig(beam_size=3, extra_length=7))
+    wanted = [required(*terms, given=1) for terms in TERMS]
+    prefixes = [given_prefix((4,))] * len(TERMS)
+    found = decode(Ensemble(tuple(models)), SOURCES, options, None, prefixes, wanted)
+    for terms, (one,) in zip(TERMS, found, strict=True):
+        assert one.tokens[0] == 4
+        assert has_all(one.tokens[1:-1], terms)
+
+
+def test_a_form_that_does_not_fit_leaves_a_translation_that_was_ended(make_ending_model, form):
+    model = make_ending_model(vocab_size=8)
+    options = SearchOptions(DecodeConfig(beam_size=2, extra_length=1))
+    ((found,),) = decode(form(model), [[7, 2]], options, required=[required(("aab",), ("bb",))])
+    assert len(found.tokens) <= 3
+    assert found.was_ended

@@ -1,0 +1,257 @@
+"""gettext catalogues filled in: Babel reads the translations where they belong, and every other line is as before."""
+
+from __future__ import annotations
+
+import io
+import random
+from itertools import pairwise
+
+import pytest
+from babel.messages.pofile import read_po as babel_read_po
+
+from clearhead.errors import DataError
+from clearhead.formats.document import Filling
+from clearhead.formats.document_files import read_document
+from clearhead.formats.gettext.document import GettextCatalogue
+from clearhead.formats.wrapping import width_of
+
+CATALOGUE = r"""# Übersetzung
+#, fuzzy
+msgid ""
+msgstr ""
+"Language: de\n"
+"Content-Type: text/plain; charset=UTF-8\n"
+"Plural-Forms: nplurals=2; plural=(n != 1);\n"
+
+#. to the user
+#: a.c:1
+#, c-format
+msgctxt "menu"
+msgid "Open %s"
+msgstr ""
+
+# by hand
+#| msgid "Sav"
+msgid "Save"
+msgstr "Sichern"
+
+msgid "%d file"
+msgid_plural "%d files"
+msgstr[0] ""
+msgstr[1] ""
+
+#,fuzzy, python-format
+msgid ""
+"One\n"
+"Two\n"
+msgstr ""
+"Eins\n"
+"Zwo\n"
+
+#~ msgid "old"
+#~ msgstr "alt"
+"""
+
+
+def messages(data: bytes) -> dict:
+    """Return what Babel reads: by context and source the translation and whether it is fuzzy."""
+    found = {}
+    for message in babel_read_po(io.BytesIO(data)):
+        source = message.id if isinstance(message.id, str) else message.id[0]
+        found[message.context, source] = message.string, message.fuzzy
+    return found
+
+
+def test_every_message_in_use_is_a_segment(read):
+    document = read("a.po", CATALOGUE)
+    assert [(one.line, one.text, one.translation, one.is_finished) for one in document.segments] == [
+        (13, "Open %s", "", False),
+        (18, "Save", "Sichern", True),
+        (21, "%d file", "", False),
+        (22, "%d files", "", False),
+        (27, "One\nTwo\n", "Eins\nZwo\n", False),
+    ]
+
+
+def test_translations_are_read_where_they_belong_and_nothing_else_changes(read):
+    document = read("a.po", CATALOGUE)
+    texts = ["%s öffnen", "Sichern!", "%d Datei", "%d Dateien", 'Eins\n"Zwei"\t\\']
+    filled = document.filled([Filling(text) for text in texts])
+    header = messages(CATALOGUE.encode())[None, ""]
+    assert messages(filled) == {
+        (None, ""): header,
+        ("menu", "Open %s"): ("%s öffnen", True),
+        (None, "Save"): ("Sichern!", True),
+        (None, "%d file"): (("%d Datei", "%d Dateien"), True),
+        (None, "One\nTwo\n"): ('Eins\n"Zwei"\t\\\n', True),
+    }
+    expected = CATALOGUE
+    for old, new in [
+        ("#, c-format", "#, fuzzy, c-format"),
+        ('"Open %s"\nmsgstr ""', '"Open %s"\nmsgstr "%s öffnen"'),
+        ('#| msgid "Sav"', '#, fuzzy\n#| msgid "Sav"'),
+        ('"Sichern"', '"Sichern!"'),
+        ('msgid "%d file"', '#, fuzzy\nmsgid "%d file"'),
+        ('msgstr[0] ""', 'msgstr[0] "%d Datei"'),
+        ('msgstr[1] ""', 'msgstr[1] "%d Dateien"'),
+        (r'"Zwo\n"', r'"\"Zwei\"\t\\\n"'),
+    ]:
+        assert expected.count(old) == 1
+        expected = expected.replace(old, new)
+    assert filled.decode() == expected
+
+
+def test_one_of_two_forms_may_be_filled(read, fill):
+    written = 'msgid "a"\nmsgid_plural "b"\nmsgstr[0] "x"\nmsgstr[1] ""\nmsgstr[2] "z"\n'
+    document = read("a.po", written)
+    assert [one.is_finished for one in document.segments] == [True, False]
+    filled = '#, fuzzy\nmsgid "a"\nmsgid_plural "b"\nmsgstr[0] "x"\nmsgstr[1] "y"\nmsgstr[2] "z"\n'
+    assert fill(document, {"b": "y"}) == filled
+
+
+@pytest.mark.parametrize(
+    ("rule", "count", "expected"),
+    [
+        ("nplurals=3; plural=n == 0 ? 0 : n == 1 ? 1 : 2;", 3, ["B", "A", "B"]),
+        ("nplurals=3; plural=n == 1 ? 0 : n < 5 ? 1 : 2;", 3, ["A", "B", "B"]),
+        ("nplurals=1; plural=0;", 1, ["B"]),
+        ("nplurals=INTEGER; plural=EXPRESSION;", 2, ["A", "B"]),
+    ],
+)
+def test_the_form_for_one_thing_is_that_of_the_singular(read, fill, in_capitals, rule, count, expected):
+    head = f'msgid ""\nmsgstr "Plural-Forms: {rule}\\n"\n\n'
+    empty = "".join(f'msgstr[{number}] ""\n' for number in range(count))
+    filled = fill(read("a.po", f'{head}msgid "a"\nmsgid_plural "b"\n{empty}'), in_capitals)
+    written = "".join(f'msgstr[{number}] "{text}"\n' for number, text in enumerate(expected))
+    assert filled == f'{head}#, fuzzy\nmsgid "a"\nmsgid_plural "b"\n{written}'
+
+
+def test_line_feeds_at_the_ends_are_those_of_the_source(read):
+    written = "".join(f'msgid "{text}"\nmsgstr ""\n\n' for text in ("a", r"b\n", r"\nc", r"\nd\n"))
+    document = read("a.po", written)
+    for text in ("x", "x\n", "\nx", "\n\nx\n\n"):
+        found = messages(document.filled([Filling(text)] * 4))
+        for source in ("a", "b\n", "\nc", "\nd\n"):
+            translation, _ = found[None, source]
+            assert translation.strip("\n") == "x"
+            assert (translation[0] == "\n", translation[-1] == "\n") == (source[0] == "\n", source[-1] == "\n")
+    assert document.filled([Filling("")] * 4).decode() == written.replace("msgid", "#, fuzzy\nmsgid")
+
+
+def test_long_translations_are_wrapped_behind_spaces(read, fill):
+    exact = "x" * (79 - len('msgstr ""'))
+    document = read("a.po", 'msgid "a"\nmsgstr ""\n')
+    assert f'\nmsgstr "{exact}"\n' in fill(document, {"a": exact})
+    assert f'\nmsgstr ""\n"{exact}x"\n' in fill(document, {"a": f"{exact}x"})
+    text = " ".join(['"größer"', "猫猫猫", "word"] * 20) + "\n\nsecond " + "y" * 99 + " end"
+    filled = fill(document, {"a": text})
+    assert messages(filled.encode())[None, "a"] == (text, True)
+    lines = filled.splitlines()[3:]
+    assert [line for line in lines if width_of(line) > 79] == [f'"{"y" * 99} "']
+    assert all(line.endswith((' "', '\\n"')) for line in lines[:-1])
+    # The next word would not have fitted.
+    assert all(width_of(line) + width_of(after.split()[0]) > 79 for line, after in pairwise(lines[1:5]))
+
+
+@pytest.mark.parametrize("mark", ["", "\ufeff"])
+def test_line_ends_and_byte_order_mark_stay(read, fill, mark):
+    document = read("a.po", f'{mark}msgid "a"\r\nmsgstr ""\r\n"b"\r\n\r\n  msgid "c"\r\nmsgstr "d"  ')
+    assert fill(document, {"a": "x\ny", "c": "z"}) == (
+        f'{mark}#, fuzzy\r\nmsgid "a"\r\nmsgstr ""\r\n"x\\n"\r\n"y"\r\n\r\n#, fuzzy\r\n  msgid "c"\r\nmsgstr "z"'
+    )
+
+
+@pytest.mark.parametrize("charset", ["ISO-8859-1", "SHIFT_JIS", "ISO-2022-JP"])
+def test_the_declared_encoding_is_written(read, charset):
+    head = f'msgid ""\nmsgstr "Content-Type: text/plain; charset={charset}\\n"\n\n'
+    source, text, lacking = ("größer", "é", "猫") if charset == "ISO-8859-1" else ("犬表", "猫ソ", "é")
+    document = read("a.po", f'{head}# {source}\nmsgid "{source}"\nmsgstr ""\n'.encode(charset))
+    assert document.segments[0].text == source
+    filled = document.filled([Filling(text)])
+    assert filled.decode(charset) == f'{head}# {source}\n#, fuzzy\nmsgid "{source}"\nmsgstr "{text}"\n'
+    with pytest.raises(DataError) as caught:
+        document.filled([Filling(f"a{lacking}")])
+    assert str(caught.value).endswith(
+        f"a.po, line 5: the translation holds U+{ord(lacking):04X} ({lacking}), which {charset} lacks; convert "
+        f"the file: msgconv -t UTF-8"
+    )
+
+
+@pytest.mark.parametrize(
+    ("written", "message"),
+    [
+        ('msgid "a"\n\nmsgid "b"\nmsgstr ""\n', "line 1: there is no msgstr (msgid begins 'a')"),
+        (
+            'msgid "a"\nmsgstr "b\n',
+            "line 1: neither a keyword with a string in quotation marks",
+        ),
+        (b'msgid "a"\nmsgstr "\xff"\n', "line 2: byte 9 (0xff) is not valid UTF-8"),
+        (b'msgid "a"\nmsgstr "\0"\n', "line 2: there is a NUL byte"),
+        (
+            'msgid ""\nmsgstr "Content-Type: text/plain; charset=utf-8-sig\\n"\n',
+            "is in utf-8-sig, which cannot be written line by line; convert it to UTF-8",
+        ),
+    ],
+)
+def test_what_cannot_be_read_is_refused(read, written, message):
+    with pytest.raises(DataError) as caught:
+        read("a.po", written)
+    assert message in str(caught.value)
+    assert "a.po" in str(caught.value)
+
+
+@pytest.mark.parametrize(("text", "shown"), [("a\0", "a NUL"), ("\ud83d", "half of a surrogate pair")])
+def test_what_no_catalogue_can_hold_is_refused(read, text, shown):
+    with pytest.raises(DataError, match=rf"a\.po, line 2: the translation holds {shown}"):
+        read("a.po", '\nmsgid "a"\nmsgstr ""').filled([Filling(text)])
+
+
+def test_the_real_catalogues_come_back_and_are_filled(data_dir):
+    for path in sorted(data_dir("formats").rglob("*.po")):
+        document = read_document(str(path))
+        data = path.read_bytes()
+        assert document.filled([None] * len(document.segments)) == data
+        if path.name not in ("wagtail-admin.de.po", "stdlib.po"):
+            continue
+        sources = {one.text for one in document.segments}
+        filled = babel_read_po(io.BytesIO(document.filled([Filling(one.text) for one in document.segments])))
+        found = [message for message in filled if message.id]
+        assert {text for one in found for text in ([one.id] if isinstance(one.id, str) else one.id)} == sources
+        assert all(message.id == message.string and message.fuzzy for message in found)
+        assert len(filled.obsolete) == len(babel_read_po(io.BytesIO(data)).obsolete)
+
+
+def test_whatever_is_in_a_file_it_is_refused_or_filled():
+    draw = random.Random("po")
+    pieces = [
+        b'"',
+        b"\\",
+        b"\n",
+        b"\r",
+        b"#, ",
+        b"#~ ",
+        b"#| ",
+        b"msgid ",
+        b'msgstr[2] "x"\n',
+        b"\xff",
+        b"\xef\xbb\xbf",
+    ]
+    sample = CATALOGUE.encode()
+    counts = {"refused": 0, "filled": 0}
+    for _ in range(60):
+        content = bytearray(sample)
+        for _ in range(draw.randrange(1, 3)):
+            at = draw.randrange(len(content) + 1)
+            content[at : at + draw.choice([0, 0, 1, 20])] = draw.choice([*pieces, b"", sample[at : at + 40]])
+        try:
+            document = GettextCatalogue(bytes(content), "a.po")
+        except DataError:
+            counts["refused"] += 1
+            continue
+        assert document.filled([None] * len(document.segments)) == content
+        filled = document.filled([Filling(f"é\n{place} \\") for place, _ in enumerate(document.segments)])
+        again = GettextCatalogue(filled, "a.po")
+        assert [one.text for one in again.segments] == [one.text for one in document.segments]
+        assert all("\\" in one.translation and not one.is_finished for one in again.segments)
+        counts["filled"] += 1
+    assert min(counts.values()) > 5, counts

@@ -1,0 +1,319 @@
+"""Markdown: its prose is found and comes back as Markdown that says the translation; nothing else changes."""
+
+from __future__ import annotations
+
+import random
+import re
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from markdown_it import MarkdownIt
+from markdown_it.common.utils import normalizeReference
+
+from clearhead.errors import DataError
+from clearhead.formats.document import Filling
+from clearhead.formats.file_text import FileText
+from clearhead.formats.markdown.document import LONGEST_BLOCK, MarkdownDocument, read_markdown
+from clearhead.formats.markdown.inline import scanned
+
+ROOT = Path(__file__).parents[4]
+
+
+def texts(document):
+    return [segment.text for segment in document.segments]
+
+
+@pytest.mark.parametrize(
+    ("page", "segments", "filled"),
+    [
+        ("# one ##\n\ntwo", ["one", "two"], "# ONE ##\n\nTWO"),
+        ("one\ntwo\n===\n", ["one two"], "ONE TWO\n===\n"),
+        ("> a\n> b\nc\n", ["a b c"], "> A B C\n"),
+        ("- a\n  b\n- c\n\n  d\n", ["a b", "c", "d"], "- A B\n- C\n\n  D\n"),
+        ("1. > a\n   > b\n", ["a b"], "1. > A B\n"),
+        ("- [ ] task\n- [x] done\n", ["task", "done"], "- [ ] TASK\n- [x] DONE\n"),
+        ("a  \n  b\\\nc\n", ["a<x1/>b<x2/>c"], "A  \n  B\\\nC\n"),
+        ("> a\\\n> b\n", ["a<x1/>b"], "> A\\\n> B\n"),
+        ("*a* **b** ***c*** ~~d~~", None, "*A* **B** ***C*** ~~D~~"),
+        ("_a_ s_n_k __b__", ["<g1>a</g1> s_n_k <g2>b</g2>"], "_A_ S_N_K __B__"),
+        ("a `f(*x*)` b", ["a <x1/> b"], "A `f(*x*)` B"),
+        ("``a ` b`` c", ["<x1/> c"], "``a ` b`` C"),
+        ('[a *b*](u "t") c', ["<g1>a <g2>b</g2></g1> c"], '[A *B*](u "t") C'),
+        ("[a](u)", ["a"], "[A](u)"),
+        ("[a][r] [r] [x]\n\n[r]: /u\n", ["<g1>a</g1> <g2>r</g2> [x]"], "[A][r] [R][r] [X]\n\n[r]: /u\n"),
+        (
+            "- [a b]\n- [a b][]\n- x\n\n[A B]: u\n",
+            ["<g1>a b</g1>"] * 2 + ["x"],
+            "- [A B][a b]\n- [A B][a b]\n- X\n\n[A B]: u\n",
+        ),
+        ("> [a\n> b] c\n\n[a b]: u\n", None, "> [A B][a b] C\n\n[a b]: u\n"),
+        ("![an a][] ![b] ![c][b]\n\n[an a]: u\n[b]: v\n", ["c"], "![an a][] ![b] ![C][b]\n\n[an a]: u\n[b]: v\n"),
+        ("see ![an image](u.png) now", ["see <x1/> now", "an image"], "SEE ![AN IMAGE](u.png) NOW"),
+        ("![alone](u)", ["alone"], "![ALONE](u)"),
+        ("<b>a</b> <!-- x --> <br> <code>y</code> z", None, "<b>A</b> <!-- x --> <br> <code>y</code> Z"),
+        ("a <http://x.org/y> https://x.org/y_z. b", ["a <x1/> <x2/>. b"], None),
+        ("a \\* b &amp; c &copy; &nbsp;d", ["a * b & c © \xa0d"], "A * B & C &copy; &nbsp;D"),
+        ("a&nbsp;b `c\u00a0d` e", ["a\xa0b <x1/> e"], "A&nbsp;B `c\u00a0d` E"),
+        ("note[^1]\n\n[^1]: the note\n", ["note<x1/>", "the note"], "NOTE[^1]\n\n[^1]: THE NOTE\n"),
+        ("[^1]: a b\n  c\n[^2]: d e\n", ["a b c", "d e"], "[^1]: A B C\n[^2]: D E\n"),
+        ("a\n: b\n  c\n: d\n", ["a", "b c", "d"], "A\n: B C\n: D\n"),
+        ("# a {#b .c}\n\nd\ne\n{: .f}\n", ["a", "d e"], "# A {#b .c}\n\nD E\n{: .f}\n"),
+        ("{% if x %}\na\n  {% endif %}\n", ["a"], "{% if x %}\nA\n  {% endif %}\n"),
+        ("> [!NOTE]\n> a\n", ["a"], "> [!NOTE]\n> A\n"),
+        ("| a | b |\n|---|---|\n| c \\| d | `x` |\n", ["a", "b", "c | d"], "| A | B |\n|---|---|\n| C \\| D | `x` |\n"),
+        ("a | b\n--|--\nb | a\n", ["a", "b", "b", "a"], "A | B\n--|--\nB | A\n"),
+        ("---\ntitle: x\n---\na\n", ["a"], "---\ntitle: x\n---\nA\n"),
+        ("+++\nt = 1\n+++\n\na", ["a"], "+++\nt = 1\n+++\n\nA"),
+        ("```\ncode\n```\n    code\n\n<div>\nhtml\n</div>\n\na", ["a"], None),
+        ("a {{ name }} {% if x %} b", ["a <x1/> <x2/> b"], None),
+        ("::: note\na\n:::\n\n!!! tip\n    b\n\n$$\nx\n$$\n", [], None),
+        ("say \\<g1> now", ["say <x1/> now"], "SAY \\<G1> NOW".replace("G1", "g1")),
+        ("[x]: /url 'title'\n", [], None),
+        ("12 - 3\n\n---\n", [], None),
+        ("", [], ""),
+    ],
+)
+def test_prose_of_a_page(page, segments, filled, read_text, translated):
+    document = read_text(read_markdown, page)
+    if segments is not None:
+        assert texts(document) == segments
+    if filled is not None:
+        assert translated(document).decode() == filled
+
+
+@pytest.mark.parametrize(
+    ("page", "translation", "filled"),
+    [
+        ("a\n", "# b", "\\# b\n"),
+        ("a\n", "#b", "#b\n"),
+        ("a\n", "1. b", "1\\. b\n"),
+        ("a\n", "1.5 b", "1.5 b\n"),
+        ("a\n", "- b", "\\- b\n"),
+        ("a\n", "> b", "\\> b\n"),
+        ("a\n", "* b", "\\* b\n"),
+        ("a\n", "*b*", "\\*b*\n"),
+        ("a\n", "2 * 3 < 4 & s_n, [sic]", "2 * 3 < 4 & s_n, [sic]\n"),
+        ("a\n", "b `c` d_e", "b \\`c\\` d_e\n"),
+        ("a\n", "<b>", "\\<b>\n"),
+        ("a\n", "&copy;", "\\&copy;\n"),
+        ("a\n", "[b](c)", "\\[b\\](c)\n"),
+        ("a\n", "b \n\n c", "b c\n"),
+        ("a\n", "    b", "b\n"),
+        ("a\n", "===", "===\n"),
+        ("a\n", "b\\*", "b\\\\\\*\n"),
+        ("a\n", "https://b_c.d/*e*", "https://b_c.d/\\*e\\*\n"),
+        ("# a\n", "C #", "# C \\#\n"),
+        ("# a\n", "# b", "# # b\n"),
+        ("a\n===\n", "- b", "\\- b\n===\n"),
+        ("| a |\n|--|\n", "b | c", "| b \\| c |\n|--|\n"),
+        ("![a](u)\n", "b [c](d)", "![b \\[c\\](d)](u)\n"),
+        ("*a* b\n", "<g1> c </g1> d", "*c* d\n"),
+        ("a _b_ c\n", "d<g1>e</g1>f", "d*e*f\n"),
+        ("a **b** c\n", "<g1>「d」</g1>e", "<strong>「d」</strong>e\n"),
+        ("a **b** c\n", "d", "**d**\n"),
+        ("a  \nb\n", "c <x1/>", "c <br>\n"),
+        ("a  \nb\n", "c<x1/># d", "c  \n\\# d\n"),
+        ("> a  \n> b\n", "c<x1/>- d", "> c  \n> \\- d\n"),
+        ("[a][]\n\n[a]: u\n", "<g1>[b]</g1>", "[[b]][a]\n\n[a]: u\n"),
+        ("[a][]\n\n[a]: u\n", "b <g1>a</g1>", "b [a][]\n\n[a]: u\n"),
+        ("[a*]\n\n[a*]: u\n", "b", "[b][a*]\n\n[a*]: u\n"),
+        ("b\n\n[a]: u\n", "[a]", "\\[a\\]\n\n[a]: u\n"),
+    ],
+)
+def test_what_would_be_read_as_markdown_is_escaped(page, translation, filled, read_text):
+    document = read_text(read_markdown, page)
+    fillings = [Filling(translation), *(None for _ in document.segments[1:])]
+    assert document.filled(fillings).decode() == filled
+
+
+WORDS = [
+    *"#*_`~[]()<>&|!\\-+=.:1a ",
+    "1. ",
+    "- ",
+    "**",
+    "```",
+    "&amp;",
+    "<b>",
+    "</i>",
+    "http://x",
+    "[a]",
+    "](u)",
+    "\u00a0",
+    "「",
+    "é",
+]
+FRAMES = ["{}\n", "# {}\n", "> - {}\n", "{}\n---\n", "| {} | b |\n|--|--|\n", "![{}](u)\n", "1. {}\n   b\n"]
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.sampled_from(FRAMES), st.lists(st.sampled_from(WORDS)).map("".join))
+def test_any_translation_is_read_back_as_it_is(frame, translation):
+    page = frame.format("word") + "\n[a]: u\n"
+    document = MarkdownDocument(FileText.of(page.encode(), "page.md"))
+    wanted = re.sub("[ \t]+", " ", f"x{translation}y")
+    again = MarkdownDocument(
+        FileText.of(document.filled([Filling(wanted), *(None for _ in document.segments[1:])]), "p")
+    )
+    assert len(again.segments) == len(document.segments)
+    # Addresses are read as one piece, whatever they were before.
+    elements = "".join("\0" if part.startswith("<x") else part for part in re.split(r"(<x\d+/>)", texts(again)[0]))
+    pattern = re.escape(elements).replace("\0", r"https?://\S*?")
+    assert re.fullmatch(f"{pattern}( b)?", wanted + (" b" if "   b" in frame else ""))
+
+
+MARKDOWN_IT = MarkdownIt("commonmark")
+
+
+def their_events(text):
+    """Return what markdown-it reads: words, and the forms of what else there is."""
+    tokens = MARKDOWN_IT.parseInline(text, {"references": {"A": {"href": "/u", "title": ""}}})[0].children
+    forms = {"hardbreak": "alone", "code_inline": "alone", "image": "alone", "html_inline": "html"}
+    for token in tokens:
+        if token.type.endswith(("_open", "_close")):
+            yield token.type.rpartition("_")[2], ""
+        elif token.type in forms:
+            yield forms[token.type], ""
+        else:
+            yield "words", " " if token.type == "softbreak" else token.content
+
+
+def our_events(text):
+    for event in scanned(text, lambda label: normalizeReference(label) == "A").events:
+        markup = text[event.start : event.end]
+        if event.form == "words":
+            yield "words", event.words
+        elif markup.startswith("<http"):
+            yield from [("open", ""), ("words", markup[1:-1]), ("close", "")]
+        else:
+            yield "html" if markup.startswith("<") else event.form, ""
+
+
+def joined(events):
+    done = []
+    for form, words in events:
+        if form == "words" and done and done[-1][0] == "words":
+            done[-1] = ("words", done[-1][1] + words)
+        elif form != "words" or words:
+            done.append((form, words))
+    return done
+
+
+INLINE = [
+    "*",
+    "**",
+    "***",
+    "_",
+    "__",
+    "`",
+    "``",
+    "[",
+    "]",
+    "(",
+    ")",
+    "![",
+    "](/u)",
+    "[a]",
+    "[A][]",
+    '](</u> "t")',
+    "a",
+    "b ",
+    " ",
+]
+INLINE += [
+    "\n",
+    "  \n",
+    "\\\n",
+    "\\*",
+    "&amp;",
+    "&x;",
+    "<b>",
+    "</b>",
+    "<br/>",
+    "<!-- c -->",
+    "<http://x>",
+    "!",
+    ".",
+    '"',
+    "<",
+    "—",
+    "é",
+]
+
+
+@settings(max_examples=1000, deadline=None)
+@given(st.lists(st.sampled_from(INLINE), max_size=14).map("".join))
+def test_inline_markup_is_read_as_markdown_it_reads_it(text):
+    text = "\n".join(line.lstrip(" ") for line in text.split("\n")).strip()
+    # It takes a label before a parenthesis that ends the text, and all within brackets that are none, for no link.
+    text = text.replace("](", "](/u)") if text.endswith("](") else text
+    if re.search(r"\](?:\((?!/u\)|</u> \"t\"\))|\[)", re.sub(r"\[A\]\[\]", "", text)):
+        return
+    assert joined(our_events(text)) == joined(their_events(text))
+
+
+@pytest.mark.parametrize(
+    "path", sorted([*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")]), ids=lambda path: path.name
+)
+def test_our_own_pages_keep_their_form(path, read_text, translated, in_capitals):
+    document = read_text(read_markdown, path.read_bytes())
+    assert len(document.segments) > 3
+    again = read_text(read_markdown, translated(document))
+    assert texts(again) == [in_capitals(text) for text in texts(document)]
+
+    def outline(text):
+        parser = MarkdownIt("commonmark").enable("table")
+        for token in parser.parse(text):
+            yield token.type, token.info, token.content if token.type in ("fence", "code_block", "html_block") else ""
+            for child in token.children or ():
+                if child.type not in ("text", "softbreak"):
+                    href = child.attrs.get("href") or child.attrs.get("src")
+                    yield child.type, href, child.content if child.type != "image" else ""
+
+    before, after = path.read_text(encoding="utf-8"), translated(document).decode()
+    assert list(outline(after)) == list(outline(before))
+
+
+@pytest.mark.parametrize("end", ["\n", "\r\n", "\r", ""])
+@pytest.mark.parametrize("mark", [b"", b"\xef\xbb\xbf"])
+def test_byte_order_marks_and_line_ends_are_kept(mark, end, read_text, translated):
+    document = read_text(read_markdown, mark + f"# a{end or chr(10)}> b\\{end or chr(10)}> c{end}".encode())
+    assert translated(document) == mark + f"# A{end or chr(10)}> B\\{end or chr(10)}> C{end}".encode()
+
+
+PIECES = [*WORDS, "\n", "\n\n", "> ", "    ", "\t", "\r\n", "|--|", "===\n", "---\n", "[^1]", "  \n", "{{", "[a]: u\n"]
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.lists(st.sampled_from(PIECES)).map("".join))
+def test_any_text_comes_back_and_takes_a_translation(page):
+    document = MarkdownDocument(FileText.of(page.encode(), "page.md"))
+    assert document.filled([None] * len(document.segments)) == page.encode()
+    document.filled([Filling(segment.text.upper()) for segment in document.segments])
+
+
+def test_damaged_pages_never_end_in_a_traceback(translated, read_text):
+    page = (ROOT / "README.md").read_bytes()[:3000]
+    chance = random.Random(5)
+    for _ in range(100):
+        damaged = bytearray(page)
+        for _ in range(chance.randint(1, 20)):
+            damaged[chance.randrange(len(damaged))] = chance.choice(b"<>[]()*_`|#-\\\n\t \x00\xff!&~1a")
+        try:
+            document = read_text(read_markdown, bytes(damaged))
+        except DataError:
+            continue
+        translated(document)
+
+
+@pytest.mark.parametrize(
+    "piece", ["[", "*a ", "<a ", "`a", "[a](", "![a", "<!--a", "> a", "- a", "_a", "a\\\n", "[a]: <"]
+)
+def test_long_nonsense_is_read_in_one_pass(piece, read_text, translated):
+    translated(read_text(read_markdown, piece * 3_000 + "x"))
+
+
+def test_what_nobody_wrote_by_hand_is_left_alone(read_text):
+    assert texts(read_text(read_markdown, "a" * LONGEST_BLOCK + "\n\nb")) == ["a" * LONGEST_BLOCK, "b"]
+    assert texts(read_text(read_markdown, "a" * (LONGEST_BLOCK + 1) + "\n\nb")) == ["b"]

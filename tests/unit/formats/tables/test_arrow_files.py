@@ -1,0 +1,218 @@
+"""Parquet and Arrow: columns by name and type, a batch at a time; what is damaged is refused."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from clearhead.errors import ConfigError, DataError
+from clearhead.formats import SentencePair, Wanted, described, read_pairs
+from clearhead.formats.tables.arrow_files import write_arrow, write_parquet
+
+
+def written(path: Path, table: pa.Table, *, is_stream: bool = False) -> str:
+    if path.suffix == ".parquet":
+        pq.write_table(table, path)
+    else:
+        make = pa.ipc.new_stream if is_stream else pa.ipc.new_file
+        with pa.OSFile(str(path), "wb") as file, make(file, table.schema) as writer:
+            writer.write_table(table, max_chunksize=2)
+    return str(path)
+
+
+def texts(path: str, wanted: Wanted = Wanted()) -> list[tuple[str, str]]:
+    return [(pair.source, pair.target) for pair in read_pairs([path], wanted)]
+
+
+PLAIN = pa.table({"id": [7, 8, 9], "en": ["yes", None, "no\r\nway"], "de": ["ja", "doch", "nein"]})
+NESTED = pa.table(
+    {
+        "id": ["0", "1", "2"],
+        "translation": [{"de": "ja", "en": "yes"}, None, {"de": "nein", "en": None}],
+        "n": [1, 2, 3],
+    }
+)
+FORMATS = [("p.parquet", False), ("p.arrow", False), ("p.arrow", True), ("p.feather", False)]
+
+
+@pytest.mark.parametrize(("name", "is_stream"), FORMATS)
+def test_columns_named_by_languages_are_read_with_their_rows(tmp_path, name, is_stream):
+    path = written(tmp_path / name, PLAIN, is_stream=is_stream)
+    assert list(read_pairs([path])) == [
+        SentencePair("yes", "ja", f"{path}:1"),
+        SentencePair("", "doch", f"{path}:2"),
+        SentencePair("no way", "nein", f"{path}:3"),
+    ]
+    assert texts(path, Wanted(None, "de", "en"))[0] == ("ja", "yes")
+    assert texts(path, Wanted((3, "en")))[0] == ("ja", "yes")
+
+
+@pytest.mark.parametrize(("name", "is_stream"), FORMATS)
+def test_fields_of_a_translation_are_read(tmp_path, name, is_stream):
+    path = written(tmp_path / name, NESTED, is_stream=is_stream)
+    assert texts(path) == [("ja", "yes"), ("", ""), ("nein", "")]
+    assert texts(path, Wanted(("en", "de")))[2] == ("", "nein")
+
+
+@pytest.mark.parametrize("name", ["p.parquet", "p.arrow"])
+def test_every_kind_of_text_is_read(tmp_path, name):
+    kinds = [pa.string(), pa.large_string(), pa.dictionary(pa.int8(), pa.string())]
+    for kind in kinds if name == "p.parquet" else [*kinds, pa.string_view()]:
+        path = written(tmp_path / name, pa.table({"a": pa.array(["x", "y", "x"], kind), "b": ["1", "2", "3"]}))
+        assert texts(path) == [("x", "1"), ("y", "2"), ("x", "3")]
+
+
+@pytest.mark.parametrize("name", ["p.parquet", "p.arrow"])
+@pytest.mark.parametrize(
+    ("table", "wanted", "message"),
+    [
+        (PLAIN, Wanted(("id", "de")), r"must hold text .* it has 'id' \(int64\), 'en' \(string\), 'de' \(string\)"),
+        (PLAIN, Wanted(("en", "fr")), "has no column 'fr'; it has 'id', 'en', 'de'"),
+        (PLAIN, Wanted(None, "en", "fr"), "no column of the language 'fr'; it has 'en', 'de'"),
+        (pa.table({"a": ["x"], "b": ["y"], "c": ["z"]}), Wanted(), "has 3 columns: 'a', 'b', 'c'; say which two"),
+        (pa.table({"en": ["x"], "de": [1.5]}), Wanted(), r"no two columns of text: 'en' \(string\), 'de' \(double\)"),
+        (pa.table({"en": ["x"], "de": [b"y"]}), Wanted(), r"no two columns of text: .*'de' \(binary\)"),
+        (pa.table({"translation": [{"de": "a", "en": 1}]}), Wanted(), r"no two .* 'de' \(string\), 'en' \(int64\)"),
+    ],
+)
+def test_other_columns_are_refused_with_names_and_types(tmp_path, name, table, wanted, message):
+    with pytest.raises(ConfigError, match=message):
+        read_pairs([written(tmp_path / name, table)], wanted)
+
+
+@pytest.mark.parametrize("name", ["p.parquet", "p.arrow"])
+def test_names_with_dots_and_names_that_begin_alike_are_told_apart(tmp_path, name):
+    table = pa.table({"en": ["1"], "en.x": ["2"], "de.x": ["3"], "de": ["4"], "n": [{"en": "5"}]})
+    path = written(tmp_path / name, table)
+    assert texts(path, Wanted(("en", "de"))) == [("1", "4")]
+    assert texts(path, Wanted(("de.x", "en.x"))) == [("3", "2")]
+
+
+def test_two_columns_of_one_name_are_refused(tmp_path):
+    table = pa.table([pa.array(["a"]), pa.array(["b"]), pa.array(["c"])], names=["en", "de", "en"])
+    with pytest.raises(ConfigError, match="names of their own"):
+        read_pairs([written(tmp_path / "p.arrow", table)], Wanted((1, 2)))
+
+
+def test_a_file_without_rows_has_no_pairs(tmp_path):
+    assert texts(written(tmp_path / "p.parquet", PLAIN.slice(0, 0))) == []
+    assert texts(written(tmp_path / "p.arrow", PLAIN.slice(0, 0), is_stream=True)) == []
+
+
+def test_it_says_what_it_was_taken_for(tmp_path):
+    path = written(tmp_path / "p.parquet", PLAIN)
+    told: list[str] = []
+    read_pairs([path], on_open=lambda files: told.extend(described(files)))
+    assert told == [f"{path}: Parquet; from 'en' to 'de'"]
+
+
+@pytest.mark.parametrize("name", ["p.parquet", "p.arrow"])
+def test_damaged_missing_and_wrapped_files_are_refused(tmp_path, name):
+    path = Path(written(tmp_path / name, PLAIN))
+    whole = path.read_bytes()
+    for data in (b"", b"en\tde\n", whole[:-9], whole[: len(whole) // 2], b"PAR1" * 9, b"ARROW1\0\0" * 9):
+        path.write_bytes(data)
+        with pytest.raises(DataError, match=rf"cannot read .*{name}, it is damaged or of another format: "):
+            read_pairs([str(path)])
+    path.unlink()
+    with pytest.raises(DataError, match="there is no such file"):
+        list(read_pairs([str(path)]))
+    path.with_name(f"{name}.gz").write_bytes(whole)
+    with pytest.raises(DataError, match=r"columns of Arrow are compressed within; decompress it, or leave \.gz out"):
+        read_pairs([f"{path}.gz"])
+
+
+def test_offsets_beyond_the_text_and_text_that_is_not_utf8_are_found(tmp_path):
+    path = Path(written(tmp_path / "p.arrow", pa.table({"en": ["abcde"], "de": ["x"]})))
+    whole = path.read_bytes()
+    place = whole.index(b"abcde")
+    assert whole[place - 8 : place] == b"\0\0\0\0\5\0\0\0"  # from 0 to 5
+    for bad in (whole[: place - 2] + b"\xff\x0f" + whole[place:], whole[:place] + b"\xff" + whole[place + 1 :]):
+        path.write_bytes(bad)
+        with pytest.raises(DataError, match="damaged"):
+            list(read_pairs([str(path)]))
+
+
+def test_version_1_of_feather_is_refused_by_its_name(tmp_path):
+    (tmp_path / "p.feather").write_bytes(b"FEA1" + bytes(40))
+    with pytest.raises(DataError, match="Feather version 1"):
+        read_pairs([str(tmp_path / "p.feather")])
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs named pipes")
+def test_a_pipe_is_refused(tmp_path):
+    os.mkfifo(tmp_path / "p.parquet")
+    with pytest.raises(DataError, match="it must be a regular file"):
+        list(read_pairs([str(tmp_path / "p.parquet")]))
+
+
+sides = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\r\n"), max_size=9)
+
+
+@given(st.lists(st.tuples(sides, sides), max_size=5), st.sampled_from(["parquet", "arrow", "feather"]))
+def test_pairs_come_back_as_they_were(tmp_path_factory, rows, extension):
+    path = str(tmp_path_factory.mktemp("arrow") / f"p.{extension}")
+    pairs = [SentencePair(*both, f"{path}:{row}") for row, both in enumerate(rows, start=1)]
+    write = write_parquet if extension == "parquet" else write_arrow
+    assert write(path, iter(pairs), ("en", "de")) == len(pairs)
+    assert list(read_pairs([path], Wanted(None, "en", "de"))) == pairs
+
+
+def test_columns_have_the_names_of_the_languages_and_batches_are_bounded(tmp_path, monkeypatch):
+    monkeypatch.setattr("clearhead.formats.tables.arrow_files.WRITTEN_ROWS", 3)
+    monkeypatch.setattr("clearhead.formats.tables.arrow_files.WRITTEN_CHARACTERS", 20)
+    path = str(tmp_path / "p.parquet")
+    pairs = (
+        [SentencePair("a", "b", "x:1")] * 4 + [SentencePair("long" * 5, "b", "x:1")] + [SentencePair("a", "b", "x:1")]
+    )
+    assert write_parquet(path, pairs, ("en", "de")) == 6
+    file = pq.ParquetFile(path)
+    assert file.schema_arrow.names == ["en", "de"]
+    assert [file.metadata.row_group(group).num_rows for group in range(file.num_row_groups)] == [3, 2, 1]
+    write_parquet(path, pairs, ("en", "en"))
+    assert pq.ParquetFile(path).schema_arrow.names == ["source", "target"]
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [("a\nb", r"f\.tsv:7: the target holds a line feed"), ("\ud800", r"f\.tsv:7: U\+D800 is half of a surrogate pair")],
+)
+@pytest.mark.parametrize("write", [write_parquet, write_arrow])
+def test_what_would_not_come_back_is_refused_and_nothing_is_written(tmp_path, text, message, write):
+    with pytest.raises(DataError, match=message):
+        write(str(tmp_path / "p.arrow"), [SentencePair("a", text, "f.tsv:7")], ("en", "de"))
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_where_it_cannot_be_written_is_said(tmp_path):
+    for path, message in (
+        (None, "cannot be written to standard output"),
+        ("-", "cannot be written to standard output"),
+        (str(tmp_path / "p.parquet.gz"), "compressed within"),
+        (str(tmp_path / "no" / "p.parquet"), "there is no directory"),
+        (str(tmp_path), "it is a directory"),
+    ):
+        with pytest.raises(DataError, match=message):
+            write_parquet(path, [], ("en", "de"))
+
+
+def test_memory_does_not_grow_with_the_file(tmp_path):
+    """Arrow's own memory, which holds the texts; a batch of a few thousand rows at a time."""
+    peaks = []
+    for rows in (10_000, 60_000):
+        path = str(tmp_path / "long.parquet")
+        pairs = (SentencePair(f"{row} " * 9, f"{row} " * 9, "x:1") for row in range(rows))
+        assert write_parquet(path, pairs, ("en", "de")) == rows
+        before, peak = pa.total_allocated_bytes(), 0
+        for count, _ in enumerate(read_pairs([path]), start=1):
+            if count % 500 == 0:
+                peak = max(peak, pa.total_allocated_bytes() - before)
+        assert count == rows
+        peaks.append(peak)
+    assert peaks[1] < 3 * peaks[0]

@@ -1,0 +1,94 @@
+"""Tab-separated pairs: columns without quoting rules, and a round trip that loses nothing."""
+
+from __future__ import annotations
+
+import io
+import os
+import sys
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from clearhead.errors import DataError
+from clearhead.formats import SentencePair, read_pairs, write_tsv
+
+
+def test_columns_after_the_second_are_ignored(tmp_path):
+    path = tmp_path / "p.tsv"
+    path.write_text('a b\t"c\tCC-BY\tmore\n\n\t\nx\t\n', encoding="utf-8")
+    assert list(read_pairs([str(path)])) == [
+        SentencePair("a b", '"c', f"{path}:1"),
+        SentencePair("", "", f"{path}:2"),
+        SentencePair("", "", f"{path}:3"),
+        SentencePair("x", "", f"{path}:4"),
+    ]
+
+
+def test_anki_file_with_attributions_is_read(data_dir):
+    path = data_dir("formats") / "anki-swe-eng.3col.tsv"
+    pairs = list(read_pairs([str(path)]))
+    assert len(pairs) == len(path.read_bytes().splitlines())
+    assert pairs[0] == SentencePair("When did you do that?", "När gjorde du det?", f"{path}:1")
+    assert not any("CC-BY" in pair.target for pair in pairs)
+
+
+def test_tatoeba_export_with_numbers_before_the_sentences_is_read(tmp_path):
+    path = tmp_path / "Sentence pairs in English-German.tsv"
+    path.write_text("\ufeff1276\tLet's try.\t77\tVersuchen wir's!\n1280\t4711\t98\t4711\n", encoding="utf-8")
+    assert [(pair.source, pair.target) for pair in read_pairs([str(path)])] == [
+        ("Let's try.", "Versuchen wir's!"),
+        ("4711", "4711"),
+    ]
+
+
+def test_line_without_a_tab_is_refused_by_file_and_line(tmp_path):
+    path = tmp_path / "p.tsv"
+    path.write_text("a\tb\nno tab here\n")
+    with pytest.raises(DataError, match=r"p\.tsv, line 2: there is no tab.*'no tab here'"):
+        list(read_pairs([str(path)]))
+
+
+def test_line_without_a_tab_on_standard_input_is_named_so(monkeypatch):
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"word")))
+    with pytest.raises(DataError, match="standard input, line 1"):
+        list(read_pairs(["-"]))
+
+
+@pytest.mark.parametrize("sign", ["\t", "\n", "\r"])
+@pytest.mark.parametrize("side", ["source", "target"])
+def test_text_that_would_not_come_back_is_refused_and_nothing_is_written(tmp_path, sign, side):
+    texts = {"source": "a", "target": "b", side: f"x{sign}y"}
+    with pytest.raises(DataError, match=rf"f\.tmx:7: the {side} holds a"):
+        write_tsv(
+            str(tmp_path / "p.tsv"), [SentencePair("ok", "ok", "f.tmx:6"), SentencePair(**texts, origin="f.tmx:7")]
+        )
+    assert os.listdir(tmp_path) == []
+
+
+@pytest.mark.parametrize("row", [("German", "English"), ("#html:true", "b"), ("\ufeffa", "b")])
+def test_a_first_pair_that_would_be_read_as_a_header_is_refused_and_a_later_one_is_not(tmp_path, row):
+    pair, other = SentencePair(*row, "f.po:7"), SentencePair("a", "b", "f.po:6")
+    with pytest.raises(DataError, match=r"f\.po:7: .* as the first row of a \.tsv, would be read as its header"):
+        write_tsv(str(tmp_path / "p.tsv"), [pair, other])
+    path = str(tmp_path / "q.tsv")
+    assert write_tsv(path, [other, pair]) == 2
+    assert [(pair.source, pair.target) for pair in read_pairs([path])] == [("a", "b"), row]
+    assert os.listdir(tmp_path) == ["q.tsv"]
+
+
+def test_standard_output_is_written_when_no_file_is_named(monkeypatch):
+    monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(io.BytesIO()))
+    assert write_tsv(None, [SentencePair("a", "ä", "x:1")]) == 1
+    assert sys.stdout.buffer.getvalue() == "a\tä\n".encode()
+
+
+sides = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\t\r\n\0\ufeff"), max_size=11)
+
+
+@given(st.lists(st.tuples(sides, sides), max_size=5), st.sampled_from(["tsv", "tsv.gz", "tsv.xz", "tsv.zst"]))
+def test_pairs_come_back_as_they_were(tmp_path_factory, texts, extension):
+    path = str(tmp_path_factory.mktemp("tsv") / f"p.{extension}")
+    pairs = [SentencePair(*both, f"{path}:{line}") for line, both in enumerate(texts, start=1)]
+    assert write_tsv(path, pairs) == len(pairs)
+    assert list(read_pairs([path])) == pairs

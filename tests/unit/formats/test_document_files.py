@@ -1,0 +1,78 @@
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from clearhead.errors import ClearheadError, ConfigError, DataError
+from clearhead.formats.document import Filling
+from clearhead.formats.document_files import is_document, read_document
+
+SAMPLES = {
+    ".csv": 'id,en,de\r\n1,"A ""dog""",\r\n2,Cat,Katze\r\n3, "x\ny",\r\n',
+    ".json": '{"a": "Ein Hund\\n", "b": [1.5, {"c": "\\u00e9\\ud83d\\ude00"}], "d": null}\n',
+    ".srt": (
+        "\ufeff1\n00:00:01,000 --> 00:00:02,000\n<i>Ein Hund</i>\n\n2\n00:00:03,000 --> 00:00:04,000\n- Ja.\n- Nein.\n"
+    ),
+    ".tsv": "A dog\t\nCat\tKatze\n",
+    ".vtt": (
+        "WEBVTT\n\nNOTE x\n\n1\n00:01.000 --> 00:02.000 line:0\n<v Bob>Rock &amp; Roll\n\n00:03.000 --> 00:04.000\nx\n"
+    ),
+    ".txt": "  - Ein Hund\n    rennt.\n\n> Mail\n> von\n=====\n犬が\n走る。",
+}
+OPTIONS = {".csv": {"columns": [2, 3]}, ".tsv": {"columns": [1, 2]}, ".txt": {"paragraphs": True}}
+
+
+@pytest.mark.parametrize("extension", SAMPLES)
+def test_whatever_is_in_a_file_it_is_refused_or_comes_back(tmp_path, extension):
+    draw = random.Random(extension)
+    pieces = [b"\n", b"\r", b"\n\n", b'"', b"\\", b"<", b"&", b"-->", b",", b"\t", b"{", b"]", b"\xff", b"\xef\xbb\xbf"]
+    pieces += [b"\0", "犬".encode(), b"1", b" ", b"\\ud83d", b"\xe2\x80\xa8"]
+    sample, path = SAMPLES[extension].encode(), tmp_path / f"a{extension}"
+    refusals = []
+    for _ in range(40):
+        content = bytearray(sample)
+        for _ in range(draw.randrange(1, 4)):
+            at = draw.randrange(len(content) + 1)
+            content[at : at + draw.choice([0, 0, 1, 3, 20])] = draw.choice([*pieces, b"", sample[at : at + 30]])
+        path.write_bytes(content)
+        try:
+            document = read_document(str(path), **OPTIONS.get(extension, {}))
+        except ClearheadError as error:
+            refusals.append(str(error))
+            continue
+        assert document.filled([None] * len(document.segments)) == content
+        for text in ("", "x", 'a "b" <c> & \\\n\n,;\td', "猫" * 50):
+            filled = document.filled([Filling(text)] * len(document.segments))
+            if text == "x":
+                path.write_bytes(filled)
+                again = read_document(str(path), **OPTIONS.get(extension, {}))
+                assert len(again.segments) == len(document.segments)
+    assert all(path.name in refusal for refusal in refusals)
+    assert len(refusals) < 40
+
+
+def test_a_document_is_told_by_its_extension():
+    assert [
+        is_document(name) for name in ("a.Json", "b/a.srt", "a.vtt.gz", ".csv", "json", "a.txt", "a.jsonl", "-")
+    ] == [
+        *[True] * 3,
+        *[False] * 5,
+    ]
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "error", "message"),
+    [
+        ("a.json.gz", {}, DataError, r"a.json.gz is a compressed document \(.gz\); decompress it first"),
+        ("a.txt.zst", {"paragraphs": True}, DataError, "is a compressed document"),
+        ("a.txt", {}, DataError, r"cannot tell the format of a.txt; documents end in \.csv, .*\.json"),
+        ("a.json", {"columns": [1]}, ConfigError, "a.json: --columns has no meaning for a .json file"),
+        ("a.json", {"columns": [1], "paragraphs": True}, ConfigError, "--columns, --paragraphs have no meaning"),
+        ("a.txt", {"columns": [1], "paragraphs": True}, ConfigError, "--columns has no meaning for plain text"),
+        ("missing.json", {"columns": None}, DataError, "missing.json: there is no such file"),
+    ],
+)
+def test_what_cannot_be_meant_is_refused(name, options, error, message):
+    with pytest.raises(error, match=message):
+        read_document(name, **options)

@@ -1,0 +1,192 @@
+"""Translation memories filled in: another parser reads the texts where they belong, every other byte is as before."""
+
+from __future__ import annotations
+
+import random
+from xml.etree import ElementTree
+
+import pytest
+
+from clearhead.errors import ClearheadError, ConfigError, DataError
+from clearhead.formats import read_pairs
+from clearhead.formats.document import Filling
+from clearhead.formats.document_files import read_document
+from clearhead.formats.tmx.document import TmxDocument
+
+MEMORY = """<?xml version="1.0"?>
+<!DOCTYPE tmx SYSTEM "tmx14.dtd">
+<tmx version="1.4"><header srclang="en-US" segtype="sentence"/>
+<body>
+  <tu tuid="1">
+    <tuv xml:lang="de"><seg>Hund</seg></tuv>
+    <tuv xml:lang="en-US"><prop type="x">p</prop><seg>The <bpt i="1">[b]</bpt>dog<ept i="1">[/b]</ept></seg></tuv>
+  </tu>
+  <tu><!-- none yet -->
+    <tuv xml:lang="EN-us"><seg>a &lt; b
+      c</seg></tuv>
+  </tu>
+  <tu><tuv xml:lang="en-US"><seg>x</seg></tuv><tuv xml:lang="de"><seg /></tuv></tu>
+  <tu><tuv xml:lang="de"><seg>nur</seg></tuv></tu>
+</body>
+</tmx>
+"""
+
+
+def memory(*units: str, head: str = "") -> str:
+    """Return a memory; a unit is `en=text|de=text`."""
+    texts = [[text.split("=") for text in unit.split("|")] for unit in units]
+    written = [
+        "".join(f'<tuv xml:lang="{language}"><seg>{text}</seg></tuv>' for language, text in unit) for unit in texts
+    ]
+    return f"<tmx>{head}<body>{''.join(f'<tu>{unit}</tu>' for unit in written)}</body></tmx>"
+
+
+def texts_by_language(data: bytes | str) -> list[dict[str, str]]:
+    name = "{http://www.w3.org/XML/1998/namespace}lang"
+    return [
+        {version.attrib[name]: "".join(version.find("seg").itertext()) for version in unit.iter("tuv")}
+        for unit in ElementTree.fromstring(data).iter("tu")
+    ]
+
+
+def replaced(text: str, *changes: tuple[str, str]) -> str:
+    for old, new in changes:
+        assert text.count(old) == 1, old
+        text = text.replace(old, new)
+    return text
+
+
+def test_the_other_language_is_filled_and_nothing_else_changes(read, fill):
+    document = read("a.tmx", MEMORY)
+    assert [(one.line, one.text, one.translation, one.is_finished) for one in document.segments] == [
+        (7, "The <g1>dog</g1>", "Hund", True),
+        (10, "a < b c", "", False),
+        (13, "x", "", False),
+    ]
+    filled = fill(document, {"The <g1>dog</g1>": "Der <g1>Hund</g1>", "a < b c": "A & b", "x": "X"})
+    assert filled == replaced(
+        MEMORY,
+        ("<seg>Hund</seg>", '<seg>Der <bpt i="1">[b]</bpt>Hund<ept i="1">[/b]</ept></seg>'),
+        ("      c</seg></tuv>", '      c</seg></tuv>\n    <tuv xml:lang="de"><seg>A &amp; b</seg></tuv>'),
+        ("<seg />", "<seg>X</seg>"),
+    )
+    assert texts_by_language(filled) == [
+        {"de": "Der [b]Hund[/b]", "en-US": "The [b]dog[/b]"},
+        {"EN-us": "a < b\n      c", "de": "A & b"},
+        {"en-US": "x", "de": "X"},
+        {"de": "nur"},
+    ]
+
+
+def test_a_language_that_is_asked_for_is_added_or_replaced(read, fill):
+    written = memory("en=a|de=b|fr=c", "de-AT=d|en-GB=e", "fr=f")
+    document = read("a.tmx", written, from_lang="EN", to_lang="de")
+    assert [(one.text, one.translation) for one in document.segments] == [("a", "b"), ("e", "d")]
+    assert fill(document, {"a": "B", "e": "D"}) == memory("en=a|de=B|fr=c", "de-AT=D|en-GB=e", "fr=f")
+    document = read("a.tmx", written, from_lang="fr", to_lang="pt_BR")
+    assert fill(document, {"c": "x", "f": "y"}) == memory("en=a|de=b|fr=c|pt-BR=x", "de-AT=d|en-GB=e", "fr=f|pt-BR=y")
+
+
+@pytest.mark.parametrize(
+    ("units", "header", "asked", "expected"),
+    [
+        (["de=b|en=a"], "", {}, ("b", "a")),
+        (["de=b|en=a"], "en", {}, ("a", "b")),
+        (["de=b|en-GB=a"], "en", {}, ("a", "b")),
+        (["de=b|en=a"], "*all*", {"from_lang": "en"}, ("a", "b")),
+        (["de=b|en=a"], "en", {"to_lang": "en"}, ("b", "a")),
+        (["de=b|en=a|fr=c"], "fr", {"to_lang": "en"}, ("c", "a")),
+        (["en-US=a|en-GB=b"], "en-GB", {}, ("b", "a")),
+        (["en=a"], "", {"to_lang": "de"}, ("a", "")),
+    ],
+)
+def test_what_is_not_asked_for_is_told_from_the_file(read, units, header, asked, expected):
+    document = read("a.tmx", memory(*units, head=f'<header srclang="{header}"/>'), **asked)
+    assert [(one.text, one.translation) for one in document.segments] == [expected]
+
+
+@pytest.mark.parametrize(
+    ("unit", "asked", "message"),
+    [
+        ("en=a|de=b|fr=c", {}, "give --from-lang and --to-lang; its languages: en, de, fr"),
+        ("en=a|de=b|fr=c", {"from_lang": "en"}, "give --from-lang and --to-lang"),
+        ("en=a|de=b|fr=c", {"to_lang": "en"}, "give --from-lang and --to-lang"),
+        ("en=a|de=b", {"to_lang": "fr"}, "give --from-lang and --to-lang"),
+        ("en=a", {}, "give --from-lang and --to-lang; its languages: en"),
+        ("en=a|de=b", {"from_lang": "fr"}, "has no text in 'fr'; its languages: en, de"),
+        ("en=a|de=b", {"from_lang": "en", "to_lang": "EN"}, "source and translation are both to be in 'en'"),
+        ("en=a|de=b", {"from_lang": "en", "to_lang": "<x>"}, "'<x>' is no language"),
+    ],
+)
+def test_languages_that_cannot_be_told_are_refused(read, unit, asked, message):
+    with pytest.raises(ConfigError) as caught:
+        read("a.tmx", memory(unit), **asked)
+    assert message in str(caught.value)
+
+
+@pytest.mark.parametrize("encoding", ["utf-8-sig", "utf-16", "utf-16-be"])
+def test_encodings_and_the_older_attribute_stay(read, encoding):
+    written = memory("en=größer|de=b", "en=😀 a").replace("xml:lang", "lang").replace("/tuv><", "/tuv>\r\n <")
+    filled = read("a.tmx", written.encode(encoding)).filled([None, Filling("猫")])
+    added = '</seg></tuv><tuv lang="de"><seg>猫</seg></tuv>\r\n </tu></body>'
+    assert filled == replaced(written, ("</seg></tuv>\r\n </tu></body>", added)).encode(encoding)
+
+
+@pytest.mark.parametrize(
+    ("written", "message"),
+    [
+        ("<a/>", "line 1: the first element is <a>; a TMX has <tmx>"),
+        ("<tmx>\n<tu>", "the XML is cut off"),
+        ('<!DOCTYPE tmx [<!ENTITY e SYSTEM "/etc/passwd">]><tmx/>', "declares the entity 'e'; entities are refused"),
+    ],
+)
+def test_what_is_no_memory_is_refused(read, written, message):
+    with pytest.raises(DataError) as caught:
+        read("a.tmx", written)
+    assert message in str(caught.value)
+
+
+def test_a_memory_without_units_has_no_segments(read):
+    assert read("a.tmx", "<tmx><body/></tmx>").segments == []
+
+
+def test_the_real_files_come_back_and_are_filled(data_dir, tmp_path):
+    paths = sorted(data_dir("formats").glob("*.tmx"))
+    assert len(paths) == 2
+    for path in paths:
+        document = read_document(str(path))
+        assert len(document.segments) == (3 if path.name.startswith("omegat") else 489)
+        assert document.filled([None] * len(document.segments)) == path.read_bytes()
+        new = tmp_path / path.name
+        new.write_bytes(document.filled([Filling(one.text) for one in document.segments]))
+        pairs = [(pair.source, pair.target) for pair in read_pairs([str(new)])]
+        assert pairs == [(one.text, one.text) for one in document.segments]
+        again = read_document(str(new))
+        assert [one.translation for one in again.segments] == [one.text for one in document.segments]
+
+
+def test_whatever_is_in_a_file_it_is_refused_or_filled():
+    draw = random.Random("tmx")
+    pieces = ["<", ">", "&", '"', "/", "<ph/>", "</seg>", "<tuv>", "<!--", "<seg>x</seg>", "\r", "<ept i='1'/>"]
+    pieces += ['<tuv xml:lang="fr"/>', '<tuv xml:lang="de"><seg>y</seg></tuv>', "<tu/>"]
+    counts = {"refused": 0, "filled": 0}
+    for _ in range(60):
+        content = MEMORY
+        for _ in range(draw.randrange(1, 3)):
+            at = draw.randrange(len(content))
+            if draw.random() < 0.7:
+                at = content.index(">", min(at, len(content) - 3)) + 1  # more of them stay well-formed
+            end = at + draw.choice([0, 0, 0, 1, 20])
+            content = content[:at] + draw.choice([*pieces, "", MEMORY[at : at + 40]]) + content[end:]
+        try:
+            document = TmxDocument(content.encode(), "a.tmx", "en", "de")
+        except ClearheadError:
+            counts["refused"] += 1
+            continue
+        assert document.filled([None] * len(document.segments)) == content.encode()
+        filled = document.filled([Filling(f"é <g1>{one.text}</g2><x1/> & \\") for one in document.segments])
+        again = TmxDocument(filled, "a.tmx", "en", "de")
+        assert [one.text for one in again.segments] == [one.text for one in document.segments]
+        assert all(one.is_finished for one in again.segments)
+        counts["filled"] += 1
+    assert min(counts.values()) > 5, counts

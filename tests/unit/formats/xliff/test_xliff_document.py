@@ -1,0 +1,297 @@
+"""XLIFF files filled in: another parser reads the targets where they belong, and every other byte is as before."""
+
+from __future__ import annotations
+
+import random
+from xml.etree import ElementTree
+
+import pytest
+
+from clearhead.errors import DataError
+from clearhead.formats import read_pairs
+from clearhead.formats.document import Filling
+from clearhead.formats.document_files import read_document
+from clearhead.formats.xliff.document import XliffDocument
+
+OLD = """<?xml version="1.0"?>
+<!-- a comment -->
+<xliff version="1.2" xmlns="urn:oasis:names:tc:xliff:document:1.2" xmlns:o="urn:other">
+  <file source-language="en" target-language="de" datatype="plaintext" original="a">
+    <body>
+      <o:unit><source>other</source></o:unit>
+      <trans-unit id="1">
+        <source>Save &amp; <g id="5">quit</g> <x id="6" note="a>b"/></source>
+        <note>Keep me</note>
+      </trans-unit>
+      <trans-unit id="2" approved='yes'><source><![CDATA[<b>]]></source><target state = 'final'
+        xml:lang="de" >alt</target><alt-trans><source>no</source><target>nein</target></alt-trans></trans-unit>
+      <group translate="no"><trans-unit id="3"><source>Fixed</source></trans-unit></group>
+      <trans-unit id="4">
+        <source>
+          On two
+          lines
+        </source>
+        <target/>
+      </trans-unit>
+      <trans-unit id="5" xml:space="preserve"><source> a
+ b </source><target state="needs-adaptation"
+ state-qualifier="fuzzy-match">x</target></trans-unit>
+    </body>
+  </file>
+</xliff>
+"""
+NEW = """<xliff version="2.0" srcLang="en" trgLang="de" xmlns="urn:oasis:names:tc:xliff:document:2.0">
+<file id="f"><unit id="1">
+  <segment id="s1"><source>Press <pc id="1"><mrk id="m" type="term">Enter</mrk></pc>.</source></segment>
+  <ignorable><source> </source></ignorable>
+  <segment state="initial"><source>One<ph id="2"/></source><target>Eins</target></segment>
+  <segment state='reviewed' subState='my:x'><source>Two</source><target>Zwei</target></segment>
+</unit><unit id="2" translate="no"><segment><source>Fixed</source></segment></unit></file></xliff>
+"""
+
+
+def one_unit(content: str, *, version: str = "1.2", head: str = "") -> str:
+    return f'{head}<xliff version="{version}"><trans-unit>{content}</trans-unit></xliff>'
+
+
+def replaced(text: str, *changes: tuple[str, str]) -> str:
+    for old, new in changes:
+        assert text.count(old) == 1, old
+        text = text.replace(old, new)
+    return text
+
+
+def test_sources_are_segments_with_tags(read):
+    document = read("a.xlf", OLD)
+    assert [(one.line, one.text, one.translation, one.is_finished) for one in document.segments] == [
+        (8, "Save & <g1>quit</g1> <x2/>", "", False),
+        (11, "<b>", "alt", True),
+        (15, "On two lines", "", False),
+        (21, " a\n b ", "x", False),
+    ]
+
+
+def test_targets_are_filled_and_nothing_else_changes(read, fill):
+    texts = {
+        "Save & <g1>quit</g1> <x2/>": "<x2/> Sichern & <g1>Ende</g1>",
+        "<b>": "neu <",
+        "On two lines": "Auf zwei Zeilen",
+        " a\n b ": " A\n B ",
+    }
+    filled = fill(read("a.xlf", OLD), texts)
+    state = 'state="needs-review-translation"'
+    assert filled == replaced(
+        OLD,
+        (
+            '<x id="6" note="a>b"/></source>',
+            f'<x id="6" note="a>b"/></source>\n        <target {state}><x id="6" note="a>b"/> Sichern &amp; '
+            '<g id="5">Ende</g></target>',
+        ),
+        ("approved='yes'", 'approved="no"'),
+        ("state = 'final'", 'state = "needs-review-translation"'),
+        (">alt<", ">neu &lt;<"),
+        ("<target/>", f"<target {state}>Auf zwei Zeilen</target>"),
+        ('<target state="needs-adaptation"\n state-qualifier="fuzzy-match">x', f"<target {state}> A\n B "),
+    )
+    units = ElementTree.fromstring(filled).iter("{urn:oasis:names:tc:xliff:document:1.2}trans-unit")
+    targets = [unit.find("{*}target") for unit in units]
+    assert ["" if one is None else "".join(one.itertext()) for one in targets] == [
+        " Sichern & Ende",
+        "neu <",
+        "",
+        "Auf zwei Zeilen",
+        " A\n B ",
+    ]
+
+
+def test_version_2_has_the_state_on_its_segment(read, fill, in_capitals):
+    document = read("a.xliff", NEW)
+    assert [(one.line, one.text, one.translation, one.is_finished) for one in document.segments] == [
+        (3, "Press <g1><g2>Enter</g2></g1>.", "", False),
+        (5, "One<x1/>", "Eins", False),
+        (6, "Two", "Zwei", True),
+    ]
+    assert fill(document, in_capitals) == replaced(
+        NEW,
+        ('<segment id="s1">', '<segment id="s1" state="translated">'),
+        (
+            ".</source>",
+            '.</source><target>PRESS <pc id="1"><mrk id="m" type="term">ENTER</mrk></pc>.</target>',
+        ),
+        ('state="initial"', 'state="translated"'),
+        ("<target>Eins<", '<target>ONE<ph id="2"/><'),
+        ("state='reviewed' subState='my:x'", 'state="translated"'),
+        ("<target>Zwei<", "<target>TWO<"),
+    )
+
+
+def test_segments_of_a_unit_are_filled_by_themselves(read, fill):
+    cut = '<mrk mtype="seg" mid="1">One.</mrk> <mrk mtype="seg" mid="2">Two <x id="1"/>.</mrk>'
+    written = one_unit(f"<source>One. Two.</source><seg-source>{cut}</seg-source>")
+    document = read("a.xlf", written)
+    assert [one.text for one in document.segments] == ["One.", "Two <x1/>."]
+    state = '<target state="needs-review-translation">'
+    target = f"{state}{replaced(cut, ('Two ', 'Zwei '))}</target>"
+    half = replaced(written, ("</seg-source>", f"</seg-source>{target}"))
+    assert fill(document, {"Two <x1/>.": "Zwei <x1/>."}) == half
+    again = read("a.xlf", half)
+    assert [one.translation for one in again.segments] == ["One.", "Zwei <x1/>."]
+    first = f'{state}<mrk mtype="seg" mid="1">'
+    assert fill(again, {"One.": "Eins."}) == replaced(half, (f"{first}One.", f"{first}Eins."))
+
+
+def test_a_unit_with_words_outside_of_its_segments_is_one_segment(read, fill):
+    written = one_unit('<source>a</source><seg-source>a <mrk mtype="seg" mid="1">b</mrk></seg-source>')
+    target = '</seg-source><target state="needs-review-translation">A</target>'
+    assert fill(read("a.xlf", written), {"a": "A"}) == replaced(written, ("</seg-source>", target))
+
+
+@pytest.mark.parametrize(
+    ("content", "text", "target"),
+    [
+        (
+            'a <bpt id="1">[b]</bpt>b<ept id="1">[/b]</ept>',
+            "a <g1>b</g1>",
+            'A <bpt id="1">[b]</bpt>B<ept id="1">[/b]</ept>',
+        ),
+        (
+            '<bx id="1"/>a<bx id="2"/>b<ex id="1"/>c<ex id="2"/>',
+            "<g1>a<x2/>b</g1>c<x3/>",
+            '<bx id="1"/>A<bx id="2"/>B<ex id="1"/>C<ex id="2"/>',
+        ),
+        (
+            '<sc id="1"/>a<ph id="3"/><ec startRef="1"/>',
+            "<g1>a<x2/></g1>",
+            '<sc id="1"/>A<ph id="3"/><ec startRef="1"/>',
+        ),
+        (
+            '<g id="1"/>a<ept id="9"/><g id="2"><bpt id="3">x</bpt></g><ept id="3">y</ept>',
+            "<x1/>a<x2/><g3><x4/></g3><x5/>",
+            '<g id="1"/>A<ept id="9"/><g id="2"><bpt id="3">x</bpt></g><ept id="3">y</ept>',
+        ),
+        (
+            'a <mrk mtype="protected">Clear<x id="1"/></mrk> &lt;g1&gt;',
+            "a <x1/> <x2/>",
+            'A <mrk mtype="protected">Clear<x id="1"/></mrk> &lt;g1&gt;',
+        ),
+        (
+            'a<cp hex="0001"/><ph id="1">code <sub>not</sub></ph>',
+            "a<x1/><x2/>",
+            'A<cp hex="0001"/><ph id="1">code <sub>not</sub></ph>',
+        ),
+    ],
+)
+def test_inline_elements_come_back_as_they_are(read, fill, in_capitals, content, text, target):
+    document = read("a.xlf", one_unit(f"<source>{content}</source>"))
+    assert document.segments[0].text == text
+    assert fill(document, in_capitals) == one_unit(
+        f'<source>{content}</source><target state="needs-review-translation">{target}</target>'
+    )
+    without = fill(document, {text: "wort"})  # a translation without any tag has them all
+    ElementTree.fromstring(without)
+    for code in ("bpt", "ept", "bx", "ex", "sc", "ec", "mrk", "cp", "g", "ph", "x"):
+        assert without.count(f"<{code} ") == 2 * content.count(f"<{code} ")
+
+
+@pytest.mark.parametrize(
+    ("encoding", "declared", "text", "written"),
+    [
+        ("utf-8", "", "é猫", "é猫"),
+        ("utf-8-sig", "", "é猫", "é猫"),
+        ("utf-16", "", "é猫", "é猫"),
+        ("utf-16-le", "", "é😀", "é😀"),
+        ("iso-8859-1", "iso-8859-1", "é猫", "é&#29483;"),
+        ("shift_jis", "shift_jis", "猫表é", "猫表&#233;"),
+    ],
+)
+def test_encodings_stay(read, encoding, declared, text, written):
+    head = f'<?xml version="1.0" encoding="{declared}"?>\r\n' if declared else ""
+    source = "größer" if encoding == "iso-8859-1" else "表表"
+    content = one_unit(f"<note>{source}</note><source>a</source>", head=head)
+    filled = read("a.xlf", content.encode(encoding)).filled([Filling(text)])
+    target = f'</source><target state="needs-review-translation">{written}</target>'
+    assert filled == content.replace("</source>", target).encode(encoding)
+
+
+def test_a_prefix_is_that_of_the_source(read, fill):
+    written = (
+        '<x:xliff xmlns:x="urn:x" version="1.1"><x:trans-unit>\r\n<x:source xml:space="preserve">a</x:source>'
+        "</x:trans-unit></x:xliff>"
+    )
+    target = '\r\n<x:target xml:space="preserve" state="needs-review-translation">b</x:target>'
+    assert fill(read("a.xlf", written), {"a": "b"}) == replaced(written, ("</x:source>", f"</x:source>{target}"))
+
+
+@pytest.mark.parametrize(
+    ("written", "message"),
+    [
+        ("", "the XML is cut off"),
+        ("<a/>", "line 1: the first element is <a>; an XLIFF has <xliff>"),
+        ('<xliff version="3.0"/>', "line 1: XLIFF 1.1 to 2.1 can be read, and this has version '3.0'"),
+        ('<xliff version="1.2">\n<a></xliff>', "line 2, column"),
+        ('<!DOCTYPE a [<!ENTITY e "x">]><xliff version="1.2"/>', "declares the entity 'e'; entities are refused"),
+        (
+            b'<?xml version="1.0" encoding="iso-2022-jp"?><xliff version="1.2"/>',
+            "is in iso-2022-jp, which cannot be kept",
+        ),
+        (b'<xliff version="1.2">\n\xff</xliff>', "line 2: byte 1 (0xff) is not valid UTF-8"),
+    ],
+)
+def test_what_is_no_xliff_is_refused(read, written, message):
+    with pytest.raises(DataError) as caught:
+        read("a.xlf", written)
+    assert message in str(caught.value)
+    assert "a.xlf" in str(caught.value)
+
+
+def test_what_xml_cannot_hold_is_refused(read):
+    document = read("a.xlf", one_unit("\n<source>a</source>"))
+    for text in ("a\x01", "\ud83d", "\ufffe"):
+        with pytest.raises(DataError, match=rf"a\.xlf, line 2: .* holds U\+{ord(text[-1]):04X}, which XML"):
+            document.filled([Filling(text)])
+    assert b">x&#13;\ny</target>" in document.filled([Filling("x\r\ny")])
+
+
+def test_the_real_files_come_back_and_are_filled(data_dir, tmp_path):
+    paths = sorted(data_dir("formats").glob("*.xlf"))
+    assert len(paths) == 2
+    for path in paths:
+        document = read_document(str(path))
+        assert len(document.segments) == (116 if path.name.startswith("symfony") else 44)
+        assert document.filled([None] * len(document.segments)) == path.read_bytes()
+        new = tmp_path / path.name
+        new.write_bytes(document.filled([Filling(one.text.upper()) for one in document.segments]))
+        pairs = [(pair.source, pair.target) for pair in read_pairs([str(new)])]
+        assert pairs == [
+            (one.text.replace("\n", " "), one.text.upper().replace("\n", " ")) for one in document.segments
+        ]
+        assert {pair.skipped for pair in read_pairs([str(new)])} == {"unfinished" if "symfony" in path.name else None}
+
+
+@pytest.mark.parametrize("sample", [OLD, NEW])
+def test_whatever_is_in_a_file_it_is_refused_or_filled(sample):
+    draw = random.Random("xliff")
+    pieces = ["<", ">", "&", '"', "/", "<x/>", "</g>", "]]>", "<!--", "<source>", "</target>", "\r", "&lt;/g1&gt;"]
+    pieces += ["<bx id='1'/>", "<ex id='1'/>", "<mrk mtype='seg'>a</mrk>", 'translate="no"']
+    counts = {"refused": 0, "filled": 0}
+    for _ in range(60):
+        content = sample
+        for _ in range(draw.randrange(1, 3)):
+            at = draw.randrange(len(content))
+            if draw.random() < 0.7:
+                at = content.index(">", min(at, len(content) - 3)) + 1  # more of them stay well-formed
+            end = at + draw.choice([0, 0, 0, 1, 20])
+            content = content[:at] + draw.choice([*pieces, "", sample[at : at + 40]]) + content[end:]
+        try:
+            document = XliffDocument(content.encode(), "a.xlf")
+        except DataError:
+            counts["refused"] += 1
+            continue
+        assert document.filled([None] * len(document.segments)) == content.encode()
+        texts = [f"é <g1>{one.text}</g2><x1/> & \\" for one in document.segments]
+        filled = document.filled([Filling(text) for text in texts])
+        again = XliffDocument(filled, "a.xlf")
+        assert [one.text for one in again.segments] == [one.text for one in document.segments]
+        assert all(one.translation.startswith(("é", "<g", "<x")) for one in again.segments)
+        counts["filled"] += 1
+    assert min(counts.values()) > 5, counts

@@ -1,0 +1,127 @@
+"""Who is let in, who is told to come back, and what happens to work that nobody waits for any more."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from contextlib import ExitStack
+
+import pytest
+
+from clearhead.config import ServeConfig
+from clearhead.serving.admission import Work
+from clearhead.serving.http_errors import ClientGone, Refusal
+from clearhead.serving.metrics import Metrics
+
+
+@pytest.fixture
+def clock():
+    """Return a list of the time alone, which tests set."""
+    return [100.0]
+
+
+@pytest.fixture
+def work(clock):
+    metrics = Metrics(num_open=lambda: 0, num_requests=lambda: 0, is_ready=lambda: True)
+    found = Work(ServeConfig(max_requests=4, max_requests_per_client=2), metrics, lambda: clock[0])
+    yield found
+    found.close()
+
+
+def admitted(work, client="a", seconds=60.0):
+    return work.admitted(client, seconds, 100)
+
+
+def test_each_client_has_its_bound_and_all_have_one(work, clock):
+    with ExitStack() as entered:
+        for client in "aabb":
+            entered.enter_context(admitted(work, client))
+        for client in "ac":
+            with pytest.raises(Refusal) as refused:
+                entered.enter_context(admitted(work, client))
+            assert (refused.value.status, refused.value.retry_after) == (503, 1)
+    clock[0] += 30.0
+    with ExitStack() as entered:
+        for _ in range(2):
+            entered.enter_context(admitted(work))
+        with pytest.raises(Refusal, match="2 requests at once") as refused:
+            entered.enter_context(admitted(work))
+        assert refused.value.status == 429
+        entered.enter_context(admitted(work, "b"))
+    assert work.num_requests == 0
+
+
+def most_at_once(work):
+    """Return how many are let in before one is refused."""
+    with ExitStack() as entered:
+        for number in range(10):
+            try:
+                entered.enter_context(admitted(work, str(number)))
+            except Refusal:
+                return number
+    return 10
+
+
+def test_once_it_was_full_there_is_room_for_half_as_many_for_a_while(work, clock):
+    for _ in range(2):
+        assert most_at_once(work) == 4
+        for _ in range(3):
+            assert most_at_once(work) == 2  # and one is refused, which makes it no longer
+            clock[0] += 7.0
+
+
+def test_a_server_that_ends_lets_nobody_in(work):
+    work.is_ending = True
+    with pytest.raises(Refusal, match="shutting down") as refused, admitted(work):
+        pass
+    assert refused.value.status == 503
+
+
+async def never():
+    await asyncio.Event().wait()
+
+
+def test_the_work_is_done_in_a_thread(work):
+    async def ask():
+        with admitted(work) as job:
+            return await work.run(job, threading.current_thread, never)
+
+    assert asyncio.run(ask()) is not threading.current_thread()
+
+
+def test_work_ends_when_its_client_goes_away_or_the_server_must_end(work):
+    async def ask(go):
+        async def is_gone():
+            await never() if go is None else None
+
+        with admitted(work) as job:
+            begun = asyncio.Event()
+            loop = asyncio.get_running_loop()
+
+            def wait():
+                loop.call_soon_threadsafe(begun.set)
+                with job._changed:
+                    assert job._changed.wait_for(lambda: job.is_cancelled, 60)
+                job.require_time()
+
+            task = asyncio.create_task(work.run(job, wait, is_gone))
+            if go is None:
+                await begun.wait()
+                work.cancel_all()
+            wanted = pytest.raises(Refusal, match="broken off") if go is None else pytest.raises(ClientGone)
+            with wanted:
+                await task
+
+    asyncio.run(ask("away"))
+    asyncio.run(ask(None))
+    assert work.num_requests == 0
+
+
+def test_who_has_waited_too_long_for_a_thread_is_told_so(work):
+    async def ask():
+        with admitted(work, seconds=-1.0) as job:
+            await work.run(job, lambda: 1, never)
+
+    with pytest.raises(Refusal) as refused:
+        asyncio.run(ask())
+    assert refused.value.status == 504

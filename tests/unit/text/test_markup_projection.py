@@ -1,0 +1,121 @@
+"""Markup put into translations: by hand-made links, and by a model that never saw any."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from itertools import pairwise
+
+import pytest
+
+from clearhead.text.markup_projection import parts_with_placeholders, strip_markup
+from clearhead.text.quality_flags import missing_placeholders, placeholders_of
+from clearhead.translation.terminology import Term, Terms
+from clearhead.translation.translator import Translator
+
+CASES = [
+    # source, what is translated, translation, links of parts, placed
+    ("Delete <b>%s</b>?", "Delete %s?", "%s löschen?", "1-0 0-1 2-2", "<b>%s</b> löschen?"),
+    ("a <b>red <i>dog</i></b> runs", "a red dog runs", "un chien rouge court", "0-0 1-2 2-1 3-3",
+     "un <b><i>chien</i> rouge</b> court"),
+    ("<p>red <b>dog</b></p>", "red dog", "chien rouge.", "0-1 1-0", "<p><b>chien</b> rouge</p>."),
+    ("a dog <br/> runs", "a dog runs", "ein Hund rennt", "0-0 1-1 2-2", "ein Hund <br/> rennt"),
+    ("dog<br/>runs", "dogruns", "Hund rennt", "0-0 0-1", "Hund rennt<br/>"),
+    ("the <b>x</b> of <i>y</i>", "the x of y", "l'x d'y", "0-0 1-2 2-3 3-5", "l'<b>x</b> d'<i>y</i>"),
+    # Equal shares of two pairs: none goes into the other, and none is lost.
+    ("<b>a</b> <i>c</i>", "a c", "u v", "0-0 0-1", "<b>u v</b> <i>c</i>"),
+    ("Read *n* bytes", "Read n bytes", "Lit des octets", "0-0 2-2", "Lit *n* des octets"),
+    ("Say <b></b>.", "Say .", "Sag.", "0-0 1-1", "Sag <b></b>."),
+    ("<b>%s</b>", "%s", "", "", "<b>%s</b>"),
+]  # fmt: skip
+KEPT = [
+    ("See :func:`open` and :func:`read`.", "Voir :func:`reed` et :func:`opn`.", "0-0 1-3 2-2 3-1 4-4",
+     "Voir :func:`read` et :func:`open`."),
+    ("Press %s now.", "Drücke %d jetzt {x}.", "0-0 1-1 2-2 3-4", "Drücke %s jetzt."),
+    ("Press %s.", "Drücke schnell zu.", "0-0 2-3", "Drücke %s schnell zu."),
+    ("Press %s now %s.", "Drücke jetzt.", "0-0 2-1 4-2", "Drücke %s jetzt %s."),
+    ("Mail a@b.org (now)", "Jetzt (l'instant) mailen", "0-0 1-2 3-4", "Jetzt a@b.org (l'instant) mailen"),
+]  # fmt: skip
+
+
+def links(text):
+    return [tuple(map(int, link.split("-"))) for link in text.split()]
+
+
+@pytest.mark.parametrize(("source", "read", "translation", "linked", "placed"), CASES, ids=[case[0] for case in CASES])
+def test_tags_go_where_their_words_went(source, read, translation, linked, placed):
+    stripped = strip_markup(source)
+    assert stripped.text == read
+    assert stripped.has_lost
+    assert stripped.placed(translation, links(linked)) == placed
+
+
+@pytest.mark.parametrize(("source", "translation", "linked", "placed"), KEPT, ids=[case[0] for case in KEPT])
+def test_placeholders_take_the_place_of_what_became_of_them(source, translation, linked, placed):
+    stripped = strip_markup(source, tags=False)
+    assert (stripped.text, stripped.has_lost) == (source, False)
+    assert stripped.placed(translation, links(linked)) == placed
+
+
+def test_a_placeholder_is_one_part():
+    text = 'l\'<a href="x">%s</a>, :func:`a b`!'
+    parts = [text[start:end] for start, end in parts_with_placeholders(text)]
+    assert parts == ["l", "'", '<a href="x">', "%s", "</a>", ",", ":func:`a b`", "!"]
+
+
+LINES = ["Ein <b>kleiner</b> Hund %s rennt.", "Zwei {name} sitzen.", "Ein Hund.", "%s", "<i>Ein</i> Hund. Drei %d!"]
+
+
+@pytest.fixture(scope="module", params=[False, True], ids=["our tokens", "with tags"])
+def translator(request, make_bundle):
+    return Translator(make_bundle(language_tags=("de",) if request.param else ()))
+
+
+def test_a_model_that_loses_markup_gets_it_placed(translator):
+    how = {"target_lang": "de"} if translator.bundle.tokenizer.language_tags else {}
+    found = translator.translate(LINES, num_best=3, split="always", **how)
+    plain = translator.translate(LINES, place_markup=False, **how)
+    for line, before in zip(found, plain, strict=True):
+        assert not missing_placeholders(line.source, line.text)
+        kinds = [flag.kind for flag in line.warnings]
+        assert ("placed_markup" in kinds) == bool(missing_placeholders(line.source, before.text))
+        assert "placeholders" not in kinds
+        for one in line.sentences or (line,):
+            assert one.alternatives[0].text == one.text
+            assert len({other.text for other in one.alternatives}) == len(one.alternatives)
+            own = translator.score([one.source] * len(one.alternatives), [a.text for a in one.alternatives], **how)
+            assert [a.score for a in one.alternatives] == pytest.approx(own, abs=1e-3)
+            if "placed_markup" in [flag.kind for flag in one.warnings]:
+                for other in one.alternatives:
+                    assert Counter(placeholders_of(other.text)) == Counter(placeholders_of(one.source))
+    assert found[2] == translator.translate([LINES[2]], num_best=3, **how)[0]  # a line without any is as ever
+
+
+def test_a_line_without_its_tags_still_has_its_terms(translator):
+    how = {"target_lang": "de"} if translator.bundle.tokenizer.language_tags else {}
+    terms = Terms([Term("Hund", ("small dog",))])
+    found = translator.translate([LINES[0]], terms=terms, extra_length=20, **how)[0]
+    assert "placed_markup" in [flag.kind for flag in found.warnings]
+    assert Counter(placeholders_of(found.text)) == Counter(placeholders_of(LINES[0]))
+    words = re.sub(r"</?b>|%s", " ", found.text).lower().split()  # a tag may have come between
+    assert ("small", "dog") in pairwise(words)
+
+
+def test_lines_are_placed_as_if_they_were_alone(translator):
+    how = {"target_lang": "de"} if translator.bundle.tokenizer.language_tags else {}
+    together = [line.text for line in translator.translate(LINES, **how)]
+    assert together == [translator.translate([line], **how)[0].text for line in LINES]
+
+
+def test_a_prefix_and_samples_are_left_as_they_are(translator):
+    from clearhead.decoding import Sampling
+
+    how = {"target_lang": "de"} if translator.bundle.tokenizer.language_tags else {}
+    for asked in ({"prefix": "Ein"}, {"sampling": Sampling()}):
+        placed, plain = (translator.translate(LINES, **asked, **how, place_markup=it) for it in (True, False))
+        assert placed == plain
+
+
+def test_a_model_with_tokens_for_placeholders_keeps_its_own(make_bundle):
+    translator = Translator(make_bundle(placeholders=True))
+    assert translator.translate(LINES) == translator.translate(LINES, place_markup=False)

@@ -1,0 +1,285 @@
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from clearhead.text.line_statistics import LineCounter
+from clearhead.text.quality_flags import KINDS, Flag, Seen, find_flags, merge_flags, repeated_unit
+from clearhead.text.quality_flags import missing_numbers as numbers
+from clearhead.text.quality_flags import missing_placeholders as placeholders
+
+PAIRS = [
+    ("Ein kleiner Hund rennt über die Wiese.", "A small dog runs across the meadow."),
+    ("Zwei Männer sitzen auf einer Bank.", "Two men are sitting on a bench."),
+    ("Am 3. Mai 2018 kostete es 12,50 €.", "On May 3, 2018 it cost €12.50."),
+    ("Sie rief: „Halt, Jack!“ Quer cvx.", "He laughed: 'Very quick, John Fox!'"),
+]
+
+
+def seen(pairs=PAIRS):
+    counter = LineCounter("de")
+    for source, target in pairs:
+        counter.add(source, target, len(source.split()) + 1, len(target.split()) + 1)
+    return Seen.of(counter.statistics(), list)
+
+
+def flags(source, text, *, tokens=5, sentences=1, seen=seen()):
+    return {flag.kind: flag.detail for flag in find_flags(source, text, tokens=tokens, sentences=sentences, seen=seen)}
+
+
+@pytest.mark.parametrize(("source", "target"), PAIRS)
+def test_good_translations_have_no_flags(source, target):
+    assert flags(source, target) == {}
+
+
+def test_each_kind_is_there_once_and_in_order():
+    found = find_flags("Привет, meine Liebe, 477 %s", "Привет, meine Liebe, " * 9, tokens=99, sentences=1, seen=seen())
+    kinds = [flag.kind for flag in found]
+    assert kinds == [kind for kind in KINDS if kind in kinds]
+    assert set(kinds) == set(KINDS) - {"too_short", "unusual_case", "placed_markup"}
+
+
+# Length
+
+
+def test_a_source_longer_than_trained_is_flagged_by_tokens_and_by_sentences():
+    trained = "of the training lines 99.9 % of at most 9 tokens, 25.0 % of several sentences"
+    assert flags("Ein Hund.", "A dog.", tokens=9) == {}
+    assert flags("Ein Hund.", "A dog.", tokens=10) == {"longer_than_trained": f"10 tokens, 1 sentence; {trained}"}
+    two = flags("Ein Hund. Er rennt.", "A dog. A man runs.", sentences=2)
+    assert two == {"longer_than_trained": f"5 tokens, 2 sentences; {trained}"}
+
+
+def test_lengths_are_judged_by_those_of_the_training_pairs():
+    source = PAIRS[0][0]
+    assert flags(source, "A dog.") == {"too_short": "6 characters for 38"}
+    assert flags(source, "A small dog runs across the meadow, and then it runs back again.")["too_long"]
+    twice_as_long = seen([("Hund " * 16, "dog " * 45)] * 3)
+    assert "too_short" in flags("Hund " * 16, "dog " * 20, seen=twice_as_long)
+    assert not {"too_short", "too_long"} & set(flags("Hund " * 16, "dog " * 45, seen=twice_as_long))
+
+
+@pytest.mark.parametrize("knowledge", [seen(), Seen.of(None, list)], ids=["known", "not known"])
+def test_an_empty_translation_is_too_short_for_any_source(knowledge):
+    assert flags("7", " ", seen=knowledge)["too_short"] == "1 characters for 1"
+
+
+# Repetition
+
+
+@pytest.mark.parametrize(
+    ("text", "unit", "times"),
+    [
+        ("a man and a man and a man and a man and a man", "a man and ", 4),
+        ("Dozzzzzzzzzzzzzing", "z", 13),
+        ("it is a bat bat bat bat bat", " bat", 5),
+        ("犬が走る犬が走る犬が走る犬が走る", "犬が走る", 4),
+        ("a dog runs across the meadow " * 4, "a dog runs across the meadow ", 4),
+    ],
+)
+def test_what_is_said_four_times_in_a_row_is_found(text, unit, times):
+    assert repeated_unit(text) == (unit, times)
+
+
+@pytest.mark.parametrize(
+    "text", ["", "a", "ha ha ha ha!", "No... well.........", "1,000,000,000", "bla bla bla", "a b " * 2]
+)
+def test_language_repeats_a_little(text):
+    assert repeated_unit(text) == ("", 0)
+
+
+def test_no_run_is_missed_whatever_stands_around_it():
+    choose = random.Random(1)
+    for _ in range(3_000):
+        unit = "".join(choose.choices("ab c", k=choose.randint(1, 20)))
+        before, after = ("".join(choose.choices("abc d", k=choose.randint(0, 30))) for _ in range(2))
+        text = before + unit * max(4, -(-12 // len(unit))) + after
+        found, times = repeated_unit(text)
+        assert times >= 4
+        assert len(found) * times >= 12
+        assert found * times in text
+
+
+def test_a_source_that_repeats_may_be_translated_so():
+    laughter = "ha " * 9
+    assert "repetition" not in flags(f"Er lacht: {laughter}", f"He laughs: {laughter}")
+    assert flags("Er lacht", f"He says: {laughter}")["repetition"] == "'ha' 9 times"
+    assert "repetition" in flags(f"Er lacht: {laughter}", "ha " * 40)
+    assert "repetition" not in flags("哈哈哈哈哈哈", "Ha ha ha ha ha ha")
+    assert "repetition" in flags("Eine Wasserratte.", "rat rat rat rat rat")
+
+
+# Copies
+
+
+def test_a_copy_is_flagged_unless_training_copied_too():
+    source = "Zwei Männer sitzen auf einer Bank."
+    assert flags(source, source) == {"copied": "most of the source"}
+    assert flags(source, source, seen=seen([(source, source), *PAIRS])) == {}  # more than one pair in a hundred
+    assert "copied" in flags(source, source, seen=Seen.of(None, lambda: ["Männer"]))
+
+
+@pytest.mark.parametrize(
+    "source",
+    ["https://example.org/an/address?of=some&length", "Siehe `clearhead.flags.find_flags`", "2016 2017 2018 2019 2020"],
+)
+def test_what_is_the_same_in_every_language_is_no_copy(source):
+    assert flags(source, source, seen=Seen.of(None, lambda: ["Siehe"])) == {}
+
+
+# Characters
+
+
+def test_a_script_that_no_training_source_has_is_named():
+    assert flags("犬 и Hund", "A dog") == {"unseen_script": "CYRILLIC, HAN"}
+
+
+def test_single_characters_are_named_by_code_point():
+    assert flags("Ein Hund\u200b\u00a0…", "A dog runs") == {"unseen_characters": "U+00A0, U+200B, … U+2026"}
+    many = flags("Ein Hund ÀÁÂÃÅÆÇ", "A dog runs here")["unseen_characters"]
+    assert many == "À U+00C0, Á U+00C1, Â U+00C2, Ã U+00C3, Å U+00C5 and 2 more"
+
+
+def test_characters_of_a_translation_that_come_from_nowhere_are_named():
+    assert flags("Ein Hund", "A dög\ufffd") == {"unseen_characters": "in the translation ö U+00F6, � U+FFFD"}
+    assert flags("Ein Mü", "A Mü") == {}  # from the source
+
+
+def test_without_statistics_the_vocabulary_tells_the_scripts():
+    knowledge = Seen.of(None, lambda: [" Hu", "nd", "\ufffd", "ü"])
+    assert flags("犬 Hund é", "dog", seen=knowledge) == {"unseen_script": "HAN"}
+
+
+# Numbers
+
+
+@pytest.mark.parametrize(
+    ("source", "text"),
+    [
+        ("1.250,5 km", "1,250.5 km"),
+        ("1,50 Euro", "1.5 euros"),
+        ("1,5 Euro", "1.50 euros"),
+        ("1.250,50 Euro", "1250.5 euros"),
+        ("12,00 Euro", "12 euros"),
+        ("1 250 km", "1250 km"),
+        ("1250 km", "1 250 km"),
+        ("3.10.2020", "October 3, 2020"),
+        ("12 Hunde", "a dozen dogs"),
+        ("20 Uhr", "8 pm"),
+        ("8 pm in room 5", "20 Uhr in Raum 5"),
+        ("um 20:15 Uhr", "at 8:15 pm"),
+        ("007", "7"),
+        ("007", "seven"),
+        ("1 000 000 000 000 000 000", "1,000,000,000,000,000,000"),
+        ("٢٠١٦", "2016"),
+        ("1,000.5 km", "١٬٠٠٠٫٥ km"),
+        ("１，０００", "1 000"),
+        ("no number", "2016"),
+        ("1" * 5_000, "1" * 5_000),
+    ],
+)
+def test_a_number_in_another_form_is_there(source, text):
+    assert numbers(source, text) == []
+
+
+@pytest.mark.parametrize(
+    ("source", "text", "missing"),
+    [
+        ("Im Jahr 2016", "In 2018", ["2016"]),
+        ("1.250 Hunde", "125 dogs", ["1.250"]),
+        ("1.000 Hunde", "1 dog", ["1.000"]),
+        ("1.000 Hunde", "1.00 dogs", ["1.000"]),
+        ("1.001 Hunde", "1 dog", ["1.001"]),
+        ("5.000.000 Hunde", "5,000 dogs", ["5.000.000"]),
+        ("45 Jahre", "years", ["45"]),
+        ("Zug 7", "train 9", ["7"]),
+        ("20 cm", "8 to 9 inches", []),
+        ("30 kg", "70 lbs", ["30"]),
+        ("Zug 7", "train 17", ["7"]),
+        ("45 Hunde", "14 dogs and 5 cats", ["45"]),
+        ("2016", "In 12016", ["2016"]),
+        ("1250 5", "5 1,250", []),
+        ("Gleis " + "0" * 5_000 + "7", "platform 9", ["0" * 5_000 + "7"]),
+        ("1880 und 1990 und 1880", "then", ["1880", "1990"]),
+        ("12,50 Euro", "125 euros", ["12,50"]),
+        ("1,50 Euro", "1.6 euros", ["1,50"]),
+        ("3.5.2016 und ٢٠١٧", "May 3, 2018", ["3.5.2016", "٢٠١٧"]),
+    ],
+)
+def test_a_number_that_is_gone_or_another_is_missing(source, text, missing):
+    assert numbers(source, text) == missing
+
+
+def test_a_source_in_a_case_that_hardly_any_training_line_is_in_is_flagged():
+    assert flags("EIN HUND RENNT", "A dog runs")["unusual_case"] == "capitals"
+    assert flags("ein hund rennt", "A dog runs")["unusual_case"] == "small letters"
+    assert "unusual_case" not in flags("3 hunde rennen", "3 dogs run")
+    assert "unusual_case" not in flags("{name} ist da.", "{name} is here.")
+    in_capitals = seen([("EIN HUND", "A DOG")] * 3)
+    assert "unusual_case" not in flags("EIN HUND RENNT", "A DOG RUNS", seen=in_capitals)
+    assert "unusual_case" not in flags("EIN HUND RENNT", "A dog runs", seen=Seen.of(None, list))
+
+
+# Placeholders
+
+
+@pytest.mark.parametrize(
+    ("source", "missing"),
+    [
+        ("%s hat %d Dateien in %(folder)s und %1$s", ["%s", "%d", "%(folder)s", "%1$s"]),
+        ("%5.2f von %@", ["%5.2f", "%@"]),
+        ("%L1 von %2, %n Datei(en) in (%10).", ["%L1", "%2", "%n", "%10"]),
+        ("50 %neu, 7%1, a%2Fb, %1.5", []),
+        ("{} {0} {name} {x:.2f} ${HOME} {{ user }}", ["{}", "{0}", "{name}", "{x:.2f}", "${HOME}", "{{user}}"]),
+        ("$HOME", ["$HOME"]),
+        ("{{ user.name | upper }} {0:,.2f} %c", ["{{user.name|upper}}", "{0:,.2f}", "%c"]),
+        (
+            "Siehe http://a.de/b?c=1. Oder (https://b.de/), x@y.co.uk!",
+            ["http://a.de/b?c=1", "https://b.de/", "x@y.co.uk"],
+        ),
+        ("%" + "0" * 50_000 + " <a " + "=" * 50_000, []),
+        ('<b>fett</b><br/> <a href="x">da</a>', ["<b>", "</b>", "<br>", "<a>", "</a>"]),
+        ("&amp; &#160; &#xA0;", ["&amp;", "&#160;", "&#xA0;"]),
+        ("50 % sind da, 50%ig, 100%", []),
+        ("5 $ und US$ 7, $A", []),
+        ("a < b und c > d, x & y", []),
+        ("{ein Satz} [x]", []),
+        ("連絡先はinfo@a.orgです。", ["info@a.org"]),
+        ("https://a.org/、と", ["https://a.org/"]),
+        ("詳細はhttps://a.orgを見て", ["https://a.org"]),
+        ("https://de.wikipedia.org/wiki/Köln.", ["https://de.wikipedia.org/wiki/Köln"]),
+    ],
+)
+def test_placeholders_are_found_and_what_looks_like_them_is_not(source, missing):
+    assert placeholders(source, "") == missing
+    assert placeholders(source, source) == []
+
+
+def test_placeholders_may_move_and_attributes_change_but_none_is_lost():
+    assert placeholders('<a title="Hund">{x} %s</a> {{ y }}', '%s {{y}} <a title="dog">{x}</a>') == []
+    assert placeholders("{x} {x}", "{x}") == ["{x}"]
+
+
+def test_placeholders_that_no_source_has_are_flagged_but_not_emphasis():
+    assert flags("{name} ist da", "{name} <b>is</b> *here*")["placeholders"] == "not in the source: <b> </b>"
+    assert flags("{name} ist da", "{nom} is here")["placeholders"] == "{name}; not in the source: {nom}"
+
+
+# A line of several pieces
+
+
+def test_flags_of_pieces_are_those_of_the_line_each_kind_once():
+    groups = [
+        (Flag("numbers", "45"), Flag("placeholders", "%s")),
+        (),
+        (Flag("too_long", "a"), Flag("numbers", "7")),
+        (Flag("numbers", "45"),),
+    ]
+    assert merge_flags(groups) == (Flag("too_long", "a"), Flag("numbers", "45; 7"), Flag("placeholders", "%s"))
+    assert merge_flags([(), ()]) == ()
+
+
+def test_marks_that_mark_nothing_any_more_are_missing():
+    assert placeholders("It is *very* good, ``x`` too", "Es ist * sehr * gut, `x` auch") == ["*", "*", "``x``"]
+    assert placeholders("It is *very* good", "*sehr* gut ist es") == []

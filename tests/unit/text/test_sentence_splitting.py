@@ -1,0 +1,129 @@
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from clearhead.text.sentence_splitting import cut_line, join_sentences, split_sentences
+
+
+@pytest.mark.parametrize(
+    ("language", "text", "sentences"),
+    [
+        ("de", "Ein Hund rennt. Zwei Männer sitzen.", ["Ein Hund rennt. ", "Zwei Männer sitzen."]),
+        ("de", "Am 3. Oktober kam z. B. Dr. Roth.  Er blieb.", ["Am 3. Oktober kam z. B. Dr. Roth.  ", "Er blieb."]),
+        ("de-AT", "Am 3. Oktober kam er. Er blieb.", ["Am 3. Oktober kam er. ", "Er blieb."]),
+        ("en", "Mr. Smith paid 3.50. Why?\tHe was asked to.", ["Mr. Smith paid 3.50. ", "Why?\t", "He was asked to."]),
+        ("en", "“Go away!” he said. Then he left.", ["“Go away!” he said. ", "Then he left."]),
+        ("en", "Well... yes. No!", ["Well... yes. ", "No!"]),
+        ("ja", "私は犬です。あなたは猫です！はい。", ["私は犬です。", "あなたは猫です！", "はい。"]),
+        ("ja", "「はい。」と言った。「いえ。」彼は帰った。", ["「はい。」と言った。", "「いえ。」", "彼は帰った。"]),
+        (None, "我是狗。你是猫吗？", ["我是狗。", "你是猫吗？"]),
+        (None, "И т.д. и т.п. было. Да.", ["И т.д. и т.п. было. ", "Да."]),
+        (None, "Είμαι σκύλος; Ναι.", ["Είμαι σκύλος; ", "Ναι."]),
+        ("ell_Grek", "Είμαι σκύλος\u037e Ναι.", ["Είμαι σκύλος\u037e ", "Ναι."]),
+        (None, "मैं कुत्ता हूं। तुम बिल्ली हो।", ["मैं कुत्ता हूं। ", "तुम बिल्ली हो।"]),
+    ],
+)
+def test_sentences_end_as_their_language_has_it(language, text, sentences):
+    assert split_sentences(text, language) == sentences
+
+
+@pytest.mark.parametrize(
+    ("text", "numbers"),
+    [
+        ("Am 3. Oktober kam er.", {"de": 1, None: 1, "en": 2, "eng_Latn": 2}),  # many languages write ordinals so
+        ("She was 21. He was 20.", {"en": 2, None: 1}),
+        ("It was 1999. He left.", {"en": 2, None: 2, "de": 2}),
+        ("Das kostet 5 Mio. Euro.", {"de": 1, "deu_Latn": 1, None: 2}),
+        ("Selon M. Dupont et A. Smith, oui.", {"fr": 1, None: 1, "en": 1}),  # initials end none
+        ("Es war ggü. dem Vorjahr mehr.", {"de": 1, None: 1}),  # nor does what a small letter follows
+        ("see it. then buy it.", {"en": 2, None: 2, "de": 2, "cs": 2}),  # but where there are no capitals
+        ("er kam z. b. am 3. mai. sie ging zu dr. roth.", {"de": 2}),
+        ("Er sah iOS. iPhone kam. Er ging.", {"de": 2, "en": 2}),
+        ("ის წავიდა NATO-ში. მე დავრჩი.", {"ka": 2, None: 2}),  # or those of another script
+        ("Ja. – Nein.", {"de": 1, "fr": 1}),
+    ],
+)
+def test_the_language_and_what_follows_decide_where_a_sentence_ends(text, numbers):
+    assert {language: len(split_sentences(text, language)) for language in numbers} == numbers
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *(
+            "",
+            "   ",
+            "...",
+            "5.",
+            "1. Open it.",
+            "Open it. 5.",
+            "What? …",
+            "Use Node.js here",
+            "It ran.It slept.",
+        ),
+        *("See http://example.org/a.html?b=c for it", "<b>Bold.</b> is it", "Half a \ud83d. Character.", "a\u2028b"),
+    ],
+)
+def test_what_is_no_boundary_between_sentences(text):
+    assert split_sentences(text, "en") == [text]
+
+
+PIECES = [*'aB3 .!?…"“”()<>\t\n\u00a0\u3000。！犬カ।;1-\ud83d', "z. B.", "Dr. ", "Ein Hund. "]
+TEXT = st.lists(st.sampled_from(PIECES)).map("".join)
+
+
+@given(TEXT | st.text(), st.sampled_from([None, "de", "en", "ja", "xx"]))
+def test_the_pieces_are_the_text_and_a_cut_line_loses_only_outer_white_space(text, language):
+    assert "".join(split_sentences(text, language)) == text
+    cut = cut_line(text, language)
+    assert len(cut.sentences) == len(cut.gaps) + 1
+    together = "".join(sentence + gap for sentence, gap in zip(cut.sentences, [*cut.gaps, ""], strict=True))
+    assert together == (text if len(cut.sentences) == 1 else text.strip())
+    if len(cut.sentences) > 1:
+        assert all(any(map(str.isalpha, sentence)) for sentence in cut.sentences)
+        assert all(gap.isspace() or not gap for gap in cut.gaps)
+
+
+@pytest.mark.parametrize("space", ["\u00a0", "\u2009", "\u3000", "\u2028", "\x85", "\t"])
+def test_white_space_of_several_bytes_is_white_space(space):
+    text = f"Das ist Plan B{space}. Er ist gut.{space}Sehr gut."
+    assert cut_line(text, "de").sentences == (f"Das ist Plan B{space}. Er ist gut.", "Sehr gut.")
+
+
+def test_the_capitals_of_a_text_are_looked_for_once():
+    looked_at = []
+
+    class Text(str):
+        def __iter__(self):
+            looked_at.append(len(self))
+            return super().__iter__()
+
+    assert len(split_sentences(Text("abc! " * 50))) == 50
+    assert len(looked_at) < 5
+
+
+def test_the_white_space_between_sentences_stays_in_its_place():
+    cut = cut_line("  Eins ist hier.  Zwei.\tDrei.\n\nVier. ", "de")
+    assert cut.sentences == ("Eins ist hier.", "Zwei.", "Drei.", "Vier.")
+    assert join_sentences(["One.", "Two.", "Three.", "Four."], cut.gaps) == "One.  Two.\tThree.\n\nFour."
+
+
+@pytest.mark.parametrize(
+    ("texts", "gaps", "line"),
+    [
+        (["犬です。", "猫です。"], [" "], "犬です。猫です。"),
+        (["犬です。", "猫です。"], [" \n"], "犬です。\n猫です。"),
+        (["犬です。", "猫です。"], ["\u3000\u00a0\t"], "犬です。\t猫です。"),
+        (["A dog.", "A cat."], [""], "A dog. A cat."),
+        (["개예요.", "고양이예요."], [" "], "개예요. 고양이예요."),
+        (["หมา", "แมว"], [" "], "หมา แมว"),
+        (["Yes!", "犬です。", "No."], [" ", " "], "Yes! 犬です。No."),
+        (["", "A cat.", "", "A cow."], [" ", " ", " "], "A cat. A cow."),
+        (["5", "犬。"], [" "], "5犬。"),
+        ([""], [], ""),
+    ],
+)
+def test_joined_sentences_have_the_spaces_of_their_script(texts, gaps, line):
+    assert join_sentences(texts, gaps) == line

@@ -1,0 +1,53 @@
+"""What a person sees: lines in a log file, a bar on a terminal."""
+
+from __future__ import annotations
+
+import pytest
+
+from clearhead.training import progress as module
+from clearhead.training.progress import Display
+
+PROGRESS = {"step": 1234, "progress": 0.5, "loss": 2.34567, "tokens_per_second": 4321.0}
+
+
+def test_without_a_terminal_each_stage_is_named_once_on_stderr(capsys):
+    with Display() as display:
+        for count in range(3):
+            display.stage("reading", 1000 * count)
+        display.stage("tokenising", 0)
+        display.say("done [bold]as is[/bold]")
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err.splitlines() == ["reading", "tokenising", "done [bold]as is[/bold]"]
+
+
+@pytest.mark.parametrize(
+    ("seconds", "left"), [(59.9, "0:59 left"), (61, "1:01 left"), (3661, "1:01:01 left"), (-5, "0:00")]
+)
+def test_training_is_told_now_and_then_with_the_time_left(capsys, monkeypatch, seconds, left):
+    clock = [100.0]
+    monkeypatch.setattr(module.time, "monotonic", lambda: clock[0])
+    with Display() as display:
+        display.training(**PROGRESS, seconds_left=seconds)
+        assert capsys.readouterr().err == ""
+        clock[0] += 31
+        display.training(**PROGRESS, seconds_left=seconds)
+        display.training(**PROGRESS, seconds_left=seconds)
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith("step 1,234  loss 2.346  4,321 tokens/s")
+    assert left in line
+
+
+def test_a_terminal_gets_a_bar_and_file_names_with_brackets_are_text(capsys, monkeypatch):
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    with Display() as display:
+        display.stage("reading data[/de].txt", 7000)
+        display.training(**PROGRESS, seconds_left=5)
+        display.say("validated [/x]")
+        display.stage("reading data[/de].txt", 9000)
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert "validated [/x]" in err
+    assert "reading data[/de].txt 9,000" in err

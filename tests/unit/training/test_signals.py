@@ -1,0 +1,90 @@
+"""Ctrl-C and SIGTERM: at once while there is nothing to save, noted while there is."""
+
+from __future__ import annotations
+
+import signal
+import threading
+
+import pytest
+
+from clearhead.training.signals import StopSignals
+
+ENDS = {signal.SIGINT: (KeyboardInterrupt, ()), signal.SIGTERM: (SystemExit, (143,))}
+
+
+@pytest.mark.parametrize("number", ENDS, ids=str)
+def test_a_signal_ends_at_once_before_there_is_something_to_save(number):
+    kind, arguments = ENDS[number]
+    with StopSignals() as stop, pytest.raises(kind) as caught:
+        signal.raise_signal(number)
+    assert caught.value.args == arguments
+    assert stop.received == number
+
+
+@pytest.mark.parametrize("number", ENDS, ids=str)
+def test_a_deferred_signal_is_noted_and_a_second_one_ends(number):
+    kind, arguments = ENDS[number]
+    with StopSignals() as stop:
+        stop.defer()
+        assert stop.received is None
+        signal.raise_signal(number)
+        assert stop.received == number
+        with pytest.raises(kind) as caught:
+            signal.raise_signal(number)
+    assert caught.value.args == arguments
+
+
+@pytest.mark.parametrize("number", ENDS, ids=str)
+def test_the_end_is_the_one_the_signal_asks_for(number):
+    kind, arguments = ENDS[number]
+    with StopSignals() as stop:
+        stop.defer()
+        signal.raise_signal(number)
+        with pytest.raises(kind) as caught:
+            stop.end()
+    assert caught.value.args == arguments
+
+
+@pytest.mark.parametrize("number", ENDS, ids=str)
+def test_once_all_is_saved_a_noted_signal_ends_and_a_new_one_at_once(number):
+    kind, arguments = ENDS[number]
+    with StopSignals() as stop:
+        stop.defer()
+        stop.end_at_once()
+        with pytest.raises(kind) as caught:
+            signal.raise_signal(number)
+    assert caught.value.args == arguments
+    with StopSignals() as stop:
+        stop.defer()
+        signal.raise_signal(number)
+        with pytest.raises(kind) as caught:
+            stop.end_at_once()
+    assert caught.value.args == arguments
+
+
+def test_a_noted_signal_is_answered_on_stderr(capfd):
+    with StopSignals() as stop:
+        stop.defer()
+        signal.raise_signal(signal.SIGINT)
+    assert "stopping and saving; once more to stop at once" in capfd.readouterr().err
+
+
+def test_the_handlers_from_before_come_back():
+    before = [signal.getsignal(number) for number in ENDS]
+    with StopSignals():
+        assert [signal.getsignal(number) for number in ENDS] != before
+    assert [signal.getsignal(number) for number in ENDS] == before
+
+
+def test_another_thread_leaves_the_signals_alone():
+    seen = []
+
+    def inside() -> None:
+        before = signal.getsignal(signal.SIGTERM)
+        with StopSignals() as stop:
+            seen.append((signal.getsignal(signal.SIGTERM) == before, stop.received))
+
+    thread = threading.Thread(target=inside)
+    thread.start()
+    thread.join()
+    assert seen == [(True, None)]

@@ -1,0 +1,227 @@
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+
+import pytest
+
+from clearhead.config import DecodeConfig, Sampling
+from clearhead.errors import ConfigError, DataError
+from clearhead.formats.document import Document, Filling, Segment
+from clearhead.text.quality_flags import Flag
+from clearhead.translation.alignment import ALIGNMENT_FILE, AlignmentHead, save_head
+from clearhead.translation.documents import (
+    TranslatedSegment,
+    fillings,
+    lines_to_translate,
+    origin_of,
+    translate_document,
+)
+from clearhead.translation.journal import TranslationJournal
+from clearhead.translation.result import TermUse, Translation
+from clearhead.translation.translator import Translator
+
+
+class Listed(Document):
+    """Segments alone."""
+
+    format = "list"
+
+    def __init__(self, *segments):
+        self.segments = [Segment(one, line) if isinstance(one, str) else one for line, one in enumerate(segments, 1)]
+
+    def filled(self, fillings):
+        return "|".join(
+            one.text if filling is None else filling.text for one, filling in zip(self.segments, fillings, strict=True)
+        ).encode()
+
+
+@dataclass
+class Shouting:
+    """A translator that puts lines in capitals; it fails when it has translated `most` of them."""
+
+    most: int = 1_000
+    read: list[str] = field(default_factory=list)
+
+    def translate(self, lines, *, one_line=False, name="", on_progress=None, scores=True, **settings):
+        if len(self.read) + len(lines) > self.most:
+            raise RuntimeError("stopped")
+        self.read += lines
+        if on_progress is not None:
+            on_progress(len(lines))
+        flags = [(Flag("numbers", "7"),) if "7" in line else () for line in lines]
+        return [
+            Translation(line, line.upper(), -float(len(line)) if scores else None, tuple(line.split()), warnings=flag)
+            for line, flag in zip(lines, flags, strict=True)
+        ]
+
+    def decode_config(self, settings):
+        return DecodeConfig()
+
+    @property
+    def speller(self):
+        return self
+
+    def split_sources(self, lines, target_lang, *, name="", first=1):
+        if any(line.startswith("<2xx>") for line in lines):
+            raise DataError(f"{name}, line {first}: unknown language tag <2xx>")
+        return [(None, line) for line in lines]
+
+
+@pytest.fixture
+def shouted():
+    """Return a function that translates a document and returns it as text."""
+
+    def shout(document, translator=None, **how):
+        return document.filled(fillings(translate_document(translator or Shouting(), document, **how))).decode()
+
+    return shout
+
+
+def test_white_space_and_line_ends_stay_and_lines_are_translated_apart(shouted):
+    translator = Shouting()
+    document = Listed(" ein Hund \n\n\t- und\u2028eine Katze\r\n", "ja", "\n", "")
+    assert shouted(document, translator) == " EIN HUND \n\n\t- UND\u2028EINE KATZE\r\n|JA|\n|"
+    assert translator.read == ["ein Hund", "- und", "eine Katze", "ja"]
+
+
+def test_what_has_no_word_is_left(shouted):
+    texts = ["42", "…", "%s", "{name}", "https://example.org/a", "<br/>", "a_b", "12 %\n7"]
+    document, translator = Listed(*texts, "%s Hunde"), Shouting()
+    translated = translate_document(translator, document)
+    assert [one.status for one in translated] == ["without_words"] * len(texts) + ["translated"]
+    assert fillings(translated) == [None] * len(texts) + [Filling("%S HUNDE")]
+    assert translator.read == lines_to_translate(document) == ["%s Hunde"]
+
+
+def test_equal_lines_are_translated_once():
+    translator, steps = Shouting(), []
+    document = Listed("ja", " ja", "ja\nnein", "nein", "ja")
+    translated = translate_document(translator, document, on_progress=steps.append, chunk_lines=1)
+    assert translator.read == ["ja", "nein"]
+    assert [one.translation.text for one in translated] == ["JA", " JA", "JA\nNEIN", "NEIN", "JA"]
+    assert steps == [1, 1]
+
+
+def test_finished_translations_are_kept_where_that_is_asked_for(shouted):
+    document = Listed(Segment("ja", 1, "yes", True), Segment("nein", 2, "no?", False), Segment("42", 3, "43", True))
+    translated = translate_document(Shouting(), document, only_missing=True)
+    assert [one.status for one in translated] == ["kept", "translated", "kept"]
+    assert shouted(document, only_missing=True) == "ja|NEIN|42"
+    assert shouted(document) == "JA|NEIN|42"
+    assert lines_to_translate(document, only_missing=True) == ["nein"]
+
+
+def test_a_segment_has_the_score_the_flags_and_the_sentences_of_its_lines():
+    one, two, none = translate_document(Shouting(), Listed("ab 7", "ab 7\nabcdef", "5"))
+    assert (one.translation.source, one.translation.score, one.score_per_token) == ("ab 7", -4.0, -4 / 3)
+    assert one.length_ratio == 1.0
+    assert one.translation.sentences == ()
+    assert (two.translation.source, two.translation.score, two.translation.tokens) == (
+        "ab 7\nabcdef",
+        -10.0,
+        ("ab", "7", "abcdef"),
+    )
+    assert two.score_per_token == -10 / 5  # three tokens, two ends
+    assert [line.source for line in two.translation.sentences] == ["ab 7", "abcdef"]
+    assert two.translation.warnings == (Flag("numbers", "7"),)
+    assert (none.score_per_token, none.length_ratio) == (None, None)
+    short = TranslatedSegment(Segment("x" * 10, 1), "translated", Translation("x" * 10, "y" * 40, None, ()))
+    assert short.length_ratio == 2.0  # (40 + 20) / (10 + 20)
+    assert short.score_per_token is None
+
+
+def test_a_line_that_cannot_be_translated_is_named_before_any_is(shouted):
+    translator = Shouting()
+    with pytest.raises(DataError, match=r"a.txt, line 3: unknown language tag"):
+        shouted(Listed("ja", "nein", "<2xx> ja"), translator, name="a.txt")
+    assert translator.read == []
+
+
+@pytest.fixture
+def journal(tmp_path):
+    """Return a function that opens the journal, which must have nothing to say."""
+    return lambda origin: TranslationJournal(tmp_path / "journal", origin, notice=pytest.fail)
+
+
+def test_what_is_done_is_not_done_again(shouted, journal):
+    document, how = Listed("a", "b\nc", "d", "e", "f 7"), {"chunk_lines": 2}
+    translator = Shouting(most=5)
+    with pytest.raises(RuntimeError, match="stopped"):
+        shouted(document, translator, journal=journal({}), **how)
+    assert translator.read == ["a", "b", "c", "d"]
+    translator, steps = Shouting(), []
+    whole = translate_document(translator, document, journal=journal({}), on_progress=steps.append, **how)
+    assert translator.read == ["e", "f 7"]
+    assert steps == [4, 2]
+    assert whole == translate_document(Shouting(), document)
+    changed = Listed("f 7", "g", "b")  # edited meanwhile
+    translator = Shouting()
+    assert shouted(changed, translator, journal=journal({})) == "F 7|G|B"
+    assert translator.read == ["g"]
+
+
+def test_what_makes_translations_is_told_from_all_else(make_model_dir):
+    translator = Translator.load(make_model_dir())
+    other = Translator.load(make_model_dir("other", seed=8))
+    origin = origin_of(translator)
+    assert origin_of(translator, batch_tokens=17) == origin == origin_of(Translator.load(translator.path))
+    both = Translator.load(translator.path, ensemble=[other.path])
+    others = [
+        origin_of(other),
+        origin_of(both),
+        origin_of(translator, beam_size=1),
+        origin_of(translator, scores=False),
+        origin_of(translator, sampling=Sampling()),
+        origin_of(translator, sampling=Sampling(seed=2)),
+        origin_of(translator, mbr=3),
+        origin_of(Translator.load(make_model_dir("informed", info={"data": {}}))),
+        origin_of(Translator.load(make_model_dir("decode", decode={"beam_size": 2}))),
+    ]
+    assert all(one != two for number, one in enumerate([origin, *others]) for two in others[number:])
+    with pytest.raises(ConfigError, match="beam_size"):
+        origin_of(translator, beam_size=0)
+
+
+def test_a_model_translates_a_document_as_it_translates_lines(make_model_dir, sentences):
+    translator = Translator.load(make_model_dir())
+    texts = sentences[:3]
+    translated = translate_document(translator, Listed(*texts, "\n".join(texts)), chunk_lines=2)
+    expected = [one.text for one in translator.translate(texts, one_line=True)]
+    assert [one.translation.text for one in translated] == [*expected, "\n".join(expected)]
+    with pytest.raises(ConfigError, match="beam_size"):
+        translate_document(translator, Listed("a"), beam_size=0)
+
+
+def test_of_a_message_with_branches_the_words_alone_are_translated():
+    shouting = Shouting()
+    message = "{n, plural, =0 {no files} one {a file\n in it} other {# files}} left, {7, number}"
+    (one,) = translate_document(shouting, Listed(message))
+    # What shouts changes the names of arguments too, so that these stretches do not fit.
+    assert one.translation.text == "{n, plural, =0 {NO FILES} one {A FILE\n IN IT} other {# files}} left, {7, number}"
+    assert shouting.read == ["no files", "a file", "in it", "{n1} files", "left, {n1}"]
+    (flag,) = one.translation.warnings
+    assert flag == Flag("placeholders", "left as it was, for its translation lacks an argument: {n1} files; left, {n1}")
+    assert one.translation.source == message
+
+
+def test_what_is_left_of_a_message_has_no_terms():
+    class Termed(Shouting):
+        def translate(self, lines, **how):
+            uses = {line: (TermUse("file", "FILE", "FILE"),) if "file" in line else () for line in lines}
+            return [replace(one, terms=uses[one.source]) for one in super().translate(lines, **how)]
+
+    document = Listed("{n, plural, one {a file} other {# files}}")
+    (one,) = translate_document(Termed(), document)
+    assert one.translation.text == "{n, plural, one {A FILE} other {# files}}"
+    assert one.translation.terms == (TermUse("file", "FILE", "FILE"), TermUse("file", "FILE", "", "left"))
+    (filling,) = fillings([one])
+    assert filling.note == "term missed: file -> FILE (its part of the message was left as it was)"
+
+
+def test_another_head_to_place_markup_by_is_another_origin(make_model_dir):
+    path = make_model_dir()
+    translator = Translator.load(path)
+    before = [origin_of(translator, place_markup=it) for it in (True, False)]
+    save_head(path / ALIGNMENT_FILE, AlignmentHead(0, 0), 0.5, translator.identity())
+    after = [origin_of(translator, place_markup=it) for it in (True, False)]
+    assert [one == other for one, other in zip(before, after, strict=True)] == [False, True]

@@ -1,0 +1,127 @@
+"""Golden english_sentences: what is picked, and that a changed model is told from rounding noise."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+
+from clearhead.bundle import load_bundle, read_golden, save_bundle
+from clearhead.tokenizers import Tokenizer
+from clearhead.translation.golden import check_golden, make_golden, vocabulary_sources
+from clearhead.translation.translator import Translator
+
+
+def test_golden_sentences_are_the_models_own_translations(english_translator, english_sentences):
+    golden = make_golden(english_translator, english_sentences[:3])
+    assert len(golden) == 3
+    for sentence, translation in zip(
+        golden, english_translator.translate([sentence["source"] for sentence in golden]), strict=True
+    ):
+        assert set(sentence) == {"source", "text", "score"}
+        assert sentence["text"] == translation.text
+        assert sentence["score"] == translation.score
+
+
+def test_blank_and_repeated_sentences_are_passed_over(english_translator, english_sentences):
+    first, second, third = english_sentences[:3]
+    sources = ["", first, "  \t", second, first, second, third]
+    assert [sentence["source"] for sentence in make_golden(english_translator, sources)] == [first, second, third]
+
+
+def test_sources_of_the_vocabulary_are_words_that_stand_in_it():
+    text = [f"{a}{b}{c} {b}{a}{c}" for a in ("ka", "lo") for b in ("mi", "ne", "tu") for c in ("sun", "rot", "fel")]
+    tokenizer = Tokenizer.train(text * 3, vocab_size=400)
+    words = {piece.strip() for piece in tokenizer.pieces(range(tokenizer.vocab_size)) if piece.startswith(" ")}
+    sources = vocabulary_sources(tokenizer, 6, is_tagged=True)
+    assert len(sources) == 6
+    assert all(len(source.split()) == 4 and words.issuperset(source.split()) for source in sources)
+
+
+def test_without_sentences_the_surest_translations_of_words_are_kept(english_translator):
+    golden = make_golden(english_translator)
+    assert len(golden) == 8
+    made = vocabulary_sources(english_translator.bundle.tokenizer, 48, is_tagged=True)
+    ended = [one for one in english_translator.translate(made) if not one.output_truncated]
+    a_token = {one.source: one.score / (len(one.tokens) + 1) for one in ended}
+    surest = sorted(a_token, key=a_token.__getitem__, reverse=True)[:8]
+    assert {one["source"] for one in golden}.issuperset(surest)
+    assert check_golden(english_translator, golden) == []
+
+
+def test_a_model_with_tags_is_asked_for_each_of_its_languages(make_bundle):
+    tokenizer = make_bundle(language_tags=("de", "fr")).tokenizer
+    tagged = vocabulary_sources(tokenizer, 4, is_tagged=True)
+    assert [source[:6] for source in tagged] == ["<2de> ", "<2fr> "] * (len(tagged) // 2)
+    assert vocabulary_sources(tokenizer, 4, is_tagged=False) == [source[6:] for source in tagged]
+
+
+def test_a_vocabulary_without_words_makes_sources_too():
+    tokenizer = Tokenizer.train(["あいうえお" * 9], vocab_size=270)
+    assert all(vocabulary_sources(tokenizer, 5, is_tagged=True))
+
+
+def test_no_sentences_give_no_golden_ones(english_translator):
+    assert make_golden(english_translator, ["", " "]) == []
+    assert check_golden(english_translator, []) == []
+
+
+def test_an_unchanged_model_has_no_problems_also_after_a_round_trip(english_translator, english_sentences, tmp_path):
+    golden = make_golden(english_translator, english_sentences)
+    save_bundle(tmp_path / "model", english_translator.bundle, golden=golden)
+    again = Translator(load_bundle(tmp_path / "model"))
+    assert check_golden(again, read_golden(tmp_path / "model")) == []
+
+
+def test_a_changed_text_is_named_with_both_readings(english_translator, english_sentences):
+    golden = make_golden(english_translator, english_sentences)
+    now = golden[1]["text"]
+    golden[1]["text"] = "something else"
+    (problem,) = check_golden(english_translator, golden)
+    assert "golden sentence 2" in problem
+    assert repr(english_sentences[1]) in problem
+    assert "'something else'" in problem
+    assert repr(now) in problem
+
+
+@pytest.mark.parametrize("change", [lambda score: score + 0.1, lambda score: score * 1.01, lambda score: math.nan])
+def test_a_changed_score_is_named_with_both_numbers(english_translator, english_sentences, change):
+    golden = make_golden(english_translator, english_sentences)
+    was = golden[3]["score"]
+    golden[3]["score"] = change(was)
+    (problem,) = check_golden(english_translator, golden)
+    assert "golden sentence 4" in problem
+    assert f"{golden[3]['score']:.4f}" in problem
+    assert f"{was:.4f}" in problem
+
+
+def test_rounding_noise_is_no_problem(english_translator, english_sentences):
+    golden = make_golden(english_translator, english_sentences)
+    for sentence in golden:
+        sentence["score"] += 0.0009
+    assert check_golden(english_translator, golden) == []
+
+
+def test_other_weights_are_found_out(english_translator, english_sentences):
+    golden = make_golden(english_translator, english_sentences)
+    with torch.no_grad():
+        english_translator.bundle.model.source_embedding.weight.mul_(1.1)
+    assert len(check_golden(english_translator, golden)) == len(english_sentences)
+
+
+@pytest.mark.parametrize("broken", [{}, {"source": "a", "text": 3, "score": 0.0}, {"source": "a", "text": "b"}, "a"])
+def test_a_damaged_golden_sentence_is_named_and_the_others_still_checked(english_translator, english_sentences, broken):
+    golden = make_golden(english_translator, english_sentences)
+    golden[2]["text"] = "something else"
+    problems = check_golden(english_translator, [golden[0], broken, golden[2]])
+    assert [problem[:17] for problem in problems] == ["golden sentence 2", "golden sentence 3"]
+    assert "damaged" in problems[0]
+
+
+def test_a_golden_sentence_that_names_no_language_is_named(make_bundle, english_sentences):
+    tagged = Translator(make_bundle(language_tags=("de",)))
+    golden = make_golden(tagged, [f"<2de> {english_sentences[0]}", f"<2de> {english_sentences[1]}"])
+    golden[1]["source"] = english_sentences[1]
+    (problem,) = check_golden(tagged, golden)
+    assert problem.startswith("golden.jsonl, line 2: into which language?")

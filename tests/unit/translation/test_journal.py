@@ -1,0 +1,91 @@
+from __future__ import annotations
+
+import pytest
+
+from clearhead.errors import DataError
+from clearhead.text.quality_flags import Flag
+from clearhead.translation.journal import TranslationJournal, journal_path
+from clearhead.translation.result import Translation
+
+ORIGIN = {"model": "a", "settings": {"beam_size": 4}}
+PART = Translation("Ein Hund.", "A dog.\n", -1.1, ("A", " dog"), warnings=(Flag("copied", "é"),), utility=0.1)
+WHOLE = Translation("Ja. Nein.", "Yes. No.", None, ("x",), (), True, True, (PART, PART))
+
+
+@pytest.fixture
+def path(tmp_path):
+    return tmp_path / ".out.json.progress.jsonl"
+
+
+@pytest.fixture
+def opened(path):
+    """Return a function that opens the journal and returns it with what was said."""
+
+    def open_journal(origin=ORIGIN):
+        said = []
+        return TranslationJournal(path, origin, notice=said.append), said
+
+    return open_journal
+
+
+def test_what_was_added_is_there_when_it_is_opened_again(opened, path):
+    journal, said = opened()
+    assert not path.exists()
+    journal.add([PART])
+    journal.add([WHOLE])
+    assert opened()[0].translations == {PART.source: PART, WHOLE.source: WHOLE}
+    assert said == []
+    journal.remove()
+    journal.remove()
+    assert not path.exists()
+
+
+def test_what_was_made_otherwise_is_not_taken(opened, path):
+    opened()[0].add([PART])
+    journal, said = opened({**ORIGIN, "model": "b"})
+    assert journal.translations == {}
+    assert said == [
+        f"{path} is damaged, or was made with another model, version or other settings; the work begins anew"
+    ]
+    journal.add([WHOLE])
+    assert opened()[0].translations == {}
+
+
+def test_a_last_line_that_is_cut_off_is_written_again(opened, path):
+    opened()[0].add([PART, WHOLE])
+    content = path.read_bytes()
+    for size in [*range(0, len(content), 41), content.index(b"\n"), content.index(b"\n") + 1, len(content) - 1]:
+        path.write_bytes(content[:size])
+        journal, said = opened()
+        assert said == []
+        assert len(journal.translations) == max(0, content[:size].count(b"\n") - 1)
+        journal.add([PART, WHOLE])
+        assert opened()[0].translations == {PART.source: PART, WHOLE.source: WHOLE}
+
+
+@pytest.mark.parametrize("damage", [b"\0", b"\xff", b"[]\n", b'{"source": "x"}\n', b'{"source": 1}\n'])
+def test_a_damaged_one_is_not_used(opened, path, damage):
+    opened()[0].add([PART, WHOLE])
+    head, first, last = path.read_bytes().splitlines(keepends=True)
+    path.write_bytes(head + damage + first + last)
+    journal, said = opened()
+    assert journal.translations == {}
+    assert len(said) == 1
+    journal.add([PART])
+    assert opened()[0].translations == {PART.source: PART}
+
+
+def test_what_is_no_file_is_refused(opened, path, tmp_path):
+    path.mkdir()
+    with pytest.raises(DataError, match=r"cannot use .*progress.jsonl, which keeps the progress"):
+        opened()
+    journal = TranslationJournal(tmp_path / "none" / "x", ORIGIN, notice=pytest.fail)
+    with pytest.raises(DataError, match=r"cannot write .*none/x, which keeps what is done: No such file"):
+        journal.add([PART])
+
+
+def test_it_stands_beside_the_output_whatever_that_is_called(tmp_path):
+    assert journal_path(tmp_path / "a.json") == tmp_path / ".a.json.progress.jsonl"
+    long, other = journal_path(tmp_path / ("é" * 120 + ".json")), journal_path(tmp_path / ("é" * 119 + "a.json"))
+    assert long != other
+    long.touch()

@@ -1,0 +1,107 @@
+"""Translation memories: what is found again, and how similar it is."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from clearhead.errors import ConfigError, DataError
+from clearhead.translation.memory import TranslationMemory, recalled, similarity
+from clearhead.translation.result import MemoryMatch, Translation
+from clearhead.translation.terminology import words_of
+
+PAIRS = [
+    ("Open the file.", "Öffne die Datei."),
+    (" Close the window now. ", "Schließe das Fenster jetzt."),
+    ("Delete %s?", "Löschen?"),
+    ("Save %s", "%s sichern"),
+    ("blank", " "),
+    ("Open the file.", "Öffnen Sie die Datei."),
+]
+
+
+def distance_by_table(one, other):
+    """Return the edit distance of words, by the table that every textbook has."""
+    row = list(range(len(other) + 1))
+    for place, word in enumerate(one, start=1):
+        before, row[0] = row[0], place
+        for column, second in enumerate(other, start=1):
+            before, row[column] = row[column], min(row[column] + 1, row[column - 1] + 1, before + (word != second))
+    return row[-1]
+
+
+def similarity_by_table(one, other):
+    one, other = ([word.text for word in words_of(text)] for text in (one, other))
+    return 1 - distance_by_table(one, other) / max(len(one), len(other))
+
+
+def test_an_exact_match_is_reused_and_the_last_translation_counts():
+    match = TranslationMemory(PAIRS).match("  Open the file.\n")
+    assert match == MemoryMatch("Open the file.", "Öffnen Sie die Datei.", 1.0, is_reused=True)
+
+
+def test_placeholders_must_agree():
+    memory = TranslationMemory(PAIRS)
+    assert memory.match("Delete %s?") == MemoryMatch("Delete %s?", "Löschen?", 1.0, is_reused=False)
+    assert memory.match("Save %s").is_reused
+
+
+def test_similar_ones_are_shown_from_the_least_similarity_on():
+    memory = TranslationMemory(PAIRS)
+    expected = MemoryMatch("Close the window now.", "Schließe das Fenster jetzt.", 0.8)
+    assert memory.match("Close the door now.", 0.8) == expected
+    assert memory.match("Close the door now.", 0.81) is None
+    assert memory.match("") is memory.match("etwas anderes") is memory.match("blank") is None
+
+
+def test_the_index_finds_what_comparing_with_everything_finds():
+    draw = random.Random(3)
+    texts = [" ".join(draw.choices("abcdefg", k=draw.randint(1, 9))) for _ in range(160)]
+    memory = TranslationMemory((text, text) for text in texts[:120])
+    for text in texts[120:]:
+        best = max(similarity_by_table(text, other) for other in texts[:120])
+        for least in (0.3, 0.75):
+            match = memory.match(text, least)
+            if best < least - 1e-9:
+                assert match is None
+            else:
+                assert match.similarity == pytest.approx(best, abs=1e-4)
+                assert similarity_by_table(text, match.source) == pytest.approx(best)
+
+
+@pytest.mark.parametrize("size", [1, 63, 64, 65, 130])
+def test_similarity_is_that_of_the_table_at_any_length(size):
+    draw = random.Random(size)
+    one, other = (" ".join(draw.choices("abc", k=size + extra)) for extra in (0, draw.randint(0, 5)))
+    assert similarity(one, other) == pytest.approx(similarity_by_table(one, other))
+
+
+def test_what_is_reused_takes_the_place_of_the_translation():
+    lines, match = ["a", "b", "c"], MemoryMatch("a", "A", 1.0, is_reused=True)
+    made = [Translation(line, line * 2, -1.0, ("x",)) for line in lines]
+    found = recalled(lines, [match, MemoryMatch("bb", "B", 0.8), None], made)
+    assert [(one.text, one.score) for one in found] == [("A", None), ("bb", -1.0), ("cc", -1.0)]
+    assert [one.memory and one.memory.similarity for one in found] == [1.0, 0.8, None]
+
+
+def test_what_is_reused_is_one_line_where_that_is_asked_for():
+    match, made = MemoryMatch("a", "A\u2028B\nC", 1.0, is_reused=True), [Translation("", "", 0.0, (), alignment=())]
+    assert [recalled(["a"], [match], made, one_line=it)[0].text for it in (True, False)] == ["A B C", "A\u2028B\nC"]
+    assert recalled(["a"], [match], made)[0].alignment == ()
+
+
+def test_files_are_read_in_the_languages_asked_for_and_unfinished_ones_left_out(tmp_path):
+    (tmp_path / "m.tmx").write_text(
+        '<tmx version="1.4"><header srclang="de"/><body><tu><tuv xml:lang="de"><seg>ja</seg></tuv>'
+        '<tuv xml:lang="en"><seg>yes</seg></tuv></tu></body></tmx>',
+        encoding="utf-8",
+    )
+    (tmp_path / "m.po").write_text('#, fuzzy\nmsgid "no"\nmsgstr "nein"\n', encoding="utf-8")
+    memory = TranslationMemory.load([str(tmp_path)], from_lang="en", to_lang="de")
+    assert len(memory) == 1
+    assert memory.match("yes").target == "ja"
+    with pytest.raises(DataError, match="no translation in it"):
+        TranslationMemory.load([str(tmp_path / "m.po")])
+    with pytest.raises(ConfigError, match=r"the least similarity \(1.5\) must be above 0 and at most 1"):
+        memory.match("x", 1.5)

@@ -1,0 +1,131 @@
+"""Lines in capitals, in small letters or with stray spaces are read as the training text would have them."""
+
+from __future__ import annotations
+
+import pytest
+
+from clearhead.config import DecodeConfig
+from clearhead.text.line_statistics import LineCounter
+from clearhead.text.sentence_splitting import CutLine
+from clearhead.tokenizers import Tokenizer
+from clearhead.translation.normalization import Familiar
+
+TEXT = [
+    "Ein Mann geht in Berlin.",
+    "Der Mann und die Frau lesen.",
+    "Die USA und Berlin.",
+    "Im Haus liest ein Mann.",
+] * 25
+
+
+def statistics(lines, target="x"):
+    counter = LineCounter()
+    for line in lines:
+        counter.add(line, target, 3, 2)
+    return counter.statistics()
+
+
+@pytest.fixture(scope="module")
+def tokenizer() -> Tokenizer:
+    return Tokenizer.train(TEXT, vocab_size=400)
+
+
+@pytest.fixture(scope="module")
+def familiar(tokenizer) -> Familiar:
+    return Familiar(tokenizer, statistics(TEXT))
+
+
+def read(familiar, line, config=DecodeConfig(), *about, **how):
+    """Return what is read of a line, and whether its translation is put in capitals."""
+    form = familiar(line, config, *about, **how)
+    return form.text, form.in_capitals
+
+
+@pytest.mark.parametrize(
+    ("line", "form"),
+    [
+        ("EIN MANN GEHT IN BERLIN.", ("Ein Mann geht in Berlin.", True)),
+        ("ein mann geht in berlin.", ("Ein Mann geht in Berlin.", False)),
+        ("„EIN MANN“ LIEST IN BERLIN 12!", ("„Ein Mann“ liest in Berlin 12!", True)),
+        ("die frau und die usa", ("Die Frau und die USA", False)),
+        ("USA", ("USA", False)),
+        ("MANN", ("Mann", True)),
+        ("„MANN“", ("„Mann“", True)),
+        ("IM", ("IM", False)),
+        ("DER MANN GEHT. DIE FRAU LIEST.", ("Der Mann geht. Die Frau liest.", True)),
+        ("der mann geht. die frau liest.", ("Der Mann geht. Die Frau liest.", False)),
+        ("WTOとは何ですか。DVD", ("WTOとは何ですか。DVD", False)),
+        ("EIN MANN `ABC`", ("Ein Mann `ABC`", True)),
+        ("<b>EIN MANN</b> LIEST", ("<b>Ein Mann</b> liest", True)),
+        ("<b>ein mann</b> liest", ("<b>Ein Mann</b> liest", False)),
+        ("3 mann lesen", ("3 mann lesen", False)),
+        ("3 MANN LESEN", ("3 Mann lesen", True)),
+        ("{name} DIE FRAU LIEST", ("{name} die Frau liest", True)),
+        ("EIN MANN & DIE FRAU, U.S.", ("Ein Mann & die Frau, U.S.", True)),
+        ("EIN MANN LIEST ßßß", ("Ein Mann liest ßßß", True)),
+        ("ein mann liest datei.txt", ("Ein Mann liest datei.txt", False)),
+        ("{name} und die frau", ("{name} und die Frau", False)),
+        ("EIN <B>MANN</B> %s LIEST", ("Ein <B>Mann</B> %s liest", True)),
+        ("mann=1; f(haus) < g.haus", ("mann=1; f(haus) < g.haus", False)),
+        ("fu\u0308r den mann", ("fu\u0308r den mann", False)),
+        ("İYİ BİR GÜN", ("İYİ BİR GÜN", False)),
+        ("die frau 3 x 4", ("Die Frau 3 x 4", False)),
+        ("Ein Mann", ("Ein Mann", False)),
+        ("ein Mann", ("ein Mann", False)),
+        ("  Ein   Mann  ", ("Ein Mann", False)),
+        ("  EIN   MANN", ("Ein Mann", True)),
+        ("EIN MANN %S", ("Ein Mann %S", True)),
+        ("ein mann auf http://berlin", ("Ein Mann auf http://berlin", False)),
+        ("\tEin\u00a0Mann\u3000", ("Ein Mann", False)),
+        (
+            "Ein  Mann ``a  b``  liest <a  title='x\u00a0 y'> .",
+            ("Ein Mann ``a  b`` liest <a  title='x\u00a0 y'> .", False),
+        ),
+        ("犬です。", ("犬です。", False)),
+        ("12:30", ("12:30", False)),
+        ("   ", ("   ", False)),
+        ("", ("", False)),
+    ],
+)
+def test_a_line_is_brought_to_the_form_of_the_training_text(familiar, line, form):
+    assert read(familiar, line) == form
+
+
+def test_what_is_not_rare_in_the_training_text_stays(tokenizer):
+    lines = [*TEXT, "EIN MANN", "EIN MANN"]
+    assert read(Familiar(tokenizer, statistics(lines)), "DIE FRAU") == ("DIE FRAU", False)
+    assert read(Familiar(tokenizer, statistics(lines)), "die frau") == ("Die Frau", False)
+    lines = [*TEXT, "ein mann", "ein mann"]
+    assert read(Familiar(tokenizer, statistics(lines)), "die frau") == ("die frau", False)
+    lines = [*TEXT, "Ein  Mann", "Ein  Mann"]
+    assert read(Familiar(tokenizer, statistics(lines)), "Die  Frau") == ("Die  Frau", False)
+
+
+def test_where_lines_in_small_letters_are_usual_no_sentence_gets_a_capital(tokenizer):
+    text = [line.lower() for line in TEXT]
+    found = read(Familiar(Tokenizer.train(text, vocab_size=400), statistics(text)), "EIN MANN LIEST.")
+    assert found == ("ein mann liest.", True)
+
+
+def test_letters_stay_where_case_is_another_thing_or_nobody_wants_it(familiar, tokenizer):
+    line = "EIN MANN LIEST."
+    assert read(familiar, line, DecodeConfig(source_lang="tr")) == (line, False)
+    assert read(familiar, line, DecodeConfig(source_lang="de"), "tr") == (line, False)
+    assert read(familiar, line, DecodeConfig(source_lang="tur_Latn")) == (line, False)
+    assert read(familiar, line, DecodeConfig(source_lang="de"), "de") == ("Ein Mann liest.", True)
+    assert read(familiar, line, DecodeConfig(familiar=False)) == (line, False)
+    assert read(familiar, f"  {line}", keep_case=True) == (line, False)
+    into_turkish = Familiar(tokenizer, statistics(TEXT, target="Bir adam okuyor, kız da."))
+    assert read(into_turkish, line) == (line, False)  # what it writes is not known but by its letters
+    assert read(into_turkish, line, DecodeConfig(), "de") == ("Ein Mann liest.", True)
+
+
+def test_between_sentences_the_white_space_of_the_line_stays(familiar):
+    form = familiar(" DER  MANN GEHT.\t DIE FRAU\u00a0LIEST. ", DecodeConfig(source_lang="de"))
+    assert form.text == "Der Mann geht. Die Frau liest."
+    assert form.cut == CutLine(("Der Mann geht.", "Die Frau liest."), ("\t ",))
+
+
+def test_where_the_training_lines_are_not_known_every_line_stays(tokenizer):
+    for line in ("EIN MANN", "ein mann", "Ein  Mann"):
+        assert read(Familiar(tokenizer, None), line) == (line, False)

@@ -1,0 +1,103 @@
+"""Translations with terms: real vocabularies, long lines, placeholders, and what is refused."""
+
+from __future__ import annotations
+
+import pytest
+
+from clearhead.config import Sampling
+from clearhead.errors import ConfigError
+from clearhead.translation.result import TermUse
+from clearhead.translation.terminology import Term, Terms, forms_in, words_of
+from clearhead.translation.translator import Translator
+from clearhead.translation.worker_pool import TranslatorTeam
+
+TERMS = Terms(
+    [Term("Hund", ("dog", "small dogs")), Term("Wiese", ("meadow",)), Term("Männer", ("łódź",)), Term("Bank", ("犬",))]
+)
+LINES = ["Ein kleiner Hund rennt über die Wiese.", "", "Zwei Männer sitzen auf einer Bank.", "Am 3. Mai 2018."]
+
+
+DECODE = {"extra_length": 20, "split": "always"}
+
+
+@pytest.fixture(scope="module", params=["bpe", "wordpiece"])
+def translator(request, make_bundle):
+    return Translator(make_bundle(kind=request.param, placeholders=True, decode=DECODE))
+
+
+def met(translations):
+    return [[use.form for use in one.terms] for one in translations]
+
+
+@pytest.mark.parametrize("settings", [{"beam_size": 1}, {"beam_size": 3, "num_best": 2}, {"prefix": "On a d"}])
+def test_every_term_has_a_form(translator, settings):
+    found = translator.translate(LINES, terms=TERMS, **settings)
+    for line, one in zip(LINES, found, strict=True):
+        terms = TERMS.found_in(line)
+        assert [use.source for use in one.terms] == [term.text for term in terms]
+        for text in [one.text, *(other.text for other in one.alternatives)]:
+            assert all(forms_in(terms, text)), text
+    assert found[1].text == ""
+    scores = translator.score([LINES[0]], [found[0].text])
+    assert found[0].score == pytest.approx(scores[0], abs=1e-4)
+
+
+def test_unigram_vocabularies_have_terms_as_well(make_bundle):
+    found = Translator(make_bundle(kind="unigram", decode=DECODE)).translate(LINES, terms=TERMS)
+    assert list(map(len, met(found))) == [2, 0, 2, 0]
+    assert all(form for forms in met(found) for form in forms)
+
+
+def test_lines_without_terms_and_with_terms_that_are_met_anyway_stay_as_they_are(translator):
+    free = translator.translate(LINES)
+    word = words_of(free[0].text)[0].text
+    with_terms = translator.translate(LINES, terms=Terms([Term("Hund", (word,)), Term("nie", ("x",))]))
+    assert [one.text for one in with_terms] == [one.text for one in free]
+    assert with_terms[0].terms == (TermUse("Hund", word, word),)
+    assert free[0].terms is None
+    assert with_terms[3].terms == ()
+
+
+def test_terms_fall_on_the_sentence_that_has_them_and_placeholders_stay(translator):
+    line = "Ein Hund <b>rennt</b> mit %s weg. Zwei Männer."
+    (found,) = translator.translate([line], terms=TERMS)
+    assert [[use.source for use in one.terms] for one in found.sentences] == [["Hund"], ["Männer"]]
+    assert all(use.form for use in found.terms)
+    assert all(found.text.count(one) == 1 for one in ("<b>", "</b>", "%s"))
+    text = found.text.lower()
+    assert text.index("łódź") > text.index("dog")
+
+
+def test_progress_tells_of_every_line_once(translator):
+    told = []
+    translator.translate(LINES, terms=TERMS, on_progress=told.append)
+    assert sum(told) == 3
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"sampling": Sampling()}, "cannot be with samples"),
+        ({"mbr": 4}, "cannot be with samples"),
+        ({"num_best": 2, "diversity": 0.5}, "cannot be with diverse search"),
+        ({"terms": "terms.tsv"}, "terms must be a clearhead.translation.terminology.Terms, not str"),
+    ],
+)
+def test_what_cannot_have_terms_is_refused(translator, settings, message):
+    with pytest.raises(ConfigError, match=message):
+        translator.translate([], **{"terms": TERMS, **settings})
+
+
+def test_a_vocabulary_that_cannot_write_a_form_says_so(translator, monkeypatch):
+    monkeypatch.setattr(type(translator.bundle.tokenizer), "is_lossless", False, raising=False)
+    monkeypatch.setattr(type(translator.bundle.tokenizer), "decode", lambda *_: "?")
+    (found,) = Translator(translator.bundle).translate(["Ein Hund."], terms=TERMS)
+    assert found.terms == (TermUse("Hund", "dog", "", "unspellable"),)
+
+
+@pytest.mark.slow
+def test_a_team_has_terms_as_well(make_model_dir):
+    path = make_model_dir()
+    alone = Translator.load(path).translate(LINES, terms=TERMS)
+    with TranslatorTeam.of(path, 2, device="cpu") as team:
+        assert team.translate(LINES, terms=TERMS) == alone

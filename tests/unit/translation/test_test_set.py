@@ -1,0 +1,73 @@
+"""A test set is translated, timed and compared with its references."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+import sacrebleu
+
+from clearhead.errors import ConfigError, DataError
+from clearhead.tokenizers import Tokenizer
+from clearhead.translation.test_set import evaluate
+
+
+def test_an_evaluation_is_the_metrics_of_the_translations(english_translator, english_sentences, monkeypatch):
+    done: list[int] = []
+    # Of an untrained model most pieces are no words; here each is one.
+    monkeypatch.setattr(Tokenizer, "decode_batch", lambda _, batch: [" ".join(map(str, ids)) for ids in batch])
+    own = [translation.text for translation in english_translator.translate(english_sentences)]
+    references = [own[0], *(f"{text} a few other words" for text in own[1:])]
+    evaluation, translations = evaluate(english_translator, english_sentences, references, on_progress=done.append)
+
+    hypotheses = [translation.text for translation in translations]
+    assert [translation.source for translation in translations] == english_sentences
+    assert sum(done) == len(english_sentences)
+    assert evaluation.exact_match == 20.0
+    assert evaluation.bleu > 0.0
+    assert evaluation.bleu == pytest.approx(sacrebleu.corpus_bleu(hypotheses, [references]).score)
+    assert evaluation.chrf == pytest.approx(sacrebleu.corpus_chrf(hypotheses, [references]).score)
+    assert evaluation.sentences == 5
+
+
+def test_speed_is_of_the_time_of_translation_alone(english_translator, english_sentences, monkeypatch):
+    clock = iter([100.0, 104.0])
+    monkeypatch.setattr("clearhead.translation.test_set.perf_counter", lambda: next(clock))
+    evaluation, translations = evaluate(english_translator, english_sentences, english_sentences)
+    num_pieces = sum(len(translation.tokens) for translation in translations)
+    assert num_pieces > 5
+    assert evaluation.sentences_per_second == 1.25
+    assert evaluation.output_tokens_per_second == num_pieces / 4.0
+
+
+def test_an_evaluation_has_exactly_the_documented_keys(english_translator, english_sentences):
+    evaluation, _ = evaluate(english_translator, english_sentences, english_sentences)
+    values = evaluation.to_dict()
+    assert list(values) == [
+        "bleu",
+        "bleu_signature",
+        "chrf",
+        "chrf_signature",
+        "exact_match",
+        "sentences",
+        "sentences_per_second",
+        "output_tokens_per_second",
+    ]
+    assert json.loads(json.dumps(values)) == values
+
+
+def test_decode_settings_reach_the_search(english_translator, english_sentences):
+    _, translations = evaluate(english_translator, english_sentences, english_sentences, beam_size=1, extra_length=1)
+    expected = english_translator.translate(english_sentences, beam_size=1, extra_length=1, scores=False)
+    assert translations == expected
+    assert translations != english_translator.translate(english_sentences, scores=False)
+    with pytest.raises(ConfigError, match="beam_size"):
+        evaluate(english_translator, english_sentences, english_sentences, beam_sizes=1)
+
+
+def test_unequal_and_empty_test_sets_are_refused_before_translating(english_translator, english_sentences, monkeypatch):
+    monkeypatch.setattr(type(english_translator), "translate", lambda *_, **__: pytest.fail("translated for nothing"))
+    with pytest.raises(DataError, match="5 source lines but 4 reference lines"):
+        evaluate(english_translator, english_sentences, english_sentences[:4])
+    with pytest.raises(DataError, match="no lines"):
+        evaluate(english_translator, [], [])

@@ -1,0 +1,111 @@
+"""Processes that translate together: what one makes of the lines, in their order."""
+
+from __future__ import annotations
+
+import pytest
+
+from clearhead.bundle import save_bundle
+from clearhead.decoding import Sampling
+from clearhead.errors import ClearheadError, ConfigError, DataError, ModelError
+from clearhead.translation.translator import Translator
+from clearhead.translation.worker_pool import TranslatorTeam, _starts
+
+
+@pytest.fixture(scope="module")
+def model(make_bundle, tmp_path_factory):
+    path = tmp_path_factory.mktemp("team") / "model"
+    bundle = make_bundle(language_tags=["de", "fr"], decode={"target_lang": "de"})
+    save_bundle(path, bundle, golden=[], card="# A small model\n")
+    return path
+
+
+@pytest.fixture(scope="module")
+def team(model):
+    with TranslatorTeam.of(model, 2, device="cpu") as found:
+        yield found
+
+
+def printed(translations):
+    """Return all that is said of lines, scores in the digits that are printed."""
+    return [
+        (
+            *(one.source, one.text, one.tokens, one.alignment, [flag.kind for flag in one.warnings]),
+            [(other.text, f"{other.score:.6f}") for other in (one, *one.alternatives)],
+        )
+        for one in translations
+    ]
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {},
+        {"beam_size": 2, "num_best": 2, "alignments": True},
+        {"sampling": Sampling(seed=3), "num_best": 2},
+        {"prefix": "A "},
+        {"mbr": 3},
+    ],
+    ids=lambda settings: " ".join(settings),
+)
+def test_a_team_translates_as_one(team, model, sentences, settings):
+    lines = [*sentences, "", *reversed(sentences)]
+    seen = []
+    found = team.translate(lines, **settings, on_progress=seen.append)
+    assert printed(found) == printed(Translator.load(model).translate(lines, **settings))
+    assert sum(seen) == len(lines)
+
+
+def test_prefixes_go_with_their_lines(team, model, sentences):
+    prefixes = ["A", "", "Two", "On", "", "A", "A", ""]
+    wanted = Translator.load(model).translate(sentences, prefix=prefixes)
+    assert printed(team.translate(sentences, prefix=prefixes)) == printed(wanted)
+    with pytest.raises(DataError, match="prefix"):
+        team.translate(sentences, prefix=["A"])
+    with pytest.raises(DataError, match="prefix must be a list of texts, not int"):
+        team.translate(sentences, prefix=3)
+    with pytest.raises(ConfigError, match="first must be a whole number, not str"):
+        team.translate(sentences, first="2")
+    with pytest.raises(ConfigError, match=r"unknown setting 'decode\.num_bets'"):
+        team.translate(sentences, num_bets=2)
+
+
+@pytest.mark.parametrize("lines", [[], ["Ein Hund."], [""]])
+def test_fewer_lines_than_processes_are_no_matter(team, model, lines):
+    assert printed(team.translate(lines)) == printed(Translator.load(model).translate(lines))
+
+
+def test_a_bad_line_is_named_by_its_number(team):
+    with pytest.raises(DataError, match="text 26 holds an unpaired surrogate"):
+        team.translate([*["a"] * 25, "\ud800"])
+    assert team.translate(["a"])  # it still works
+    lines = ["<2de> a"] * 30
+    for bad in (25, 3):
+        lines[bad] = "<2xx> a"
+        with pytest.raises(DataError, match=rf"notes\.txt.*line {bad + 101}\b"):
+            team.translate(lines, name="notes.txt", first=101)
+
+
+def test_a_process_that_was_killed_is_told(model):
+    with TranslatorTeam.of(model, 2, device="cpu") as team:
+        assert isinstance(team, TranslatorTeam)
+        member, _ = team._members[1]
+        member.kill()
+        member.join()
+        with pytest.raises(ClearheadError, match="process 1 of 2 that translate was ended"):
+            team.translate(["a", "b", "c"])
+    assert not any(process.is_alive() for process, _ in team._members)
+
+
+def test_a_model_that_is_not_there_starts_nothing(tmp_path):
+    with pytest.raises(ModelError, match="nothing"), TranslatorTeam.of(tmp_path / "nothing", 2, device="cpu"):
+        pass
+
+
+@pytest.mark.parametrize("count", [1, 2, 3, 5, 9])
+def test_shares_are_neighbours_of_as_many_characters(count):
+    lines = ["x" * length for length in (1, 50, 3, 2, 2, 40, 7, 0, 0)]
+    starts = _starts(lines, count)
+    assert len(starts) == count
+    assert starts[0] == 0
+    assert starts == sorted(starts)
+    assert _starts(["x"] * 60, count) == [60 * number // count + (60 * number % count > 0) for number in range(count)]
