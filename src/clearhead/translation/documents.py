@@ -1,4 +1,4 @@
-"""The segments of a document translated: which are, what became of each, and how sure the model is of it."""
+"""Translate the segments of a document: selection, lines, journal, and the result of each segment."""
 
 from __future__ import annotations
 
@@ -35,47 +35,50 @@ __all__ = [
 ]
 
 CHUNK_LINES = 500
-"""Lines translated between two entries in the journal: enough to sort by length, few enough to lose them."""
+"""Lines translated between two journal entries: enough to sort by length, few enough to lose in a crash."""
 
 Status = Literal["translated", "kept", "without_words", "reused"]
 
 
 @dataclass(frozen=True, slots=True)
 class TranslatedSegment:
-    """What became of a segment."""
+    """The result for one segment."""
 
     segment: Segment
     status: Status
-    """`kept`: it has a finished translation. `without_words`: there is nothing to translate. `reused`: its translation
-    is that of a translation memory."""
+    """`kept`: it already has a finished translation. `without_words`: it has nothing to translate. `reused`: its
+    translation is that of a translation memory."""
     translation: Translation | None = None
-    """If it was translated, or is reused."""
+    """Set for `translated` and `reused`."""
 
     @property
     def score_per_token(self) -> float | None:
-        """As of `Translation`; None without one."""
+        """Log-probability per token, in nats (`Translation.score_per_token`); None without a translation."""
         return None if self.translation is None else self.translation.score_per_token
 
     @property
     def length_ratio(self) -> float | None:
-        """How many times longer the translation is than its source, short ones drawn towards 1; None without one."""
+        """Length of the translation divided by that of its source, smoothed towards 1 for short texts.
+
+        None without a translation.
+        """
         return None if self.translation is None else length_ratio(self.segment.text, self.translation.text)
 
 
 class TextLine(NamedTuple):
-    """A line of a text, or of what has words in an ICU message with branches."""
+    """A line of a text, or of a translatable run of an ICU message with branches."""
 
     before: str
-    """White space, and in a message its syntax."""
+    """White space; in a message also its syntax."""
     text: str
     after: str
-    """White space and the line end, and in a message its syntax."""
+    """White space and the line end; in a message also its syntax."""
     has_words: bool
     run: MessageRun | None = None
-    """In a message, what the line is of."""
+    """The run of the ICU message that the line belongs to; None outside such a message."""
 
     def written(self, translation: str) -> str | None:
-        """Return a translation as the segment is to have it; None if it cannot be put into the message."""
+        """Return a translation as written into the segment; None if it does not fit into the message."""
         return translation if self.run is None else self.run.written(translation, self.text)
 
 
@@ -95,39 +98,41 @@ def translate_document(
     on_progress: Callable[[int], None] | None = None,
     **settings: Unpack[DecodeChanges],
 ) -> list[TranslatedSegment]:
-    """Translate the segments of a document, each line of a segment by itself, equal ones once.
+    """Translate the segments of a document line by line; equal lines are translated once.
 
-    White space around lines and between them stays. Of an ICU message with branches (plural, select) each stretch of
-    words is translated by itself, and all else in it stays; one that comes back without its arguments stays too, and
-    is flagged. Segments without a word, such as numbers or placeholders alone, are left as they are.
+    White space around and between lines is kept. In an ICU message with branches (plural, select), each run of words
+    is translated by itself and the rest is kept. A run whose translation lacks its arguments is left untranslated and
+    flagged. Segments without a word, such as numbers or placeholders alone, are not changed.
 
     Args:
-        translator: A model, or a team.
-        document: What was read.
-        name: File it was read from, for messages.
-        only_missing: Leave segments as they are that have a finished translation.
-        scores: As of `Translator.translate`, like `sampling`, `mbr` and the settings.
-        sampling: As there.
-        mbr: As there.
-        terms: As there.
-        matches: As of `matches_of`; those that are to be reused are not translated.
-        journal: Keeps what is done, and has what was; opened for `origin_of` the same translator and settings.
-        chunk_lines: Lines that are translated between two entries in it.
+        translator: A translator, or a team.
+        document: The document as read.
+        name: Name of its file, for messages.
+        only_missing: Keep segments that have a finished translation.
+        scores: Score the translations.
+        sampling: Draw translations at random instead of searching for the best.
+        mbr: Samples drawn of each line for minimum Bayes risk decoding.
+        terms: Terms that translations must use.
+        matches: Translation memory matches from `matches_of`; segments with a reused match are not translated.
+        journal: Finished translations are read from it and appended to it; opened with `origin_of` the same
+            translator and settings.
+        chunk_lines: Lines translated between two journal entries.
         on_progress: Called with the number of lines finished, of those that `lines_to_translate` returns.
+        **settings: Fields of `DecodeConfig`, as for `Translator.translate`.
         **settings: As there.
 
     Raises:
         ConfigError: As `Translator.translate`, naming the line of the segment.
-        DataError: As there; or if the journal cannot be written.
-        ModelError: As there.
+        DataError: As `Translator.translate`; or if the journal cannot be written.
+        ModelError: As `Translator.translate`.
     """
     how: dict[str, Any] = {"scores": scores, "sampling": sampling, "mbr": mbr, **settings}
     if terms is not None:
         how["terms"] = terms
-    translator.translate([], **how)  # an impossible setting is refused first
+    translator.translate([], **how)  # reject invalid settings before any work
     target_lang = translator.decode_config(settings).target_lang
     for segment, parts in _with_words(document, only_missing, matches):
-        for part in parts:  # so that the line of the file is named
+        for part in parts:  # line by line, so that an error names the line of the file
             translator.speller.split_sources([part.text], target_lang, name=name, first=segment.line)
     lines = lines_to_translate(document, only_missing=only_missing, matches=matches)
     done = {line: journal.translations[line] for line in lines if line in journal.translations} if journal else {}
@@ -147,11 +152,11 @@ def translate_document(
 def matches_of(
     document: Document, match: Callable[[str], MemoryMatch | None], *, only_missing: bool = False
 ) -> dict[int, MemoryMatch]:
-    """Return what a translation memory has for the segments with words, by their places.
+    """Return the translation memory matches of the segments with words, by segment number.
 
     Args:
-        document: What was read.
-        match: Returns what it has for a text.
+        document: The document as read.
+        match: Returns the memory's match for a text.
         only_missing: Leave out segments that have a finished translation.
     """
     found = (
@@ -165,13 +170,13 @@ def matches_of(
 def lines_to_translate(
     document: Document, *, only_missing: bool = False, matches: Mapping[int, MemoryMatch] = MappingProxyType({})
 ) -> list[str]:
-    """Return the different lines with words of the segments of a document that are not reused, in order."""
+    """Return the distinct lines to translate, in order; lines of reused segments are left out."""
     wanted = (part.text for _, parts in _with_words(document, only_missing, matches) for part in parts)
     return list(dict.fromkeys(wanted))
 
 
 def fillings(translated: Sequence[TranslatedSegment]) -> list[Filling | None]:
-    """Return what `Document.filled` takes: translations, and what whoever reads the document should know of them."""
+    """Return the arguments of `Document.filled`: translations, each with its notes for the reader."""
     return [None if one.translation is None else _filling(one.translation) for one in translated]
 
 
@@ -201,19 +206,19 @@ def origin_of(
     terms: Terms | None = None,
     **settings: Unpack[DecodeChanges],
 ) -> dict[str, Any]:
-    """Return what makes the translations of a `TranslationJournal`; what is computed at once changes none.
+    """Return the settings that determine the translations of a `TranslationJournal`; batch sizes change none.
 
     Args:
         translator: A model from a directory, or a team.
-        scores: As of `translate_document`, like all others.
-        sampling: As there.
-        mbr: As there.
-        terms: As there.
-        **settings: As there.
+        scores: Whether translations are scored.
+        sampling: How samples are drawn, if at all.
+        mbr: Samples drawn of each line for minimum Bayes risk decoding.
+        terms: Terms that translations must use.
+        **settings: Fields of `DecodeConfig`, as for `Translator.translate`.
 
     Raises:
         ConfigError: If a setting is unknown or impossible.
-        ModelError: If what says which head places markup is damaged, or another model's.
+        ModelError: If the file naming the alignment head is damaged or belongs to another model.
     """
     bundles = translator.bundle, *translator.ensemble
     config = translator.decode_config(settings)
@@ -221,7 +226,7 @@ def origin_of(
     return {
         "version": __version__,
         "models": [[bundle.model_sha256, bundle.tokenizer.sha256] for bundle in bundles],
-        "info": translator.bundle.info,  # such as what the training lines were like
+        "info": translator.bundle.info,  # such as the statistics of the training lines
         "settings": config.model_dump(mode="json", exclude={"batch_tokens"}),
         "heads": heads,
         "scores": scores,
@@ -255,7 +260,7 @@ def _parts(text: str) -> Iterator[TextLine]:
 
 
 def text_lines(text: str) -> Iterator[TextLine]:
-    """Yield the lines of a text, each with the white space around it."""
+    """Yield the lines of a text, each with its surrounding white space."""
     for line in text.splitlines(keepends=True):
         own = line.strip()
         start = len(line) - len(line.lstrip())
@@ -291,7 +296,7 @@ def _translated(
 
 
 def _left(translation: Translation) -> Translation:
-    """Return a translation that is not used, so that it has no terms."""
+    """Return a translation that is not used, with all its terms marked as missing."""
     if translation.terms is None:
         return translation
     return replace(translation, terms=tuple(replace(use, form="", reason="left") for use in translation.terms))

@@ -1,4 +1,4 @@
-"""Translations that lack markup of their lines: made again without it if need be, then given it by links of words."""
+"""Restore markup that a translation lacks: translate without tags, then place the tags by word alignment."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ __all__ = ["MarkupSearch"]
 
 @dataclass(frozen=True, slots=True)
 class MarkupSearch:
-    """Puts markup into what a search found, for a model without tokens for it."""
+    """Restore markup in search results, for a model without tokens for placeholders."""
 
     config: ModelConfig
-    """Of the model, or the ensemble, whose search it is."""
+    """Configuration of the model, or of the ensemble."""
     search: TextSearch
     models: Callable[[], list[tuple[Transformer, AlignmentHead]]]
-    """Returns what tells alignments when there are some to tell."""
+    """Returns the models that compute alignments, each with its head; called only when an alignment is needed."""
 
     def __call__(
         self,
@@ -41,19 +41,20 @@ class MarkupSearch:
         *,
         scores: bool,
     ) -> list[list[FoundText]]:
-        """Return what was found, with the markup of its source where the best text lacks some, and those behind it too.
+        """Return the search results, with the markup restored where the best text lacks some.
 
-        Where tags are missing, or there are others, the piece is translated without them first, with its terms. What a
-        text gets is its own score, of all of it. Texts that begin with a prefix stay.
+        If the best text of a piece lacks markup, the n best behind it are restored too. If tags are missing or added,
+        the piece is first translated again without tags, with its terms. A changed text is scored whole, markup
+        included. Results of pieces with a given prefix are not changed.
 
         Args:
-            pieces: What was translated.
-            sources: Its ids.
-            prefixes: What each translation begins with.
-            wanted: What each must contain.
-            groups: What was found for each, the best first.
-            options: What was searched for.
-            scores: Whether to score what has changed.
+            pieces: The translated pieces.
+            sources: Source ids of each piece.
+            prefixes: Prefix of each translation.
+            wanted: Terms that each translation must contain.
+            groups: Search results of each piece, best first.
+            options: Options of the search that found them.
+            scores: Whether to score the changed texts.
         """
         stripped: dict[int, Stripped] = {}
         for row, (piece, prefix, group) in enumerate(zip(pieces, prefixes, groups, strict=True)):
@@ -103,7 +104,7 @@ class MarkupSearch:
         wanted: Sequence[WantedTerms],
         options: SearchOptions,
     ) -> dict[int, tuple[list[int], list[FoundText]]]:
-        """Return the ids of texts that have lost tags, and the texts that are found for them."""
+        """Return, by row, the source ids without tags and the texts found for them, for texts that have lost tags."""
         rows = [row for row, one in stripped.items() if one.has_lost and one.text.strip()]
         if not rows:
             return {}

@@ -1,7 +1,7 @@
-"""The translations that a person should read first, as a page: worst first, each with its reasons in words.
+"""The review page: the translations to check first, worst first, with the reasons.
 
-The page is one HTML file that needs no other file, no script and no network. However much was translated, it shows a
-bounded number of segments and counts the others.
+The page is one HTML file that needs no other file, no script and no network. It shows a bounded number of segments,
+however many were translated, and counts the rest.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ from clearhead.translation.result import Translation
 __all__ = ["MOST_CHARACTERS", "MOST_SHOWN", "TranslationReport", "reporting"]
 
 MOST_SHOWN = 100
-"""Segments that the page shows of each reason, the worst ones."""
+"""Segments shown for each reason: the worst."""
 
 MOST_CHARACTERS = 2_000
-"""Of each text that it shows; a long one is cut, and how much is left out is said."""
+"""Characters shown of each text; a longer one is cut, and the number left out is shown."""
 
 Severity = Literal["serious", "moderate", "mild"]
 
 _WEIGHTS: dict[Severity, int] = {"serious": 9, "moderate": 3, "mild": 1}
-"""What a reason counts when segments are put in order: more than two of the next kind."""
+"""Weight of a reason in the ranking: one outweighs two of the next lower severity."""
 
 MISSED_TERMS, UNSURE = "terms", "unsure"
 
@@ -58,7 +58,7 @@ _REASONS = {
     MISSED_TERMS: _Reason("a term is not translated as it should be", "moderate"),
     UNSURE: _Reason("nothing looks wrong; these are what the model is least sure of", "mild"),
 }
-"""In the order of the page."""
+"""Reasons, in the order of the page."""
 
 _PARTS = "translation_report_parts.html"
 
@@ -69,32 +69,32 @@ class _Entry:
 
     place: str
     source: str
-    """Cut if it is long, like the next."""
+    """Cut if it is long, like `translation`."""
     translation: str
     score_per_token: float | None
-    """None of one that was reused from a memory."""
+    """None if the translation was reused from a memory."""
     length_ratio: float
     details: Mapping[str, str]
-    """What was found, by reason."""
+    """Details of what was found, by reason."""
 
 
 class TranslationReport:
-    """Gathers translations, counts all of them and keeps those that are to be read first."""
+    """Collect translations; count all of them and keep the worst."""
 
     def __init__(self) -> None:
         self._files: list[str] = []
         self._counts: Counter[str] = Counter()
         self._num_segments = self._num_flagged = self._num_reused = 0
-        # The best one first, so that it makes room for one that is worse.
+        # A min-heap for each reason: the mildest entry comes first and is replaced by a worse one.
         self._worst: defaultdict[str, list[tuple[float, float, int, _Entry]]] = defaultdict(list)
 
     def add(self, translations: Iterable[Translation], *, name: str, numbers: Iterable[int]) -> None:
         """Add translations of a file, in order.
 
         Args:
-            translations: They must have been scored, but for those that were reused from a memory.
-            name: Of the file.
-            numbers: Of the lines that they begin on.
+            translations: Scored translations; those reused from a memory need no score.
+            name: Name of the file.
+            numbers: Line numbers on which the translations begin.
         """
         for number, translation in zip(numbers, translations, strict=True):
             self._num_segments += 1
@@ -107,7 +107,7 @@ class TranslationReport:
             self._num_flagged += bool(details)
             self._num_reused += is_reused and not details
             if not details and (is_reused or not translation.source.strip()):
-                continue  # no model can be unsure of it
+                continue  # the model did not translate it
             weight = sum(_WEIGHTS[_REASONS[kind].severity] for kind in details)
             entry = _Entry(
                 f"{name}, line {number:,}",
@@ -127,14 +127,14 @@ class TranslationReport:
                     heapq.heappushpop(kept, key)
 
     def add_file(self, words: str) -> None:
-        """Say what a file had."""
+        """Add a summary line about a file."""
         self._files.append(words)
 
     def page(self, title: str) -> str:
-        """Return the page.
+        """Return the page as HTML.
 
         Args:
-            title: What was translated is called.
+            title: Name of what was translated.
         """
         worst = {key[2]: key for kept in self._worst.values() for key in kept}
         entries = [entry for *_, entry in sorted(worst.values(), key=lambda key: key[:3], reverse=True)]
@@ -167,14 +167,14 @@ class TranslationReport:
 
 @contextmanager
 def reporting(path: str | None, title: str) -> Iterator[TranslationReport | None]:
-    """Write a report to a file when the work in the block is done; the file is whole or absent.
+    """Write a report to a file when the block ends; the file is written completely or not at all.
 
     Args:
-        path: The file; with None there is no report.
-        title: As of `TranslationReport.page`.
+        path: Path of the file; None for no report.
+        title: Title of the page: the name of what was translated.
 
     Raises:
-        DataError: At once, if the file cannot be written.
+        DataError: At the start of the block, if the file cannot be written.
     """
     if path is None:
         yield None

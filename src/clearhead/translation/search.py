@@ -1,4 +1,4 @@
-"""Searches that find texts: each text once, spelled as the tokenizer spells it, with the score of that spelling."""
+"""Decoder hypotheses as unique, canonically tokenized, rescored texts."""
 
 from __future__ import annotations
 
@@ -23,40 +23,40 @@ Decode = Callable[
     ],
     list[list[Hypothesis]],
 ]
-"""What searches, as `decoding.decode` does."""
+"""A search function, called as `decoding.decode` is."""
 
 
 @dataclass(slots=True)
 class FoundText:
-    """What a search found for a line, and its text."""
+    """A hypothesis of the search and its text."""
 
     source: list[int]
-    """Ids of the line."""
+    """Source ids."""
     tokens: tuple[int, ...]
     log_prob: float
     was_ended: bool
     text: str
     utility: float | None = None
     given: int = 0
-    """How many of the tokens, the first, are no text; see `Prefix`."""
+    """Number of leading tokens that are not text; see `Prefix`."""
     has_placed_markup: bool = False
-    """Whether its markup was put into it afterwards."""
+    """Whether its markup was restored after the search."""
 
 
 @dataclass(frozen=True, slots=True)
 class TextSearch:
-    """Searches of one engine."""
+    """Run searches on one engine and return texts."""
 
     tokenizer: Vocabulary
     engine: Engine
     scorer: Callable[[], Engine]
-    """Makes what scores a text when there is one to score."""
+    """Returns the engine that scores texts; called only when there is one to score."""
     max_length: int | None
-    """Tokens that the model writes at most; None is any number."""
+    """Tokens that the model can write at most; None for no limit."""
     one_line: bool
-    """Make the ends of lines in texts spaces."""
+    """Replace line ends in texts by spaces."""
     decode: Decode = decode
-    """What searches."""
+    """The search function."""
 
     def __call__(
         self,
@@ -68,22 +68,24 @@ class TextSearch:
         on_progress: Callable[[int], None] | None = None,
         required: Sequence[Required] = (),
     ) -> list[list[FoundText]]:
-        """Return the texts of each source, the best first; a search that leaves fewer than asked for looks further.
+        """Return the texts of each source, best first.
+
+        If duplicates leave fewer than `num_best` texts, the search is run again with all hypotheses of the beam.
 
         Args:
-            sources: Ids, no more than the model reads.
-            prefixes: What each translation begins with.
-            options: What to search for.
+            sources: Source ids, no longer than the model reads.
+            prefixes: Prefix of each translation.
+            options: Options of the search.
             scores: Whether the log-probabilities must be those of the texts.
             on_progress: Called with the number of sources finished, batch by batch.
-            required: What each translation must contain, as of `decode`.
+            required: Terms that each translation must contain, as for `decode`.
         """
         groups = self.decode(self.engine, sources, options, on_progress, prefixes, required)
         found = self._texts(sources, groups, options)
         num_best, most = options.num_best, options.config.beam_size
         short = [row for row, group in enumerate(groups) if len(found[row]) < len(group) == num_best < most]
         if short and options.sampling is None:
-            # Rare: as wide at once, every line would keep beams in flight that can no longer win.
+            # Rare. Asking for more at once would keep beams of every line running that can no longer win.
             wider = replace(options, num_best=most)
             again = [sources[row] for row in short]
             of_short = [required[row] for row in short] if required else []
@@ -94,14 +96,14 @@ class TextSearch:
             for one in group:
                 one.given = prefix.given
         is_own = self.engine.finds_scores and options.shortlist is None
-        every = [one for group in found for one in group]  # spelled though nobody may ask: 1 % of the time
+        every = [one for group in found for one in group]  # tokenized even if unused: 1 % of the time
         self._spell(every, options.config.batch_tokens, score_all=scores and not is_own, score_respelled=scores)
         return found
 
     def _texts(
         self, sources: list[list[int]], groups: Sequence[Sequence[Hypothesis]], options: SearchOptions
     ) -> list[list[FoundText]]:
-        """Read what was found: samples as they are, of those for `mbr` the best; else each text where it ranks best."""
+        """Convert hypotheses to texts: all samples, the best samples by utility for `mbr`, else each text once."""
         texts = self.tokenizer.decode_batch([hypothesis.tokens for group in groups for hypothesis in group])
         if self.one_line:
             texts = list(map(on_one_line, texts))
@@ -117,17 +119,17 @@ class TextSearch:
         return list(map(distinct, found))
 
     def _spell(self, found: Sequence[FoundText], batch_tokens: int, *, score_all: bool, score_respelled: bool) -> None:
-        """Give all that was found the tokens and the score of its text.
+        """Set the tokens of every text to its canonical tokenization, and score it.
 
-        About one search in a hundred spells a word in other pieces than the tokenizer would (`b` + `ra` for `bra`). Its
-        text is what leaves us, so the text's own spelling is scored: what `score` says of it is what is reported. A
-        vocabulary that loses text has none to prefer; what was found stays.
+        About one search in a hundred splits a word into other pieces than the tokenizer does (`b` + `ra` for `bra`).
+        Only the text is returned, so its canonical tokenization is scored: the reported score equals what `score`
+        returns. A vocabulary that loses text has no canonical tokenization; there the tokens found are kept.
         `score_all` is for searches whose log-probabilities are not the model's own.
         """
         longest = self.max_length or math.inf
         wanted = []
         for one, ids in zip(found, self.tokenizer.encode_targets([one.text for one in found]), strict=True):
-            # Where the positions end before the spelling does, the tokens found stand for the text.
+            # If the canonical tokenization is longer than the model can write, keep the tokens found.
             is_respelled = self.tokenizer.is_lossless and tuple(ids) != one.tokens and len(ids) <= longest
             if is_respelled:
                 one.tokens = tuple(ids)
@@ -138,13 +140,13 @@ class TextSearch:
     def respell(
         self, found: Sequence[FoundText], languages: Sequence[str | None], batch_tokens: int, *, scores: bool
     ) -> None:
-        """Give texts that were changed their tokens and, if they are asked for, their scores.
+        """Tokenize texts that were changed and, if asked for, score them.
 
         Args:
-            found: What was changed.
-            languages: Of each text, where its line or a setting says so.
+            found: The changed texts.
+            languages: Target language of each text; None if neither its line nor a setting names one.
             batch_tokens: Tokens scored at once.
-            scores: Whether to score them; those that are longer than the model writes never are.
+            scores: Whether to score them; texts longer than the model can write are never scored.
         """
         texts = [one.text for one in found]
         for one, ids in zip(found, self.tokenizer.encode_targets(texts, languages), strict=True):
@@ -162,7 +164,7 @@ class TextSearch:
 
 
 def distinct(group: list[FoundText]) -> list[FoundText]:
-    """Return the first of each text, in order."""
+    """Return the first of each distinct text, in order."""
     first: dict[str, FoundText] = {}
     for one in group:
         first.setdefault(one.text, one)
@@ -170,7 +172,7 @@ def distinct(group: list[FoundText]) -> list[FoundText]:
 
 
 def _most_expected(samples: list[FoundText], count: int) -> list[FoundText]:
-    """Return the first of each text, by its utility; of equal ones the more probable first."""
+    """Return the distinct texts with the highest utility; ties go to the more probable."""
     for one, utility in zip(samples, expected_chrf([one.text for one in samples]), strict=True):
         one.utility = utility
     return sorted(distinct(samples), key=lambda one: -(one.utility or 0.0))[:count]

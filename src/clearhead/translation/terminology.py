@@ -1,12 +1,12 @@
-"""Terminology: which words a translation must use for the terms of its source, read from a table.
+"""Terminology tables: the required translations of source terms.
 
-A row is a term of the source, a tab, and what translates it; further columns, and what `|` parts within one, are other
-forms that do as well. Rows with the same term belong together. Blank lines, and those that begin with `#`, are
-comments.
+A row is a source term, a tab, and its translation. Further columns, and the parts of a column between `|`, are other
+forms that are also accepted. Rows with the same term are merged. Blank lines, and lines that begin with `#`, are
+ignored.
 
-A term is found where its words stand in a row, with any white space between them, at the borders of words; of several
-that begin at the same place it is the longest. One in small letters is found in any case; with a capital letter, as it
-is written or all in capitals. A form counts as it is written, and with a capital first letter.
+A term matches a sequence of whole words, with any white space between them. Of several terms that match at the same
+place, the longest is taken. A lowercase term matches in any case. A term with a capital letter matches as written, or
+in all capitals. A form matches as written, or with a capital first letter.
 """
 
 from __future__ import annotations
@@ -27,31 +27,31 @@ from clearhead.text.scripts import script_of
 __all__ = ["FoundTerm", "Term", "Terms", "Word", "forms_in", "is_in_word", "term_of", "words_of"]
 
 _WITHOUT_SPACES = {"HAN", "HIRAGANA", "KATAKANA", "THAI", "LAO", "KHMER", "MYANMAR"}
-"""Scripts without spaces between words, where every letter may begin one."""
+"""Scripts without spaces between words, where a word may begin at every letter."""
 
 _MOST_SHOWN = 10
-"""Bad lines that a message names."""
+"""Bad lines listed in an error message."""
 
 
 @dataclass(frozen=True, slots=True)
 class Term:
-    """A term of the source, and what translates it."""
+    """A source term and its accepted translations."""
 
     source: str
     forms: tuple[str, ...]
-    """The term itself first, then its other forms."""
+    """The required translation first, then its other forms."""
 
 
 class FoundTerm(NamedTuple):
-    """A term in a text."""
+    """A term found in a text."""
 
     text: str
-    """As it stands there."""
+    """The matched text."""
     term: Term
 
 
 class Word(NamedTuple):
-    """A word, a single sign, or a placeholder."""
+    """A word, a punctuation mark or symbol, or a placeholder."""
 
     text: str
     start: int
@@ -62,7 +62,7 @@ class Terms:
     """A terminology.
 
     Args:
-        terms: Its terms; those with the same source are one, with the forms of all.
+        terms: Its terms; terms with the same source are merged, with the forms of all.
     """
 
     def __init__(self, terms: Iterable[Term]) -> None:
@@ -70,7 +70,7 @@ class Terms:
         for term in terms:
             together.setdefault(term.source, {}).update(dict.fromkeys(term.forms))
         self.terms = tuple(Term(source, tuple(forms)) for source, forms in together.items())
-        # By the first word in small letters, the longest first; as it is written before others.
+        # By the lowercase first word, longest first; terms with capitals before lowercase ones.
         self._by_first: dict[str, list[tuple[tuple[str, ...], Term]]] = {}
         for term in self.terms:
             key = _key(words_of(term.source))
@@ -86,7 +86,7 @@ class Terms:
         """Read a table.
 
         Raises:
-            DataError: If it cannot be read, or has no terms; or naming the lines that are none.
+            DataError: If the file cannot be read or has no terms, or listing the invalid lines.
         """
         terms, problems = [], []
         for number, line in enumerate(read_lines(str(path)), start=1):
@@ -105,11 +105,12 @@ class Terms:
         return cls(terms)
 
     def found_in(self, text: str, *, any_case: bool = False) -> list[FoundTerm]:
-        """Return the terms of a source text, in order, each as often as it is there; none is within a placeholder.
+        """Return every occurrence of a term in a source text, in order; placeholders are never searched.
 
         Args:
-            text: The text.
-            any_case: It was all in capitals and is not now: find terms with a capital letter in any case as well.
+            text: The source text.
+            any_case: Match terms with capital letters in any case too, because the text was in all capitals before it
+                was normalized.
 
         >>> terms = Terms([Term("hot dog", ("Hotdog",)), Term("dog", ("Hund",))])
         >>> [found.text for found in terms.found_in("A dog eats a Hot  Dog, and dogs do not.")]
@@ -129,7 +130,7 @@ class Terms:
 
 
 def forms_in(found: Sequence[FoundTerm], text: str) -> list[str]:
-    """Return the form that a translation has for each term, as it stands there; empty for those that it lacks.
+    """Return the form that a translation has for each term, as written there; empty for a missing term.
 
     >>> dog = FoundTerm("dog", Term("dog", ("Hund", "Hunde")))
     >>> forms_in([dog, dog], "Der Hund bellt in der Hundehütte.")
@@ -153,7 +154,7 @@ def forms_in(found: Sequence[FoundTerm], text: str) -> list[str]:
 
 
 def is_in_word(character: str) -> bool:
-    """Tell whether a character and another one beside it can be in the same word.
+    """Return whether a character can share a word with a neighbouring character.
 
     >>> is_in_word("ß"), is_in_word("7"), is_in_word("-"), is_in_word("語")
     (True, True, False, False)
@@ -162,14 +163,14 @@ def is_in_word(character: str) -> bool:
 
 
 def term_of(source: str, forms: Sequence[str]) -> Term:
-    """Return a term; white space around its texts goes, and so do blank forms behind the first.
+    """Return a term; strip its texts, and drop blank forms after the first.
 
     Args:
-        source: The term.
-        forms: What translates it; at least one, the first not blank.
+        source: The source term.
+        forms: Its translations; at least one, and the first not blank.
 
     Raises:
-        DataError: If there is no term, or nothing that translates it.
+        DataError: If the source term or its translation is blank.
     """
     own, *others = (form.strip() for form in forms) if forms else [""]
     if not words_of(source):
@@ -180,7 +181,7 @@ def term_of(source: str, forms: Sequence[str]) -> Term:
 
 
 def _read(line: str) -> tuple[Term | None, str]:
-    """Return the term of a row, or what is wrong with it."""
+    """Return the term of a table row, or an error message."""
     source, *columns = line.split("\t")
     if not columns:
         return None, "no tab; a line is a term, a tab, and its translation"
@@ -192,7 +193,7 @@ def _read(line: str) -> tuple[Term | None, str]:
 
 @lru_cache(maxsize=10_000)
 def _kind(character: str) -> str:
-    """Return `space`, `word`, or for what is a word by itself the character."""
+    """Return `space`, `word`, or the character itself if it is a word of its own."""
     if character.isspace():
         return "space"
     category = unicodedata.category(character)
@@ -202,7 +203,7 @@ def _kind(character: str) -> str:
 
 
 def words_of(text: str) -> list[Word]:
-    """Return the words and signs of a text; a placeholder is one.
+    """Return the words, punctuation marks and symbols of a text; a placeholder is one word.
 
     >>> [word.text for word in words_of("Don't open %s.")]
     ['Don', "'", 't', 'open', '%s', '.']
