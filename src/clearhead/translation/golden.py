@@ -1,7 +1,7 @@
-"""Golden sentences: what a model translated when it was made, and whether it still does.
+"""Golden sentences: a regression test of a model, as translations stored with it.
 
-A model directory is made to be copied, so unless sentences are given for it, those in it are nobody's: they are made of
-words of the vocabulary, which the directory holds anyway.
+A model directory is made to be copied. So unless sentences are given, they are made of words of the vocabulary, which
+the directory contains anyway, and hold no private text.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ __all__ = ["NUM_GOLDEN", "check_golden", "make_golden", "vocabulary_sources"]
 
 ABSOLUTE_TOLERANCE = 1e-3
 RELATIVE_TOLERANCE = 1e-4
-"""Scores are sums of float32 numbers; another processor adds them in another order."""
+"""Scores are sums of float32 numbers; another processor may add them in another order."""
 
 NUM_GOLDEN = 8
-"""Sentences of a model for which none were given."""
+"""Golden sentences made for a model if none are given."""
 _CANDIDATES = 48
 _WORDS = 4
 
@@ -34,9 +34,9 @@ def make_golden(translator: Translator, sources: Sequence[str] | None = None) ->
 
     Args:
         translator: The model as it is now.
-        sources: The sentences; blank and repeated ones are passed over, but not a tag alone. Without any given, of
-            many that `vocabulary_sources` makes the `NUM_GOLDEN` whose translations are surest: where two are as good,
-            another processor may choose the other.
+        sources: The sentences; blank and repeated ones are left out, but not a tag alone. If None, many candidates
+            are made by `vocabulary_sources`, and the `NUM_GOLDEN` with the most confident translations are taken.
+            Of two that are equally good, another processor may choose the other.
 
     Returns:
         Objects with `source`, `text` and `score`, ready for `save_bundle`.
@@ -51,12 +51,12 @@ def make_golden(translator: Translator, sources: Sequence[str] | None = None) ->
 
 
 def vocabulary_sources(tokenizer: Vocabulary, count: int, *, is_tagged: bool) -> list[str]:
-    """Return sources of a few words each that stand in the vocabulary, spread evenly over it.
+    """Return sources of a few vocabulary words each, spread evenly over the vocabulary.
 
     Args:
         tokenizer: The vocabulary.
-        count: Sources wanted.
-        is_tagged: Begin each with the tag of a language, if the vocabulary has any; the languages take turns.
+        count: Number of sources wanted.
+        is_tagged: Begin each with a language tag, if the vocabulary has any; the languages take turns.
     """
     pieces = tokenizer.source_pieces(range(tokenizer.source_vocab_size or tokenizer.vocab_size))
     words = [piece for piece in pieces if piece.startswith(" ") and piece.strip().isalpha()]
@@ -69,17 +69,17 @@ def vocabulary_sources(tokenizer: Vocabulary, count: int, *, is_tagged: bool) ->
 
 
 def _doubt(translation: Translation) -> float:
-    """Return how unsure the model was of a translation, a token; without bound if it did not end it itself."""
+    """Return the negative log-probability per token; infinite if the model did not end the translation itself."""
     assert translation.score is not None
     return math.inf if translation.output_truncated else -translation.score / (len(translation.tokens) + 1)
 
 
 def check_golden(translator: Translator, golden: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Translate golden sentences again; return one line for each that came out otherwise, none if all is well.
+    """Translate golden sentences again; return one line for each whose text or score differs.
 
     Args:
         translator: The model to check.
-        golden: Objects with `source`, `text` and `score`, as `read_golden` gives them.
+        golden: Objects with `source`, `text` and `score`, as returned by `read_golden`.
     """
     problems = [
         f"golden sentence {number} is damaged: it must be an object with the texts 'source' and 'text' and the "
@@ -90,14 +90,14 @@ def check_golden(translator: Translator, golden: Sequence[Mapping[str, Any]]) ->
     sound = {number: sentence for number, sentence in enumerate(golden, start=1) if _is_golden(sentence)}
     try:
         translations = translator.translate([sentence["source"] for sentence in sound.values()], name="golden.jsonl")
-    except ConfigError as error:  # a sentence that names no language
+    except ConfigError as error:  # a sentence without a language tag
         return [*problems, str(error)]
     for (number, sentence), now in zip(sound.items(), translations, strict=True):
         where = f"golden sentence {number} ({sentence['source']!r})"
         tolerance = ABSOLUTE_TOLERANCE + RELATIVE_TOLERANCE * abs(sentence["score"])
         if now.text != sentence["text"]:
             problems.append(f"{where} should read {sentence['text']!r}, but now reads {now.text!r}")
-        # Written so that a score that is not a number fails too.
+        # `not <=`, so that NaN fails too.
         elif not abs(now.score - sentence["score"]) <= tolerance:
             problems.append(f"{where} should score {sentence['score']:.4f}, but now scores {now.score:.4f}")
     return problems
@@ -109,5 +109,5 @@ def _is_golden(sentence: Any) -> bool:
         and isinstance(sentence.get("source"), str)
         and isinstance(sentence.get("text"), str)
         and isinstance(sentence.get("score"), int | float)
-        and not abs(sentence["score"]) > sys.float_info.max  # a whole number that no float can hold
+        and not abs(sentence["score"]) > sys.float_info.max  # an integer too large for a float
     )

@@ -1,4 +1,4 @@
-"""A translation as the JSON object that `translate --format jsonl` prints and the server answers, and as its line."""
+"""JSON form of a translation, as printed by `translate --format jsonl` and returned by the server."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from clearhead.translation.result import Alternative, Translation
 __all__ = ["digits", "json_line", "translation_object"]
 
 _LINE_ENDS = {ord(end): f"\\u{ord(end):04x}" for end in "\x85\u2028\u2029"}
-"""Escapes of what ends no line of JSON, but one of those that many readers cut a text into (`str.splitlines`)."""
+"""Escapes of characters that do not end a line of JSON, but at which many readers split lines (`str.splitlines`)."""
 
 
 def translation_object(translation: Translation) -> dict[str, Any]:
-    """Return what a translation is and what is said of it; it has no score only if a memory had it."""
+    """Return a translation as a JSON object; its score is null only if it was reused from a memory."""
     return {
         "source": translation.source,
         **_judged(translation),
@@ -33,7 +33,7 @@ def translation_object(translation: Translation) -> dict[str, Any]:
 
 
 def _asked_for(translation: Translation) -> dict[str, Any]:
-    """Return what is said only with --terms or --memory."""
+    """Return the fields present only with --terms or --memory."""
     asked: dict[str, Any] = {}
     if translation.terms is not None:
         asked["terms"] = [asdict(use) for use in translation.terms]
@@ -45,7 +45,7 @@ def _memory(translation: Translation) -> dict[str, Any]:
 
 
 def json_line(value: object) -> str:
-    r"""Return a value as JSON that is one line, whatever a reader takes for the end of one.
+    r"""Return a value as JSON on one line, whichever characters a reader treats as line ends.
 
     >>> json_line({"text": "é\u2028"})
     '{"text": "é\\u2028"}'
@@ -54,12 +54,12 @@ def json_line(value: object) -> str:
 
 
 def digits(score: float | None) -> str:
-    """Return a score in the digits that `clearhead score` prints."""
+    """Return a score with the number of digits that `clearhead score` prints."""
     assert score is not None
     return f"{score:.6f}"
 
 
 def _judged(one: Translation | Alternative) -> dict[str, Any]:
-    """Return a text and what is said of it: its utility only with --mbr."""
+    """Return a text and its score, with its utility only with --mbr."""
     judged: dict[str, Any] = {"text": one.text, "score": None if one.score is None else float(digits(one.score))}
     return judged if one.utility is None else {**judged, "utility": round(one.utility, 4)}

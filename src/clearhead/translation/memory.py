@@ -1,11 +1,11 @@
-"""Translation memory: what people translated before, found again for lines that are the same or similar.
+"""Translation memory: exact and fuzzy matches in existing translations.
 
-Similarity is counted as translators' tools do, in words: 1 minus the fewest words that must be replaced, added or
-removed by the number of words of the longer text. A sign is a word, a placeholder too; case counts, white space does
-not.
+Similarity is counted in words, as in translators' tools: 1 minus the word edit distance (the fewest words replaced,
+added or removed) divided by the number of words of the longer text. A punctuation mark, a symbol or a placeholder is a
+word. Case matters; white space does not.
 
-Two texts are no more similar than the share of words that they have in common. So the words of a line are looked up in
-an index, and only sources that have enough of them are compared.
+Two texts are at most as similar as the share of words that they have in common. So the words of a line are looked up in
+an index, and only sources that share enough of them are compared.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ from clearhead.translation.terminology import words_of
 __all__ = ["LEAST_SIMILARITY", "TranslationMemory", "left_to_translate", "recalled", "similarity"]
 
 LEAST_SIMILARITY = 0.75
-"""Of a match that is shown, unless another is asked for."""
+"""Minimum similarity of a match, unless another one is given."""
 
 _TOLERATED = 0.01
-"""Share of a file's rows that may have a defect."""
+"""Share of a file's rows that may be defective."""
 _ROUNDING = 1e-9
 
 
@@ -38,8 +38,8 @@ class TranslationMemory:
     """Sources with their translations.
 
     Args:
-        pairs: Of source and translation; where a source comes again, the last translation counts. Those of which a side
-            is blank are left out.
+        pairs: Source and translation; of equal sources the last translation is kept. Pairs with a blank side are left
+            out.
     """
 
     def __init__(self, pairs: Iterable[tuple[str, str]]) -> None:
@@ -58,7 +58,7 @@ class TranslationMemory:
             for word in set(words):
                 entries[word].append(number)
         self._entries = [np.array(numbers, dtype=np.int32) for numbers in entries]
-        """Of each word, where it is."""
+        """Inverted index: the numbers of the sources that contain each word."""
 
     def __len__(self) -> int:
         return len(self._sources)
@@ -68,13 +68,13 @@ class TranslationMemory:
         """Read files of pairs: a `.tmx`, or any other format of `formats.READERS`.
 
         Args:
-            paths: Files, directories, patterns.
+            paths: Files, directories or glob patterns.
             from_lang: Language of the sources in files that name languages.
             to_lang: Language of the translations.
 
         Raises:
-            ConfigError: If a file leaves open which of its languages to take.
-            DataError: If one cannot be read, more than 1 % of its rows are no pairs, or there is no translation.
+            ConfigError: If a file has several languages and the arguments do not say which to take.
+            DataError: If a file cannot be read, more than 1 % of its rows are not pairs, or no translation is found.
         """
         pairs = read_pairs(expand_paths(paths), Wanted(from_lang=from_lang, to_lang=to_lang), tolerated=_TOLERATED)
         memory = cls((pair.source, pair.target) for pair in pairs if pair.defect is None and pair.skipped is None)
@@ -83,16 +83,16 @@ class TranslationMemory:
         return memory
 
     def match(self, text: str, least: float = LEAST_SIMILARITY) -> MemoryMatch | None:
-        """Return the most similar entry, of equal ones the last; None if none is similar enough.
+        """Return the most similar entry, the last of equal ones; None if none is similar enough.
 
-        Its translation is to be reused if the match is exact, and has the placeholders of the text.
+        Its translation is marked for reuse if the match is exact and has the placeholders of the text.
 
         Args:
             text: A line.
-            least: Similarity that is enough, above 0.
+            least: Minimum similarity, above 0.
 
         Raises:
-            ConfigError: If `least` is no share.
+            ConfigError: If `least` is not above 0 and at most 1.
         """
         if not 0.0 < least <= 1.0:
             raise ConfigError(f"the least similarity ({least}) must be above 0 and at most 1, such as 0.75")
@@ -105,9 +105,9 @@ class TranslationMemory:
         return MemoryMatch(source, self._targets[source], round(found[0], 4))
 
     def exact(self, text: str) -> MemoryMatch | None:
-        """Return the entry of a text, to the letter but for white space at its ends; None if there is none.
+        """Return the entry whose source equals a text, apart from white space at its ends; None if there is none.
 
-        Its translation is to be reused if it has the placeholders of the text.
+        Its translation is marked for reuse if it has the placeholders of the text.
         """
         text = text.strip()
         target = self._targets.get(text)
@@ -138,7 +138,7 @@ class TranslationMemory:
 
 
 def similarity(one: str, other: str) -> float:
-    """Return how similar two texts are, from 0 to 1.
+    """Return the similarity of two texts, from 0 to 1.
 
     >>> similarity("The door is open.", "The doors are open.")
     0.6
@@ -149,11 +149,11 @@ def similarity(one: str, other: str) -> float:
 
 
 def left_to_translate(lines: Sequence[str], matches: Sequence[MemoryMatch | None]) -> list[str]:
-    """Return what a model has to translate of lines: blank ones in the place of those that are reused.
+    """Return lines with blank ones in place of those whose memory translation is reused.
 
     Args:
         lines: Source lines.
-        matches: Of each.
+        matches: Match of each line, or None.
     """
     return ["" if match and match.is_reused else line for line, match in zip(lines, matches, strict=True)]
 
@@ -165,13 +165,13 @@ def recalled(
     *,
     one_line: bool = False,
 ) -> list[Translation]:
-    """Return translations with what a memory has for their lines, and in their place what is to be reused.
+    """Return translations with their memory matches attached, and replaced by the match where it is reused.
 
     Args:
         lines: Source lines.
-        matches: Of each.
-        translations: Made by a model, of those that are reused of a blank line.
-        one_line: As of `Translator.translate`.
+        matches: Match of each line, or None.
+        translations: The model's translations; those of reused lines are blank.
+        one_line: Replace line ends in translations by spaces.
     """
     found = []
     for line, match, translation in zip(lines, matches, translations, strict=True):
@@ -188,7 +188,7 @@ def _similarity(one: Sequence[int], other: Sequence[int]) -> float:
 
 
 def _distance(one: Sequence[int], other: Sequence[int]) -> int:
-    """Return the fewest words to replace, add or remove: Myers' algorithm as Hyyrö 2003 has it, a word a bit."""
+    """Return the word edit distance: Myers' bit-parallel algorithm in the form of Hyyrö 2003, a bit per word."""
     places: dict[int, int] = {}
     for place, word in enumerate(one):
         places[word] = places.get(word, 0) | 1 << place

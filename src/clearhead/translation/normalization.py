@@ -1,8 +1,9 @@
-"""Lines in the form of the training text, which has `Ein Mann geht`, but seldom `EIN MANN GEHT` or `ein mann   geht`.
+"""Normalize lines to the case and white space of the training text.
 
-A model spells capitals letter by letter and has seen few of them, so it translates them badly. Here a line that differs
-from the training text as a whole is brought to its form first: letters get the case in which the vocabulary has their
-words, and stray white space goes. What is not rare in the training text is left as it is.
+The training text has `Ein Mann geht`, but seldom `EIN MANN GEHT` or `ein mann   geht`. A model tokenizes capitals
+letter by letter and has seen few of them, so it translates them badly. A line that differs from the training text as a
+whole is therefore normalized first: its words get the case that they have in the vocabulary, and stray white space is
+removed. Forms that are not rare in the training text are kept.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ _WORD = re.compile(r"[^\W\d_](?:[^\W\d_]|[\u0300-\u036f])*(?:['’](?:[^\W\d_]|[
 _SINGLE_WORD = re.compile(r"\W*([^\W\d_]{4,})\W*")
 
 _OTHER_I = ("tr", "tur", "az")
-"""How the languages begin in which `i` and `I` are not the same letter, for they have `ı` as well."""
+"""Prefixes of the codes of languages that have `ı` as well, so that `i` and `I` are different letters."""
 
 _SPACES = re.compile(r"\s+")
 
@@ -34,22 +35,22 @@ _MOST_WORDS, _LONGEST_WORD = 65_536, 40
 
 @dataclass(frozen=True, slots=True)
 class Form:
-    """A line as the model reads it."""
+    """A line as the model reads it, with its sentences."""
 
     text: str
-    """Read whole."""
+    """The whole line."""
     cut: CutLine
-    """Read sentence by sentence; between them is the white space of the line itself."""
+    """The line in sentences; the white space between them is that of the original line."""
     in_capitals: bool = False
-    """The line was in capitals and its text is not, so the translation is to be put in capitals."""
+    """Whether the line was in capitals and its text is not, so that the translation must be converted to capitals."""
 
 
 class Familiar:
-    """Brings lines to the form of a model's training text.
+    """Normalizes lines to the form of a model's training text.
 
     Args:
-        tokenizer: Its vocabulary says how words are written.
-        trained: What the training lines were like; where that is not known, lines stay as they are.
+        tokenizer: The vocabulary, which determines the usual case of words.
+        trained: Statistics of the training lines; if None, lines are not changed.
     """
 
     def __init__(self, tokenizer: Vocabulary, trained: LineStatistics | None) -> None:
@@ -62,17 +63,17 @@ class Familiar:
     def __call__(
         self, text: str, config: DecodeConfig, target_lang: str | None = None, *, keep_case: bool = False
     ) -> Form:
-        """Return the form of a line.
+        """Return the normalized form of a line.
 
-        Letters change only in a line that is all in capitals, or all in small letters, where such lines are rare in the
-        training text: one of two words or more, or a word that the vocabulary knows whole and does not know in
-        capitals; not in placeholders and code (`words_alone`), and not where `i` and `I` may be two letters.
+        Case changes only in a line that is all capitals or all small letters, if such lines are rare in the training
+        text. The line must have two words or more, or be one word that the vocabulary has whole but not in capitals.
+        Case does not change in placeholders and code (`words_alone`), nor where `i` and `I` may be different letters.
 
         Args:
             text: The line without its language tag.
-            config: Whose source language says where sentences end, and which letters have a case.
-            target_lang: Language of the translation, where the model has language tags.
-            keep_case: Change white space alone.
+            config: Its source language determines sentence boundaries and which letters have a case.
+            target_lang: Language of the translation, if the model has language tags.
+            keep_case: Normalize only white space.
         """
         cut = cut_line(text, config.source_lang)
         if not config.familiar or not text.strip():
@@ -88,12 +89,12 @@ class Familiar:
         return Form(whole, CutLine(usual, cut.gaps), in_capitals=case == "capitals" and usual != read)
 
     def _rare_case(self, text: str, source_lang: str | None, target_lang: str | None) -> str | None:
-        """Return what all words of a line are written in, if the training text hardly has it."""
+        """Return the case of all words of a line if it is rare in the training text, else None."""
         words = words_alone(text)
         case = letter_case(words)
         if case is None and (word := _SINGLE_WORD.fullmatch(words)) and word[1].isupper():
             usual, capitals = (len(self._tokenizer.encode(form)) for form in (self._usual_case(word[1]), word[1]))
-            case = "capitals" if usual == 1 and capitals > 2 else None  # one that is known in capitals is a name
+            case = "capitals" if usual == 1 and capitals > 2 else None  # a word known in capitals is a name
         if case not in self._unknown_cases:
             return None
         is_plain = unicodedata.is_normalized("NFC", text) and len(text.lower()) == len(text)
@@ -102,8 +103,8 @@ class Familiar:
         return case
 
     def _in_usual_case(self, sentence: str) -> str:
-        begins = "small letters" in self._unknown_cases  # sentences begin with a capital there
-        is_marked_up = sentence.startswith("<")  # and a tag is no beginning
+        begins = "small letters" in self._unknown_cases  # then sentences of the training text begin with a capital
+        is_marked_up = sentence.startswith("<")  # a tag is not the beginning of the sentence
 
         def usual_case(words: str) -> str:
             nonlocal begins
@@ -117,10 +118,11 @@ class Familiar:
         return change_words(sentence, usual_case)
 
     def _usual_case_of(self, word: str) -> str:
-        """Return a word as the vocabulary has it: in the fewest pieces, and of equally many in those learned first.
+        """Return a word in its usual case: the one with the fewest tokens, then with the pieces learned first.
 
-        Pieces are learned in the order of their frequency, which is nearly always the words' own (not in English beside
-        German, where ` Man` of `Mann` comes before ` man`); single letters come first, capitals before the others.
+        Pieces are learned in the order of their frequency, which is nearly always that of the words (but not in English
+        beside German, where ` Man` of `Mann` comes before ` man`). Single letters come first, capitals before the
+        others.
         """
         if len(word) > _LONGEST_WORD:
             return word
@@ -136,9 +138,9 @@ def _without_stray_space(sentence: str) -> str:
 
 def _capitalised(word: str) -> str:
     first = word[0].title()
-    return first + word[1:] if len(first) == 1 else word  # a capital of `ß` is two letters
+    return first + word[1:] if len(first) == 1 else word  # the capital of `ß` is two letters
 
 
 def _has_other_i(language: str | None, characters: Container[str]) -> bool:
-    """Tell whether a text is in a language with two letters i; where none is known, its characters say it."""
+    """Return whether a text is in a language with two letters i; if the language is None, judge by its characters."""
     return language.lower().startswith(_OTHER_I) if language else "ı" in characters or "İ" in characters

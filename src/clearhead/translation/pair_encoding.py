@@ -1,4 +1,4 @@
-"""Sources and given translations as a model reads and writes them: to be scored, aligned or explained."""
+"""Tokenize sources with given translations, for scoring, alignment and explanation."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ __all__ = ["PairSpeller", "require_continuations"]
 
 @dataclass(frozen=True, slots=True)
 class PairSpeller:
-    """Spells pairs in a model's tokens."""
+    """Tokenizes sentence pairs with a model's vocabulary."""
 
     tokenizer: Vocabulary
 
     def split_sources(
         self, lines: Sequence[str], target_lang: str | None, *, name: str = "", first: int = 1
     ) -> list[tuple[str | None, str]]:
-        """Split source lines as `Tokenizer.split_sources` does, and make sure that each has a language to go into.
+        """Split source lines as `Tokenizer.split_sources` does, and require a target language for each.
 
         Raises:
-            ConfigError: Naming the first line, not blank, without one, and the languages there are.
+            ConfigError: Naming the first non-blank line without a target language, and the available languages.
         """
         parts = self.tokenizer.split_sources(lines, target_lang, name=name, first=first)
         languages = list(self.tokenizer.language_tags)
@@ -44,15 +44,15 @@ class PairSpeller:
     def spell(
         self, parts: Sequence[tuple[str | None, str]], targets: Sequence[str], config: DecodeConfig
     ) -> tuple[list[list[int]], list[list[int]]]:
-        """Return the ids of sources and of their targets, placeholders as the model reads and writes them.
+        """Return the ids of sources and of their targets, with placeholders masked as the model expects.
 
         Args:
-            parts: Languages and texts of the sources, as of `split_sources`.
+            parts: Target language and text of each source, as returned by `split_sources`.
             targets: Their translations.
-            config: Of which `source_lang` and `protect_numbers` count.
+            config: Only `source_lang` and `protect_numbers` are used.
 
         Raises:
-            DataError: If one is no text, or holds an unpaired surrogate.
+            DataError: If one is not text, or contains an unpaired surrogate.
         """
         protected = self._protected(parts, config)
         languages = [language for language, _ in parts]
@@ -63,18 +63,18 @@ class PairSpeller:
     def spelled(
         self, sources: Sequence[str], targets: Sequence[str], config: DecodeConfig, *, name: str
     ) -> tuple[list[tuple[str | None, str]], list[list[int]], list[list[int]]]:
-        """Return the languages and texts of source lines, and the ids of both sides, to be scored or aligned.
+        """Return the target languages and texts of source lines, and the ids of both sides.
 
         Args:
             sources: Source lines; each may start with a language tag.
             targets: Their translations.
-            config: Of which `target_lang`, `source_lang`, `protect_numbers` and `max_input_tokens` count.
-            name: File the sources come from, for messages.
+            config: Only `target_lang`, `source_lang`, `protect_numbers` and `max_input_tokens` are used.
+            name: Name of the file of the sources, for messages.
 
         Raises:
-            ConfigError: If the model has language tags and a line is given none.
-            DataError: If a side is not a list of texts, the numbers of lines differ, or a line is longer than the limit
-                or starts with an unknown language tag.
+            ConfigError: If the model has language tags and a line has no target language.
+            DataError: If a side is not a list of texts, the numbers of lines differ, or a line exceeds the limit or
+                starts with an unknown language tag.
         """
         sources, targets = require_texts(sources, "sources"), require_texts(targets, "targets")
         if len(sources) != len(targets):
@@ -98,18 +98,18 @@ class PairSpeller:
         words: Callable[[str], list[Span]] = words_of,
         name: str = "",
     ) -> list[SpelledPair]:
-        """Return pairs of a line each as the model spells them, to be aligned.
+        """Return tokenized pairs for word alignment.
 
         Args:
-            sources: As of `Translator.align`, like all others.
-            targets: As there.
-            config: The settings.
-            words: As there.
-            name: As there.
+            sources: Source lines; each may start with a language tag.
+            targets: Their translations.
+            config: As for `spelled`.
+            words: Returns the spans of the words of a text.
+            name: Name of the file of the sources, for messages.
 
         Raises:
-            ConfigError: As there.
-            DataError: As there.
+            ConfigError: If the model has language tags and a line has no target language.
+            DataError: As `spelled`.
         """
         parts, *spelled = self.spelled(sources, targets, config, name=name)
         protected = self._protected(parts, config)
@@ -126,17 +126,17 @@ class PairSpeller:
 def require_continuations(
     sources: Sequence[list[int]], targets: Sequence[list[int]], texts: Sequence[str], *, most: int | None, name: str
 ) -> None:
-    """Make sure that a decoder alone can go on from each source with its target.
+    """Require that a decoder-only model can continue each source with its target.
 
     Args:
         sources: Ids of the sources.
         targets: Ids of their targets.
-        texts: The targets.
-        most: Positions that the model has; None if they do not end.
-        name: File the sources come from, for messages.
+        texts: The targets as text.
+        most: Number of positions of the model; None for no limit.
+        name: Name of the file of the sources, for messages.
 
     Raises:
-        DataError: Naming the first pair whose source is empty, or which needs more positions than there are.
+        DataError: Naming the first pair whose source is empty, or which needs more positions than the model has.
     """
     for number, (source, target, text) in enumerate(zip(sources, targets, texts, strict=True), start=1):
         where = f"{name}{', ' if name else ''}pair {number}"

@@ -1,4 +1,4 @@
-"""The translation of a line, made in one go or of its sentences."""
+"""Translation results: texts, scores, alternatives, warnings; sentences joined into lines."""
 
 from __future__ import annotations
 
@@ -29,48 +29,48 @@ TERM_REASONS = {
     "unmet": "no translation within the length limit was found that has it in one piece",
     "left": "its part of the message was left as it was",
 }
-"""Why a translation lacks a term, and what that means."""
+"""Reasons why a translation lacks a term, with their explanations."""
 
 _LINE_END = re.compile("[\n\v\f\r\x85\u2028\u2029]")
 
 
 @dataclass(frozen=True, slots=True)
 class Alternative:
-    """One of the n best translations of a line."""
+    """One of the n-best translations of a line."""
 
     text: str
     score: float | None
-    """As of `Translation`."""
+    """Log-probability in nats, as `Translation.score`."""
     utility: float | None = None
-    """As of `Translation`."""
+    """Mean chrF against the other samples, as `Translation.utility`."""
 
 
 @dataclass(frozen=True, slots=True)
 class TermUse:
-    """What became of a term of the source in the translation."""
+    """A source term and its translation."""
 
     source: str
-    """As it stands in the source."""
+    """The term as written in the source."""
     target: str
-    """What is to translate it, its first form."""
+    """The required translation: the first form of the term."""
     form: str
-    """The form that the translation has, as it stands there; empty if it has none."""
+    """The form as written in the translation; empty if the term is missing."""
     reason: str | None = None
-    """Why it has none, one of `TERM_REASONS`."""
+    """Why the term is missing, a key of `TERM_REASONS`; None if it is not."""
 
 
 @dataclass(frozen=True, slots=True)
 class MemoryMatch:
-    """What a translation memory has for a line."""
+    """A translation memory match for a line."""
 
     source: str
-    """The most similar source that it has."""
+    """The most similar source in the memory."""
     target: str
-    """Its translation there."""
+    """Its translation in the memory."""
     similarity: float
-    """Of the line and that source; 1 is an exact match, see `translation.memory.similarity`."""
+    """Similarity of the line and that source; 1 is an exact match. See `translation.memory.similarity`."""
     is_reused: bool = False
-    """Whether its translation is that of the line; otherwise the model made one."""
+    """Whether the memory's translation is used for the line; otherwise the model translated it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,40 +81,50 @@ class Translation:
     text: str
     """The translation; empty for an empty line."""
     score: float | None
-    """The model's own log-probability of the text given the source (of a source that was cut, the part translated), in
-    nats: what `Translator.score` says of them, whatever the precision, with a shortlist, and of samples too. Of a line
-    that was split or read in another form, the sum over its `sentences`, which is not what the model says of the line
-    itself. 0 for a blank line, None where no scores were asked for."""
+    """The model's log-probability of the text given the source, in nats.
+
+    It equals the result of `Translator.score`, whatever the precision, with a shortlist, and for samples too. If the
+    source was cut, it is given the part that was translated. If the line was split or normalized, it is the sum over
+    its `sentences`, which differs from the model's score of the whole line. 0 for a blank line; None if scores were not
+    requested.
+    """
     tokens: tuple[str, ...]
-    """The pieces of the text, the end token left out; of a line that was split or read in another form, those of
-    its `sentences` in a row."""
+    """The tokens of the text as strings, without the end token; if the line was split or normalized, those of its
+    `sentences` concatenated."""
     alternatives: tuple[Alternative, ...] = ()
-    """The n best, this one included, in the order the search (or with `mbr` the utility) ranked them, if more than one
-    was asked for. No two have the same text, so there are fewer where the search found fewer texts; of samples, each
-    that was drawn is here. Of a line that was split they combine those of its sentences: first the best of each, then
-    those in which one has its second best, and so on by the sum of places, the more probable first."""
+    """The n-best translations including this one, best first; empty unless more than one was requested.
+
+    They are ordered by the search, or by utility with `mbr`. No two have the same text, so there may be fewer than
+    requested; with sampling, every sample drawn is listed. For a line that was split, they combine the alternatives of
+    its sentences: first the best of each, then combinations by the sum of their ranks, the more probable first.
+    """
     source_truncated: bool = False
-    """The source, or a sentence of it, was longer than `decode.max_input_tokens`, and only its beginning is
-    translated."""
+    """Whether the source, or a sentence of it, was longer than `decode.max_input_tokens`, so that only its beginning
+    was translated."""
     output_truncated: bool = False
-    """The translation, or that of a sentence, was ended by the length limit (`decode.extra_length`, or the end of the
-    model's positions) or as a repetition loop (`decode.end_loops`), not by the model."""
+    """Whether the translation, or that of a sentence, was ended by the length limit (`decode.extra_length`, or the last
+    position of the model) or as a repetition loop (`decode.end_loops`), not by the model."""
     sentences: tuple[Translation, ...] = ()
-    """The translations of its sentences if the line was split, in order, each with the line's language tag; of a line
-    that was read in another form (`decode.familiar`) that of this form; none if it was translated as it is."""
+    """The translations of its sentences in order, each with the line's language tag, if the line was split.
+
+    If the line was normalized (`decode.familiar`), the translation of the normalized line. Empty if the line was
+    translated unchanged.
+    """
     utility: float | None = None
-    """With `mbr` the mean chrF of the text with all other samples as its references, from 0 to 100; of a line that was
+    """With `mbr`, the mean chrF of the text with all other samples as references, from 0 to 100; for a line that was
     split, the mean over its `sentences`. None otherwise, and for a blank line."""
     warnings: tuple[Flag, ...] = ()
-    """What looks wrong with the translation, or with that of a sentence, each kind once; see `flags`."""
+    """What looks wrong with the translation or that of a sentence, each kind once; see `text.quality_flags`."""
     terms: tuple[TermUse, ...] | None = None
-    """What became of the terms of the source, in order; None where no terms were given."""
+    """Each source term and its translation, in order; None if no terms were given."""
     memory: MemoryMatch | None = None
-    """What a translation memory has for it; None where none was asked, or has nothing similar enough."""
+    """The translation memory match; None without a memory, or if nothing in it is similar enough."""
 
     alignment: tuple[Link, ...] | None = None
-    """Which words of the source, a language tag left out, the words of the text stand for: pairs of their numbers,
-    counted from 0, ascending; what a word is, `text.word_links.words_of` says. None where it was not asked for."""
+    """Word alignment: sorted pairs of source and target word numbers, counted from 0; None if not requested.
+
+    A language tag of the source is not counted. `text.word_links.words_of` defines what a word is.
+    """
 
     @property
     def truncated(self) -> bool:
@@ -123,9 +133,9 @@ class Translation:
 
     @property
     def score_per_token(self) -> float | None:
-        """The log-probability by token, the end token of each sentence included, in nats; None without a score.
+        """The log-probability per token, in nats, counting the end token of each sentence; None without a score.
 
-        The nearer it is to 0, the surer the model.
+        The nearer to 0, the more confident the model.
         """
         return None if self.score is None else self.score / _num_tokens(self)
 
@@ -141,17 +151,17 @@ def join_translations(
     in_capitals: bool = False,
     read: tuple[str, Sequence[str]] | None = None,
 ) -> Translation:
-    """Make the translation of a line of those of its sentences, or of what was read in its place.
+    """Join the translations of a line's sentences, or of its normalized form, into the translation of the line.
 
     Args:
         source: The line.
-        sentences: Their translations.
-        gaps: The white space between their sources, as of `CutLine`.
-        num_best: Alternatives wanted, if there are that many.
-        are_samples: The alternatives of the sentences belong together by their places; none is better than another.
-        one_line: Make the ends of lines between sentences spaces.
-        in_capitals: Put the texts in capitals.
-        read: The line and its sentences as they were read, without a language tag; needed where they are aligned.
+        sentences: Translations of its sentences.
+        gaps: White space between the source sentences, as in `CutLine`.
+        num_best: Maximum number of alternatives.
+        are_samples: The alternatives are samples: the i-th of every sentence form one sample of the line, unranked.
+        one_line: Replace line ends between sentences by spaces.
+        in_capitals: Convert the texts to capitals.
+        read: The line and its sentences as the model read them, without a language tag; required if they are aligned.
     """
     if one_line:
         gaps = list(map(on_one_line, gaps))
@@ -195,20 +205,20 @@ def _in_capitals(text: str) -> str:
 
 
 def on_one_line(text: str) -> str:
-    """Return a text whose ends of lines, of whatever kind, are spaces."""
+    """Return a text with line ends of every kind replaced by spaces."""
     return _LINE_END.sub(" ", text)
 
 
 def best_combinations(choices: Sequence[Sequence[Alternative]], count: int) -> list[tuple[Alternative, ...]]:
-    """Return the first combinations of one choice each, by the sum of their places, the more probable first.
+    """Return the best combinations of one choice from each group, by the sum of their ranks, then by probability.
 
     Args:
-        choices: For each sentence of a line its translations, best first.
-        count: Combinations wanted; fewer if there are not as many.
+        choices: Translations of each sentence of a line, best first.
+        count: Maximum number of combinations.
     """
     best: list[tuple[int, float, tuple[Alternative, ...]]] = [(0, 0.0, ())]
     for group in choices:
-        # Both sums grow by what a choice adds, so what is not among the best so far never will be.
+        # Both sums can only grow by adding a choice, so a combination outside the best so far cannot return.
         longer = [
             (places + place, cost - (one.score or 0.0), (*chosen, one))
             for places, cost, chosen in best
@@ -219,7 +229,7 @@ def best_combinations(choices: Sequence[Sequence[Alternative]], count: int) -> l
 
 
 def _num_tokens(translation: Translation) -> int:
-    """Return how many tokens were paid for, the end token of each sentence included."""
+    """Return the number of scored tokens, counting the end token of each sentence."""
     return sum(map(_num_tokens, translation.sentences)) or len(translation.tokens) + 1
 
 

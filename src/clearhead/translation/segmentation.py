@@ -1,4 +1,4 @@
-"""Which lines are translated sentence by sentence, and what is then translated in one go."""
+"""Split lines into sentences to translate, and regroup the results by line."""
 
 from __future__ import annotations
 
@@ -20,35 +20,35 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """What is translated in one go: a line, or a sentence of one that is split."""
+    """A unit of translation: a whole line, or a sentence of a split line."""
 
     source: str
-    """As a line of its own: behind the language tag, if its line has one."""
+    """The text, preceded by the language tag if its line has one."""
     text: str
-    """Without the tag."""
+    """The text without the tag."""
     ids: list[int]
     sentences: int
-    """How many it has."""
+    """Number of sentences in it."""
     protected: Protected
-    """The text as it is spelled, and what its signs stand for."""
+    """The text with its placeholders masked, and the originals of the masks."""
     language: str | None = None
-    """Which it is to be translated into, where its line or a setting says so."""
+    """Target language; None if neither its line nor a setting names one."""
 
 
 @dataclass(frozen=True, slots=True)
 class Pieces:
-    """Lines, cut into what is translated in one go."""
+    """Lines split into units of translation."""
 
     pieces: list[Piece]
-    """Of all lines, in order."""
+    """The pieces of all lines, in order."""
     gaps: list[tuple[str, ...]]
-    """For each line the white space between its pieces; one that is whole has none."""
+    """For each line the white space between its pieces; empty for a line that was not split."""
 
     def of_lines(self, results: Sequence[T]) -> list[Sequence[T]]:
-        """Return, for each line, what was made of its pieces.
+        """Return the results of the pieces grouped by line.
 
         Args:
-            results: One for each piece.
+            results: One result for each piece.
         """
         at, found = 0, []
         for gaps in self.gaps:
@@ -57,14 +57,16 @@ class Pieces:
         return found
 
     def first_of_lines(self, values: Sequence[T], rest: T) -> list[T]:
-        """Return for each piece the value of its line if it is the first of it, else `rest`."""
+        """Return one value for each piece: its line's value for the first piece of a line, `rest` for the others."""
         return [one for value, gaps in zip(values, self.gaps, strict=True) for one in (value, *[rest] * len(gaps))]
 
     def lines_done(self, on_progress: Callable[[int], None] | None) -> Callable[[int], None] | None:
-        """Return what is told of finished pieces, and tells of about as many lines as that makes; blank ones count not.
+        """Return a progress callback that converts numbers of finished pieces to approximate numbers of lines.
+
+        Blank lines are not counted.
 
         Args:
-            on_progress: Told of lines.
+            on_progress: Called with the number of lines.
         """
         if on_progress is None or not any(self.gaps):
             return on_progress
@@ -92,31 +94,31 @@ def cut_lines(
     whole: Sequence[bool] = (),
     unprotected: Sequence[bool] = (),
 ) -> Pieces:
-    """Cut lines into sentences, those that are not to be translated whole; each gets the language of its line.
+    """Split lines into sentences, unless they are to be translated whole; each sentence gets its line's language.
 
-    With `always` these are all lines of several sentences; with `auto` those of them that are longer than what the
-    model was trained on (`LineStatistics.covers`), or than what is read at all.
+    With `always`, every line of several sentences is split. With `auto`, only those longer than the lines that the
+    model was trained on (`LineStatistics.covers`), or longer than the input limit.
 
     Args:
         lines: Source lines.
-        parts: The language and the text of each, as of `Tokenizer.split_sources`.
-        cuts: The sentences of each.
-        tokenizer: Spells lines and sentences.
-        config: Of which `split`, `max_input_tokens` and `protect_numbers` count.
-        trained: What the training lines were like; None if that is not known.
-        whole: For each line whether it stays whole in any case; none does if not given.
-        unprotected: For each line whether its placeholders are spelled as text, as those of all lines are by a
-            vocabulary that has no tokens for them.
+        parts: Target language and text of each line, as returned by `Tokenizer.split_sources`.
+        cuts: The sentences of each line.
+        tokenizer: Tokenizes lines and sentences.
+        config: Only `split`, `max_input_tokens`, `protect_numbers` and `source_lang` are used.
+        trained: Statistics of the training lines; None if unknown.
+        whole: For each line, whether it must not be split; if empty, none.
+        unprotected: For each line, whether its placeholders are tokenized as text. If the vocabulary has no
+            placeholder tokens, this is so for all lines.
 
     Raises:
-        DataError: If a line holds half of a surrogate pair.
+        DataError: If a line contains an unpaired surrogate.
     """
     signs = [0 if is_text else tokenizer.num_placeholders for is_text in unprotected or [False] * len(parts)]
     numbers = config.protect_numbers
     protected = [
         protect(text, num_signs, with_numbers=numbers) for (_, text), num_signs in zip(parts, signs, strict=True)
     ]
-    # Whole at first, so that a message counts lines.
+    # Tokenize whole lines first, so that an error message counts lines.
     spelled = _spelled(zip((language for language, _ in parts), protected, strict=True), tokenizer, config)
     are_cut = [
         not stays and _is_cut(len(cut.sentences), len(ids), config, trained)
@@ -157,15 +159,15 @@ def _is_cut(sentences: int, tokens: int, config: DecodeConfig, trained: LineStat
 
 
 def align_samples(groups: Sequence[Sequence[T]], log_prob: Callable[[T], float], seed: int) -> list[list[T]]:
-    """Return the samples of a line's sentences such that those at the same place make a sample of the line.
+    """Return samples of a line's sentences reordered such that the i-th of each form a sample of the line.
 
-    The samples of each sentence come in the order of their probability; a line of all the best, one of all the second
-    best and so on would be no draw from the model. They are shuffled, and the lines then stand in that order.
+    The samples of each sentence arrive sorted by probability. Combining all the best, all the second best and so on
+    would not be draws from the model. So they are shuffled, and the resulting lines are sorted by probability.
 
     Args:
-        groups: For each sentence its samples, equally many.
-        log_prob: Of one of them.
-        seed: Equal seeds shuffle alike.
+        groups: Samples of each sentence, equally many.
+        log_prob: Returns the log-probability of a sample.
+        seed: Seed of the shuffle.
     """
     shuffled = [
         random.Random(f"{seed} {number}").sample(list(group), len(group)) for number, group in enumerate(groups)

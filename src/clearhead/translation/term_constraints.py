@@ -1,7 +1,7 @@
-"""Translations that have the terms of their sources: what the search is told, and when it is told so.
+"""Terminology constraints: translate as usual, and search again for lines that lack a term.
 
-Most translations have their terms anyway. So every line is translated as it would be without; what lacks a term is
-translated again, by a search for the best that has all of them (`decoding.constrained`).
+Most translations contain their terms anyway. So every line is first translated without constraints. A line that lacks a
+term is translated again by constrained search, for the best translation with all its terms (`decoding.constrained`).
 """
 
 from __future__ import annotations
@@ -22,30 +22,30 @@ from clearhead.translation.terminology import FoundTerm, Term, Terms, forms_in, 
 __all__ = ["TermSpeller", "WantedTerms", "search_with_terms"]
 
 _BEFORE = "a"
-"""A word that stands before what is spelled in the middle of a text."""
+"""A word put before a form, to tokenize the form in the middle of a text."""
 _MOST_SPELLED = 50_000
-"""Terms whose spellings are kept; a server is asked for ever new ones."""
+"""Terms whose tokenizations are cached; bounded because a server receives ever new terms."""
 _OPENING = ("(", '"', "„", "“", "«", "-", "/")
-"""What a word may stand behind without a space."""
+"""Signs that may precede a word without a space."""
 
 
 @dataclass(frozen=True, slots=True)
 class WantedTerms:
-    """The terms of a source."""
+    """The terms of a source, as constraints for the search."""
 
     found: tuple[FoundTerm, ...] = ()
     required: Required | None = None
-    """None if there is none that can be spelled."""
+    """None if the vocabulary can write none of them."""
     unspelled: frozenset[Term] = frozenset()
-    """Those of which the vocabulary can spell no form."""
+    """Terms of which the vocabulary can write no form."""
 
     def are_met(self, text: str) -> bool:
-        """Tell whether a translation has all that can be spelled."""
+        """Return whether a translation has all terms that the vocabulary can write."""
         forms = forms_in(self.found, text) if self.required is not None else []
         return all(form or one.term in self.unspelled for one, form in zip(self.found, forms, strict=False))
 
     def uses(self, text: str) -> tuple[TermUse, ...]:
-        """Return what became of each term in a translation."""
+        """Return for each term how the translation uses it, or why it is missing."""
         uses = []
         for (source, term), form in zip(self.found, forms_in(self.found, text), strict=True):
             reason = None if form else "unspellable" if term in self.unspelled else "unmet"
@@ -54,10 +54,10 @@ class WantedTerms:
 
 
 class TermSpeller:
-    """Spells the terms of sources.
+    """Converts the terms of sources to constraints on target tokens.
 
     Args:
-        tokenizer: The vocabulary of the target.
+        tokenizer: Target vocabulary.
     """
 
     def __init__(self, tokenizer: Vocabulary) -> None:
@@ -65,13 +65,13 @@ class TermSpeller:
         self._required = lru_cache(_MOST_SPELLED)(self._required_of)
 
     def wanted(self, terms: Terms, text: str, given: int = 0, *, any_case: bool = False) -> WantedTerms:
-        """Return what the translation of a text must contain.
+        """Return the terms that the translation of a text must contain.
 
         Args:
             terms: The terminology.
-            text: As the model reads it.
-            given: Tokens that every translation begins with, which are no text.
-            any_case: As of `Terms.found_in`.
+            text: The text as the model reads it.
+            given: Number of leading tokens of every translation that are not text.
+            any_case: Match terms with capital letters in any case too, as for `Terms.found_in`.
         """
         found = terms.found_in(text, any_case=any_case)
         if not found:
@@ -82,7 +82,7 @@ class TermSpeller:
         return WantedTerms(tuple(found), required, frozenset(term for term, one in spelled if one is None))
 
     def _required_of(self, term: Term) -> RequiredTerm | None:
-        """Return the spellings of a term, or None if there are none."""
+        """Return the tokenizations of a term, or None if the vocabulary can write none of its forms."""
         own = [form for form in term.forms if self._can_be_spelled(form)]
         if not own:
             return None
@@ -95,7 +95,7 @@ class TermSpeller:
         return RequiredTerm(tuple(first), tuple(later or first), tuple(others))
 
     def _behind(self, before: str, forms: Sequence[str]) -> list[Spelling]:
-        """Return how forms are spelled behind a text, as far as that keeps its own spelling."""
+        """Return how forms are tokenized after a text; a form that changes the tokens of the text is left out."""
         start, *rest = self._tokenizer.encode_prefixes([before.rstrip(), *(before + form for form in forms)])
         if not before:
             start = []
@@ -108,11 +108,11 @@ class TermSpeller:
 
     @cached_property
     def _edges(self) -> WordEdges:
-        """Where words begin and end, told by what each token becomes behind a word."""
+        """Which tokens begin or end a word, determined by decoding each token after a word."""
         (before,) = self._tokenizer.encode_prefixes([_BEFORE])
         texts = self._tokenizer.decode_batch([[*before, token] for token in range(self._tokenizer.vocab_size)])
         behind = [text[len(_BEFORE) :] for text in texts]
-        # What cannot be read alone is part of a character.
+        # A token that cannot be decoded alone is part of a character.
         continues = [bool(text) and (is_in_word(text[0]) or text[0] == "\ufffd") for text in behind]
         ends = [bool(text) and (is_in_word(text[-1]) or text[-1] == "\ufffd") for text in behind]
         return WordEdges(np.array(continues), np.array(ends))
@@ -128,16 +128,16 @@ def search_with_terms(
     scores: bool,
     on_progress: Callable[[int], None] | None = None,
 ) -> list[list[Any]]:
-    """Return the texts of each source, which have its terms.
+    """Return the texts of each source, with its terms wherever the search can satisfy them.
 
     Args:
-        search: As `TextSearch`, and what is returned of it.
-        wanted: The terms of each source.
-        sources: As of `TextSearch`, like all others.
-        prefixes: As there.
-        options: As there.
-        scores: As there.
-        on_progress: As there.
+        search: A `TextSearch`, or a function with the same arguments and result.
+        wanted: Terms of each source.
+        sources: Source ids, no longer than the model reads.
+        prefixes: Prefix of each translation.
+        options: Options of the search.
+        scores: Whether the log-probabilities must be those of the texts.
+        on_progress: Called with the number of sources finished, batch by batch.
     """
 
     def found(rows: Sequence[int], tell: Callable[[int], None] | None, *, constrained: bool) -> dict[int, list[Any]]:
@@ -155,6 +155,6 @@ def search_with_terms(
     if on_progress is not None and len(again) < len(bound):
         on_progress(len(bound) - len(again))
     for row, group in found(again, on_progress, constrained=True).items():
-        if wanted[row].are_met(group[0].text):  # else what was searched for at last is worth less than the model's own
+        if wanted[row].are_met(group[0].text):  # otherwise the unconstrained translation is better
             groups[row] = group
     return [groups[row] for row in range(len(sources))]
