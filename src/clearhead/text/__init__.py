@@ -1,1 +1,1 @@
-"""What is known of a text without a model: scripts, languages, sentences, placeholders, quality flags."""
+"""Text analysis without a model: scripts, languages, sentences, placeholders, quality flags."""

@@ -1,8 +1,8 @@
-"""Messages of ICU that choose among branches, such as `{n, plural, one {# file} other {# files}}`: their runs of words.
+"""ICU messages with branches, such as `{n, plural, one {# file} other {# files}}`: extract their words.
 
-The grammar is that of ICU's class MessageFormat ("Patterns and Their Interpretation"): arguments in braces, of which
-`plural`, `selectordinal` and `select` have branches that are messages in turn; within a plural's `#` is the number; an
-apostrophe quotes braces, and two of them are one.
+The grammar is that of ICU's class MessageFormat ("Patterns and Their Interpretation"). Arguments are in braces. The
+branches of `plural`, `selectordinal` and `select` arguments are messages in turn. Within a plural, `#` is the number.
+An apostrophe quotes braces, and two apostrophes are one.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from dataclasses import dataclass
 __all__ = ["MessageRun", "message_runs", "message_syntax"]
 
 MOST_DEPTH = 50
-"""Deepest nesting of branches; a message that is deeper is text."""
+"""Maximum nesting of branches; a deeper message is treated as text."""
 
 _MAY_BRANCH = re.compile(r",\s*(?:plural|selectordinal|select)\s*,")
 _ARGUMENT = re.compile(r"\{\s*(?:[^\W\d]\w*|\d+)\s*(?:,\s*(\w+)\s*(,)?)?")
@@ -22,36 +22,36 @@ _OFFSET = re.compile(r"\s*offset\s*:\s*\d+(?=\s)")
 _SELECTOR = re.compile(r"\s*(=\d+|[^\W\d][\w-]*)\s*\{")
 _END = re.compile(r"\s*\}")
 _BRANCHING = {"plural": True, "selectordinal": True, "select": False}
-"""To whether `#` is the number within."""
+"""Kinds of arguments with branches, and whether `#` is the number within their branches."""
 _BRACED = re.compile(r"\{[^{}]*\}")
 _NAME = re.compile(r"\{\w+\}")
 
 
 class _NoMessageError(Exception):
-    """The text is none."""
+    """The text is not a message with branches."""
 
 
 @dataclass(frozen=True, slots=True)
 class MessageRun:
-    """A stretch of a message without branches: words, with what stands for words."""
+    """A run of words in a message, without branches, including its simple arguments."""
 
     start: int
-    """Where it begins in the message."""
+    """Position of its beginning in the message."""
     end: int
     text: str
-    """Without quoting; an argument is a name in braces."""
+    """The run without quoting; each argument is a name in braces."""
     arguments: tuple[tuple[str, str], ...]
-    """Names in braces, and what the message has in their places."""
+    """Names in braces, with the original text of each argument."""
     is_counted: bool
-    """Whether `#` is a number here."""
+    """Whether `#` is a number in this run."""
     doubles_apostrophes: bool
-    """Whether the message writes every apostrophe twice, as some readers ask for."""
+    """Whether the message doubles every apostrophe, as some parsers require."""
 
     def written(self, translation: str, line: str) -> str | None:
-        """Return a translation as it stands in the message; None if it has not the same arguments.
+        """Return a translation as written in the message; None if its arguments differ from those of the line.
 
         Args:
-            translation: Of a line of the text.
+            translation: Translation of a line of the run.
             line: The line.
         """
         found = _BRACED.findall(translation)
@@ -72,7 +72,7 @@ class MessageRun:
 
 
 def message_runs(text: str) -> list[MessageRun]:
-    """Return the stretches of words of a message that has branches, in order; none if the text is no such message.
+    """Return the runs of words of a message with branches, in order; empty if the text is not such a message.
 
     >>> [run.text for run in message_runs("{n, plural, one {# file} other {# files}} in {place}")]
     ['{n1} file', '{n1} files', ' in {place}']
@@ -86,7 +86,7 @@ def message_runs(text: str) -> list[MessageRun]:
 
 
 def message_syntax(text: str) -> tuple[str, ...]:
-    """Return all of a message with branches but its words: what a translation must have to the letter.
+    """Return everything but the words of a message with branches, which a translation must keep exactly.
 
     >>> message_syntax("{n, plural, one {# file} other {# files}}")
     ('{n, plural, one {', '#', '} other {', '#', '}}')
@@ -99,10 +99,10 @@ def message_syntax(text: str) -> tuple[str, ...]:
 
 
 class _Reading:
-    """A text that is read as a message.
+    """Parser of a message with branches.
 
     Raises:
-        _NoMessageError: If it is none, or has no branches.
+        _NoMessageError: If the text is not a message, or has no branches.
     """
 
     def __init__(self, text: str) -> None:
@@ -115,7 +115,7 @@ class _Reading:
             raise _NoMessageError
 
     def _message(self, at: int, depth: int, *, is_counted: bool) -> int:
-        """Read a message up to its end, or the brace that closes its branch, and return where that is."""
+        """Parse a message up to its end, or to the closing brace of its branch, and return that position."""
         if depth > MOST_DEPTH:
             raise _NoMessageError
         start, words = at, ""
@@ -148,7 +148,7 @@ class _Reading:
             self.runs.append(MessageRun(start, end, words, tuple(arguments), is_counted, self._doubles))
 
     def _quotation(self, at: int, *, is_counted: bool) -> tuple[int, str]:
-        """Return where what an apostrophe begins is over, and its words."""
+        """Return the position after an apostrophe or the quotation that it opens, and the literal text."""
         following = self._text[at + 1 : at + 2]
         if following == "'":
             return at + 2, "'"
@@ -165,13 +165,13 @@ class _Reading:
         return at, self._plain(words)
 
     def _plain(self, words: str) -> str:
-        """Return words that are no argument, though they are in braces."""
+        """Return quoted words; raise if they contain braces."""
         if "{" in words or "}" in words:
-            raise _NoMessageError  # they would read as an argument
+            raise _NoMessageError  # unquoted, they would look like an argument
         return words
 
     def _named(self, original: str, arguments: list[tuple[str, str]]) -> str:
-        """Return a name in braces for an argument, its own if it is one."""
+        """Return a name in braces for an argument: its own if it has this form, else a new one."""
         name, number = original, 1
         if not _NAME.fullmatch(original):
             while (name := f"{{n{number}}}") in self._names or any(name == known for known, _ in arguments):
@@ -180,7 +180,7 @@ class _Reading:
         return name
 
     def _argument(self, at: int, depth: int) -> tuple[int, bool]:
-        """Return where an argument ends that has no branches, or that it has some."""
+        """Return the end of an argument and False; or, if it has branches, the position of the first and True."""
         match = _ARGUMENT.match(self._text, at)
         if match is None:
             raise _NoMessageError
@@ -192,7 +192,7 @@ class _Reading:
         return end + 1, False
 
     def _branches(self, at: int, depth: int, *, is_counted: bool) -> int:
-        """Read an argument with branches, and return where it ends."""
+        """Parse an argument with branches, and return its end."""
         match = _ARGUMENT.match(self._text, at)
         assert match is not None
         self._has_branches = True

@@ -1,6 +1,7 @@
-"""The tag that may head a source line and names the language to translate into, such as `<2de>`.
+"""Language tags: a tag at the start of a source line names the target language, such as `<2de>`.
 
-It is a token of the vocabulary and no part of the text (Johnson et al. 2017; the paper translates into one language).
+A tag is a token of the vocabulary and not part of the text (Johnson et al. 2017; the paper translates into one
+language).
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ _TAG = re.compile(rf"\s*<2({LANGUAGE})> ?")
 
 
 def language_tag(language: str) -> str:
-    """Return the tag that asks for a translation into `language`.
+    """Return the tag that requests a translation into `language`.
 
     >>> language_tag("de")
     '<2de>'
@@ -26,15 +27,15 @@ def language_tag(language: str) -> str:
 
 
 def tagged_language(token: str) -> str | None:
-    """Return the language that a token of a vocabulary is the tag of, or None."""
+    """Return the language of a tag token, or None for another token."""
     return token[2:-1] if token.startswith("<2") and token.endswith(">") else None
 
 
 def split_tag(text: str, languages: Collection[str]) -> tuple[str | None, str]:
-    """Split a leading language tag, and the white space before and one space after it, off a source line.
+    """Split a leading language tag off a source line, with the white space before it and one space after it.
 
-    What looks like a tag is one, also where its language is unknown: `<2`, a name that begins with a letter, `>`. Where
-    there are no languages there are no tags, and everything is text.
+    Anything of the form of a tag is one, even if its language is unknown: `<2`, a name that begins with a letter, `>`.
+    If there are no languages, there are no tags, and everything is text.
 
     >>> split_tag("<2de> Good morning", ["de", "fr"])
     ('de', 'Good morning')

@@ -1,6 +1,7 @@
-"""What the lines were like that a model was trained on: how long, of how many sentences, in which characters.
+"""Statistics of the training lines of a model: lengths, sentences, length ratios, letter case, characters.
 
-A model is good at what it has seen: `Translator` splits lines that are longer, and flags those that are stranger.
+A model is good at what it has seen. `Translator` splits lines that are longer than its training lines, and flags lines
+that differ from them in other ways.
 """
 
 from __future__ import annotations
@@ -31,74 +32,77 @@ __all__ = [
 LetterCase = Literal["capitals", "small letters"]
 
 MOST_SENTENCES = 10
-"""Lines of more sentences are counted among those of so many."""
+"""Lines with this many sentences or more are counted together."""
 
 RATIO_FLOOR = 20
-"""Characters added to both sides before their lengths are compared: short segments vary more, and are seldom wrong."""
+"""Characters added to both sides before their lengths are compared: ratios of short texts vary more, and are seldom
+wrong."""
 
 _WINDOW, _STRIDE = 12, 6
-"""Bytes of a source that are looked for in the other side, a window in every six: a word of twelve letters, or four
-Chinese characters. Names and cognates are shorter than most windows."""
+"""Bytes in a window of the source that is searched in the target, and bytes from one window to the next. A window is a
+word of twelve letters, or four Chinese characters. Names and cognates are shorter than most windows."""
 
 COPIED_SHARE = 0.5
-"""A text in which so many of the windows are found is a copy of its source. Of the 10,000 human translations of
-Tatoeba's test set none is one, of the 3,003 of newstest2014 five: lists of names, a sentence that quotes the source."""
+"""Share of the windows found in a target from which it counts as a copy of its source. None of the 10,000 human
+translations of Tatoeba's test set counts as one, and five of the 3,003 of newstest2014: lists of names, and a sentence
+that quotes the source."""
 
 RARE = 0.01
-"""What less than this share of the training lines is like, a model does not know well."""
+"""Share of the training lines below which a property is rare, so that the model does not know it well."""
 
 _CASED_WORD = re.compile(r"[^\W\d_]{2,}")
 
 _WITHOUT_CAPITAL = dict.fromkeys(map(ord, "ßªº"))
-"""Small letters that stand in lines of capitals too."""
+"""Small letters that also occur in lines of capitals."""
 
 _RATIO_STEPS = 100
-"""Ratios are counted in steps of a hundredth of their logarithm."""
+"""Ratios are counted in steps of a hundredth of their natural logarithm."""
 
 
-# Bounds far above what a corpus has: a file that is made up must not ask for more than a machine can compute.
+# Bounds far above real corpora, so that a forged file cannot demand more than a machine can compute.
 _Count = Annotated[int, Field(ge=0, le=10**12)]
 _Length = Annotated[int, Field(ge=1, le=10**9)]
 _Ratio = Annotated[float, Field(gt=0, le=1e9)]
 
 
 class _Part(BaseModel):
-    # A later clearhead may say more of a corpus than this one reads.
+    # A later version of clearhead may store more fields.
     model_config = ConfigDict(frozen=True, extra="ignore", allow_inf_nan=False)
 
 
 class Lengths(_Part):
-    """How long the lines of a side are, in tokens, the end token and a language tag included."""
+    """Lengths of the lines of one side, in tokens, counting the end token and a language tag."""
 
     median: _Length
     p99: _Length
-    """99 of 100 lines are not longer."""
+    """Length that 99 of 100 lines do not exceed."""
     p999: _Length
-    """999 of 1,000 lines are not longer."""
+    """Length that 999 of 1,000 lines do not exceed."""
     max: _Length
 
 
 class LineStatistics(_Part):
-    """The training lines of a model, in numbers."""
+    """Statistics of a model's training lines."""
 
     source_tokens: Lengths
     target_tokens: Lengths
     sentences: Annotated[tuple[_Count, ...], Field(min_length=1, max_length=MOST_SENTENCES)]
-    """Lines whose source has one sentence, two, ...; the tenth number counts those of ten and more."""
+    """Number of lines whose source has one sentence, two, and so on; the tenth counts those with ten or more."""
     least_ratio: _Ratio
-    """`length_ratio` that 999 of 1,000 pairs exceed or reach."""
+    """Smallest usual `length_ratio`: 999 of 1,000 pairs have at least this one."""
     most_ratio: _Ratio
-    """`length_ratio` that 999 of 1,000 pairs do not exceed."""
+    """Largest usual `length_ratio`: 999 of 1,000 pairs have at most this one."""
     copies: _Count
-    """Pairs whose target is mostly a copy of its source, see `is_copied`."""
+    """Number of pairs whose target is mostly a copy of its source, see `is_copied`."""
     capitals: _Count | None = None
-    """Lines whose source is all in capitals, see `letter_case`; an earlier clearhead did not count them."""
+    """Number of lines whose source is all in capitals, see `letter_case`; None from an earlier version of clearhead."""
     small_letters: _Count | None = None
-    """Lines whose source is all in small letters."""
+    """Number of lines whose source is all in small letters; None from an earlier version."""
     stray_spaces: _Count | None = None
-    """Lines whose source has other white space than one space between words, see `has_stray_space`."""
+    """Number of lines whose source has other white space than single spaces between words, see `has_stray_space`; None
+    from an earlier version."""
     source_characters: str
-    """Every character of the sources, as ranges of code points in hexadecimal, such as `20 41-5A`."""
+    """Every character of the sources, as hexadecimal ranges of code points, such as `20 41-5A`."""
     target_characters: str
 
     @field_validator("sentences")
@@ -110,10 +114,10 @@ class LineStatistics(_Part):
 
     @classmethod
     def from_dict(cls, values: Any) -> Self:
-        """Read what `model_dump` gave.
+        """Read the result of `model_dump`.
 
         Raises:
-            ValueError: If they are no statistics, naming the first field that is wrong.
+            ValueError: If the values are not line statistics, naming the first wrong field.
         """
         try:
             found = cls.model_validate(values)
@@ -128,51 +132,51 @@ class LineStatistics(_Part):
 
     @property
     def lines(self) -> int:
-        """Training pairs."""
+        """Number of training pairs."""
         return sum(self.sentences)
 
     def covers(self, sentences: int, tokens: int) -> bool:
-        """Tell whether a model that was trained on these lines is at its best with a line as a whole.
+        """Return whether a model trained on these lines should translate a line whole.
 
-        It is where the line is no longer than 999 of 1,000 training lines, and at least as many of them had as many
+        It should if the line is no longer than 999 of 1,000 training lines, and at least as many of them had as many
         sentences or more as had just one: what was seen more often is translated better (docs/translation.md).
 
         Args:
-            sentences: Of the line.
-            tokens: Of the line, its language tag and the end token included.
+            sentences: Number of sentences of the line.
+            tokens: Number of tokens of the line, counting its language tag and the end token.
         """
         as_many = sum(self.sentences[min(sentences, MOST_SENTENCES) - 1 :])
         return tokens <= self.source_tokens.p999 and (sentences == 1 or as_many >= max(1, self.sentences[0]))
 
     def rare_cases(self) -> tuple[LetterCase, ...]:
-        """Return what few of the lines are written in: `capitals`, `small letters`, both or neither."""
+        """Return the letter cases that are rare in the lines: `capitals`, `small letters`, both or neither."""
         counts: dict[LetterCase, int | None] = {"capitals": self.capitals, "small letters": self.small_letters}
         return tuple(case for case, count in counts.items() if count is not None and count < RARE * self.lines)
 
     def seldom_has_stray_space(self) -> bool:
-        """Tell whether few of the lines are known to have stray white space."""
+        """Return whether stray white space is known to be rare in the lines."""
         return self.stray_spaces is not None and self.stray_spaces < RARE * self.lines
 
     def __str__(self) -> str:
-        """Say in words what a user needs to know before translating longer lines."""
+        """Return a summary of lengths and sentences, for messages about longer lines."""
         several = 1 - self.sentences[0] / self.lines
         return f"99.9 % of at most {self.source_tokens.p999:,} tokens, {100 * several:.1f} % of several sentences"
 
     def known_characters(self) -> tuple[frozenset[str], frozenset[str]]:
-        """Return every character of the sources, and every one of the targets."""
+        """Return the characters of the sources, and those of the targets."""
         return _characters(self.source_characters), _characters(self.target_characters)
 
 
 def length_ratio(source: str, target: str) -> float:
-    """Return how many times longer a target is than its source, in characters, short texts drawn towards 1."""
+    """Return the length of a target divided by its source's, in characters, smoothed towards 1 for short texts."""
     return (len(target) + RATIO_FLOOR) / (len(source) + RATIO_FLOOR)
 
 
 def letter_case(text: str) -> LetterCase | None:
-    """Return what all letters of a text are; None if they differ, or some have no case, or there are no two words.
+    """Return the case of all letters of a text; None if mixed, if a letter has no case, or with fewer than two words.
 
-    A word alone says nothing of how a line is written: it may be a name, `OK` or a numeral. Nor do small letters behind
-    a number, as in `3 dogs run`, which has no capital in any case.
+    A single word does not show the case of a line: it may be a name, `OK` or a numeral. Nor do small letters after a
+    number, as in `3 dogs run`, which has no capital anyway.
 
     >>> letter_case("EIN HUND!"), letter_case("ein hund"), letter_case("Ein Hund"), letter_case("NATO")
     ('capitals', 'small letters', None, None)
@@ -190,7 +194,7 @@ def letter_case(text: str) -> LetterCase | None:
 
 
 def has_stray_space(text: str) -> bool:
-    """Tell whether a text has other white space than one space between words: at an end, a tab, one that never breaks.
+    """Return whether a text has white space other than single spaces between words, such as a tab or no-break space.
 
     >>> has_stray_space("a dog"), has_stray_space(" a dog"), has_stray_space("a  dog")
     (False, True, True)
@@ -199,7 +203,7 @@ def has_stray_space(text: str) -> bool:
 
 
 def is_copied(source: str, target: str) -> bool:
-    """Tell whether most of a source stands in its target as it is; too short a source is never said to.
+    """Return whether most of a source occurs unchanged in its target; False for a source that is too short to judge.
 
     >>> is_copied("Zwei junge Männer sind im Freien.", "Zwei junge Männer sind in the open.")
     True
@@ -210,10 +214,10 @@ def is_copied(source: str, target: str) -> bool:
 
 
 class LineCounter:
-    """Takes the training pairs one by one, in constant memory, and sums up what they are like."""
+    """Collects the statistics of training pairs one by one, in constant memory."""
 
     def __init__(self, source_language: str | None = None) -> None:
-        """Begin; the language of the sources says how their sentences end."""
+        """Start empty; the language of the sources determines how their sentences are split."""
         self._language = source_language
         self._source_tokens: Counter[int] = Counter()
         self._target_tokens: Counter[int] = Counter()
@@ -224,7 +228,7 @@ class LineCounter:
         self._cases: Counter[LetterCase | None] = Counter()
 
     def add(self, source: str, target: str, source_tokens: int, target_tokens: int) -> None:
-        """Count a pair: its texts, without a language tag, and its tokens, the tag and the end tokens included."""
+        """Count a pair: texts without a language tag; numbers of tokens with the tag and the end token."""
         self._source_tokens[source_tokens] += 1
         self._target_tokens[target_tokens] += 1
         self._sentences[min(len(split_sentences(source, self._language)), MOST_SENTENCES)] += 1
@@ -235,12 +239,12 @@ class LineCounter:
         self.add_characters(source, target)
 
     def add_characters(self, source: str, target: str) -> None:
-        """Count the characters alone of a pair that the corpus does not have: an altered copy."""
+        """Count only the characters of a pair that is not in the corpus: an altered copy."""
         for characters, text in zip(self._characters, (source, target), strict=True):
             characters.update(text)
 
     def statistics(self) -> LineStatistics:
-        """Return what the pairs were like; there must be one."""
+        """Return the statistics of the pairs; there must be at least one."""
         return LineStatistics(
             source_tokens=_lengths(self._source_tokens),
             target_tokens=_lengths(self._target_tokens),
@@ -262,7 +266,7 @@ def _lengths(counts: Counter[int]) -> Lengths:
 
 
 def _quantile(counts: Counter[int], share: float) -> int:
-    """Return the least value that at least a share of all values do not exceed."""
+    """Return the smallest value that at least the given share of all values do not exceed."""
     wanted = math.ceil(share * counts.total())
     values = sorted(counts)
     reached = accumulate(counts[value] for value in values)
@@ -270,7 +274,7 @@ def _quantile(counts: Counter[int], share: float) -> int:
 
 
 def _ranges(characters: Iterable[str]) -> str:
-    """Write characters as ranges of code points: printable whatever they are.
+    """Return characters as hexadecimal ranges of code points, printable whatever they are.
 
     >>> _ranges("ACB z")
     '20 41-43 7A'
@@ -285,10 +289,10 @@ def _ranges(characters: Iterable[str]) -> str:
 
 
 def _characters(ranges: str) -> frozenset[str]:
-    """Read what `_ranges` wrote.
+    """Read the result of `_ranges`.
 
     Raises:
-        ValueError: If it is something else.
+        ValueError: If the text is not such a list of ranges.
     """
     return frozenset(map(chr, _codes(ranges)))
 

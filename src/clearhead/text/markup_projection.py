@@ -1,8 +1,9 @@
-"""Placeholders and tags put where they belong in a translation that lacks some, for models without tokens for them.
+"""Markup projection: insert missing placeholders and tags into a translation by word alignment.
 
-Tags and marks go around the words that are linked with those that they stood around; a model that did not keep them is
-given the text without. What stands for a word, such as `%s` or an address, is given to the model as it is; of what the
-model made of it the most alike gives way to it.
+For models without tokens for placeholders. Tags and marks are placed around the words linked with those that they
+enclosed in the source. If the model did not keep them, it is given the text without them. Placeholders for words, such
+as `%s` or an address, are given to the model unchanged; the most similar text in the translation is replaced by the
+original.
 """
 
 from __future__ import annotations
@@ -19,22 +20,23 @@ from clearhead.text.word_links import Link, Span, parts_of_words
 __all__ = ["Stripped", "is_tag", "parts_with_placeholders", "strip_markup"]
 
 _ALIKE = 0.5
-"""Of `SequenceMatcher.ratio`, with `_LINKED` added for a link: from here on a placeholder is what became of another."""
+"""Minimum of `SequenceMatcher.ratio`, with `_LINKED` added for a link, at which a placeholder counts as an altered form
+of another."""
 _LINKED = 0.25
 
 
 @dataclass(frozen=True, slots=True)
 class _Mark:
-    """A placeholder, or two that belong together, and where in the stripped text it stood, or stands."""
+    """A placeholder or a pair of them, with its position in the stripped text."""
 
     unit: Unit
     start: int
     end: int
-    """Of a pair around what is within."""
+    """End of the placeholder; of a pair, end of what it encloses."""
     is_kept: bool
-    """Whether it stands in the stripped text."""
+    """Whether it is part of the stripped text."""
     spaces: tuple[bool, bool]
-    """Whether white space stood before and behind it."""
+    """Whether white space precedes and follows it in the text."""
 
     @property
     def is_pair(self) -> bool:
@@ -43,20 +45,20 @@ class _Mark:
 
 @dataclass(frozen=True, slots=True)
 class Stripped:
-    """A text without its tags and marks."""
+    """A text without its tags and marks, and the marks to restore."""
 
     text: str
     marks: tuple[_Mark, ...]
-    """What must be in the translation, in the order in which it begins."""
+    """Markup that the translation must contain, in order of its beginning."""
     has_lost: bool
-    """Whether tags or marks were taken out, so that there are none in the translation."""
+    """Whether tags or marks were removed, so that the translation has none of its own."""
 
     def placed(self, translation: str, links: Sequence[Link]) -> str:
         """Return a translation with all of the markup in it, and no other; tags are well nested.
 
         Args:
-            translation: Of the text.
-            links: Between the parts (`parts_with_placeholders`) of both.
+            translation: Translation of the stripped text.
+            links: Links between the parts (`parts_with_placeholders`) of both texts.
         """
         return _Placing(self, translation, links).text()
 
@@ -66,7 +68,7 @@ def strip_markup(text: str, *, tags: bool = True) -> Stripped:
 
     Args:
         text: Any text.
-        tags: Take them out; otherwise they are words like others.
+        tags: Remove them; otherwise they are treated as words.
 
     >>> strip_markup("Delete <b>%s</b>?").text
     'Delete %s?'
@@ -96,12 +98,12 @@ def strip_markup(text: str, *, tags: bool = True) -> Stripped:
 
 
 def is_tag(placeholder: str) -> bool:
-    """Tell whether a placeholder is a tag or a mark, which stands for no word."""
+    """Return whether a placeholder is a tag or an emphasis mark, which does not replace a word."""
     return placeholder.startswith(("<", "*"))
 
 
 def parts_with_placeholders(text: str) -> list[Span]:
-    """Return the parts of words of a text, of which every placeholder is one.
+    """Return the spans of the words, signs and placeholders of a text.
 
     >>> [text_of for start, end in parts_with_placeholders("Ein %s.") if (text_of := "Ein %s."[start:end])]
     ['Ein', '%s', '.']
@@ -120,21 +122,21 @@ def _parts(text: str) -> Iterator[Span]:
 
 @dataclass(slots=True)
 class _Node:
-    """A mark in the translation, with what is within."""
+    """A mark in the translation, with its nested marks."""
 
     mark: _Mark | None
     """None for the whole text."""
     start: int
-    """The first of its parts."""
+    """Index of its first part."""
     end: int
-    """Behind the last of them; none is within where it is the first."""
+    """Index after its last part; equal to `start` if it encloses none."""
     within: list[_Node] = field(default_factory=list)
     words: str = ""
-    """What stands within where no part does."""
+    """Text inside the mark if it encloses no part."""
 
 
 class _Placing:
-    """The marks of one text on their way into its translation."""
+    """Places the marks of one text into its translation."""
 
     def __init__(self, stripped: Stripped, translation: str, links: Sequence[Link]) -> None:
         self._source = stripped.text
@@ -148,14 +150,14 @@ class _Placing:
         self._place([mark for mark in stripped.marks if not mark.is_kept or mark in missing])
 
     def text(self) -> str:
-        """Return the translation with the marks in it."""
+        """Return the translation with its markup."""
         first, last = (self._parts[0][0], self._parts[-1][1]) if self._parts else (len(self._translation),) * 2
         return self._translation[:first] + self._written(self._root) + self._translation[last:]
 
     def _kept(self, stripped: Stripped) -> set[_Mark]:
-        """Put placeholders that stand for words in the places of what became of them, and return those that have none.
+        """Restore placeholders that the model altered, and return those that it dropped.
 
-        Where what is left is no placeholder of the source, it goes: a program would read it.
+        A placeholder of the translation that matches none of the source is removed, because a program would read it.
         """
         free = [part for part, span in enumerate(self._parts) if PLACEHOLDER.fullmatch(self._translation[slice(*span)])]
         free = [part for part in free if stripped.has_lost or not is_tag(self._texts[part])]
@@ -189,7 +191,7 @@ class _Placing:
         return alike + _LINKED * any((own, part) in self._links for own in self._inside(mark))
 
     def _place(self, marks: Sequence[_Mark]) -> None:
-        """Place marks, those within a pair within what it goes around now."""
+        """Place marks; a mark nested in a pair of the source stays within that pair."""
         around = [self._root]
         for mark in marks:
             while (pair := around[-1].mark) is not None and mark.unit.starts[0] > pair.unit.starts[1]:
@@ -199,17 +201,17 @@ class _Placing:
             node = _Node(mark, start, end)
             inner = self._source[mark.start : mark.end]
             if mark.is_pair and start == end and not re.search(r"\s", inner) and not PLACEHOLDER.search(inner):
-                node.words = inner  # such as a name, which is better there than nowhere
+                node.words = inner  # such as a name: better untranslated than missing
             parent.within.append(node)
             if mark.is_pair:
                 around.append(node)
 
     def _inside(self, mark: _Mark) -> list[int]:
-        """Return the parts of the source that a mark is about."""
+        """Return the parts of the source that lie within a mark."""
         return [n for n, (start, end) in enumerate(self._source_parts) if mark.start <= start and end <= mark.end]
 
     def _around(self, mark: _Mark, parent: _Node) -> tuple[int, int]:
-        """Return the stretch of the translation that a pair goes around: most words of its own, and fewest others."""
+        """Return the stretch of the translation for a pair to enclose: most linked words, fewest others."""
         inside = set(self._inside(mark))
         own = {target for source, target in self._links if source in inside}
         others = {target for source, target in self._links if source not in inside} - own
@@ -224,9 +226,9 @@ class _Placing:
         return best or (self._between(mark, parent),) * 2
 
     def _between(self, mark: _Mark, parent: _Node) -> int:
-        """Return before which part of the translation a mark goes without words: where it parts fewest links.
+        """Return the part of the translation before which to place a mark without words: where it crosses fewest links.
 
-        It parts no word, such as `l'ami`, from what is written together with it, unless there is no other place.
+        It does not split a word, such as `l'ami`, unless there is no other place.
         """
         within = {place for one in parent.within for place in range(one.start + 1, one.end)}
         places = [place for place in range(parent.start, parent.end + 1) if place not in within]
@@ -239,7 +241,7 @@ class _Placing:
         return min(places, key=wrong)
 
     def _is_apart(self, place: int) -> bool:
-        """Tell whether a word may stand before a part: at white space, within a bracket or before a full stop."""
+        """Return whether a word may go before a part: at white space, inside a bracket or before a full stop."""
         return self._is_edge(place) or any(
             self._is_edge(other) and not self._texts[part][:1].isalnum()
             for part, other in ((place, place + 1), (place - 1, place - 1))
@@ -249,9 +251,9 @@ class _Placing:
         return not 0 < place < len(self._parts) or bool(self._gap(place))
 
     def _written(self, node: _Node) -> str:
-        """Return the text of a stretch, with the marks in it; the white space around it is not its own."""
+        """Return the text of a node with its marks, without the surrounding white space."""
         written = [node.words]
-        at, has_gap = node.start, True  # whether what stands between the last part and the next is written
+        at, has_gap = node.start, True  # whether the text between the last part and the next is already written
         for one in sorted(node.within, key=lambda one: (one.start, one.end)):
             assert one.mark is not None
             text, has_gap = self._stretch(at, one.start, has_gap)
@@ -266,12 +268,12 @@ class _Placing:
             if not is_empty:
                 at, has_gap = one.end, False
             elif has_gap and at < node.end and self._is_edge(at):
-                is_word = one.mark.is_kept and self._texts[at][:1].isalnum()  # two words, whatever stood there before
+                is_word = one.mark.is_kept and self._texts[at][:1].isalnum()  # a word and a placeholder need a space
                 written.append(" " * (one.mark.spaces[1] or is_word))
         return "".join([*written, self._stretch(at, node.end, has_gap)[0]])
 
     def _stretch(self, start: int, end: int, has_gap: bool) -> tuple[str, bool]:
-        """Return the text of some parts with what stands between them, and whether that behind them is written."""
+        """Return the text of some parts with the gaps between them, and whether the gap after them is written."""
         written = ""
         for part in range(start, end):
             if self._texts[part]:
@@ -280,7 +282,7 @@ class _Placing:
         return written, has_gap
 
     def _gap(self, part: int) -> str:
-        """Return what stands between a part and the one before it."""
+        """Return the text between a part and the one before it."""
         if not 0 < part < len(self._parts):
             return ""
         return self._translation[self._parts[part - 1][1] : self._parts[part][0]]

@@ -1,9 +1,9 @@
-"""Placeholders of a text as signs that a model copies, and as themselves again in its translation.
+"""Replace placeholders by special characters, and restore them after translation.
 
-`Delete <b>%s</b>?` is read as `Delete ABC?`, where A, B and C are characters for private use (`placeholders.SIGNS`),
-each a token of its own. Training text has the same signs on both sides, so that they are learned as copies; a search
-writes each as often as the source has it, and closes what it opened (`decoding.allowed`); then the originals take their
-places. What a program reads comes out to the letter, and the model need not spell it.
+`Delete <b>%s</b>?` becomes `Delete ABC?`, where A, B and C are private-use characters (`placeholders.SIGNS`), each a
+token of its own. Training text has the same signs on both sides, so that the model learns to copy them. The search
+writes each sign as often as the source has it, and closes what it opens (`decoding.allowed`). Then the originals
+replace the signs. So text read by programs is kept exactly, and the model need not write it.
 """
 
 from __future__ import annotations
@@ -47,23 +47,23 @@ _TAG = re.compile(r"<(/?)([A-Za-z][\w:.-]*)[^>]*?(/?)>")
 
 @dataclass(frozen=True, slots=True)
 class Protected:
-    """A text with signs in the place of placeholders."""
+    """A text with signs in place of placeholders."""
 
     text: str
     units: tuple[tuple[str, tuple[str, ...]], ...] = ()
-    """Signs, one or two that belong together, and the placeholders that they stand for."""
+    """Signs, single or in pairs, with the placeholders that they replace."""
     with_numbers: bool = False
     """Whether numbers count as placeholders."""
 
     def restored(self, translation: str) -> str:
-        """Return a translation in which the placeholders stand where their signs stood."""
+        """Return a translation with its signs replaced by the placeholders."""
         if not self.units:
             return translation
         originals = self._originals
         return _SIGN.sub(lambda sign: originals.get(sign[0], sign[0]), translation)
 
     def restored_spans(self, translation: str, spans: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
-        """Return where in the restored translation stands what stands in some places of it, in characters."""
+        """Return spans of a translation as spans of the restored translation, in characters."""
         if not self.units:
             return list(spans)
         originals = self._originals
@@ -77,20 +77,20 @@ class Protected:
 
 @dataclass(frozen=True, slots=True)
 class Unit:
-    """A placeholder that stands alone, or two that belong together."""
+    """A single placeholder, or an opening and a closing one."""
 
     texts: tuple[str, ...]
-    """One or two."""
+    """One text, or two."""
     starts: tuple[int, ...]
-    """Where in the text they begin."""
+    """Their positions in the text."""
 
 
 def protect(text: str, num_signs: int = NUM_SIGNS, *, with_numbers: bool = False) -> Protected:
-    r"""Return a text with signs for its placeholders: in their order, for as many different ones as there are signs.
+    r"""Return a text with its placeholders replaced by signs, in order, until no sign is left for another placeholder.
 
     Args:
         text: Any text.
-        num_signs: As a vocabulary's `num_placeholders`: with 0 the text stays as it is.
+        num_signs: A vocabulary's `num_placeholders`; with 0 the text is not changed.
         with_numbers: Whether numbers count as placeholders.
 
     >>> protect("Delete <b>%s</b>?").text
@@ -106,26 +106,26 @@ def protect(text: str, num_signs: int = NUM_SIGNS, *, with_numbers: bool = False
 
 
 def protect_target(source: Protected, target: str) -> str:
-    """Return a target with the signs of its source in the place of all that it has of the source's placeholders."""
+    """Return a target in which placeholders shared with its source are replaced by the source's signs."""
     waiting = _by_texts(units_of(target, with_numbers=source.with_numbers) if source.units else ())
     return _replaced(target, [(waiting[texts].popleft(), signs) for signs, texts in source.units if waiting.get(texts)])
 
 
 def protect_pair(source: str, target: str, *, with_numbers: bool = False) -> tuple[str, str]:
-    """Return the texts of `protected_pair`."""
+    """Return the two texts of `protected_pair`."""
     left, right = protected_pair(source, target, with_numbers=with_numbers)
     return left.text, right.text
 
 
 def protected_pair(source: str, target: str, *, with_numbers: bool = False) -> tuple[Protected, Protected]:
-    """Return a pair to learn from, with the same signs on both sides for the placeholders that both have.
+    """Return a training pair with the same signs on both sides for the placeholders that both have.
 
-    Which signs is told by the source, at random, so that a model gets to know all of them; what one side alone has
-    stays as it is.
+    The signs are chosen at random, seeded by the source, so that the model learns all of them. Placeholders of one side
+    alone are not changed.
 
     Args:
-        source: Its source.
-        target: Its target.
+        source: Source text.
+        target: Target text.
         with_numbers: Whether numbers count as placeholders.
     """
     waiting = _by_texts(units_of(target, with_numbers=with_numbers))
@@ -146,19 +146,19 @@ def protected_pair(source: str, target: str, *, with_numbers: bool = False) -> t
 
 
 def without_signs(text: str) -> str:
-    """Return a text without signs, for a vocabulary that is learned from it."""
+    """Return a text with signs replaced by spaces, to learn a vocabulary from it."""
     return _SIGN.sub(" ", text)
 
 
 def units_of(text: str, *, with_numbers: bool = False) -> list[Unit]:
-    """Return the placeholders of a text in the order in which they begin; a tag or mark and what closes it are one.
+    """Return the placeholders of a text in order of position; an opening tag or mark and its closing one are one unit.
 
     Args:
         text: Any text.
         with_numbers: Whether numbers count as placeholders.
     """
     found: list[Unit] = []
-    opened: list[tuple[str, int]] = []  # names of tags or marks, and their places in `found`
+    opened: list[tuple[str, int]] = []  # names of open tags or marks, with their index in `found`
     for match in (PLACEHOLDER_OR_NUMBER if with_numbers else PLACEHOLDER).finditer(text):
         found.append(Unit((match[0],), (match.start(),)))
         if match[0] in _MARKS:
@@ -177,7 +177,7 @@ def units_of(text: str, *, with_numbers: bool = False) -> list[Unit]:
 
 
 def _by_texts(units: Iterable[Unit]) -> dict[tuple[str, ...], deque[Unit]]:
-    """Return units in their order, equal ones together: a search through all of them takes seconds of long lines."""
+    """Group equal units, in order; without groups, searching them takes seconds for long lines."""
     found: dict[tuple[str, ...], deque[Unit]] = {}
     for unit in units:
         found.setdefault(unit.texts, deque()).append(unit)
@@ -185,14 +185,14 @@ def _by_texts(units: Iterable[Unit]) -> dict[tuple[str, ...], deque[Unit]]:
 
 
 def _free(text: str) -> tuple[list[str], list[str]]:
-    """Return the signs that a text does not have itself: those that stand alone, and those of two."""
+    """Return the signs that a text does not contain: single ones, and pairs."""
     return [sign for sign in _ALONE if sign not in text], [
         signs for signs in _PAIRS if signs[0] not in text and signs[1] not in text
     ]
 
 
 def _with_signs(units: Sequence[Unit], alone: Sequence[str], pairs: Sequence[str]) -> list[tuple[Unit, str]]:
-    """Give units signs in their order, equal ones the same, as long as there are any."""
+    """Assign signs to units in order, the same sign to equal units, until none is left."""
     left = {1: iter(alone), 2: iter(pairs)}
     signs: dict[tuple[str, ...], str] = {}
     for unit in units:

@@ -1,4 +1,4 @@
-"""What in a text is no words: placeholders, markup, addresses and code, which a translation keeps to the letter."""
+"""Patterns of non-translatable spans: placeholders, markup, addresses and code."""
 
 from __future__ import annotations
 
@@ -20,17 +20,16 @@ __all__ = [
 NUM_ALONE, NUM_PAIRS = 16, 8
 NUM_SIGNS = NUM_ALONE + 2 * NUM_PAIRS
 SIGNS = tuple(chr(0xF0000 + number) for number in range(NUM_SIGNS))
-"""Characters that stand for placeholders where they are protected (`protect`), from a plane of Unicode that is for
-private use: first those for what stands alone, then those that open something, then those that close it, in the same
-order."""
+"""Private-use characters that replace placeholders (`protect`): first those for single placeholders, then those for
+opening ones, then those for closing ones in the same order."""
 
-_SPEC = r"[-+\#]{0,3}[0-9]{0,9}(?:\.[0-9]{0,9})?"  # of a number's width and digits; bounded, so that nothing is slow
+_SPEC = r"[-+\#]{0,3}[0-9]{0,9}(?:\.[0-9]{0,9})?"  # width and precision of a number; bounded to keep matching fast
 
-_CJK = r"\u3000-\u30ff\u3400-\u9fff\uff00-\uffef"  # such text stands beside an address without a space
+_CJK = r"\u3000-\u30ff\u3400-\u9fff\uff00-\uffef"  # text of these scripts may follow an address without a space
 _MAIL, _HOST = "[a-zA-Z0-9_.+-]", "[a-zA-Z0-9_-]"
 
 CLOSING_MARK = r"(?<=[\w`\"')»”.:!?])\*{1,2}(?![\w*])"
-"""The end of `*emphasis*` or `**bold**`."""
+"""Pattern of the end of `*emphasis*` or `**bold**`."""
 
 PLACEHOLDER = re.compile(
     rf"""
@@ -54,7 +53,7 @@ PLACEHOLDER = re.compile(
     """,
     re.VERBOSE,
 )
-"""What a program, a browser or a mail program reads, and the marks of Markdown and reStructuredText."""
+"""Pattern of what programs, browsers and mail programs read, and of the marks of Markdown and reStructuredText."""
 
 PLACEHOLDER_OR_NUMBER = re.compile(
     rf"{PLACEHOLDER.pattern} | (?<![\w.,])[0-9]+(?:[.,:/-][0-9]+){{0,9}}(?!\w)  # 7, 1,250.5, 20:15, 2016-05-03",
@@ -73,7 +72,7 @@ _KEPT = re.compile(
 
 
 def words_alone(text: str) -> str:
-    """Return a text without what is no words.
+    """Return a text with its non-translatable spans replaced by spaces.
 
     >>> words_alone("EIN %s IM U.S. SENAT, siehe README.txt")
     'EIN   IM   SENAT, siehe  '
@@ -82,7 +81,7 @@ def words_alone(text: str) -> str:
 
 
 def change_words(text: str, change: Callable[[str], str]) -> str:
-    """Return a text with what lies between the placeholders changed.
+    """Return a text with a function applied to the parts between its non-translatable spans.
 
     >>> change_words("<b>ein</b> {hund} & und/oder", str.upper)
     '<b>EIN</b> {hund} & UND/ODER'

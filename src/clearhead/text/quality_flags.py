@@ -1,7 +1,7 @@
-"""Flags on translations that look wrong: each kind a function of the source, the translation and what was trained on.
+"""Quality flags: warnings about translations that look wrong, from the source, the translation and training statistics.
 
-A flag is a reason to look, not a proof. Every kind is set so that it is rare on good translations (docs/translation.md
-has the figures).
+A flag is a reason to look, not a proof. Every kind is tuned to be rare on good translations (figures in
+docs/translation.md).
 """
 
 from __future__ import annotations
@@ -44,62 +44,62 @@ KINDS = {
     "placeholders": "a placeholder, tag, entity or address of the source is not in the translation, or it has others",
     "placed_markup": "markup that the model did not keep was put where the words it stood at went",
 }
-"""Every kind of flag, in the order in which they are looked for, and what it means."""
+"""Every kind of flag, in the order of the checks, with its meaning."""
 
 RATIO_MARGIN = 1.1
-"""A `length_ratio` is suspicious that lies so many times beyond those of 999 in 1,000 training pairs. Of the 10,000
-human translations of Tatoeba's test set two are flagged, and 25 would be without a margin. Of translations of captions
-that are cut to a third 92 in 100 are found, of those that stand there twice 74; with a margin of 1.2 79 and 44."""
+"""Factor by which a `length_ratio` must exceed the range of 999 in 1,000 training pairs to be suspicious. Of the 10,000
+human translations of Tatoeba's test set it flags two; without a margin it would flag 25. Of translations of captions
+cut to a third it finds 92 in 100, and of those written twice 74; with a margin of 1.2 it finds 79 and 44."""
 
 USUAL_COPIES = 0.01
-"""Where so many training pairs are copies, as in software's texts, copying is part of the work."""
+"""Share of copies among the training pairs from which copying is usual, as in texts of software."""
 
 _LONGEST_UNIT = 60
 _REPEATED = re.compile(rf"(.)\1{{11,}}|(..)\2{{5,}}|(.{{3,{_LONGEST_UNIT}}}?)\3{{3,}}", re.DOTALL)
-"""Four units in a row or more, of twelve characters together: `ha ha ha` and `...` are language."""
+"""Four repeats or more in a row, of twelve characters or more together: `ha ha ha` and `...` are language."""
 
 _REPEATED_A_LITTLE = re.compile(rf"(.)\1{{2,}}|(..)\2{{2,}}|(.{{3,{_LONGEST_UNIT}}}?)\3+", re.DOTALL)
-"""What a source repeats, and its translation may repeat too. Doubled letters are spelling."""
+"""Repetition in a source, which its translation may repeat too. Doubled letters are spelling."""
 
 LARGEST_SPELLED = 31
-"""Up to here a number may become a word, an hour of the other clock or the name of a month; see `missing_numbers`."""
+"""Largest number that may become a word, an hour of the other clock or the name of a month; see `missing_numbers`."""
 
 MOST_SHOWN = 5
-"""Finds of a kind that a flag names."""
+"""Findings listed in a flag."""
 
 _DIGITS = re.compile(r"\d+")
 _NUMBER = re.compile(r"\d+(?:[.,:/'’ \u00a0\u2007\u2009\u202f\u066b\u066c\uff0c\uff0e-]\d+)*")  # in any script
 _MOST_RUNS = 5
-"""Runs of digits that one number has at most: 1.000.000.000,50."""
+"""Runs of digits in a number at most: 1.000.000.000,50 has five."""
 _MOST_DECIMALS = 2
-"""Of a number; three digits are thousands."""
+"""Decimals of a number at most; three digits are thousands."""
 _GROUP = 3
-"""Digits that stand together in large numbers."""
+"""Digits in a group of a large number."""
 
 _TAG_NAME = re.compile(r"</?[^\s/>]+")
 
 
 @dataclass(frozen=True, slots=True)
 class Flag:
-    """A reason to look at a translation."""
+    """A warning about a translation."""
 
     kind: str
-    """One of `KINDS`."""
+    """A key of `KINDS`."""
     detail: str
-    """What was found, such as the numbers that are missing."""
+    """What was found, such as the missing numbers."""
 
 
 class _Number(NamedTuple):
-    """A number as it stands in a text."""
+    """A number in a text."""
 
     text: str
     runs: list[str]
-    """Its runs of digits, in ASCII: of `1.250,5` there are three."""
+    """Its runs of digits, in ASCII: `1.250,5` has three."""
 
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """What a model has seen in training, as far as it is known."""
+    """What a model has seen in training, as far as known."""
 
     statistics: LineStatistics | None
     source_scripts: frozenset[str]
@@ -108,11 +108,11 @@ class Seen:
 
     @classmethod
     def of(cls, statistics: LineStatistics | None, vocabulary: Callable[[], Iterable[str]]) -> Self:
-        """Say what a model has seen.
+        """Build from training statistics, or from the vocabulary without them.
 
         Args:
-            statistics: Of its training lines; None for an imported model, or one that an earlier clearhead made.
-            vocabulary: Returns its pieces, which tell the scripts where there are no statistics.
+            statistics: Statistics of the training lines; None for an imported model or one of an earlier version.
+            vocabulary: Returns the pieces of the vocabulary; used for the scripts if there are no statistics.
         """
         if statistics is None:
             return cls(None, _scripts(character for piece in vocabulary() for character in piece))
@@ -121,14 +121,14 @@ class Seen:
 
 
 def find_flags(source: str, text: str, *, tokens: int, sentences: int, seen: Seen) -> tuple[Flag, ...]:
-    """Return what is suspicious about a translation, each kind at most once, in the order of `KINDS`.
+    """Return the warnings about a translation, each kind at most once, in the order of `KINDS`.
 
     Args:
-        source: What was translated in one go: a line, or a sentence of one that was split; without a language tag.
+        source: The text translated as a unit: a line, or a sentence of a split line; without a language tag.
         text: Its translation.
-        tokens: Of the source, its language tag and the end token included.
-        sentences: Of the source.
-        seen: What the model was trained on.
+        tokens: Number of tokens of the source, counting its language tag and the end token.
+        sentences: Number of sentences of the source.
+        seen: What the model has seen in training.
     """
     found: dict[str, str | None] = {
         **_length_flags(source, text, tokens, sentences, seen.statistics),
@@ -143,7 +143,7 @@ def find_flags(source: str, text: str, *, tokens: int, sentences: int, seen: See
 
 
 def merge_flags(groups: Sequence[Sequence[Flag]]) -> tuple[Flag, ...]:
-    """Return the flags of a line from those of its sentences: each kind once, with all that was found."""
+    """Merge the flags of a line's sentences: each kind once, with all details."""
     details: dict[str, list[str]] = {kind: [] for kind in KINDS}
     for flag in (flag for group in groups for flag in group):
         details[flag.kind].append(flag.detail)
@@ -151,9 +151,9 @@ def merge_flags(groups: Sequence[Sequence[Flag]]) -> tuple[Flag, ...]:
 
 
 def repeated_unit(text: str) -> tuple[str, int]:
-    """Return the first unit that is said again and again, four times or more in a row, and how often.
+    """Return the first unit repeated four times or more in a row, and the number of repeats.
 
-    It has 60 characters at most, and all of them together at least 12.
+    A unit has 60 characters at most, and its repeats together at least 12.
 
     >>> repeated_unit("a man and a man and a man and a man and a man")
     ('a man and ', 4)
@@ -167,11 +167,11 @@ def repeated_unit(text: str) -> tuple[str, int]:
 
 
 def missing_numbers(source: str, text: str) -> list[str]:
-    """Return the numbers of a source that its translation should have, and has not, as they stand there.
+    """Return the numbers of a source that are missing in its translation, as written in the source.
 
-    Only digits are compared, so that `1,250.5`, `1.250,50` and `1250.5` are one number, in whatever script they are
-    written, and `3.5.2016` and `2016-05-03` the same three. A number up to 31 is missing only if another one stands in
-    the translation that the source has not: it may have become a word, the name of a month or, 12 less, an hour of the
+    Only digits are compared: `1,250.5`, `1.250,50` and `1250.5` are the same number, in any script, and `3.5.2016` and
+    `2016-05-03` are the same three. A number up to 31 is missing only if the translation has another number that the
+    source does not have. Otherwise it may have become a word, the name of a month or, less 12, an hour of the
     afternoon.
 
     >>> missing_numbers("1.250 Hunde am 3. Mai 2016", "1,250 dogs on May 3, 2018")
@@ -195,10 +195,10 @@ def missing_numbers(source: str, text: str) -> list[str]:
 
 
 def missing_placeholders(source: str, text: str) -> list[str]:
-    """Return the placeholders, tags and entities of a source that its translation has not, or not as often.
+    """Return the placeholders, tags and entities of a source that its translation lacks or has less often.
 
-    Attributes of tags may be translated, and the spaces within braces do not count. Of an ICU message with branches all
-    but its words must be there, in its order; otherwise its beginning is returned.
+    Attributes of tags may be translated, and spaces within braces are ignored. Of an ICU message with branches,
+    everything but its words must be present, in order; otherwise the beginning of its syntax is returned.
 
     >>> missing_placeholders("%s hat <b>{count}</b> Dateien &amp; 100 % Zeit", "%s has {count} files & 100 % time")
     ['<b>', '</b>', '&amp;']
@@ -211,7 +211,7 @@ def missing_placeholders(source: str, text: str) -> list[str]:
 
 
 def _placeholder_changes(source: str, text: str) -> str:
-    """Return the placeholders that a translation lacks, and those that it has for nothing; emphasis may be added."""
+    """Return the placeholders that a translation lacks, and those not in the source; added emphasis is allowed."""
     missing = missing_placeholders(source, text)
     added = [one for one in missing_placeholders(text, source) if one.strip("*")]
     finds = [" ".join(missing[:MOST_SHOWN]), "not in the source: " + " ".join(added[:MOST_SHOWN]) if added else ""]
@@ -237,7 +237,7 @@ def _length_flags(
 
 def _repetition(source: str, text: str) -> str | None:
     unit, times = repeated_unit(text)
-    # Laughter, rows of dots, zeros; in Chinese twelve characters of it are much.
+    # The source may have laughter, rows of dots or zeros, and in Chinese twelve characters of them are many.
     if not times or times <= 2 * max(map(_times, _REPEATED_A_LITTLE.finditer(source)), default=0):
         return None
     return f"{unit.strip() or unit!r} {times} times"
@@ -248,9 +248,9 @@ def _times(match: re.Match[str]) -> int:
 
 
 def _may_repeat(text: str) -> bool:
-    """Tell whether a text has a unit twice in a row, looking at every fifth character: most have none.
+    """Return whether a text has a unit twice in a row; a fast check of every fifth character, which most texts fail.
 
-    What `_REPEATED` finds has six characters or more in a row at each of which that is so.
+    Every match of `_REPEATED` has six consecutive characters or more at which a unit is repeated.
     """
     for at in range(0, len(text), 5):
         start, end = text[at : at + 3], at + _LONGEST_UNIT + 3
@@ -275,7 +275,7 @@ def _copy(source: str, text: str, statistics: LineStatistics | None) -> str | No
 def _unusual_case(source: str, statistics: LineStatistics | None) -> str | None:
     words = words_alone(source.strip())
     case = letter_case(words)
-    if case == "small letters" and words.startswith(" "):  # `{name} ist da` has no beginning that would be a capital
+    if case == "small letters" and words.startswith(" "):  # `{name} ist da` does not begin with a word
         return None
     return case if statistics is not None and case in statistics.rare_cases() else None
 
@@ -299,7 +299,7 @@ def _scripts(characters: Iterable[str]) -> frozenset[str]:
 
 
 def _shown(characters: Sequence[str]) -> str:
-    """Name a few characters, each by its code point too: many cannot be seen."""
+    """Return a few characters, each with its code point: many are invisible."""
     named = [
         (f"{one} " if unicodedata.category(one)[0] in "LNPS" else "") + f"U+{ord(one):04X}"
         for one in characters[:MOST_SHOWN]
@@ -309,7 +309,7 @@ def _shown(characters: Sequence[str]) -> str:
 
 
 def _numbers(text: str) -> list[_Number]:
-    """Return the numbers of a text, runs of digits together that one separator parts: `1.250,5` and dates."""
+    """Return the numbers of a text; runs of digits joined by one separator are one number, as `1.250,5` and dates."""
     found = [_Number(number, _DIGITS.findall(number)) for number in _NUMBER.findall(text)]
     if text.isascii():
         return found
@@ -328,9 +328,9 @@ def _value(run: str) -> int:
 
 
 def _absent(numbers: Sequence[_Number], others: Sequence[_Number]) -> dict[str, str]:
-    """Return the runs that the others have neither as such nor joined with their neighbours: separators part runs.
+    """Return the digit runs of numbers that other numbers do not have, alone or joined with neighbouring runs.
 
-    Each has the number that it is of. Zeros that end a number are not looked for alone: 5,000,000 is not 5,000.
+    Each run is mapped to its number. Trailing groups of zeros do not match alone: 5,000,000 is not 5,000.
     """
     joined = {
         _joined(runs, start, end)
@@ -353,13 +353,13 @@ def _absent(numbers: Sequence[_Number], others: Sequence[_Number]) -> dict[str, 
 
 
 def _joined(runs: Sequence[str], start: int, end: int) -> str:
-    """Return the digits of some runs, without the zeros before them that say nothing: those of `1,000` do."""
+    """Return the digits of some runs without meaningless leading zeros; those of `1,000` are kept."""
     digits = "".join(runs[start:end])
     return digits if start > 0 and len(runs[start]) == _GROUP else digits.lstrip("0")
 
 
 def _amount(runs: Sequence[str]) -> tuple[str, str]:
-    """Return what stands before and behind the decimal sign of a number, without zeros at the end: `1.50` is `1.5`."""
+    """Return the digits before and after the decimal sign, without trailing zeros: `1.50` is `1.5`."""
     has_decimals = len(runs) > 1 and len(runs[-1]) <= _MOST_DECIMALS
     whole, decimals = (runs[:-1], runs[-1]) if has_decimals else (runs, "")
     return "".join(whole).lstrip("0"), decimals.rstrip("0")

@@ -1,4 +1,4 @@
-"""Which script a text is written in, told by the names that Unicode gives its letters."""
+"""Scripts of letters, derived from their Unicode names."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ __all__ = ["count_scripts", "script_of"]
 
 _WIDTHS = {"FULLWIDTH", "HALFWIDTH"}
 _SCRIPTS = {"CJK": "HAN", "KATAKANA-HIRAGANA": "KATAKANA", "IDEOGRAPHIC": "HAN"}
-"""Names whose first word is not the script's."""
+"""First words of Unicode names that differ from the name of the script."""
 
 
-@lru_cache(maxsize=10_000)  # a text asks for few letters again and again
+@lru_cache(maxsize=10_000)  # a text repeats few letters
 def script_of(letter: str) -> str | None:
-    """Return the script of a letter as Unicode's names have it, such as `LATIN`; None for what is no letter.
+    """Return the script of a letter, from its Unicode name, such as `LATIN`; None for other characters.
 
     >>> script_of("ß"), script_of("語"), script_of("カ"), script_of("ﾊ"), script_of("7")
     ('LATIN', 'HAN', 'KATAKANA', 'KATAKANA', None)
@@ -29,7 +29,7 @@ def script_of(letter: str) -> str | None:
 
 
 def count_scripts(texts: Iterable[str]) -> Counter[str]:
-    """Return how many letters of each script the texts have.
+    """Return the number of letters of each script in the texts.
 
     >>> count_scripts(["Пётр I."])
     Counter({'CYRILLIC': 4, 'LATIN': 1})

@@ -1,6 +1,6 @@
-"""Where the sentences of a line end, and how their translations become a line again.
+"""Split lines into sentences, and join translated sentences into lines.
 
-How sentences end, and which abbreviations do not end them, is told for each language by Wikimedia's `sentencex`.
+Language-specific rules for the ends of sentences, and lists of abbreviations, are those of Wikimedia's `sentencex`.
 """
 
 from __future__ import annotations
@@ -19,46 +19,47 @@ from clearhead.text.scripts import count_scripts, script_of
 __all__ = ["CutLine", "cut_line", "join_sentences", "split_sentences"]
 
 _UNSPACED = {"HAN", "HIRAGANA", "KATAKANA", "BOPOMOFO"}
-"""Scripts in which one sentence follows the other without a space."""
+"""Scripts in which sentences follow each other without a space."""
 
 _SPACE = re.compile(r"[^\S\r\n]")
 _INITIAL = re.compile(r"(?<!\w)[^\W\d_]\.\s*\Z")
 _ORDINAL = re.compile(r"(?<!\w)\d{1,2}\.\s*\Z")
 _DASH = re.compile(r"\s*[-–—]")
 _SAID = re.compile(r"(?<=[」』])(?:と|って)")
-"""What goes on behind a quotation in Japanese."""
+"""Particles after a Japanese quotation, which continue its sentence."""
 _BEGINNING = re.compile(r"[.!?…][\"'”’»)\]]*\s+[\"'“‘«(\[]*[^\W\d_]")
-"""What may begin a sentence in a text of small letters."""
+"""A possible beginning of a sentence in a lowercase text."""
 
 _GREEK_QUESTION_MARK = "\u037e"
-"""To Unicode the same as a semicolon, which is what most keyboards write."""
+"""Canonically equivalent to a semicolon, which is what most keyboards write."""
 
 _LANGUAGES = {"CYRILLIC": "ru", "GREEK": "el"}
-"""Script to the language whose rules are taken where no language is known: abbreviations, and the Greek question mark.
-The rules for English, which are taken otherwise, know the marks that end sentences in all scripts."""
+"""Language whose rules are used for a script if the language is unknown: abbreviations, and the Greek question mark.
+Otherwise the rules for English are used, which know the sentence-ending marks of all scripts."""
 
 
 @dataclass(frozen=True, slots=True)
 class CutLine:
-    """The sentences of a line, and what stands between them."""
+    """The sentences of a line, and the white space between them."""
 
     sentences: tuple[str, ...]
-    """At least one; where there are several, none begins or ends with white space."""
+    """At least one; if there are several, none begins or ends with white space."""
     gaps: tuple[str, ...]
-    """The white space between each sentence and the next; empty where there is none."""
+    """The white space between each sentence and the next; may be empty."""
 
 
 def split_sentences(text: str, language: str | None = None) -> list[str]:
-    """Split a text into its sentences, each with the white space that follows it; together they are the text.
+    """Split a text into sentences, each with the white space that follows it; concatenated they are the text.
 
-    Two sentences together do less harm than two halves, so none ends where that is unlikely: behind what has no
-    letters, such as the number of a list, or behind a single letter; within a word, as in `Node.js`; before a dash, the
-    `と` behind a Japanese quotation or, in a text that has capitals of the same script, a small letter; nor behind a
-    number of one or two digits, unless the language is known to be English, for many languages write ordinals so.
+    Joining two sentences does less harm than splitting one, so doubtful ends are ignored: after text without letters,
+    such as a list number, or after a single letter; within a word, as in `Node.js`; before a dash; before the `と`
+    after a Japanese quotation; and before a small letter, if the text has capitals of the same script. An end after a
+    number of one or two digits is ignored unless the language is known to be English, because many languages write
+    ordinals so.
 
     Args:
-        text: Any text; one that holds half of a surrogate pair is one sentence.
-        language: Language of the text, such as `de`, `de-AT` or `deu`; if None, what its script makes likely.
+        text: Any text; one that contains an unpaired surrogate is one sentence.
+        language: Language of the text, such as `de`, `de-AT` or `deu`; if None, it is guessed from the script.
 
     >>> split_sentences("Am 3. Mai kam Dr. Roth. Er blieb.", "de")
     ['Am 3. Mai kam Dr. Roth. ', 'Er blieb.']
@@ -68,8 +69,8 @@ def split_sentences(text: str, language: str | None = None) -> list[str]:
     ['er kam z. b. am montag. ', 'sie ging.']
     """
     rules = _code(language or _likely_language(text))
-    # sentencex panics at a wide space behind a single letter, and knows one of two equal question marks; only lengths
-    # count here.
+    # sentencex panics at a wide space after a single letter, and knows only one of the two equivalent question marks.
+    # Only the lengths of its sentences are used.
     plain = _SPACE.sub(" ", text).replace(_GREEK_QUESTION_MARK, ";")
     try:
         found = sentencex.segment(rules, _BEGINNING.sub(_capital, plain) if text.islower() else plain)
@@ -79,7 +80,7 @@ def split_sentences(text: str, language: str | None = None) -> list[str]:
     sentences: list[str] = []
     is_english = language is not None and rules == "en"
     start = at = 0
-    letter, ends = "", False  # the last letter of the sentence that begins at `start`, and whether it may end here
+    letter, ends = "", False  # the last letter since `start`, and whether a sentence may end here
     for size in map(len, found):
         piece = text[at : at + size]
         first = _first_letter(piece)
@@ -97,7 +98,7 @@ def split_sentences(text: str, language: str | None = None) -> list[str]:
 
 
 def cut_line(text: str, language: str | None = None) -> CutLine:
-    """Cut a line into its sentences and the white space between them; a line of one sentence stays as it is."""
+    """Split a line into its sentences and the white space between them; a single sentence is not changed."""
     pieces = split_sentences(text, language)
     if len(pieces) == 1:
         return CutLine((text,), ())
@@ -108,14 +109,14 @@ def cut_line(text: str, language: str | None = None) -> CutLine:
 
 
 def join_sentences(texts: Sequence[str], gaps: Sequence[str]) -> str:
-    """Make a line of the translations of its sentences, with the white space that stood between these.
+    """Join the translations of a line's sentences, with the white space of the source line between them.
 
-    The spaces follow the script that is translated into: Chinese and Japanese sentences have none between them, also
-    where the source had; others get one where the source had none. Tabs and line ends stay in every script.
+    The spaces follow the script of the translation. Chinese and Japanese sentences have none between them, even if the
+    source had some; other scripts get one if the source had none. Tabs and line ends are kept in every script.
 
     Args:
         texts: A text for each sentence; blank ones are left out.
-        gaps: As of `CutLine`.
+        gaps: White space between the source sentences, as in `CutLine`.
 
     >>> join_sentences(["I am a dog.", "You are a cat."], [""])
     'I am a dog. You are a cat.'
@@ -134,7 +135,7 @@ def join_sentences(texts: Sequence[str], gaps: Sequence[str]) -> str:
 
 @lru_cache
 def _code(language: str) -> str:
-    """Return what `sentencex` calls a language: by two letters if there are any, which NLLB's models do not use.
+    """Return the code that `sentencex` uses for a language: two letters if there is such a code, unlike NLLB's codes.
 
     >>> _code("de-AT"), _code("deu_Latn"), _code("yue")
     ('de', 'de', 'yue')
@@ -142,7 +143,7 @@ def _code(language: str) -> str:
     code = re.split("[-_]", language.lower())[0]
     if len(code) == 2:
         return code
-    from babel.core import get_global  # few need it, and it takes a while
+    from babel.core import get_global  # imported here because it is slow and rarely needed
 
     return str(get_global("language_aliases").get(code, code)).partition("_")[0]
 
@@ -155,19 +156,19 @@ def _likely_language(text: str) -> str:
 
 
 def _capital(beginning: re.Match[str]) -> str:
-    """Put the letter that may begin a sentence in the case that the rules look for."""
+    """Capitalise the letter that may begin a sentence, as the rules expect."""
     before, letter = beginning[0][:-1], beginning[0][-1]
     capital = letter.upper()
     return before + (capital if len(capital) == 1 else letter)
 
 
 def _goes_on(before: str, first: str, capitals: Container[str | None]) -> bool:
-    """Tell whether a letter behind another begins no sentence: a small one, where the text has capitals of its script.
+    """Return whether a letter continues a sentence: a small letter, in a text with capitals of its script.
 
     Args:
-        before: The last letter before, empty if there is none.
+        before: The last letter before it; empty if there is none.
         first: The letter.
-        capitals: The scripts of the capitals in the text.
+        capitals: Scripts of the capitals in the text.
     """
     if not first.islower() or not (script := script_of(first)) or (before and script_of(before) != script):
         return False

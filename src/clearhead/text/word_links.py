@@ -1,7 +1,7 @@
-"""Which words of a text its translation's words stand for: links of words, made of what tokens attended to.
+"""Word alignment links, computed from the attention between tokens.
 
-A link is a pair of numbers, a word of the source and one of the target, both counted from 0; in files it is `3-5`, and
-a line has the links of a sentence ("Pharaoh form").
+A link is a pair of word numbers, source and target, both counted from 0. In files a link is `3-5`, and a line has the
+links of one sentence pair ("Pharaoh format").
 
 Shapes: T target tokens, S source tokens.
 """
@@ -28,7 +28,7 @@ __all__ = [
 ]
 
 Span = tuple[int, int]
-"""Where something begins and ends in a text, in characters."""
+"""Start and end of a stretch of text, in characters."""
 
 Link = tuple[int, int]
 """A word of the source and a word of the target, counted from 0."""
@@ -39,15 +39,15 @@ _UNSPACED = (
     "\u3400-\u9fff\uf900-\ufaff\uff00-\uff65\U00020000-\U0003ffff"
 )
 _UNLOOKED = 0.1
-"""Added to what a source word gets, so that one at which no target word looks belongs to none. On 40 pairs of Multi30k
-linked by hand, values from 0.03 to 0.5 are alike (docs/alignment.md)."""
+"""Added to the total of each source word, so that a word that no target word attends to is not linked. On 40 pairs of
+Multi30k linked by hand, values from 0.03 to 0.5 perform alike (docs/alignment.md)."""
 
 _WORD = re.compile(rf"[{_UNSPACED}]|[^\s{_UNSPACED}]+")
 _PART = re.compile(rf"[{_UNSPACED}]|(?:(?![{_UNSPACED}])\w)+|[^\w\s]")
 
 
 def words_of(text: str) -> list[Span]:
-    """Return the words of a text: what white space parts, and in scripts without spaces every character.
+    """Return the spans of words: separated by white space, or single characters in scripts without spaces.
 
     >>> words_of("Ein Hund."), words_of("犬 です")
     ([(0, 3), (4, 9)], [(0, 1), (2, 3), (3, 4)])
@@ -56,7 +56,7 @@ def words_of(text: str) -> list[Span]:
 
 
 def spaced_words(text: str) -> list[Span]:
-    """Return what white space parts, in every script: the words that links set by hand and other aligners count.
+    """Return the spans of words separated by white space, in every script, as in manual links and other aligners.
 
     >>> spaced_words("犬 です")
     [(0, 1), (2, 4)]
@@ -65,7 +65,7 @@ def spaced_words(text: str) -> list[Span]:
 
 
 def parts_of_words(text: str) -> list[Span]:
-    """Return the words of a text without what is no letter or digit, and each such sign by itself.
+    """Return the spans of the runs of letters and digits of a text, and of each punctuation mark or symbol.
 
     >>> parts_of_words("Ein Hund.")
     [(0, 3), (4, 8), (8, 9)]
@@ -80,20 +80,19 @@ def link_words(
     source_words: Sequence[Span],
     target_words: Sequence[Span],
 ) -> list[Link]:
-    """Return the links of words that follow from what target tokens attended to, in ascending order.
+    """Return the word links implied by the attention of target tokens to source tokens, in ascending order.
 
-    A word's tokens are taken together: what they look at is the sum of theirs, and so is what is looked at of a word.
-    Every target word has its share of one to give to the source words. What a source word gets is then divided by all
-    that it gets, and a tenth: one that every word looks at, such as the full stop, tells nothing of any of them. Each
-    target word is linked to the source word of which it has the largest share. Tokens that are no text, such as the end
-    of the source, have no say.
+    The attention between two words is the sum over their tokens. Each target word's attention is normalized to 1.
+    Then the attention that each source word receives is divided by its total plus a tenth. So a source word that every
+    target word attends to, such as the full stop, counts little. Each target word is linked to the source word of which
+    it has the largest share. Tokens that are not text, such as the end token of the source, are ignored.
 
     Args:
-        weights: How much each target token looks at each source token, such as its attention; none is negative.
-        source_tokens: Where each source token stands in its text; one that is no text has an empty span.
-        target_tokens: Likewise.
-        source_words: Where each word stands, in order, none over another.
-        target_words: Likewise.
+        weights: How much each target token attends to each source token; not negative.
+        source_tokens: Span of each source token in its text; empty for a token that is not text.
+        target_tokens: Span of each target token in its text, likewise.
+        source_words: Span of each source word, in order, without overlaps.
+        target_words: Span of each target word, likewise.
     """
     looks = _shares(target_words, target_tokens) @ weights @ _shares(source_words, source_tokens).T
     sums = looks.sum(axis=1, keepdims=True)
@@ -103,7 +102,7 @@ def link_words(
         (int(source), target)
         for target, row in enumerate(looks)
         if row.any()
-        for source in np.flatnonzero(row >= row.max() * (1 - 1e-6))  # the characters of one token share what it gets
+        for source in np.flatnonzero(row >= row.max() * (1 - 1e-6))  # characters of one token share its weight equally
     ]
     return sorted(links)
 
@@ -115,14 +114,14 @@ def link_tokens(
     source_words: Sequence[Span],
     target_words: Sequence[Span],
 ) -> list[Link]:
-    """Return the links of tokens that follow from those of words: all tokens of the one with all of the other.
+    """Return the token links implied by word links: every token of one word with every token of the other.
 
     Args:
-        links: Of words.
-        source_tokens: As of `link_words`, like all others.
-        target_tokens: As there.
-        source_words: As there.
-        target_words: As there.
+        links: Word links.
+        source_tokens: Span of each source token in its text; empty for a token that is not text.
+        target_tokens: Span of each target token in its text, likewise.
+        source_words: Span of each source word, in order, without overlaps.
+        target_words: Span of each target word, likewise.
 
     Returns:
         Pairs of a source and a target token, each once, in ascending order.
@@ -141,11 +140,11 @@ def joined_links(
     """Return the links of a line from those of its sentences.
 
     Args:
-        links: Of each sentence.
-        sources: The sentences.
+        links: Links of each sentence.
+        sources: The source sentences.
         targets: Their translations.
-        source: The line: the sentences, but for white space.
-        target: Its translation likewise.
+        source: The source line: its sentences, apart from white space.
+        target: The translated line, likewise.
     """
     source_words = _words_in(source, sources)
     target_words = _words_in(target, targets)
@@ -158,7 +157,7 @@ def joined_links(
 
 
 def pharaoh(links: Sequence[Link]) -> str:
-    """Return links as a line.
+    """Return links as a line in Pharaoh format.
 
     >>> pharaoh([(0, 0), (2, 1)])
     '0-0 2-1'
@@ -167,7 +166,7 @@ def pharaoh(links: Sequence[Link]) -> str:
 
 
 def _words_in(whole: str, parts: Sequence[str]) -> list[list[int]]:
-    """Return for each word of each part the word of the whole text that it stands in, or begins in."""
+    """Return for each word of each part the number of the word of the whole text that contains its beginning."""
     of_characters = [number for number, (start, end) in enumerate(words_of(whole)) for _ in range(start, end)]
     found, at = [], 0
     for part in parts:
@@ -179,7 +178,7 @@ def _words_in(whole: str, parts: Sequence[str]) -> list[list[int]]:
 
 
 def _shares(words: Sequence[Span], tokens: Sequence[Span]) -> Float[np.ndarray, "W N"]:
-    """Return the share of each token, by its characters, that stands in each word."""
+    """Return the share of each token's characters that lies within each word."""
     shares = np.zeros((len(words), len(tokens)))
     first = 0
     for number, (start, end) in enumerate(tokens):
