@@ -1,6 +1,6 @@
-"""Word alignment by a model: pairs as it spells them, links of their words, and the head that tells them best.
+"""Word alignment by cross-attention or occlusion: tokenized pairs, their links, and the choice of the attention head.
 
-The head is chosen once for a model, by `choose_head`, and kept in its directory: alignment.json.
+The head is chosen once for a model, by `choose_head`, and stored in its directory as alignment.json.
 """
 
 from __future__ import annotations
@@ -33,19 +33,19 @@ __all__ = [
 ]
 
 ALIGNMENT_FILE = "alignment.json"
-"""Beside the model's own files, like a shortlist; its checksums say nothing of it."""
+"""File beside the model's own files, like a shortlist; not covered by the model's checksums."""
 
 PAIRS_TO_CHOOSE = 40
-"""Pairs that a head is chosen by; of Multi30k's they hold about 400 links."""
+"""Pairs used to choose a head; of Multi30k's, they contain about 400 links."""
 MOST_TOKENS_TO_CHOOSE = 40
-"""Tokens of a side of one of them at most; occlusion takes as many passes as the source has."""
+"""Maximum tokens on either side of such a pair; occlusion takes one pass for each source token."""
 
 _ADVICE = "choose one with `clearhead optimize MODEL --source FILE --target FILE`"
 
 
 @dataclass(frozen=True, slots=True)
 class SpelledPair:
-    """A source and a target: their ids, where in their texts these stand, and where their words."""
+    """A tokenized pair: ids of both sides, and the spans of tokens and words in their texts."""
 
     source_ids: list[int]
     target_ids: list[int]
@@ -55,7 +55,7 @@ class SpelledPair:
     target_words: list[Span]
 
     def links(self, weights: Any) -> list[Link]:
-        """Return the links that follow from how much target tokens look at source tokens; see `link_words`."""
+        """Return the word links implied by the attention of target tokens to source tokens; see `link_words`."""
         return link_words(weights, self.source_tokens, self.target_tokens, self.source_words, self.target_words)
 
 
@@ -67,15 +67,15 @@ def spelled_pair(
     target_ids: list[int],
     words: Callable[[str], list[Span]] = words_of,
 ) -> SpelledPair:
-    """Return a pair whose spans are those of its texts with their placeholders.
+    """Return a tokenized pair whose spans refer to the texts with their original placeholders.
 
     Args:
-        tokenizer: Spelled them.
-        source: Its protected text is what the ids spell, or begin to.
-        source_ids: Ended by the end token, if the source was not cut.
-        target: With the signs of the source.
-        target_ids: Ended by the end token.
-        words: Finds the words to be linked.
+        tokenizer: Vocabulary of the ids.
+        source: The source; the ids tokenize its masked text, or the beginning of it.
+        source_ids: Source ids, with the end token unless the source was cut.
+        target: The target, with the signs of the source in place of placeholders.
+        target_ids: Target ids, with the end token.
+        words: Returns the spans of the words to be linked.
     """
     return SpelledPair(
         source_ids,
@@ -95,13 +95,13 @@ def align(
     batch_tokens: int,
     on_progress: Callable[[int], None] | None = None,
 ) -> list[list[Link]]:
-    """Return the links of each pair.
+    """Return the word links of each pair.
 
     Args:
-        models: Encoder-decoders in evaluation mode, each with the head to look at; what several say is added up.
-        pairs: What to align.
-        by: What tells the links; see `DecodeConfig.align_by`.
-        batch_tokens: Tokens of the longer side computed at once, padding included.
+        models: Encoder-decoders in evaluation mode, each with its alignment head; the weights of several are summed.
+        pairs: Pairs to align.
+        by: Method of alignment; see `DecodeConfig.align_by`.
+        batch_tokens: Tokens of the longer side computed at once, counting padding.
         on_progress: Called with the number of pairs finished.
     """
     sources, targets = [pair.source_ids for pair in pairs], [pair.target_ids for pair in pairs]
@@ -119,17 +119,17 @@ def align(
 def choose_head(
     model: Transformer, pairs: Sequence[SpelledPair], *, batch_tokens: int, guided: AlignmentHead | None = None
 ) -> tuple[AlignmentHead, float]:
-    """Return the head whose links agree best with those of occlusion, and how well: 1 is on all of them.
+    """Return the head whose links agree best with those of occlusion, and the agreement as F1 (1 is perfect).
 
-    Single heads, the means of layers and that of all are compared, as of the steps that write a word and of those that
-    read it. Agreement is F1: twice the links in common, divided by all of both.
+    Single heads, layer means and the mean over all are compared, at the steps that write a word and at those that read
+    it. F1 is twice the number of links in common, divided by the number of links of both.
 
     Args:
         model: An encoder-decoder in evaluation mode.
-        pairs: The first `PAIRS_TO_CHOOSE` that are no longer than `MOST_TOKENS_TO_CHOOSE` are looked at; without any
-            such, the mean over all is taken, of which nothing is known (0).
-        batch_tokens: Tokens of the longer side computed at once, padding included.
-        guided: The head that was trained by given links, if one was; it is taken, however well it agrees.
+        pairs: The first `PAIRS_TO_CHOOSE` that are no longer than `MOST_TOKENS_TO_CHOOSE` are used. If there are none,
+            the mean over all heads is returned, with agreement 0.
+        batch_tokens: Tokens of the longer side computed at once, counting padding.
+        guided: The head trained on given links, if any; it is always chosen.
     """
     short = [pair for pair in pairs if max(map(len, (pair.source_ids, pair.target_ids))) <= MOST_TOKENS_TO_CHOOSE]
     short = short[:PAIRS_TO_CHOOSE]
@@ -149,13 +149,13 @@ def choose_head(
 
 
 def save_head(path: Path, head: AlignmentHead, agreement: float, model: Mapping[str, str]) -> None:
-    """Write alignment.json, whole or not at all.
+    """Write alignment.json, completely or not at all.
 
     Args:
-        path: Where it shall stand.
-        head: As `choose_head` says.
-        agreement: Likewise.
-        model: What tells the model it was chosen for from all others.
+        path: Path of the file.
+        head: The head, from `choose_head`.
+        agreement: Its agreement with occlusion, from `choose_head`.
+        model: Hashes that identify the model (`Bundle.identity`).
 
     Raises:
         ModelError: If it cannot be written.
@@ -167,7 +167,7 @@ def save_head(path: Path, head: AlignmentHead, agreement: float, model: Mapping[
 
 
 def guided_head_of(bundle: Bundle) -> AlignmentHead | None:
-    """Return the head that a model's training taught to look along given links; None if there were none.
+    """Return the head that was trained on given links (guided alignment); None if there is none.
 
     Raises:
         ModelError: If its config.json is damaged.
@@ -178,7 +178,7 @@ def guided_head_of(bundle: Bundle) -> AlignmentHead | None:
 
 
 def alignment_head(bundle: Bundle) -> AlignmentHead:
-    """Return the head that was trained or chosen for a model; the mean over all where none was.
+    """Return the head that was trained or chosen for a model; by default, the mean over all heads.
 
     Raises:
         ModelError: If its alignment.json is damaged, or was chosen for another model.

@@ -1,7 +1,7 @@
-"""The translations of a work that is not finished, in a file beside its output, so that the same command goes on.
+"""Journal of unfinished work: translations saved beside the output file, so that the same command can resume.
 
-Its first line is a digest of what makes the translations: the model, the settings and the version. Every other line is
-a translation. What another model or other settings made is never taken.
+The first line is a digest of everything that determines the translations: the model, the settings and the version.
+Every other line is a translation. A journal of another model or other settings is never used.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from clearhead.translation.result import Translation
 __all__ = ["TranslationJournal", "journal_path"]
 
 LONGEST_NAME = 255
-"""Bytes of a file's name that most file systems take."""
+"""Maximum length of a file name in bytes on most file systems."""
 
 _LINE = TypeAdapter(Translation)
 
 
 def journal_path(output: str | Path) -> Path:
-    """Return where the journal stands of the work that makes a file: beside it, hidden.
+    """Return the path of the journal of an output file: a hidden file beside it.
 
     >>> journal_path("texts/messages.de.json").as_posix()
     'texts/.messages.de.json.progress.jsonl'
@@ -40,22 +40,22 @@ def journal_path(output: str | Path) -> Path:
 
 
 class TranslationJournal:
-    """A file that translations are added to, with those that it had when it was opened."""
+    """A file to which translations are appended, with those read from it when it was opened."""
 
     def __init__(self, path: Path, origin: Mapping[str, Any], *, notice: Callable[[str], None]) -> None:
-        """Read what an earlier run left there, if it was made in the same way; a last line that is cut off is dropped.
+        """Read the translations of an earlier run with the same origin; an incomplete last line is dropped.
 
         Args:
-            path: The file, which need not be there.
-            origin: What makes the translations, as JSON can hold it.
-            notice: Called with a line that says why what is there is not used.
+            path: The file; it need not exist.
+            origin: Everything that determines the translations, as JSON values.
+            notice: Called with a line that explains why an existing journal is not used.
 
         Raises:
-            DataError: If what is there cannot be read or changed.
+            DataError: If the file cannot be read or changed.
         """
         self.path = path
         self.translations: dict[str, Translation] = {}
-        """Those that were there, by their sources."""
+        """Translations by their source: those read from the file."""
         self._head = json.dumps({"origin": json_sha256(origin)}).encode() + b"\n"
         try:
             size = self._read()
@@ -72,10 +72,10 @@ class TranslationJournal:
             raise DataError(f"cannot use {path}, which keeps the progress of this work: {error.strerror}") from None
 
     def _read(self) -> int:
-        """Take the translations that are there, and return how many bytes of the file are whole lines.
+        """Read the translations, and return the length of the complete lines in bytes.
 
         Raises:
-            ValueError: If it is another work's, or damaged.
+            ValueError: If the journal has another origin, or is damaged.
         """
         require_regular(self.path)
         with open(self.path, "rb") as file:
@@ -93,7 +93,7 @@ class TranslationJournal:
         return size
 
     def add(self, translations: Iterable[Translation]) -> None:
-        """Append translations, and wait until they are on the disk.
+        """Append translations, and wait until they are on disk.
 
         Raises:
             DataError: If they cannot be written.
@@ -108,5 +108,5 @@ class TranslationJournal:
             raise DataError(f"cannot write {self.path}, which keeps what is done: {error.strerror}") from None
 
     def remove(self) -> None:
-        """Remove the file, if it is there."""
+        """Remove the file, if it exists."""
         self.path.unlink(missing_ok=True)

@@ -1,4 +1,4 @@
-"""Lines as a model reads them: in a familiar form, cut into sentences, spelled, and lines again afterwards."""
+"""Normalize, segment and tokenize lines; rejoin the translations."""
 
 from __future__ import annotations
 
@@ -26,17 +26,17 @@ __all__ = ["LineReader", "ReadLines"]
 
 @dataclass(frozen=True, slots=True)
 class ReadLines:
-    """Lines as a model reads them, and what it takes to make lines of the translations."""
+    """Preprocessed lines, with everything needed to join their translations into lines."""
 
     lines: Sequence[str]
-    """As they were given."""
+    """The original lines."""
     forms: list[Form]
-    """The form in which each is read."""
+    """The normalized form of each line."""
     cut_up: Pieces
     filled: list[int]
-    """Which pieces are not blank; what follows is theirs."""
+    """Indexes of the pieces that are not blank; `ids` and `prefixes` have one entry for each of these."""
     ids: list[list[int]]
-    """No more than the model takes."""
+    """Source ids of each such piece, cut to the model's limit."""
     prefixes: list[Prefix]
 
     @property
@@ -45,17 +45,17 @@ class ReadLines:
         return [self.cut_up.pieces[index] for index in self.filled]
 
     def are_in_capitals(self) -> list[bool]:
-        """Tell for each piece that is not blank whether its line is in capitals that are read as others."""
+        """Return for each piece that is not blank whether its line was in capitals before it was normalized."""
         pieces = self.cut_up.of_lines(range(len(self.cut_up.pieces)))
         found = [form.in_capitals for form, line in zip(self.forms, pieces, strict=True) for _ in line]
         return [found[index] for index in self.filled]
 
     def aligned(self, samples: Sequence[list[FoundText]], seed: int) -> list[list[FoundText]]:
-        """Return samples such that those at the same place of a line's sentences make a sample of the line.
+        """Return samples reordered such that the i-th samples of a line's sentences form a sample of the line.
 
         Args:
-            samples: Of each piece that is not blank.
-            seed: Of what drew them.
+            samples: Samples of each piece that is not blank.
+            seed: Seed of the sampling.
         """
         groups = dict(zip(self.filled, samples, strict=True))
         for line in self.cut_up.of_lines(range(len(self.cut_up.pieces))):
@@ -68,8 +68,8 @@ class ReadLines:
         """Return the translation of each line.
 
         Args:
-            results: Those of all pieces.
-            **how: As of `join_translations`.
+            results: Translations of all pieces.
+            **how: Further arguments of `join_translations`.
         """
         read = self.cut_up.of_lines([piece.text for piece in self.cut_up.pieces])
         return [
@@ -87,14 +87,14 @@ class ReadLines:
         ]
 
     def parts(self, tags: Sequence[str]) -> list[CutLine]:
-        """Return what of each line can be translated by itself: the line, or its sentences; see `Translator.parts`.
+        """Return the units of each line to translate alone: the line, or its sentences; see `Translator.parts`.
 
         Args:
-            tags: The languages of the vocabulary.
+            tags: Languages of the vocabulary.
         """
         return [
             CutLine(tuple(piece.source for piece in pieces), gaps)
-            # A sentence that begins as a tag does is text only within its line.
+            # A sentence that begins like a language tag is text only within its line.
             if gaps and not form.in_capitals and all(split_tag(one.source, tags)[1] == one.text for one in pieces)
             else CutLine((line,), ())
             for line, form, pieces, gaps in zip(
@@ -104,12 +104,12 @@ class ReadLines:
 
 
 class LineReader:
-    """Reads lines as a model does.
+    """Preprocesses lines for a model.
 
     Args:
-        tokenizer: Its vocabulary.
-        config: Its shape.
-        trained: What the training lines were like; None if that is not known.
+        tokenizer: Vocabulary of the model.
+        config: Configuration of the model.
+        trained: Statistics of the training lines; None if unknown.
     """
 
     def __init__(self, tokenizer: Vocabulary, config: ModelConfig, trained: LineStatistics | None) -> None:
@@ -127,18 +127,18 @@ class LineReader:
         *,
         one_line: bool = False,
     ) -> ReadLines:
-        """Bring lines to a familiar form and cut them into sentences, as far as that is asked for.
+        """Normalize lines, split them into sentences, and tokenize them, as configured.
 
         Args:
             lines: Source lines.
-            parts: The language and the text of each, as of `PairSpeller.split_sources`.
-            prefix: What each translation begins with: one text, or one for each line.
-            config: How to translate.
-            one_line: Refuse a prefix that has a line end.
+            parts: Target language and text of each line, as returned by `PairSpeller.split_sources`.
+            prefix: Text that each translation begins with: one text, or one for each line.
+            config: Decode settings.
+            one_line: Reject a prefix that contains a line end.
 
         Raises:
-            ConfigError: If a prefix has a line end that is refused.
-            DataError: If a line holds half of a surrogate pair; if prefixes are not texts, not one for each line, or
+            ConfigError: If a prefix contains a line end and `one_line` is set.
+            DataError: If a line contains an unpaired surrogate; if prefixes are not texts, not one for each line, or
                 too long for the model.
         """
         beginnings = [prefix] * len(lines) if isinstance(prefix, str) else require_texts(prefix, "prefix")
@@ -167,25 +167,25 @@ class LineReader:
         beginnings: Sequence[str],
         config: DecodeConfig,
     ) -> Pieces:
-        """Cut lines in their forms into sentences; what a translation begins with decides on its line as well."""
+        """Split normalized lines into sentences; a prefix may prevent splitting or masking of its line."""
         as_read = [
             line.removesuffix(text) + form.text for line, (_, text), form in zip(lines, parts, forms, strict=True)
         ]
         parts = [(language, form.text) for (language, _), form in zip(parts, forms, strict=True)]
-        # Nobody knows which of a line's sentences a prefix of several sentences translates.
+        # It is unknown which sentences of a line a prefix of several sentences translates.
         whole = [bool(text) and len(split_sentences(text)) > 1 for text in beginnings]
-        # The prefix's own are text, and a translation that begins with them must not have them again.
-        # A sign in it is text as well: restored, it would be a placeholder of the line.
+        # Placeholders in a prefix are tokenized as text. If the line's were masked, the translation could repeat them.
+        # A sign in a prefix is text as well: restored, it would become a placeholder of the line.
         kept = PLACEHOLDER_OR_NUMBER if config.protect_numbers else PLACEHOLDER
         unprotected = [kept.search(text) is not None or without_signs(text) != text for text in beginnings]
         cuts = [form.cut for form in forms]
         return cut_lines(as_read, parts, cuts, self._tokenizer, config, self._trained, whole, unprotected)
 
     def _prefixes(self, texts: Sequence[str], num_lines: int, one_line: bool) -> list[Prefix]:
-        """Return what the translation of each line must begin with.
+        """Return the prefix of the translation of each line.
 
         Raises:
-            ConfigError: If one has a line end, and `one_line` allows none.
+            ConfigError: If one contains a line end and `one_line` is set.
             DataError: If they are not one for each line, or too long for the model.
         """
         if len(texts) != num_lines:
@@ -195,7 +195,7 @@ class LineReader:
             raise ConfigError("a prefix has a line end, which a file with one translation a line cannot hold")
         tokenizer, room = self._tokenizer, self._config.max_length or math.inf
         if self._config.is_decoder_alone:
-            room -= 1  # its positions hold the source as well, of which it reads a token at least
+            room -= 1  # its positions also hold the source, of which it reads at least one token
         spelled = tokenizer.encode_prefixes(different)
         for text, ids in zip(different, spelled, strict=True):
             if not tokenizer.is_lossless and (read := tokenizer.decode(ids)) not in (text, text.strip()):

@@ -28,26 +28,26 @@ def evaluate(
     on_progress: Callable[[int], None] | None = None,
     **decode_settings: Unpack[DecodeChanges],
 ) -> tuple[Evaluation, list[Translation]]:
-    """Translate a test set and compare with its references; the clock runs while translating, and nothing is scored.
+    """Translate a test set and compare it with references; only the translation is timed, and it is not scored.
 
     Args:
-        translator: What is evaluated.
+        translator: The translator to evaluate.
         sources: Source lines.
         references: One reference for each source line.
-        metrics: What to measure; these three as in `judge`.
-        tokenize: How BLEU cuts text into words.
-        lowercase: Whether case counts for nothing.
-        name: File the sources come from, for messages.
+        metrics: Metrics to compute; this argument and the next two are as for `judge`.
+        tokenize: Tokenization for BLEU.
+        lowercase: Ignore case.
+        name: Name of the file of the sources, for messages.
         on_progress: Called with the number of lines finished, batch by batch.
-        **decode_settings: Fields of `DecodeConfig` other than the model's own, such as `beam_size=1`.
+        **decode_settings: Fields of `DecodeConfig` to change, such as `beam_size=1`.
 
     Raises:
-        ConfigError: If a setting is unknown or impossible, a metric needs what is not installed, or the model has
-            language tags and a line is given none.
+        ConfigError: If a setting is unknown or impossible, a metric needs a package that is not installed, or the model
+            has language tags and a line has no target language.
         DataError: If there are no lines, or not as many references as sources.
     """
     require_pairs("source lines", len(sources), len(references))
-    make_metrics(metrics, references, tokenize=tokenize, lowercase=lowercase)  # refused before an hour of translating
+    make_metrics(metrics, references, tokenize=tokenize, lowercase=lowercase)  # fail before an hour of translation
     start = perf_counter()
     translations = translator.translate(sources, scores=False, name=name, on_progress=on_progress, **decode_settings)
     seconds = perf_counter() - start

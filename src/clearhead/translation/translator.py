@@ -1,4 +1,4 @@
-"""Text in, text out."""
+"""The translator: text in, text out. Translation, scoring and word alignment with a loaded model."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ _ARGUMENTS: Mapping[str, tuple[Any, str]] = {
     "on_progress": (Callable | None, "a function"),
     "words": (Callable, "a function"),
 }
-"""What the arguments of the methods must be, but for texts."""
+"""Type of each argument of the methods, other than texts, and its name in messages."""
 
 
 @dataclass
@@ -69,13 +69,13 @@ class Translator:
 
     bundle: Bundle
     path: Path | None = field(default=None)
-    """Where it was loaded from."""
+    """The path it was loaded from."""
     shortlist: Shortlist | None = field(default=None, repr=False)
-    """What it writes where the setting `shortlist` asks for it; read from the model directory when first needed."""
+    """The shortlist used with the setting `shortlist`; read from the model directory when first needed."""
     ensemble: tuple[Bundle, ...] = field(default=(), repr=False)
-    """Other models of the same vocabulary, whose probabilities are averaged with this one's."""
+    """Further models with the same vocabulary, whose probabilities are averaged with this one's."""
     decode: Decode = field(default=decode, repr=False)
-    """What searches; a server has one that fills its batches with the sentences of all its clients."""
+    """The search function; a server's combines the sentences of all clients into batches."""
     _engines: dict[DecodePrecision, Engine] = field(default_factory=dict, init=False, repr=False)
 
     @classmethod
@@ -85,14 +85,14 @@ class Translator:
         Args:
             path: A model directory or a run directory.
             device: `auto`, `cpu`, `cuda` or `cuda:1`.
-            ensemble: Models that translate together with it: every token's probability is the mean of what all of them
-                say. How to translate is the first one's. They must have its vocabulary.
+            ensemble: Further models with the same vocabulary. The probability of each token is the mean over all
+                models. The first model's decode settings are used.
 
         Raises:
-            ModelError: If a directory is missing, damaged, mixed, or from a newer version; or if another one's
-                vocabulary is not that of the first.
-            ConfigError: If `ensemble` is no list.
-            DeviceError: If the device is not there.
+            ModelError: If a directory is missing, damaged, mixed, or from a newer version; or if a further model has a
+                different vocabulary.
+            ConfigError: If `ensemble` is not a list.
+            DeviceError: If the device is not available.
         """
         if isinstance(ensemble, str | Path) or not isinstance(ensemble, Sequence):
             raise ConfigError(f"ensemble must be a list of models; for one write ['{ensemble}']")
@@ -131,45 +131,45 @@ class Translator:
         on_progress: Callable[[int], None] | None = None,
         **settings: Unpack[DecodeChanges],
     ) -> list[Translation]:
-        """Translate lines; one line in is one translation out, in order, whatever else is among them.
+        """Translate lines; return one translation for each line, in order, independent of the others.
 
-        A line that is longer than the lines the model was trained on is translated sentence by sentence, unless
-        `split="never"`; its sentences, with their own scores, are in `Translation.sentences`.
+        A line longer than the lines the model was trained on is translated sentence by sentence, unless
+        `split="never"`. Its sentences, with their own scores, are in `Translation.sentences`.
 
         Args:
             lines: Source lines; blank ones give empty translations. A line may start with a language tag.
-            num_best: Translations of each line, fewer where the search finds fewer texts.
+            num_best: Translations of each line; fewer if the search finds fewer texts.
             sampling: Draw translations at random instead of searching for the best.
-            mbr: Draw so many samples of each line, and take the one that is most like all the others by chrF: minimum
-                Bayes risk decoding. `sampling` says how they are drawn, if not as `Sampling()` does.
-            diversity: Have the n best differ: a token loses so many nats for each hypothesis before that writes it at
-                the same step (diverse beam search). 0.2 to 0.8 are usual; 0 is ordinary search.
-            prefix: What every translation begins with, to the letter, or one for each line; a word at its end may be
-                completed. Blank lines stay blank. Of a line that is split the first sentence begins so; one whose
+            mbr: Minimum Bayes risk decoding: draw this many samples of each line, and return the one most similar to
+                all the others by chrF. `sampling` sets how they are drawn; by default, `Sampling()`.
+            diversity: Diverse beam search: a token is penalised by this many nats for each earlier hypothesis with the
+                same token at the same step. 0.2 to 0.8 are usual; 0 is ordinary search.
+            prefix: Text that every translation must begin with exactly, or one text for each line; its last word may be
+                completed. Blank lines stay blank. If a line is split, its first sentence gets the prefix; a line whose
                 prefix has several sentences is not split.
-            terms: What translations must use for the terms of their lines; see `Translation.terms` for what came of it.
-            scores: Score the translations. In float32 the compiled core finds the scores as it searches; otherwise
-                what was found is scored afterwards by the model itself.
-            alignments: Link the words of each line with those of its translation (`Translation.alignment`), as the
-                setting `align_by` says.
-            one_line: Make the ends of lines in translations spaces, as a file with one translation a line needs.
-            name: File the lines come from, for messages.
-            first: Number of the first line in it.
+            terms: Terms that translations must use; the outcome is in `Translation.terms`.
+            scores: Score the translations. In float32, the compiled core computes the scores during the search;
+                otherwise the model scores the results afterwards.
+            alignments: Align the words of each line with those of its translation (`Translation.alignment`), by the
+                method in the setting `align_by`.
+            one_line: Replace line ends in translations by spaces, for files with one translation a line.
+            name: Name of the file of the lines, for messages.
+            first: Number of the first line in that file.
             on_progress: Called with the number of lines finished, batch by batch.
-            **settings: Fields of `DecodeConfig` other than the model's own, such as `beam_size=1` or `split="always"`.
+            **settings: Fields of `DecodeConfig` to change, such as `beam_size=1` or `split="always"`.
 
         Raises:
-            ConfigError: If an argument is of another type, a setting is unknown or impossible, or the model has
-                language tags and a line is given none.
-            DataError: If `lines` is not a list of texts, or one starts with an unknown language tag or holds half of a
-                surrogate pair; if prefixes are not texts, not one for each line, or too long for the model.
+            ConfigError: If an argument has the wrong type, a setting is unknown or impossible, or the model has
+                language tags and a line has no target language.
+            DataError: If `lines` is not a list of texts, or one starts with an unknown language tag or contains an
+                unpaired surrogate; if prefixes are not texts, not one for each line, or too long for the model.
             ModelError: If `shortlist` is set, and the model's is missing, damaged or another model's.
         """
         lines = require_texts(lines, "lines")
         _require_arguments(num_best=num_best, sampling=sampling, mbr=mbr, diversity=diversity, terms=terms)
         _require_arguments(scores=scores, alignments=alignments, one_line=one_line, name=name, first=first)
         _require_arguments(on_progress=on_progress)
-        options = self._options(num_best, sampling, mbr, diversity, settings)  # refused before a file is read
+        options = self._options(num_best, sampling, mbr, diversity, settings)  # reject bad settings before reading
         if alignments:
             self._require_alignments()
         read = self._read(lines, prefix, options.config, one_line=one_line, name=name, first=first)
@@ -209,22 +209,24 @@ class Translator:
     def parts(
         self, lines: Sequence[str], *, name: str = "", first: int = 1, **settings: Unpack[DecodeChanges]
     ) -> list[CutLine]:
-        """Return what `translate` translates in one go of each line: the line, or its sentences if it is split.
+        """Return the units that `translate` translates of each line: the whole line, or its sentences if it is split.
 
-        Each sentence, a line of its own behind the line's language tag, comes out of `translate` with `split="never"`
-        and `familiar=False` as it does within its line. It is as the model reads it (`decode.familiar`), so white space
-        within it and its capitals may differ from the line's, and nothing else. A line in capitals that is read in
-        others is one part: how its translation is written is known at its end.
+        Each sentence is a line of its own, with the line's language tag. With `split="never"` and `familiar=False`,
+        `translate` gives it the same translation as within its line. The sentences are normalized (`decode.familiar`),
+        so white space and capitals may differ from the line's, but nothing else. A line in capitals that is normalized
+        is a single unit, because the case of its translation depends on the whole.
 
         Args:
             lines: Source lines.
-            name: As of `translate`, like all others.
-            first: As there.
-            **settings: As there.
+            name: Name of the file of the lines, for messages.
+            first: Number of the first line in that file.
+            **settings: Fields of `DecodeConfig` to change.
 
         Raises:
-            ConfigError: As there.
-            DataError: As there.
+            ConfigError: If a setting is unknown or impossible, or the model has language tags and a line has no target
+                language.
+            DataError: If `lines` is not a list of texts, or one starts with an unknown language tag or contains an
+                unpaired surrogate.
         """
         lines = require_texts(lines, "lines")
         read = self._read(lines, "", self.decode_config(settings), name=name, first=first)
@@ -241,24 +243,25 @@ class Translator:
     ) -> list[float]:
         """Return the model's own log-probability of each target given its source, in nats.
 
-        A line is scored whole, of however many sentences. What `translate` reports of a line that it split is the sum
-        over its `sentences`, and equals what this says of each of them.
+        A line is scored whole, however many sentences it has. The score that `translate` reports for a line that it
+        split is the sum over its `sentences`, and equals the sum of the scores of these sentences here.
 
-        It is computed in float32 by the compiled core, or in float64 by PyTorch where that does not run, over the whole
-        vocabulary. A blank source is no work for the model: its empty translation is certain (0).
+        Scores are computed over the whole vocabulary, in float32 by the compiled core, or in float64 by PyTorch if the
+        core is not available. A blank source with an empty target scores 0 without running the model.
 
         Args:
             sources: Source lines.
             targets: Their translations.
-            name: File the sources come from, for messages.
+            name: Name of the file of the sources, for messages.
             on_progress: Called with the number of pairs finished, batch by batch.
-            **settings: Fields of `DecodeConfig` other than the model's own; `target_lang` and `batch_tokens` matter.
+            **settings: Fields of `DecodeConfig` to change; only `target_lang`, `source_lang`, `protect_numbers`,
+                `max_input_tokens` and `batch_tokens` have an effect.
 
         Raises:
-            ConfigError: If an argument is of another type, a setting is unknown or impossible, or the model has
-                language tags and a line is given none.
-            DataError: If a side is not a list of texts, the numbers of lines differ, or a line is longer than the limit
-                or starts with an unknown language tag.
+            ConfigError: If an argument has the wrong type, a setting is unknown or impossible, or the model has
+                language tags and a line has no target language.
+            DataError: If a side is not a list of texts, the numbers of lines differ, or a line exceeds the limit or
+                starts with an unknown language tag.
         """
         _require_arguments(name=name, on_progress=on_progress)
         config = self.decode_config(settings)
@@ -290,24 +293,24 @@ class Translator:
         on_progress: Callable[[int], None] | None = None,
         **settings: Unpack[DecodeChanges],
     ) -> list[list[Link]]:
-        """Return which words of each source the words of a given target stand for: forced alignment.
+        """Return the word alignment of each source with its given translation (forced alignment).
 
         A line is aligned whole, as `score` scores it.
 
         Args:
-            sources: Source lines; the words behind a language tag are counted.
+            sources: Source lines; a language tag is not counted as a word.
             targets: Their translations.
-            words: Where the words of a text stand.
-            name: File the sources come from, for messages.
+            words: Returns the spans of the words of a text.
+            name: Name of the file of the sources, for messages.
             on_progress: Called with the number of pairs finished, batch by batch.
-            **settings: Fields of `DecodeConfig` other than the model's own; `align_by`, `target_lang` and
-                `batch_tokens` matter.
+            **settings: Fields of `DecodeConfig` to change; only `align_by` and the settings that `score` uses have an
+                effect.
 
         Raises:
-            ConfigError: If a setting is unknown or impossible, the model has language tags and a line is given none, or
-                it has no cross-attention.
+            ConfigError: If a setting is unknown or impossible, the model has language tags and a line has no target
+                language, or the model has no cross-attention.
             DataError: As `score`.
-            ModelError: If what says which head to look at is damaged, or another model's.
+            ModelError: If the file naming the alignment head is damaged or belongs to another model.
         """
         _require_arguments(words=words, name=name, on_progress=on_progress)
         self._require_alignments()
@@ -318,10 +321,10 @@ class Translator:
         )
 
     def searching_by(self, decode: Decode) -> Self:
-        """Return this translator, engines and all, but for what searches.
+        """Return a copy of this translator with another search function; its engines are shared.
 
         Args:
-            decode: What shall search.
+            decode: The search function.
         """
         other = copy(self)
         other.decode = decode
@@ -335,7 +338,7 @@ class Translator:
         diversity: float,
         settings: Mapping[str, Any],
     ) -> SearchOptions:
-        """Return how to search.
+        """Return the options of the search.
 
         Raises:
             ConfigError: If a setting is unknown or impossible.
@@ -365,16 +368,16 @@ class Translator:
         return self._reader(lines, parts, prefix, config, one_line=one_line)
 
     def _text_search(self, options: SearchOptions, one_line: bool) -> TextSearch:
-        # What rounds would draw other samples: a seed gives the same in every precision.
+        # Rounding would change the samples; in float32 a seed gives the same samples for every precision setting.
         engine = self._engine_for("fp32" if options.sampling else options.config.precision)
         scorer = partial(self._engine_for, "fp32")
         return TextSearch(self.bundle.tokenizer, engine, scorer, self.model.config.max_length, one_line, self.decode)
 
     def _wanted(self, read: ReadLines, terms: Terms | None, options: SearchOptions) -> list[WantedTerms]:
-        """Return what the translation of each piece must contain.
+        """Return the terms that the translation of each piece must contain.
 
         Raises:
-            ConfigError: If no search can see to it.
+            ConfigError: If terms cannot be combined with the kind of search or model.
         """
         if terms is None:
             return [WantedTerms()] * len(read.filled)
@@ -399,7 +402,7 @@ class Translator:
     ) -> Translation:
         def restored(text: str) -> str:
             original = piece.protected.restored(text)
-            return on_one_line(original) if one_line else original  # a tag may hold a line end
+            return on_one_line(original) if one_line else original  # a tag may contain a line end
 
         best = [Alternative(restored(one.text), one.log_prob if scores else None, one.utility) for one in group]
         text_ids = group[0].tokens[group[0].given : -1]
@@ -408,7 +411,7 @@ class Translator:
             text=best[0].text,
             score=best[0].score,
             utility=best[0].utility,
-            tokens=tuple(map(restored, self.bundle.tokenizer.pieces(text_ids))),  # unasked: 2 % of the time at most
+            tokens=tuple(map(restored, self.bundle.tokenizer.pieces(text_ids))),  # even if unused: at most 2 % of time
             alternatives=tuple(best) if num_best > 1 else (),
             source_truncated=len(piece.ids) > len(ids),
             output_truncated=group[0].was_ended,
@@ -422,7 +425,7 @@ class Translator:
         groups: Sequence[Sequence[FoundText]],
         config: DecodeConfig,
     ) -> list[list[Link]]:
-        """Return the links of each piece with the best translation that was found for it."""
+        """Return the word links of each piece with its best translation."""
         texts = self.bundle.tokenizer.decode_batch([group[0].tokens for group in groups])
         pairs = [
             spelled_pair(self.bundle.tokenizer, piece.protected, own, text, list(group[0].tokens))
@@ -432,25 +435,25 @@ class Translator:
 
     @cached_property
     def speller(self) -> PairSpeller:
-        """Spells sources and given translations."""
+        """Tokenizes sources and given translations."""
         return PairSpeller(self.bundle.tokenizer)
 
     @cached_property
     def _aligning(self) -> list[tuple[Transformer, AlignmentHead]]:
-        """The models that tell alignments, each with the head to look at."""
+        """The models that compute alignments, each with its alignment head."""
         return [(bundle.model, alignment_head(bundle)) for bundle in (self.bundle, *self.ensemble)]
 
     def _require_alignments(self) -> None:
-        """Make sure that the model has cross-attention.
+        """Require a model with cross-attention.
 
         Raises:
-            ConfigError: If it is an encoder or a decoder alone.
+            ConfigError: If it is encoder-only or decoder-only.
         """
         if not self.model.config.is_encoder_decoder:
             raise ConfigError("words are aligned by cross-attention, which an encoder or a decoder alone has not")
 
     def decode_config(self, settings: Mapping[str, Any]) -> DecodeConfig:
-        """Return how this model translates, with some settings changed; those that are None are left as they are.
+        """Return this model's decode settings with some changed; a setting that is None is not changed.
 
         Raises:
             ConfigError: If a setting is unknown or impossible.
@@ -462,12 +465,12 @@ class Translator:
         return config.with_changes({"max_input_tokens": longest})
 
     def places_markup(self, config: DecodeConfig) -> bool:
-        """Tell whether markup that the model does not keep is put in; one with tokens for it keeps it."""
+        """Return whether markup must be restored: if configured, for a model without tokens for placeholders."""
         is_kept = self.bundle.tokenizer.num_placeholders > 0
         return config.place_markup and not is_kept and self.model.config.is_encoder_decoder
 
     def _engine_for(self, precision: DecodePrecision) -> Engine:
-        """Return the engine of a precision; made once, and again when the model's weights have changed."""
+        """Return the engine of a precision; it is cached, and made anew when the model's weights have changed."""
         if not self.bundle.model.config.num_decoder_layers:
             raise ConfigError(
                 "this model is an encoder alone, which writes nothing; in Python, bundle.model.hidden_states of the "
@@ -480,7 +483,7 @@ class Translator:
 
     def _flags(self, piece: Piece, text: str, *, has_placed_markup: bool) -> tuple[Flag, ...]:
         if self.bundle.model.config.is_decoder_alone:
-            return ()  # what goes on with a text need not hold what stands in it
+            return ()  # the continuation of a text need not contain what the text contains
         tokens = len(piece.ids)
         found = find_flags(piece.text, text, tokens=tokens, sentences=piece.sentences, seen=self._seen)
         if not has_placed_markup:
@@ -501,7 +504,7 @@ class Translator:
         return Seen.of(self.bundle.line_statistics, lambda: tokenizer.pieces(range(tokenizer.vocab_size)))
 
     def learned_shortlist(self) -> Shortlist:
-        """Return what the model's sentences may be written in.
+        """Return the shortlist learned for the model.
 
         Raises:
             ConfigError: If it is an ensemble.
@@ -516,7 +519,7 @@ class Translator:
         return self.shortlist
 
     def identity(self) -> dict[str, str]:
-        """Return what tells this model from all others; see `Bundle.identity`."""
+        """Return the hashes that identify the model; see `Bundle.identity`."""
         return self.bundle.identity()
 
 
@@ -528,7 +531,7 @@ def _require_arguments(**given: object) -> None:
     """Check the types of arguments.
 
     Raises:
-        ConfigError: Naming the first that is of another one.
+        ConfigError: Naming the first argument of a wrong type.
     """
     for name, value in given.items():
         kind, words = _ARGUMENTS[name]

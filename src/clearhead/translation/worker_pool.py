@@ -1,4 +1,4 @@
-"""Translators in processes of their own, of one machine: several GPUs, or several processes on its CPUs."""
+"""Translation in several processes on one machine: on several GPUs, or on the CPUs."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ __all__ = ["TranslatorTeam"]
 
 @dataclass
 class TranslatorTeam(Translator):
-    """A translator whose lines are shared by processes; see `of`.
+    """A translator that distributes lines over worker processes; see `of`.
 
-    What it makes of lines is what one translator makes of them, in their order.
+    Its translations are those of a single translator, in the same order.
     """
 
     _members: list[tuple[BaseProcess, Connection]] = field(default_factory=list, repr=False)
@@ -39,18 +39,19 @@ class TranslatorTeam(Translator):
     def of(
         cls, path: str | Path, count: int, *, device: str = "auto", ensemble: Sequence[str | Path] = ()
     ) -> Iterator[Translator]:
-        """Load a translator in each of `count` processes, which end with the block; a single one is loaded here.
+        """Load a translator in each of `count` processes, which end with the block; if 1, in this process.
 
         Args:
             path: A model directory or a run directory.
-            count: Processes; with GPUs each has one of them. On a CPU they share the threads of this one.
+            count: Number of processes. With CUDA, each gets its own GPU; on a CPU, they share the threads of this
+                process.
             device: `auto`, `cpu` or `cuda`.
-            ensemble: As of `Translator.load`.
+            ensemble: Further models with the same vocabulary, as for `Translator.load`.
 
         Raises:
             ModelError: If a model cannot be loaded.
-            ConfigError: If `ensemble` is no list.
-            DeviceError: If there are fewer GPUs than processes, or one GPU is named for several.
+            ConfigError: If `ensemble` is not a list.
+            DeviceError: If there are fewer GPUs than processes, or the device is a single GPU.
         """
         if count == 1:
             yield Translator.load(path, device=device, ensemble=ensemble)
@@ -66,15 +67,15 @@ class TranslatorTeam(Translator):
                 member: BaseProcess = spawn.Process(
                     target=_work, args=(theirs, path, own, ensemble, threads), daemon=True
                 )
-                with _ignoring_interrupts():  # as it does then from its first moment on: who asked for the work ends it
+                with _ignoring_interrupts():  # from its first moment on; this process ends it
                     member.start()
                 theirs.close()
                 team._members.append((member, ours))
-            team._answers(None)  # all have loaded it
+            team._answers(None)  # wait until all have loaded the model
             yield team
         finally:
             for member, connection in team._members:
-                connection.close()  # which ends it
+                connection.close()  # makes the process end
                 member.kill()
                 member.join()
 
@@ -90,13 +91,13 @@ class TranslatorTeam(Translator):
         """Translate lines, each process a share of them; see `Translator.translate`.
 
         Raises:
-            ClearheadError: As there; or if a process was ended.
+            ClearheadError: As `Translator.translate`; or if a process was ended.
         """
         lines = require_texts(lines, "lines")
         refuse_surrogates(lines)
         if not isinstance(prefix, str):
             prefix = require_texts(prefix, "prefix")
-        # Refused here and at once: impossible settings, and prefixes that are not one for each line.
+        # Reject bad arguments here and at once: impossible settings, or the wrong number of prefixes.
         told: dict[str, Any] = {**asked, "first": first, "on_progress": on_progress}
         super().translate([], **told, prefix=prefix if isinstance(prefix, str) or not lines else "")
         if not isinstance(prefix, str) and len(prefix) != len(lines):
@@ -104,7 +105,7 @@ class TranslatorTeam(Translator):
         starts = _starts(lines, len(self._members))
         for (_, connection), start, end in zip(self._members, starts, [*starts[1:], len(lines)], strict=True):
             own = {**asked, "prefix": prefix if isinstance(prefix, str) else prefix[start:end], "first": first + start}
-            with suppress(ConnectionError):  # to one that ended; it is told when it does not answer
+            with suppress(ConnectionError):  # the process has ended; reading its answer reports that
                 connection.send((lines[start:end], own))
         answers = self._answers(on_progress)
         return [translation for answer in answers for translation in answer]
@@ -126,7 +127,7 @@ class TranslatorTeam(Translator):
                 if on_progress is not None and isinstance(answer, list):
                     on_progress(len(answer))
         found = [answers[number] for number in range(len(self._members))]
-        for answer in found:  # of several mistakes the first line's is told
+        for answer in found:  # of several errors, raise that of the first lines
             if isinstance(answer, ClearheadError):
                 raise answer
         return [answer for answer in found if isinstance(answer, list)]
@@ -143,7 +144,7 @@ def _devices(device: torch.device, count: int) -> list[str]:
 
 
 def _starts(lines: Sequence[str], count: int) -> list[int]:
-    """Return where the shares of lines begin that have about as many characters each."""
+    """Return the first line of each share; the shares have about equally many characters."""
     starts, total, passed = [0], sum(map(len, lines)) + len(lines), 0
     for number, line in enumerate(lines):
         while passed >= total * len(starts) / count:
@@ -154,8 +155,8 @@ def _starts(lines: Sequence[str], count: int) -> list[int]:
 
 @contextmanager
 def _ignoring_interrupts() -> Iterator[None]:
-    """Let the processes that are started in the block be deaf for Ctrl-C."""
-    if threading.current_thread() is not threading.main_thread():  # only there may a handler be set
+    """Make processes that are started in the block ignore Ctrl-C."""
+    if threading.current_thread() is not threading.main_thread():  # only the main thread may set a handler
         yield
         return
     before = signal.signal(signal.SIGINT, signal.SIG_IGN)
@@ -166,7 +167,7 @@ def _ignoring_interrupts() -> Iterator[None]:
 
 
 def _work(connection: Connection, path: str | Path, device: str, ensemble: Sequence[str | Path], threads: int) -> None:
-    """Translate what comes, until nobody sends any more."""
+    """Translate lines from a connection until it is closed."""
     set_num_threads(threads)
     answer: list[Translation] | ClearheadError = []
     translator = None
