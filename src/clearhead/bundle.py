@@ -1,13 +1,13 @@
-"""The model directory: everything a translator needs, checked when it is read.
+"""The model directory: all files of a trained model, verified when they are loaded.
 
 config.json             the model's shape, versions, checksums of it and the other files, how it was trained
-model.safetensors       the weights; their metadata name the tokenizer they belong to
+model.safetensors       the weights; their metadata contain the hash of the tokenizer they belong to
 tokenizer.json          the vocabulary
-generation_config.json  how it translates unless told otherwise
-golden.jsonl            sentences with the translations and scores it gave when it was made
+generation_config.json  the default decode settings
+golden.jsonl            sentences with the translations and scores of the model when it was saved
 README.md               the model card
-shortlist.safetensors   what `clearhead optimize` learned, if it was run; read only when it is asked for
-alignment.json          the head that tells word alignments best, chosen when it was trained or by `clearhead optimize`
+shortlist.safetensors   the shortlist of `clearhead optimize`, if it was run; read only on request
+alignment.json          the best head for word alignment, chosen in training or by `clearhead optimize`
 """
 
 from __future__ import annotations
@@ -57,23 +57,23 @@ __all__ = [
 ]
 
 FORMAT_VERSION = 2
-"""Raised when an older clearhead could misread a model directory."""
+"""Increased when an older version of clearhead could misread a model directory."""
 
 SHORTLIST_FILE = "shortlist.safetensors"
-"""Beside the model's own files; a model that is written anew has none, and its checksums say nothing of it."""
+"""File beside the model's own files; saving a model removes it, and the checksums do not cover it."""
 
 T = TypeVar("T", ModelConfig, DecodeConfig)
 
 _MOST_REPLACEMENTS = 20
-"""Times that a model which is replaced while it is read is read anew."""
+"""Maximum attempts to read a model that is replaced during reading."""
 
 _CHECKED = ("model.safetensors", "tokenizer.json", "generation_config.json", "golden.jsonl")
-"""Files whose checksums stand in config.json, beside its own; the card may be edited."""
+"""Files whose checksums are in config.json, beside its own; the card may be edited."""
 
 
 @dataclass
 class Bundle:
-    """A model with all that belongs to it."""
+    """A model with its tokenizer, settings and metadata."""
 
     model: Transformer
     tokenizer: Vocabulary
@@ -81,36 +81,37 @@ class Bundle:
     info: Mapping[str, Any] = field(default_factory=dict)
     """How the model was made: data, settings, metrics; plain JSON values."""
     model_sha256: str | None = None
-    """Of the model.safetensors it was read from; None for a model that was not."""
+    """SHA-256 of the model.safetensors it was read from; None for a model not read from a file."""
     golden: Sequence[Any] = ()
-    """The golden sentences, read with the rest, for another model may stand there later; none for one not read."""
+    """The golden sentences. They are read with the rest because another model may replace the directory later; empty
+    for a model that was not read."""
     format_version: int = FORMAT_VERSION
-    """Of the directory it was read from."""
+    """Format version of the directory it was read from."""
     clearhead_version: str = __version__
-    """What wrote that."""
+    """Version of clearhead that wrote the directory."""
     directory: Path | None = None
     """The model directory it was read from."""
 
     @cached_property
     def line_statistics(self) -> LineStatistics | None:
-        """What the training lines were like; None for an imported model, or one that an earlier clearhead made.
+        """Statistics of the training lines; None for an imported model, or one from an earlier version of clearhead.
 
         Raises:
-            ValueError: If what `info` says of them is damaged.
+            ValueError: If the statistics in `info` are damaged.
         """
         data = self.info.get("data")
         values = data.get("line_statistics") if isinstance(data, Mapping) else None
         return None if values is None else LineStatistics.from_dict(values)
 
     def identity(self) -> dict[str, str]:
-        """Return what tells this model from all others: the hashes of its weights' file and of its tokenizer."""
+        """Return the hashes that identify this model: those of its weights file and of its tokenizer."""
         return {"model_sha256": self.model_sha256 or "", "tokenizer_sha256": self.tokenizer.sha256}
 
     @property
     def imported_from(self) -> dict[str, Any] | None:
-        """What `info` says of the library that the model came from, its `library`, `kind` and `name` at least.
+        """The origin of an imported model, from `info`: at least `library`, `kind` and `name`.
 
-        None for a model that was made here, from no other.
+        None for a model that was trained here from scratch.
         """
         said = self.info.get("imported_from")
         names = ("library", "kind", "name")
@@ -120,20 +121,20 @@ class Bundle:
 def save_bundle(
     directory: str | Path, bundle: Bundle, *, golden: Sequence[Mapping[str, Any]] = (), card: str = ""
 ) -> None:
-    """Write a model directory, whole or not at all; an older model of that name is replaced.
+    """Write a model directory, completely or not at all; an older model of that name is replaced.
 
     Args:
-        directory: Where the model directory shall stand.
-        bundle: What goes in.
+        directory: Path of the model directory.
+        bundle: The model to write.
         golden: Objects with `source`, `text` and `score`, which `verify` translates again.
         card: The text of README.md.
 
     Raises:
-        ModelError: If something that is not a model stands there, model and tokenizer do not belong together, or it
+        ModelError: If the path holds something other than a model, model and tokenizer do not belong together, or it
             cannot be written.
     """
     refuse_foreign(Path(directory))
-    require_same_vocabulary(bundle.model.config, bundle.tokenizer, origin=str(directory))  # or it could not be read
+    require_same_vocabulary(bundle.model.config, bundle.tokenizer, origin=str(directory))  # or loading would fail
     try:
         with new_directory(directory) as temporary:
             _write_files(temporary, bundle, golden, card)
@@ -144,11 +145,11 @@ def save_bundle(
 def load_bundle(path: str | Path, *, device: torch.device | str = "cpu", verify: bool = True) -> Bundle:
     """Read a model directory, or the model of a run directory; nothing in it is executed.
 
-    One that is replaced meanwhile, by a run that has found a better model, is read anew.
+    If the model is replaced during reading, by a run that has found a better one, it is read again.
 
     Args:
         path: A model directory or a run directory.
-        device: Where the weights go.
+        device: Device for the weights.
         verify: Compare every file with its checksum.
 
     Raises:
@@ -159,11 +160,11 @@ def load_bundle(path: str | Path, *, device: torch.device | str = "cpu", verify:
         before = _identity(path)
         try:
             bundle = _load(path, device, verify)
-        except Exception:  # files that do not belong together can be anything
+        except Exception:  # a mix of two models' files can fail in any way
             if _identity(path) == before:
                 raise
         else:
-            if _identity(path) == before:  # else the weights may be the new ones, and the settings the old
+            if _identity(path) == before:  # otherwise the weights may be the new ones and the settings the old
                 return bundle
     raise ModelError(f"{path} is replaced by another model again and again; try once more when it is not")
 
@@ -178,7 +179,7 @@ def _load(path: str | Path, device: torch.device | str, verify: bool) -> Bundle:
     require_same_vocabulary(settings, tokenizer, origin=str(directory))
     weights = directory / "model.safetensors"
     require_fitting_weights(settings, weights, origin=str(directory / "config.json"))
-    model = Transformer(settings)  # weights drawn for nothing (paper-base: 0.35 s), but one way to make a model
+    model = Transformer(settings)  # draws weights that are overwritten (paper-base: 0.35 s), but keeps one constructor
     metadata = load_weights(model, weights)
     if metadata.get("tokenizer_sha256") != tokenizer.sha256:
         raise ModelError(
@@ -199,14 +200,14 @@ def _load(path: str | Path, device: torch.device | str, verify: bool) -> Bundle:
         directory=directory,
     )
     try:
-        bundle.line_statistics  # noqa: B018 - read here, where the file is known
+        bundle.line_statistics  # noqa: B018 - read here, where the file name is known
     except ValueError as error:
         raise ModelError(f"{directory / 'config.json'} is damaged: info.data.line_statistics: {error}") from None
     return bundle
 
 
 def _identity(path: str | Path) -> tuple[int, int] | None:
-    """Return what changes when another model is put in the place of the one that `path` names."""
+    """Return values that change when another model replaces the directory; None if there is no model."""
     try:
         found = model_directory(path).stat()
     except (ModelError, OSError):
@@ -215,7 +216,7 @@ def _identity(path: str | Path) -> tuple[int, int] | None:
 
 
 def require_same_vocabulary(config: ModelConfig, tokenizer: Vocabulary, *, origin: str) -> None:
-    """Compare a model's settings with the tokenizer, which decides the ids of its tokens.
+    """Compare a model's settings with its tokenizer, which determines the ids of its tokens.
 
     Raises:
         ModelError: If they differ in the number of tokens or in a special token.
@@ -229,12 +230,12 @@ def require_same_vocabulary(config: ModelConfig, tokenizer: Vocabulary, *, origi
 
 
 def require_fitting_weights(config: ModelConfig, path: Path, *, origin: str) -> None:
-    """Compare a model's settings with a file of weights before anything is built or read: settings may say anything.
+    """Compare a model's settings with a weights file before anything is built, because settings may be arbitrary.
 
     Args:
         config: The settings.
         path: A safetensors file.
-        origin: Where the settings stand, for the message.
+        origin: Source of the settings, for the message.
 
     Raises:
         ModelError: If the file cannot be read, or does not hold the float32 tensors of such a model.
@@ -244,18 +245,18 @@ def require_fitting_weights(config: ModelConfig, path: Path, *, origin: str) -> 
         found = {match[1] for name in headers if (match := re.match(rf"{side}\.layers\.(\d+)\.", name))}
         if len(found) != number:
             raise ModelError(f"{origin} has model.num_{side}_layers = {number}, but {path} holds {len(found)}")
-    # Positions that are computed have no weights, and PyTorch would load its compiler to compute none.
+    # Computed positions have no weights, and computing them here would make PyTorch load its compiler.
     shape = config if config.learns_positions else config.model_copy(update={"positions": "none"})
-    with torch.device("meta"):  # shapes alone, whatever the settings ask for
+    with torch.device("meta"):  # shapes only, without memory, however large the settings
         own = model_tensors(Transformer(shape))
     require_fit(own, headers, origin=str(path))
 
 
 def refuse_foreign(directory: Path) -> None:
-    """Make sure that a model may be written to a directory: nothing is there, or an older model.
+    """Require that a model may be written to a directory: it is absent or empty, or holds an older model.
 
     Raises:
-        ModelError: If something else is, or the path is not UTF-8.
+        ModelError: If it holds something else, or its path is not UTF-8.
     """
     if not is_utf8(directory):
         raise ModelError(f"cannot write a model to {directory}: its path is not UTF-8; choose another name")
@@ -264,20 +265,20 @@ def refuse_foreign(directory: Path) -> None:
 
 
 def refuse_model(directory: Path) -> None:
-    """Make sure that no model stands at a directory, for a command that replaces one only when told to.
+    """Require that a directory holds no model, for commands that replace one only with --force.
 
     Raises:
-        ModelError: If one does.
+        ModelError: If it holds one.
     """
     if (standing(directory) / "config.json").is_file():
         raise ModelError(f"a model stands at {directory}; give -o another name, or --force to replace it")
 
 
 def read_card(directory: Path) -> str:
-    """Return the text of the README.md in a model's directory; nothing if there is none.
+    """Return the text of the README.md in a model directory; empty if there is none.
 
     Raises:
-        ModelError: If it cannot be read, or is larger than any card.
+        ModelError: If it cannot be read, or is too large.
     """
     path = directory / "README.md"
     try:
@@ -289,10 +290,10 @@ def read_card(directory: Path) -> str:
 
 
 def model_directory(path: str | Path) -> Path:
-    """Return the model directory that `path` names, itself or its `model/`.
+    """Return the model directory of a path: the path itself or its `model/`.
 
     Raises:
-        ModelError: If there is none, or the system cannot look there.
+        ModelError: If there is none, or it cannot be accessed.
     """
     if not isinstance(path, str | Path):
         raise ModelError(f"a model is named by the path of its directory, not by {type(path).__name__}")
@@ -302,7 +303,7 @@ def model_directory(path: str | Path) -> Path:
             if (directory / "config.json").is_file():
                 return directory
         is_there = path.exists()
-    except OSError as error:  # such as a name that is too long, or a directory that may not be searched
+    except OSError as error:  # such as a name that is too long, or a directory without search permission
         raise ModelError(f"no model at {path}: {error.strerror or error}") from None
     if not is_there:
         raise ModelError(f"no model at {path}: there is no such directory")
@@ -407,7 +408,7 @@ def _is_model_or_empty(directory: Path) -> bool:
     if not any(directory.iterdir()):
         return True
     try:
-        # Weights alone are no sign: a checkpoint holds some, and so do models of other libraries.
+        # Weights alone prove nothing: checkpoints and other libraries' models have them too.
         return read_json(directory / "config.json", ModelError).get("model_type") == "clearhead"
     except ModelError:
         return False

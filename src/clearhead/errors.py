@@ -1,4 +1,4 @@
-"""The exception tree: every mistake a user can make is a `ClearheadError` with one clear message.
+"""The exception tree: every error that a user can cause is a `ClearheadError` with one clear message.
 
 ClearheadError
 ├── ConfigError       a setting is unknown, impossible or contradicts another
@@ -6,9 +6,9 @@ ClearheadError
 ├── ModelError        a model directory is damaged, mixed, or from a newer version
 ├── CheckpointError   a run directory cannot be resumed or saved
 ├── TrainingError     training stopped: loss or gradient not finite, or the loss exploded
-└── DeviceError       the requested device is not there
+└── DeviceError       the requested device is not available
 
-The command line prints the message and exits with status 1; anything else that escapes is a bug and shows a traceback.
+The command line prints the message and exits with status 1; any other exception is a bug and shows a traceback.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ __all__ = [
 
 
 LONGEST_MESSAGE = 3_000
-"""Characters of a message; what it quotes, from a damaged file for example, may be of any length."""
+"""Maximum characters of a message; its quotations, for example from a damaged file, may be of any length."""
 
 
 class ClearheadError(Exception):
-    """Something the user can put right; the message says what, where and how."""
+    """An error that the user can correct; the message says what is wrong, where, and how to correct it."""
 
     def __init__(self, message: str) -> None:
         super().__init__(_shortened(message))
@@ -65,7 +65,7 @@ class DeviceError(ClearheadError):
 
 
 class CompiledCoreWarning(UserWarning):
-    """The compiled core cannot be used, and PyTorch does its work; the message says why and what to do."""
+    """The compiled core cannot be used, and PyTorch is used instead; the message gives the reason and a remedy."""
 
 
 def nearest_name(name: str, known: Iterable[str]) -> str:
@@ -81,8 +81,8 @@ def nearest_name(name: str, known: Iterable[str]) -> str:
 
 
 def _shortened(message: str) -> str:
-    """Leave out the middle of a message that nobody would read to its end."""
+    """Return a message with the middle of an overlong one left out."""
     if len(message) <= LONGEST_MESSAGE:
         return message
-    half = LONGEST_MESSAGE // 2 - 50  # with room for what stands between
+    half = LONGEST_MESSAGE // 2 - 50  # leaves room for the note in the middle
     return f"{message[:half]} [... {len(message) - 2 * half:,} characters left out ...] {message[-half:]}"

@@ -1,4 +1,4 @@
-"""The paper's model, in the paper's order; start with transformer.py."""
+"""The Transformer in the paper's order of parts; start with transformer.py."""
 
 from clearhead.model.attention import AttentionWeights, MultiHeadAttention, scaled_dot_product_attention
 from clearhead.model.cache import DecoderCache

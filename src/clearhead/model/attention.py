@@ -24,7 +24,7 @@ __all__ = ["AttentionWeights", "HeadOnSource", "MultiHeadAttention", "scaled_dot
 
 @dataclass
 class AttentionWeights:
-    """Takes in what every head attended to, one tensor a layer; each row of the last axis sums to 1."""
+    """Recorded attention weights of every head, one tensor a layer; each row of the last axis sums to 1."""
 
     encoder: list[Float[Tensor, "B H S S"]] = field(default_factory=list)
     decoder: list[Float[Tensor, "B H T T"]] = field(default_factory=list)
@@ -33,14 +33,14 @@ class AttentionWeights:
 
 @dataclass
 class HeadOnSource:
-    """Takes in what one head of one decoder layer attended to in the source, and leaves fused kernels to all others."""
+    """Recorded attention of one decoder head to the source; all other heads keep using fused kernels."""
 
     layer: int
-    """Of the decoder, counted from 0."""
+    """Decoder layer, counted from 0."""
     head: int
-    """Of that layer, counted from 0."""
+    """Head of that layer, counted from 0."""
     log_weights: list[Float[Tensor, "B T S"]] = field(default_factory=list)
-    """Logarithms of the weights, in float32, one tensor a pass; where nothing may be seen, negative infinity."""
+    """Logarithms of the weights, in float32, one tensor a pass; negative infinity at masked keys."""
 
 
 def scaled_dot_product_attention(
@@ -59,12 +59,12 @@ def scaled_dot_product_attention(
         k: Keys.
         v: Values, one for each key.
         mask: True where a query may attend to a key; must broadcast to [*heads, T, S], and leave every query a key.
-        bias: Added to the scores (`RelativePositions`); must broadcast alike.
-        dropout: Rate on the weights before they meet the values; section 5.4 has none there, section 6.3 names one
-            for its parser without a rate.
+        bias: Added to the scores (`RelativePositions`); must broadcast to [*heads, T, S].
+        dropout: Dropout rate on the weights before they multiply the values. Section 5.4 has none there; section 6.3
+            mentions one for the parser, without a rate.
 
     Returns:
-        The weighted sums of the values, and the weights, each row of which sums to 1.
+        The weighted sums of the values, and the weights; each row of weights sums to 1.
     """
     # Dot products grow with K and would push the softmax into flat gradients (footnote 4).
     scores = (q / math.sqrt(q.size(-1))) @ k.transpose(-2, -1)  # (*heads, T, S)
@@ -77,23 +77,23 @@ def scaled_dot_product_attention(
 
 
 class MultiHeadAttention(nn.Module):
-    """Several attentions side by side, each over its own projection (paper section 3.2.2).
+    """Multi-head attention: several attentions in parallel, each with its own projections (paper section 3.2.2).
 
-    MultiHead(Q, K, V) = Concat(head_1, ..., head_h) W^O with head_i = Attention(Q W_i^Q, K W_i^K, V W_i^V). The h
-    projections of the paper are the row blocks of one matrix here.
+    MultiHead(Q, K, V) = Concat(head_1, ..., head_h) W^O with head_i = Attention(Q W_i^Q, K W_i^K, V W_i^V). The paper's
+    h projection matrices are the row blocks of one matrix here.
 
     Args:
         d_model: Width of the inputs and of the output.
-        num_heads: Heads, h in the paper.
-        d_k: Width of a query and a key; None is d_model / num_heads, which must then be whole.
-        d_v: Width of a value; None likewise.
+        num_heads: Number of heads, h in the paper.
+        d_k: Width of a query and a key; None for d_model / num_heads, which must then be an integer.
+        d_v: Width of a value; None for d_model / num_heads, likewise.
         bias: Whether the projections have biases; the paper's equation and its parameter counts (Table 3) have none.
-        dropout: Rate on the attention weights, see `scaled_dot_product_attention`.
+        dropout: Dropout rate on the attention weights, see `scaled_dot_product_attention`.
         scale: Whether to divide scores by sqrt(d_k).
-        rotary: Turn queries and keys by their positions (`RotaryPositions`); for self-attention.
+        rotary: Rotate queries and keys by their positions (`RotaryPositions`); for self-attention.
 
     Raises:
-        ConfigError: If a width is left to d_model / num_heads and that is not whole.
+        ConfigError: If a width defaults to d_model / num_heads and that is not an integer.
     """
 
     def __init__(
@@ -130,14 +130,14 @@ class MultiHeadAttention(nn.Module):
         weights: list[Tensor] | None = None,
         bias: Float[Tensor, "..."] | None = None,
     ) -> Float[Tensor, "B T D"]:
-        """Attend from `query` to `memory`, or without one to itself (self-attention); see `attend` for the rest."""
+        """Attend from `query` to `memory`, or to itself if it is None (self-attention); for the rest, see `attend`."""
         keys, values = self.keys_and_values(query if memory is None else memory)
         return self.attend(query, keys, values, mask=mask, weights=weights, bias=bias)
 
     def keys_and_values(
         self, memory: Float[Tensor, "B S D"], start: int = 0
     ) -> tuple[Float[Tensor, "B H S K"], Float[Tensor, "B H S V"]]:
-        """Project what is attended to, from position `start` on; a decoder keeps the result from step to step."""
+        """Project keys and values, whose first position is `start`; a decoder caches the result between steps."""
         keys = self._split_heads(self.k_proj(memory))
         if self.rotary is not None:
             keys = self.rotary(keys, start)
@@ -159,31 +159,31 @@ class MultiHeadAttention(nn.Module):
         """Attend from `query` to projected keys and values.
 
         Args:
-            query: What asks.
+            query: States that attend.
             keys: Projected keys, see `keys_and_values`.
             values: Projected values.
             start: Position of the first query.
             mask: True where a query may attend to a key; must broadcast to [B, H, T, S].
-            is_causal: Instead of a mask: position t of T = S may attend to positions up to t.
-            weights: Compute equation 1 step by step and append its weights, [B, H, T, S]; if not given, PyTorch's fused
-                kernel computes the same output without holding them, where it is the faster of the two.
+            is_causal: Instead of a mask, with T = S: position t may attend to positions up to t.
+            weights: If given, equation 1 is computed step by step, and its weights, [B, H, T, S], are appended. If not,
+                PyTorch's fused kernel computes the same output without storing them, where it is the faster of the two.
             bias: Added to the scores; must broadcast to [B, H, T, S].
-            seen: Takes in what its head attends to, the mask respected.
+            seen: Records the attention of its head, with the mask applied.
         """
         q = self._split_heads(self.q_proj(query))
         if self.rotary is not None:
             q = self.rotary(q, start)
         if not self.scale:
-            q = q * math.sqrt(q.size(-1))  # by which equation 1 divides
+            q = q * math.sqrt(q.size(-1))  # cancels the division of equation 1
         if seen is not None:
             seen.log_weights.append(_log_weights(q[:, seen.head], keys[:, seen.head], mask))
         dropout = self.dropout if self.training else 0.0
-        is_slow = dropout > 0.0 and q.device.type == "cpu"  # where the fused kernel draws number by number
+        is_slow = dropout > 0.0 and q.device.type == "cpu"  # the fused kernel draws random numbers one by one there
         is_fused = weights is None and not is_slow
         if is_causal and (bias is not None or not is_fused):
             mask = causal_mask(q.size(2), q.device)
         if is_fused:
-            if bias is not None:  # which the kernel takes in the place of a mask
+            if bias is not None:  # the kernel takes it in place of a mask
                 mask, is_causal = bias if mask is None else bias.masked_fill(~mask, float("-inf")), False
             heads = functional.scaled_dot_product_attention(
                 q, keys, values, attn_mask=mask, dropout_p=dropout, is_causal=is_causal
@@ -202,7 +202,7 @@ class MultiHeadAttention(nn.Module):
 def _log_weights(
     q: Float[Tensor, "B T K"], k: Float[Tensor, "B S K"], mask: Bool[Tensor, "..."] | None
 ) -> Float[Tensor, "B T S"]:
-    """Return the logarithms of what a head's queries attend to: those of the softmax of equation 1."""
+    """Return the logarithms of a head's attention weights: those of the softmax of equation 1."""
     scores = ((q / math.sqrt(q.size(-1))) @ k.transpose(-2, -1)).float()  # (B, T, S)
     if mask is not None:
         scores = scores.masked_fill(~mask[:, 0], float("-inf"))

@@ -1,4 +1,4 @@
-"""What decoding keeps from step to step: the keys and values of the positions already seen.
+"""The decoder cache: keys and values of earlier positions, reused at every decoding step.
 
 Shapes: R decoded rows (sentences times beams), B sentences, H heads, T target length so far, S source length,
 K key width, V value width.
@@ -28,7 +28,7 @@ class LayerCache:
 
     @property
     def length(self) -> int:
-        """Target positions seen."""
+        """Number of cached target positions."""
         return 0 if self.past is None else self.past[0].size(2)
 
     def extend(self, keys: Tensor, values: Tensor) -> KeysAndValues:
@@ -48,7 +48,7 @@ class DecoderCache:
 
     @property
     def length(self) -> int:
-        """Target positions seen."""
+        """Number of cached target positions."""
         return self.layers[0].length
 
     @classmethod
@@ -57,15 +57,15 @@ class DecoderCache:
         return cls([LayerCache() for _ in range(num_layers)])
 
     def again(self) -> DecoderCache:
-        """Return a cache that goes on from the same positions and leaves this one as it is."""
+        """Return a cache that continues from the same positions without changing this one."""
         return DecoderCache([replace(layer) for layer in self.layers])
 
     def select(self, rows: Int[Tensor, " R"], sentences: Int[Tensor, " B"] | None = None) -> None:
         """Keep and reorder rows after a search step.
 
         Args:
-            rows: For each row to decode next, the row whose past it continues.
-            sentences: Sentences that stay, in order; None if all do.
+            rows: For each row to decode next, the row that it continues.
+            sentences: Sentences to keep, in order; None for all.
         """
         for layer in self.layers:
             if layer.past is not None:

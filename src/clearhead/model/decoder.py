@@ -22,8 +22,8 @@ class DecoderLayer(nn.Module):
     """Masked self-attention, cross-attention, then the feed-forward network, each as LayerNorm(x + Sublayer(x)).
 
     Args:
-        sublayers: What the layer is made of.
-        cross_attention: Whether there is a memory to attend to; without, the layer is that of a language model.
+        sublayers: Makes the sub-layers.
+        cross_attention: Whether the layer attends to a memory; False for a language model.
     """
 
     def __init__(self, sublayers: Sublayers, *, cross_attention: bool = True) -> None:
@@ -45,10 +45,10 @@ class DecoderLayer(nn.Module):
         bias: Float[Tensor, "1 H T past"] | None = None,
         seen: HeadOnSource | None = None,
     ) -> Float[Tensor, "R T D"]:
-        """Run the sub-layers; the cache takes in the new positions, `weights` and `seen` what heads attended to.
+        """Run the sub-layers; `cache` is extended by the new positions, `weights` and `seen` record attention.
 
-        The rows are either the whole target (T positions, no cache or an empty one) or one new position each (T = 1).
-        `bias` is added to the scores of self-attention.
+        The input is either the whole target (T positions, no cache or an empty one), or one new position in each row
+        (T = 1). `bias` is added to the scores of self-attention.
         """
         masked_self_attention = partial(self._masked_self_attention, cache=cache, weights=weights, bias=bias)
         x = self.self_attn_residual.add_and_norm(x, masked_self_attention)
@@ -69,7 +69,7 @@ class DecoderLayer(nn.Module):
         if cache is not None:
             keys, values = cache.extend(keys, values)
         seen = None if weights is None else weights.decoder
-        # A single new position may see all that came before it; only several at once need the causal mask.
+        # A single new position may attend to all earlier ones; only several at once need the causal mask.
         return self.self_attn.attend(x, keys, values, start=start, is_causal=x.size(1) > 1, weights=seen, bias=bias)
 
     def _cross_attention(
@@ -84,24 +84,24 @@ class DecoderLayer(nn.Module):
         assert self.cross_attn is not None
         keys_and_values = None if cache is None else cache.memory
         if keys_and_values is None:
-            memory = memory.view_as(memory)  # whose gradients are summed layer by layer, as FSDP2 does: the same bits
+            memory = memory.view_as(memory)  # its gradients are then summed layer by layer, as in FSDP2: bitwise equal
             keys_and_values = self.cross_attn.keys_and_values(memory)
         if cache is not None:
             cache.memory = keys_and_values
         of_heads = None if weights is None else weights.cross
-        # The beams of one sentence ask the same memory, so they are further queries on it, not copies of it.
+        # The beams of one sentence attend to the same memory: they become further queries on it, not copies of it.
         queries = x.reshape(memory.size(0), -1, x.size(-1))  # (B, R/B * T, D)
         attended = self.cross_attn.attend(queries, *keys_and_values, mask=mask, weights=of_heads, seen=seen)
         return attended.reshape(x.shape)
 
 
 class Decoder(nn.Module):
-    """A stack of decoder layers: embedded target tokens and the memory in, the last layer's states out.
+    """A stack of decoder layers: from embedded target tokens and the memory to the states of the last layer.
 
     Args:
-        sublayers: What its layers are made of.
-        num_layers: Layers, N in the paper.
-        cross_attention: Whether there is a memory to attend to.
+        sublayers: Makes the sub-layers of its layers.
+        num_layers: Number of layers, N in the paper.
+        cross_attention: Whether the layers attend to a memory.
     """
 
     def __init__(self, sublayers: Sublayers, *, num_layers: int, cross_attention: bool = True) -> None:
@@ -120,7 +120,7 @@ class Decoder(nn.Module):
         hidden: list[Tensor] | None = None,
         seen: HeadOnSource | None = None,
     ) -> Float[Tensor, "R T D"]:
-        """Decode embedded target tokens; the rest is as in `Transformer.states`."""
+        """Decode embedded target tokens; the other arguments are as for `Transformer.states`."""
         mask = None if memory_mask is None else memory_mask[:, None, None, :]  # (B, 1, 1, S)
         start = 0 if cache is None else cache.length
         bias = None if self.relative_positions is None else self.relative_positions(x.size(1), start)

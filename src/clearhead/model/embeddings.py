@@ -21,18 +21,18 @@ __all__ = ["Embedding", "OutputProjection", "OutputTransform"]
 
 
 class Embedding(nn.Module):
-    """What stands below the first layer of one side in figure 1.
+    """Token embedding plus positions, the input of the first layer of the encoder or decoder (figure 1).
 
-    Its matrix may be that of the other side and of the linear map before the softmax; `Transformer` ties them.
+    Its matrix may be shared with the other side and with the linear map before the softmax; `Transformer` ties them.
 
     Args:
-        vocab_size: Rows, one a token.
-        d_model: Width.
-        dropout: Rate on embedding plus position (section 5.4).
-        positions: Called with start and length, returns what is added [T, D]; None adds nothing.
-        scale: Multiply tokens by sqrt(d_model), as in section 3.4.
+        vocab_size: Number of tokens, the rows of the matrix.
+        d_model: Model width.
+        dropout: Dropout rate on embedding plus position (section 5.4).
+        positions: Called with start and length, returns the vectors to add [T, D]; None adds none.
+        scale: Multiply token embeddings by sqrt(d_model), as in section 3.4.
         norm: Applied to embedding plus position, before dropout (BERT, BART); the paper has none.
-        num_segments: Kinds of segments whose vectors are added (BERT's sentence A and B); 0 is none.
+        num_segments: Number of segment kinds whose vectors are added (BERT's sentence A and B); 0 for none.
     """
 
     def __init__(
@@ -57,23 +57,23 @@ class Embedding(nn.Module):
     def forward(
         self, ids: Int[Tensor, "B T"], start: int = 0, segments: Int[Tensor, "B T"] | None = None
     ) -> Float[Tensor, "B T D"]:
-        """Look tokens up, scale them and add their positions.
+        """Return scaled token embeddings with their positions.
 
         Args:
             ids: Token ids.
-            start: Position of the first column; above 0 when earlier tokens are in a cache.
-            segments: The segment of each token; all 0 if not given.
+            start: Position of the first column; above 0 if earlier tokens are in a cache.
+            segments: Segment of each token; all 0 if not given.
         """
         return self.placed(self.vectors(ids), start, segments)
 
     def vectors(self, ids: Int[Tensor, "B T"]) -> Float[Tensor, "B T D"]:
-        """Look tokens up and scale them."""
+        """Return scaled token embeddings, without positions."""
         return functional.embedding(ids, self.weight) * self.scale
 
     def placed(
         self, x: Float[Tensor, "B T D"], start: int = 0, segments: Int[Tensor, "B T"] | None = None
     ) -> Float[Tensor, "B T D"]:
-        """Add to the vectors of tokens all that `forward` adds to them."""
+        """Add positions and segments to token embeddings; then apply the norm and dropout."""
         if self.positions is not None:
             x = x + self.positions(start, x.size(1))
         if self.segments is not None:
@@ -84,12 +84,12 @@ class Embedding(nn.Module):
 
 
 class OutputTransform(nn.Module):
-    """A layer between the last states and the linear transformation before the softmax, as BERT's; the paper has none.
+    """A layer between the last states and the linear map before the softmax, as in BERT; the paper has none.
 
     Args:
         d_model: Width of input and output.
-        activation: Between the projection and the norm.
-        norm: Applied to what is returned.
+        activation: Applied between the projection and the norm.
+        norm: Applied to the result.
     """
 
     def __init__(self, *, d_model: int, activation: Activation, norm: nn.Module) -> None:
@@ -99,14 +99,14 @@ class OutputTransform(nn.Module):
         self.norm = norm
 
     def forward(self, x: Float[Tensor, "*batch D"]) -> Float[Tensor, "*batch D"]:
-        """Return states for the output projection."""
+        """Return the input of the output projection."""
         return self.norm(self.activation(self.proj(x)))
 
 
 class OutputProjection(nn.Module):
-    """The linear transformation before the softmax, from states to a score for every token.
+    """The linear map before the softmax, from states to one score for each token.
 
-    `Transformer` ties its matrix to an embedding's unless told otherwise; in the paper it has no bias.
+    `Transformer` ties its matrix to an embedding's by default; in the paper it has no bias.
     """
 
     def __init__(self, *, vocab_size: int, d_model: int, bias: bool) -> None:

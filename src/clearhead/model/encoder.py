@@ -34,18 +34,18 @@ class EncoderLayer(nn.Module):
         weights: AttentionWeights | None = None,
         bias: Float[Tensor, "1 H S S"] | None = None,
     ) -> Float[Tensor, "B S D"]:
-        """Run the sub-layers; `weights` takes in what each head attended to, `bias` is added to its scores."""
+        """Run the sub-layers; `weights` records attention, and `bias` is added to its scores."""
         seen = None if weights is None else weights.encoder
         x = self.self_attn_residual.add_and_norm(x, partial(self.self_attn, mask=mask, weights=seen, bias=bias))
         return self.feed_forward_residual.add_and_norm(x, self.feed_forward)
 
 
 class Encoder(nn.Module):
-    """A stack of encoder layers: embedded source tokens in, memory out.
+    """A stack of encoder layers: from embedded source tokens to the memory.
 
     Args:
-        sublayers: What its layers are made of.
-        num_layers: Layers, N in the paper.
+        sublayers: Makes the sub-layers of its layers.
+        num_layers: Number of layers, N in the paper.
     """
 
     def __init__(self, sublayers: Sublayers, *, num_layers: int) -> None:
@@ -65,9 +65,9 @@ class Encoder(nn.Module):
 
         Args:
             x: Embedded source tokens with their positions.
-            mask: Which positions hold a token.
-            weights: Takes in what every head attended to, if given.
-            hidden: Takes in what every layer reads, and the memory, if given.
+            mask: True at positions that hold a token.
+            weights: Records the attention weights of every head, if given.
+            hidden: Records the input of every layer, and the memory, if given.
         """
         bias = None if self.relative_positions is None else self.relative_positions(x.size(1))
         for layer in self.layers:

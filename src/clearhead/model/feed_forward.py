@@ -33,11 +33,11 @@ class FeedForward(nn.Module):
     Args:
         d_model: Width of input and output.
         d_ff: Width of the hidden layer (paper: 2048).
-        activation: What stands for the max(0, ...).
+        activation: Activation function; max(0, ...) in the paper.
         gated: Multiply a second projection of x into the hidden layer: (act(x W_gate) * x W1) W2 (Shazeer 2020; SwiGLU
-            with `silu`, GEGLU with `gelu`). It costs half as many weights again.
+            with `silu`, GEGLU with `gelu`). The network then has half as many weights again.
         bias: Whether the projections have biases, as in the paper.
-        dropout: Rate on the hidden layer; the paper has none there.
+        dropout: Dropout rate on the hidden layer; the paper has none there.
     """
 
     def __init__(

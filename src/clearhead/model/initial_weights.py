@@ -1,4 +1,4 @@
-"""How weights start: the paper does not say, so as in its reference implementation, tensor2tensor."""
+"""Initial weights, as in the reference implementation, tensor2tensor; the paper does not specify them."""
 
 from __future__ import annotations
 
@@ -16,13 +16,14 @@ __all__ = ["draw_initial_weights"]
 
 
 def draw_initial_weights(model: nn.Module, config: ModelConfig) -> None:
-    """Draw Xavier-uniform matrices and normal embeddings; biases are 0 and norms change nothing.
+    """Draw Xavier-uniform matrices and normal embeddings; biases start at 0 and norms as the identity.
 
-    Xavier-uniform is uniform unit scaling over fan-average there; embeddings and relative positions have deviation
-    d_model ** -0.5. What PyTorch drew when it made the layers is lost: not to draw it would take layers of our own.
+    tensor2tensor calls Xavier-uniform uniform unit scaling over the fan average. Embeddings and relative positions have
+    standard deviation d_model ** -0.5. PyTorch's own draws, made when the layers are constructed, are discarded:
+    avoiding them would take custom layers.
 
-    As in T5, queries start smaller where attention does not divide by sqrt(d_k), and embeddings have deviation 1 where
-    they are not multiplied by sqrt(d_model) and the output is divided by it.
+    As in T5, queries start smaller if attention does not divide by sqrt(d_k), and embeddings have standard deviation 1
+    if they are not multiplied by sqrt(d_model) and the output is divided by it.
     """
     narrow = config.d_model**-0.5
     tied = {id(module.weight) for module in model.modules() if isinstance(module, Embedding)}
@@ -40,6 +41,6 @@ def draw_initial_weights(model: nn.Module, config: ModelConfig) -> None:
         for module in model.modules():
             if isinstance(module, MultiHeadAttention) and not module.scale:
                 module.q_proj.weight /= math.sqrt(module.q_proj.out_features // module.num_heads)
-    for name, weight in model.named_parameters():  # a tied matrix comes once
+    for name, weight in model.named_parameters():  # a tied matrix is listed once
         if "_embedding." in name and ".norm." not in name:
             nn.init.normal_(weight, std=1.0 if config.output_scale and not config.embedding_scale else narrow)

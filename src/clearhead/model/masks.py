@@ -13,12 +13,12 @@ __all__ = ["causal_mask", "padding_mask"]
 
 
 def padding_mask(ids: Int[Tensor, "B S"], pad_id: int) -> Bool[Tensor, "B S"]:
-    """Return which positions hold a token."""
+    """Return the mask of positions that hold a token: True where the id is not `pad_id`."""
     return ids != pad_id
 
 
 def causal_mask(length: int, device: torch.device | None = None) -> Bool[Tensor, "T T"]:
-    """Return the mask that lets each position attend to itself and to what stands before it.
+    """Return the mask that lets each position attend to itself and to earlier positions.
 
     >>> causal_mask(3).int().tolist()
     [[1, 0, 0], [1, 1, 0], [1, 1, 1]]

@@ -1,4 +1,4 @@
-"""Other positions than sinusoids: learned vectors (paper Table 3, row E); rotary and relative ones, which it has not.
+"""Learned positions (paper Table 3, row E), and rotary and relative positions, which the paper does not have.
 
 Shapes: B batch, H heads, T length, S keys, D d_model, K head width, half K / 2.
 """
@@ -18,11 +18,11 @@ __all__ = ["LearnedPositions", "RelativePositions", "RotaryPositions", "relative
 
 
 class LearnedPositions(nn.Module):
-    """One trained vector a position (paper section 3.5 and Table 3, row E; Gehring et al. 2017).
+    """Learned positions: one trained vector for each (paper section 3.5 and Table 3, row E; Gehring et al. 2017).
 
     Args:
-        d_model: Width.
-        max_positions: Vectors; a longer sequence is refused.
+        d_model: Model width.
+        max_positions: Number of vectors; a longer sequence is rejected.
     """
 
     def __init__(self, *, d_model: int, max_positions: int) -> None:
@@ -33,7 +33,7 @@ class LearnedPositions(nn.Module):
         """Return the vectors of positions start to start + length - 1.
 
         Raises:
-            ConfigError: If there are not so many.
+            ConfigError: If the model has fewer positions.
         """
         end = start + length
         if end > self.weight.size(0):
@@ -47,12 +47,12 @@ class LearnedPositions(nn.Module):
 def rotary_positions(
     x: Float[Tensor, "B H T K"], cos: Float[Tensor, "T half"], sin: Float[Tensor, "T half"]
 ) -> Float[Tensor, "B H T K"]:
-    """Turn each pair of neighbouring components by its angle (Su et al. 2021, equation 34).
+    """Rotate each pair of neighbouring components by its angle (Su et al. 2021, equation 34).
 
     Args:
         x: Queries or keys; K is even.
-        cos: Of the angle of each position and pair.
-        sin: Likewise.
+        cos: Cosine of the angle of each position and pair.
+        sin: Sine of the same angles.
     """
     pairs = x.unflatten(-1, (-1, 2))  # (B, H, T, K/2, 2)
     left, right = pairs[..., 0], pairs[..., 1]
@@ -60,7 +60,7 @@ def rotary_positions(
 
 
 class RotaryPositions(nn.Module):
-    """Rotary positions: queries and keys are turned, so that their product sees their distance (Su et al. 2021).
+    """Rotary positions: queries and keys are rotated so that their product depends on their distance (Su et al. 2021).
 
     Args:
         head_dim: Width of queries and keys; must be even.
@@ -74,21 +74,21 @@ class RotaryPositions(nn.Module):
         self.register_buffer("table", self._cos_and_sin(512), persistent=False)
 
     def forward(self, x: Float[Tensor, "B H T K"], start: int) -> Float[Tensor, "B H T K"]:
-        """Turn queries or keys that stand at positions start, start + 1, ..."""
+        """Rotate queries or keys at positions start, start + 1, ..."""
         cos, sin = self.cos_and_sin(start + x.size(2))[:, start:].to(x.dtype)
         return rotary_positions(x, cos, sin)
 
     def cos_and_sin(self, length: int) -> Float[Tensor, "2 T half"]:
-        """Return cosine and sine of the angles of the first positions."""
-        table = self.table  # another thread may put a shorter one in its place
+        """Return cosine and sine of the angles of the first `length` positions."""
+        table = self.table  # read once: another thread may replace it by a shorter one
         if length > table.size(1):
-            with torch.inference_mode(False):  # training could not go back through a table made in inference
+            with torch.inference_mode(False):  # a table made in inference mode could not be used in training
                 self.table = table = self._cos_and_sin(max(length, 2 * table.size(1))).to(table)
         return table[:, :length]
 
     def _cos_and_sin(self, length: int) -> Float[Tensor, "2 T half"]:
         frequency = 10_000.0 ** (-torch.arange(0, self.head_dim, 2, dtype=torch.float64) / self.head_dim)
-        # float64, and not the angles themselves in the table: rounded to bfloat16, one of 300 would be off by 1.
+        # float64, and cosines in the table instead of angles: rounded to bfloat16, an angle of 300 would be off by 1.
         angle = torch.arange(length, dtype=torch.float64)[:, None] * frequency
         return torch.stack([angle.cos(), angle.sin()]).float()
 
@@ -96,16 +96,16 @@ class RotaryPositions(nn.Module):
 def relative_bucket(
     distance: Int[Tensor, "*shape"], *, num_buckets: int, max_distance: int, is_causal: bool
 ) -> Int[Tensor, "*shape"]:
-    """Return the row that a distance has in a table of relative positions (Raffel et al. 2020, section 2.1).
+    """Return the row of a distance in a table of relative positions (Raffel et al. 2020, section 2.1).
 
-    Half of the rows are for one distance each. The others share all that is farther, up to the largest distance and
-    beyond, in ranges that grow with it.
+    Half of the rows hold one distance each. The others share the larger distances, in ranges of growing width; the last
+    row includes everything beyond `max_distance`.
 
     Args:
-        distance: Position of the key less that of the query.
-        num_buckets: Rows of the table.
-        max_distance: From here on all share the last row.
-        is_causal: No key stands behind its query; else those that do have the second half of the table.
+        distance: Position of the key minus that of the query.
+        num_buckets: Number of rows of the table.
+        max_distance: Distance from which on all share the last row.
+        is_causal: Keys never follow their query. Otherwise keys after the query use the second half of the table.
     """
     if is_causal:
         first, distance = torch.zeros_like(distance), (-distance).clamp(min=0)
@@ -113,22 +113,22 @@ def relative_bucket(
         num_buckets //= 2
         first, distance = (distance > 0) * num_buckets, distance.abs()
     single = num_buckets // 2
-    # In float32 and in this order, as T5 was trained: elsewhere a distance could fall to the other side of a boundary.
+    # In float32 and in this order, as in T5's training: otherwise a distance could cross a boundary between rows.
     log = torch.log(distance.float() / single) / math.log(max_distance / single)  # 0 at `single`, 1 at `max_distance`
     shared = single + (log * (num_buckets - single)).long()
     return first + torch.where(distance < single, distance, shared.clamp(max=num_buckets - 1))
 
 
 class RelativePositions(nn.Module):
-    """Relative positions: a trained number for each head and distance, added to scores (Raffel et al. 2020, 2.1).
+    """Relative positions: a trained bias for each head and distance, added to scores (Raffel et al. 2020, 2.1).
 
-    All layers of a stack have them in common.
+    All layers of a stack share one table.
 
     Args:
         num_heads: Columns of the table.
-        num_buckets: Rows; see `relative_bucket`.
-        max_distance: Likewise.
-        is_causal: Likewise.
+        num_buckets: Rows of the table; see `relative_bucket`.
+        max_distance: Distance from which on all share the last row.
+        is_causal: Keys never follow their query.
     """
 
     def __init__(self, *, num_heads: int, num_buckets: int, max_distance: int, is_causal: bool) -> None:
@@ -138,17 +138,17 @@ class RelativePositions(nn.Module):
         self.is_causal = is_causal
 
     def forward(self, length: int, start: int = 0) -> Float[Tensor, "1 H T S"]:
-        """Return what is added to the scores of queries at positions start, start + 1, ... and all keys up to there."""
+        """Return the biases of queries at positions start, start + 1, ... with all keys up to the last query."""
         position = torch.arange(start + length, device=self.weight.device)
         distance = position - position[start:, None]  # (T, S)
         return self.at(distance).permute(2, 0, 1)[None]
 
     def at(self, distance: Int[Tensor, "*shape"]) -> Float[Tensor, "*shape H"]:
-        """Return the numbers of some distances, each the position of a key less that of its query."""
+        """Return the biases of distances, each the position of a key minus that of its query."""
         return functional.embedding(self.rows(distance), self.weight)
 
     def rows(self, distance: Int[Tensor, "*shape"]) -> Int[Tensor, "*shape"]:
-        """Return the row of the table in which the numbers of each distance stand."""
+        """Return the row of the table for each distance."""
         return relative_bucket(
             distance, num_buckets=len(self.weight), max_distance=self.max_distance, is_causal=self.is_causal
         )

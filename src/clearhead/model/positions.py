@@ -1,4 +1,4 @@
-"""Positions that are added to embeddings: the paper's sinusoids (section 3.5).
+"""Sinusoidal positions, added to embeddings (paper section 3.5).
 
 Shapes: T length, D d_model.
 """
@@ -21,18 +21,18 @@ __all__ = ["SinusoidalPositions", "make_positions", "sinusoidal_positions", "wav
 def sinusoidal_positions(
     length: int, d_model: int, layout: SinusoidLayout = "sinusoidal", *, first: int = 0
 ) -> Float[Tensor, "T D"]:
-    """Return sines and cosines of the position.
+    """Return the sinusoidal encodings of positions, one a row.
 
     PE(pos, 2i) = sin(pos / 10000^(2i / d_model)), PE(pos, 2i + 1) = cos(pos / 10000^(2i / d_model)); wavelengths run
     from 2 pi to nearly 10000 * 2 pi.
 
     Args:
-        length: Positions.
-        d_model: Width; must be even.
-        layout: `sinusoidal`, interleaved as the paper prints them; `sinusoidal_halves`, all sines and then all cosines,
-            as in Marian; `sinusoidal_t2t`, such halves whose longest wavelength is 10000 * 2 pi exactly, as in
-            tensor2tensor and fairseq.
-        first: The position that stands in the first row.
+        length: Number of positions.
+        d_model: Model width; must be even.
+        layout: `sinusoidal`, interleaved as in the paper; `sinusoidal_halves`, all sines and then all cosines, as in
+            Marian; `sinusoidal_t2t`, halves with a longest wavelength of exactly 10000 * 2 pi, as in tensor2tensor and
+            fairseq.
+        first: Position of the first row.
 
     Raises:
         ConfigError: If the width is odd.
@@ -50,11 +50,11 @@ def sinusoidal_positions(
 
 
 def wave_frequencies(d_model: int, layout: SinusoidLayout = "sinusoidal") -> Float[Tensor, " half"]:
-    """Return the angle in radians that each wave moves on by from one position to the next, in float64.
+    """Return the angle in radians by which each wave advances from one position to the next, in float64.
 
     Args:
-        d_model: Width; a wave is a sine and a cosine.
-        layout: See `sinusoidal_positions`.
+        d_model: Model width; a wave is a sine and a cosine.
+        layout: Layout as for `sinusoidal_positions`.
     """
     num_waves = d_model // 2
     longest = num_waves - 1 if layout == "sinusoidal_t2t" else num_waves
@@ -64,10 +64,10 @@ def wave_frequencies(d_model: int, layout: SinusoidLayout = "sinusoidal") -> Flo
 
 
 class SinusoidalPositions(nn.Module):
-    """The table of `sinusoidal_positions`, grown when a longer sequence comes; it holds no parameters.
+    """The table of `sinusoidal_positions`, extended for longer sequences; it has no parameters.
 
     Args:
-        d_model: Width; must be even.
+        d_model: Model width; must be even.
         layout: Order and frequencies of the waves.
         first: Position of the first token; models made with fairseq count from 2.
     """
@@ -83,7 +83,7 @@ class SinusoidalPositions(nn.Module):
     def forward(self, start: int, length: int) -> Float[Tensor, "T D"]:
         """Return the encodings of positions start to start + length - 1."""
         end = start + length
-        table = self.table  # another thread may put a shorter one in its place
+        table = self.table  # read once: another thread may replace it by a shorter one
         if end > table.size(0):
             rows = max(end, 2 * table.size(0))
             self.table = table = sinusoidal_positions(rows, table.size(1), self.layout, first=self.first).to(table)
@@ -91,7 +91,7 @@ class SinusoidalPositions(nn.Module):
 
 
 def make_positions(kind: PositionKind, *, d_model: int, max_positions: int, first: int) -> nn.Module | None:
-    """Return the positions added to the embeddings; None if attention sees them (`rotary`, `relative`), or nothing."""
+    """Return the positions added to embeddings; None if there are none, or attention uses them (rotary, relative)."""
     match kind:
         case "sinusoidal" | "sinusoidal_halves" | "sinusoidal_t2t":
             return SinusoidalPositions(d_model=d_model, layout=kind, first=first)

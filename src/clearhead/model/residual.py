@@ -29,7 +29,7 @@ def make_norm(kind: NormKind, d_model: int, eps: float) -> nn.Module:
     Args:
         kind: `layer` subtracts the mean, divides by the standard deviation, and has a gain and a bias (the paper's);
             `rms` divides by the root mean square and has a gain alone (Zhang and Sennrich 2019).
-        d_model: Width of what it normalises.
+        d_model: Width of the last axis.
         eps: Added to the variance or mean square.
     """
     match kind:
@@ -43,11 +43,11 @@ class Residual(nn.Module):
     """The residual connection around a sub-layer, with its dropout and norm.
 
     Args:
-        d_model: Width of the model.
-        dropout: Rate on the sub-layer's output, before it is added (section 5.4).
+        d_model: Model width.
+        dropout: Dropout rate on the sub-layer's output, before it is added (section 5.4).
         norm: `post` or `pre`, see `add_and_norm`.
-        norm_kind: See `make_norm`.
-        norm_eps: Likewise.
+        norm_kind: Kind of norm, see `make_norm`.
+        norm_eps: Added to the variance or mean square.
     """
 
     def __init__(
@@ -67,7 +67,7 @@ class Residual(nn.Module):
     def add_and_norm(
         self, x: Float[Tensor, "*batch D"], sublayer: Callable[[Tensor], Tensor]
     ) -> Float[Tensor, "*batch D"]:
-        """Return LayerNorm(x + Sublayer(x)), as the paper prints it, or with `pre` x + Sublayer(LayerNorm(x))."""
+        """Return LayerNorm(x + Sublayer(x)), as in the paper, or with `pre` x + Sublayer(LayerNorm(x))."""
         if self.is_pre:
             return x + self.dropout(sublayer(self.norm(x)))
         return self.norm(x + self.dropout(sublayer(x)))
@@ -75,10 +75,10 @@ class Residual(nn.Module):
 
 @dataclass
 class HiddenStates:
-    """Takes in the states of either side: first the embedded tokens, then what each layer makes of them.
+    """Recorded states of either side: the embedded tokens, then the output of each layer.
 
-    The last is behind the final norm, if there is one: it is the memory, or what logits are made from (where the model
-    has an output transform, through that).
+    The last one is taken after the final norm, if there is one. It is the memory, or the input of the output projection
+    (of the output transform, if the model has one).
     """
 
     encoder: list[Float[Tensor, "B S D"]] = field(default_factory=list)
@@ -86,7 +86,7 @@ class HiddenStates:
 
 
 def keep(x: Tensor, hidden: list[Tensor] | None) -> Tensor:
-    """Return x, which `hidden` takes in, if it is given."""
+    """Return x; append it to `hidden`, if given."""
     if hidden is not None:
         hidden.append(x)
     return x

@@ -1,4 +1,4 @@
-"""The sub-layers that encoder and decoder layers are built from, with every choice about them in one place."""
+"""Factory of the sub-layers of encoder and decoder layers, with all of their settings."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ __all__ = ["Sublayers"]
 
 @dataclass(frozen=True, kw_only=True)
 class Sublayers:
-    """Every choice about the sub-layers of a stack, and the maker of them.
+    """All settings of the sub-layers of a stack, with methods that make them.
 
-    A choice means what the setting of that name in `ModelConfig` says; what has a default here is as in the paper.
+    A setting has the meaning of the one of the same name in `ModelConfig`; the defaults here are the paper's.
     """
 
     d_model: int
@@ -40,18 +40,18 @@ class Sublayers:
     attention_bias: bool = False
     feed_forward_bias: bool = True
     rotary: bool = False
-    """Whether self-attention turns queries and keys by their positions."""
+    """Whether self-attention rotates queries and keys by their positions."""
     relative: bool = False
-    """Whether the distance of query and key adds to the scores of self-attention."""
+    """Whether the distance of query and key adds a bias to the scores of self-attention."""
     relative_attention_num_buckets: int = 32
     relative_attention_max_distance: int = 128
 
     def self_attention(self) -> MultiHeadAttention:
-        """Return attention of a sequence to itself."""
+        """Return self-attention."""
         return self._attention(rotary=self.rotary)
 
     def cross_attention(self) -> MultiHeadAttention:
-        """Return attention from target to memory; positions of two sequences have no distance to turn by."""
+        """Return cross-attention; it never rotates, because positions of two sequences have no distance."""
         return self._attention(rotary=False)
 
     def _attention(self, *, rotary: bool) -> MultiHeadAttention:
@@ -67,7 +67,7 @@ class Sublayers:
         )
 
     def relative_positions(self, *, is_causal: bool) -> RelativePositions | None:
-        """Return what all layers of a stack add to the scores of their self-attention, if there is such."""
+        """Return the position biases that the layers of a stack share; None without relative positions."""
         if not self.relative:
             return None
         return RelativePositions(
@@ -78,7 +78,7 @@ class Sublayers:
         )
 
     def feed_forward(self) -> FeedForward:
-        """Return the position-wise network."""
+        """Return the position-wise feed-forward network."""
         return FeedForward(
             d_model=self.d_model,
             d_ff=self.d_ff,
@@ -89,7 +89,7 @@ class Sublayers:
         )
 
     def residual(self) -> Residual:
-        """Return what stands around one of them."""
+        """Return the residual connection around a sub-layer."""
         return Residual(
             d_model=self.d_model,
             dropout=self.dropout,
@@ -99,6 +99,6 @@ class Sublayers:
         )
 
     def end_of_stack(self) -> nn.Module:
-        """Return the norm after the last layer, or what changes nothing if there is none; see `final_norm`."""
+        """Return the norm after the last layer, or the identity if there is none; see `final_norm`."""
         has_norm = self.norm == "pre" if self.final_norm is None else self.final_norm
         return make_norm(self.norm_kind, self.d_model, self.norm_eps) if has_norm else nn.Identity()

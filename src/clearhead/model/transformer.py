@@ -1,4 +1,4 @@
-"""The Transformer, whole (paper figure 1). Start reading here, then encoder.py, decoder.py and attention.py.
+"""The complete Transformer (paper figure 1). Start reading here, then encoder.py, decoder.py and attention.py.
 
 Shapes: B sentences, R rows of targets (B, or B times the beams of a sentence), S source length, T target length,
 D d_model, V vocabulary.
@@ -30,8 +30,8 @@ __all__ = ["Transformer"]
 class Transformer(nn.Module):
     """An encoder-decoder Transformer; the defaults of `ModelConfig` give the paper's base model.
 
-    Without decoder layers it is an encoder alone (BERT; use `encode`), without encoder layers a decoder alone (GPT;
-    there is no source, and nothing to cross-attend to).
+    Without decoder layers it is encoder-only (BERT; use `encode`). Without encoder layers it is decoder-only (GPT;
+    there is no source and no cross-attention).
 
     >>> import clearhead as ch
     >>> model = ch.Transformer(ch.presets.tiny(vocab_size=97))
@@ -83,7 +83,7 @@ class Transformer(nn.Module):
                 self.target_embedding.weight = self.source_embedding.weight
             if config.tying in ("three-way", "decoder"):
                 self.output_proj.weight = self.target_embedding.weight
-        if self.device.type != "meta":  # there are no numbers to draw, and PyTorch would take seconds to find out
+        if self.device.type != "meta":  # no values to draw there, and PyTorch would take seconds to find out
             draw_initial_weights(self, config)
 
     def _embedding(self, vocab_size: int, *, num_segments: int) -> Embedding:
@@ -111,18 +111,18 @@ class Transformer(nn.Module):
 
     @property
     def device(self) -> torch.device:
-        """Where the weights are."""
+        """Device of the weights."""
         return next(self.parameters()).device
 
     def forward(self, source: Int[Tensor, "B S"] | None, target: Int[Tensor, "B T"]) -> Float[Tensor, "B T V"]:
         """Score the token after each target position.
 
         Args:
-            source: Source ids, ended by `eos_id`, padded with `pad_id`; None for a decoder alone.
-            target: Target ids shifted right: `bos_id` first, then the target up to its last token but one.
+            source: Source ids, ended by `eos_id`, padded with `pad_id`; None for a decoder-only model.
+            target: Target ids shifted right: `bos_id` first, then the target without its last token.
 
         Raises:
-            ValueError: If the model lacks the side that is asked for, or a side lacks its input.
+            ValueError: If the model lacks a side that is used, or a side lacks its input.
         """
         memory, memory_mask = (None, None) if source is None else self.encode(source)
         states = self.states(target, memory, memory_mask)
@@ -135,16 +135,16 @@ class Transformer(nn.Module):
         weights: AttentionWeights | None = None,
         hidden: list[Tensor] | None = None,
     ) -> tuple[Float[Tensor, "B S D"], Bool[Tensor, "B S"]]:
-        """Return the memory, and which of its positions hold a token.
+        """Return the memory, and the mask of its positions that hold a token.
 
         Args:
             source: Source ids, padded with `pad_id`.
-            segments: The segment of each token, where the model has segments; all 0 if not given.
-            weights: Takes in what every head attended to, if given.
-            hidden: Takes in what every layer reads, and the memory, if given.
+            segments: Segment of each token, if the model has segments; all 0 if not given.
+            weights: Records the attention weights of every head, if given.
+            hidden: Records the input of every layer, and the memory, if given.
 
         Raises:
-            ValueError: If there is no encoder, or there are no segments to tell apart.
+            ValueError: If the model has no encoder, or segments are given and it has none.
         """
         if self.config.num_encoder_layers == 0:
             raise ValueError("a decoder alone (model.num_encoder_layers = 0) takes no source; give None")
@@ -163,20 +163,20 @@ class Transformer(nn.Module):
         hidden: list[Tensor] | None = None,
         seen: HeadOnSource | None = None,
     ) -> Float[Tensor, "R T D"]:
-        """Return the decoder's states, from which the output projection makes logits.
+        """Return the decoder states, from which the output projection computes logits.
 
         Args:
             target: Target ids shifted right, or with a cache only the newest of them (T = 1). R may be a multiple of B:
-                the rows of one sentence stand side by side.
-            memory: From `encode`; None for a decoder alone.
-            memory_mask: From `encode`.
-            cache: What earlier calls kept; takes in the new positions. None to keep nothing.
-            weights: Takes in what every head attended to, if given.
-            hidden: Takes in what every layer reads, and what the last one writes, if given.
-            seen: Takes in what one head attended to in the memory, if given.
+                the rows of one sentence are adjacent.
+            memory: Memory from `encode`; None for a decoder-only model.
+            memory_mask: Mask from `encode`.
+            cache: Cache of earlier calls, extended by the new positions; None to cache nothing.
+            weights: Records the attention weights of every head, if given.
+            hidden: Records the input of every layer and the output of the last, if given.
+            seen: Records the attention of one head to the memory, if given.
 
         Raises:
-            ValueError: If there is no decoder, or its memory is missing or not for it.
+            ValueError: If the model has no decoder, or a memory is missing or not expected.
         """
         if self.config.num_decoder_layers == 0:
             raise ValueError("an encoder alone (model.num_decoder_layers = 0) takes no target; use encode")
@@ -188,7 +188,7 @@ class Transformer(nn.Module):
         return self._before_output(self.decoder(embedded, memory, memory_mask, cache, weights, hidden, seen))
 
     def logits(self, hidden: Float[Tensor, "*batch D"]) -> Float[Tensor, "*batch V"]:
-        """Score every token from a state of the decoder behind its final norm, such as the last of `HiddenStates`."""
+        """Return the logits of decoder states after the final norm, such as the last of `HiddenStates`."""
         return self.output_proj(self._before_output(hidden))
 
     def _before_output(self, x: Float[Tensor, "*batch D"]) -> Float[Tensor, "*batch D"]:
@@ -203,9 +203,9 @@ class Transformer(nn.Module):
         cache: DecoderCache | None = None,
         weights: AttentionWeights | None = None,
     ) -> tuple[Float[Tensor, "R T V"], DecoderCache]:
-        """Score the token after each of the given target positions, for a search that goes on from there.
+        """Score the token after each target position, and return the logits with the cache for the next call.
 
-        It takes what `states` takes, and returns with the logits the cache that the next call needs.
+        The arguments are those of `states`.
         """
         cache = cache or DecoderCache.empty(self.config.num_decoder_layers)
         states = self.states(target, memory, memory_mask, cache, weights)
@@ -214,7 +214,7 @@ class Transformer(nn.Module):
     def attention_weights(
         self, source: Int[Tensor, "B S"] | None, target: Int[Tensor, "B T"] | None
     ) -> AttentionWeights:
-        """Return what every head attends to in the pass of `forward`; without a target, in the encoder alone."""
+        """Return the attention weights of every head in the pass of `forward`; of the encoder only if no target."""
         weights = AttentionWeights()
         memory, memory_mask = (None, None) if source is None else self.encode(source, weights=weights)
         if target is not None:
@@ -227,12 +227,12 @@ class Transformer(nn.Module):
         target: Int[Tensor, "B T"] | None = None,
         segments: Int[Tensor, "B S"] | None = None,
     ) -> HiddenStates:
-        """Return what every layer reads and what the last one writes, in the pass of `forward`.
+        """Return the input of every layer and the output of the last, in the pass of `forward`.
 
         Args:
-            source: As of `forward`.
-            target: As of `forward`; None for the encoder alone.
-            segments: As of `encode`.
+            source: Source ids, as for `forward`.
+            target: Target ids, as for `forward`; None to run the encoder only.
+            segments: Segment of each source token, as for `encode`.
         """
         hidden, memory, memory_mask = HiddenStates(), None, None
         if source is not None:
@@ -242,5 +242,5 @@ class Transformer(nn.Module):
         return hidden
 
     def num_parameters(self) -> int:
-        """Return the number of weights; a shared matrix counts once."""
+        """Return the number of weights; a shared matrix is counted once."""
         return sum(parameter.numel() for parameter in self.parameters())

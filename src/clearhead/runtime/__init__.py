@@ -1,1 +1,1 @@
-"""The processor and the process: device, CPUs, values computed once, version."""
+"""Hardware and process: device, CPUs, cached properties, version."""

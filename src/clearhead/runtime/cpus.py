@@ -1,4 +1,4 @@
-"""How many CPUs this process may keep busy."""
+"""Number of CPUs available to this process: CPU affinity and cgroup quotas."""
 
 from __future__ import annotations
 
@@ -9,24 +9,26 @@ from pathlib import Path
 __all__ = ["cpu_quota", "prepare_openmp", "usable_cpus"]
 
 _SPINS = "2000"
-"""How often a thread looks again before it sleeps; GNU's own count is 300,000."""
+"""Iterations that a waiting thread spins before it sleeps; GNU's default is 300,000."""
 
 
 def usable_cpus() -> int:
-    """Return how many CPUs this process may keep busy: those it is bound to, as far as its cgroups' quotas allow.
+    """Return the number of CPUs that this process may use, limited by its CPU affinity and its cgroups' quotas.
 
-    Of a quota whole CPUs count, at least one: threads that wait for each other need whole ones. Quotas are read once.
+    A quota is rounded down to whole CPUs, at least one, because threads that wait for each other need whole ones.
+    Quotas are read once.
     """
     quota = cpu_quota()
     return _bound() if quota is None else max(1, min(_bound(), int(quota)))
 
 
 def prepare_openmp() -> None:
-    """Make OpenMP, with which PyTorch computes, heed quotas and other programs, if it is loaded later and nobody chose.
+    """Set OpenMP's environment variables to respect quotas and other programs, unless the user has set them.
 
-    By itself it starts a thread for each CPU that the process is bound to, whatever its quota. And its threads wait for
-    each other busily, GNU's for milliseconds: where another program needs one of the CPUs, they take their turns from
-    the very thread that they wait for (docs/performance.md).
+    PyTorch computes with OpenMP; this must run before it is loaded. By default, OpenMP starts a thread for each CPU of
+    the process's affinity, whatever its quota. Its threads spin while they wait for each other, GNU's for milliseconds.
+    If another program needs one of the CPUs, the spinning threads take time from the very thread that they wait for
+    (docs/performance.md).
     """
     if usable_cpus() < _bound():
         os.environ.setdefault("OMP_NUM_THREADS", str(usable_cpus()))
@@ -40,10 +42,10 @@ def _bound() -> int:
 
 @cache
 def cpu_quota(root: Path = Path("/")) -> float | None:
-    """Return the CPUs that the smallest quota of this process's cgroups and their parents gives; None without one.
+    """Return the smallest CPU quota of this process's cgroups and their parents, in CPUs; None without a quota.
 
     Args:
-        root: Where `proc` and `sys` are; another one in tests.
+        root: Directory that contains `proc` and `sys`; a different one in tests.
     """
     try:
         groups = (root / "proc/self/cgroup").read_text(encoding="utf-8").splitlines()
@@ -65,13 +67,13 @@ def cpu_quota(root: Path = Path("/")) -> float | None:
 
 
 def _and_parents(mount: Path, group: str) -> list[Path]:
-    """Return the directory of a cgroup and those above it; in a container, some are not there."""
+    """Return the directories of a cgroup and its parents; in a container, some do not exist."""
     directory = mount / group.strip("/")
     return [path for path in (directory, *directory.parents) if path.is_relative_to(mount)]
 
 
 def _numbers(path: Path) -> list[int]:
-    """Return the whole numbers in a file; none if it cannot be read or says something else, such as `max`."""
+    """Return the integers in a file; empty if it cannot be read or contains other text, such as `max`."""
     try:
         return [int(word) for word in path.read_text(encoding="ascii").split()]
     except (OSError, ValueError):
@@ -79,5 +81,5 @@ def _numbers(path: Path) -> list[int]:
 
 
 def _quota(*times: int) -> list[float]:
-    """Return the CPUs of a quota and a period, if there are both and they limit anything."""
+    """Return quota divided by period, in CPUs; empty if either is missing or there is no limit."""
     return [times[0] / times[1]] if len(times) == 2 and min(times) > 0 else []

@@ -1,4 +1,4 @@
-"""The device that the model runs on: its name, its precision, its memory, and the threads of a CPU."""
+"""The device of the model: name, precision support, memory, and CPU threads."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ _M_TRIM_THRESHOLD, _M_TOP_PAD, _M_MMAP_THRESHOLD = -1, -2, -3
 
 
 def resolve_device(name: str = "auto") -> torch.device:
-    """Turn `auto`, `cpu`, `cuda` or `cuda:1` into a device that is there.
+    """Return the device named `auto`, `cpu`, `cuda` or `cuda:1`; require that it is available.
 
     `auto` is the first CUDA GPU, else the CPU.
 
     Raises:
-        DeviceError: If the name means nothing or this machine has no such device.
+        DeviceError: If the name is unknown or this machine has no such device.
     """
     if name == "auto":
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
@@ -57,55 +57,55 @@ def resolve_device(name: str = "auto") -> torch.device:
 
 
 def device_name(device: torch.device) -> str:
-    """Return what kind of GPU or processor a device is, as its maker calls it; its architecture if nothing says so."""
+    """Return the model name of a GPU or processor; the architecture if the name is unknown."""
     if device.type == "cuda":
         return torch.cuda.get_device_name(device)
     try:
         lines = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines()
-    except OSError:  # another system than Linux
+    except OSError:  # not Linux
         lines = []
     names = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
     return next(filter(None, names), "") or platform.processor() or platform.machine()
 
 
 def has_fast_bf16(device: torch.device) -> bool:
-    """Tell whether the device multiplies matrices faster in bfloat16: GPUs since 2020, CPUs that can at all."""
+    """Return whether matrix products are faster in bfloat16 on the device: GPUs since 2020, some CPUs."""
     if device.type == "cuda":
         return torch.cuda.is_bf16_supported(including_emulation=False)
     return can_multiply_bf16()
 
 
 def can_multiply_bf16() -> bool:
-    """Tell whether the CPU has instructions for products in bfloat16: AMX, or AVX-512 BF16."""
+    """Return whether the CPU has bfloat16 product instructions: AMX, or AVX-512 BF16."""
     return torch.cpu._is_amx_tile_supported() or torch.cpu._is_avx512_bf16_supported()
 
 
 @cache
 def keep_freed_memory() -> None:
-    """Let the C library keep freed memory for the next step instead of giving it back to the system and asking anew.
+    """Make the C library keep freed memory for the next step instead of returning it to the system.
 
-    Each new page costs a page fault and is filled with zeros, together a tenth of a training step. Elsewhere than on
-    Linux with glibc nothing happens.
+    A new page costs a page fault and is filled with zeros; together this takes a tenth of a training step. On systems
+    other than Linux with glibc, nothing is changed.
     """
     if not sys.platform.startswith("linux"):
         return
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
     if mallopt is not None:
-        mallopt(_M_MMAP_THRESHOLD, 32 * 2**20)  # the largest it takes; larger blocks are still asked for anew
+        mallopt(_M_MMAP_THRESHOLD, 32 * 2**20)  # the maximum; larger blocks are still allocated from the system
         mallopt(_M_TRIM_THRESHOLD, 2**31 - 1)
         mallopt(_M_TOP_PAD, 64 * 2**20)
 
 
 def num_threads() -> int:
-    """Return how many threads a translation may use: those of PyTorch, at most one for each usable CPU.
+    """Return the number of threads for a translation: PyTorch's, but at most one for each usable CPU.
 
-    A process that was forked from one that used clearhead has as many as that one, though PyTorch has one there.
+    In a process forked from one that used clearhead, it is the parent's number, although PyTorch itself uses one there.
     """
     return max(1, min(_inherited_threads or torch.get_num_threads(), usable_cpus()))
 
 
 def set_num_threads(count: int) -> None:
-    """Set how many threads PyTorch and translations use; in a forked process PyTorch stays at one."""
+    """Set the number of threads of PyTorch and translations; in a forked process, PyTorch keeps using one."""
     global _inherited_threads
     if _inherited_threads:
         _inherited_threads = count
@@ -114,14 +114,14 @@ def set_num_threads(count: int) -> None:
 
 
 _inherited_threads = 0
-"""In a forked process, how many threads its parent had; otherwise 0."""
+"""In a forked process, the number of threads of its parent; otherwise 0."""
 
 
 def _begin_in_child() -> None:
-    """Correct what a fork leaves behind: threads that are recorded as running do not exist in the child.
+    """Correct the state after a fork: threads that are recorded as running do not exist in the child process.
 
-    OpenMP's threads are gone, so PyTorch would wait for them forever; with one it waits for none. So are those of the
-    tokenizers library, which uses none when this variable says so.
+    OpenMP's threads are gone, so PyTorch would wait for them forever; with a single thread it waits for none. The
+    threads of the tokenizers library are gone too; this variable makes it use none.
     """
     global _inherited_threads
     _inherited_threads = _inherited_threads or torch.get_num_threads()
@@ -131,5 +131,5 @@ def _begin_in_child() -> None:
 
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_begin_in_child)
-    # What the tokenizers library does anyway; but if nobody has said so, it prints a warning in every forked process.
+    # The default of the tokenizers library; without the variable, it prints a warning in every forked process.
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "true")

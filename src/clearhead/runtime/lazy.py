@@ -1,4 +1,4 @@
-"""What an object computes when first asked, and keeps."""
+"""Cached properties without a lock."""
 
 from __future__ import annotations
 
@@ -13,14 +13,15 @@ if TYPE_CHECKING or sys.version_info >= (3, 12):
 else:
 
     class cached_property(functools.cached_property):
-        """That of Python 3.12, without a lock.
+        """The `functools.cached_property` of Python 3.12, which has no lock.
 
-        Before, all objects of a class share one that is held while a value is computed: threads wait for each other,
-        and a process forked meanwhile waits for ever. Here two threads that ask at once may both compute the value.
+        Before 3.12, all objects of a class share a lock that is held while a value is computed. So threads wait for
+        each other, and a process forked meanwhile waits forever. Without the lock, two simultaneous threads may both
+        compute the value.
         """
 
         def __get__(self, instance: object, owner: type | None = None) -> Any:
-            """Return the value of an object, computed if it has none."""
+            """Return the value for an object; compute it if it has none."""
             if instance is None:
                 return self
             value = instance.__dict__[self.attrname] = self.func(instance)

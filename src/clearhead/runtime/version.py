@@ -1,4 +1,4 @@
-"""The version of the installed package; it is written in `pyproject.toml` alone."""
+"""The version of the installed package; it is defined only in `pyproject.toml`."""
 
 from __future__ import annotations
 

@@ -119,7 +119,6 @@ def translate_document(
         chunk_lines: Lines translated between two journal entries.
         on_progress: Called with the number of lines finished, of those that `lines_to_translate` returns.
         **settings: Fields of `DecodeConfig`, as for `Translator.translate`.
-        **settings: As there.
 
     Raises:
         ConfigError: As `Translator.translate`, naming the line of the segment.

@@ -43,7 +43,7 @@ class MarkupSearch:
     ) -> list[list[FoundText]]:
         """Return the search results, with the markup restored where the best text lacks some.
 
-        If the best text of a piece lacks markup, the n best behind it are restored too. If tags are missing or added,
+        If the best text of a piece lacks markup, the other n-best texts are restored too. If tags are missing or added,
         the piece is first translated again without tags, with its terms. A changed text is scored whole, markup
         included. Results of pieces with a given prefix are not changed.
 

@@ -470,7 +470,7 @@ class Translator:
         return config.place_markup and not is_kept and self.model.config.is_encoder_decoder
 
     def _engine_for(self, precision: DecodePrecision) -> Engine:
-        """Return the engine of a precision; it is cached, and made anew when the model's weights have changed."""
+        """Return the engine of a precision; it is cached, and rebuilt when the model's weights have changed."""
         if not self.bundle.model.config.num_decoder_layers:
             raise ConfigError(
                 "this model is an encoder alone, which writes nothing; in Python, bundle.model.hidden_states of the "
