@@ -180,7 +180,7 @@ class _Reading:
         return name
 
     def _argument(self, at: int, depth: int) -> tuple[int, bool]:
-        """Return the end of an argument and False; or, if it has branches, the position of the first and True."""
+        """Return the end of an argument and False; or, if it has branches, the start of these and True."""
         match = _ARGUMENT.match(self._text, at)
         if match is None:
             raise _NoMessageError

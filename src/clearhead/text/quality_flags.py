@@ -49,14 +49,14 @@ KINDS = {
 RATIO_MARGIN = 1.1
 """Factor by which a `length_ratio` must exceed the range of 999 in 1,000 training pairs to be suspicious. Of the 10,000
 human translations of Tatoeba's test set it flags two; without a margin it would flag 25. Of translations of captions
-cut to a third it finds 92 in 100, and of those written twice 74; with a margin of 1.2 it finds 79 and 44."""
+cut to a third it finds 92 in 100, and of those duplicated 74; with a margin of 1.2 it finds 79 and 44."""
 
 USUAL_COPIES = 0.01
-"""Share of copies among the training pairs from which copying is usual, as in texts of software."""
+"""Share of copies among the training pairs from which on copying counts as usual, as in texts of software."""
 
 _LONGEST_UNIT = 60
 _REPEATED = re.compile(rf"(.)\1{{11,}}|(..)\2{{5,}}|(.{{3,{_LONGEST_UNIT}}}?)\3{{3,}}", re.DOTALL)
-"""Four repeats or more in a row, of twelve characters or more together: `ha ha ha` and `...` are language."""
+"""A unit four times or more in a row, of twelve characters or more together; `ha ha ha` and `...` are ordinary text."""
 
 _REPEATED_A_LITTLE = re.compile(rf"(.)\1{{2,}}|(..)\2{{2,}}|(.{{3,{_LONGEST_UNIT}}}?)\3+", re.DOTALL)
 """Repetition in a source, which its translation may repeat too. Doubled letters are spelling."""

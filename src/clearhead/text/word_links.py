@@ -82,10 +82,10 @@ def link_words(
 ) -> list[Link]:
     """Return the word links implied by the attention of target tokens to source tokens, in ascending order.
 
-    The attention between two words is the sum over their tokens. Each target word's attention is normalized to 1.
-    Then the attention that each source word receives is divided by its total plus a tenth. So a source word that every
-    target word attends to, such as the full stop, counts little. Each target word is linked to the source word of which
-    it has the largest share. Tokens that are not text, such as the end token of the source, are ignored.
+    The attention between two words is the sum over their tokens. Each target word's attention is normalized to sum to
+    1. Then the attention that each source word receives is divided by its total plus a tenth. So a source word that
+    every target word attends to, such as the full stop, counts little. Each target word is linked to the source word of
+    which it has the largest share. Tokens that are not text, such as the end token of the source, are ignored.
 
     Args:
         weights: How much each target token attends to each source token; not negative.

@@ -205,7 +205,7 @@ def origin_of(
     terms: Terms | None = None,
     **settings: Unpack[DecodeChanges],
 ) -> dict[str, Any]:
-    """Return the settings that determine the translations of a `TranslationJournal`; batch sizes change none.
+    """Return everything that determines the translations of a `TranslationJournal`; batch size does not.
 
     Args:
         translator: A model from a directory, or a team.

@@ -22,7 +22,7 @@ __all__ = ["MarkupSearch"]
 
 @dataclass(frozen=True, slots=True)
 class MarkupSearch:
-    """Restore markup in search results, for a model without tokens for placeholders."""
+    """Restores markup in search results, for a model without tokens for placeholders."""
 
     config: ModelConfig
     """Configuration of the model, or of the ensemble."""
@@ -45,7 +45,7 @@ class MarkupSearch:
 
         If the best text of a piece lacks markup, the other n-best texts are restored too. If tags are missing or added,
         the piece is first translated again without tags, with its terms. A changed text is scored whole, markup
-        included. Results of pieces with a given prefix are not changed.
+        included. Results of pieces with a text prefix are not changed.
 
         Args:
             pieces: The translated pieces.

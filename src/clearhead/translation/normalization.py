@@ -71,7 +71,8 @@ class Familiar:
 
         Args:
             text: The line without its language tag.
-            config: Its source language determines sentence boundaries and which letters have a case.
+            config: Decode settings; the source language determines sentence boundaries, and whether `i` and `I` may be
+                different letters.
             target_lang: Language of the translation, if the model has language tags.
             keep_case: Normalize only white space.
         """

@@ -84,9 +84,9 @@ class Translation:
     """The model's log-probability of the text given the source, in nats.
 
     It equals the result of `Translator.score`, whatever the precision, with a shortlist, and for samples too. If the
-    source was cut, it is given the part that was translated. If the line was split or normalized, it is the sum over
-    its `sentences`, which differs from the model's score of the whole line. 0 for a blank line; None if scores were not
-    requested.
+    source was cut, it is the score given the part that was translated. If the line was split or normalized, it is the
+    sum over its `sentences`, which differs from the model's score of the whole line. 0 for a blank line; None if scores
+    were not requested.
     """
     tokens: tuple[str, ...]
     """The tokens of the text as strings, without the end token; if the line was split or normalized, those of its

@@ -79,7 +79,7 @@ class _Entry:
 
 
 class TranslationReport:
-    """Collect translations; count all of them and keep the worst."""
+    """Collects translations; counts all of them and keeps the worst."""
 
     def __init__(self) -> None:
         self._files: list[str] = []

@@ -45,7 +45,7 @@ class FoundText:
 
 @dataclass(frozen=True, slots=True)
 class TextSearch:
-    """Run searches on one engine and return texts."""
+    """Runs searches on one engine and returns texts."""
 
     tokenizer: Vocabulary
     engine: Engine
@@ -119,7 +119,7 @@ class TextSearch:
         return list(map(distinct, found))
 
     def _spell(self, found: Sequence[FoundText], batch_tokens: int, *, score_all: bool, score_respelled: bool) -> None:
-        """Set the tokens of every text to its canonical tokenization, and score it.
+        """Set the tokens of every text to its canonical tokenization; rescore texts as requested.
 
         About one search in a hundred splits a word into other pieces than the tokenizer does (`b` + `ra` for `bra`).
         Only the text is returned, so its canonical tokenization is scored: the reported score equals what `score`

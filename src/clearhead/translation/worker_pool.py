@@ -67,7 +67,7 @@ class TranslatorTeam(Translator):
                 member: BaseProcess = spawn.Process(
                     target=_work, args=(theirs, path, own, ensemble, threads), daemon=True
                 )
-                with _ignoring_interrupts():  # from its first moment on; this process ends it
+                with _ignoring_interrupts():  # the worker ignores Ctrl-C from its start; this process ends it
                     member.start()
                 theirs.close()
                 team._members.append((member, ours))
