@@ -1,1 +1,1 @@
-"""Translation over HTTP: models behind an interface for programs, which fills its batches with all clients' texts."""
+"""Translation server: an HTTP API that batches the sentences of all clients together."""

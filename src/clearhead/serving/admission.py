@@ -1,4 +1,4 @@
-"""The threads in which requests are worked on: how many there may be, of whom, and until when."""
+"""Admission control: the request threads, their limits in total and per client, and deadlines."""
 
 from __future__ import annotations
 
@@ -22,18 +22,21 @@ __all__ = ["Work"]
 T = TypeVar("T")
 
 CROWDED_SECONDS = 20.0
-"""Since the server was full, until there is room for all `max_requests` again. Where more is asked for than it can do,
-it then fills for a moment: with seconds between, fewer than one request in a hundred is let in meanwhile. It ends also
-while others are refused, or clients that ask again at once would keep half the room closed to themselves for ever."""
+"""Seconds after the server was full until it admits all `max_requests` again.
+
+Under overload the server then fills only for a moment: with seconds between the peaks, fewer than one request in a
+hundred is admitted in the meantime. The period also ends while requests are refused; otherwise clients that retry at
+once would keep half the capacity unused for ever.
+"""
 
 
 class Work:
-    """Requests at work. All but the threads themselves belongs to the event loop.
+    """Admission and execution of requests; everything but the threads is used by the event loop only.
 
     Args:
         config: The limits.
-        metrics: Who counts.
-        clock: Tells the time, in seconds.
+        metrics: The metrics to update.
+        clock: Returns the time in seconds.
     """
 
     def __init__(self, config: ServeConfig, metrics: Metrics, clock: Callable[[], float] = time.monotonic) -> None:
@@ -49,17 +52,18 @@ class Work:
 
     @property
     def num_requests(self) -> int:
-        """Requests that are worked on, or wait for a thread."""
+        """Number of requests that are running or wait for a thread."""
         return len(self._jobs)
 
     def require_room(self) -> None:
-        """Make sure that there is room for one more request.
+        """Raise `Refusal` unless one more request can be admitted.
 
-        A burst may fill the server. If it stays full, more requests at once are no more translations a second, and
-        only wait for each other: then there is room for half as many, who are answered in half the time.
+        A burst may fill the server. If it stays full, more concurrent requests do not yield more translations per
+        second; they only wait for each other. The limit is then halved, and those admitted are answered in half the
+        time.
 
         Raises:
-            Refusal: If the server ends, or has too much to do.
+            Refusal: If the server is shutting down or overloaded.
         """
         if self.is_ending:
             raise Refusal(HTTPStatus.SERVICE_UNAVAILABLE, "the server is shutting down; ask again", retry_after=1)
@@ -72,15 +76,15 @@ class Work:
 
     @contextmanager
     def admitted(self, client: str, seconds: float, max_tokens: int) -> Iterator[Job]:
-        """Let a request in for the length of the block.
+        """Admit a request for the duration of the block.
 
         Args:
-            client: Whose it is.
-            seconds: It may take.
-            max_tokens: It may use.
+            client: The client, for the limit per client.
+            seconds: Time limit of the request.
+            max_tokens: Token limit of the request.
 
         Raises:
-            Refusal: If the server ends, has too much to do, or the client has.
+            Refusal: If the server is shutting down or overloaded, or the client has too many requests running.
         """
         self.require_room()
         most = self._config.max_requests_per_client
@@ -98,15 +102,15 @@ class Work:
                 del self._of_clients[client]
 
     async def run(self, job: Job, function: Callable[[], T], is_gone: Callable[[], Awaitable[object]]) -> T:
-        """Return what a function gives, which works in a thread until it ends or its client goes away.
+        """Run a function in a thread and return its result; cancel it if the client disconnects.
 
         Args:
-            job: What was let in.
+            job: The admitted request.
             function: The work; it ends early when the job is cancelled.
-            is_gone: Ends when the client has gone away.
+            is_gone: Completes when the client has disconnected.
 
         Raises:
-            ClientGone: If it has; the work has ended then.
+            ClientGone: If the client has disconnected; the work has ended by then.
         """
         asked = time.monotonic()
 
@@ -132,17 +136,17 @@ class Work:
             return await done
         except asyncio.CancelledError:
             job.cancel()
-            # Nobody awaits how it ends, and asyncio would write that into the log.
+            # Nothing awaits the result any more, and asyncio would log an exception that is never retrieved.
             done.add_done_callback(lambda ended: ended.cancelled() or ended.exception())
             raise
         finally:
             gone.cancel()
 
     def cancel_all(self) -> None:
-        """Break off all that is at work; its clients are told to ask again."""
+        """Cancel all running requests; their clients are asked to retry."""
         for job in list(self._jobs):
             job.cancel()
 
     def close(self) -> None:
-        """End the threads, when their work has."""
+        """Shut the threads down once their work has ended."""
         self._threads.shutdown(wait=True, cancel_futures=True)

@@ -1,4 +1,4 @@
-"""The interface of clearhead itself: what `clearhead translate --format jsonl`, `score` and an explanation tell."""
+"""Native HTTP API: translate, score and explain, with the fields of the command line's JSON output."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ __all__ = ["native_router"]
 
 
 def native_router(service: Service) -> APIRouter:
-    """Return the endpoints of clearhead."""
+    """Return the router with clearhead's own endpoints."""
     router = APIRouter(responses=REFUSALS)
 
     @router.get("/livez", response_model=Health, tags=["operation"])
@@ -115,7 +115,7 @@ def native_router(service: Service) -> APIRouter:
         def work() -> list[float]:
             translator = service.translator(choice, job)
             parts = translator.speller.split_sources(body.texts, choice.settings["target_lang"])
-            if len(body.texts) == len(body.translations):  # if not, it is said below
+            if len(body.texts) == len(body.translations):  # otherwise `Translator.score` below raises the error
                 ids = translator.speller.spell(parts, body.translations, translator.decode_config(choice.settings))
                 job.spend(sum(len(one) for side in ids for one in side))
             with service.unshared(job):
@@ -153,10 +153,10 @@ def native_router(service: Service) -> APIRouter:
 
 
 def _settings(service: Service, choice: Choice, body: TranslateRequest) -> dict[str, Any]:
-    """Return what a request asks for, as settings of `Translator.translate`.
+    """Return the request's options as keyword arguments of `Translator.translate`.
 
     Raises:
-        Refusal: If it asks for what does not go together.
+        Refusal: If the options cannot be combined.
     """
     if body.format == "html" and (body.num_best > 1 or body.alignments or body.stream):
         raise Refusal(HTTPStatus.BAD_REQUEST, "num_best, alignments and stream are for the format text")
@@ -172,10 +172,10 @@ def _settings(service: Service, choice: Choice, body: TranslateRequest) -> dict[
 
 
 def _uses_memory(service: Service, choice: Choice, body: TranslateRequest) -> bool:
-    """Tell whether what the translation memory has is reused.
+    """Return whether matches of the translation memory are reused.
 
     Raises:
-        Refusal: If that is asked for and cannot be.
+        Refusal: If the request demands the memory and it cannot be used.
     """
     has_memory, is_one = service.has_memory(choice), body.num_best == 1
     if body.memory and not has_memory:

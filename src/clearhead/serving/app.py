@@ -1,4 +1,4 @@
-"""The application: all endpoints, what is answered where something is wrong, and the gate before them."""
+"""The ASGI application: all endpoints, the error handlers, and the outermost middleware."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ _PAGE_POLICY = "default-src 'none'; style-src 'self'; frame-ancestors 'none'; ba
 
 
 def make_app(service: Service, *, cors_origins: tuple[str, ...] = ()) -> ASGIApp:
-    """Return what answers requests.
+    """Return the ASGI application.
 
     Args:
-        service: What there is to serve.
-        cors_origins: Pages of other origins that may ask, such as `https://example.org`; `*` is all.
+        service: The models and resources to serve.
+        cors_origins: Origins of other web pages that may call the API, such as `https://example.org`; `*` allows all.
     """
     app = FastAPI(title="clearhead", version=__version__, docs_url=None, redoc_url=None)
     app.include_router(native_router(service))
@@ -55,7 +55,7 @@ def make_app(service: Service, *, cors_origins: tuple[str, ...] = ()) -> ASGIApp
 
     @app.exception_handler(Exception)
     async def unanswered(request: Request, error: Exception) -> Response:
-        raise error  # a refusal, or a mistake of ours: the gate answers and notes it
+        raise error  # a refusal or a bug of ours: the gate answers and logs it
 
     @app.exception_handler(ClearheadError)
     async def failed(request: Request, error: ClearheadError) -> Response:
@@ -95,7 +95,7 @@ def make_app(service: Service, *, cors_origins: tuple[str, ...] = ()) -> ASGIApp
 
 
 def _without_422(app: FastAPI) -> Any:
-    """Return what describes the interface, without the status that FastAPI has for requests that we answer with 400."""
+    """Return the OpenAPI function without FastAPI's status 422, since invalid requests are answered with 400."""
     describe = app.openapi
 
     def openapi() -> dict[str, Any]:

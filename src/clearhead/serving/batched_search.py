@@ -1,4 +1,4 @@
-"""One batch for many clients: a request's search that waits, in a thread of its own, for its turn among all others."""
+"""Shared batches: searches of many requests, each waiting in its own thread, that go through the same batches."""
 
 from __future__ import annotations
 
@@ -22,38 +22,38 @@ __all__ = ["Job", "Searches", "SharedSearch"]
 
 
 class Searches(Protocol):
-    """What searches for all: `Batches`, or those of another process."""
+    """Interface of the search back end: `Batches`, or the client of a separate search process."""
 
     def submit(
         self, call: Call, engine: Engine, sentences: Sequence[Sentence], options: SearchOptions, *, is_usual: bool
     ) -> Withdraw:
-        """Search for the sentences of a call; see `Batches.submit`."""
+        """Queue the sentences of a call for search; see `Batches.submit`."""
 
 
 @dataclass(eq=False)
 class Job:
-    """What a request may use, and whether anybody still waits for it."""
+    """One request: its token budget, its deadline, and whether it is cancelled."""
 
     client: str
-    """Whose turn it takes."""
+    """Client whose share of the fair queue is used."""
     deadline: float
-    """On the clock of `time.monotonic`."""
+    """Time limit, on the clock of `time.monotonic`."""
     max_tokens: int
-    """Of all its searches: tokens read, and the most that may be written."""
+    """Tokens left for all searches of the request: source tokens, and the most target tokens that may be generated."""
     is_cancelled: bool = False
     _changed: Condition = field(default_factory=Condition, repr=False)
 
     def cancel(self) -> None:
-        """Say that nobody waits for the answer any more."""
+        """Cancel the request, because no client waits for the answer."""
         with self._changed:
             self.is_cancelled = True
             self._changed.notify_all()
 
     def require_time(self) -> None:
-        """Go on only while somebody waits and there is time.
+        """Raise `Refusal` if the request is cancelled or its deadline has passed.
 
         Raises:
-            Refusal: If not.
+            Refusal: If the request is cancelled or its deadline has passed.
         """
         if self.is_cancelled:
             raise Refusal(HTTPStatus.SERVICE_UNAVAILABLE, "the request was broken off", retry_after=1)
@@ -63,10 +63,10 @@ class Job:
             )
 
     def spend(self, tokens: int) -> None:
-        """Take tokens from what the request may use.
+        """Subtract tokens from the budget of the request.
 
         Raises:
-            Refusal: If it has not so many left.
+            Refusal: If fewer tokens are left.
         """
         if tokens > self.max_tokens:
             raise Refusal(
@@ -79,7 +79,7 @@ class Job:
 
 @dataclass(eq=False)
 class _Call:
-    """The sentences of one search of a job."""
+    """The sentences of one search of a job, with the results so far."""
 
     job: Job
     results: list[list[Hypothesis]]
@@ -103,7 +103,7 @@ class _Call:
             self.job._changed.notify_all()
 
     def wait(self) -> None:
-        """Wait until all is found, or nobody wants it, or it is too late."""
+        """Wait until all sentences are done, the search fails, the job is cancelled, or its deadline passes."""
         job = self.job
         with job._changed:
             while self.left and self.error is None and not job.is_cancelled:
@@ -113,24 +113,24 @@ class _Call:
 
 
 def _times_as_wide(sentence: Sentence, beam_size: int) -> int:
-    """Return how many times as many hypotheses a search has in flight for the terms of a sentence, about."""
+    """Return roughly by what factor the required terms of a sentence multiply its hypotheses in flight."""
     required = sentence.required
     return 1 if required is None else 1 + max(BEAMS_OF_TERMS, required.num_tokens // beam_size)
 
 
 @dataclass(frozen=True, slots=True)
 class SharedSearch:
-    """Searches of requests, which go through the same batches."""
+    """Decoder for requests, whose searches share their batches."""
 
     searches: Searches
 
     def decoder(self, job: Job, usual: DecodeConfig | None = None) -> Decode:
-        """Return what searches for a job, as `decoding.decode` does.
+        """Return a function for the job with the interface of `decoding.decode`.
 
         Args:
-            job: Who asks.
-            usual: How the model searches if nothing else is asked for: that always has a batch, so that who asks for
-                something else leaves no one without.
+            job: The request.
+            usual: The model's default search options. Searches with these options always get a batch, so a client that
+                asks for other options cannot leave the others without one.
         """
 
         def decode(
@@ -142,10 +142,10 @@ class SharedSearch:
             required: Sequence[Required] = (),
         ) -> list[list[Hypothesis]]:
             most_required = max((forms.num_tokens for forms in required), default=0)
-            # To a power of two, so that searches with nearly as many share a batch.
+            # Round up to a power of two, so that searches with nearly as many share a batch.
             options = replace(options, most_required=1 << (most_required - 1).bit_length() if most_required else 0)
             max_lengths = length_limits(engine.model.config, options.config, sources, prefixes)
-            # The search knows tokens alone: neither a language nor how lines are read and cut.
+            # The search sees token ids only: neither languages nor normalization nor segmentation matter to it.
             options = replace(options, config=_of_tokens(options.config))
             is_usual = usual is not None and replace(options, shortlist=None) == SearchOptions(_of_tokens(usual))
             sentences = sentences_of(sources, max_lengths, prefixes, required)
@@ -159,11 +159,11 @@ class SharedSearch:
     def _search(
         self, job: Job, engine: Engine, sentences: Sequence[Sentence], options: SearchOptions, *, is_usual: bool
     ) -> list[list[Hypothesis]]:
-        """Return the hypotheses of each sentence, found among those of others.
+        """Return the hypotheses of each sentence, searched in the shared batches.
 
         Raises:
-            ClearheadError: As `decode` does.
-            Refusal: If the job may not use so much, has no time left, or is cancelled; or there are too many batches.
+            ClearheadError: If the search fails, as `decode` raises it.
+            Refusal: If the job exceeds its token budget or deadline or is cancelled, or if there are too many batches.
         """
         job.require_time()
         model = engine.model.config

@@ -1,8 +1,8 @@
-"""The batches of a server: sentences of all requests that search alike go through the same workers.
+"""Continuous batching: sentences of all requests with the same search options share one batch and its workers.
 
-A search that is asked for the first time begins a batch, which stays open while sentences come and ends when none has
-come for a while. A sentence's translation does not depend on what is beside it in a batch, so each request gets what it
-would get alone.
+The first search with given options opens a batch. It stays open while sentences arrive and closes when none has arrived
+for a while. A sentence's translation does not depend on the others in its batch, so each request gets the same result
+as alone.
 """
 
 from __future__ import annotations
@@ -32,41 +32,41 @@ from clearhead.serving.http_errors import Refusal
 __all__ = ["SECONDS_TO_END", "Batches", "Call", "SearchObserver", "Withdraw", "join_threads", "spare_what_is_loaded"]
 
 LINGER_SECONDS = 20.0
-"""That a batch without sentences waits for the next one."""
+"""Seconds that an idle batch waits for the next sentence."""
 SECONDS_TO_END = 5.0
-"""That threads are waited for at the end: one that is stuck ends with the process."""
+"""Seconds that threads are waited for at shutdown; a stuck thread ends with the process."""
 _NICENESS = 10
-"""Added to that of the server, for threads that search."""
+"""Added to the server's niceness, for search threads."""
 
 Withdraw = Callable[[], None]
-"""Lets go of sentences that nobody waits for any more."""
+"""Withdraws sentences whose result is no longer needed."""
 
 
 class SearchObserver(Protocol):
-    """Who counts what happens."""
+    """Receiver of search metrics."""
 
     def waited(self, seconds: float) -> None:
-        """A sentence waited so long for its place in a batch."""
+        """Record how many seconds a sentence waited for its place in a batch."""
 
     def entered(self, in_flight: int) -> None:
-        """With a sentence that entered, so many are in flight in its batch."""
+        """Record the number of sentences in flight in a batch when one enters, itself included."""
 
     def translated(self, source_tokens: int, target_tokens: int) -> None:
-        """A sentence was translated."""
+        """Record a translated sentence and its lengths in tokens."""
 
 
 class Call(Protocol):
-    """Who waits for the sentences of one search."""
+    """A pending search request."""
 
     @property
     def client(self) -> str:
-        """Whose turn it takes."""
+        """Client whose share of the fair queue is used."""
 
     def deliver(self, index: int, hypotheses: list[Hypothesis], /) -> None:
-        """Take what was found for a sentence."""
+        """Receive the hypotheses of one sentence."""
 
     def fail(self, error: BaseException, /) -> None:
-        """Learn that nothing more is found."""
+        """Receive an error; no further results follow."""
 
 
 @dataclass
@@ -80,7 +80,7 @@ class _Entry:
 
 
 class _Batch:
-    """The searches of one engine that are alike."""
+    """One running batch: an engine, its search options, and a thread."""
 
     def __init__(
         self, engine: Engine, options: SearchOptions, max_slots: int, observer: SearchObserver, *, is_usual: bool
@@ -93,23 +93,23 @@ class _Batch:
         self._next = 0
         self._lock = Lock()
         self.idle_since = time.monotonic()
-        # The engine is this thread's alone, and goes with it.
+        # Only this thread refers to the engine, so the engine is freed with it.
         search = engine, options, max_slots
         self.thread = Thread(target=self._run, args=search, daemon=True, name="clearhead batch")
         self.thread.start()
 
     @property
     def is_closed(self) -> bool:
-        """Whether it takes no more sentences."""
+        """Whether the batch accepts no more sentences."""
         return self._queue.is_closed
 
     @property
     def num_open(self) -> int:
-        """Sentences that are not done."""
+        """Number of unfinished sentences."""
         return len(self._entries)
 
     def submit(self, call: Call, sentences: Sequence[Sentence]) -> list[int] | None:
-        """Add the sentences of a call, numbered from 0; return their own numbers, or None if the batch is closed."""
+        """Add the sentences of a call, numbered from 0; return their numbers in the batch, or None if it is closed."""
         now = time.monotonic()
         with self._lock:
             if self.is_closed:
@@ -123,13 +123,13 @@ class _Batch:
         return [sentence.number for sentence in own]
 
     def withdraw(self, numbers: Sequence[int]) -> None:
-        """Let go of sentences of a call that nobody waits for."""
+        """Withdraw sentences of a call whose results are no longer needed."""
         with self._lock:
             for number in self._queue.withdraw([number for number in numbers if number in self._entries]):
                 self._drop(number)
 
     def close_if_idle(self, seconds: float) -> bool:
-        """Take no more sentences, if there has been none for so long."""
+        """Close the batch if it has been idle for so many seconds; return whether it did."""
         with self._lock:
             if self._entries or time.monotonic() - self.idle_since < seconds:
                 return False
@@ -137,7 +137,7 @@ class _Batch:
             return True
 
     def stop(self) -> None:
-        """Search no further than this step; whoever still waits for a sentence is told."""
+        """Stop the search after the current step; pending calls receive an error."""
         self._queue.stop()
         self._queue.close()
 
@@ -154,10 +154,10 @@ class _Batch:
                 workers = engine.num_workers(max_slots)
                 for number, hypotheses in find(engine, self._queue, options, workers, max_slots):
                     entry = self._forget(number)
-                    if hypotheses:  # there are none of a sentence that was withdrawn
+                    if hypotheses:  # empty for a sentence that was withdrawn
                         self._observer.translated(entry.source_tokens, len(hypotheses[0].tokens))
                         entry.call.deliver(entry.index, hypotheses)
-        except BaseException as found:  # it is for those who wait, each in a thread of its own
+        except BaseException as found:  # passed to the waiting calls, each in a thread of its own
             error = found
         with self._lock:
             self._queue.close()
@@ -181,12 +181,12 @@ class Batches:
 
     Args:
         max_batch: Most sentences that a worker has in flight.
-        max_searches: Most batches at once, beside those of the searches that are usual.
-        observer: Who counts what happens.
+        max_searches: Most batches at once, besides those of the usual searches.
+        observer: Receives the metrics.
     """
 
     is_ended = False
-    """Whether there are no searches any more; here there always are."""
+    """Whether the search back end has ended; never for batches in this process."""
 
     def __init__(self, max_batch: int, max_searches: int, observer: SearchObserver) -> None:
         self._max_batch = max_batch
@@ -198,17 +198,17 @@ class Batches:
     def submit(
         self, call: Call, engine: Engine, sentences: Sequence[Sentence], options: SearchOptions, *, is_usual: bool
     ) -> Withdraw:
-        """Search for the sentences of a call, numbered from 0, among those of others.
+        """Queue the sentences of a call, numbered from 0, for search in a shared batch.
 
         Args:
-            call: Gets what is found, from another thread.
-            engine: What translates.
+            call: Receives the results, from another thread.
+            engine: The model's inference engine.
             sentences: At least one, whose source ids are in the vocabulary.
-            options: How to search.
-            is_usual: Whether the search has a batch however many there are.
+            options: The search options.
+            is_usual: Whether these are the model's default options, which get a batch whatever `max_searches` says.
 
         Raises:
-            Refusal: If there are too many batches of other kinds.
+            Refusal: If there are too many batches with other options.
         """
         numbers = None
         while numbers is None:  # a batch may close between the two lines
@@ -217,10 +217,10 @@ class Batches:
         return partial(batch.withdraw, numbers)
 
     def _batch(self, engine: Engine, options: SearchOptions, *, is_usual: bool) -> _Batch:
-        """Return the batch for searches of a kind.
+        """Return the open batch for an engine and its search options; create it if needed.
 
         Raises:
-            Refusal: If there are too many batches of other kinds.
+            Refusal: If there are too many batches with other options.
         """
         key = (id(engine), options.config, options.num_best, options.most_required, id(options.shortlist))
         with self._lock:
@@ -244,7 +244,7 @@ class Batches:
         return sum(not batch.is_usual for batch in self._batches.values())
 
     def sweep(self) -> None:
-        """End the batches that have been without sentences for a while."""
+        """Close the batches that have been idle for `LINGER_SECONDS`."""
         with self._lock:
             self._sweep(LINGER_SECONDS)
 
@@ -254,7 +254,7 @@ class Batches:
                 del self._batches[key]
 
     def close(self) -> None:
-        """End all batches, and wait for their threads: `SECONDS_TO_END` at most, since a step may be stuck."""
+        """Stop all batches and wait for their threads, for `SECONDS_TO_END` at most, since a step may be stuck."""
         with self._lock:
             batches, self._batches = list(self._batches.values()), {}
         for batch in batches:
@@ -263,32 +263,32 @@ class Batches:
 
     @property
     def num_open(self) -> int:
-        """Sentences that wait or are in flight."""
+        """Number of sentences that wait or are in flight."""
         return sum(batch.num_open for batch in list(self._batches.values()))
 
 
 def join_threads(threads: Sequence[Thread]) -> None:
-    """Wait for threads that have been told to end: `SECONDS_TO_END` at most for all of them."""
+    """Wait for threads that are ending: `SECONDS_TO_END` at most for all of them."""
     until = time.monotonic() + SECONDS_TO_END
     for thread in threads:
         thread.join(max(0.0, until - time.monotonic()))
 
 
 def _give_way() -> None:
-    """Let other threads of this process go before this one, and those that it starts.
+    """Lower the scheduling priority of this thread and of the threads that it starts.
 
-    So whoever is answered or refused in a few instructions does not wait for a processor that searches.
+    Requests that are answered or refused in a few instructions then do not wait for a core that runs a search.
     """
-    if sys.platform == "linux":  # where threads have priorities of their own
+    if sys.platform == "linux":  # only there do threads have their own priorities
         thread = get_native_id()
-        with suppress(OSError):  # a sandbox may not allow it, and searches go on without
+        with suppress(OSError):  # a sandbox may forbid it; searches work without
             os.setpriority(os.PRIO_PROCESS, thread, os.getpriority(os.PRIO_PROCESS, thread) + _NICENESS)
 
 
 def spare_what_is_loaded() -> None:
-    """Leave all that there is now out of Python's search for cycles, which looks at everything from time to time.
+    """Exclude all objects that exist now from Python's cyclic garbage collection.
 
-    With a model that takes a tenth of a second, in which all threads wait.
+    With a model loaded, one full collection takes a tenth of a second, in which all threads wait.
     """
     gc.unfreeze()
     gc.collect()

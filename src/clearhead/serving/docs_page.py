@@ -1,4 +1,4 @@
-"""The page that describes the interface, made of its OpenAPI document; it asks for nothing from elsewhere."""
+"""HTML page of the API reference, generated from the OpenAPI document, without external requests."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ["description_page"]
 
 
 def description_page(document: Mapping[str, Any]) -> Html:
-    """Return the page.
+    """Return the HTML page.
 
     Args:
         document: The OpenAPI document.
@@ -51,7 +51,7 @@ def _schema_of(part: Mapping[str, Any], schemas: Mapping[str, Any]) -> Mapping[s
 
 
 def _resolved(schema: Mapping[str, Any], schemas: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return the schema of an object, also of those in a list."""
+    """Return the object schema that a schema refers to; of a list, that of its items."""
     if schema.get("type") == "array":
         schema = schema["items"]
     name = schema.get("$ref", "").rpartition("/")[2]

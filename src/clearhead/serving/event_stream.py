@@ -1,8 +1,8 @@
-"""Server-sent events: texts translated sentence by sentence, each sent as soon as it is done.
+"""Server-sent events: stream translations part by part, each as soon as it is done.
 
-A line that is translated in one go is one event; one that is split is as many as it has sentences (`Translator.parts`).
-The sources of a text's events are the text, one after the other, and what they were translated to is its translation:
-white space between two parts stands at the beginning of the second, and what is left at the end of the last.
+A line that is translated as a whole gives one event; a line that is split gives one per sentence (`Translator.parts`).
+The sources of a text's events, joined, are the text; their translations, joined, are its translation. White space
+between two parts belongs to the start of the second, and white space at the end of a text to its last part.
 """
 
 from __future__ import annotations
@@ -34,35 +34,35 @@ from clearhead.translation.translator import Translator
 __all__ = ["EventStream", "events"]
 
 MOST_PARTS_AT_ONCE = 16
-"""Translated together; it begins with one, so that the first is there soon."""
+"""Most parts translated together. The first group has one part, so that the first event is sent early."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Part:
-    """What of a text is translated in one go."""
+    """A part of a text that is translated in one piece."""
 
     text: int
-    """Number of the text."""
+    """Index of the text."""
     start: int
-    """Where it begins in the text, with the white space before it."""
+    """Offset in the text, including the white space before it."""
     end: int
     line: str
     """The line to translate."""
     before: str
-    """White space before it, in the translation too."""
+    """White space before it, kept in the translation."""
     order: int | None = None
-    """Which sentence it is of a line that is split; None of a whole line."""
+    """Index of the sentence in a line that is split; None for a whole line."""
     after: str = ""
-    """White space behind it, at the end of its text."""
+    """White space after it; only at the end of a text."""
 
 
 class EventStream(StreamingResponse):
-    """The events of a request that was let in, until they end, its client goes away, or its time is over.
+    """The event stream of an admitted request; ends with its events, on disconnect, or at its deadline.
 
     Args:
-        content: What is sent.
-        entered: Holds what the request was let in by; closed at the end.
-        deadline: On the clock of `time.monotonic`; a client that has not taken them then gets no more.
+        content: The encoded events.
+        entered: Contexts of the request's admission; closed at the end.
+        deadline: On the clock of `time.monotonic`; the stream is cut off then.
     """
 
     def __init__(self, content: AsyncIterator[str], entered: ExitStack, deadline: float) -> None:
@@ -71,7 +71,7 @@ class EventStream(StreamingResponse):
         self._deadline = deadline
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Send them."""
+        """Send the events."""
         with self._entered:
             async with asyncio.timeout_at(self._deadline):
                 await self.stream_response(send)
@@ -88,20 +88,20 @@ async def events(
     match: Match | None = None,
     **how: Any,
 ) -> AsyncIterator[str]:
-    """Yield an event `translation` for every part of the texts, some parts at a time; then `done`, or `error`.
+    """Yield a `translation` event for every part of the texts, in growing groups; then `done`, or `error`.
 
     Args:
         translator: The model.
-        work: Where it is done.
-        job: What was let in.
+        work: Runs the translation in a thread.
+        job: The admitted request.
         texts: The texts.
-        is_gone: Ends when the client has gone away; then what is left is not translated.
-        said: What `done` says.
-        match: Asks a translation memory.
-        **how: As of `Translator.translate`.
+        is_gone: Completes when the client has disconnected; the remaining parts are then not translated.
+        said: Data of the `done` event.
+        match: Looks a line up in the translation memory.
+        **how: Keyword arguments of `Translator.translate`.
 
     Raises:
-        ClientGone: If it has.
+        ClientGone: If the client has disconnected.
     """
     known = None if match is None else cache(match)
 
@@ -114,7 +114,7 @@ async def events(
     names = "source_lang", "target_lang", "protect_numbers"
     told: dict[str, Any] = {name: how[name] for name in names if name in how}
     try:
-        written = ""  # of a line, so far
+        written = ""  # translation so far of the current line
         for group in _groups(await work.run(job, partial(_cut, translator, texts, known, told), is_gone)):
             for part, made in zip(group, await work.run(job, partial(translated, group), is_gone), strict=True):
                 if part.order:
@@ -134,7 +134,7 @@ async def events(
 
 
 def _cut(translator: Translator, texts: Sequence[str], match: Match | None, settings: Mapping[str, Any]) -> list[_Part]:
-    """Return the parts of texts, at least one of each."""
+    """Split texts into parts, at least one per text."""
     parts: list[_Part] = []
     for number, text in enumerate(texts):
         lines = list(text_lines(text))
@@ -161,10 +161,10 @@ def _parts_of_line(translator: Translator, text: str, line: str, cut: CutLine, b
 
     Args:
         translator: The model.
-        text: What the line is of.
+        text: The text that holds the line.
         line: The line.
-        cut: Its parts.
-        begin: A part of nothing, where the line begins.
+        cut: Its sentences and gaps.
+        begin: An empty part at the start of the line.
     """
     tags = translator.bundle.tokenizer.language_tags
     if not cut.gaps:
@@ -172,26 +172,28 @@ def _parts_of_line(translator: Translator, text: str, line: str, cut: CutLine, b
         return
     at = begin.start
     for order, (sentence, gap) in enumerate(zip(cut.sentences, (begin.before, *cut.gaps), strict=True)):
-        # The text has the line's tag once, before the first.
+        # The text has the line's language tag once, before the first sentence.
         end = _end(sentence if order == 0 else split_tag(sentence, tags)[1], text, at)
         yield _Part(begin.text, at, end, sentence, gap, order)
         at = end
 
 
 def _end(sentence: str, text: str, begin: int) -> int:
-    """Return where a sentence ends in a text, which may have other white space and capitals, as many letters each.
+    """Return the offset in a text where a sentence ends; the text may differ in white space and capitalization.
+
+    Both have the same number of letters.
 
     Args:
-        sentence: As the model reads it.
-        text: What it is of.
-        begin: Where it begins, or white space before it.
+        sentence: The sentence after normalization.
+        text: The original text.
+        begin: Offset where the sentence begins, or white space before it.
     """
     letters = (place for place in range(begin, len(text)) if not text[place].isspace())
     return next(islice(letters, len("".join(sentence.split())) - 1, None)) + 1
 
 
 def _groups(parts: Sequence[_Part]) -> Iterator[list[_Part]]:
-    """Yield parts that are translated together, in groups that grow: sentences, or lines."""
+    """Yield groups of parts to translate together, each all sentences or all lines; their sizes double."""
     size = 1
     for _, alike in groupby(parts, lambda part: part.order is not None):
         own = list(alike)

@@ -1,9 +1,9 @@
-"""Sentences of several clients in a fair order: who has had least of the work is next.
+"""Fair queue of sentences: the client that has received the least work is served next.
 
-Start-time fair queueing (Goyal, Vin and Cheng 1996): each client has a time of its own, which moves on by the tokens of
-what is taken of it, and the client whose time is earliest is next. One that comes anew begins at the time of the last
-one that was served, so nobody saves up turns; nor does anybody win some by asking for one sentence at a time, for the
-time of who has none that waits is kept until the others have come as far.
+Start-time fair queueing (Goyal, Vin and Cheng 1996): each client has a virtual time, which advances by the source
+tokens of its sentences as they are taken. The client with the earliest time is served next. A new client starts at the
+time of the client served last, so nobody saves up turns. Nor does a client gain turns by submitting one sentence at a
+time: the time of a client without waiting sentences is kept until the others have caught up.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ __all__ = ["FairOrder"]
 
 
 class FairOrder:
-    """Sentences that wait, for a `SentenceQueue`.
+    """Fair order of the waiting sentences of a `SentenceQueue`.
 
     Args:
-        client_of: Whose a sentence is, by its number.
+        client_of: Returns the client of a sentence, given its number.
         on_leave: Called with the number of each sentence that is taken.
     """
 
@@ -40,7 +40,7 @@ class FairOrder:
         return self._waiting[self._next()][index]
 
     def popleft(self) -> Sentence:
-        """Take the next sentence."""
+        """Remove and return the next sentence."""
         client = self._next()
         sentences = self._waiting[client]
         sentence = sentences.popleft()
@@ -63,7 +63,7 @@ class FairOrder:
             self._count += 1
 
     def discard(self, numbers: Container[int], /) -> list[int]:
-        """Let go of sentences, as if they had never come; return the numbers of those that there were."""
+        """Remove sentences as if they had never been added; return the numbers of those found."""
         gone: list[int] = []
         for client, sentences in list(self._waiting.items()):
             kept = deque(sentence for sentence in sentences if sentence.number not in numbers)
@@ -79,7 +79,7 @@ class FairOrder:
         return min(self._waiting, key=self._times.__getitem__)
 
     def _forget(self, client: str) -> None:
-        """Take a client from those that wait, and let go of the times that the others have reached."""
+        """Remove a client without waiting sentences, and all virtual times that the others have reached."""
         del self._waiting[client]
         if not self._waiting:
             self._times.clear()

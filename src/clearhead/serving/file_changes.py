@@ -1,4 +1,4 @@
-"""Whether a file or a directory is still the one that was read."""
+"""Detection of changed files and directories."""
 
 from __future__ import annotations
 
@@ -10,7 +10,10 @@ FileState = tuple[tuple[int, int, int], ...]
 
 
 def file_state(path: Path) -> FileState | None:
-    """Return what changes when a file or a directory, or what is in it, is replaced or written; None without one."""
+    """Return a fingerprint that changes when a file, or a directory or its entries, is replaced or written.
+
+    Returns None if the path does not exist or cannot be read.
+    """
     try:
         found = [one.stat() for one in (path, *(sorted(path.iterdir()) if path.is_dir() else ()))]
     except OSError:

@@ -1,4 +1,4 @@
-"""Translated files that wait to be fetched, each under a name that nobody guesses, for a while."""
+"""Temporary store of translated files, each available for a while under a random name."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from clearhead.serving.http_errors import Refusal
 __all__ = ["EXTENSIONS", "TranslatedFiles", "read_upload", "safe_name"]
 
 EXTENSIONS = (".txt", *DOCUMENTS)
-"""Of the files that are translated; `.txt` is plain text in paragraphs."""
+"""Extensions of the supported files; `.txt` is plain text in paragraphs."""
 MOST_BYTES = 200_000_000
-"""Of all files that wait."""
+"""Size limit of all stored files together."""
 MOST_BYTES_OF_A_CLIENT = MOST_BYTES // 4
-"""Of those that wait for one client."""
+"""Size limit of one client's stored files."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,10 +35,10 @@ class _File:
 
 
 class TranslatedFiles:
-    """The files, in a directory that goes with the server.
+    """Translated files in a temporary directory, which is removed with the server.
 
     Args:
-        seconds: How long each is kept.
+        seconds: How long each file is kept.
     """
 
     def __init__(self, seconds: float) -> None:
@@ -48,10 +48,10 @@ class TranslatedFiles:
         self._lock = Lock()
 
     def add(self, client: str, name: str, data: bytes) -> str:
-        """Keep a file of a client; return what it is fetched by: a random part, and its name.
+        """Store a file of a client; return its download name: a random part, a dot, and its own name.
 
         Raises:
-            Refusal: If there are too many, or too many of that client.
+            Refusal: If the files of the client, or of all clients, exceed their size limit.
         """
         self.sweep()
         with self._lock:
@@ -71,16 +71,16 @@ class TranslatedFiles:
             try:
                 path.write_bytes(data)
             except OSError:
-                path.unlink(missing_ok=True)  # half of it would fill the disk until the server ends
+                path.unlink(missing_ok=True)  # a partial file would take up disk space until the server ends
                 raise
             self._files[f"{key}.{name}"] = _File(client, path, len(data), time.monotonic() + self._seconds)
             return f"{key}.{name}"
 
     def get(self, name: str) -> bytes:
-        """Return a file.
+        """Return the content of a file.
 
         Raises:
-            Refusal: If there is none of that name, or no more.
+            Refusal: If there is no file of that name, or it has expired.
         """
         self.sweep()
         with self._lock:
@@ -90,7 +90,7 @@ class TranslatedFiles:
             return file.path.read_bytes()
 
     def sweep(self) -> None:
-        """Remove the files whose time is over."""
+        """Remove expired files."""
         with self._lock:
             for name, file in list(self._files.items()):
                 if file.until < time.monotonic():
@@ -115,15 +115,15 @@ def safe_name(name: str) -> str:
 
 
 def read_upload(name: str, data: bytes) -> Document:
-    """Read a document that was sent.
+    """Read an uploaded document.
 
     Args:
-        name: As of `safe_name`.
-        data: All of the file.
+        name: A file name as `safe_name` returns it.
+        data: Content of the file.
 
     Raises:
-        DataError: If it cannot be read; it is called by its name.
-        ConfigError: As `read_document`.
+        DataError: If it cannot be read; the message names the file without its temporary directory.
+        ConfigError: If `read_document` rejects its options.
     """
     with TemporaryDirectory(prefix="clearhead-upload-") as directory:
         path = Path(directory) / name

@@ -1,4 +1,4 @@
-"""Why a request is not answered as it was meant: the status of HTTP that says so, and a line for whoever reads it."""
+"""Exceptions for refused requests (HTTP status and message), and where in the code an error was raised."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ _PLACE = "clearhead place"
 
 
 class ClientGone(Exception):
-    """Nobody waits for the answer any more, so there is none."""
+    """The client has disconnected, so no answer is sent."""
 
 
 class Refusal(Exception):
-    """The answer to a request that cannot be served.
+    """A request that is refused with an HTTP status and a message.
 
     Args:
-        status: 400 and 404: the request asks for what cannot be; 401 and 403: no such key; 408: its body did not come;
-            413: it is too large; 429: its client has asked for too much; 503: the server has too much to do, or ends;
-            504: it took too long.
+        status: 400 and 404: the request is invalid or asks for something unknown; 401 and 403: no valid key; 408: its
+            body did not arrive in time; 413: it is too large; 429: its client has asked for too much; 503: the server
+            is overloaded or shutting down; 504: it took too long.
         message: What is wrong and what to do, in one line.
-        retry_after: Seconds after which it may be asked again.
+        retry_after: Seconds after which the client may retry.
     """
 
     def __init__(self, status: HTTPStatus, message: str, *, retry_after: int | None = None) -> None:
@@ -33,18 +33,18 @@ class Refusal(Exception):
         self.retry_after = retry_after
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Let one process tell another."""
+        """Support pickling, so that one process can send it to another."""
         return partial(Refusal, retry_after=self.retry_after), (self.status, self.message)
 
 
 def with_place(error: BaseException, place: str) -> BaseException:
-    """Let what another process found say where: what is sent has no traceback. See `place_of`."""
+    """Attach the place of an error from another process, since a traceback cannot be pickled; see `place_of`."""
     error.__dict__[_PLACE] = place
     return error
 
 
 def place_of(error: BaseException) -> str:
-    """Return where in the code something failed."""
+    """Return the function and line where an error was raised."""
     if place := error.__dict__.get(_PLACE):
         return str(place)
     trace = error.__traceback__

@@ -1,6 +1,6 @@
-"""API keys: a file with their hashes, how one is made, and how much each may ask for.
+"""API keys: a file of key hashes, creation of keys, and rate limits.
 
-A key has 256 random bits, so a single round of SHA-256 is as hard to turn round as a slow hash of a password.
+A key has 256 random bits, so a single round of SHA-256 is as hard to invert as a slow password hash.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class ApiKey(Settings):
 
 @dataclass
 class _Bucket:
-    """What is left of a rate (token bucket)."""
+    """Token bucket of a rate limit."""
 
     per_minute: int
 
@@ -52,7 +52,7 @@ class _Bucket:
         self.since = time.monotonic()
 
     def take(self) -> float:
-        """Take one; return 0, or the seconds until there is one."""
+        """Take one token; return 0, or the seconds until one is available."""
         now = time.monotonic()
         self.left = min(self.per_minute, self.left + (now - self.since) * self.per_minute / 60.0)
         self.since = now
@@ -63,26 +63,26 @@ class _Bucket:
 
 
 class Keys:
-    """Who may ask, and how often.
+    """The known API keys and their rate limits.
 
     Args:
-        keys: By their names; without any everybody may ask.
+        keys: Keys by name; if empty, no key is required.
         path: The file that they were read from.
     """
 
     def __init__(self, keys: Mapping[str, ApiKey], path: Path | None = None) -> None:
         self.are_required = bool(keys)
-        """Whether a key must be given, also when the last one has been revoked."""
+        """Whether a key is required; stays True when the last key has been revoked."""
         self._path = path
         self._state = file_state(path) if path is not None else None
         self._known: dict[str, tuple[ApiKey, _Bucket]] = {}
         self._replace(keys)
 
     def reload(self, *, always: bool = False) -> bool:
-        """Read the file anew if it has changed, or always; tell whether it was read.
+        """Read the file again if it has changed, or always; return whether it was read.
 
         Raises:
-            ConfigError: If it cannot be read or is wrong; the keys stay as they were.
+            ConfigError: If the file cannot be read or is invalid; the keys then stay as they were.
         """
         if self._path is None:
             return False
@@ -94,7 +94,7 @@ class Keys:
         return True
 
     def _replace(self, keys: Mapping[str, ApiKey]) -> None:
-        """Take other keys; of one that stays as it was, what was asked for with it still counts."""
+        """Replace the keys; a key that is unchanged keeps its rate-limit state."""
         before = self._known
         self._known = {
             name: before[name] if name in before and before[name][0] == key else (key, _Bucket(key.requests_per_minute))
@@ -102,10 +102,10 @@ class Keys:
         }
 
     def owner(self, given: str | None) -> str | None:
-        """Return whose key it is; None where none is needed. One request is taken from what it may ask for.
+        """Return the name of a key and count one request against its rate limit; None if no key is required.
 
         Raises:
-            Refusal: If there is none, it is unknown, or too much was asked for with it.
+            Refusal: If the key is missing or unknown, or its rate limit is exceeded.
         """
         if not self.are_required:
             return None
@@ -113,7 +113,7 @@ class Keys:
             raise Refusal(HTTPStatus.BAD_REQUEST, "Please contact the server operator to get an API key")
         digest = sha256(given.encode(errors="surrogatepass")).hexdigest()
         found = None
-        for key, bucket in self._known.values():  # all of them, so that the time tells nothing
+        for key, bucket in self._known.values():  # compare with all of them, so that the timing reveals nothing
             if hmac.compare_digest(key.sha256, digest):
                 found = key, bucket
         if found is None:
@@ -129,10 +129,10 @@ class Keys:
 
 
 def keys_in(path: Path | None) -> Keys:
-    """Return who may ask: who has a key of a file, or without a file everybody.
+    """Return the keys of a file, or without a file no keys, so that none is required.
 
     Raises:
-        ConfigError: As `read_keys`; or if there is none in it.
+        ConfigError: If the file cannot be read, is invalid (see `read_keys`), or has no key.
     """
     if path is None:
         return Keys({})
@@ -143,10 +143,10 @@ def keys_in(path: Path | None) -> Keys:
 
 
 def read_keys(path: Path) -> dict[str, ApiKey]:
-    """Read a file of keys.
+    """Read a file of API keys.
 
     Raises:
-        ConfigError: If it cannot be read, a line is no key, or two have the same name.
+        ConfigError: If it cannot be read, a line is not a valid key, or two keys have the same name.
     """
     found: dict[str, ApiKey] = {}
     try:
@@ -163,10 +163,10 @@ def read_keys(path: Path) -> dict[str, ApiKey]:
 
 
 def add_key(path: Path, name: str, requests_per_minute: int) -> str:
-    """Make a key, add its hash to a file, and return it: it is nowhere else.
+    """Create a key, add its hash to a file, and return the key, which is stored nowhere else.
 
     Raises:
-        ConfigError: If there is a key of that name, or the name is impossible.
+        ConfigError: If the name is taken or invalid.
         DataError: If the file cannot be written.
     """
     keys = read_keys(path) if path.exists() else {}

@@ -1,7 +1,7 @@
-"""Which language a text is in, among those that are served; nothing is downloaded.
+"""Language detection among the languages served, without downloads.
 
-The identifier is py3langid, a naive Bayes classifier over byte n-grams (Lui and Baldwin 2012), whose table comes with
-it.
+The identifier is py3langid, a naive Bayes classifier over byte n-grams (Lui and Baldwin 2012), which includes its
+table.
 """
 
 from __future__ import annotations
@@ -19,21 +19,21 @@ from clearhead.serving.languages import matching
 __all__ = ["detect", "identifier"]
 
 MOST_CHARACTERS = 2_000
-"""Of a text, its first, that are looked at; more change nothing."""
+"""Number of leading characters of a text that are examined; more do not change the result."""
 
 
 def detect(text: str, languages: Sequence[str]) -> list[tuple[str, float]]:
-    """Return the languages that a text may be in, each with its probability in per cent, the likeliest first.
+    """Return the possible languages of a text, each with its probability in per cent, the likeliest first.
 
-    Those that the identifier does not know come never, unless it knows none of them: then all are as likely, as they
-    are for a text without a letter.
+    Languages that the identifier does not know are left out. If it knows none of them, or the text has no letter, all
+    are returned with equal probability.
 
     Args:
         text: The text.
-        languages: Those that it can be in.
+        languages: The candidate languages.
 
     Raises:
-        DataError: If there is no room to unpack the table, which is done once.
+        DataError: If the table cannot be unpacked for lack of space; this is done once.
     """
     found: dict[str, float] = {}
     for code, probability in identifier().rank(text[:MOST_CHARACTERS]):
@@ -47,10 +47,10 @@ def detect(text: str, languages: Sequence[str]) -> list[tuple[str, float]]:
 
 @cache
 def identifier() -> Any:
-    """Return what tells languages apart; its table is read once.
+    """Return the language identifier; its table is read once.
 
     Raises:
-        DataError: If there is no room to unpack it.
+        DataError: If the table cannot be unpacked for lack of space.
     """
     try:
         return LanguageIdentifier.from_model_file(MODEL_FILE, norm_probs=True)

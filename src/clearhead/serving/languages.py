@@ -1,4 +1,4 @@
-"""The languages that a model translates between."""
+"""Source and target languages of a model."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from clearhead.formats.languages import english_name, is_variant, language_in_na
 __all__ = ["AUTO", "languages_of", "matching", "pair_in_name"]
 
 AUTO = "auto"
-"""What stands for the language of the source if it is to be detected."""
+"""Code of the source language that requests detection."""
 
 _PAIR = re.compile(r"([a-z]{2,3})-([a-z]{2,3})")
 
 
 def pair_in_name(name: str) -> tuple[str, str] | None:
-    """Return the two languages that the name of a model is made of, or None.
+    """Return the source and target language in a model's name, or None.
 
     >>> pair_in_name("de-en"), pair_in_name("opus-mt"), pair_in_name("demo")
     (('de', 'en'), None, None)
@@ -29,14 +29,14 @@ def pair_in_name(name: str) -> tuple[str, str] | None:
 
 
 def languages_of(bundle: Bundle, name: str) -> tuple[list[str], list[str]]:
-    """Return the languages that a model reads and those that it writes, as far as they are known.
+    """Return the source and target languages of a model, as far as they can be determined.
 
-    The name says it first, such as `de-en`. Then come the settings of the model, its language tags, and the names of
-    the files that it was trained on. A model with tags that does not say what it reads takes any of its languages.
+    The name comes first, such as `de-en`. Then come the model's settings, its language tags, and the names of its
+    training files. A model with language tags but without a known source language accepts any of its languages.
 
     Args:
         bundle: The model.
-        name: What it is called.
+        name: Name of the model.
     """
     if (pair := pair_in_name(name)) is not None and not bundle.tokenizer.language_tags:
         return [pair[0]], [pair[1]]
@@ -51,14 +51,14 @@ def languages_of(bundle: Bundle, name: str) -> tuple[list[str], list[str]]:
 
 
 def matching(code: str, known: Iterable[str]) -> str | None:
-    """Return which of the known languages is meant: the one itself, or else the first variant of it."""
+    """Return the known language that a code denotes: the exact language, or else its first variant."""
     names = list(known)
     exact = [name for name in names if is_variant(name, code) and is_variant(code, name)]
     return next(iter([*exact, *(name for name in names if is_variant(name, code))]), None)
 
 
 def _in_names(files: Any) -> list[str]:
-    """Return the language that the names of all files end in, if it is one."""
+    """Return the language code that all file names end in, if there is one."""
     names = [file for file in files if isinstance(file, str)] if isinstance(files, list) else []
     found = {language_in_name(name) for name in names}
     return [language for language in found if language] if len(found) == 1 else []

@@ -1,8 +1,8 @@
-"""The interface of LibreTranslate, so that what was written for it finds the same fields and errors here.
+"""LibreTranslate-compatible HTTP API: its clients find the same fields and errors.
 
-Written beside its `app.py`. Otherwise here: the characters of all texts are counted together; `format=html`
-answers with markup that stays escaped, and has no alternatives either; a field of another type than text is refused and
-does not end in a 500.
+Modelled on LibreTranslate's `app.py`, with these differences: the character limit applies to all texts together;
+`format=html` answers with markup that stays escaped, and without alternatives; a field that should be text but has
+another type is refused instead of causing a 500.
 """
 
 from __future__ import annotations
@@ -44,15 +44,15 @@ from clearhead.translation.result import Translation
 __all__ = ["libre_router"]
 
 FRONTEND_TIMEOUT = 500
-"""Milliseconds that a page waits after a key before it asks."""
+"""Milliseconds that a page waits after a keystroke before it sends a request."""
 TOKENS_OF_A_FILE = 10
-"""Times as many tokens as another request may have."""
+"""Factor of the token limit for files, relative to other requests."""
 MARKDOWN_BYTES = 5
-"""For each character that may be translated of a file; nearly all of Markdown is, and to read a megabyte takes 15 s."""
+"""Bytes of Markdown read per allowed character: nearly all of Markdown is translated, and parsing 1 MB takes 15 s."""
 
 
 def libre_router(service: Service) -> APIRouter:
-    """Return the endpoints of LibreTranslate."""
+    """Return the router with LibreTranslate's endpoints."""
     router = APIRouter(tags=["LibreTranslate"], responses=REFUSALS)
 
     @router.get("/languages", response_model=list[Language])
@@ -162,10 +162,10 @@ def libre_router(service: Service) -> APIRouter:
 
 
 def ready(service: Service) -> dict[str, str]:
-    """Return what is answered where requests are served.
+    """Return the health answer of a server that is ready.
 
     Raises:
-        Refusal: If they are not.
+        Refusal: If the server is not ready.
     """
     service.models  # noqa: B018 - refuses while they are loaded
     if not service.is_ready:
@@ -183,7 +183,7 @@ def _required(fields: dict[str, Any], name: str) -> str:
 
 
 def _texts(fields: dict[str, Any]) -> list[str]:
-    """Return the texts of `q`."""
+    """Return the texts of the field `q`."""
     value = fields.get("q")
     if not value:
         raise Refusal(HTTPStatus.BAD_REQUEST, "Invalid request: missing q parameter")
@@ -222,7 +222,7 @@ def _translated(
     num_best = num_alternatives + 1
     beam = max(num_best, translator.bundle.decode.beam_size) if num_alternatives else None
     how: dict[str, Any] = {"scores": num_best > 1, "one_line": True, "beam_size": beam, **known}
-    # What a memory has is one translation; who asks for more wants the model's.
+    # A memory match is a single translation; with alternatives the model translates.
     found = translate_texts(translator, texts, num_best=num_best, match=None if num_alternatives else match, **how)
     return [(one.text, _others(one)) for one in found]
 
@@ -232,7 +232,7 @@ def _others(one: Translation) -> list[str]:
 
 
 def _translated_file(service: Service, job: Job, name: str, data: bytes, source: str, target: str) -> str:
-    """Return the name by which the translation of a file is fetched."""
+    """Translate a file and store the result; return its download name."""
     limit = service.config.max_file_characters
     size = len(data)
     if name.lower().endswith((".md", ".markdown")) and size > MARKDOWN_BYTES * limit:

@@ -1,4 +1,4 @@
-"""What the server counts, for Prometheus: numbers alone, never a text, a key, or an address."""
+"""Prometheus metrics of the server: numbers only, never a text, a key, or an address."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ disable_created_metrics()  # type: ignore[no-untyped-call]  # when each series b
 
 
 class Metrics:
-    """The counters of one server.
+    """The metrics of one server.
 
     Args:
-        num_open: Returns how many sentences wait or are in flight.
-        num_requests: Returns how many requests are worked on.
+        num_open: Returns the number of sentences that wait or are in flight.
+        num_requests: Returns the number of requests at work.
         is_ready: Returns whether requests are served.
     """
 
@@ -65,19 +65,19 @@ class Metrics:
             Gauge(name, help_text, registry=registry).set_function(read)
 
     def waited(self, seconds: float) -> None:
-        """Count how long a sentence waited; see `SearchObserver`."""
+        """Record how many seconds a sentence waited; see `SearchObserver`."""
         self.stages.labels("wait").observe(seconds)
 
     def entered(self, in_flight: int) -> None:
-        """Count how full a batch is."""
+        """Record the number of sentences in a batch."""
         self.batch.observe(in_flight)
 
     def translated(self, source_tokens: int, target_tokens: int) -> None:
-        """Count a sentence."""
+        """Count a translated sentence and its tokens."""
         self.sentences.inc()
         self.tokens.labels("source").inc(source_tokens)
         self.tokens.labels("target").inc(target_tokens)
 
     def text(self) -> bytes:
-        """Return what Prometheus reads."""
+        """Return the metrics in Prometheus's text format."""
         return generate_latest(self.registry)

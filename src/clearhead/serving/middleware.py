@@ -1,6 +1,6 @@
-"""What every request passes first: its number, its body read within bounds, its answer counted and noted.
+"""Outermost middleware: request id, body limits, security headers, metrics, access log.
 
-Below it there are no slow or endless bodies, and no errors without an answer. What is noted of a request names no text,
+The application behind it sees complete bodies within the limits, and every error gets an answer. The log names no text,
 no key and no address.
 """
 
@@ -26,9 +26,9 @@ __all__ = ["FILE_PATH", "LOGGER", "Gate", "answer_of"]
 
 LOGGER = logging.getLogger("clearhead.serving")
 FILE_PATH = "/translate_file"
-"""Where bodies may be as large as files."""
+"""Path whose request bodies may be as large as files."""
 CLIENT_GONE = 499
-"""Counted and noted as the status of a request whose client did not wait for its answer, as nginx does."""
+"""Status in metrics and log of a request whose client disconnected before the answer, as in nginx."""
 
 _HEADERS = [
     (b"x-content-type-options", b"nosniff"),
@@ -39,14 +39,14 @@ _POLICY = (b"content-security-policy", b"default-src 'none'; frame-ancestors 'no
 
 
 class Gate:
-    """The outermost part of the server.
+    """The outermost ASGI middleware.
 
     Args:
-        app: What answers.
+        app: The application behind it.
         config: The limits.
-        metrics: Who counts.
-        endpoints: The paths that there are, of which numbers are kept; all others are one.
-        work: Where there must be room for what is posted: who is refused costs little so.
+        metrics: The metrics to update.
+        endpoints: The known paths, each with metrics of its own; all other paths are counted as one.
+        work: Admission control, checked before a POST request reaches the application, so that refusals are cheap.
     """
 
     def __init__(
@@ -66,7 +66,7 @@ class Gate:
         self._held_bytes = 0
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer a request."""
+        """Handle an ASGI connection."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
@@ -79,14 +79,14 @@ class Gate:
             self._metrics.stages.labels("body").observe(time.monotonic() - begin)
             if method == "POST":
                 self._work.require_room()
-            # The server leaves the body of the answer to HEAD out.
+            # The server omits the body of the answer to HEAD.
             asked = {**scope, "method": "GET"} if method == "HEAD" else scope
             await self._app(asked, _Replay(body, receive), answer)
         except Refusal as refusal:
             await _send(answer, answer_of(refusal))
         except ClientGone:
             answer.status = CLIENT_GONE
-        except Exception as error:  # a mistake of ours; its words may hold a text, so its kind alone is noted
+        except Exception as error:  # a bug of ours; its message may contain a text, so only its type is logged
             noted["error"] = f"{type(error).__name__} at {place_of(error)}"
             if answer.is_begun:
                 raise
@@ -116,11 +116,11 @@ class Gate:
         )
 
     async def _body(self, scope: Scope, receive: Receive, answer: _Answer) -> bytes:
-        """Return the body; what is read of it counts as held until it is answered.
+        """Read the request body; its bytes count towards `max_held_bytes` until the request is answered.
 
         Raises:
-            Refusal: If it is too large, does not come in time, or too much is held already.
-            ClientGone: If it does not come to its end.
+            Refusal: If it is too large, does not arrive in time, or too many bytes are held already.
+            ClientGone: If the client disconnects before its end.
         """
         limit = self._config.max_file_bytes if scope["path"] == FILE_PATH else self._config.max_body_bytes
         too_large = Refusal(
@@ -154,7 +154,7 @@ class Gate:
 
 
 class _Replay:
-    """Gives a body that was read once more, and then what comes after it: that the client went away."""
+    """ASGI receive channel that replays a body already read, then passes on later messages (the disconnect)."""
 
     def __init__(self, body: bytes, receive: Receive) -> None:
         self._body: bytes | None = body
@@ -168,7 +168,7 @@ class _Replay:
 
 
 class _Answer:
-    """Sends an answer with the headers that all have."""
+    """ASGI send channel that adds the common headers and records the status."""
 
     def __init__(self, send: Send, work: Work, request_id: str) -> None:
         self._send = send
@@ -177,7 +177,7 @@ class _Answer:
         self.status = 0
         self.is_body_read = False
         self.body_bytes = 0
-        """Of the request that it answers, as far as they have come."""
+        """Bytes read so far of the request's body."""
 
     @property
     def is_begun(self) -> bool:
@@ -190,7 +190,7 @@ class _Answer:
             names = {name for name, _ in given}
             given = [*given, *(header for header in [*_HEADERS, _POLICY] if header[0] not in names)]
             given.append((b"x-request-id", self._request_id.encode()))
-            # What is left of a body that was not read would be taken for the next request.
+            # The unread rest of a body would be parsed as the next request.
             if self._work.is_ending or not self.is_body_read:
                 given.append((b"connection", b"close"))
             message = {**message, "headers": given}
@@ -198,7 +198,7 @@ class _Answer:
 
 
 def answer_of(refusal: Refusal) -> tuple[int, dict[str, str], dict[str, Any]]:
-    """Return status, headers and body of the answer that refuses a request."""
+    """Return status, headers and body of the answer to a refused request."""
     headers = {} if refusal.retry_after is None else {"retry-after": str(refusal.retry_after)}
     return refusal.status, headers, {"error": refusal.message}
 

@@ -1,4 +1,4 @@
-"""The models that are served: loaded, verified, chosen by languages or name, and read anew when they are replaced."""
+"""The served models: loading, verification, selection by languages or name, and reloading after replacement."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ __all__ = ["ModelSource", "Models", "ServedModel", "load_model", "model_sources"
 
 @dataclass(frozen=True, slots=True)
 class ModelSource:
-    """Where a model stands, and what it is called."""
+    """Name and path of a model to serve."""
 
     name: str
     path: Path
 
     def state(self) -> FileState | None:
-        """Return what changes when another model is put in its place; None if there is none."""
+        """Return a fingerprint that changes when the model is replaced; None if there is no model."""
         try:
             return file_state(model_directory(self.path))
         except ClearheadError:
@@ -39,36 +39,36 @@ class ModelSource:
 
 @dataclass(frozen=True, slots=True)
 class ServedModel:
-    """A model that is ready."""
+    """A loaded and verified model."""
 
     name: str
     translator: Translator
     sources: tuple[str, ...]
-    """Languages that it reads; none if that is not known."""
+    """Its source languages; empty if unknown."""
     targets: tuple[str, ...]
     state: FileState | None
-    """Of the directory it was read from."""
+    """Fingerprint of the directory it was read from."""
     usual: DecodeConfig
-    """How it searches if nothing else is asked for."""
+    """Its default search options."""
 
     @property
     def is_tagged(self) -> bool:
-        """Whether it must be told the language to write."""
+        """Whether it needs a target-language tag."""
         return bool(self.translator.bundle.tokenizer.language_tags)
 
     def pairs(self) -> list[tuple[str, str]]:
-        """Return the languages that it translates between; one into itself only where it does nothing else."""
+        """Return the language pairs it translates; a language with itself only if there are no other pairs."""
         both = [(source, target) for source in self.sources for target in self.targets]
         return [pair for pair in both if pair[0] != pair[1]] or both
 
 
 def model_sources(models: Sequence[str]) -> list[ModelSource]:
-    """Return what the command line names: paths, or `NAME=PATH`.
+    """Parse the models on the command line, each a path or `NAME=PATH`.
 
-    A path without a name is called as its directory is, that above a directory called `model`.
+    Without a name, the model is named after its directory, or after the parent of a directory called `model`.
 
     Raises:
-        ConfigError: If two have the same name.
+        ConfigError: If two models have the same name, or a name or a path is empty.
     """
     found: dict[str, ModelSource] = {}
     for model in models:
@@ -87,16 +87,16 @@ def model_sources(models: Sequence[str]) -> list[ModelSource]:
 def load_model(
     source: ModelSource, *, device: str, as_asked: Callable[[Translator], Translator] = lambda translator: translator
 ) -> ServedModel:
-    """Read a model, and translate its golden sentences, as `clearhead verify` does.
+    """Load a model and verify it on its golden sentences, as `clearhead verify` does.
 
     Args:
-        source: Where it stands.
-        device: As of `Translator.load`.
-        as_asked: Returns a translator as requests will have it, which is verified.
+        source: Name and path of the model.
+        device: Device name, passed to `Translator.load`.
+        as_asked: Wraps the translator as requests will use it; the wrapped translator is verified.
 
     Raises:
-        ModelError: If it is missing or damaged, or does not translate as it did when it was made.
-        DeviceError: If the device is not there.
+        ModelError: If the model is missing or damaged, or its golden translations have changed.
+        DeviceError: If the device is not available.
     """
     state = source.state()
     translator = Translator.load(source.path, device=device)
@@ -106,7 +106,7 @@ def load_model(
             f"{source.path} does not translate as it did when it was made ({len(problems)} golden sentences; "
             f"`clearhead verify` shows them): {problems[0]}"
         )
-    # What is made when it is first needed is made once, for all requests: also what spells terms, if it can have any.
+    # Warm up what is built on first use, including the tokenization of terms where the model supports them.
     language = next(iter(translator.bundle.tokenizer.language_tags), None)
     asked.translate(["."], scores=False, target_lang=language)
     with suppress(ConfigError):
@@ -117,13 +117,13 @@ def load_model(
 
 
 class Models:
-    """The models that are ready, in the order of the command line; a new set takes the place of an old one at once."""
+    """The served models, in the order of the command line; a reload replaces the whole set at once."""
 
     def __init__(self, served: Mapping[str, ServedModel] | None = None) -> None:
         self.served = dict(served or {})
 
     def languages(self) -> dict[str, list[str]]:
-        """Return each language that can be translated from, with those into which; in the order of their codes."""
+        """Return the target languages of each source language, both in the order of their codes."""
         found: dict[str, set[str]] = {}
         for model in self.served.values():
             for source, target in model.pairs():
@@ -131,12 +131,12 @@ class Models:
         return {source: sorted(found[source]) for source in sorted(found)}
 
     def all_languages(self) -> list[str]:
-        """Return every language that is read or written."""
+        """Return every source or target language, sorted."""
         pairs = self.languages()
         return sorted({*pairs, *(target for targets in pairs.values() for target in targets)})
 
     def named(self, name: str) -> ServedModel:
-        """Return the model of a name.
+        """Return the model with a name.
 
         Raises:
             Refusal: If there is none.
@@ -146,10 +146,10 @@ class Models:
         return self.served[name]
 
     def choose(self, source: str, target: str) -> tuple[ServedModel, str, str]:
-        """Return the first model that translates between two languages, and what it calls them.
+        """Return the first model for a language pair, and the model's own codes of the two languages.
 
         Raises:
-            Refusal: If a language is not served, or not with the other; in the words of LibreTranslate.
+            Refusal: If a language is not served, or not with the other; the message is worded as in LibreTranslate.
         """
         if (found := self._between(source, target)) is not None:
             return found
@@ -166,7 +166,7 @@ class Models:
         )
 
     def stays(self, source: str, target: str) -> bool:
-        """Tell whether a text stays as it is: both are one language, and no model has it translated into itself."""
+        """Return whether a text is returned as it is: same language, and no model translates it into itself."""
         known = self.all_languages()
         own = matching(source, known)
         return own is not None and own == matching(target, known) and self._between(source, target) is None

@@ -1,10 +1,10 @@
-"""The server on several machines, by Ray Serve: as many replicas as are wanted, each with the same engine.
+"""Deployment on several machines with Ray Serve: replicas that each run the same translation service.
 
     serve run clearhead.serving.ray_serve:application models=/srv/models/de-en replicas=2 cpus=4
 
-Ray's proxies listen, and give each request to a replica that has room; a replica is a process with models, batches and
-bounds of its own, as `clearhead serve` is one. It takes requests when its models are loaded and have translated their
-golden sentences, and ends when the requests that it has are answered.
+Ray's proxies accept requests and pass each to a replica with free capacity. A replica is a process with its own models,
+batches and limits, like one `clearhead serve`. It takes requests once its models are loaded and have reproduced their
+golden sentences, and exits when its running requests are answered.
 """
 
 from __future__ import annotations
@@ -66,10 +66,10 @@ class RaySettings(Settings):
 
 
 class Replica:
-    """A server behind Ray's proxies.
+    """One replica of the translation service behind Ray's proxies.
 
     Args:
-        settings: What is served.
+        settings: What to serve, and with which resources.
     """
 
     def __init__(self, settings: RaySettings) -> None:
@@ -80,7 +80,7 @@ class Replica:
             named_files(_listed(settings.terms), "terms"), named_files(_listed(settings.memory), "memory")
         )
         config = _limits(settings)
-        # Whoever fetches a translated file may reach another replica.
+        # The download of a translated file may reach another replica.
         self._service = Service(_sources(settings), config, keys, resources, device=settings.device, takes_files=False)
         self._service.load()
         self._origins = tuple(_listed(settings.cors))
@@ -89,14 +89,14 @@ class Replica:
         self._tending.start()
 
     def __serve_build_asgi_app__(self) -> ASGIApp:
-        """Return what answers requests; Ray asks for it."""
+        """Return the ASGI application; called by Ray."""
         return make_app(self._service, cors_origins=self._origins)
 
     def check_health(self) -> None:
-        """Tell Ray that the replica serves.
+        """Raise unless the replica serves requests; called by Ray.
 
         Raises:
-            Refusal: If not.
+            Refusal: If it does not serve requests.
         """
         ready(self._service)
 
@@ -105,26 +105,26 @@ class Replica:
             self._service.tend()
 
     def __del__(self) -> None:
-        """Give back threads and files; Ray has waited for requests before."""
+        """Release threads and files; Ray has waited for running requests before."""
         if hasattr(self, "_tending"):
             self._is_over.set()
-            if self._tending is not current_thread():  # which may hold the last reference
+            if self._tending is not current_thread():  # this thread may hold the last reference
                 self._tending.join(SECONDS_TO_END)
             self._service.work.cancel_all()
             self._service.close()
 
 
 def application(given: Mapping[str, Any]) -> Application:
-    """Return what `serve run` and `ray.serve.run` start.
+    """Return the Ray application for `serve run` or `ray.serve.run`.
 
     Args:
         given: Fields of `RaySettings`.
 
     Raises:
-        ConfigError: If one is unknown or impossible, or Ray is not installed.
+        ConfigError: If a field is unknown or invalid, or Ray is not installed.
     """
     settings = RaySettings.from_dict(dict(given), origin="clearhead.serving.ray_serve")
-    config, _ = _limits(settings), _sources(settings)  # refused before anything is started
+    config, _ = _limits(settings), _sources(settings)  # raise configuration errors before anything is started
     try:
         from ray import serve
     except ModuleNotFoundError as error:
@@ -135,7 +135,7 @@ def application(given: Mapping[str, Any]) -> Application:
     if settings.max_replicas is not None:
         bounds = {"min_replicas": settings.replicas, "max_replicas": max(settings.replicas, settings.max_replicas)}
         scaling = {"autoscaling_config": {**bounds, "target_ongoing_requests": max(1, config.max_requests // 2)}}
-    deploy: Any = serve.deployment  # its types do not say what it returns
+    deploy: Any = serve.deployment  # its type annotations do not state what it returns
     deployment = deploy(
         serve.ingress()(Replica),
         name="clearhead",

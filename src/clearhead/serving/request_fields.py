@@ -1,4 +1,4 @@
-"""What a request says: its fields, whichever way they are written, its texts within their limits, and whose it is."""
+"""Parsing and validation of requests: fields, text limits, terms, and the client."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ MOST_FIELDS = 1_000
 
 
 async def read_fields(request: Request) -> dict[str, Any]:
-    """Return the fields of a request: of its JSON object, or of its form and its query, of which the query goes first.
+    """Return the fields of a request, from its JSON object or from its query and its form; the query takes precedence.
 
     Raises:
-        Refusal: If they cannot be read.
+        Refusal: If they cannot be parsed.
     """
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind == "application/json" or kind.endswith("+json"):
@@ -49,7 +49,7 @@ async def read_fields(request: Request) -> dict[str, Any]:
             given = list(parse_qsl(text, keep_blank_values=True, errors="strict", max_num_fields=MOST_FIELDS))
         query = request.url.query
         given = [*parse_qsl(query, keep_blank_values=True, errors="strict", max_num_fields=MOST_FIELDS), *given]
-    except Exception as error:  # of parsers of others, which raise what they like
+    except Exception as error:  # third-party parsers may raise any exception
         if isinstance(error, OSError | MemoryError):
             raise
         raise Refusal(HTTPStatus.BAD_REQUEST, "the form cannot be read; send JSON, or a form in UTF-8") from None
@@ -59,10 +59,10 @@ async def read_fields(request: Request) -> dict[str, Any]:
 
 
 def require_few(texts: Sequence[str], config: ServeConfig) -> None:
-    """Refuse more texts or characters than one request may have.
+    """Raise `Refusal` for more texts or characters than one request may have.
 
     Raises:
-        Refusal: In the words of LibreTranslate.
+        Refusal: If a limit is exceeded; the message is worded as in LibreTranslate.
     """
     for size, limit in ((len(texts), config.max_texts), (sum(map(len, texts)), config.max_characters)):
         if size > limit:
@@ -70,10 +70,10 @@ def require_few(texts: Sequence[str], config: ServeConfig) -> None:
 
 
 def given_terms(given: Sequence[GivenTerm], config: ServeConfig) -> Terms | None:
-    """Return the terms that a request brings along; None if it brings an empty list.
+    """Return the terms given in a request; None for an empty list.
 
     Raises:
-        Refusal: If there are too many, one is too long or no line of text, or there is nothing that translates it.
+        Refusal: If there are too many, or a term is too long, is not one line of text, or has no translation.
     """
     terms = []
     targets = [[one.target] if isinstance(one.target, str) else one.target for one in given]
@@ -97,12 +97,12 @@ def given_terms(given: Sequence[GivenTerm], config: ServeConfig) -> Terms | None
 
 
 def client_of(request: Request, keys: Keys, fields: Mapping[str, Any] | None = None) -> str:
-    """Return whose turn a request takes: the owner of its key, or its address.
+    """Return the client of a request, for fair scheduling and limits: the owner of its key, or its address.
 
-    A key stands in the header `Authorization: Bearer KEY`, or in the field `api_key`.
+    The key is in the header `Authorization: Bearer KEY`, or in the field `api_key`.
 
     Raises:
-        Refusal: If a key is needed and there is none, it is unknown, or too much was asked for with it.
+        Refusal: If a key is required and it is missing or unknown, or its rate limit is exceeded.
     """
     scheme, _, given = request.headers.get("authorization", "").partition(" ")
     key = given.strip() if scheme.lower() == "bearer" else None
@@ -115,6 +115,6 @@ def client_of(request: Request, keys: Keys, fields: Mapping[str, Any] | None = N
 
 
 async def wait_until_gone(request: Request) -> None:
-    """Return when the client has gone away; the body must have been read."""
+    """Return when the client has disconnected; the body must have been read."""
     while (await request.receive())["type"] != "http.disconnect":
         pass

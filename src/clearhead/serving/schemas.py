@@ -1,4 +1,4 @@
-"""The fields of requests and answers, as the description of the interface has them."""
+"""Pydantic models of requests and responses, from which the OpenAPI document is generated."""
 
 from __future__ import annotations
 
@@ -317,11 +317,11 @@ class ModelList(_Fields):
 
 
 def described(fields: type[BaseModel], *kinds: str) -> dict[str, Any]:
-    """Return what describes the body of a request that is read field by field.
+    """Return the OpenAPI description of a request body whose fields are parsed by hand.
 
     Args:
-        fields: Its fields.
-        kinds: What it may be written as; JSON or a form if not given.
+        fields: The model of its fields.
+        kinds: The accepted content types; JSON and a URL-encoded form if not given.
     """
     schema = fields.model_json_schema()
     written = kinds or ("application/json", "application/x-www-form-urlencoded")

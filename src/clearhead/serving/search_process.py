@@ -1,8 +1,8 @@
-"""The batches of a server in a process of their own, so that its event loop waits for no thread that searches.
+"""Search batches in a separate process, so that the event loop of the server never waits for a search thread.
 
-Threads of one process run Python by turns, and a search asks for it at every step; docs/serving.md says what that
-costs. The two processes send each other pickles, through a pipe that nobody else has. Where one ends, for whatever
-reason, the other finds the pipe closed: the search ends as well, the server when it has refused what it had.
+Threads of one process share Python's global lock, and a search needs it at every step; docs/serving.md gives the cost.
+The two processes exchange pickles through a private pipe. If one ends, for whatever reason, the other finds the pipe
+closed: the search process then ends too, and the server ends after refusing its pending requests.
 """
 
 from __future__ import annotations
@@ -36,26 +36,26 @@ __all__ = ["SearchProcess", "begin_search_process", "can_search_apart", "search_
 
 
 def can_search_apart(device: torch.device) -> bool:
-    """Tell whether searches may have a process of their own: on a CPU, where a process can be divided safely.
+    """Return whether searches may run in a process of their own: on a CPU under Linux, where forking is safe.
 
-    Two processes would share a GPU badly, and each would have the model in its memory.
+    Two processes would share a GPU badly, and each would hold the model in its memory.
     """
     return device.type == "cpu" and sys.platform == "linux"
 
 
 def begin_search_process(max_batch: int, max_searches: int) -> Connection:
-    """Fork a process that searches; return what a `SearchProcess` is made of.
+    """Fork a search process; return the connection for a `SearchProcess`.
 
-    It has what this one has loaded, so it costs little time and memory, and logs as this one does. No thread of PyTorch
-    or OpenMP may be there yet.
+    The fork shares what this process has loaded, so it costs little time and memory, and it writes the same log. No
+    thread of PyTorch or OpenMP may exist yet.
 
     Args:
-        max_batch: As of `Batches`.
-        max_searches: As there.
+        max_batch: Most sentences that a worker has in flight.
+        max_searches: Most batches at once, besides those of the usual searches.
     """
     ours, theirs = Pipe()
-    # Who ends the server, or the group of processes that it is in, lets it end its requests before: the process that
-    # searches never takes these signals, not even at its first step.
+    # Signals that end the server, or its process group, must let it finish its requests first. The search process
+    # therefore blocks them from its first step on.
     before = signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGINT, signal.SIGTERM, signal.SIGHUP))
     if os.fork() == 0:
         status = 1
@@ -73,11 +73,11 @@ def begin_search_process(max_batch: int, max_searches: int) -> Connection:
 
 
 class SearchProcess:
-    """The batches of another process; see `Batches`.
+    """Client of the search process, with the interface of `Batches`.
 
     Args:
-        connection: To what `search_for` runs in.
-        observer: Who counts what happens there.
+        connection: Connection to the process that runs `search_for`.
+        observer: Receives the metrics of the process.
     """
 
     def __init__(self, connection: Connection, observer: SearchObserver) -> None:
@@ -98,7 +98,7 @@ class SearchProcess:
             "made": self._made.put,
         }
         self.is_ended = False
-        """Whether the process has ended; then there are no searches any more."""
+        """Whether the process has ended, so that no search is possible any more."""
         self._threads = [
             Thread(target=self._write, daemon=True, name="clearhead questions"),
             Thread(target=self._read, daemon=True, name="clearhead answers"),
@@ -108,16 +108,18 @@ class SearchProcess:
 
     @property
     def num_open(self) -> int:
-        """Sentences that wait or are in flight."""
+        """Number of sentences that wait or are in flight."""
         return sum(sentences for _, sentences in list(self._calls.values()))
 
     def submit(
         self, call: Call, engine: Engine, sentences: Sequence[Sentence], options: SearchOptions, *, is_usual: bool
     ) -> Withdraw:
-        """Search for the sentences of a call; see `Batches.submit`. That there are too many batches, the call learns.
+        """Queue the sentences of a call for search; see `Batches.submit`.
+
+        If there are too many batches, the call receives the `Refusal` later.
 
         Raises:
-            ClearheadError: If the engine cannot be made there as well.
+            ClearheadError: If the engine cannot be built in the search process.
             Refusal: If the process has ended.
         """
         things = [self._number_of(thing) for thing in (engine, options.shortlist) if thing is not None]
@@ -131,13 +133,13 @@ class SearchProcess:
         return partial(self._withdraw, number)
 
     def sweep(self) -> None:
-        """End the batches that have been without sentences for a while, and let go of what is not used any more."""
+        """Close idle batches, and free engines and shortlists that are no longer used."""
         gone = [self._gone.popleft() for _ in range(len(self._gone))]
         with suppress(Refusal):
             self._send("sweep", gone)
 
     def close(self) -> None:
-        """End the process, and wait until it has ended: `SECONDS_TO_END` at most, since it may be stuck."""
+        """End the process and wait for it, for `SECONDS_TO_END` at most, since it may be stuck."""
         with suppress(Refusal):
             self._send("end")
         join_threads(self._threads)
@@ -148,7 +150,7 @@ class SearchProcess:
                 self._send("withdraw", number)
 
     def _number_of(self, thing: Engine | Shortlist) -> int:
-        """Return the number by which the process knows something, which is made there when it is first needed."""
+        """Return the number of an engine or shortlist in the search process, which builds it on first use."""
         if (known := self._known.get(id(thing))) is not None:
             return known
         with self._making:
@@ -164,26 +166,26 @@ class SearchProcess:
         return number
 
     def _forget(self, key: int, number: int) -> None:
-        """Note that something is gone; whatever thread learns that may be at anything, so it is sent later."""
+        """Record a freed object; a finalizer may interrupt any thread at any point, so the message is sent later."""
         del self._known[key]
         self._gone.append(number)
 
     def _send(self, *message: Any) -> None:
-        """Let a message be sent, without waiting for a process that takes none: a request has a deadline."""
+        """Queue a message without waiting for a process that reads none, since requests have deadlines."""
         packed = pickle.dumps(message)
-        if self.is_ended:  # if it ends after this line, who waits is told
+        if self.is_ended:  # if it ends after this line, pending calls receive the error
             raise _ended()
         self._unsent.put(packed)
 
     def _write(self) -> None:
-        """Send messages until the other thread, which reads from the same connection, has ended; then close it."""
+        """Send queued messages until the reading thread, which shares the connection, has ended; then close it."""
         with self._connection:
             while (packed := self._unsent.get()) is not None:
                 with suppress(OSError):  # the process has ended
                     self._connection.send_bytes(packed)
 
     def _read(self) -> None:
-        """Take what the process sends, until it ends; where that cannot be read any more, it ends as well."""
+        """Receive messages until the process ends, or a message cannot be read."""
         try:
             with suppress(EOFError, OSError):
                 while True:
@@ -211,12 +213,12 @@ def _ended() -> Refusal:
 
 
 def search_for(connection: Connection, max_batch: int, max_searches: int) -> None:
-    """Search for who asks through a connection, a `SearchProcess`, until nobody holds its other end.
+    """Run the searches requested through a connection by a `SearchProcess`, until its other end is closed.
 
     Args:
-        connection: Where the questions come from, and the answers go.
-        max_batch: As of `Batches`.
-        max_searches: As there.
+        connection: Connection for requests and results.
+        max_batch: Most sentences that a worker has in flight.
+        max_searches: Most batches at once, besides those of the usual searches.
     """
     answers = _Answers()
     batches = Batches(max_batch, max_searches, answers)
@@ -238,12 +240,12 @@ def search_for(connection: Connection, max_batch: int, max_searches: int) -> Non
     with suppress(OSError):
         answers.send(connection)
     reader.join()
-    connection.close()  # so that whoever waits learns it before the last steps of searches are done
+    connection.close()  # closed first, so that the server notices before the last search steps are done
     batches.close()
 
 
 class _Answers:
-    """What goes back, from many threads: one sends for all. What is counted goes with the next answer."""
+    """Queue of results and metrics, filled by many threads and sent by one; metrics go with the next result."""
 
     def __init__(self) -> None:
         self._counted: deque[tuple[Any, ...]] = deque()
@@ -259,22 +261,22 @@ class _Answers:
         self._counted.append(("translated", source_tokens, target_tokens))
 
     def put(self, *answer: Any) -> None:
-        """Send an answer."""
+        """Queue a result."""
         self._waiting.put(answer)
 
     def end(self) -> None:
-        """Let `send` return."""
+        """Make `send` return."""
         self._waiting.put(None)
 
     def send(self, connection: Connection) -> None:
-        """Send what there is, until the end.
+        """Send results until `end` is called.
 
         Raises:
-            OSError: If nobody holds the other end.
+            OSError: If the other end of the connection is closed.
         """
         while True:
             answers = [self._waiting.get()]
-            answers += [self._waiting.get() for _ in range(self._waiting.qsize())]  # which nobody else takes
+            answers += [self._waiting.get() for _ in range(self._waiting.qsize())]  # this is the only reader
             if None in answers:
                 return
             counted = [self._counted.popleft() for _ in range(len(self._counted))]
@@ -283,7 +285,7 @@ class _Answers:
 
 @dataclass(eq=False)
 class _Asked:
-    """A call of the other process."""
+    """A call of the server process."""
 
     number: int
     client: str
@@ -304,18 +306,19 @@ class _Asked:
 
 @dataclass
 class _Messages:
-    """What the other process may ask for; each method is a message of `SearchProcess`."""
+    """Requests of the server process; each method handles one message of `SearchProcess`."""
 
     batches: Batches
     answers: _Answers
     _things: dict[int, Any] = field(default_factory=dict)
     _open: weakref.WeakValueDictionary[int, _Asked] = field(default_factory=weakref.WeakValueDictionary)
-    """Held by the batch that they are in."""
+    """Kept alive by their batches."""
 
     def make(self, number: int, packed: bytes) -> None:
-        """Get an engine or a shortlist ready.
+        """Build an engine or load a shortlist.
 
-        It is unpacked in a thread of its own: others are searched for meanwhile, and also if there is no memory for it.
+        It is unpacked in a thread of its own, so that other searches continue meanwhile, even if there is no memory for
+        it.
         """
 
         def run() -> None:
@@ -339,31 +342,31 @@ class _Messages:
         options: SearchOptions,
         is_usual: bool,
     ) -> None:
-        """Search for some sentences."""
+        """Queue sentences for search."""
         engine, *shortlist = (self._things[thing] for thing in things)
         options = replace(options, shortlist=shortlist[0]) if shortlist else options
         asked = _Asked(number, client, [[] for _ in sentences], self.answers, len(sentences))
         self._open[number] = asked
         try:
             asked.withdraw = self.batches.submit(asked, engine, sentences, options, is_usual=is_usual)
-        except Exception as error:  # a refusal, or that the system gives no thread: others are searched for on
+        except Exception as error:  # a refusal, or no thread from the system: other searches continue
             asked.fail(error)
 
     def withdraw(self, number: int) -> None:
-        """Let go of sentences that nobody waits for."""
+        """Withdraw sentences whose results are no longer needed."""
         asked = self._open.get(number)
         if asked is not None and asked.withdraw is not None:
             asked.withdraw()
 
     def sweep(self, gone: Sequence[int]) -> None:
-        """End what is idle, and let go of engines and shortlists that are not used any more."""
+        """Close idle batches, and free engines and shortlists that are no longer used."""
         for number in gone:
             self._things.pop(number, None)
         self.batches.sweep()
 
 
 def _sendable(error: BaseException) -> BaseException:
-    """Return an error as the other process can read it; it says where it was found."""
+    """Return an error in a form that can be pickled, with the place where it was raised."""
     place = place_of(error)
     try:
         error = pickle.loads(pickle.dumps(error))

@@ -1,4 +1,4 @@
-"""The process that serves: its socket, its connections, its signals, and its end."""
+"""The HTTP server process: socket, connection limits and timeouts, signals, graceful shutdown, and log format."""
 
 from __future__ import annotations
 
@@ -27,35 +27,35 @@ from clearhead.serving.service import Service, note
 __all__ = ["CHECK_SECONDS", "allow_files", "bind", "connection_class", "log_to_stderr", "serve"]
 
 CHECK_SECONDS = 1.0
-"""Between two looks at what may have been replaced."""
+"""Seconds between two checks for replaced files."""
 MOST_HEADER_BYTES = 32_768
-"""Of a request's line and headers."""
+"""Size limit of a request's line and headers."""
 MOST_WAITING_REQUESTS = 100
-"""On one connection, behind the one that is worked on."""
+"""Most pipelined requests on one connection behind the current one."""
 BACKLOG = 2_048
 LAST_SECONDS = 1.0
-"""That requests are still refused in, when all work has ended, and that one who is refused may still send in."""
+"""Seconds that requests are still refused after all work has ended, and that a refused client may still send."""
 _OTHER_FILES = 200
-"""That are open beside connections and what they send in: models, terms, threads, connections that are refused."""
+"""Open files besides connections and their uploads: models, terms, threads, refused connections."""
 _SECONDS_TO_READ = 0.1
-"""Until what has come is read for sure."""
+"""Seconds after which data that has arrived has certainly been read."""
 _MOST_LINGERING = 100
-"""Connections beyond those that may be open, which are refused and still closing."""
+"""Connections beyond the limit that are refused and still closing."""
 _SELECTOR: type[selectors.BaseSelector] = getattr(selectors, "PollSelector", selectors.SelectSelector)
-"""One that needs no file of its own, of which there may be none left."""
+"""A selector that needs no file descriptor of its own, since there may be none left."""
 _CANDIDATES = 10
-"""Connections of which one is closed where there are too many, if it asks for nothing."""
+"""Number of idle connections examined for one to close when there are too many."""
 
 
 def bind(host: str, port: int) -> socket.socket:
-    """Return a socket that listens.
+    """Return a listening socket.
 
     Args:
         host: Name or address.
-        port: 0 is any free one.
+        port: Port number; 0 chooses any free one.
 
     Raises:
-        ConfigError: If it cannot be had.
+        ConfigError: If it cannot listen there.
     """
     found = None
     try:
@@ -63,7 +63,7 @@ def bind(host: str, port: int) -> socket.socket:
         found = socket.socket(family, kind, protocol)
         found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         found.bind(address)
-        found.listen(BACKLOG)  # of two servers that want the port, one is refused here
+        found.listen(BACKLOG)  # if two servers want the port, the second fails here
     except (OSError, UnicodeError) as error:  # the latter where a name cannot be one
         if found is not None:
             found.close()
@@ -81,18 +81,18 @@ def serve(
     cors_origins: tuple[str, ...] = (),
     trusted_proxies: tuple[str, ...] = (),
 ) -> None:
-    """Serve until SIGTERM or SIGINT; SIGHUP reads the models anew.
+    """Serve until SIGTERM or SIGINT; SIGHUP reloads the models.
 
-    The socket listens at once, and whoever asks is told that the models are being loaded until they are.
+    The socket listens at once; until the models are loaded, requests are answered with that message.
 
     Args:
-        service: What there is to serve.
-        listener: As of `bind`.
-        cors_origins: As of `make_app`.
-        trusted_proxies: Addresses whose `X-Forwarded-For` tells who asks.
+        service: The models and resources to serve.
+        listener: A listening socket, as `bind` returns it.
+        cors_origins: Origins of other web pages that may call the API; `*` allows all.
+        trusted_proxies: Addresses whose `X-Forwarded-For` header gives the client's address.
 
     Raises:
-        ClearheadError: If a model cannot be loaded, or does not translate as it did.
+        ClearheadError: If a model cannot be loaded or verified.
     """
     allow_files(2 * service.config.max_connections + _OTHER_FILES)
     config = uvicorn.Config(
@@ -109,7 +109,7 @@ def serve(
         timeout_graceful_shutdown=5,
         backlog=BACKLOG,
     )
-    logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL)  # it names addresses
+    logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL)  # its messages contain addresses
     server = _Server(config)
     problem = asyncio.run(_serve(server, service, listener))
     service.close()
@@ -118,11 +118,11 @@ def serve(
 
 
 def allow_files(most: int) -> None:
-    """Let this process open so many files, where fewer are usual; where it may not, that is logged.
+    """Raise the limit of open files of this process if it is lower; log if that is not allowed.
 
-    Each connection is one, and what it sends may be another.
+    Each connection takes one file, and its upload may take another.
     """
-    with suppress(ImportError):  # Windows has no such bound
+    with suppress(ImportError):  # Windows has no such limit
         import resource
 
         usual, allowed = resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -135,16 +135,16 @@ def allow_files(most: int) -> None:
 
 
 class _Server(uvicorn.Server):
-    """Uvicorn without its signals, which are ours."""
+    """Uvicorn without its signal handlers; this module installs its own."""
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
-        """Leave signals alone."""
+        """Install no signal handlers."""
         yield
 
 
 async def _serve(server: _Server, service: Service, listener: socket.socket) -> ClearheadError | None:
-    """Serve; return why it did not begin, if it did not."""
+    """Run the server; return the error that kept it from starting or made it stop, if any."""
     loop, ended, asked = asyncio.get_running_loop(), asyncio.Event(), asyncio.Event()
     restore = _on_signals(loop, ended, asked)
     serving = asyncio.create_task(server.serve(sockets=[listener]))
@@ -172,7 +172,7 @@ async def _serve(server: _Server, service: Service, listener: socket.socket) -> 
 
 
 def _on_signals(loop: asyncio.AbstractEventLoop, ended: asyncio.Event, asked: asyncio.Event) -> Callable[[], None]:
-    """Set events on signals; return what makes them as they were."""
+    """Set events on signals; return a function that restores the previous handlers."""
     wanted: dict[int, asyncio.Event] = {signal.SIGTERM: ended, signal.SIGINT: ended}
     if hasattr(signal, "SIGHUP"):
         wanted[signal.SIGHUP] = asked
@@ -191,7 +191,7 @@ def _on_signals(loop: asyncio.AbstractEventLoop, ended: asyncio.Event, asked: as
 async def _watch(
     service: Service, asked: asyncio.Event, stopping: asyncio.Task[Any], serving: asyncio.Task[None]
 ) -> ClearheadError | None:
-    """Read models anew when they are replaced or it is asked for, until the server is to end, or cannot go on."""
+    """Reload models on replacement or request, until shutdown or until searches are no longer possible."""
     while not (stopping.done() or serving.done()):
         waiting = asyncio.create_task(asked.wait())
         await asyncio.wait({waiting, stopping, serving}, timeout=CHECK_SECONDS, return_when=asyncio.FIRST_COMPLETED)
@@ -208,22 +208,22 @@ async def _watch(
 
 
 async def _drain(service: Service) -> None:
-    """Refuse new requests, and let those at work end; those that do not in time are told to ask again."""
+    """Refuse new requests and wait for running ones; those that exceed `grace_seconds` are cancelled."""
     service.work.is_ending = True
     note(logging.INFO, event="ending", requests=service.work.num_requests)
     until = time.monotonic() + service.config.grace_seconds
     while service.work.num_requests and time.monotonic() < until:
         await asyncio.sleep(0.05)
     service.work.cancel_all()
-    # Whoever asks now still gets an answer; a socket that is closed would reset them.
+    # New requests still get an answer meanwhile; a closed socket would reset them.
     await asyncio.sleep(LAST_SECONDS)
 
 
 def connection_class(config: ServeConfig) -> type[asyncio.Protocol]:
-    """Return the protocol of a connection: uvicorn's, which also closes those that do not go on."""
+    """Return the connection protocol: uvicorn's, with limits and timeouts for headers, idle time and slow readers."""
 
     class Connection(HttpToolsProtocol):
-        """A connection whose headers come in time and in bounds, and whose answers are taken in time."""
+        """A connection with limits on header time, header size, and the time to take an answer."""
 
         _idle_since: float | None = None
         _header_timer: asyncio.TimerHandle | None = None
@@ -239,9 +239,9 @@ def connection_class(config: ServeConfig) -> type[asyncio.Protocol]:
                 self._refuse(_FULL)
 
         def _make_room(self) -> bool:
-            """Close the connection that has asked for nothing for longest; tell whether there is room now.
+            """Close the connection that has been idle longest; return whether there is room now.
 
-            Those that are refused take none: each would let another one in, which then is one too many.
+            Refused connections do not count: otherwise each would let in another one, which would then be one too many.
             """
             connections: set[Connection] = self.connections  # type: ignore[assignment]
             others = [one for one in connections if one is not self and not one._is_refused]
@@ -259,7 +259,7 @@ def connection_class(config: ServeConfig) -> type[asyncio.Protocol]:
                 return
             if self._header_timer is None and self._idle_since is not None:
                 self._await_headers()
-            # A header of a request that waits for the one before, or behind a body in chunks, counts as well.
+            # Headers of a pipelined request, or trailers of a chunked body, count as well.
             self._bytes_outside_bodies += len(data)
             super().data_received(data)
             is_too_much = self._bytes_outside_bodies > MOST_HEADER_BYTES
@@ -271,24 +271,24 @@ def connection_class(config: ServeConfig) -> type[asyncio.Protocol]:
                 self.transport.abort()
 
         def send_400_response(self, msg: str) -> None:
-            """Refuse what is no request, as all is refused."""
+            """Refuse an invalid request in the same way as all others."""
             self._refuse(_plain("400 Bad Request", msg))
 
         def _refuse(self, answer: bytes) -> None:
-            """Answer, and close once the client has: closed while it still sends, it might lose the answer."""
+            """Send an answer, and close once the client has closed: an earlier close might lose the answer."""
             self._is_refused = True
             self.transport.write(answer)
-            # A request that is worked on would answer, too, after the end of what may be written.
+            # A running request would also write its answer, after the write side is closed.
             if self._idle_since is None or len(self.connections) > config.max_connections + _MOST_LINGERING:
                 self._end()
                 return
-            with suppress(OSError):  # the client is gone
+            with suppress(OSError):  # the client has disconnected
                 self.transport.write_eof()
             _cancel(self._header_timer)
             self._header_timer = self.loop.call_later(LAST_SECONDS, self._end)
 
         def _end(self) -> None:
-            """Close the connection when what was sent has been taken."""
+            """Close the connection once the client has taken what was sent."""
             self.transport.close()
             if self.transport.get_write_buffer_size():
                 self._await_taking()
@@ -310,13 +310,13 @@ def connection_class(config: ServeConfig) -> type[asyncio.Protocol]:
 
         def on_response_complete(self) -> None:
             super().on_response_complete()
-            if self.cycle.response_complete:  # no other request waits
+            if self.cycle.response_complete:  # no pipelined request is waiting
                 self._idle_since = self.loop.time()
             if self.transport.is_closing():
                 self._end()
 
         def timeout_keep_alive_handler(self) -> None:
-            """Close a connection that asks for nothing more."""
+            """Close a connection that has been idle for too long."""
             if not self._is_asking:
                 self._end()
 
@@ -328,16 +328,16 @@ def connection_class(config: ServeConfig) -> type[asyncio.Protocol]:
 
         @property
         def _is_asking(self) -> bool:
-            """Whether the client has sent something that is still to be read; if closed now, it would be reset."""
+            """Whether the client has sent data that is not yet read; closing the connection now would reset it."""
             return not self.transport.is_closing() and _has_unread(self.transport)
 
         def pause_writing(self) -> None:
-            """Wait for a client that takes its answer slowly, but not for ever."""
+            """Wait for a client that reads its answer slowly, within a time limit."""
             super().pause_writing()
             self._await_taking()
 
         def resume_writing(self) -> None:
-            """Go on with the answer."""
+            """Resume writing the answer."""
             super().resume_writing()
             if not self.transport.is_closing():
                 _cancel(self._answer_timer)
@@ -363,7 +363,7 @@ def connection_class(config: ServeConfig) -> type[asyncio.Protocol]:
 
 
 def _has_unread(transport: asyncio.Transport) -> bool:
-    """Tell whether a client has sent something that is still to be read."""
+    """Return whether a client has sent data that is not yet read."""
     with _SELECTOR() as selector:
         selector.register(transport.get_extra_info("socket"), selectors.EVENT_READ)
         return bool(selector.select(0))
@@ -385,25 +385,25 @@ _LARGE = _plain("431 Request Header Fields Too Large", f"the headers have more t
 
 
 class _Lines(logging.Formatter):
-    """A line of the log: time and level before what was noted as JSON.
+    """Format of a log line: a JSON object with time and level before the fields of the event.
 
-    What a library notes may hold a text or an address, so its place alone is told.
+    Messages of libraries may contain a text or an address, so only the place where they were logged is kept.
     """
 
     def format(self, record: logging.LogRecord) -> str:
         fields = {"time": self.formatTime(record, "%Y-%m-%dT%H:%M:%S%z"), "level": record.levelname.lower()}
         if record.name == LOGGER.name:
-            return f"{json.dumps(fields)[:-1]}, {record.getMessage()[1:]}"  # of one object and the other, one
+            return f"{json.dumps(fields)[:-1]}, {record.getMessage()[1:]}"  # merge the two JSON objects into one
         kind = {"error": record.exc_info[0].__name__} if record.exc_info and record.exc_info[0] else {}
         place = f"{record.filename}:{record.lineno}"
         return json.dumps({**fields, "event": "library", "logger": record.name, "place": place, **kind})
 
 
 def log_to_stderr(*, with_libraries: bool = False) -> None:
-    """Write the log to stderr, a JSON object a line.
+    """Write the log to stderr, one JSON object per line.
 
     Args:
-        with_libraries: Also what libraries note, and warnings; where nobody else writes them.
+        with_libraries: Include log records of libraries, and warnings, for use where nothing else prints them.
     """
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(_Lines())

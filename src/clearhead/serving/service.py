@@ -1,4 +1,4 @@
-"""What the server has: models, batches, threads, keys and files; and what it does with a text once it is let in."""
+"""The translation service without HTTP: models, batches, threads, keys and files."""
 
 from __future__ import annotations
 
@@ -40,38 +40,38 @@ from clearhead.translation.translator import Translator
 __all__ = ["Choice", "Service"]
 
 SECONDS_TO_VERIFY = 3_600.0
-"""That golden sentences of a model may take, beside all that is asked for."""
+"""Time limit in seconds for verifying a model, while it competes with requests."""
 
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """The model for a request, and the languages."""
+    """The model and languages chosen for a request."""
 
     model: ServedModel
     source: str | None
-    """As the model calls it; None where that is not known."""
+    """The model's own code of the language; None if unknown."""
     target: str | None
     detected: float | None = None
-    """How sure it is, in per cent, if the source was detected."""
+    """Confidence in per cent, if the source language was detected."""
 
     @property
     def settings(self) -> dict[str, Any]:
-        """What the model must be told of the languages, as settings of `Translator.translate`."""
+        """Language arguments of `Translator.translate` that this model needs."""
         told = {"target_lang": self.target if self.model.is_tagged else None}
         return told | {"source_lang": self.source if len(self.model.sources) > 1 else None}
 
 
 class Service:
-    """The server without HTTP.
+    """The translation service, independent of HTTP.
 
     Args:
         sources: The models to serve.
         config: The limits.
-        keys: Who may ask.
+        keys: API keys.
         resources: Terms and translation memories.
-        device: As of `Translator.load`.
-        search_process: What searches, as of `begin_search_process`; without one this process does.
-        takes_files: Whether files are translated; they are fetched of the server that was asked.
+        device: Device name, passed to `Translator.load`.
+        search_process: Connection to a search process, from `begin_search_process`; without one, searches run here.
+        takes_files: Whether files are translated; each is downloaded from the server that translated it.
     """
 
     def __init__(
@@ -117,7 +117,7 @@ class Service:
 
     @property
     def models(self) -> Models:
-        """The models that are ready.
+        """The loaded models.
 
         Raises:
             Refusal: If they are still being loaded.
@@ -127,28 +127,29 @@ class Service:
         return self._models
 
     def load(self) -> None:
-        """Load and verify all models, and read terms and memories; then the server is ready.
+        """Load and verify all models, and load terms and memories; the server is ready afterwards.
 
         Raises:
-            ClearheadError: If one cannot be loaded, or does not translate as it did; or as of `Resources.load`.
+            ClearheadError: If a model cannot be loaded or verified, or `Resources.load` fails.
         """
         with self._loading:
-            detect("", ["en"])  # its table is read once
+            detect("", ["en"])  # load the table of the language identifier, once
             models = Models({one.name: self._load(one) for one in self._sources})
             self.resources.load(models)
             spare_what_is_loaded()
             self._models = models
 
     def reload(self, *, all_of_them: bool = False) -> bool:
-        """Read anew what has been replaced: models, keys, terms and memories; requests go on with the old meanwhile.
+        """Reload replaced models, keys, terms and memories; requests use the old ones meanwhile.
 
-        Returns whether a model, terms or a memory were.
-
-        What cannot be read, or a model that does not translate as it did when it was made, is noted, and the old one
-        stays.
+        Files that cannot be read, and models whose golden translations have changed, are logged, and the old ones stay
+        in use.
 
         Args:
-            all_of_them: Read also what has not been replaced.
+            all_of_them: Reload everything, also what has not been replaced.
+
+        Returns:
+            Whether a model, terms or a memory were reloaded.
         """
         with self._loading:
             try:
@@ -161,14 +162,14 @@ class Service:
             served = dict(self._models.served)
             for source in self._sources:
                 state = source.state()
-                is_written = state != self._seen.get(source.name)  # perhaps still, and half of it is no model
+                is_written = state != self._seen.get(source.name)  # perhaps still being written, and incomplete
                 self._seen[source.name] = state
                 is_known = state in (None, served[source.name].state, self._refused.get(source.name))
                 if (is_known or is_written) and not all_of_them:
                     continue
                 try:
                     served[source.name] = self._load(source)
-                except Exception as error:  # whatever it is, such as no memory for two: the old one serves on
+                except Exception as error:  # such as too little memory for two models: the old one stays in use
                     self._refused[source.name] = state
                     self._note_reload("refused", error, model=source.name)
                 else:
@@ -186,10 +187,10 @@ class Service:
             return is_changed
 
     def tend(self, *, all_of_them: bool = False) -> None:
-        """Do what is to be done every second: see `reload`, and let go of what is over.
+        """Periodic maintenance, every second: reload replaced files, close idle batches, remove expired files.
 
         Args:
-            all_of_them: As of `reload`.
+            all_of_them: Reload everything, also what has not been replaced.
         """
         is_changed = self.reload(all_of_them=all_of_them)
         self._searches.sweep()
@@ -198,10 +199,10 @@ class Service:
             spare_what_is_loaded()
 
     def _load(self, source: ModelSource) -> ServedModel:
-        """Load a model, and verify it by the searches that requests will have.
+        """Load a model, and verify it through the same shared searches as requests.
 
         Raises:
-            ClearheadError: As of `load_model` and `require_search`, or if it takes too long.
+            ClearheadError: If `load_model` or `require_search` fails, or it takes too long.
         """
         job = Job("", time.monotonic() + SECONDS_TO_VERIFY, sys.maxsize)
 
@@ -215,10 +216,10 @@ class Service:
             raise ClearheadError(f"{source.path} cannot be verified: {refusal}") from None
 
     def require_search(self) -> None:
-        """Make sure that there is something that searches.
+        """Raise an error if searches are no longer possible.
 
         Raises:
-            ClearheadError: If its process has ended; nothing else can be done then than to begin anew.
+            ClearheadError: If the search process has ended; only a restart of the server helps then.
         """
         if self._searches.is_ended:
             raise ClearheadError("the process that searches has ended, perhaps because the memory was full")
@@ -230,16 +231,16 @@ class Service:
         note(logging.INFO if error is None else logging.ERROR, event="reload", result=result, **fields)
 
     def choose(self, texts: Sequence[str], source: str | None, target: str | None, name: str | None = None) -> Choice:
-        """Return the model for a request.
+        """Choose the model for a request.
 
         Args:
-            texts: What the language is detected of, if `source` is `auto`.
+            texts: Texts for language detection, used if `source` is `auto`.
             source: Language of the texts.
             target: Language to translate into.
-            name: Of the model; the languages need not be said then, where it knows one of each.
+            name: Name of the model; a language may then be omitted if the model has only one on that side.
 
         Raises:
-            Refusal: If there is no such model, or its languages must be said.
+            Refusal: If there is no such model, or the languages must be given.
         """
         models = self.models
         if name is None:
@@ -263,10 +264,10 @@ class Service:
         return Choice(model, None if source == AUTO else source, target)
 
     def detect(self, texts: Sequence[str]) -> list[tuple[str, float]]:
-        """Return the languages, of those that are read, that texts may be in; see `detection.detect`.
+        """Return the likely languages of texts among all source languages; see `language_detection.detect`.
 
         Raises:
-            Refusal: If no model knows what it reads.
+            Refusal: If no model has a known source language.
         """
         languages = list(self.models.languages())
         if not languages:
@@ -274,7 +275,7 @@ class Service:
         return detect("\n".join(texts), languages)
 
     def terms(self, choice: Choice, name: str | None = None) -> Terms | None:
-        """Return the terms of a list, or those for a model and its languages, if there are any.
+        """Return the named list of terms, or the default terms for a model and its languages, if any.
 
         Raises:
             Refusal: If there is no list of that name.
@@ -284,16 +285,16 @@ class Service:
         return self.resources.terms(choice.model, choice.source, choice.target)
 
     def has_memory(self, choice: Choice) -> bool:
-        """Tell whether there is a translation memory for a model and its languages."""
+        """Return whether there is a translation memory for a model and its languages."""
         return self.resources.memory(choice.model, choice.source, choice.target) is not None
 
     def match(self, choice: Choice, job: Job, least: float | None = None) -> Match | None:
-        """Return what asks the translation memory for a model and its languages; None if there is none.
+        """Return the lookup function of the translation memory for a model and its languages; None without a memory.
 
         Args:
-            choice: The model.
-            job: For which it is asked.
-            least: Similarity that is enough; None asks for exact entries alone.
+            choice: The model and languages.
+            job: The request, whose deadline each lookup checks.
+            least: Least similarity of a match; None accepts exact matches only.
         """
         memory = self.resources.memory(choice.model, choice.source, choice.target)
         if memory is None:
@@ -306,15 +307,15 @@ class Service:
         return match
 
     def translator(self, choice: Choice, job: Job) -> Translator:
-        """Return the translator of a model, which searches together with those of other requests."""
+        """Return the translator of a model, which searches in the batches shared with other requests."""
         return choice.model.translator.searching_by(self.search.decoder(job, choice.model.usual))
 
     @contextmanager
     def unshared(self, job: Job) -> Iterator[None]:
-        """Compute what goes through no batch, such as scores, in the block: as many at once as there are threads.
+        """Limit computations outside the batches, such as scoring, to as many at once as there are threads.
 
         Raises:
-            Refusal: If there is no time left.
+            Refusal: If the job's deadline passes while waiting.
         """
         while not self._unshared.acquire(timeout=min(1.0, max(0.0, job.deadline - time.monotonic()))):
             job.require_time()
@@ -324,13 +325,13 @@ class Service:
             self._unshared.release()
 
     def close(self) -> None:
-        """Give back threads and files."""
+        """Release threads and files."""
         self.work.close()
-        self.files.close()  # before what may have to be waited for: nobody else would remove them
+        self.files.close()  # removed before anything that may block, since nothing else would remove them
         self._searches.close()
         gc.unfreeze()
 
 
 def note(level: int, **fields: Any) -> None:
-    """Write a line of the log."""
+    """Write a log line."""
     LOGGER.log(level, json.dumps(fields))

@@ -1,8 +1,8 @@
-"""Terms and translation memories that are served: read at the start, each for a model, a pair of languages, or by name.
+"""Served terms and translation memories, loaded at startup for a model, a language pair, or by name.
 
-A file is named by what it is for: `de-en=terms.tsv` is for requests from German to English, or for the model `de-en`;
-without a name it is for all of them, where there is one pair of languages. A list of terms with any other name is used
-where a request asks for it.
+The name of a file gives its scope: `de-en=terms.tsv` applies to requests from German to English, or to the model
+`de-en`. A file without a name applies to all requests, if there is only one language pair. A list of terms with any
+other name is used when a request asks for it.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ __all__ = ["Resources", "named_files"]
 T = TypeVar("T")
 
 EVERY = ""
-"""The name of what is for all requests."""
+"""Name of the file that applies to all requests."""
 
 
 class Resources:
-    """The terms and memories of a server.
+    """The loaded terms and translation memories of a server.
 
     Args:
-        terms: Files of terms by their names, as of `named_files`.
-        memories: Translation memories, likewise.
+        terms: Term files by name, from `named_files`.
+        memories: Translation memory files by name, from `named_files`.
     """
 
     def __init__(self, terms: Mapping[str, str] | None = None, memories: Mapping[str, str] | None = None) -> None:
@@ -43,11 +43,11 @@ class Resources:
         self._seen: dict[str, list[FileState | None]] = {}
 
     def load(self, models: Models) -> None:
-        """Read all files, and make sure that they fit the models.
+        """Load all files, and check that they fit the models.
 
         Raises:
-            ConfigError: If a file is for what is not served, or a model can have no terms.
-            DataError: If one cannot be read.
+            ConfigError: If a file's name matches no served model or language pair, or a model does not support terms.
+            DataError: If a file cannot be read.
         """
         for option, paths in self._paths.items():
             for name, path in paths.items():
@@ -66,14 +66,14 @@ class Resources:
             self.read(name, models)
 
     def read(self, name: str, models: Models) -> None:
-        """Read the files of a name anew; if one cannot be read, both stay as they were.
+        """Reload the files of a name; if one cannot be read, terms and memory stay as they were.
 
         Args:
-            name: Of terms, memories, or both.
-            models: What is served.
+            name: Name of terms, of a memory, or of both.
+            models: The served models.
 
         Raises:
-            ConfigError: If a model can have no terms.
+            ConfigError: If a model does not support terms.
             DataError: If a file cannot be read.
         """
         terms, memory = self._paths["terms"].get(name), self._paths["memory"].get(name)
@@ -94,11 +94,11 @@ class Resources:
 
     @property
     def names(self) -> list[str]:
-        """What files are called, each name once."""
+        """The names of the files, each once."""
         return list(dict.fromkeys(name for paths in self._paths.values() for name in paths))
 
     def changed(self) -> list[str]:
-        """Return the names whose files are others than when they were last read, or tried to, and are not written."""
+        """Return the names whose files changed since the last attempt to load them and are no longer being written."""
         before, self._seen = self._seen, {name: self._state(name) for name in self.names}
         return [name for name, state in self._seen.items() if before.get(name) == state != self._states.get(name)]
 
@@ -106,15 +106,15 @@ class Resources:
         return [file_state(Path(paths[name])) for paths in self._paths.values() if name in paths]
 
     def sizes(self) -> dict[str, int]:
-        """Return the lists of terms that requests can ask for by name, each with its number of terms."""
+        """Return the number of terms of each list that requests can name."""
         return {name: len(one) for name, one in self._terms.items() if name != EVERY}
 
     def terms(self, model: ServedModel, source: str | None, target: str | None) -> Terms | None:
-        """Return the terms of requests that bring none of their own."""
+        """Return the default terms for a model and its languages, if any."""
         return _first(self._terms, model, source, target)
 
     def named_terms(self, name: str) -> Terms:
-        """Return a list of terms.
+        """Return the list of terms with a name.
 
         Raises:
             Refusal: If there is none of that name.
@@ -126,15 +126,15 @@ class Resources:
         return found
 
     def memory(self, model: ServedModel, source: str | None, target: str | None) -> TranslationMemory | None:
-        """Return the translation memory of requests, if there is one."""
+        """Return the translation memory for a model and its languages, if any."""
         return _first(self._memories, model, source, target)
 
 
 def named_files(given: Sequence[str], option: str) -> dict[str, str]:
-    """Return the files that an option names: paths, or `NAME=PATH`.
+    """Parse the files given to an option, each a path or `NAME=PATH`.
 
     Raises:
-        ConfigError: If two have the same name, or one has no path.
+        ConfigError: If two files have the same name, or one has no path.
     """
     found: dict[str, str] = {}
     for one in given:
@@ -151,7 +151,7 @@ def named_files(given: Sequence[str], option: str) -> dict[str, str]:
 
 
 def _meant(name: str, models: Models) -> Iterator[tuple[ServedModel, str | None, str | None]]:
-    """Yield the models that something is for, with the languages that it is for."""
+    """Yield the models and language pairs that a name applies to."""
     for model in models.served.values():
         pairs: list[tuple[str | None, str | None]] = [*model.pairs()] or [(None, None)]
         if name == model.name:

@@ -1,6 +1,6 @@
-"""Texts of any number of lines: each line is translated as `clearhead translate` does, white space stays.
+"""Translation of multi-line texts and HTML: lines are translated as by `clearhead translate`, white space is kept.
 
-A translation memory is asked as `clearhead translate --memory` asks it: what it has to the letter is not translated.
+A translation memory is used as by `clearhead translate --memory`: lines with an exact match are not translated.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from clearhead.translation.translator import Translator
 __all__ = ["Match", "translate_html", "translate_lines", "translate_texts"]
 
 Match = Callable[[str], MemoryMatch | None]
-"""Returns what a translation memory has for a line."""
+"""Returns the match of a line in a translation memory, if any."""
 
 
 def translate_texts(
@@ -37,20 +37,20 @@ def translate_texts(
     match: Match | None = None,
     **settings: Any,
 ) -> list[Translation]:
-    """Translate texts, all of their lines together; blank lines, and white space around lines, stay as they are.
+    """Translate texts, all their lines together; blank lines and white space around lines are kept.
 
     Args:
         translator: The model.
         texts: The texts.
-        num_best: Translations of each; fewer where fewer are found.
-        scores: Score them.
-        one_line: Make ends of lines that the model writes spaces.
+        num_best: Number of translations of each text; fewer if the search finds fewer.
+        scores: Compute the scores of the translations.
+        one_line: Replace line breaks in the model's output by spaces.
         alignments: Link the words of each text with those of its translation.
-        match: Asks a translation memory.
-        **settings: As of `Translator.translate`.
+        match: Looks a line up in the translation memory.
+        **settings: Keyword arguments of `Translator.translate`.
 
     Raises:
-        ClearheadError: As there.
+        ClearheadError: If `Translator.translate` fails.
     """
     cut = [list(text_lines(text)) for text in texts]
     lines = [line.text for of_text in cut for line in of_text if line.text]
@@ -68,17 +68,17 @@ def translate_texts(
 def translate_lines(
     translator: Translator, lines: Sequence[str], match: Match | None = None, *, one_line: bool = False, **settings: Any
 ) -> list[Translation]:
-    """Translate lines, those alone that a translation memory has not.
+    """Translate the lines that a translation memory does not hold, and take the others from it.
 
     Args:
         translator: The model.
         lines: Source lines.
-        match: Asks the memory.
-        one_line: As of `Translator.translate`.
-        **settings: As there.
+        match: Looks a line up in the translation memory.
+        one_line: Replace line breaks in the model's output by spaces.
+        **settings: Keyword arguments of `Translator.translate`.
 
     Raises:
-        ClearheadError: As there.
+        ClearheadError: If `Translator.translate` fails.
     """
     if match is None:
         return translator.translate(lines, one_line=one_line, **settings)
@@ -97,7 +97,7 @@ def _joined(
     *,
     alignments: bool,
 ) -> Translation:
-    """Return the translation of a text, made of those of its lines that are not blank."""
+    """Combine the translations of a text's lines, blank lines excluded, into its translation."""
     if not made:
         return Translation(text, text, 0.0 if scores else None, (), alignment=() if alignments else None)
     if len(made) == 1 and made[0].source == text:
@@ -134,18 +134,18 @@ def _with_spaces(lines: Sequence[TextLine], texts: Sequence[str]) -> str:
 def translate_html(
     translator: Translator, text: str, *, match: Match | None = None, scores: bool = False, **settings: Any
 ) -> Translation:
-    """Translate a page or a fragment of HTML: its texts alone, as `clearhead translate page.html` does.
+    """Translate the text nodes of an HTML page or fragment, as `clearhead translate page.html` does.
 
     Args:
         translator: The model.
-        text: The page.
-        match: Asks a translation memory.
-        scores: Score the translations of its texts, which are the sentences of what is returned.
-        **settings: As of `translate_document`.
+        text: The HTML source.
+        match: Looks a line up in the translation memory.
+        scores: Score the translations of the text nodes, which are the `sentences` of the result.
+        **settings: Keyword arguments of `translate_document`.
 
     Raises:
-        DataError: If it is no text, such as half of a surrogate pair.
-        ClearheadError: As `Translator.translate`.
+        DataError: If it is not valid text, such as half of a surrogate pair.
+        ClearheadError: If `Translator.translate` fails.
     """
     refuse_surrogates([text])
     document = HtmlDocument(FileText.of(text.encode(), "the text"))

@@ -1,4 +1,4 @@
-"""The page at `/`, on which people translate, and `/inside`, which shows an explanation; with the files of both."""
+"""The web pages `/` (translation) and `/inside` (explanation view), and their static files."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ _POLICY = (
     "frame-ancestors 'none'; base-uri 'none'; form-action 'none'; "
     "require-trusted-types-for 'script'; trusted-types 'none'"
 )
-"""Nothing from elsewhere, nothing inline, and no script may make markup of text."""
+"""Content security policy: nothing from other origins, nothing inline, and no script may turn text into markup."""
 
 
 def page_router(service: Service) -> APIRouter:
-    """Return the page's endpoints; all that it shows of models and texts it asks of the others."""
+    """Return the router of the web pages; the pages use the public API for models and translations."""
     router = APIRouter(include_in_schema=False)
     parts = {
         "translate.css": ("text/css", style("translate.css")),
