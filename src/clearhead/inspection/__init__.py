@@ -1,1 +1,1 @@
-"""What a model attends to and how sure it is; start with `clearhead.explain`."""
+"""Inspection of one sentence: attention weights, probabilities, attribution; start with `clearhead.explain`."""

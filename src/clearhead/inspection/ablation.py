@@ -1,7 +1,7 @@
-"""What each head is good for: every head switched off in turn, and what that changes.
+"""Head ablation: switch off each attention head in turn and measure the effect.
 
-A head's output is zeroed before W^O, and the model is otherwise as it is, as Michel et al. (2019, "Are Sixteen Heads
-Really Better than One?", equation 2) do it. Voita et al. (2019) prune heads while the model is trained further, which
+A head's output is zeroed before W^O and the model is otherwise unchanged, as in Michel et al. (2019, "Are Sixteen Heads
+Really Better than One?", equation 2). Voita et al. (2019) instead prune heads while the model is trained further, which
 makes up for part of the loss; a head that seems important here may turn out to be dispensable there.
 """
 
@@ -31,57 +31,57 @@ ATTENTIONS: tuple[AttentionName, ...] = ("encoder", "decoder", "cross")
 
 @dataclass(frozen=True, slots=True)
 class SetResult:
-    """How a model does on a test set."""
+    """Loss and BLEU of a model on a test set."""
 
     loss: float
-    """Nats per target token, the end token included, of the references."""
+    """Loss of the references in nats per target token, end tokens included."""
     bleu: float
-    """Of greedy translations."""
+    """BLEU score of greedy translations."""
 
 
 @dataclass(frozen=True, slots=True)
 class HeadEffect:
-    """What the model does without one head."""
+    """Results of the model without one head."""
 
     attention: AttentionName
     layer: int
-    """Counted from 0."""
+    """Layer number, counted from 0."""
     head: int
-    """Counted from 0."""
+    """Head number, counted from 0."""
     score: float
-    """Log-probability of the whole model's translation, in nats."""
+    """Log-probability in nats, without the head, of the translation that is scored."""
     translation: str
-    """What the model writes without the head."""
+    """Translation that the model produces without the head."""
     test_set: SetResult | None = None
-    """None if there is none."""
+    """Results on the test set; None without a test set."""
 
     @property
     def name(self) -> str:
-        """Return how people call it: layers and heads counted from 1."""
+        """Return the display name, with layers and heads counted from 1."""
         return f"{self.attention} {self.layer + 1}.{self.head + 1}"
 
 
 @dataclass(frozen=True)
 class Ablation:
-    """Every head switched off in turn, on one sentence and, if there is one, on a test set."""
+    """Effect of every head, switched off in turn, on one sentence and optionally on a test set."""
 
     source: str
     translation: str
-    """Of the whole model, or as it was given."""
+    """The scored translation: that of the whole model, or the one given."""
     score: float
-    """Its log-probability in the whole model, as `Translator.score` says, in nats."""
+    """Its log-probability in the whole model, as from `Translator.score`, in nats."""
     written: str
-    """What the whole model writes: `translation`, unless that was given."""
+    """Translation that the whole model produces: `translation`, unless that was given."""
     heads: tuple[HeadEffect, ...]
-    """The one that is missed most first: by the loss on the test set, else by the score of the sentence."""
+    """The most important head first: by the loss on the test set, else by the score of the sentence."""
     test_set: SetResult | None = None
-    """Of the whole model."""
+    """Results of the whole model."""
     num_sentences: int = 0
-    """Of the test set."""
+    """Number of sentences in the test set."""
     bleu_signature: str = ""
 
     def to_dict(self) -> dict[str, Any]:
-        """Return plain JSON values; docs/explanation-json.md says what each means."""
+        """Return plain JSON values; docs/explanation-json.md describes each."""
         return {
             "method": "output zeroed before W^O",
             "source": self.source,
@@ -104,7 +104,7 @@ class Ablation:
         }
 
     def lines(self) -> list[str]:
-        """Return a table for people, the head that is missed most first."""
+        """Return a text table, the most important head first."""
         columns = ["head", "score", "change"]
         if self.test_set is not None:
             columns += ["loss", "change", "BLEU", "change"]
@@ -127,21 +127,21 @@ class Ablation:
 
 
 def num_heads(model: Transformer) -> int:
-    """Return how many heads a model has, in all attentions of all layers."""
+    """Return the number of heads of a model, in all attentions of all layers."""
     return sum(module.num_heads for name in ATTENTIONS for module in attentions(model, name))
 
 
 @contextmanager
 def without_head(model: Transformer, attention: AttentionName, layer: int, head: int) -> Iterator[None]:
-    """Switch one head off while the block runs, for everything that uses the model's weights, the engines included.
+    """Switch off one head during the block, for everything that uses the model's weights, engines included.
 
-    Its columns of W^O are zero meanwhile, which is the same as a head whose output is.
+    The head's columns of W^O are zero meanwhile, which equals a zero output of the head.
 
     Args:
-        model: Whose weights change, so that nobody else may use it meanwhile.
+        model: The model, whose weights change; nothing else may use it meanwhile.
         attention: `encoder`, `decoder` or `cross`.
-        layer: Counted from 0.
-        head: Counted from 0.
+        layer: Layer number, counted from 0.
+        head: Head number, counted from 0.
     """
     module = attentions(model, attention)[layer]
     width = module.v_proj.out_features // module.num_heads
@@ -167,21 +167,22 @@ def ablate(
     on_progress: Callable[[int], None] | None = None,
     **settings: Unpack[DecodeChanges],
 ) -> Ablation:
-    """Switch every head off in turn, in a copy of the model.
+    """Switch off every head in turn, in a copy of the model.
 
     Args:
-        translator: A model that writes.
-        text: A source line, read whole and as it is.
-        target: The translation whose score is watched; the model's own if not given.
-        sources: Of a test set; none for the sentence alone.
-        references: Their translations.
-        name: File the sources come from, for messages.
-        on_progress: Called with 1 for every head that is done.
-        **settings: Fields of `DecodeConfig` other than the model's own. The test set is translated greedily.
+        translator: A single model with a decoder.
+        text: A source line, translated without splitting or normalization.
+        target: The translation to score; the model's own if not given.
+        sources: Source lines of a test set; empty for the sentence alone.
+        references: Reference translations of the test set.
+        name: File name of the sources, for error messages.
+        on_progress: Called with 1 after every head.
+        **settings: Fields of `DecodeConfig` that replace the model's own. The test set is translated greedily.
 
     Raises:
-        ConfigError: If it is an ensemble or an encoder alone, or a setting is impossible.
-        DataError: As of `Translator.score`; or if the text is empty, or sources and references do not pair up.
+        ConfigError: If it is an ensemble or an encoder alone, or a setting is invalid.
+        DataError: If `Translator.score` refuses the texts, the text is empty, or sources and references differ in
+            number.
     """
     if translator.ensemble or not translator.bundle.model.config.num_decoder_layers:
         raise ConfigError("heads are switched off in one model that writes: no ensemble, and no encoder alone")
@@ -228,7 +229,7 @@ def ablate(
 def _num_tokens(
     translator: Translator, sources: Sequence[str], references: Sequence[str], name: str, settings: DecodeChanges
 ) -> int:
-    """Return the target tokens of a test set."""
+    """Return the number of target tokens of a test set."""
     config = translator.decode_config(settings)
     parts = translator.speller.split_sources(sources, config.target_lang, name=name)
     _, target_ids = translator.speller.spell(parts, references, config)

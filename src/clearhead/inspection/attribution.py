@@ -1,7 +1,9 @@
-"""What each source token did for each target token: integrated gradients, and what is lost without a word.
+"""Source attribution: integrated gradients and occlusion.
 
-Attention says where a head looked, not what it changed (Jain and Wallace 2019; Wiegreffe and Pinter 2019); these ask
-the output. Shapes: S source tokens, T target tokens, W source words, N points of an integral, D d_model, V vocabulary.
+Attention weights show where a head attends, not how it changes the output (Jain and Wallace 2019; Wiegreffe and Pinter
+2019); these methods measure the output.
+
+Shapes: S source tokens, T target tokens, W source words, N points of an integral, D d_model, V vocabulary.
 """
 
 from __future__ import annotations
@@ -21,23 +23,25 @@ from clearhead.inspection.tokens import Word
 __all__ = ["NUM_POINTS", "Attribution", "attribute", "integrated_gradients", "num_products", "occlusion"]
 
 NUM_POINTS = 32
-"""Points of an integral, placed by Gauss and Legendre's rule; on three trained models rows then summed to within 0.04
-to 0.2 nats of the 9 that they should."""
+"""Points of Gauss-Legendre quadrature.
+
+On three trained models, row sums then differed by 0.04 to 0.2 nats from the 9 nats that completeness requires.
+"""
 
 
 @dataclass(frozen=True, eq=False)
 class Attribution:
-    """What each source token did for the log-probability of each target token, in nats."""
+    """Contribution of each source token to the log-probability of each target token, in nats."""
 
     gradients: Float64[np.ndarray, "T S"]
-    """Integrated gradients; a row sums, but for `gap`, to what the whole source did."""
+    """Integrated gradients; a row sums, except for `gap`, to the contribution of the whole source."""
     gap: float
-    """Largest difference, over the rows, between that sum and what the whole source did."""
+    """Largest difference, over the rows, between a row's sum and the contribution of the whole source."""
     occlusion: Float64[np.ndarray, "T W"]
-    """What the token loses when a word is left out of the source."""
+    """Decrease of the target token's log-probability when a source word is left out."""
 
     def to_dict(self, array: Callable[[np.ndarray], Any]) -> dict[str, Any]:
-        """Return plain JSON values, arrays as `array` writes them."""
+        """Return plain JSON values, with arrays converted by `array`."""
         return {
             "integrated_gradients": array(self.gradients),
             "completeness_gap": self.gap,
@@ -49,9 +53,9 @@ def attribute(ran: ModelPass, words: Sequence[Word], on_progress: Callable[[int]
     """Attribute a translation to its source.
 
     Args:
-        ran: An encoder-decoder and what it read.
-        words: Of the source, with their tokens.
-        on_progress: Called with 1 for every target token that is done.
+        ran: An encoder-decoder and its inputs.
+        words: Words of the source, with their tokens.
+        on_progress: Called with 1 after every target token.
     """
     gradients, whole = integrated_gradients(ran, on_progress=on_progress)
     gap = float(np.abs(gradients.sum(axis=-1) - whole).max())
@@ -59,9 +63,9 @@ def attribute(ran: ModelPass, words: Sequence[Word], on_progress: Callable[[int]
 
 
 def num_products(ran: ModelPass) -> float:
-    """Return about how many numbers are multiplied to attribute a translation, backward passes alone.
+    """Estimate the number of multiplications needed to attribute a translation, counting backward passes only.
 
-    A processor's core makes 15 to 60 thousand million of such products in a second.
+    One CPU core computes 15 to 60 billion of them per second.
     """
     assert ran.source is not None
     weights = sum(p.numel() for stack in (ran.model.encoder, ran.model.decoder) for p in stack.parameters())
@@ -74,16 +78,16 @@ def integrated_gradients(
 ) -> tuple[Float64[np.ndarray, "T S"], Float64[np.ndarray, " T"]]:
     """Return integrated gradients of the log-probability of each target token (Sundararajan et al. 2017, equation 1).
 
-    The path goes from a source whose token vectors are zero (its positions stay) to the source; the target is given.
+    The path leads from a baseline with zero source embeddings (positions are kept) to the source; the target is fixed.
 
     Args:
-        ran: An encoder-decoder and what it read.
-        num_points: Points at which the gradient is taken.
-        on_progress: Called with 1 for every target token that is done.
+        ran: An encoder-decoder and its inputs.
+        num_points: Number of points at which the gradient is computed.
+        on_progress: Called with 1 after every target token.
 
     Returns:
-        The attribution to every source token, and how much more probable the source makes each target token than the
-        empty one: what a row of the former sums to as the points grow (completeness).
+        The attribution to every source token, and the log-probability of each target token given the source minus that
+        given the baseline, to which a row of the attribution converges as `num_points` grows (completeness).
     """
     model, source, target = ran.model, ran.source, ran.target
     assert source is not None
@@ -92,7 +96,7 @@ def integrated_gradients(
     levels = torch.tensor([*(points + 1) / 2, 0.0, 1.0], device=model.device)  # the two ends as well
     weights = torch.tensor(shares / 2, device=model.device, dtype=torch.float64)
     with torch.inference_mode(False), torch.enable_grad():
-        source, target = source.clone(), target.clone()  # no tensors of inference, which gradients cannot pass
+        source, target = source.clone(), target.clone()  # gradients cannot pass tensors of inference mode
         tokens = model.source_embedding.vectors(source).detach()  # (1, S, D)
         parameter = next(model.parameters())
         path = (levels.to(parameter.dtype)[:, None, None] * tokens).requires_grad_()  # (N + 2, S, D)
@@ -115,7 +119,7 @@ def integrated_gradients(
 
 @torch.inference_mode()
 def occlusion(ran: ModelPass, words: Sequence[Word]) -> Float64[np.ndarray, "T W"]:
-    """Return the log-probability that each target token loses when one source word is left out.
+    """Return the decrease of each target token's log-probability when one source word is left out.
 
     Args:
         ran: An encoder-decoder and what it read.

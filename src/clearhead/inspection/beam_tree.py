@@ -1,4 +1,4 @@
-"""The tree of a beam search: every hypothesis that it considered, and what became of it."""
+"""Beam search as a tree: every hypothesis considered, and its fate."""
 
 from __future__ import annotations
 
@@ -23,33 +23,33 @@ FATES = {
     "late end": "pruned: it ended, but was not among the best of its step",
     "hopeless": "dropped at the end: nothing that could come of it would beat what is finished",
 }
-"""What can become of a node."""
+"""The possible fates of a node."""
 
 
 @dataclass(frozen=True, slots=True)
 class BeamNode:
-    """A hypothesis, and the last of its tokens."""
+    """A hypothesis, represented by its last token."""
 
     number: int
-    """Counted from 0, step by step and best first."""
+    """Node number, counted from 0, step by step and best first."""
     parent: int | None
-    """Number of the hypothesis that it goes on from; None for the first tokens."""
+    """Number of the hypothesis it extends; None for the first tokens."""
     step: int
-    """Its tokens."""
+    """Number of its tokens."""
     token: int
     log_prob: float
-    """Of the token, in nats."""
+    """Log-probability of the token, in nats."""
     score: float
     """Log-probability of all its tokens, in nats."""
     rank_score: float
-    """The score over the length penalty of so many tokens."""
+    """Score divided by the length penalty."""
     fate: Literal["kept", "finished", "beam", "late end", "hopeless"]
-    """See `FATES`."""
+    """Its fate; see `FATES`."""
 
 
 @dataclass(frozen=True)
 class BeamTree:
-    """A beam search as it really went."""
+    """Record of one beam search."""
 
     beam_size: int
     length_penalty: float
@@ -59,10 +59,10 @@ class BeamTree:
     finished: tuple[int, ...]
     """Numbers of the finished hypotheses, best first."""
     hypothesis: Hypothesis
-    """The best, which was chosen."""
+    """The best hypothesis, which the search returned."""
 
     def path(self, number: int) -> tuple[int, ...]:
-        """Return the numbers of the nodes that lead to one, itself the last."""
+        """Return the numbers of the nodes on the path to a node, itself last."""
         found: list[int] = []
         at: int | None = number
         while at is not None:
@@ -72,15 +72,16 @@ class BeamTree:
 
 
 def record_search(model: Transformer, source: Sequence[int], config: DecodeConfig, prefix: Prefix) -> BeamTree:
-    """Search with the plain beam search, and return what it considered.
+    """Run the plain beam search and return all hypotheses that it considered.
 
-    A beam of 1 compares nothing, as greedy search does; otherwise hypotheses are ranked with the length penalty.
+    With a beam of 1 (greedy search) scores are not length-normalized; otherwise hypotheses are ranked with the length
+    penalty.
 
     Args:
-        model: In evaluation mode.
-        source: Source ids, ended by `eos_id`; of a decoder alone those of the text that it goes on with.
-        config: How to search.
-        prefix: What the translation begins with.
+        model: The model, in evaluation mode.
+        source: Source ids, ended by `eos_id`; for a decoder alone, the ids of the text to continue.
+        config: The decode settings.
+        prefix: Prefix of the translation.
     """
     steps: list[BeamStep] = []
     [max_length] = length_limits(model.config, config, [source], [prefix])
@@ -97,7 +98,7 @@ def record_search(model: Transformer, source: Sequence[int], config: DecodeConfi
         observer=steps.append,
     )
     nodes: list[BeamNode] = []
-    before: dict[int, int] = {}  # the node of each hypothesis of the step before
+    before: dict[int, int] = {}  # node number of each hypothesis of the previous step
     for step in steps:
         after: dict[int, int] = {}
         for one in step.candidates:

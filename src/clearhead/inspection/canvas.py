@@ -1,4 +1,4 @@
-"""What every picture is drawn on: matplotlib with one style, written as PNG or SVG, the same bytes every time."""
+"""Shared matplotlib canvas: one style, PNG or SVG output, deterministic bytes."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ __all__ = [
 PictureFormat = Literal["png", "svg"]
 
 _STYLE: Any = {
-    "font.family": "DejaVu Sans",  # comes with matplotlib
+    "font.family": "DejaVu Sans",  # included in matplotlib
     "font.size": 10.0,
     "axes.titlesize": 11.0,
     "axes.spines.top": False,
@@ -37,21 +37,21 @@ _STYLE: Any = {
     "legend.fontsize": 8.5,
     "legend.frameon": False,
     "figure.titlesize": 13.0,
-    "svg.fonttype": "none",  # text stays text: searchable, and in fonts that the reader has
+    "svg.fonttype": "none",  # text stays text: searchable, and in the reader's fonts
     "svg.hashsalt": "clearhead",
 }
 _OTHER_FONTS = (
     *("Noto Sans CJK SC", "Noto Sans CJK JP", "Source Han Sans", "WenQuanYi Zen Hei", "Droid Sans Fallback"),
     *("Hiragino Sans", "PingFang SC", "Microsoft YaHei", "Yu Gothic", "Noto Sans Devanagari", "Noto Sans Thai"),
 )
-"""Of which those that are installed draw what DejaVu lacks."""
+"""Fallback fonts for characters that DejaVu lacks; only installed ones are used."""
 _DPI = 130
 SHARE_TICKS = (0.0, 0.05, 0.25, 0.5, 1.0)
-"""What the legend of `share_colours` names."""
+"""Ticks of the colour bar of `share_colours`."""
 
 
 def require_plots() -> None:
-    """Check that figures can be drawn.
+    """Raise an error unless figures can be drawn.
 
     Raises:
         ClearheadError: If matplotlib is not installed.
@@ -63,24 +63,24 @@ def require_plots() -> None:
 
 
 def share_colours() -> Any:
-    """Return a scale from 0 to 1 by square roots: half of the colours are for what is below a quarter."""
+    """Return a square-root colour scale from 0 to 1: half of the colours are for values below a quarter."""
     from matplotlib.colors import PowerNorm
 
     return PowerNorm(0.5, 0.0, 1.0)
 
 
 def legend_of(height: float) -> dict[str, Any]:
-    """Return how large the legend of colours is beside a picture of so many inches: three at most."""
+    """Return size and place of the colour bar beside a picture of a height in inches: at most 3 inches high."""
     return {"pad": 0.02, "aspect": 20, "shrink": min(1.0, 3.0 / height), "anchor": (0.0, 1.0)}
 
 
 def token_label(token: str) -> str:
-    """Return a token as an axis shows it."""
+    """Return a token as an axis label."""
     return literal(visible(token))
 
 
 def literal(text: str) -> str:
-    """Return a text in which dollars stand for themselves, not around a formula."""
+    """Return a text with dollar signs escaped, so that matplotlib does not parse formulas."""
     return text.replace("$", r"\$")
 
 

@@ -1,4 +1,4 @@
-"""Two explanations side by side: what differs in text, probabilities and heads.
+"""Comparison of two explanations: differences in text, probabilities and heads.
 
 Shapes: L layers, H heads, T and S rows and columns that both have.
 """
@@ -25,53 +25,56 @@ from clearhead.tokenizers.spans import UNREADABLE
 __all__ = ["Change", "Comparison", "StepPair", "compare"]
 
 _LEAST_DISTANCE = 0.005
-"""Of a head that is said to look elsewhere."""
+"""Least distance at which two heads are reported as different."""
 _LEAST_DIFFERENCE = 0.0005
-"""Of probabilities that are said to differ."""
+"""Least difference at which two probabilities are reported as different."""
 
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """A run of tokens that both have, or that one has in the place of the other's."""
+    """A run of tokens that are equal in both sequences, or that replace each other (diff opcode)."""
 
     is_same: bool
     first: tuple[int, int]
-    """Its place in the first: the first token, and the one behind the last."""
+    """Range in the first sequence: the first token, and the one after the last."""
     second: tuple[int, int]
 
 
 @dataclass(frozen=True, slots=True)
 class StepPair:
-    """A target token that both write."""
+    """A target token that both translations have."""
 
     first: int
-    """Its place in the first translation."""
+    """Its index in the first translation."""
     second: int
     token: str
     probabilities: tuple[float, float]
-    """What each gave it."""
+    """Its probability in each."""
 
     def difference(self) -> float:
-        """Return how far these are apart."""
+        """Return the absolute difference of the two probabilities."""
         return abs(self.probabilities[0] - self.probabilities[1])
 
 
 @dataclass(frozen=True, eq=False)
 class Comparison:
-    """Two explanations, and what differs between them."""
+    """Two explanations and their differences."""
 
     first: Explanation
     second: Explanation
     source_changes: tuple[Change, ...]
     target_changes: tuple[Change, ...]
     read_changes: tuple[Change, ...]
-    """Of the tokens that the decoders read."""
+    """Changes in the tokens that the decoders read."""
     steps: tuple[StepPair, ...]
-    """The target tokens that both write."""
+    """The target tokens that both translations have."""
     heads: dict[AttentionName, Float[np.ndarray, "L H"] | None]
-    """For each attention that both have, how far each head's rows are from the other's: half the sum of the absolute
-    differences of weights (total variation), from 0, the same, to 1; the mean over the rows of tokens that both read.
-    What goes to tokens that only one has counts whole. None if the shapes differ, or they share no token."""
+    """Distance of each head's rows in the two explanations, for each attention that both have.
+
+    The distance of two rows is their total variation: half the sum of the absolute differences of weights, from 0
+    (equal) to 1. The value is the mean over the rows of tokens that both read. Weight on tokens that only one has
+    counts fully. None if the shapes differ, or they share no token.
+    """
 
     def to_dict(self, *, packed: bool = False) -> dict[str, Any]:
         """Return everything as plain JSON values; see docs/explanation-json.md."""
@@ -90,7 +93,7 @@ class Comparison:
         }
 
     def to_html(self) -> str:
-        """Return one HTML page that needs no other file and no network.
+        """Return one self-contained HTML page that needs no other file and no network.
 
         Raises:
             DataError: If a sentence is too long for a page.
@@ -100,11 +103,11 @@ class Comparison:
         return render_comparison(self.to_dict(packed=True))
 
     def _repr_html_(self) -> str:
-        """Show the page in a notebook."""
+        """Return the page for display in a notebook."""
         return framed(self.to_html)
 
     def lines(self) -> list[str]:
-        """Return what differs, for people."""
+        """Return the differences as text lines."""
         found = []
         for title, one in (("first", self.first), ("second", self.second)):
             name = f" ({one.model['name']})" if one.model.get("name") else ""
@@ -148,17 +151,17 @@ class Comparison:
 
 
 def compare(first: Explanation, second: Explanation) -> Comparison:
-    """Compare two sentences, or what two models or checkpoints do with one.
+    """Compare explanations of two sentences, or of one sentence by two models or checkpoints.
 
-    Tokens are matched by how they read (the longest runs in common first), so vocabularies may differ; one that is part
-    of a character, by the whole of it.
+    Tokens are matched by their text (longest common runs first), so vocabularies may differ. A token that is part of a
+    character is matched by the whole character.
 
     Args:
-        first: Of `explain`.
-        second: Likewise.
+        first: An explanation from `explain`.
+        second: An explanation from `explain`.
 
     Raises:
-        ConfigError: If one has another kind of model.
+        ConfigError: If the models are of different kinds.
     """
     if first.kind != second.kind:
         raise ConfigError(f"models of different kinds have nothing to compare: {first.kind} and {second.kind}")
@@ -183,7 +186,7 @@ def compare(first: Explanation, second: Explanation) -> Comparison:
 
 
 def _named(one: Explanation) -> Explanation:
-    """Return it with tokens that tell in their names what they are part of, where they read as none."""
+    """Return an explanation whose unreadable tokens (parts of a character) are named after the whole character."""
     return replace(
         one,
         source_tokens=_names(one.source_tokens, one.source_spans, one.source),
@@ -194,7 +197,7 @@ def _named(one: Explanation) -> Explanation:
 def _names(tokens: Sequence[str], spans: Sequence[Span | None], text: str) -> list[str]:
     names = list(tokens)
     counts: Counter[Span] = Counter()
-    for place, (token, span) in enumerate(zip(tokens, spans, strict=False)):  # no spans if `explain` did not make it
+    for place, (token, span) in enumerate(zip(tokens, spans, strict=False)):  # no spans if `explain` did not create it
         if UNREADABLE in token and span is not None:
             names[place] = f"{text[slice(*span)]}{token}{counts[span]}"
             counts[span] += 1
@@ -207,7 +210,7 @@ def _changes(first: Sequence[str], second: Sequence[str]) -> Iterator[Change]:
 
 
 def _shared(changes: Sequence[Change]) -> Iterator[tuple[int, int]]:
-    """Yield the places of the tokens that both have."""
+    """Yield the index pairs of equal tokens."""
     for change in changes:
         if change.is_same:
             yield from zip(range(*change.first), range(*change.second), strict=True)

@@ -1,4 +1,4 @@
-"""Explains one sentence: the model runs over it, and what every head and step did is kept.
+"""Explanation of one sentence: run the model and record what every head and step computed.
 
 Shapes: T target tokens, V vocabulary.
 """
@@ -42,25 +42,25 @@ def explain(
     search: bool = True,
     **settings: Unpack[DecodeChanges],
 ) -> Explanation:
-    """Translate a line, or take its translation as given, and return what every head attended to.
+    """Translate a line, or take a given translation, and record the attention of every head.
 
-    Of a decoder alone it is what it goes on with, of an encoder alone there is no translation. What is large and seldom
-    asked for (queries, keys, values, states) is computed when it is asked for.
+    For a decoder alone, the translation is the continuation of the text; for an encoder alone there is none. Large
+    arrays that are rarely needed (queries, keys, values, states) are computed on demand.
 
     Args:
         translator: The model.
-        text: A source line; it may start with a language tag, such as `<2de> `. It is read whole and as it is; of a
-            line that `translate` splits, or reads in another form, explain one of its `sentences`. Its translation is
-            what the model writes itself: no markup is placed in it, and no shortlist keeps tokens out.
+        text: A source line; it may start with a language tag, such as `<2de> `. It is neither split nor normalized; to
+            explain a line that `translate` splits or normalizes, explain one of its `sentences`. Its translation is the
+            model's raw output: no markup is placed in it, and no shortlist excludes tokens.
         target: A translation to explain; if not given, the model searches for its own with its own decode settings.
-        top: Most probable tokens shown at each step.
+        top: Number of most probable tokens recorded at each step.
         search: Whether to record the model's search as well.
-        **settings: Fields of `DecodeConfig` other than the model's own, such as `beam_size=8`.
+        **settings: Fields of `DecodeConfig` that replace the model's own, such as `beam_size=8`.
 
     Raises:
-        ConfigError: If it is no translator, or an ensemble; if an encoder alone is given a target; if a setting is
-            impossible; or if the model has language tags, and neither the text nor its settings name a language.
-        DataError: If the text is empty or no text, starts with an unknown language tag, or a side is longer than
+        ConfigError: If it is not a translator, or an ensemble; if an encoder alone is given a target; if a setting is
+            invalid; or if the model has language tags, and neither the text nor its settings name a language.
+        DataError: If the text is empty or invalid, starts with an unknown language tag, or a side is longer than
             `decode.max_input_tokens`.
         ModelError: If the model's alignment.json is damaged, or was chosen for another model.
     """
@@ -103,11 +103,11 @@ def explain(
             tree = record_search(translator.bundle.model, source_ids, config, given_prefix(given))
         searched_ids = list(tree.hypothesis.tokens)
         if not is_given and searched_ids != target_ids and reader.text(searched_ids[len(given) :]) == target:
-            # The search may spell a text otherwise than the tokeniser does; what it did is what is explained.
+            # The search may tokenize the text differently from the tokenizer; explain the tokens of the search.
             target_ids, score = searched_ids, tree.hypothesis.log_prob
     source_spans = reader.source_spans(source_ids)
     target_spans = reader.target_spans(written, target_ids)
-    tag = len(text) - len(words)  # before the text itself
+    tag = len(text) - len(words)  # length of the language tag before the text
     source_spans = [None if span is None else (span[0] + tag, span[1] + tag) for span in source_spans]
     ran = _model_pass(translator, source_ids, target_ids)
     weights = AttentionWeights()
@@ -151,14 +151,14 @@ def explain(
 
 
 def with_attribution(explanation: Explanation, on_progress: Callable[[int], None] | None = None) -> Explanation:
-    """Return an explanation that also says what each source token did for each target token.
+    """Return an explanation extended by the contribution of each source token to each target token.
 
     Args:
-        explanation: Of an encoder-decoder, made by `explain`.
-        on_progress: Called with 1 for every target token that is done, the larger part of the work.
+        explanation: An explanation of an encoder-decoder, created by `explain`.
+        on_progress: Called with 1 after every target token, the larger part of the work.
 
     Raises:
-        DataError: If it has no source to attribute to, or was not made by `explain`.
+        DataError: If it has no source to attribute to, or was not created by `explain`.
     """
     if explanation.kind != "encoder-decoder" or explanation.model_pass is None:
         raise DataError("only the translation of an encoder-decoder, explained by clearhead.explain, has attributions")
@@ -166,7 +166,7 @@ def with_attribution(explanation: Explanation, on_progress: Callable[[int], None
 
 
 def _model_pass(translator: Translator, source_ids: list[int], target_ids: list[int]) -> ModelPass:
-    """Return the pass in which the model reads a source, and predicts every token of a target."""
+    """Return the forward pass that reads a source and predicts every token of a target."""
     model = translator.bundle.model
     config = model.config
     source = torch.tensor([source_ids], device=model.device)
@@ -180,7 +180,7 @@ def _model_pass(translator: Translator, source_ids: list[int], target_ids: list[
 
 
 def _facts(translator: Translator, config: DecodeConfig) -> dict[str, Any]:
-    """Return what `Explanation.model` says."""
+    """Return the value of `Explanation.model`."""
     shape = translator.bundle.model.config
     settings = translator.bundle.info.get("settings")
     train = settings.get("train") if isinstance(settings, Mapping) else None
@@ -198,13 +198,13 @@ def _facts(translator: Translator, config: DecodeConfig) -> dict[str, Any]:
         "positions": shape.positions,
         "beam_size": config.beam_size,
         "label_smoothing": smoothing,
-        # (1 - eps) of its own and its share of what is spread over the vocabulary, see `training.loss`.
+        # Label smoothing gives the true token (1 - eps) plus its share of the uniform part; see `training.loss`.
         "highest_probability": None if smoothing is None else 1.0 - smoothing + smoothing / shape.vocab_size,
     }
 
 
 def _name_of(path: Path) -> str:
-    """Return what tells a model from others: a run's model directory is `model` in every run, so the run is named."""
+    """Return a distinctive model name: the directory, with its parent if it is called `model`, as in every run."""
     path = path.absolute()
     return f"{path.parent.name}/{path.name}" if path.name == "model" else path.name
 

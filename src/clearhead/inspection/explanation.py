@@ -1,7 +1,7 @@
-"""What is known of one sentence: all that a model did on it, as arrays, as JSON and as a page.
+"""The explanation of one sentence: everything the model computed on it, as arrays, JSON, or an HTML page.
 
-Shapes: L layers, H heads, S source tokens, T target tokens, N tokens that the decoder reads (T; of a decoder alone also
-those of the text that it goes on with), D d_model.
+Shapes: L layers, H heads, S source tokens, T target tokens, N tokens that the decoder reads (T; for a decoder alone,
+also those of the text that it continues), D d_model.
 """
 
 from __future__ import annotations
@@ -41,15 +41,15 @@ from clearhead.tokenizers import START_TOKEN
 __all__ = ["SCHEMA_VERSION", "Explanation"]
 
 SCHEMA_VERSION = 1
-"""Of `Explanation.to_dict`; a higher one has keys that changed their meaning."""
+"""Version of the format of `Explanation.to_dict`; it increases when existing keys change their meaning."""
 
 _MOST_EXACT, _MOST_ROUNDED = 150_000, 1_200_000
-"""Numbers of queries, keys and values that a page holds exactly (4 bytes each), and in 8 bits (4/3 bytes each)."""
+"""Most numbers of queries, keys and values in a page: exact (4 bytes each), and in 8 bits (4/3 bytes each)."""
 
 
 @dataclass(frozen=True, eq=False)
 class Explanation:
-    """What a model attended to while it translated one line.
+    """Attention weights, probabilities and alignment of one translated line.
 
     The decoder reads its own output shifted right: row t of `decoder` and `cross` belongs to the position that has read
     `decoder_tokens[: t + 1]` and predicts `target_tokens[t]`. A column of `decoder` is a token read, from
@@ -59,58 +59,64 @@ class Explanation:
 
     source: str
     translation: str
-    """Of an encoder alone empty; of a decoder alone what it goes on with."""
+    """Empty for an encoder alone; for a decoder alone, the continuation of the text."""
     score: float
-    """Log-probability of the translation given the source, in nats: but for the rounding of float32, the sum over the
-    steps; what an imported model is told, such as a language, costs nothing. `Translator.score` says the same, unless
-    the search spelled its text in other tokens than the tokeniser does, whose tokens `target_tokens` then are."""
+    """Log-probability of the translation given the source, in nats: the sum over the steps, up to float32 rounding.
+
+    Tokens prescribed to an imported model, such as a language, cost nothing. `Translator.score` returns the same value,
+    unless the search tokenized its text differently from the tokenizer; `target_tokens` are then those of the search.
+    """
     source_tokens: list[str]
     """Pieces of the source: the language tag if any, the text, the end token."""
     target_tokens: list[str]
-    """Pieces of the translation as predicted (if it was searched, by the search), the end token included; none of an
-    encoder alone."""
+    """Pieces of the translation, the end token included; those of the search, if it was searched.
+
+    Empty for an encoder alone.
+    """
     encoder: Float32[np.ndarray, "L H S S"] = field(repr=False)
-    """No layers, as of the other two, if the model has no such attention."""
+    """Attention weights. It has no layers, like `decoder` and `cross`, if the model lacks this attention."""
     decoder: Float32[np.ndarray, "L H N N"] = field(repr=False)
     cross: Float32[np.ndarray, "L H T S"] = field(repr=False)
     steps: list[Step] = field(repr=False)
-    """One for each target token."""
+    """One step per target token."""
     start_token: str = START_TOKEN
-    """What the decoder reads first, unless it is alone."""
+    """First token that the decoder reads, unless it is a decoder alone."""
     kind: Literal["encoder-decoder", "encoder", "decoder"] = "encoder-decoder"
-    """What sides the model has."""
+    """Architecture of the model."""
     source_spans: list[Span | None] = field(default_factory=list, repr=False)
-    """Where in `source` each of its tokens stands; None for one that stands for no text."""
+    """Character span in `source` of each of its tokens; None for a token without text."""
     target_spans: list[Span | None] = field(default_factory=list, repr=False)
-    """Likewise in `translation`."""
+    """Character span in `translation` of each target token; None for a token without text."""
     num_told: int = 0
-    """How many target tokens, the first, are no text but told to the model, such as the language to write."""
+    """Number of leading target tokens that are prescribed to the model, such as the language to write."""
     is_given: bool = True
     """Whether the translation was given; otherwise the model found it."""
     search: BeamTree | None = field(default=None, repr=False)
-    """The model's own search, also where a translation was given; None if it was not asked for."""
+    """The model's own search, also if a translation was given; None if it was not requested."""
     lens: list[list[LensStep]] = field(default_factory=list, repr=False)
-    """What each layer of the decoder would have written: for the embedded tokens and behind every layer, for each
-    target token."""
+    """Logit lens: predictions from the embedded tokens and after every decoder layer, for each target token."""
     norms: Mapping[str, Float32[np.ndarray, "states tokens"]] = field(default_factory=dict, repr=False)
-    """Lengths of the states of `residual`, for `encoder` and `decoder`."""
+    """Vector norms of the states of `residual`, for `encoder` and `decoder`."""
     model: Mapping[str, Any] = field(default_factory=dict, repr=False)
-    """What the model is: its name, shape and settings; `label_smoothing` with which it was trained, if that is known,
-    and `highest_probability`, which a model gives that has learned such targets perfectly."""
+    """Facts about the model: its name, shape and settings.
+
+    `label_smoothing` is the one it was trained with, if known; `highest_probability` is the probability that a
+    perfectly trained model assigns under that smoothing.
+    """
     attribution: Attribution | None = field(default=None, repr=False)
-    """What each source token did for each target token; None if it was not asked for."""
+    """Contribution of each source token to each target token; None if not requested."""
     alignment_head: AlignmentHead = field(default_factory=AlignmentHead)
-    """Which attention aligns words: what was chosen for the model, or the mean of all heads."""
+    """Attention head used for word alignment: the one chosen for the model, or the mean of all heads."""
     ablation: Ablation | None = field(default=None, repr=False)
-    """What each head did for the translation; None if it was not asked for."""
+    """Effect of each head on the translation; None if not requested."""
     reader: Reader | None = field(default=None, repr=False)
-    """Reads the tokens of `search`."""
+    """Converts the tokens of `search` to text."""
     model_pass: ModelPass | None = field(default=None, repr=False)
-    """What was run, for `head` and `residual`; None for an explanation that was not made by `explain`."""
+    """The forward pass, for `head` and `residual`; None for an explanation that `explain` did not create."""
 
     @property
     def decoder_tokens(self) -> list[str]:
-        """What the decoder read at each position: the start token, then the target up to its last token but one."""
+        """Token that the decoder reads at each position: the start token, then all target tokens but the last."""
         first = self.source_tokens if self.kind == "decoder" else [self.start_token]
         return [*first, *self.target_tokens[:-1]] if self.kind != "encoder" else []
 
@@ -131,7 +137,7 @@ class Explanation:
 
     @property
     def attentions(self) -> dict[AttentionName, Float32[np.ndarray, "L H rows columns"]]:
-        """The attentions that the model has, by name."""
+        """The attention weights of the attentions that the model has, by name."""
         all_three: dict[AttentionName, np.ndarray] = {
             "encoder": self.encoder,
             "decoder": self.decoder,
@@ -141,7 +147,7 @@ class Explanation:
 
     @cached_property
     def head_statistics(self) -> dict[str, Mapping[str, Float[np.ndarray, "L H"]]]:
-        """How sharp every head is, how far it looks and where to; see `statistics.STATISTICS`."""
+        """Entropy, distance and other statistics of every head; see `STATISTICS`."""
         return {
             name: head_statistics(weights, is_self=name != "cross", is_causal=name == "decoder")
             for name, weights in self.attentions.items()
@@ -149,7 +155,7 @@ class Explanation:
 
     @cached_property
     def head_roles(self) -> dict[str, list[list[HeadRole]]]:
-        """What every head does on this sentence, in words: for each attention its layers, and their heads."""
+        """Description of every head's behaviour on this sentence: for each attention its layers, and their heads."""
         has_text = np.array([span is not None for span in self.source_spans or self.source_tokens], dtype=bool)
         tokens = {"encoder": self.source_tokens, "decoder": self.decoder_tokens}
         return {
@@ -161,12 +167,12 @@ class Explanation:
 
     @cached_property
     def alignment(self) -> Float32[np.ndarray, "T S"]:
-        """How much each target token looks at each source token, by `alignment_head`; its rows sum to 1."""
+        """Attention of each target token to each source token, by `alignment_head`; rows sum to 1."""
         return self.alignment_head.of_pair(self.cross) if len(self.cross) else np.zeros((0, 0), dtype=np.float32)
 
     @cached_property
     def links(self) -> list[Link]:
-        """Which word of the translation belongs to which of the source: places in `source_words`, `target_words`."""
+        """Word alignment: pairs of indices into `source_words` and `target_words`."""
         if not (len(self.cross) and self.source_words and self.target_words):
             return []
         tokens = [[span or (0, 0) for span in spans] for spans in (self.source_spans, self.target_spans)]
@@ -174,15 +180,15 @@ class Explanation:
         return link_words(self.alignment, *tokens, *words)
 
     def head(self, attention: AttentionName, layer: int, head: int) -> Head:
-        """Return one head with every number of its attention; the model runs once more for it.
+        """Return one head with every number of its attention; runs the model once more.
 
         Args:
             attention: `encoder`, `decoder` or `cross`.
-            layer: Counted from 0.
-            head: Counted from 0.
+            layer: Layer number, counted from 0.
+            head: Head number, counted from 0.
 
         Raises:
-            DataError: If there is no such head, or the explanation was not made by `explain`.
+            DataError: If there is no such head, or the explanation was not created by `explain`.
         """
         weights = self._of_attention(attention)
         if not (0 <= layer < len(weights) and 0 <= head < weights.shape[1]):
@@ -199,30 +205,30 @@ class Explanation:
         return Head.of(module, found, weights[layer, head], position_scores, **chosen)
 
     def projections(self, attention: AttentionName) -> list[Projections]:
-        """Return inputs, queries, keys and values of every layer of an attention; the model runs once more for it.
+        """Return inputs, queries, keys and values of every layer of an attention; runs the model once more.
 
         Raises:
-            DataError: If the model has no such attention, or the explanation was not made by `explain`.
+            DataError: If the model has no such attention, or the explanation was not created by `explain`.
         """
         self._of_attention(attention)
         ran = self._require_pass()
         return projections(attentions(ran.model, attention), ran.run)
 
     def position_scores(self, attention: AttentionName) -> Float32[np.ndarray, "H rows columns"] | None:
-        """Return what relative positions add to the scores of every layer; None if there are none.
+        """Return the scores that relative positions add in every layer; None without relative positions.
 
         Raises:
-            DataError: As of `projections`.
+            DataError: If the model has no such attention, or the explanation was not created by `explain`.
         """
         return relative_positions(self._require_pass().model, attention, self._of_attention(attention).shape[2])
 
     def residual(self, side: Literal["encoder", "decoder"]) -> Float32[np.ndarray, "states tokens D"]:
-        """Return the residual stream: the embedded tokens, then what each layer makes of them; the model runs again.
+        """Return the residual stream: the embedded tokens, then the output of each layer; runs the model once more.
 
-        The last states are behind the final norm, if there is one.
+        The last states are those after the final norm, if there is one.
 
         Raises:
-            DataError: If the model has no such side, or the explanation was not made by `explain`.
+            DataError: If the model has no such side, or the explanation was not created by `explain`.
         """
         if side not in ("encoder", "decoder") or side not in self.attentions:
             raise DataError(f"this model has no {side!r}; it has {', '.join(self.attentions)}")
@@ -230,12 +236,12 @@ class Explanation:
         return numbers(hidden.encoder if side == "encoder" else hidden.decoder)
 
     def to_dict(self, *, packed: bool = False, with_vectors: bool = True) -> dict[str, Any]:
-        """Return everything as plain JSON values; docs/explanation-json.md says what each means.
+        """Return everything as plain JSON values; docs/explanation-json.md describes each.
 
         Args:
-            packed: Write arrays in base 64, for a page, and add queries, keys and values of all heads; else they are
-                nested lists, rounded to six digits.
-            with_vectors: Whether those are added.
+            packed: Encode arrays in base 64, for a page, and add queries, keys and values of all heads; otherwise
+                arrays are nested lists, rounded to six digits.
+            with_vectors: Whether to add queries, keys and values when `packed`.
         """
         array = pack if packed else plain
 
@@ -282,7 +288,7 @@ class Explanation:
         }
 
     def to_search(self) -> dict[str, Any]:
-        """Return the search as plain JSON values, its tokens as they read; see `to_dict`."""
+        """Return the search as plain JSON values, with its tokens as text; see `to_dict`."""
         tree, reader = self.search, self.reader
         assert tree is not None
         assert reader is not None, "a search without what reads its tokens"
@@ -326,7 +332,7 @@ class Explanation:
         }
 
     def _vectors(self) -> dict[str, Any] | None:
-        """Return queries, keys and values of all heads, as exactly as a page has room for; None if it has none."""
+        """Return queries, keys and values of all heads, as exactly as fits in a page; None if they do not fit."""
         found = {name: self.projections(name) for name in self.attentions}
         layers = [layer for of_one in found.values() for layer in of_one]
         size = sum(part.size for layer in layers for part in (layer.queries, layer.keys, layer.values))
@@ -345,7 +351,7 @@ class Explanation:
         }
 
     def _log_sums(self, name: AttentionName, layers: list[Projections]) -> Float[np.ndarray, "L H rows"]:
-        """Return ln sum exp of the scores of every row: a score is the logarithm of its weight and this."""
+        """Return the log-sum-exp of the scores of every row: a score is the logarithm of its weight plus this."""
         bias = self.position_scores(name)
         rows = []
         for layer in layers:
@@ -359,7 +365,7 @@ class Explanation:
         return np.stack(rows)
 
     def to_html(self) -> str:
-        """Return one HTML page that needs no other file and no network.
+        """Return one self-contained HTML page that needs no other file and no network.
 
         Raises:
             DataError: If the sentence is too long for a page.
@@ -368,11 +374,11 @@ class Explanation:
         return render_page(self.to_dict(packed=True))
 
     def _repr_html_(self) -> str:
-        """Show the page in a notebook."""
+        """Return the page for display in a notebook."""
         return framed(self.to_html)
 
     def require_room(self) -> None:
-        """Make sure that a page can hold the sentence.
+        """Raise an error unless a page can hold the sentence.
 
         Raises:
             DataError: If it is too long.

@@ -1,4 +1,4 @@
-"""The pictures of an explanation, described: all heads, one head, the alignment, the search, the ablation."""
+"""Figures of an explanation as plain values: all heads, one head, alignment, search tree, ablation."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ PICTURES = {
     "tree": "the beam search",
     "ablation": "what is lost without each head",
 }
-"""What can be drawn of an explanation."""
+"""The figures that can be drawn of an explanation."""
 
 _TITLES: dict[AttentionName, str] = {
     "encoder": "encoder self-attention",
@@ -35,15 +35,15 @@ _TITLES: dict[AttentionName, str] = {
     "cross": "cross-attention",
 }
 _MOST_STEPS = 60
-"""Steps of a search that a picture shows."""
+"""Most steps of a search shown in a figure."""
 
 
 def figure_of(explanation: Explanation, picture: str = "heads") -> Figure:
     """Return one of `PICTURES` of an explanation.
 
     Raises:
-        ConfigError: If there is no such picture.
-        DataError: If the explanation does not hold what it would show.
+        ConfigError: If there is no such figure.
+        DataError: If the explanation lacks the data for it.
     """
     match picture.split("."):
         case ["heads"]:
@@ -65,7 +65,7 @@ def figure_of(explanation: Explanation, picture: str = "heads") -> Figure:
 
 
 def comparison_figure(comparison: Comparison) -> Figure:
-    """Return how far every head is from the other's.
+    """Return a figure of the distance of every head between two explanations.
 
     Raises:
         DataError: If the models differ in shape, or the texts share no token.
@@ -119,14 +119,14 @@ def _target_labels(explanation: Explanation) -> list[str]:
 
 
 def _labels(tokens: Sequence[str], spans: Sequence[Span | None], text: str) -> list[str]:
-    """Return how tokens are labelled: of those that are part of a character the first is the character."""
+    """Return the labels of tokens; if several are part of one character, the first is labelled with the character."""
     found = []
     for place, token in enumerate(tokens):
         span = spans[place] if place < len(spans) else None
         if UNREADABLE not in token or span is None:
             found.append(token_label(token))
         elif place and spans[place - 1] == span:
-            found.append("〃")  # as before
+            found.append("〃")  # ditto mark
         else:
             found.append(token_label(text[slice(*span)]))
     return found

@@ -1,4 +1,4 @@
-"""One pass of a model over one sentence, run again for whatever is asked of it.
+"""A repeatable forward pass of a model over one sentence.
 
 Shapes: S source tokens, T tokens the decoder reads, D d_model.
 """
@@ -21,24 +21,24 @@ from clearhead.model.transformer import Transformer
 __all__ = ["AS_IT_IS", "ModelPass", "numbers"]
 
 AS_IT_IS: dict[str, Any] = {"split": "never", "familiar": False, "place_markup": False, "shortlist": False}
-"""Decode settings with which a line is read whole and as it is, and its translation is what the model itself writes."""
+"""Decode settings for raw input and output: no splitting, no normalization, no markup placement, no shortlist."""
 
 
 @dataclass(frozen=True, eq=False)
 class ModelPass:
-    """A model in evaluation mode, and what it reads."""
+    """A model in evaluation mode, and its inputs."""
 
     model: Transformer
     source: Int[Tensor, "1 S"] | None
-    """None for a decoder alone."""
+    """Source ids; None for a decoder alone."""
     target: Int[Tensor, "1 T"] | None
-    """What the decoder reads; None for an encoder alone."""
+    """Ids that the decoder reads; None for an encoder alone."""
     target_ids: tuple[int, ...]
-    """What it predicts at its last positions."""
+    """Ids predicted at the last positions."""
 
     @torch.inference_mode()
     def run(self, weights: AttentionWeights | None = None) -> HiddenStates:
-        """Run the model and return the states of every layer; `weights` takes in what every head attended to."""
+        """Run the model and return the states of every layer; `weights` collects the weights of every head."""
         hidden, memory, mask = HiddenStates(), None, None
         if self.source is not None:
             memory, mask = self.model.encode(self.source, weights=weights, hidden=hidden.encoder)
@@ -48,5 +48,5 @@ class ModelPass:
 
 
 def numbers(states: Sequence[Float[Tensor, "1 tokens D"]]) -> Float32[np.ndarray, "states tokens D"]:
-    """Return the states of one sentence, as of `HiddenStates`, as one array."""
+    """Return a list of states of one sentence, as in `HiddenStates`, as one array."""
     return torch.cat(list(states)).float().cpu().numpy()

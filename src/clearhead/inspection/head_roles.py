@@ -1,4 +1,4 @@
-"""What each head does, in words: the habit that most of its weight goes to.
+"""Roles of attention heads, in words: the pattern that receives most of a head's weight.
 
 Shapes: L layers, H heads, T queries, S keys.
 """
@@ -17,15 +17,15 @@ from clearhead.inspection.tokens import visible
 __all__ = ["HeadRole", "cross_roles", "self_roles"]
 
 _LEAST_SHARE = 0.3
-"""A habit takes at least this share of a head's weight."""
+"""Least share of a head's weight for a pattern of one key per row."""
 _LEAST_WIDE = 0.5
-"""Likewise a habit that has several keys a row."""
+"""Least share of a head's weight for a pattern of several keys per row."""
 _LEAST_PEAK = 0.4
-"""Mean largest weight of a row, from which on a head picks out single tokens."""
+"""Least mean of the rows' largest weights for a head that picks out single tokens."""
 _LEAST_RATIO = 1.4
-"""All of these are also so many times what a head without any habit would have."""
+"""Each of these must also be this many times the value of a head with even attention."""
 _EVEN = 0.9
-"""Entropy over the largest possible, from which on a head spreads evenly."""
+"""Least ratio of the entropy to its maximum for a head that spreads evenly."""
 
 
 class _Words(NamedTuple):
@@ -53,32 +53,37 @@ _WORDS = {
 
 @dataclass(frozen=True, slots=True)
 class HeadRole:
-    """What a head does on this sentence."""
+    """The role of a head on this sentence."""
 
     kind: str
-    """`previous`, `same`, `next`, `near`, `local` of self-attention; `aligned`, `ahead`, `behind`, `around` of
-    cross-attention; `gathers`, `spread`, `picks` or `mixed` of either."""
+    """Kind of pattern: `previous`, `same`, `next`, `near` or `local` in self-attention; `aligned`, `ahead`, `behind` or
+
+    `around` in cross-attention; `gathers`, `spread`, `picks` or `mixed` in either.
+    """
     share: float
-    """Of its weight that goes there; of one that spreads, its entropy over the largest possible; the mean largest
-    weight of one that picks, the largest of one that is mixed."""
+    """Share of the head's weight in the pattern.
+
+    For `spread`, the entropy over its maximum; for `picks`, the mean largest weight of a row; for `mixed`, the weight
+    that stands out most.
+    """
     label: str
-    """In a word or two."""
+    """A label of one or two words."""
     does: str
-    """As of "this head looks at the previous token"."""
+    """The predicate for one head, as in "this head looks at the previous token"."""
     do: str
-    """As of "these heads look at the previous token"."""
+    """The predicate for several heads, as in "these heads look at the previous token"."""
     sentence: str
 
 
 def self_roles(
     weights: Float[np.ndarray, "L H T T"], tokens: Sequence[str], *, is_causal: bool
 ) -> list[list[HeadRole]]:
-    """Return what each head of a self-attention does.
+    """Return the role of each self-attention head.
 
     Args:
-        weights: Rows sum to 1.
-        tokens: Queries and keys as they read.
-        is_causal: Whether a query sees no key behind it.
+        weights: Attention weights; rows sum to 1.
+        tokens: Texts of the tokens.
+        is_causal: Whether queries attend only to keys up to their own position.
     """
     size = weights.shape[-1]
     places: Int[np.ndarray, " T"] = np.arange(size)
@@ -95,15 +100,15 @@ def cross_roles(
     tokens: tuple[Sequence[str], Sequence[str]],
     has_text: Bool[np.ndarray, " S"],
 ) -> list[list[HeadRole]]:
-    """Return what each head of a cross-attention does.
+    """Return the role of each cross-attention head.
 
-    The token aligned with a query is the one of the source's text at which the alignment looks most.
+    The source token aligned with a query is the one with the most alignment weight among those that have text.
 
     Args:
-        weights: Rows sum to 1.
-        alignment: As of `Explanation.alignment`.
-        tokens: Queries and keys as they read.
-        has_text: Whether a source token stands for text, which the end token does not.
+        weights: Attention weights; rows sum to 1.
+        alignment: The token alignment, as in `Explanation.alignment`.
+        tokens: Texts of the queries and of the keys.
+        has_text: Whether a source token has text; the end token has none.
     """
     text = has_text if has_text.any() else np.ones_like(has_text)
     aligned = np.where(text, alignment, -1.0).argmax(axis=-1)
@@ -119,20 +124,20 @@ def _roles(
     wide: Mapping[str, Bool[np.ndarray, "T S"]],
     tokens: tuple[Sequence[str], Sequence[str]],
 ) -> list[list[HeadRole]]:
-    """Return the habit of each head, the most specific that takes enough of its weight.
+    """Return the most specific pattern of each head that receives enough of its weight.
 
     Args:
-        weights: Rows sum to 1.
-        sees: Where a query may look.
-        narrow: Habits of one key a row, and their cells.
-        wide: Habits of several, for heads that have none of those.
-        tokens: Queries and keys.
+        weights: Attention weights; rows sum to 1.
+        sees: Mask, True where a query may attend.
+        narrow: Masks of the patterns of one key per row, by name.
+        wide: Masks of the patterns of several keys per row, for heads that match no narrow pattern.
+        tokens: Texts of the queries and of the keys.
     """
-    even = sees / sees.sum(axis=-1, keepdims=True)  # (T, S): a head without any habit
+    even = sees / sees.sum(axis=-1, keepdims=True)  # (T, S): even attention, without any pattern
     most_entropy = np.log(sees.sum(axis=-1)).sum()
 
     def share(head: Float[np.ndarray, "T S"], cells: Bool[np.ndarray, "T S"]) -> float:
-        # A row without such a cell, such as that of the first token when asked for the one before, is not asked.
+        # Leave out rows without such a cell, such as the first token's for the pattern `previous`.
         rows = (cells & sees).any(axis=-1)
         return float((head * cells).sum(axis=-1)[rows].mean()) if rows.any() else 0.0
 

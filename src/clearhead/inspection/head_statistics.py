@@ -1,4 +1,4 @@
-"""What is typical of a head: how sharp it is, how far it looks, and where to.
+"""Statistics of attention heads: entropy, distance, and shares of the weight.
 
 Shapes: L layers, H heads, T queries, S keys.
 """
@@ -25,7 +25,7 @@ STATISTICS = {
     "same_share": "Mean weight of the query's own place; in self-attention alone.",
     "next_share": "Mean weight of the key one behind the query, rows that have one; in the encoder alone.",
 }
-"""Each statistic and what it says."""
+"""Name and definition of each statistic."""
 
 _WIDTH = 0.2
 
@@ -33,12 +33,12 @@ _WIDTH = 0.2
 def head_statistics(
     weights: Float[np.ndarray, "L H T S"], *, is_self: bool, is_causal: bool
 ) -> Mapping[str, Float[np.ndarray, "L H"]]:
-    """Return `STATISTICS` of every head; those that have no meaning are left out.
+    """Return `STATISTICS` of every head; statistics without meaning for the attention are left out.
 
     Args:
-        weights: Rows sum to 1.
+        weights: Attention weights; rows sum to 1.
         is_self: Whether queries and keys are the same tokens.
-        is_causal: Whether a query sees no key behind it.
+        is_causal: Whether queries attend only to keys up to their own position.
     """
     weights = weights.astype(np.float64)
     num_queries, num_keys = weights.shape[2:]

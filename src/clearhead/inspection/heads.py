@@ -1,4 +1,4 @@
-"""One head with every number of its attention: queries, keys, values, scores, mask, weights, output (equation 1).
+"""One attention head with all its numbers: queries, keys, values, scores, mask, weights, output (equation 1).
 
 Shapes: T queries, S keys, D d_model, K key width (d_k), V value width (d_v), H heads.
 """
@@ -24,36 +24,36 @@ from clearhead.model.transformer import Transformer
 __all__ = ["AttentionName", "Head", "Projections", "attentions", "projections", "relative_positions"]
 
 AttentionName = Literal["encoder", "decoder", "cross"]
-"""The encoder's self-attention, the decoder's, and its attention to the source."""
+"""Encoder self-attention, decoder self-attention, or cross-attention to the source."""
 
 
 @dataclass(frozen=True, eq=False)
 class Projections:
-    """What all heads of one attention computed: what went in, and queries, keys and values."""
+    """Inputs, queries, keys and values of all heads of one attention."""
 
     inputs: Float32[np.ndarray, "T D"]
-    """What the queries are made of."""
+    """Input of the query projection."""
     memory: Float32[np.ndarray, "S D"]
-    """What keys and values are made of; in self-attention the same as `inputs`."""
+    """Input of the key and value projections; in self-attention the same as `inputs`."""
     queries: Float32[np.ndarray, "H T K"]
-    """With rotary positions as they are compared: turned."""
+    """Queries; with rotary positions, after the rotation."""
     keys: Float32[np.ndarray, "H S K"]
     values: Float32[np.ndarray, "H S V"]
 
 
 @dataclass(frozen=True, eq=False)
 class Head:
-    """One head of one layer on one sentence: equation 1 with its numbers, which are those that the model used.
+    """One head of one layer on one sentence: the terms of equation 1, as the model computed them.
 
-    queries = inputs W^Q, keys = memory W^K, values = memory W^V (each with its bias, if there is one, and queries and
-    keys turned by rotary positions, if there are such); scores = queries keys^T * scale + position_scores, minus
-    infinity where `mask` is False; weights = softmax(scores); outputs = weights values; `contributions` = outputs W^O
-    is what the head adds to its sub-layer's output.
+    queries = inputs W^Q, keys = memory W^K, values = memory W^V (each plus its bias, if there is one; queries and keys
+    rotated, if the model has rotary positions); scores = queries keys^T * scale + position_scores, minus infinity where
+    `mask` is False; weights = softmax(scores); outputs = weights values; `contributions` = outputs W^O is what the head
+    adds to its sub-layer's output.
     """
 
     attention: AttentionName
     layer: int
-    """Counted from 0."""
+    """Layer number, counted from 0."""
     head: int
     inputs: Float32[np.ndarray, "T D"] = field(repr=False)
     memory: Float32[np.ndarray, "S D"] = field(repr=False)
@@ -62,21 +62,21 @@ class Head:
     w_v: Float32[np.ndarray, "D V"] = field(repr=False)
     w_o: Float32[np.ndarray, "V D"] = field(repr=False)
     biases: tuple[np.ndarray, np.ndarray, np.ndarray] | None = field(repr=False)
-    """Of queries, keys and values, if the model has them."""
+    """Biases of queries, keys and values, if the model has them."""
     queries: Float32[np.ndarray, "T K"] = field(repr=False)
     keys: Float32[np.ndarray, "S K"] = field(repr=False)
     values: Float32[np.ndarray, "S V"] = field(repr=False)
     scale: float
     """1 / sqrt(d_k), or 1 if the model does not scale."""
     position_scores: Float32[np.ndarray, "T S"] | None = field(repr=False)
-    """What relative positions add; None if there are none."""
+    """Scores added by relative positions; None without relative positions."""
     mask: Bool[np.ndarray, "T S"] = field(repr=False)
     """True where the query may attend to the key."""
     weights: Float32[np.ndarray, "T S"] = field(repr=False)
 
     @property
     def scores(self) -> Float32[np.ndarray, "T S"]:
-        """What the softmax is taken of, minus infinity where the mask hides."""
+        """The input of the softmax; minus infinity where masked."""
         scores = (self.queries @ self.keys.T) * np.float32(self.scale)
         if self.position_scores is not None:
             scores = scores + self.position_scores
@@ -94,7 +94,7 @@ class Head:
 
     @property
     def contributions(self) -> Float32[np.ndarray, "T D"]:
-        """What the head adds to the sub-layer's output, its rows of W^O applied."""
+        """The head's addition to the sub-layer's output: `outputs` times its rows of W^O."""
         return self.outputs @ self.w_o
 
     @classmethod
@@ -112,13 +112,13 @@ class Head:
         """Return one head of an attention.
 
         Args:
-            module: The attention.
-            found: What it computed.
-            weights: Of the head.
-            position_scores: Of the head.
-            attention: Which of the three it is.
-            layer: Counted from 0.
-            head: Counted from 0.
+            module: The attention module.
+            found: Its inputs, queries, keys and values.
+            weights: Attention weights of the head.
+            position_scores: Scores added by relative positions; None without them.
+            attention: `encoder`, `decoder` or `cross`.
+            layer: Layer number, counted from 0.
+            head: Head number, counted from 0.
         """
 
         def rows(of: torch.nn.Linear) -> tuple[np.ndarray, np.ndarray | None]:
@@ -152,7 +152,7 @@ class Head:
 
 
 def attentions(model: Transformer, name: AttentionName) -> list[MultiHeadAttention]:
-    """Return the attention of each layer; none if the model has no such attention."""
+    """Return the attention modules, one per layer; empty if the model has no such attention."""
     config = model.config
     modules: Iterable[Any] = ()
     if name == "encoder" and config.num_encoder_layers:
@@ -165,7 +165,7 @@ def attentions(model: Transformer, name: AttentionName) -> list[MultiHeadAttenti
 
 
 def relative_positions(model: Transformer, name: AttentionName, length: int) -> Float32[np.ndarray, "H T T"] | None:
-    """Return what relative positions add to the scores of an attention; None if it has none."""
+    """Return the scores that relative positions add in an attention; None without relative positions."""
     if name == "cross" or not attentions(model, name):
         return None
     stack = model.encoder if name == "encoder" else model.decoder
@@ -175,10 +175,10 @@ def relative_positions(model: Transformer, name: AttentionName, length: int) -> 
 
 
 def projections(modules: Sequence[MultiHeadAttention], run: Callable[[], Any]) -> list[Projections]:
-    """Return what some attentions compute while the model runs on one sentence, each once.
+    """Return inputs, queries, keys and values of attention modules while the model runs on one sentence.
 
     Args:
-        modules: Those to watch; nothing is kept of the others.
+        modules: The attention modules to record, each run once.
         run: Runs the model.
     """
     with _watching([projection for one in modules for projection in (one.q_proj, one.k_proj, one.v_proj)]) as seen:
@@ -195,7 +195,7 @@ def projections(modules: Sequence[MultiHeadAttention], run: Callable[[], Any]) -
 
 @contextmanager
 def _watching(linears: Sequence[torch.nn.Linear]) -> Iterator[dict[torch.nn.Linear, tuple[Tensor, Tensor]]]:
-    """Keep what goes into each and what comes out, in this thread alone; nothing stays on them afterwards."""
+    """Record the input and output of linear layers in this thread; the hooks are removed at the end."""
     seen: dict[torch.nn.Linear, tuple[Tensor, Tensor]] = {}
     own = threading.get_ident()
 

@@ -1,4 +1,4 @@
-"""The pages of one explanation and of two: HTML files that need no other file, no script of others, no network."""
+"""Self-contained HTML pages of one explanation or of two: no other file, no third-party script, no network."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from clearhead.pages import Html, content_policy, data_block, fill, script, styl
 __all__ = ["MAX_PAGE_WEIGHTS", "explain_view", "framed", "render_comparison", "render_page"]
 
 MAX_PAGE_WEIGHTS = 5_000_000
-"""Attention weights that a page holds: at 8/3 bytes each, what a browser still opens readily."""
+"""Most attention weights in a page, at 8/3 bytes each: a size that browsers still open readily."""
 
 
 def render_page(explanation: Mapping[str, Any]) -> str:
-    """Return the whole page.
+    """Return the HTML page of an explanation.
 
     Args:
-        explanation: What `Explanation.to_dict(packed=True)` returns.
+        explanation: The result of `Explanation.to_dict(packed=True)`.
     """
     source, translation = explanation["source"], explanation["translation"]
     return _filled(
@@ -33,19 +33,19 @@ def render_page(explanation: Mapping[str, Any]) -> str:
 
 
 def explain_view(before: str) -> Html:
-    """Return what the page of an explanation shows; a script fills it.
+    """Return the markup of the explanation view; a script fills it.
 
     Args:
-        before: What stands there until it does.
+        before: Text shown until the script runs.
     """
     return fill("explain_view.html", before=before)
 
 
 def render_comparison(comparison: Mapping[str, Any]) -> str:
-    """Return the whole page of two explanations.
+    """Return the HTML page of a comparison.
 
     Args:
-        comparison: What `Comparison.to_dict(packed=True)` returns.
+        comparison: The result of `Comparison.to_dict(packed=True)`.
     """
     first, second = (f"{one['source']} → {one['translation']}" for one in (comparison["first"], comparison["second"]))
     title = f"{_shortened(comparison['first']['source'])} · two compared"
@@ -59,16 +59,16 @@ def _filled(name: str, styles: Sequence[str], data: Mapping[str, Any], **values:
 
 
 def framed(page: Callable[[], str]) -> str:
-    """Return a page as a frame that a notebook can show among its own content, or why there is none.
+    """Return a page as a frame for a notebook, or the error message if it cannot be created.
 
     Args:
-        page: Makes it.
+        page: Returns the HTML page.
     """
     try:
         text = page()
     except DataError as error:
         return f"<p>{html.escape(str(error))}</p>"
-    # Without allow-same-origin the page's script cannot reach into the notebook.
+    # Without allow-same-origin the page's script cannot access the notebook.
     return (
         f'<iframe srcdoc="{html.escape(text)}" title="Attention" sandbox="allow-scripts" '
         f'style="width: 100%; height: 45rem; border: 0"></iframe>'

@@ -1,4 +1,4 @@
-"""Pictures of a whole model at once: every head as a small map, a number for every head, and the tree of a search.
+"""Figures of a whole model: attention maps of all heads, a value per head, and the tree of a search.
 
 Shapes: L layers, H heads, T rows, S columns.
 """
@@ -19,30 +19,30 @@ __all__ = ["HeadGrid", "HeadValues", "Tree", "TreeNode", "draw_head_grid", "draw
 
 _CHOSEN, _KEPT, _PRUNED, _FINISHED = "#0072B2", "#444444", "#999999", "#009E73"
 _NODE_WIDTH, _NODE_HEIGHT = 1.25, 0.42
-"""Inches of a step and of a hypothesis."""
+"""Width of a step and height of a hypothesis, in inches."""
 _BAND = 12
-"""Steps side by side; the next ones stand below."""
+"""Steps per row of the tree; further steps are drawn below."""
 
 
 @dataclass(frozen=True, eq=False)
 class HeadGrid:
-    """Every head of every layer as a small map, darkest at 0; attentions one below the other."""
+    """Attention maps of every head of every layer, darkest at 0; attentions one below the other."""
 
     title: str
     parts: Sequence[tuple[str, Float[np.ndarray, "L H T S"]]]
-    """What each is called, and its weights."""
+    """Title and weights of each attention."""
     caption: str = ""
 
 
 @dataclass(frozen=True, eq=False)
 class HeadValues:
-    """A number for every head of every layer; attentions side by side."""
+    """One value per head of every layer; attentions side by side."""
 
     title: str
     parts: Sequence[tuple[str, Float[np.ndarray, "L H"]]]
     value_label: str
     diverging: bool = False
-    """Colours that run from blue over white to red around zero, for values of either sign."""
+    """Colours from blue over white to red around zero, for values of either sign."""
     caption: str = ""
 
 
@@ -51,19 +51,19 @@ class TreeNode:
     """A hypothesis of a search."""
 
     parent: int | None
-    """Place of the one that it goes on from among the nodes."""
+    """Index among the nodes of the hypothesis it extends."""
     step: int
-    """From 1."""
+    """Step number, counted from 1."""
     label: str
     detail: str
     """A short line below the label."""
     fate: str
-    """`chosen`, `kept`, `finished`, or anything else for one that was pruned."""
+    """`chosen`, `kept`, `finished`, or any other value for a pruned hypothesis."""
 
 
 @dataclass(frozen=True)
 class Tree:
-    """A search: a column for each step, the best candidate at its top."""
+    """A search: one column per step, the best candidate at its top."""
 
     title: str
     nodes: Sequence[TreeNode]
@@ -71,7 +71,7 @@ class Tree:
 
 
 def draw_head_grid(grid: HeadGrid, form: PictureFormat = "png") -> bytes:
-    """Return the maps of all heads as a picture."""
+    """Draw the attention maps of all heads."""
     num_columns = max(weights.shape[1] for _, weights in grid.parts)
     side = 1.05 if num_columns <= 8 else 0.8
     heights = []
@@ -96,14 +96,14 @@ def draw_head_grid(grid: HeadGrid, form: PictureFormat = "png") -> bytes:
 
 
 def draw_head_values(values: HeadValues, form: PictureFormat = "png") -> bytes:
-    """Return a number for every head as a picture."""
+    """Draw one value per head."""
     num_layers = max(part.shape[0] for _, part in values.parts)
     num_heads = sum(part.shape[1] for _, part in values.parts)
     size = (2.0 + 0.62 * num_heads + 0.5 * len(values.parts), 1.9 + 0.5 * num_layers)
     with canvas((max(5.4, size[0]), max(3.0, size[1])), values.title, values.caption, form) as (figure, written):
         every = np.concatenate([part.ravel() for _, part in values.parts])
         limit = max(float(np.abs(every).max()), 1e-9)
-        digits = max(0, 1 - math.floor(math.log10(limit)))  # two of the largest
+        digits = max(0, 1 - math.floor(math.log10(limit)))  # two digits of the largest value
         lowest = -limit if values.diverging else 0.0
         places = figure.add_gridspec(1, len(values.parts), width_ratios=[part.shape[1] for _, part in values.parts])
         for place, (name, part) in zip(places, values.parts, strict=True):
@@ -125,8 +125,8 @@ def draw_head_values(values: HeadValues, form: PictureFormat = "png") -> bytes:
 
 
 def draw_tree(tree: Tree, form: PictureFormat = "png") -> bytes:
-    """Return a search as a picture."""
-    rows: dict[int, int] = {}  # used of each step
+    """Draw the tree of a search."""
+    rows: dict[int, int] = {}  # number of nodes drawn in each step
     places = []
     for node in tree.nodes:
         places.append((node.step, -rows.get(node.step, 0)))
@@ -143,7 +143,7 @@ def draw_tree(tree: Tree, form: PictureFormat = "png") -> bytes:
                 if node.step not in band:
                     continue
                 _draw_node(axes, node, place)
-                if node.parent is not None:  # of the band before, its edge comes in from the margin
+                if node.parent is not None:  # an edge from the band before enters from the margin
                     _draw_edge(axes, places[node.parent], place, node.fate)
             axes.set_xlim(band[0] - 0.6, band[0] + width - 0.4)
             axes.set_ylim(-num_rows + 0.4, 0.6)
@@ -182,7 +182,7 @@ def _draw_node(axes: Any, node: TreeNode, place: tuple[int, int]) -> None:
 
 
 def _tiled(weights: Float[np.ndarray, "L H T S"]) -> Float[np.ndarray, "rows columns"]:
-    """Return all maps in one, layers below each other and heads side by side, with gaps that have no colour."""
+    """Return all maps in one array, layers below each other and heads side by side, with uncoloured gaps (NaN)."""
     num_layers, num_heads, height, width = weights.shape
     gaps = _gap(height), _gap(width)
     tiled = np.full((num_layers * (height + gaps[0]), num_heads * (width + gaps[1])), np.nan)
@@ -197,7 +197,7 @@ def _gap(length: int) -> int:
 
 
 def _mark_tiles(axes: Any, weights: Float[np.ndarray, "L H T S"]) -> None:
-    """Number layers and heads, and draw no frame around all of them."""
+    """Label layers and heads, and hide the frame."""
     num_layers, num_heads, height, width = weights.shape
     rows = [layer * (height + _gap(height)) + (height - 1) / 2 for layer in range(num_layers)]
     columns = [head * (width + _gap(width)) + (width - 1) / 2 for head in range(num_heads)]

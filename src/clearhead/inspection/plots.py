@@ -1,6 +1,6 @@
 """Figures described as plain values and drawn by matplotlib as PNG or SVG.
 
-Here are lines on linear or logarithmic axes, and heat maps; what shows all heads, or a search, is in `pictures`.
+This file has lines on linear or logarithmic axes, and heat maps; `pictures` has figures of all heads and of a search.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Figure", "HeatMap", "LinePlot", "Panel", "Series", "draw", "draw_heatmap", "draw_lines", "require_plots"]
 
-# Okabe and Ito's palette, which people with any of the common colour blindnesses tell apart; its yellow is left out,
-# for it is faint on white.
+# Okabe and Ito's palette, distinguishable with any of the common colour blindnesses; its yellow is left out, since it
+# is faint on white.
 _COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#000000")
 _MARKERS = ("o", "s", "^", "D", "v", "P", "X")
 _DASHES: dict[str, Any] = {"solid": "-", "dashed": (0, (5, 2.5)), "dotted": (0, (1, 1.5))}
@@ -39,13 +39,13 @@ class Series:
     """One line, or the points of one measurement."""
 
     name: str
-    """What the legend calls it; empty for a line that needs no name."""
+    """Name in the legend; empty for a line without one."""
     x: Sequence[float]
     y: Sequence[float]
     style: Literal["solid", "dashed", "dotted", "points"] = "solid"
     """`points` draws markers without a line."""
     colour: int | None = None
-    """Place in the palette; None takes the place of the series in its panel. Two series may share one."""
+    """Index in the palette; None uses the index of the series in its panel. Two series may share a colour."""
 
 
 @dataclass(frozen=True)
@@ -59,7 +59,7 @@ class Panel:
     x_scale: Literal["linear", "log"] = "linear"
     y_scale: Literal["linear", "log"] = "linear"
     x_ticks: Sequence[float] | None = None
-    """Where the horizontal axis is marked; None leaves that to matplotlib."""
+    """Tick positions of the horizontal axis; None leaves them to matplotlib."""
 
 
 @dataclass(frozen=True)
@@ -81,13 +81,13 @@ class HeatMap:
     y_label: str
     value_label: str
     diverging: bool = False
-    """Colours that run from blue over white to red around zero, for values of either sign."""
+    """Colours from blue over white to red around zero, for values of either sign."""
     x_names: Sequence[str] | None = None
-    """Names of the columns, such as tokens; None counts them."""
+    """Names of the columns, such as tokens; None shows their numbers."""
     y_names: Sequence[str] | None = None
     caption: str = ""
     are_shares: bool = False
-    """Values from 0 to 1, whose square roots choose the colours, so that small ones are told apart."""
+    """Values from 0 to 1 on a square-root colour scale, so that small values can be distinguished."""
 
 
 Figure = LinePlot | HeatMap | HeadGrid | HeadValues | Tree
@@ -113,7 +113,7 @@ def draw(figure: Figure, form: PictureFormat = "png") -> bytes:
 
 
 def draw_lines(plot: LinePlot, form: PictureFormat = "png") -> bytes:
-    """Return panels of lines as a picture; see `draw`."""
+    """Draw panels of lines; see `draw`."""
     columns = min(3, len(plot.panels))
     rows = math.ceil(len(plot.panels) / columns)
     size = (7.2, 4.4) if len(plot.panels) == 1 else (4.5 * columns, 3.9 * rows + 0.4)
@@ -124,7 +124,7 @@ def draw_lines(plot: LinePlot, form: PictureFormat = "png") -> bytes:
 
 
 def draw_heatmap(heat: HeatMap, form: PictureFormat = "png") -> bytes:
-    """Return a matrix of colours as a picture; see `draw`."""
+    """Draw a matrix of colours; see `draw`."""
     rows, columns = len(heat.values), len(heat.values[0])
     has_names = heat.x_names is not None and heat.y_names is not None
     is_small = rows * columns <= _MOST_VALUES_SHOWN
@@ -146,7 +146,7 @@ def draw_heatmap(heat: HeatMap, form: PictureFormat = "png") -> bytes:
         if is_small:
             for row, column in product(range(rows), range(columns)):
                 value = heat.values[row][column]
-                # Perceived brightness of the cell (ITU-R BT.601); text on it must stand out.
+                # Perceived brightness of the cell (ITU-R BT.601), for readable text on it.
                 red, green, blue, _ = image.to_rgba(value)
                 ink = "black" if 0.299 * red + 0.587 * green + 0.114 * blue > 0.5 else "white"
                 axes.text(column, row, f"{value:.2f}", ha="center", va="center", color=ink, fontsize=9)
@@ -164,14 +164,14 @@ def draw_heatmap(heat: HeatMap, form: PictureFormat = "png") -> bytes:
 
 
 def _scale_of(heat: HeatMap, limit: float) -> dict[str, Any]:
-    """Return which values have which colours."""
+    """Return the colour scale of a heat map."""
     if heat.are_shares:
         return {"norm": share_colours()}
     return {"vmin": -limit, "vmax": limit} if heat.diverging else {}
 
 
 def _rotation(names: Sequence[str]) -> int:
-    """Return how names are turned to stand side by side."""
+    """Return the rotation in degrees at which neighbouring names do not overlap."""
     return 90 if len(names) > 12 or max(map(len, names)) > 9 else 0
 
 

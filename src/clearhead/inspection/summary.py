@@ -1,4 +1,4 @@
-"""An explanation as lines of text, for a terminal."""
+"""Text summary of an explanation, for a terminal."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _MOST_FINISHED = 5
 
 
 def summary_lines(explanation: Explanation) -> list[str]:
-    """Return the translation, how sure each step was and where it looked, and what else the search found."""
+    """Return the translation, each step's probability and attention, the finished hypotheses, and the sharpest heads."""
     lines = [f"source       {printable(explanation.source)}"]
     if explanation.kind == "encoder":
         shape = explanation.encoder.shape
@@ -64,7 +64,7 @@ def _search_lines(explanation: Explanation) -> list[str]:
 
 
 def _head_lines(explanation: Explanation) -> list[str]:
-    """Return the sharpest head of each attention and what it does."""
+    """Return the sharpest head of each attention and its role."""
     lines = ["", "the sharpest head of each attention (layer.head)"]
     for name, statistics in explanation.head_statistics.items():
         peak = statistics["peak"]

@@ -1,4 +1,4 @@
-"""How sure a model was of every target token, at the end and behind each layer (the "logit lens").
+"""Token probabilities of every target token, at the output and after each layer (the "logit lens").
 
 Shapes: T target tokens, D d_model, V vocabulary.
 """
@@ -18,15 +18,15 @@ from clearhead.model.transformer import Transformer
 __all__ = ["NUM_CANDIDATES", "Candidate", "LensStep", "Step", "lens", "steps_of"]
 
 NUM_CANDIDATES = 5
-"""Most probable tokens shown at each step."""
+"""Number of most probable tokens shown at each step."""
 
 NUM_LENS_CANDIDATES = 3
-"""Most probable tokens shown behind a layer."""
+"""Number of most probable tokens shown after a layer."""
 
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A token the model might have written."""
+    """One of the most probable tokens at a step."""
 
     token: str
     probability: float
@@ -43,19 +43,19 @@ class Step:
     candidates: tuple[Candidate, ...]
     """The most probable tokens, best first; the one written need not be among them."""
     entropy: float = 0.0
-    """Of the distribution over the whole vocabulary, in nats; 0 is certain, ln V is no idea."""
+    """Entropy of the distribution over the whole vocabulary, in nats; 0 is certainty, ln V is uniform."""
     rank: int = 1
-    """How many tokens were at least as probable as the one written, itself among them."""
+    """Number of tokens that are at least as probable as the one written, itself included."""
 
 
 @dataclass(frozen=True, slots=True)
 class LensStep:
-    """What the state behind a layer would have written."""
+    """The prediction from the state after one layer."""
 
     probability: float
-    """Of the token that was written in the end."""
+    """Probability of the token written in the end."""
     rank: int
-    """As of `Step`."""
+    """Number of tokens that are at least as probable as the one written, itself included."""
     candidates: tuple[Candidate, ...]
     """The most probable tokens, best first."""
 
@@ -65,14 +65,14 @@ def steps_of(
 ) -> list[Step]:
     """Return the choice of every target token.
 
-    The distribution is the model's own, special tokens included: the search passes over <pad> and <s> even where they
-    lead.
+    The distribution is the model's own, special tokens included: the search skips <pad> and <s> even if they are the
+    most probable.
 
     Args:
-        reader: Reads the tokens.
+        reader: Converts tokens to text.
         target_ids: The tokens written.
-        log_probs: Of every token at every step.
-        top: Candidates of a step.
+        log_probs: Log-probability of every token at every step.
+        top: Number of candidates per step.
     """
     written, ranks = _written(target_ids, log_probs)
     # 0 log 0 is 0, also where a logit is minus infinity.
@@ -93,25 +93,25 @@ def steps_of(
 def lens(
     model: Transformer, reader: Reader, target_ids: Sequence[int], states: Sequence[Float[Tensor, "T D"]]
 ) -> list[list[LensStep]]:
-    """Return what each layer would have written: its states through the final norm and the output matrix.
+    """Return the prediction of each layer: its states through the final norm and the output matrix.
 
-    From nostalgebraist (2020), "interpreting GPT: the logit lens". With post-norm there is no final norm to go through.
+    From nostalgebraist (2020), "interpreting GPT: the logit lens". A post-norm model has no final norm to apply.
 
     Args:
-        model: Whose states they are.
-        reader: Reads the tokens.
+        model: The model that computed the states.
+        reader: Converts tokens to text.
         target_ids: The tokens written.
-        states: As of `HiddenStates.decoder`: the embedded tokens, what each layer makes of them, the last behind the
-            final norm.
+        states: States as in `HiddenStates.decoder`: the embedded tokens, then the output of each layer, the last after
+            the final norm.
 
     Returns:
-        For each of the states, for each target token; the last are the steps of the model.
+        For each of the states, one entry per target token; the last are the steps of the model.
     """
     found = []
     for place, state in enumerate(states):
         is_last = place == len(states) - 1
         normed = state if is_last else model.decoder.final_norm(state)
-        log_probs = model.logits(normed).float().log_softmax(dim=-1)  # (T, V): of one layer at a time
+        log_probs = model.logits(normed).float().log_softmax(dim=-1)  # (T, V), for one layer at a time
         written, ranks = _written(target_ids, log_probs)
         candidates = _candidates(reader, log_probs, NUM_LENS_CANDIDATES)
         found.append([LensStep(*values) for values in zip(written, ranks, candidates, strict=True)])

@@ -1,4 +1,4 @@
-"""How the tokens of a text read, where they stand in it, and which of them make a word."""
+"""Tokens as text: display forms, character spans, and grouping into words."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from clearhead.tokenizers import Vocabulary
 __all__ = ["Reader", "Span", "Word", "printable", "visible", "words_of"]
 
 Span = tuple[int, int]
-"""First character, and the one behind the last."""
+"""First character, and the one after the last."""
 
 _CONTROLS = str.maketrans({"\n": "↵", "\r": "↵", "\t": "⇥"})
 _SPACES = {**_CONTROLS, **str.maketrans({" ": "␣", "\u00a0": "⍽", "\u202f": "⍽"})}
@@ -23,28 +23,28 @@ _ZERO_WIDTH_JOINER = "\u200d"
 
 @dataclass(frozen=True, slots=True)
 class Word:
-    """What stands between spaces; in scripts without spaces, a token."""
+    """A run of characters between spaces; in scripts without spaces, a token."""
 
     text: str
     span: Span
     tokens: tuple[int, ...]
-    """Places of its tokens, in order."""
+    """Indices of its tokens, in order."""
 
 
 @dataclass(frozen=True)
 class Reader:
-    """Reads tokens as people see them: what stands for a placeholder as the placeholder that it stands for."""
+    """Converts tokens to text, with the placeholder characters replaced by the original placeholders."""
 
     tokenizer: Vocabulary
     protected: Protected
-    """The source, with the signs that its placeholders have."""
+    """The source with its placeholders replaced by special characters."""
 
     def pieces(self, ids: Sequence[int]) -> list[str]:
-        """Return each target id as it reads."""
+        """Return each target id as text."""
         return list(map(self.protected.restored, self.tokenizer.pieces(ids)))
 
     def source_pieces(self, ids: Sequence[int]) -> list[str]:
-        """Return each source id as it reads."""
+        """Return each source id as text."""
         return list(map(self.protected.restored, self.tokenizer.source_pieces(ids)))
 
     def text(self, ids: Sequence[int]) -> str:
@@ -52,14 +52,14 @@ class Reader:
         return self.protected.restored(self.tokenizer.decode(ids))
 
     def source_spans(self, ids: Sequence[int]) -> list[Span | None]:
-        """Return where each source id stands in the source, spaces around it left out; None for one that is no text."""
+        """Return the span of each source id in the source, without surrounding spaces; None for an id without text."""
         return self._spans(self.protected.text, self.tokenizer.source_spans(ids, self.protected.text))
 
     def target_spans(self, text: str, ids: Sequence[int]) -> list[Span | None]:
-        """Return likewise where target ids stand.
+        """Return the span of each target id in the target, without surrounding spaces; None for an id without text.
 
         Args:
-            text: The target, with signs in the place of its placeholders; the spans are those of the original.
+            text: The target, with special characters for its placeholders; the spans are those of the original.
             ids: All ids of the target.
         """
         return self._spans(text, self.tokenizer.target_spans(ids, text))
@@ -71,7 +71,7 @@ class Reader:
 
 
 def visible(token: str) -> str:
-    r"""Return a token as a table or a picture shows it: short, without the spaces around it, nothing in it invisible.
+    r"""Return a token for a table or figure: short, without surrounding spaces, and with invisible characters shown.
 
     >>> visible(" Hund"), visible(" "), visible("\u200b")
     ('Hund', '␣', '[200B]')
@@ -94,7 +94,7 @@ def _coded(text: str, *, but: str = "") -> str:
 
 
 def words_of(text: str, spans: Sequence[Span | None]) -> list[Word]:
-    """Return the words of a text that have tokens, in order; a token of spaces alone is in none."""
+    """Return the words of a text that have tokens, in order; tokens of spaces only belong to none."""
     groups: list[tuple[Span, list[int]]] = []
     for index, span in enumerate(spans):
         if span is None or not text[span[0] : span[1]].strip():
@@ -108,7 +108,7 @@ def words_of(text: str, spans: Sequence[Span | None]) -> list[Word]:
 
 
 def _without_spaces(text: str, start: int, end: int) -> Span:
-    """Return a span without the spaces at its ends, unless it is nothing else."""
+    """Return a span without the spaces at its ends, unless it contains only spaces."""
     inner = text[start:end].strip()
     if not inner:
         return start, end
@@ -118,17 +118,17 @@ def _without_spaces(text: str, start: int, end: int) -> Span:
 
 def _are_one_word(text: str, before: Span, span: Span) -> bool:
     if span[0] < before[1]:
-        return True  # parts of the same character, or of what was not found piece by piece
+        return True  # parts of the same character, or of a text that was not located piece by piece
     last, first = text[before[1] - 1], text[span[0]]
     is_joined = _ZERO_WIDTH_JOINER in (last, first) or unicodedata.category(first)[0] == "M"  # as in emoji
     return span[0] == before[1] and (is_joined or (_joins(last) and _joins(first)))
 
 
 def _joins(character: str) -> bool:
-    """Tell whether a character makes a word with its neighbours: not spaces, punctuation, nor letters such as 犬."""
+    """Return whether a character forms words with its neighbours; spaces, punctuation and letters such as 犬 do not."""
     category = unicodedata.category(character)
     return category[0] in "LMN" and (category != "Lo" or not unicodedata.name(character, "").startswith(_SPACELESS))
 
 
 _SPACELESS = ("CJK", "HIRAGANA", "KATAKANA", "THAI", "LAO", "KHMER", "MYANMAR")
-"""Beginnings of the names of letters that are written without spaces between words."""
+"""Prefixes of the Unicode names of letters in scripts without spaces between words."""
