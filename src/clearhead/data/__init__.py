@@ -1,1 +1,1 @@
-"""From pairs of text to batches of ids: cleaning, holding out, the store on disk, the order of the steps."""
+"""Data preparation: cleaning, holding out validation pairs, the store on disk, and batching."""

@@ -1,8 +1,8 @@
-"""Altered copies of training pairs: a model translates well what looks like its training text, users' text may not.
+"""Data augmentation: altered copies of training pairs, since user input may not look like the training text.
 
-Only sentences are altered, pairs whose sides both end as sentences do: of dates, words or code nobody knows what an
-alteration would mean. The shares are so small that clean text is translated as well as without; the figures are in
-docs/recipes.md.
+Only sentences are altered, that is, pairs of which both sides end with an end mark: for dates, words or code an
+alteration has no clear meaning. The shares are so small that clean text is translated as well as without augmentation;
+docs/recipes.md has the figures.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from clearhead.text.word_links import joined_links, words_of
 __all__ = ["KINDS", "altered"]
 
 Alteration = Callable[[SentencePair, random.Random], SentencePair | None]
-"""Returns an altered pair; None for a pair that it does not suit."""
+"""Returns an altered pair; None if the alteration does not apply to the pair."""
 
 _END = ".!?…。！？｡؟۔।॥։።។။"
 _CLOSING = "\"'”’»«›‹“‘„」』）)]"
@@ -32,12 +32,12 @@ _MOST_DIGITS = 9
 
 
 def altered(pairs: Iterable[SentencePair], *, seed: int, max_characters: int) -> Iterator[tuple[str, SentencePair]]:
-    """Stream altered copies of some of the pairs, each with the name of what was done, one of `KINDS`.
+    """Yield altered copies of some of the pairs, each with the name of its alteration, one of `KINDS`.
 
     Args:
         pairs: Cleaned training pairs, in the order of their files.
-        seed: Decides which are altered, and how.
-        max_characters: No joined text gets longer.
+        seed: Determines which pairs are altered, and how.
+        max_characters: Longest joined text on either side, in characters.
     """
     choose = random.Random(seed)
     joined: list[SentencePair] = []
@@ -72,29 +72,30 @@ def _together(pairs: list[SentencePair]) -> SentencePair:
 
 
 def _paragraph(sentences: list[str]) -> str:
-    """Join sentences as their script does."""
+    """Join sentences with the separator of their script."""
     return join_sentences([sentence.strip() for sentence in sentences], [""] * (len(sentences) - 1))
 
 
 def _without_end(pair: SentencePair, choose: random.Random) -> SentencePair | None:
     if not (_END_MARKS.search(pair.text) and _END_MARKS.search(pair.target)):
         return None
-    # French has a space before `?` and `!`, which goes with them.
+    # French has a space before `?` and `!`, which is removed with them.
     text, target = _END_MARKS.sub("", pair.text).rstrip(), _END_MARKS.sub("", pair.target).rstrip()
     if not (text and target):
         return None
     altered = _with_text(pair, text, target)
     if not pair.links:
         return altered
-    words = len(words_of(text)), len(words_of(target))  # a mark that stood alone was a word
+    words = len(words_of(text)), len(words_of(target))  # a mark between spaces counted as a word
     return replace(altered, links=tuple(link for link in pair.links if link[0] < words[0] and link[1] < words[1]))
 
 
 def _other_number(pair: SentencePair, choose: random.Random) -> SentencePair | None:
-    """Put another number of as many digits where both sides have the same one, once.
+    """Replace the number that both sides share by another one of as many digits.
 
-    The words around it may hang on it: `1 dog`, and in Slavic languages another plural with 2 to 4 than with 5 to 20. A
-    number that ends in one of these gets another such one; of others all digits but the last two are changed.
+    The words around it may depend on it: `1 dog`, and in Slavic languages a different plural for 2 to 4 than for 5 to
+    20. A number whose last digits take the plural of 5 to 20 is replaced by another such number; in others all digits
+    but the last two are changed.
     """
     numbers = _NUMBER.findall(pair.text)
     if len(numbers) != 1 or _NUMBER.findall(pair.target) != numbers or not numbers[0].isdecimal():
@@ -128,4 +129,4 @@ _ALTERATIONS: dict[str, tuple[float, Alteration]] = {
 }
 
 KINDS = ("joined", *_ALTERATIONS)
-"""What is done to pairs."""
+"""Names of all alterations."""

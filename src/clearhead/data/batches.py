@@ -1,7 +1,7 @@
-"""Which pairs a training step sees, and the tensors made of them (paper section 5.1).
+"""Batching: the pairs of each training step, and their tensors (paper section 5.1).
 
-Batches hold pairs of like length up to a number of target tokens. What step n sees is a function of the seed and n
-alone: not of the steps before, the machine, or how often the run was interrupted.
+Batches hold pairs of similar length up to a number of target tokens. The content of step n depends only on the seed and
+n: not on earlier steps, the machine, or interruptions of the run.
 
 Shapes: B batch, S source length, T target length, L links.
 """
@@ -24,58 +24,59 @@ __all__ = ["Batch", "BatchOrder", "TokenLinks", "collate", "shares", "split", "v
 
 @dataclass(frozen=True)
 class TokenLinks:
-    """Which source tokens the target tokens of a batch stand for; of many target tokens nothing is known."""
+    """Word alignment of a batch: links from target tokens to source tokens; many target tokens have none."""
 
     places: Int64[Tensor, "L 3"]
     """Row, target token and source token of each link."""
     shares: Float[Tensor, " L"]
-    """Those of a target token have equal shares, 1 together."""
+    """Weight of each link; the links of one target token have equal weights with the sum 1."""
 
     @property
     def num_target_tokens(self) -> int:
-        """Target tokens that are linked."""
+        """Number of target tokens that have links."""
         return round(self.shares.sum(dtype=torch.float64).item())
 
 
 @dataclass(frozen=True)
 class Batch:
-    """Padded ids of a few pairs."""
+    """Padded ids of a batch of pairs."""
 
     source: Int64[Tensor, "B S"]
     """Source ids, each ending with the end token."""
     target_in: Int64[Tensor, "B T"]
-    """What the decoder reads: the start token, then the target without its end token ("shifted right", figure 1)."""
+    """Decoder input: the start token, then the target without its end token ("shifted right", figure 1)."""
     target_out: Int64[Tensor, "B T"]
-    """What the decoder must say: the target, then the end token."""
+    """Labels: the target, then the end token."""
     num_target_tokens: int
-    """Target tokens without padding."""
+    """Number of target tokens without padding."""
     rows: tuple[int, ...]
     """Rows of the store, in the order of the tensors."""
     links: TokenLinks | None = None
-    """None where the store keeps none."""
+    """Word alignment; None if the store has none."""
 
 
 class BatchOrder:
-    """The endless sequence of training batches: every pair once an epoch, or as often as its weight says.
+    """The endless sequence of training batches: every pair once an epoch, or as often as its weight.
 
-    Where text is mixed in that is enough for several epochs, each of these sees all of the new text and its own part of
-    the other; then the first part comes again.
+    General text mixed in for several epochs is cut into parts. Each epoch has all of the new text and one part; after
+    the last part the first one is used again.
 
-    Pairs are sorted by target length and, within one, by source length; equal ones are shuffled anew every epoch, and
-    so is the order of the batches. The sorted lengths of the same pairs are the same in every epoch, and therefore so
-    are the places where the batches are cut, and their number.
+    Pairs are sorted by target length and then by source length. Equal ones are shuffled anew every epoch, and so is the
+    order of the batches. The sorted lengths of the same pairs are the same in every epoch, and therefore so are the
+    cuts between batches, and their number.
 
     Args:
         source_lengths: Source tokens of every pair.
         target_lengths: Target tokens of every pair.
         batch_tokens: Most target tokens in a batch, padding not counted; a longer pair is a batch of its own.
-        seed: Decides the shuffling, together with the epoch.
-        epochs: Parts of the text that is mixed in, one for each epoch.
-        num_new: Pairs of the new text, which stand before that; with one part, it says nothing.
-        times: How often an epoch has each pair (of the new text, where other text is mixed in); once if not given.
+        seed: Determines the shuffling, together with the epoch.
+        epochs: Number of parts of the general text, one for each epoch.
+        num_new: Number of pairs of new text, which precede the general text; ignored with one part.
+        times: Number of occurrences of each pair in an epoch (of the new text, if general text is mixed in); once if
+            not given.
 
     Raises:
-        ValueError: If there is no pair.
+        ValueError: If there are no pairs.
     """
 
     def __init__(
@@ -100,18 +101,18 @@ class BatchOrder:
             others = num_new + np.argsort(drawn, kind="stable")
             self._parts = [np.concatenate([*self._parts, part]) for part in np.array_split(others, epochs)]
         self._cuts = [_greedy_cuts(np.sort(target_lengths[rows]), batch_tokens) for rows in self._parts]
-        self._starts = np.cumsum([0, *(len(cuts) - 1 for cuts in self._cuts)])  # steps of the first epochs
+        self._starts = np.cumsum([0, *(len(cuts) - 1 for cuts in self._cuts)])  # cumulative steps of the epochs
         self._planned_epoch = -1
         self._order: NDArray[np.int64] = np.zeros(0, dtype=np.int64)
         self._batch_order = self._order
 
     @property
     def batches_per_epoch(self) -> int:
-        """Steps of an epoch; with text mixed in, on average."""
+        """Steps of an epoch; with general text mixed in, on average."""
         return round(int(self._starts[-1]) / len(self._cuts))
 
     def rows(self, step: int) -> NDArray[np.int64]:
-        """Rows of the pairs of a step, counted from 0, in order of target length."""
+        """Return the rows of the pairs of a step, counted from 0, in order of target length."""
         times, rest = divmod(step, int(self._starts[-1]))
         part = int(np.searchsorted(self._starts, rest, side="right")) - 1
         self._plan(times * len(self._cuts) + part)
@@ -132,14 +133,14 @@ _NO_EPOCH = 2**64 - 1
 
 
 def _random(seed: int, epoch: int) -> np.random.Philox:
-    # Raw Philox output, unlike NumPy's shuffling, is promised to stay the same in every later version.
+    # NumPy guarantees that raw Philox output stays the same in every later version, unlike its shuffling.
     return np.random.Philox(key=np.array([seed, epoch], dtype=np.uint64))
 
 
 def _sort_keys(source_lengths: NDArray[np.int32], target_lengths: NDArray[np.int32]) -> NDArray[np.int64]:
-    """Number the pairs by target length, then by source length: up in even target lengths, down in odd ones.
+    """Return sort keys by target length, then by source length: ascending for even target lengths, descending for odd.
 
-    Snaking keeps neighbours alike where the target length changes, which is often the middle of a batch.
+    The alternation keeps neighbours similar where the target length changes, which is often the middle of a batch.
     """
     sources, targets = source_lengths.astype(np.int64), target_lengths.astype(np.int64)
     width = int(sources.max()) + 1
@@ -147,7 +148,7 @@ def _sort_keys(source_lengths: NDArray[np.int32], target_lengths: NDArray[np.int
 
 
 def _greedy_cuts(sorted_lengths: NDArray[np.int32], batch_tokens: int) -> NDArray[np.int64]:
-    """Return where the batches start, and the end: each as full as the budget allows, of one pair at least."""
+    """Return the start of each batch, and the end of the last: each as full as possible, with at least one pair."""
     ends = np.cumsum(sorted_lengths, dtype=np.int64)
     cuts = [0]
     while cuts[-1] < ends.size:
@@ -157,12 +158,12 @@ def _greedy_cuts(sorted_lengths: NDArray[np.int32], batch_tokens: int) -> NDArra
 
 
 def shares(rows: NDArray[np.int64], lengths: NDArray[np.int32], count: int) -> list[NDArray[np.int64]]:
-    """Cut the rows of a step into parts of about as many target tokens each; where there are few rows, some are empty.
+    """Split the rows of a step into parts of roughly equal target tokens; with few rows, some parts are empty.
 
     Args:
-        rows: Rows of the step, best in order of length.
+        rows: Rows of the step, preferably in order of length.
         lengths: Target tokens of every pair of the store.
-        count: Parts.
+        count: Number of parts.
     """
     tokens = lengths[rows].astype(np.int64)
     middles = np.cumsum(tokens) - tokens / 2
@@ -170,10 +171,10 @@ def shares(rows: NDArray[np.int64], lengths: NDArray[np.int32], count: int) -> l
 
 
 def split(rows: NDArray[np.int64], lengths: NDArray[np.int32], micro_batch_tokens: int) -> list[NDArray[np.int64]]:
-    """Cut the rows of a step into parts small enough to be computed at once.
+    """Split the rows of a step into micro-batches.
 
     Args:
-        rows: Rows of the step, best in order of length.
+        rows: Rows of the step, preferably in order of length.
         lengths: Target tokens of every pair of the store.
         micro_batch_tokens: Most target tokens in a part, padding counted; a longer pair is a part of its own.
 
@@ -190,13 +191,13 @@ def split(rows: NDArray[np.int64], lengths: NDArray[np.int32], micro_batch_token
 
 
 def collate(store: PairStore, rows: Sequence[int] | NDArray[np.int64], *, pad_id: int, bos_id: int) -> Batch:
-    """Read pairs from the store and pad them to the longest of each side.
+    """Read pairs from the store and pad each side to its longest text.
 
     Args:
-        store: Where the ids are.
-        rows: Which pairs, in which order; at least one.
-        pad_id: Fills up shorter rows.
-        bos_id: Starts every target.
+        store: The tokenized pairs.
+        rows: Rows of the pairs, in the order of the batch; at least one.
+        pad_id: Id of the padding.
+        bos_id: Id of the start token of every target.
     """
     chosen = tuple(int(row) for row in rows)
     sources = [store.source_ids(row) for row in chosen]
@@ -214,7 +215,7 @@ def collate(store: PairStore, rows: Sequence[int] | NDArray[np.int64], *, pad_id
 
 def _token_links(links: Sequence[NDArray[np.int32] | None]) -> TokenLinks | None:
     known = [some for some in links if some is not None]
-    if not known:  # a store keeps those of all its rows, or of none
+    if not known:  # a store has links for all of its rows, or none
         return None
     places = np.concatenate(
         [np.column_stack((np.full(len(some), row), some[:, ::-1])) for row, some in enumerate(known)]
@@ -232,13 +233,13 @@ def _padded(ids: Sequence[NDArray[np.integer]], pad_id: int) -> Int64[Tensor, "B
 
 
 def valid_batches(store: PairStore, batch_tokens: int, *, pad_id: int, bos_id: int) -> Iterator[Batch]:
-    """Stream every pair of a store once, in an order that never changes.
+    """Yield batches of every pair of a store once, in a fixed order.
 
     Args:
         store: Validation pairs.
         batch_tokens: Most target tokens in a batch, padding counted; a longer pair is a batch of its own.
-        pad_id: Fills up shorter rows.
-        bos_id: Starts every target.
+        pad_id: Id of the padding.
+        bos_id: Id of the start token of every target.
     """
     order = np.lexsort((store.source_lengths, store.target_lengths))
     for rows in split(order, store.target_lengths, batch_tokens):

@@ -1,6 +1,6 @@
-"""Cleaning: which pairs are kept, which are dropped and why, every one of them counted.
+"""Corpus cleaning: drop unusable pairs, and count every pair with its reason.
 
-Kept text is never altered. What a pair is dropped for is decided on the text after its language tag, if it has one.
+Kept text is never altered. Checks apply to the text after its language tag, if it has one.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ REASONS = {
     "leakage": "a side is in text that is validated on or excluded",
     "too_many_tokens": "a side is longer than data.max_length",
 }
-"""Every reason to drop a pair, in the order in which they are looked for, and what it means."""
+"""Every reason to drop a pair, in the order of the checks, with its meaning."""
 
 NUM_EXAMPLES = 3
 # Short segments are not judged by their ratio: "Ja" for "That is right" is no mistake.
@@ -37,7 +37,7 @@ RATIO_FLOOR = 20
 
 @dataclass
 class CleaningReport:
-    """Where every pair that was read went: kept, held out for validation, or dropped for one reason."""
+    """Counts of all pairs read: kept, held out for validation, or dropped for one reason."""
 
     read: int = 0
     """Pairs read."""
@@ -59,27 +59,27 @@ class CleaningReport:
             self.examples[reason].append(origin)
 
     def drop_kept(self, reason: str, origin: str) -> None:
-        """Count a pair as dropped that was counted as kept before."""
+        """Move a pair from the kept to the dropped ones."""
         self.kept -= 1
         self.drop(reason, origin)
 
     def hold_out(self) -> None:
-        """Count a pair as held out that was counted as kept before."""
+        """Move a pair from the kept to the held-out ones."""
         self.kept -= 1
         self.held_out += 1
 
     def drop_held_out(self, others: CleaningReport) -> None:
-        """Count pairs as dropped that were held out, and found unusable after that."""
+        """Move held-out pairs that proved unusable to the dropped ones."""
         for reason, count in others.dropped.items():
             self.held_out -= count
             self.dropped[reason] += count
             self.examples[reason] = [*self.examples[reason], *others.examples[reason]][:NUM_EXAMPLES]
 
     def check(self) -> None:
-        """Check that every pair that was read is counted.
+        """Check that every pair read is counted.
 
         Raises:
-            AssertionError: If a pair is missing from the counts, which is a mistake of ours.
+            AssertionError: If the counts do not add up, which is a bug of ours.
         """
         total = self.kept + self.held_out + self.not_needed + sum(self.dropped.values())
         assert self.read == total, f"{self.read} pairs read, but {total} accounted for: {self}"
@@ -88,14 +88,14 @@ class CleaningReport:
         """Return the counts and examples as plain values."""
         values = {**asdict(self), "examples": {reason: origins for reason, origins in self.examples.items() if origins}}
         if not self.not_needed:
-            del values["not_needed"]  # of general text alone, which few runs have
+            del values["not_needed"]  # only for general text, which few runs have
         return values
 
     def lines(self, *, held_out_for: str = "validation") -> list[str]:
-        """Return the counts as lines to print; reasons that dropped nothing are left out.
+        """Return the counts as lines to print, without the reasons that dropped nothing.
 
         Args:
-            held_out_for: What the pairs are for that were held out.
+            held_out_for: Purpose of the held-out pairs.
         """
         result = [f"{self.read:>12,} pairs read", f"{self.kept:>12,} kept"]
         if self.held_out:
@@ -117,15 +117,15 @@ def clean(
     report: CleaningReport,
     language_tags: Sequence[str] = (),
 ) -> Iterator[SentencePair]:
-    """Stream the pairs worth training on, their language tags split off, and count all of them in `report`.
+    """Yield the pairs to keep, with their language tags split off, and count all pairs in `report`.
 
     Args:
         pairs: Pairs as read.
         config: The limits.
         forbidden: `key_digest` of every side that must not be trained on.
         report: Counts every pair, as kept or under the first of `REASONS` that applies.
-        language_tags: Languages whose tag may head a source line. The tag is no text: it has no length, and the line
-            is forbidden if it is without it. Where there are none, everything is text.
+        language_tags: Languages whose tag may start a source line. The tag does not count towards the length, and is
+            removed before the check against `forbidden`. If empty, everything is text.
     """
     seen: set[bytes] = set()
     for pair in pairs:
@@ -169,10 +169,10 @@ def _reason_to_drop(
 
 
 class _LettersOnly(dict[int, int | None]):
-    """Table for `str.translate` that learns each character at first sight: punctuation, space, symbols, controls go."""
+    """Table for `str.translate`, filled on demand: deletes punctuation, space, symbols and controls."""
 
     def __missing__(self, code: int) -> int | None:
-        # Marks stay: in Thai or Hindi the vowels are marks, and words would fall together without them.
+        # Marks are kept: in Thai or Hindi the vowels are marks, and different words would become equal without them.
         kept = code if unicodedata.category(chr(code))[0] in "LMN" else None
         self[code] = kept
         return kept
@@ -182,7 +182,7 @@ _LETTERS_ONLY = _LettersOnly()
 
 
 def normalized_key(text: str) -> str:
-    """Return what two texts share that differ only in case, width, spacing or punctuation.
+    """Return a comparison key that ignores case, width, spacing and punctuation.
 
     Text without any letter or digit is its own key.
 
@@ -196,13 +196,13 @@ def normalized_key(text: str) -> str:
 
 
 def key_digest(text: str) -> bytes:
-    """Return 16 bytes that stand for `normalized_key(text)` in a set of millions."""
+    """Return a 16-byte digest of `normalized_key(text)`, for sets of millions."""
     return _digest(normalized_key(text))
 
 
 def pair_digest(pair: SentencePair) -> bytes:
-    """Return 16 bytes that stand for both sides of a pair as they are."""
-    # The length says where the source ends, whatever characters the two sides hold.
+    """Return a 16-byte digest of both sides of a pair, unchanged."""
+    # The length of the source makes the boundary unambiguous, whatever characters the two sides contain.
     return _digest(f"{len(pair.source)}:{pair.source}{pair.target}")
 
 

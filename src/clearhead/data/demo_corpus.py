@@ -1,11 +1,11 @@
-"""The built-in corpus: dates, amounts and names in twelve locales, as the Unicode CLDR writes them (through Babel).
+"""Built-in synthetic corpus: dates, amounts and names in twelve locales, formatted by Unicode CLDR (through Babel).
 
-A sentence is a *meaning*, a kind and a value such as a date, rendered in two locales. Every rendering holds the whole
-meaning, and no text means two things, so that translation is a function and exact match a fair score. Nothing depends
-on the clock, the network or the hash seed; the same Babel gives the same corpus everywhere.
+A sentence is a *meaning*, a kind and a value such as a date, rendered in two locales. Every rendering contains the
+whole meaning, and no text has two meanings, so that translation is a function and exact match a fair score. Nothing
+depends on the clock, the network or the hash seed; the same version of Babel gives the same corpus everywhere.
 
-A new kind is a row of `KINDS`: a sampler of values and how a locale writes one. `KINDS` and the constants above it are
-what there is to tune.
+A new kind is a row of `KINDS`: a sampler of values and their renderer in a locale. `KINDS` and the constants above it
+are the parameters to tune.
 """
 
 from __future__ import annotations
@@ -31,21 +31,21 @@ __all__ = ["KINDS", "CldrCorpus", "Kind", "generate"]
 
 FIRST_DAY, LAST_DAY = date(1950, 1, 1), date(2050, 12, 31)
 DAY_SPANS = ((1, 14), (30, 150))
-"""Lengths of intervals in days, from and to: within a month, over months; each is as likely."""
+"""Lengths of intervals in days, from and to: within a month, over months; equally likely."""
 MONTH_SPAN = (1, 11)
 """Length of an interval in months, from and to."""
 MAX_COUNT = 99
-"""Largest number of units a relative time is away."""
+"""Largest number of units in a relative time."""
 MAX_DIGITS = 4
-"""Significant digits of an amount, at most."""
+"""Most significant digits of an amount."""
 DECIMAL_PLACES = (0, 1, 2)
-"""Places behind the decimal point. With three, the English 1.234 would be the German 1,234."""
+"""Decimal places. With three, the English 1.234 would be the German 1,234."""
 LIST_LENGTHS = (2, 2, 3)
-"""Items of a list, drawn evenly."""
+"""Number of items of a list, drawn evenly."""
 
 TimeUnit = Literal["second", "minute", "hour", "day", "week", "month", "year"]
 SECONDS = dict(zip(get_args(TimeUnit), (1, 60, 3_600, 86_400, 604_800, 2_592_000, 31_536_000), strict=True))
-"""Length of each unit as Babel counts it: months of 30 days, years of 365."""
+"""Seconds of each unit as in Babel: months of 30 days, years of 365."""
 
 CURRENCIES = ("USD", "EUR", "GBP", "JPY", "CHF", "PLN", "SEK", "TRY")
 UNITS = ("kilogram", "kilometer", "liter", "celsius", "kilometer-per-hour", "square-meter", "watt", "percent")
@@ -58,13 +58,14 @@ LANGUAGES = (
     *("it", "ja", "nl", "no", "pl", "pt", "sv", "tr", "uk", "zh"),
 )
 
-# Spanish says "e" for "y" before an i sound. CLDR leaves that to the program that formats the list (ICU does it, too).
+# Spanish writes "e" for "y" before an i sound. CLDR leaves that to the program that formats the list (ICU does it,
+# too).
 _SPANISH_Y = re.compile(r" y (?=i|hi(?![ae]))", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """One kind of sentence: how often it is drawn, how a value is drawn, how a locale writes it."""
+    """One kind of sentence: its name, sampling weight, sampler of values, and renderer."""
 
     name: str
     weight: float
@@ -74,7 +75,7 @@ class Kind:
 
 @dataclass(frozen=True, slots=True)
 class CldrCorpus:
-    """Sentence pairs to learn from and to test with; no text of a test meaning, in any locale, stands in `train`.
+    """Training and test pairs; no text of a test meaning, in any locale, occurs in `train`.
 
     A source starts with the tag of the target locale; `origin` is `cldr:KIND:SOURCE-TARGET`.
     """
@@ -84,17 +85,17 @@ class CldrCorpus:
 
 
 def generate(num_pairs: int, *, seed: int, num_test: int = 1_000, locales: Sequence[str] = LOCALES) -> CldrCorpus:
-    """Make a corpus; the same arguments give the same one, and more pairs with the same seed only append.
+    """Generate a corpus; the same arguments give the same one, and more pairs with the same seed only append.
 
     Args:
-        num_pairs: Training pairs, all distinct.
-        seed: Chooses meanings and locales.
-        num_test: Test pairs, each of a meaning of its own; they do not depend on `num_pairs`. Much beyond the default
-            they use up the small kinds (there are 1,386 relative times), which training then lacks.
-        locales: Locales to translate between, any to any other; two or more of `LOCALES`.
+        num_pairs: Number of training pairs, all distinct.
+        seed: Determines meanings and locales.
+        num_test: Number of test pairs, each with a meaning of its own; they do not depend on `num_pairs`. Numbers far
+            above the default use up the small kinds (there are 1,386 relative times), which training then lacks.
+        locales: Locales to translate between, in all directions; two or more of `LOCALES`.
 
     Raises:
-        ConfigError: If a count is out of range or the locales are not two or more different known ones.
+        ConfigError: If a count is out of range, or `locales` are not two or more different known ones.
     """
     if num_pairs < 1 or num_test < 0:
         raise ConfigError(f"num_pairs ({num_pairs}) must be at least 1 and num_test ({num_test}) at least 0")
@@ -104,7 +105,7 @@ def generate(num_pairs: int, *, seed: int, num_test: int = 1_000, locales: Seque
         raise ConfigError(f"locales {tuple(locales)} must be two or more different ones, for example ('en', 'de')")
 
     rng = Random(seed)
-    # Held out by text, not by value: two values may be written alike, such as one weekday and day in two years.
+    # Held out by text, not by value: two values may have the same text, such as one weekday and day in two years.
     held_out: set[str] = set()
     test: list[SentencePair] = []
     while len(test) < num_test:
@@ -114,7 +115,7 @@ def generate(num_pairs: int, *, seed: int, num_test: int = 1_000, locales: Seque
             held_out.update(texts.values())
             test.append(_pair(kind, source, target, texts[source], texts[target]))
 
-    # The largest kind has over a hundred million pairs, so that this ends although small kinds may run dry.
+    # This loop ends even if small kinds run out of pairs: the largest kind has over a hundred million.
     seen: set[str] = set()
     train: list[SentencePair] = []
     while len(train) < num_pairs:
@@ -142,7 +143,7 @@ def _locale(code: str) -> Locale:
     return Locale.parse(code)
 
 
-# Samplers: a value that holds the whole meaning.
+# Samplers: each draws a value that contains the whole meaning.
 
 
 def _day(rng: Random) -> date:
@@ -204,11 +205,11 @@ def _languages(rng: Random) -> tuple[str, ...]:
     return tuple(rng.sample(LANGUAGES, rng.choice(LIST_LENGTHS)))
 
 
-# Renderers: a value as one locale writes it. Spaces that do not break stay as CLDR gives them.
+# Renderers: each formats a value in one locale. Non-breaking spaces stay as in CLDR.
 
 
 def _write_moment(value: datetime, locale: Locale) -> str:
-    # `format_datetime` has no style of long date and short time; the longer ones name the time zone.
+    # `format_datetime` has no style with long date and short time; the longer ones include the time zone.
     pattern = str(dates.get_datetime_format("long", locale=locale)).replace("'", "")
     day = dates.format_date(value, "long", locale=locale)
     return pattern.replace("{0}", dates.format_time(value, "short", locale=locale)).replace("{1}", day)
@@ -253,8 +254,7 @@ PRACTICE = {
     **dict.fromkeys(("distance", "quantity", "countries"), 1.5),
     **dict.fromkeys(("months", "hours"), 2.0),
 }
-"""How many times as often as for a test some kinds are drawn for training: those that are never wrong, and those that
-are hard."""
+"""Factors on the weights of some kinds in training: lower for kinds without errors, higher for hard ones."""
 
 _WEIGHTS = [kind.weight for kind in KINDS]
 _PRACTICE_WEIGHTS = [kind.weight * PRACTICE.get(kind.name, 1.0) for kind in KINDS]

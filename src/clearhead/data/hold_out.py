@@ -1,4 +1,4 @@
-"""Setting pairs of the training text aside for validation, such that none of them can be learned by heart."""
+"""Validation split: hold out training pairs, without leakage into the training text."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from clearhead.formats import SentencePair
 
 __all__ = ["choose_rows", "drawn_rows", "side_keys", "without"]
 
-# A tenth of the corpus at most is held out, and that must be a pair at least.
+# At most a tenth of the corpus is held out, and that must be at least one pair.
 LEAST_PAIRS = 10
 
 
 def side_keys(pair: SentencePair) -> tuple[bytes, bytes]:
-    """Return what stands for either side where leakage is looked for; a language tag is no part of it."""
+    """Return the digests of both sides for leakage checks, language tags excluded."""
     return key_digest(pair.text), key_digest(pair.target)
 
 
@@ -25,10 +25,10 @@ def choose_rows(num_pairs: int, valid_size: int, *, seed: int, what: str = "") -
     """Choose the pairs to hold out: `valid_size`, but at most a tenth of all.
 
     Args:
-        num_pairs: Pairs to choose from.
-        valid_size: Pairs wanted.
-        seed: Decides, together with `num_pairs`, which ones.
-        what: What text it is, if not the training text, for the message.
+        num_pairs: Number of pairs to choose from.
+        valid_size: Number of pairs wanted.
+        seed: Determines the choice, together with `num_pairs`.
+        what: Name of the text for the error message, if it is not the training text.
 
     Returns:
         Their rows, counted from 0.
@@ -48,8 +48,8 @@ def choose_rows(num_pairs: int, valid_size: int, *, seed: int, what: str = "") -
 
 
 def drawn_rows(num_pairs: int, *, seed: int) -> list[int]:
-    """Return all rows of a corpus, counted from 0, in an order that the seed decides together with their number."""
-    # Raw Philox output, unlike NumPy's shuffling, is promised to stay the same in every later version.
+    """Return all rows of a corpus, counted from 0, in a random order that depends on the seed and their number."""
+    # NumPy guarantees that raw Philox output stays the same in every later version, unlike its shuffling.
     random = np.random.Philox(key=seed).random_raw(num_pairs)
     return np.argsort(random, kind="stable").tolist()
 
@@ -57,19 +57,19 @@ def drawn_rows(num_pairs: int, *, seed: int) -> list[int]:
 def without(
     pairs: Iterable[SentencePair], rows: set[int], valid: Iterable[SentencePair], *, report: CleaningReport
 ) -> Iterator[SentencePair]:
-    """Stream what is left to train on; pairs that share a side with one held out are dropped as leakage.
+    """Yield the remaining training pairs; pairs that share a side with a held-out pair are dropped as leakage.
 
     Args:
         pairs: Cleaned pairs, counted as kept in `report`.
-        rows: Which of them are held out.
-        valid: Those.
-        report: Counts what was held out and what was dropped.
+        rows: Rows of the held-out pairs.
+        valid: The held-out pairs.
+        report: Counts the pairs held out and dropped.
     """
     keys = {key for pair in valid for key in side_keys(pair)}
     for row, pair in enumerate(pairs):
         if row in rows:
             report.hold_out()
-        elif keys.isdisjoint(side_keys(pair)):  # made anew, for those that cleaning made would fill the memory
+        elif keys.isdisjoint(side_keys(pair)):  # not stored: keys of all pairs fill memory
             yield pair
         else:
             report.drop_kept("leakage", pair.origin)

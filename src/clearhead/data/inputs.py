@@ -1,4 +1,4 @@
-"""The files a run is trained on: where their pairs come from, and whether they are still what they were."""
+"""Input files of a run: opening them, and detecting changes since preparation."""
 
 from __future__ import annotations
 
@@ -43,64 +43,64 @@ ROLES = (
 """Settings of `[data]` that name files."""
 
 EXPANDED = ("pairs", "valid_pairs", "general_pairs", "exclude")
-"""Those that may also name directories and patterns."""
+"""Settings that may also name directories and patterns."""
 
 MOST_LISTED = 10
-"""Files that a message lists."""
+"""Most files listed in a message."""
 
 MOST_MALFORMED = 0.01
-"""Share of the rows of a file of pairs that may be none; they are counted and skipped, and more are an error."""
+"""Largest tolerated share of rows of a file that are no pairs; they are counted and skipped, and more are an error."""
 
 
 @dataclass(frozen=True)
 class InputFile:
-    """What identifies an input file."""
+    """Identity of an input file."""
 
     path: str
-    """As the configuration names it."""
+    """Path as in the configuration."""
     bytes: int | None
     """Size; `None` for standard input and pipes, which can be read only once."""
     sha256: str | None
-    """Hash of the file as it lies on disk, compressed or not; `None` where there is no size."""
+    """Hash of the file on disk, compressed or not; `None` if there is no size."""
     lines: int | None = None
-    """Lines of text, up to where the last segment begins; `None` until it has been read."""
+    """Line on which the last segment begins; `None` until the file has been read."""
     read_as: str | None = None
-    """What a file of pairs or links was taken for; `None` until it has been opened, and for other files."""
+    """Detected format of a file of pairs or links; `None` until it has been opened, and for other files."""
 
 
 class Inputs(NamedTuple):
-    """All that a configuration reads, opened; its pairs can be streamed once."""
+    """All input files of a configuration, opened; the pairs can be streamed once."""
 
     pairs: Iterator[SentencePair]
     valid_pairs: Iterator[SentencePair] | None
-    """`None` if no file is named and some must be held out."""
+    """`None` if no file is named and some pairs must be held out."""
     general: Iterator[SentencePair] | None
-    """General text, which must not be unlearned; `None` if no file is named."""
+    """General text, for training without forgetting; `None` if no file is named."""
     excluded: list[tuple[str, Iterator[tuple[int, str]]]]
-    """Every file of text that must not be trained on, with its segments and the lines they stand on."""
+    """Every file of text that must not be trained on, with its segments and their line numbers."""
     files: list[InputFile]
     """Size and hash of every file, each path once."""
     read_as: dict[str, str]
-    """What files of pairs and links were taken for; of what can be read only once, from when its turn comes."""
+    """Detected formats of files of pairs and links; files that can be read only once are added when they are opened."""
     weights: Mapping[str, int]
-    """How often an epoch has the pairs of a file, by its path; empty if nothing was said of that."""
+    """Number of times an epoch contains the pairs of a file, by its path; empty if not configured."""
     roles: dict[str, list[str]]
-    """The files by the setting that names them, or the directory or pattern that stands for them."""
+    """The files of each setting, with directories and patterns expanded."""
 
 
 def open_inputs(config: Config, *, notice: Callable[[str], None] | None = None) -> Inputs:
-    """Open every file the configuration names, line-aligned ones first, and tell at once what is wrong with them.
+    """Open all files named in the configuration, line-aligned ones first, and report errors at once.
 
     Args:
-        config: Names the files, and says which columns of them to read, and in which direction.
-        notice: Told what files of pairs were taken for, when `Inputs.read_as` gets them.
+        config: Names the files, and says which of their columns to read, and in which direction.
+        notice: Called with the detected format of files of pairs, when `Inputs.read_as` gets them.
 
     Raises:
-        ConfigError: If no training text is named, files of pairs do not have the columns asked for, or a file has two
+        ConfigError: If no training text is named, files of pairs do not have the configured columns, or a file has two
             weights.
-        DataError: If sources and targets, or files of links, differ in number, a format is not known, files are
-            missing (all of them are named) or cannot be read, a directory or pattern stands for none, or standard
-            input is named twice. Streaming the pairs raises what the readers say.
+        DataError: If sources and targets, or files of links, differ in number, a format is not known, files are missing
+            (all of them are named) or cannot be read, a directory or pattern matches no file, or standard input is
+            named twice. Streaming the pairs raises the errors of the readers.
     """
     data = config.data
     if not (data.source or data.target or data.pairs):
@@ -165,7 +165,7 @@ def _given_links(config: Config) -> GivenLinks | None:
 def _segments(
     path: str, wanted: Wanted, on_open: Callable[[Sequence[PairFile]], None], swap: bool
 ) -> Iterator[tuple[int, str]]:
-    """Return what stands in a file of text to exclude, with the line of each segment; of pairs, both sides."""
+    """Yield the segments of a file of text to exclude, with their line numbers; of pairs, both sides."""
     if not holds_pairs(path):
         return enumerate(read_lines(path), start=1)
     pairs = read_pairs([path], wanted, on_open=on_open, swap=swap)
@@ -173,12 +173,12 @@ def _segments(
 
 
 def source_language(config: Config) -> str | None:
-    """Return the language of the sources: what the settings say, else what the names of all their files end in."""
+    """Return the language of the sources: from the settings, else from the endings of all their file names."""
     return config.decode.source_lang or languages(config.data)[0]
 
 
 def languages(data: DataConfig) -> tuple[str | None, str | None]:
-    """Return the languages of source and target: what is set, else what the names of all their files end in."""
+    """Return the languages of source and target: from the settings, else from the endings of all their file names."""
 
     def named(asked: str | None, paths: Sequence[str]) -> str | None:
         found = {language_in_name(path) for path in paths}
@@ -189,13 +189,13 @@ def languages(data: DataConfig) -> tuple[str | None, str | None]:
 
 
 def missing_inputs(config: Config) -> list[str]:
-    """Return the paths the configuration names where nothing is, also directories and patterns without a file."""
+    """Return the configured paths that do not exist, including directories and patterns without a file."""
     data = config.data
     return [*dict.fromkeys(path for role in ROLES for path in getattr(data, role) if not _files_of(role, path))]
 
 
 def _files_of(role: str, path: str) -> list[str]:
-    """Return the files that a path of a setting stands for; none if nothing is there."""
+    """Return the files that a path of a setting refers to; empty if there are none."""
     try:
         files = expand_paths([path]) if role in EXPANDED else [path]
     except DataError:
@@ -204,16 +204,16 @@ def _files_of(role: str, path: str) -> list[str]:
 
 
 def changed_inputs(report: Mapping[str, Any], before: Config, now: Config) -> list[str]:
-    """Compare the files of a configuration with those that prepared data was made of, by role and position.
+    """Compare the configured files with those of the prepared data, by role and position.
 
     Args:
-        report: What `prepare` wrote to `report.json`.
-        before: What the run was last trained with. A report of an earlier clearhead names no roles, and these count.
-        now: What is asked for now.
+        report: Contents of the `report.json` that `prepare` wrote.
+        before: Configuration of the last training; used for reports of earlier versions, which lack the roles.
+        now: The current configuration.
 
     Returns:
-        A line for every file that differs, was added or was left out. The same file under another path, a relative one
-        from another directory for example, is the same. What is missing now cannot be compared (see
+        A line for every file that differs, was added or was left out. The same file under another path, such as a
+        relative one from another directory, counts as the same. Files that are missing now cannot be compared (see
         `missing_inputs`), nor can standard input and pipes.
     """
     prepared = {file["path"]: InputFile(file["path"], file["bytes"], file["sha256"]) for file in report["files"]}
@@ -232,7 +232,7 @@ def changed_inputs(report: Mapping[str, Any], before: Config, now: Config) -> li
         )
         if len(old) != len(new):
             if missing & {*last}:
-                continue  # a directory was taken away, or what a pattern stood for, and nobody knows what was in it
+                continue  # a directory or the matches of a pattern were removed, so their former files are unknown
             lines.append(
                 f"data.{role}: files named before: {len(old)} ({_listed(old, new)}), and now: {len(new)} "
                 f"({_listed(new, old)})"
@@ -240,7 +240,7 @@ def changed_inputs(report: Mapping[str, Any], before: Config, now: Config) -> li
             continue
         for index, (was, is_now) in enumerate(zip(old, new, strict=True)):
             if is_now in missing and last[index : index + 1] == [is_now]:
-                continue  # what was compared when the run was last trained, and then was taken away
+                continue  # it was compared when the run was last trained, and has been removed since
             where = f"data.{role}" if len(old) == 1 else f"data.{role}, file {index + 1}"
             if is_now not in identified:
                 identified[is_now] = _identified(is_now)
@@ -249,14 +249,14 @@ def changed_inputs(report: Mapping[str, Any], before: Config, now: Config) -> li
 
 
 def _found_elsewhere(prepared: Mapping[str, InputFile], before: Config) -> dict[str, InputFile]:
-    """Return files that a run went on with under other paths than they were prepared from, by the new ones."""
+    """Return files that moved after preparation, by the paths with which the run was continued."""
     known = {file.sha256 for file in prepared.values()} - {None}
     others = [_identified(path) for path in dict.fromkeys(_paths(before.data)) if path not in prepared]
     return {file.path: file for file in others if file.sha256 in known}
 
 
 def _difference(where: str, old: InputFile | None, new: InputFile) -> list[str]:
-    """Return what tells one file from the other, if anything does."""
+    """Return a description of how a file differs from the prepared one, if it does."""
     if old is None:
         return [f"{where}: {new.path} was not part of the prepared data"]
     if old.sha256 is None or new.sha256 is None:
@@ -273,7 +273,7 @@ def _difference(where: str, old: InputFile | None, new: InputFile) -> list[str]:
 
 
 def _listed(paths: Sequence[str], others: Sequence[str]) -> str:
-    """Return the paths in words; of many, those that are not among the others."""
+    """Return a list of paths for a message; if there are many, only those not among the others."""
     if len(paths) <= MOST_LISTED:
         return ", ".join(paths) or "none"
     known = {*others}
@@ -287,11 +287,11 @@ def _weights(standing: Sequence[Sequence[str]], weights: Sequence[int]) -> dict[
     """Return the weight of every file.
 
     Args:
-        standing: The files that each entry of `data.pairs` stands for.
+        standing: The files of each entry of `data.pairs`.
         weights: One for each entry, or none at all.
 
     Raises:
-        ConfigError: If a file belongs to several entries, whose weights differ.
+        ConfigError: If a file belongs to several entries with different weights.
     """
     found: dict[str, int] = {}
     for files, weight in zip(standing, weights, strict=True) if weights else ():
@@ -309,7 +309,7 @@ def _paths(data: DataConfig) -> list[str]:
 
 
 def _identified(path: str) -> InputFile:
-    # Hashing a pipe would swallow the text it carries.
+    # Hashing a pipe would consume its text.
     if not os.path.isfile(path):
         return InputFile(path, None, None)
     try:

@@ -1,8 +1,8 @@
-"""From files of text to everything training reads: cleaned, tokenised stores, the tokenizer, and a report.
+"""Data preparation: from text files to tokenized stores, the tokenizer, and a report.
 
     input files -> clean -> hold out -> learn the tokenizer -> tokenise -> train.arrow, valid.arrow, report.json
 
-Text waits between the steps in files of JSON lines, so that memory holds some 100 bytes of digests a pair and no text.
+Between the steps text is stored in JSON-lines files, so that memory holds only some 100 bytes of digests per pair.
 """
 
 from __future__ import annotations
@@ -39,15 +39,15 @@ __all__ = ["Prepared", "automatic_vocab_size", "open_prepared", "prepare"]
 
 Item = TypeVar("Item")
 Progress = Callable[[str, int], None]
-"""Called with the name of a stage and the items done in it."""
+"""Called with the name of a stage and the number of items done."""
 
 STORES = ("train.arrow", "valid.arrow")
 GENERAL = "general.arrow"
-"""The store of a run with general text."""
+"""Name of the store of held-out general text."""
 PROGRESS_EVERY = 1_000
 PAIRS_LOOKED_AT = 20_000
 LEAST_PROTECTED = 0.01
-"""Share of the pairs with the same placeholders on both sides, from which on the vocabulary has tokens for them."""
+"""Least share of pairs with the same placeholders on both sides for the vocabulary to get placeholder tokens."""
 # Fewer bytes cannot fill a vocabulary, which begins with the 256 bytes and a few special tokens.
 LEAST_TEXT_BYTES = 300
 FRESH = "run the same command with --fresh to prepare the data again"
@@ -55,21 +55,21 @@ FRESH = "run the same command with --fresh to prepare the data again"
 
 @dataclass(frozen=True)
 class Prepared:
-    """What training reads."""
+    """The prepared data of a run."""
 
     train: PairStore
     """Training pairs."""
     valid: PairStore
     """Validation pairs, given or held out."""
     tokenizer: Vocabulary
-    """The vocabulary the stores are written in."""
+    """The vocabulary of the stores."""
     report: dict[str, Any]
-    """Contents of `report.json`: where every pair that was read went, and what the input files were."""
+    """Contents of `report.json`: counts of all pairs read, and the identity of the input files."""
     general: PairStore | None = None
-    """Pairs of general text that are watched; None if none was given."""
+    """Held-out pairs of general text, on which forgetting is measured; None if none was given."""
 
     def order(self, train: TrainConfig) -> BatchOrder:
-        """Return which pairs each step sees."""
+        """Return the order of the training batches."""
         lengths = self.train.source_lengths, self.train.target_lengths
         rounds, times = self.report.get("rounds", {}), None
         if "weights" in self.report:
@@ -85,30 +85,31 @@ def prepare(
     on_progress: Progress | None = None,
     notice: Callable[[str], None] | None = None,
 ) -> Prepared:
-    """Read, clean and tokenise the corpus; write `directory` and, beside it, `tokenizer.json`.
+    """Read, clean and tokenize the corpus; write `directory` and, beside it, `tokenizer.json`.
 
-    A run that is killed or fails leaves nothing that could be taken for prepared data. Prepared data that is already
-    there is replaced.
+    A run that is killed or fails leaves nothing that could be mistaken for prepared data. Existing prepared data is
+    replaced.
 
     Args:
-        config: Which files, and how to clean and tokenise them.
+        config: The files, and the settings for cleaning and tokenizing them.
         directory: `data/` of a run directory.
-        tokenizer: Spells the text; one is learned from the corpus if there is none.
+        tokenizer: The vocabulary to use; if not given, one is learned from the corpus.
         on_progress: Called about every thousand items.
-        notice: Told what each file of pairs was taken for: its format, the columns, the direction.
+        notice: Called with the detected format, columns and direction of each file of pairs.
 
     Raises:
-        ConfigError: If no text is named, files do not have the columns asked for, or the vocabulary asked for is too
-            small or more than the corpus yields.
+        ConfigError: If no text is named, files do not have the configured columns, or the configured vocabulary is too
+            small or larger than the corpus yields.
         DataError: If a file cannot be used, too many of its rows are no pairs, no pair is left, the corpus is too
             small, or the disk is full.
     """
-    # Mistakes that can be found at once are reported before anything is created.
+    # Errors that can be found at once are reported before anything is created.
     inputs = open_inputs(config, notice=notice)
     try:
         with new_directory(directory) as temporary:
             tokenizer, report = _build(config, inputs, temporary, tokenizer, on_progress or (lambda stage, count: None))
-            # The old data goes first: killed between these lines, a run finds none, never data of another tokenizer.
+            # The old data is removed first: if killed between these lines, a run finds none, never data of another
+            # tokenizer.
             if directory.exists():
                 shutil.rmtree(directory)
             tokenizer.save(directory.parent / "tokenizer.json")
@@ -118,7 +119,7 @@ def prepare(
 
 
 def open_prepared(directory: Path) -> Prepared:
-    """Open what `prepare` made.
+    """Open prepared data.
 
     Raises:
         DataError: If it is missing or damaged (by its checksums), or the tokenizer beside it is not the one it was made
@@ -140,7 +141,7 @@ def open_prepared(directory: Path) -> Prepared:
 
 
 def automatic_vocab_size(num_pairs: int) -> int:
-    """Return how many pieces to learn from a corpus of `num_pairs` training pairs, if the configuration does not say.
+    """Return the default vocabulary size for a number of training pairs.
 
     >>> automatic_vocab_size(29_000)
     8000
@@ -164,7 +165,7 @@ def _hashes(directory: Path, report: Mapping[str, Any]) -> dict[str, str]:
 
 
 def _verify(directory: Path, report: Mapping[str, Any]) -> None:
-    """Compare every file with its checksum; data that an earlier clearhead prepared has none, and names no roles."""
+    """Compare every file with its checksum; data prepared by earlier versions has neither checksums nor roles."""
     checksums = report.get("checksums")
     if checksums is None and "roles" not in report:
         return
@@ -183,7 +184,7 @@ def _verify(directory: Path, report: Mapping[str, Any]) -> None:
 def _build(
     config: Config, inputs: Inputs, partial: Path, tokenizer: Vocabulary | None, on_progress: Progress
 ) -> tuple[Vocabulary, dict[str, Any]]:
-    """Fill the directory of prepared data, and return the vocabulary it is written in and its report."""
+    """Write the prepared data, and return its vocabulary and report."""
     train, valid, general = (StagedPairs(partial / f"{name}.jsonl") for name in ("train", "valid", "general"))
     watched, forbidden, lines = _read_corpus(config, inputs, train, valid, general, on_progress)
     tokenizer = tokenizer or _learned_tokenizer(train, config, on_progress)
@@ -253,11 +254,11 @@ def _read_corpus(
     general: StagedPairs,
     on_progress: Progress,
 ) -> tuple[set[int], set[bytes], dict[str, int]]:
-    """Read, clean and divide all text.
+    """Read, clean and split all text.
 
     Returns:
-        Which pairs of general text are watched, what stands for every side that must not be trained on, and the lines
-        of every file.
+        The rows of held-out general text, the digests of every side that must not be trained on, and the number of
+        lines of every file.
     """
     data, tags = config.data, config.tokenizer.language_tags
     lines: dict[str, int] = {}
@@ -289,7 +290,7 @@ def _read_corpus(
     sources = data.source + data.valid_source + data.general_source
     for source, target in zip(sources, data.target + data.valid_target + data.general_target, strict=True):
         lines[target] = lines.get(source, 0)
-    for source, links in zip(data.source, data.alignments, strict=False):  # of as many, or the reader has said so
+    for source, links in zip(data.source, data.alignments, strict=False):  # equal numbers, or the reader has raised
         lines[links] = lines.get(source, 0)
     return watched, forbidden, lines
 
@@ -302,7 +303,7 @@ def _read_general(
     lines: dict[str, int],
     on_progress: Progress,
 ) -> set[int]:
-    """Read and clean general text, and choose the pairs to watch, which nothing else may then learn from."""
+    """Read and clean general text, and choose the pairs to hold out, which are then excluded from training."""
     if inputs.general is None:
         return set()
     pairs = _progress(_counting_lines(inputs.general, lines), "reading general text", on_progress)
@@ -327,7 +328,7 @@ def _excluded_keys(inputs: Inputs, tags: Sequence[str], lines: dict[str, int], o
 
 def _counting_lines(pairs: Iterable[SentencePair], lines: dict[str, int]) -> Iterator[SentencePair]:
     for pair in pairs:
-        path, _, number = pair.origin.rpartition(":")  # written for people; 0.13 s per million to read it back
+        path, _, number = pair.origin.rpartition(":")  # a display string; parsing it takes 0.13 s per million
         lines[path] = int(number)
         yield pair
 
@@ -370,7 +371,7 @@ def _learned_tokenizer(train: StagedPairs, config: Config, on_progress: Progress
 
 
 def _share_of_protected(train: StagedPairs) -> float:
-    """Return the share of pairs, of the first thousands, that have the same placeholder on both sides."""
+    """Return the share of pairs, among the first thousands, with the same placeholder on both sides."""
     texts = [(pair.text, pair.target) for pair in islice(train, PAIRS_LOOKED_AT)]
     return sum(protect_pair(*pair) != pair for pair in texts) / max(1, len(texts))
 
@@ -385,7 +386,7 @@ def _fill(
     counter: LineCounter | None = None,
     weights: EpochWeights | None = None,
 ) -> dict[str, int]:
-    """Tokenise pairs into a store, drop the too long ones, count the others, and return the tokens of each side."""
+    """Tokenize pairs into a store, drop those over the length limit, and return the tokens of each side."""
     tokens = {"source": 0, "target": 0}
     while some := list(islice(pairs, PROGRESS_EVERY)):
         for pair, source_ids, target_ids, links in _spelled(some, tokenizer, config.decode):
@@ -412,7 +413,7 @@ def _add_altered(
     counter: LineCounter,
     on_progress: Progress,
 ) -> None:
-    """Append altered copies, and count them by kind; none that is too long, or forbidden with its other number."""
+    """Append altered copies and count them by kind, except those too long or among the forbidden sides."""
     data = config.data
     pairs = _progress(train, "adding altered copies", on_progress)
     copies = altered(pairs, seed=config.train.seed, max_characters=data.max_characters)

@@ -1,4 +1,4 @@
-"""General text, which a run that starts from a model must not unlearn: what of it is mixed in."""
+"""Replay of general text during fine-tuning, against forgetting: the choice of the pairs to mix in."""
 
 from __future__ import annotations
 
@@ -14,28 +14,28 @@ from clearhead.formats import SentencePair
 __all__ = ["mixed_in", "rows_of"]
 
 MOST_EPOCHS = 30
-"""General text is mixed in for so many epochs; then it comes again. Few runs that start from a model make more."""
+"""Most epochs with different general text; then it repeats. Few fine-tuning runs last longer."""
 MOST_ROWS = 20_000_000
-"""New pairs of these epochs together: each epoch is cut into batches before training begins."""
+"""Most new pairs in these epochs together, since each epoch is cut into batches before training begins."""
 MOST_MIXED_IN = 1_000_000
-"""General pairs that are mixed in, if one epoch does not take more: each is spelled before training begins."""
+"""Most general pairs mixed in, unless one epoch needs more: each is tokenized before training begins."""
 
 
 def mixed_in(
     general: StagedPairs, watched: set[int], valid: StagedPairs, train: StagedPairs, num_new: int, config: Config
 ) -> tuple[int, Iterator[SentencePair]]:
-    """Choose the general pairs that are learned from, and count what becomes of the rest.
+    """Choose the general pairs to train on, and count the others by reason.
 
     Args:
-        general: All of them.
-        watched: Rows of those that are held out.
-        valid: Validation pairs, which may be of the training text.
-        train: The training text, whose pairs are not learned a second time.
-        num_new: Pairs of it in an epoch, as often as their weights say.
+        general: All general pairs.
+        watched: Rows of the held-out general pairs.
+        valid: Validation pairs, possibly from the training text.
+        train: The training text, whose pairs are not used a second time.
+        num_new: Number of pairs of it in an epoch, repetitions by weight included.
         config: `data.general_share` is the share of general pairs in every epoch.
 
     Returns:
-        How many epochs they are enough for without one that comes twice, and they themselves, as their files have them.
+        The number of epochs without a repeated general pair, and the chosen pairs, in the order of their files.
     """
     share, report = config.data.general_share, general.report
     forbidden = {key for pair in chain(valid, rows_of(general, watched)) for key in side_keys(pair)}
@@ -50,7 +50,7 @@ def mixed_in(
             report.drop_kept("duplicate", pair.origin)
         else:
             free.append(row)
-    wanted = round(num_new * share / (1.0 - share))  # in an epoch
+    wanted = round(num_new * share / (1.0 - share))  # pairs per epoch
     enough_for = min(len(free), MOST_MIXED_IN) // wanted if wanted else 1
     epochs = max(1, min(enough_for, MOST_EPOCHS, MOST_ROWS // num_new))
     chosen = {free[place] for place in drawn_rows(len(free), seed=config.train.seed)[: wanted * epochs]}

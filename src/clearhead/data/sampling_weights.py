@@ -1,4 +1,4 @@
-"""How often an epoch has each pair."""
+"""Sampling weights: the number of times an epoch contains each pair."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ __all__ = ["EpochWeights"]
 
 
 class EpochWeights:
-    """How often an epoch has each row of a store: `runs` of rows with the same weight, `[weight, rows]`.
+    """Weights of the rows of a store, run-length encoded: `runs` has `[weight, rows]` of rows with the same weight.
 
     Args:
-        of_files: The weights of files, by their paths; 1 for others.
+        of_files: Weights of files, by their paths; 1 for others.
     """
 
     def __init__(self, of_files: Mapping[str, int]) -> None:
@@ -23,15 +23,15 @@ class EpochWeights:
 
     @property
     def num_seen(self) -> int:
-        """Pairs of an epoch."""
+        """Number of pairs in an epoch, repetitions included."""
         return sum(weight * rows for weight, rows in self.runs)
 
     def add_of(self, pair: SentencePair) -> None:
-        """Add a row with the weight of the file that it comes from."""
+        """Add a row with the weight of its file."""
         self.add(self._of_files.get(pair.origin.rpartition(":")[0], 1), 1)
 
     def add(self, weight: int, rows: int) -> None:
-        """Add rows."""
+        """Add rows with a weight."""
         if not self.runs or self.runs[-1][0] != weight:
             self.runs.append([weight, 0])
         self.runs[-1][1] += rows

@@ -1,4 +1,4 @@
-"""Pairs waiting on disk between two steps of preparation, as lines of JSON, so that none wait in memory."""
+"""Temporary JSON-lines files of pairs between two steps of preparation, to save memory."""
 
 from __future__ import annotations
 
@@ -16,18 +16,19 @@ __all__ = ["StagedPairs"]
 
 @dataclass(frozen=True)
 class StagedPairs:
-    """A file of cleaned pairs; iterate over it as often as needed."""
+    """A file of cleaned pairs; it can be iterated over repeatedly."""
 
     path: Path
-    """JSON lines: the fields of a `SentencePair` that was kept, its links last, if it has any."""
+    """JSON lines: the fields of a kept `SentencePair`, its links last, if it has any."""
     report: CleaningReport = field(default_factory=CleaningReport)
-    """Where the pairs went that were read for this file."""
+    """Counts of the pairs read for this file."""
 
     def write(self, pairs: Iterable[SentencePair]) -> None:
         """Write pairs to a new file."""
         with open(self.path, "w", encoding="utf-8") as file:
             for pair in pairs:
-                # JSON escapes line feeds and carriage returns, so that a pair is a line whatever its text holds.
+                # JSON escapes line feeds and carriage returns, so that each pair is one line whatever its text
+                # contains.
                 fields: list[Any] = [pair.source, pair.target, pair.origin, pair.language, pair.text_at]
                 fields += [pair.links] if pair.links else []
                 file.write(json.dumps(fields, ensure_ascii=False) + "\n")

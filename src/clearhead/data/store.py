@@ -1,4 +1,4 @@
-"""Tokenised pairs on disk: an Arrow file read through memory mapping, so that a corpus may be larger than memory."""
+"""Tokenized pairs on disk: a memory-mapped Arrow file, so that a corpus may be larger than memory."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ SCHEMA = pa.schema(
     ]
 )
 LINKED_SCHEMA = SCHEMA.append(pa.field("links", pa.list_(pa.int32())))
-"""With the links of each pair's tokens: a place in the source, one in the target, and so on."""
+"""Schema with the links of each pair's tokens, flattened: source index, target index, and so on."""
 BATCH_ROWS = 4_096
 # Arrow counts the bytes of a batch's text in 32 bits; at most 4 bytes a character, this stays far below.
 BATCH_CHARACTERS = 16_000_000
@@ -41,7 +41,7 @@ class StoreWriter:
 
     Args:
         path: The file.
-        with_links: Whether it keeps links of tokens.
+        with_links: Whether to store token links.
 
     Raises:
         DataError: If the file cannot be written.
@@ -51,7 +51,7 @@ class StoreWriter:
         self.path = Path(path)
         self.num_rows = 0
         self.num_linked_rows = 0
-        self.num_linked_tokens = 0  # of targets
+        self.num_linked_tokens = 0  # number of linked target tokens
         self._schema = LINKED_SCHEMA if with_links else SCHEMA
         self._columns: tuple[list[Any], ...] = tuple([] for _ in self._schema)
         self._characters = 0
@@ -67,7 +67,7 @@ class StoreWriter:
     def append(
         self, source: str, target: str, source_ids: list[int], target_ids: list[int], links: Sequence[Link] = ()
     ) -> None:
-        """Add one pair; both lists of ids end with the end token. Links are of tokens, if the file keeps them."""
+        """Add one pair; both lists of ids end with the end token. Token links are stored if the file has them."""
         values = source, target, source_ids, target_ids, [place for link in links for place in link]
         for column, value in zip(self._columns, values, strict=False):
             column.append(value)
@@ -101,7 +101,7 @@ class StoreWriter:
 
 
 class PairStore:
-    """Pairs by row number, read from disk as they are asked for."""
+    """Tokenized pairs by row number, read from disk on demand."""
 
     source_lengths: NDArray[np.int32]
     """Tokens of every source, its end token included."""
@@ -109,7 +109,7 @@ class PairStore:
     """Tokens of every target, its end token included."""
 
     def __init__(self, batches: list[pa.RecordBatch]) -> None:
-        """Take the record batches of a file written by `StoreWriter`; `open` makes one of a path."""
+        """Wrap the record batches of a file written by `StoreWriter`; `open` reads them from a path."""
         self._texts = [(batch.column("source"), batch.column("target")) for batch in batches]
         self._source_ids = [_Lists(batch.column("source_ids")) for batch in batches]
         self._target_ids = [_Lists(batch.column("target_ids")) for batch in batches]
@@ -139,33 +139,33 @@ class PairStore:
             raise DataError(f"the prepared data {path} is damaged ({error}); {advice}") from None
 
     def __len__(self) -> int:
-        """Pairs in the store."""
+        """Return the number of pairs."""
         return self._starts[-1]
 
     def source_ids(self, row: int) -> NDArray[np.int32]:
-        """Ids of a source, language tag and end token included; a read-only view of the file."""
+        """Return the ids of a source, language tag and end token included; a read-only view of the file."""
         chunk, index = self._locate(row)
         return self._source_ids[chunk][index]
 
     def target_ids(self, row: int) -> NDArray[np.int32]:
-        """Ids of a target, end token included; a read-only view of the file."""
+        """Return the ids of a target, end token included; a read-only view of the file."""
         chunk, index = self._locate(row)
         return self._target_ids[chunk][index]
 
     def links(self, row: int) -> NDArray[np.int32] | None:
-        """Links of a pair's tokens, [links, 2]: a place in the source and one in the target; None if none are kept."""
+        """Return the token links of a pair, [links, 2]: source and target index; None if the store has none."""
         if self._links is None:
             return None
         chunk, index = self._locate(row)
         return self._links[chunk][index].reshape(-1, 2)
 
     def source(self, row: int) -> str:
-        """Text of a source, as it stood in the corpus."""
+        """Return the text of a source, as in the corpus."""
         chunk, index = self._locate(row)
         return self._texts[chunk][0][index].as_py()
 
     def target(self, row: int) -> str:
-        """Text of a target, as it stood in the corpus."""
+        """Return the text of a target, as in the corpus."""
         chunk, index = self._locate(row)
         return self._texts[chunk][1][index].as_py()
 
@@ -177,12 +177,12 @@ class PairStore:
 
 
 class _Lists:
-    """A column of lists as two NumPy views of the mapped file: all values, and where each list starts."""
+    """A column of lists as two NumPy views of the mapped file: all values, and the start of each list."""
 
     def __init__(self, column: pa.ListArray) -> None:
         self.offsets: NDArray[np.int32] = column.offsets.to_numpy(zero_copy_only=True)
         self.values: NDArray[np.int32] = column.values.to_numpy(zero_copy_only=True)
-        # A damaged file must be found here, not by reading beyond the end of the map.
+        # A damaged file must be detected here, not by reading beyond the end of the map.
         if (np.diff(self.offsets) < 0).any() or self.offsets[0] < 0 or self.offsets[-1] > self.values.size:
             raise ValueError("token positions are out of order")
 

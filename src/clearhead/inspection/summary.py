@@ -12,7 +12,7 @@ _MOST_FINISHED = 5
 
 
 def summary_lines(explanation: Explanation) -> list[str]:
-    """Return the translation, each step's probability and attention, the finished hypotheses, and the sharpest heads."""
+    """Return the translation, each step's probability and attention, finished hypotheses, and the sharpest heads."""
     lines = [f"source       {printable(explanation.source)}"]
     if explanation.kind == "encoder":
         shape = explanation.encoder.shape

@@ -1,4 +1,4 @@
-"""The data doctor: what is wrong with a corpus, found in one pass over its pairs."""
+"""The data doctor: finds defects of a corpus in one pass over its pairs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is known of every character: its kind as bits, its script, its plain form; learned at first sight."""
+"""Character properties, computed on first use: kind as bit flags, script, and normalized form."""
 
 from __future__ import annotations
 
@@ -33,21 +33,21 @@ LETTER = 1 << 2
 DIGIT = 1 << 3
 CAPITAL = 1 << 4
 WORD = 1 << 5
-"""A digit, or a letter of a script with capitals: of words that may be copied into the other language."""
+"""A digit, or a letter of a script with capitals; words of these may be copied into the other language."""
 MARK = 1 << 6
-"""A placeholder, a tag or an address has one of these."""
+"""A character of placeholders, tags or addresses; each of these contains at least one."""
 ENTITY = 1 << 7
-"""Begins a character reference."""
+"""The first character of a character reference."""
 BRACKET = 1 << 8
 CONTROL = 1 << 9
-"""Not text: a control character but for tab and line feed, one of private use, half of a surrogate pair."""
+"""Not text: a control character other than tab and line feed, a private-use character, half of a surrogate pair."""
 INVISIBLE = 1 << 10
-"""Takes no room: zero-width and soft hyphens, byte order marks, directions."""
+"""Invisible: zero-width and soft hyphens, byte order marks, direction marks."""
 GARBLED = 1 << 11
-"""Stands in text that was decoded wrongly; most such characters stand in other text too."""
+"""Occurs in wrongly decoded text; most such characters occur in other text too."""
 
 _JOINERS = "\u200c\u200d"
-"""Part of the spelling in Persian and Hindi, and of emoji."""
+"""Used in the spelling of Persian and Hindi, and in emoji."""
 _GARBLED = {"\ufffd", *"ÂÃÄÅâãïðÐÑÎÏØÙ×"}
 _PUNCTUATION = {
     **dict.fromkeys("?؟", 1),
@@ -58,25 +58,25 @@ _PUNCTUATION = {
     ";": 32,
     "%": 64,
 }
-"""Signs that a translation keeps, each a bit; what stands for the same has the same."""
+"""Punctuation that translations keep, each with a bit; equivalent characters share one."""
 
 
 class CharacterTable:
-    """A row for every code point, filled when a text first has it."""
+    """Properties of every code point, computed when a text first contains it."""
 
     def __init__(self) -> None:
         size = sys.maxunicode + 1
         self.kinds: NDArray[np.uint16] = np.zeros(size, dtype=np.uint16)
-        """Bits such as `LETTER`; 0 is a character that was not seen yet."""
+        """Bit flags such as `LETTER`; 0 for a character not yet seen."""
         self.scripts: NDArray[np.uint8] = np.zeros(size, dtype=np.uint8)
-        """Place in `script_names` of a letter's script; 0 for what is no letter."""
+        """Index in `script_names` of a letter's script; 0 for other characters."""
         self.plain: NDArray[np.uint32] = np.zeros(size, dtype=np.uint32)
-        """Small letter or ASCII digit; a space for what is neither."""
+        """Lower-case letter or ASCII digit; a space for other characters."""
         self.punctuation: NDArray[np.uint8] = np.zeros(size, dtype=np.uint8)
         self.script_names = [""]
 
     def learn(self, codes: NDArray[np.uint32]) -> None:
-        """Fill the rows of characters that were not seen before."""
+        """Compute the properties of characters not yet seen."""
         unseen = codes[self.kinds[codes] == 0]
         for code in np.unique(unseen).tolist():
             self._fill(code, chr(code))
@@ -114,7 +114,7 @@ class CharacterTable:
     def _script(self, letter: str) -> int:
         name = script_of(letter) or ""
         if name not in self.script_names:
-            if len(self.script_names) == 256:  # rarer ones than that share a number
+            if len(self.script_names) == 256:  # rarer scripts share a number
                 return 255
             self.script_names.append(name)
         return self.script_names.index(name)
@@ -122,5 +122,5 @@ class CharacterTable:
 
 @cache
 def character_table() -> CharacterTable:
-    """Return the one table of this process: what a character is, it is in every corpus."""
+    """Return the table shared by the whole process; character properties are the same in every corpus."""
     return CharacterTable()

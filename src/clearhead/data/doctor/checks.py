@@ -1,4 +1,4 @@
-"""What is wrong with single pairs: each check tells which pairs of a batch have it, and of one of them what it has."""
+"""Checks of single pairs: each returns the affected pairs of a batch, and a description of a pair's defect."""
 
 from __future__ import annotations
 
@@ -34,43 +34,43 @@ from clearhead.text.quality_flags import missing_numbers, missing_placeholders
 __all__ = ["CHECKS", "Found", "Usual"]
 
 USUAL_SCRIPT = 0.02
-"""Share of a side's letters that a script must have to be usual there."""
+"""Least share of a side's letters for a script to count as usual on that side."""
 FEWEST_LETTERS = 4
-"""Of another script, before a text is said to be in one."""
+"""Least number of letters in unusual scripts for a text to be reported."""
 UNUSUAL_RATIO = math.log(3)
-"""Difference of the logarithm of a pair's ratio of lengths from the usual one."""
+"""Least deviation of the log length ratio of a pair from the usual one, to be reported."""
 MOST_CHARACTERS = DataConfig().max_characters
 
 _DIGITS = re.compile(r"\d+")
 _ENTITY = re.compile(r"&(?:[A-Za-z][A-Za-z0-9]{1,30}|#[0-9]{1,7}|#[xX][0-9A-Fa-f]{1,6});")
 _OPENING, _CLOSING = "([{（［｛", ")]}）］｝"
 _ENUMERATION = re.compile(r"(?:^|\s)\w{1,3}\)|[:;=]-?[()\[\]]")
-"""`a)` and faces, which have but one bracket."""
+"""List markers such as `a)`, and emoticons, whose brackets are unbalanced."""
 _MOST_NAMED = 5
 
 
 class Found(NamedTuple):
-    """The pairs of a batch that have something."""
+    """The affected pairs of a batch."""
 
     places: NDArray[np.int64]
     detail: Callable[[int], str]
-    """What the pair at a place has."""
+    """Returns the description of the defect of the pair at an index."""
 
 
 @dataclass(frozen=True)
 class Usual:
-    """What is usual in a corpus, learned from its beginning."""
+    """Typical properties of a corpus, learned from its beginning."""
 
     ratio: float
-    """Logarithm of how many times longer a target is than its source, `RATIO_FLOOR` characters added to both."""
+    """Median log ratio of target to source length, with `RATIO_FLOOR` characters added to both."""
     unusual_scripts: tuple[NDArray[np.bool_], NDArray[np.bool_]]
-    """For source and target, whether a script (its number in the table of characters) is not usual."""
+    """For source and target, whether a script (by its number in the table of characters) is unusual."""
     profiles: Profiles | None
     """None if there are too few pairs."""
 
     @classmethod
     def learn(cls, batches: Sequence[Batch]) -> Usual:
-        """Look at the first batches of a corpus."""
+        """Learn the typical properties from the first batches of a corpus."""
         filled = [ratio for batch in batches if (ratio := _ratios(batch)[~batch.blank]).size]
         sources, targets = [batch.source for batch in batches], [batch.target for batch in batches]
         return cls(
@@ -96,7 +96,7 @@ def _wrong_language(batch: Batch, usual: Usual) -> Found:
     suspects = np.flatnonzero((source & ~scripts[0]) | (target & ~scripts[1]))
 
     def detail(place: int) -> str:
-        # Names, code and addresses are of no language.
+        # Names, code and addresses belong to no language.
         sides = (Texts([words_alone(_seen(text))]) for text in _sides(batch.pairs[place]))
         names = zip(("the source", "the target"), profiles.wrong(*sides), strict=True)
         return " and ".join(name for name, is_wrong in names if is_wrong[0])
@@ -128,7 +128,7 @@ def _empty(batch: Batch, usual: Usual) -> Found:
 
 def _placeholders(batch: Batch, usual: Usual) -> Found:
     def missing(source: str, text: str) -> list[str]:
-        """Leave emphasis out: another language may stress other words, and set foreign ones apart."""
+        """Emphasis is left out: another language may stress other words, and mark foreign ones."""
         return [placeholder for placeholder in missing_placeholders(source, text) if placeholder.strip("*")]
 
     def detail(place: int) -> str:
@@ -182,7 +182,7 @@ def _numbers(batch: Batch, usual: Usual) -> Found:
         runs = (sorted(_DIGITS.findall(_seen(text))) for text in _sides(batch.pairs[place]))
         return "" if next(runs) == next(runs) else _differences(missing_numbers, batch.pairs[place], ", ")
 
-    # One without any number says them in words.
+    # A side without any number may have it in words.
     both = ((batch.source.has & batch.target.has) & DIGIT) != 0
     return Found(_where(np.flatnonzero(both & ~batch.blank), detail), detail)
 
@@ -213,7 +213,7 @@ CHECKS: dict[str, Callable[[Batch, Usual], Found]] = {
     "numbers": _numbers,
     "brackets": _brackets,
 }
-"""The findings that a pair alone shows, beside what is usual in its corpus."""
+"""Checks that need only one pair and the typical properties of its corpus, by finding."""
 
 
 def _ratios(batch: Batch) -> NDArray[np.float64]:
@@ -226,12 +226,12 @@ def _unusual_scripts(sides: Sequence[Texts]) -> NDArray[np.bool_]:
         counts += np.bincount(texts.scripts, minlength=256)
     counts[0] = 0.0
     is_unusual = counts < USUAL_SCRIPT * counts.sum()
-    is_unusual[0] = False  # what is no letter
+    is_unusual[0] = False  # characters that are no letters
     return is_unusual
 
 
 def _foreign(batch: Batch, usual: Usual) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
-    """Tell of which texts most letters are of unusual scripts."""
+    """Return which texts have most of their letters in unusual scripts, for source and target."""
     found = []
     for texts, is_unusual in zip((batch.source, batch.target), usual.unusual_scripts, strict=True):
         foreign = texts.sums(is_unusual[texts.scripts])
@@ -250,12 +250,12 @@ def _scripts(texts: Texts, place: int) -> str:
 
 
 def _candidates(batch: Batch, kind: int) -> NDArray[np.int64]:
-    """Return the places of pairs that have a character of a kind."""
+    """Return the indices of pairs with a character of a kind."""
     return np.flatnonzero((batch.source.has | batch.target.has) & kind)
 
 
 def _where(places: NDArray[np.int64], detail: Callable[[int], str]) -> NDArray[np.int64]:
-    """Return those of some places where there is something to say."""
+    """Return the indices whose description is not empty."""
     return np.array([place for place in places.tolist() if detail(place)], dtype=np.int64)
 
 
@@ -275,7 +275,7 @@ def _differences(missing: Callable[[str, str], list[str]], pair: SentencePair, b
 
 
 def _named(batch: Batch, place: int, kind: int) -> str:
-    """Return the characters of a kind in both sides, by their code points."""
+    """Return the characters of a kind in both sides, as code points."""
     found = []
     for texts in (batch.source, batch.target):
         part = slice(texts.starts[place], texts.ends[place])
@@ -288,7 +288,7 @@ def _some(found: Iterable[str]) -> list[str]:
 
 
 def _open_brackets(text: str) -> int:
-    """Return how many more brackets are opened than closed, below zero if fewer; 0 if those of lists and faces are."""
+    """Return opening minus closing brackets; 0 if they balance without list markers and emoticons."""
     with_all, without = (
         sum(map(one.count, _OPENING)) - sum(map(one.count, _CLOSING)) for one in (text, _ENUMERATION.sub(" ", text))
     )

@@ -1,4 +1,4 @@
-"""Pairs in batches, their texts as one array of code points: what a batch costs is not paid pair by pair."""
+"""Batches of pairs whose texts are one array of code points, for vectorized checks."""
 
 from __future__ import annotations
 
@@ -17,49 +17,49 @@ __all__ = ["SEEN_CHARACTERS", "Batch", "Texts", "batches_of"]
 BATCH_PAIRS = 8_192
 BATCH_CHARACTERS = 1_000_000
 SEEN_CHARACTERS = 10_000
-"""Of a longer side the rest is not looked at, though it counts where lengths and equality are concerned."""
+"""Most characters examined of a side; the rest counts only for lengths and equality."""
 
 _NAME_CHARACTERS = 4
 _NAME_BITS = 64
 
 
 class Texts:
-    """One side of a batch.
+    """The texts of one side of a batch.
 
     Args:
-        texts: At least one.
+        texts: The texts, at least one.
     """
 
     def __init__(self, texts: list[str]) -> None:
         self.texts = texts
         seen = [text[:SEEN_CHARACTERS] for text in texts]
-        # A line feed behind every text keeps neighbours apart, and a blank one from having no characters.
+        # A line feed after every text separates neighbours, and gives every text at least one character.
         encoded = ("\n".join(seen) + "\n").encode("utf-32-le", "surrogatepass")
         self.codes: NDArray[np.uint32] = np.frombuffer(encoded, dtype=np.uint32)
         self.ends: NDArray[np.int64] = np.cumsum(np.fromiter(map(len, seen), np.int64, len(seen)) + 1) - 1
-        """Where the line feed behind each text stands."""
+        """Offset of the line feed after each text."""
         self.starts: NDArray[np.int64] = np.append(0, self.ends[:-1] + 1)
         self.lengths: NDArray[np.int64] = np.fromiter(map(len, texts), np.int64, len(texts))
-        """Characters of each text."""
+        """Number of characters of each text."""
         table = character_table()
         self.kinds: NDArray[np.uint16] = table.kinds[self.codes]
-        """Bits of every character."""
+        """Bit flags of every character."""
         if not self.kinds.all():
             table.learn(self.codes)
             self.kinds = table.kinds[self.codes]
 
     def sums(self, values: NDArray[np.generic]) -> NDArray[np.int64]:
-        """Return the sum over each text of a value for every character."""
+        """Return the sum over each text of a value per character."""
         return np.add.reduceat(values, self.starts, dtype=np.int64)
 
     @cached_property
     def has(self) -> NDArray[np.uint16]:
-        """The kinds of characters that each text has, as bits."""
+        """The kinds of characters in each text, as bit flags."""
         return np.bitwise_or.reduceat(self.kinds, self.starts)
 
     @cached_property
     def words(self) -> NDArray[np.int64]:
-        """Words of each text, parted by white space; a Chinese sentence is one."""
+        """Number of words of each text, separated by white space; a Chinese sentence is one."""
         space = (self.kinds & SPACE) != 0
         begins = ~space
         begins[1:] &= space[:-1]
@@ -67,7 +67,7 @@ class Texts:
 
     @cached_property
     def plain(self) -> NDArray[np.uint32]:
-        """Every character as a small letter, an ASCII digit or a space."""
+        """Every character as a lower-case letter, an ASCII digit or a space."""
         return character_table().plain[self.codes]
 
     @cached_property
@@ -77,14 +77,14 @@ class Texts:
 
     @cached_property
     def punctuation(self) -> NDArray[np.uint8]:
-        """The signs of each text that a translation keeps, as bits."""
+        """The punctuation of each text that translations keep, as bit flags."""
         return np.bitwise_or.reduceat(character_table().punctuation[self.codes], self.starts)
 
     @cached_property
     def names(self) -> NDArray[np.uint64]:
-        """The numbers and the words with a capital of each text: one of 64 bits for each, by its first four characters.
+        """Hashed set of each text's numbers and capitalized words: one of 64 bits each, by their first four characters.
 
-        Translations share numbers and names, and these often in their first letters alone: `Johannes`, `John`.
+        Translations share numbers and names, often with only the first letters in common: `Johannes`, `John`.
         """
         is_word = (self.kinds & WORD) != 0
         begins = (self.kinds & (CAPITAL | DIGIT)) != 0
@@ -93,7 +93,7 @@ class Texts:
         hashes = np.zeros(at.size, dtype=np.uint64)
         goes_on = np.ones(at.size, dtype=bool)
         for offset in range(_NAME_CHARACTERS):
-            place = np.minimum(at + offset, self.codes.size - 1)  # where the text ends, which is in no word
+            place = np.minimum(at + offset, self.codes.size - 1)  # the end of the text, which is in no word
             goes_on &= is_word[place]
             hashes = hashes * np.uint64(0x100000001B3) + np.where(goes_on, self.plain[place], 0).astype(np.uint64)
         bits = np.zeros(self.codes.size, dtype=np.uint64)
@@ -103,11 +103,11 @@ class Texts:
 
 @dataclass(frozen=True)
 class Batch:
-    """Some pairs that follow each other."""
+    """Consecutive pairs."""
 
     pairs: list[SentencePair]
     first: int
-    """How many pairs came before."""
+    """Number of pairs before them."""
     source: Texts
     target: Texts
 
@@ -118,12 +118,12 @@ class Batch:
 
     @cached_property
     def lines(self) -> NDArray[np.uint32]:
-        """The line of its file on which each pair begins."""
+        """The line in its file on which each pair begins."""
         return np.fromiter((pair.line for pair in self.pairs), np.uint32, len(self.pairs))
 
 
 def batches_of(pairs: Iterable[SentencePair]) -> Iterator[Batch]:
-    """Cut a stream into batches of a bounded number of pairs and, but for what a single pair has, of characters."""
+    """Split a stream into batches of bounded pairs and characters; only a single pair may exceed the latter."""
     waiting: list[SentencePair] = []
     first = size = 0
     for pair in pairs:

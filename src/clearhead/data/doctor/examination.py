@@ -1,4 +1,4 @@
-"""The examination of a corpus: one pass over its pairs, in memory that grows by 110 bytes a pair at most."""
+"""The examination of a corpus: one pass over its pairs, with at most 110 bytes of memory per pair."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from clearhead.formats import SKIPS, SentencePair
 __all__ = ["Examination", "Rows", "Side", "examine", "measure"]
 
 HEAD_BATCHES = 3
-"""Batches at the beginning of a corpus from which it is learned what is usual there: some 25,000 pairs at most."""
+"""Batches at the beginning of a corpus from which typical properties are learned: some 25,000 pairs at most."""
 
 MALFORMED = "malformed"
 """Reason of rows that are no pairs; the others are `SKIPS`."""
@@ -33,7 +33,7 @@ MALFORMED = "malformed"
 
 @dataclass
 class Rows:
-    """Where every row that was read went: it is a pair, or none for one reason."""
+    """Counts of all rows read: pairs, and other rows by reason."""
 
     read: int = 0
     pairs: int = 0
@@ -43,7 +43,7 @@ class Rows:
     """Origins and defects of the first of them, by reason."""
 
     def pairs_of(self, rows: Iterable[SentencePair], on_rows: Callable[[int], None] | None) -> Iterator[SentencePair]:
-        """Count rows, and pass those on that are pairs."""
+        """Count rows, and yield those that are pairs."""
         for row in rows:
             self.read += 1
             if on_rows is not None and self.read % 1_000 == 0:
@@ -61,34 +61,34 @@ class Rows:
         """Check that every row is counted.
 
         Raises:
-            AssertionError: If one is missing, which is a mistake of ours.
+            AssertionError: If the counts do not add up, which is a bug of ours.
         """
         assert self.read == self.pairs + self.others.total(), f"{self.read} rows read, but counted are {self}"
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the counts as plain values, every reason among them."""
+        """Return the counts as plain values, every reason included."""
         reasons = dict.fromkeys((MALFORMED, *SKIPS), 0) | self.others
         return {"read": self.read, "pairs": self.pairs, **reasons, "examples": self.examples}
 
 
 @dataclass
 class Side:
-    """What the texts of a side are like."""
+    """Statistics of the texts of one side."""
 
     characters: Lengths = field(default_factory=Lengths)
     words: Lengths = field(default_factory=Lengths)
-    """Words parted by white space."""
+    """Words separated by white space."""
     scripts: NDArray[np.int64] = field(default_factory=lambda: np.zeros(256, dtype=np.int64))
     """Letters of each script, by its number in the table of characters."""
 
     def add(self, texts: Texts) -> None:
-        """Measure some texts."""
+        """Add texts to the statistics."""
         self.characters.add(texts.lengths)
         self.words.add(texts.words)
         self.scripts += np.bincount(texts.scripts, minlength=256)
 
     def script_shares(self) -> dict[str, float]:
-        """Return the share that each script has of the letters, the largest first."""
+        """Return the share of each script among the letters, the largest first."""
         counts = self.scripts[1 : len(character_table().script_names)]
         names = character_table().script_names[1:]
         total = max(1, int(counts.sum()))
@@ -98,28 +98,28 @@ class Side:
 
 @dataclass
 class Examination:
-    """What was found in a corpus."""
+    """The results of an examination."""
 
     rows: Rows = field(default_factory=Rows)
     source: Side = field(default_factory=Side)
     target: Side = field(default_factory=Side)
     findings: dict[str, Finding] = field(default_factory=lambda: {name: Finding(name) for name in KINDS})
     without_findings: int = 0
-    """Pairs in which nothing was found; a pair of shifted rows may be among them."""
+    """Pairs without any finding; pairs of shifted rows may be among them."""
     held_out: dict[str, Rows] = field(default_factory=dict)
     """The rows of each other split, such as `valid`."""
 
     def add_unequal_files(self, origin: str, problem: str) -> None:
-        """Take note of line-aligned files that differ in their number of lines.
+        """Record line-aligned files that differ in their number of lines.
 
         Args:
             origin: The first line without a partner, as `file:line`.
-            problem: What is wrong with them.
+            problem: Description of the difference.
         """
         self.findings["unequal_files"].add(SentencePair("", "", origin), problem)
 
     def found(self) -> list[Finding]:
-        """Return what was found at all, what matters most first."""
+        """Return the findings with at least one pair, the most important first."""
         order = {severity: place for place, severity in enumerate(("serious", "moderate", "mild"))}
         some = [finding for finding in self.findings.values() if finding.count]
         return sorted(some, key=lambda one: (order[one.kind.severity], -one.count))
@@ -149,11 +149,11 @@ class Examination:
 
 
 def measure(rows: Iterable[SentencePair], on_rows: Callable[[int], None] | None = None) -> Examination:
-    """Count rows and measure lengths, and look for nothing.
+    """Count rows and measure lengths, without any checks.
 
     Args:
-        rows: As the readers yield them.
-        on_rows: Called with a number of rows whenever so many more were read.
+        rows: Rows as the readers yield them.
+        on_rows: Called with a number of rows each time that many more have been read.
     """
     result = Examination()
     for batch in batches_of(result.rows.pairs_of(rows, on_rows)):
@@ -168,12 +168,12 @@ def examine(
     held_out: Mapping[str, Iterable[SentencePair]] | None = None,
     on_rows: Callable[[int], None] | None = None,
 ) -> Examination:
-    """Look for everything of `KINDS` that can be looked for.
+    """Run all checks of `KINDS` that are possible.
 
     Args:
-        rows: As the readers yield them.
-        held_out: Name of each other split, such as `valid`, to its rows, which are read first.
-        on_rows: Called with a number of rows whenever so many more were read.
+        rows: Rows as the readers yield them.
+        held_out: Rows of each other split by its name, such as `valid`; they are read first.
+        on_rows: Called with a number of rows each time that many more have been read.
     """
     result = Examination()
     leakage = _Leakage()
@@ -230,14 +230,14 @@ def _examine(head: list[Batch], rest: Iterable[Batch], leakage: _Leakage | None,
 
 
 def _handed_over(batches: list[Batch]) -> Iterator[Batch]:
-    """Yield batches in order, each of which is freed when it is done."""
+    """Yield batches in order, and drop each from the list so that it is freed after use."""
     batches.reverse()
     while batches:
         yield batches.pop()
 
 
 class _Origins:
-    """Where the pairs of a corpus stand, four bytes each."""
+    """The origins of the pairs of a corpus, in four bytes each."""
 
     def __init__(self) -> None:
         self._lines: list[NDArray[np.uint32]] = []
@@ -249,7 +249,7 @@ class _Origins:
         self._starts.append(batch.first)
         self._lines.append(batch.lines)
         if self._files and all(batch.pairs[place].origin.startswith(self._files[-1][1]) for place in (0, -1)):
-            return  # files follow each other, so that those between are of it too
+            return  # files are read one after the other, so the pairs between are from the same file
         for place, pair in enumerate(batch.pairs):
             if not self._files or not pair.origin.startswith(self._files[-1][1]):
                 self._files.append((batch.first + place, pair.origin.rpartition(":")[0] + ":"))
@@ -261,14 +261,14 @@ class _Origins:
 
 
 class _Repeated:
-    """Pairs and sources that came before."""
+    """Duplicate pairs, and sources with several targets."""
 
     def __init__(self, duplicates: Finding, several: Finding) -> None:
         self._duplicates, self._several = duplicates, several
         self._pairs, self._sources, self._origins = FirstRows(), FirstRows(), _Origins()
 
     def look_up(self, batch: Batch) -> NDArray[np.bool_]:
-        """Count what came before, and tell which pairs that are."""
+        """Count repeated pairs and sources; return which pairs of the batch they are."""
         self._origins.add(batch)
         sources, targets = digests_of(batch.source.texts), digests_of(batch.target.texts)
         pairs = self._pairs.add(mixed(sources, targets), batch.first)
@@ -284,20 +284,20 @@ class _Repeated:
 
 
 class _Leakage:
-    """Sides that validation or test text has too, as cleaning compares them."""
+    """Sides that also occur in validation or test text, compared as in cleaning."""
 
     def __init__(self) -> None:
         self._splits: dict[str, tuple[FirstRows, _Origins]] = {}
 
     def remember(self, name: str, batch: Batch) -> None:
-        """Take the pairs of a split, each side for itself."""
+        """Remember both sides of the pairs of a split."""
         table, origins = self._splits.setdefault(name, (FirstRows(), _Origins()))
         origins.add(batch)
         for texts in (batch.source, batch.target):
             table.add(_keys(texts), batch.first)
 
     def look_up(self, batch: Batch, finding: Finding, *, but: str = "") -> NDArray[np.bool_]:
-        """Count pairs with a side that a split has, but for the one that they are of, and tell which they are."""
+        """Count pairs with a side in a split other than `but`; return which pairs they are."""
         is_one = np.zeros(len(batch.pairs), dtype=bool)
         splits = {name: split for name, split in self._splits.items() if name != but}
         if not splits:

@@ -1,4 +1,4 @@
-"""What the data doctor looks for: each finding, what it means, why it matters, what to do; and those it has found."""
+"""The kinds of findings of the data doctor (meaning, importance, remedy), and the findings of one corpus."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ __all__ = ["KINDS", "NUM_EXAMPLES", "Example", "Finding", "Kind", "Severity", "s
 Severity = Literal["serious", "moderate", "mild"]
 
 NUM_EXAMPLES = 5
-"""Examples of each finding: the first ones."""
+"""Number of examples kept of each finding: the first ones."""
 
 SHOWN_CHARACTERS = 200
 
 
 @dataclass(frozen=True)
 class Kind:
-    """Something to look for."""
+    """A kind of defect."""
 
     title: str
     severity: Severity
     meaning: str
-    """When a pair has it, with the threshold."""
+    """When a pair has the defect, with the threshold."""
     why: str
     """Why it matters."""
     remedy: str
@@ -174,59 +174,59 @@ KINDS = {
         "nothing, if they are all right",
     ),
 }
-"""Every finding, in the order in which they matter where as many pairs have them."""
+"""Every kind of finding, in order of importance for equal numbers of pairs."""
 
 
 @dataclass(frozen=True)
 class Example:
-    """A pair with something to see."""
+    """An example pair of a finding."""
 
     origin: str
     """`file:line`."""
     source: str
-    """Shortened, with what cannot be seen as ‹U+200B›."""
+    """Shortened, with invisible characters as ‹U+200B›."""
     target: str
     detail: str
-    """What was found in it."""
+    """Description of the defect."""
 
 
 @dataclass
 class Finding:
-    """How many pairs have something, and the first of them."""
+    """Number of pairs with a defect, and examples."""
 
     name: str
     """One of `KINDS`."""
     count: int = 0
     examples: list[Example] = field(default_factory=list)
     unchecked: str | None = None
-    """Why it was not looked for."""
+    """Reason why it was not checked."""
 
     @property
     def kind(self) -> Kind:
-        """What it is."""
+        """The kind of defect."""
         return KINDS[self.name]
 
     def add(self, pair: SentencePair, detail: str, *, pairs: int = 1) -> None:
-        """Count pairs, and keep one as an example if there are few yet."""
+        """Count pairs, and keep one as an example if there are still few."""
         self.count += pairs
         if len(self.examples) < NUM_EXAMPLES:
             self.examples.append(Example(pair.origin, shown(pair.source), shown(pair.target), shown(detail)))
 
     def add_all(self, pairs: list[SentencePair], places: NDArray[np.int64], detail: Callable[[int], str]) -> None:
-        """Count the pairs at some places; what is said of one is asked only for examples."""
+        """Count the pairs at some indices; `detail` is called only for examples."""
         room = max(0, NUM_EXAMPLES - len(self.examples))
         for place in places[:room].tolist():
             self.add(pairs[place], detail(place))
         self.count += max(0, places.size - room)
 
     def share(self, pairs: int) -> float | None:
-        """Return the share of so many pairs that have it; None if it was not looked for, or is not of these pairs."""
+        """Return the share of the examined pairs that have it; None if unchecked or not counted per examined pair."""
         if self.unchecked is not None or self.name in ("unequal_files", "overlap"):
             return None
         return self.count / pairs if pairs else 0.0
 
     def to_dict(self, pairs: int) -> dict[str, Any]:
-        """Return it as plain values; `pairs` is what its share is of."""
+        """Return it as plain values; `pairs` is the number of examined pairs."""
         return {
             "name": self.name,
             "title": self.kind.title,
@@ -245,7 +245,7 @@ class Finding:
 
 
 def shown(text: str) -> str:
-    r"""Return a text on one line, shortened, with what a terminal would not show written as code points.
+    r"""Return a text on one line, shortened, with characters that a terminal would not show as code points.
 
     >>> shown("a\u200bb\x1b[0m")
     'a‹U+200B›b‹U+001B›[0m'

@@ -1,4 +1,4 @@
-"""Where something was first seen, for millions of rows: a hash table in two arrays."""
+"""Compact hash table for millions of rows: the row in which each text first occurred."""
 
 from __future__ import annotations
 
@@ -8,35 +8,35 @@ from numpy.typing import NDArray
 __all__ = ["FirstRows", "digests_of", "mixed"]
 
 _FULLEST = 0.7
-"""Share of the places that may be taken; with more, a search passes ever more places of others."""
+"""Highest load factor; above it, probe sequences get long."""
 _NOBODY = 2**32 - 1
 
 
 def digests_of(texts: list[str]) -> NDArray[np.uint64]:
-    """Return 64 bits that stand for each text.
+    """Return a 64-bit hash of each text.
 
-    They are Python's own, of this process alone. That two of a hundred million different texts have the same happens to
+    It is Python's own hash, valid in this process only. Among a hundred million different texts, a collision happens in
     one corpus in 4,000.
     """
     return np.fromiter(map(hash, texts), np.int64, len(texts)).view(np.uint64)
 
 
 def mixed(first: NDArray[np.uint64], second: NDArray[np.uint64]) -> NDArray[np.uint64]:
-    """Return digests of what two digests stand for together, in this order."""
+    """Return digests of the ordered pairs of two digests."""
     digests = first * np.uint64(0x9E3779B97F4A7C15)
     digests ^= digests >> np.uint64(32)
     return (digests + second) * np.uint64(0xD6E8FEB86659FD93)
 
 
 class FirstRows:
-    """The row in which each digest was first seen; 17 to 34 bytes for each."""
+    """The row of first occurrence of each digest, in 17 to 34 bytes each."""
 
     def __init__(self) -> None:
         self._count = 0
         self._make_room(2**10)
 
     def find(self, digests: NDArray[np.uint64]) -> NDArray[np.int64]:
-        """Return the row of each digest, or -1 if it was not seen."""
+        """Return the row of each digest, or -1 if it has not occurred."""
         rows = np.full(digests.size, -1, dtype=np.int64)
         left, places = np.arange(digests.size), self._first_places(digests)
         while left.size:
@@ -48,10 +48,10 @@ class FirstRows:
         return rows
 
     def add(self, digests: NDArray[np.uint64], first: int) -> NDArray[np.int64]:
-        """Remember digests of consecutive rows, and return for each the row in which it was seen before, or -1.
+        """Add digests of consecutive rows; return for each the row of an earlier occurrence, or -1.
 
         Args:
-            digests: Of the rows.
+            digests: Digests of the rows.
             first: Number of the first row.
         """
         unique, at, where = np.unique(digests, return_index=True, return_inverse=True)
@@ -74,12 +74,12 @@ class FirstRows:
             self._put(old[0][is_taken], old[1][is_taken])
 
     def _put(self, digests: NDArray[np.uint64], rows: NDArray[np.uint32]) -> None:
-        """Put digests that differ, none of which is here, each in the first free place from its own on."""
+        """Insert new, distinct digests by linear probing."""
         places = self._first_places(digests)
         while digests.size:
             is_free = self._rows[places] == _NOBODY
             free = places[is_free]
-            # Of several for one place, the last stays there.
+            # If several digests compete for one place, the last one written keeps it.
             self._digests[free], self._rows[free] = digests[is_free], rows[is_free]
             is_in = is_free.copy()
             is_in[is_free] = self._digests[free] == digests[is_free]

@@ -1,7 +1,7 @@
-"""Which of its two languages a text is written in, told by the corpus itself: three letters in a row on either side.
+"""Language identification between source and target, by letter trigrams learned from the corpus itself.
 
-Character n-grams tell languages (Cavnar and Trenkle 1994). Nothing is downloaded, so nothing is known of a third
-language; and a side of which much is in the other side's language teaches that this is so.
+Character n-grams identify languages (Cavnar and Trenkle 1994). Nothing is downloaded, so a third language cannot be
+identified. If much of a side is in the other side's language, the profiles learn this as normal.
 """
 
 from __future__ import annotations
@@ -17,30 +17,30 @@ from clearhead.data.doctor.code_points import Texts
 __all__ = ["Profiles"]
 
 FEWEST_PAIRS = 200
-"""From fewer pairs nothing is learned."""
+"""Fewest pairs from which profiles are learned."""
 
 CLEAR_MEAN = 0.5
-"""Nats by which the other language must be likelier, on average over the trigrams of a text."""
+"""Least mean log odds in nats per trigram for a text to be reported."""
 
 CLEAR_SUM = 20.0
-"""Nats by which it must be likelier in all."""
+"""Least sum of the log odds in nats for a text to be reported."""
 
 _BUCKET_BITS = 18
 _BUCKETS = 2**_BUCKET_BITS
-"""Trigrams share a count by chance where a script has thousands of letters; of alphabets nearly none do."""
+"""Trigrams are hashed into buckets; collisions occur in scripts with thousands of letters, hardly in alphabets."""
 _MOST_ODDS = 4.0
-"""Nats that one trigram tells at most: it may be a name that happens to be frequent."""
+"""Most nats that one trigram contributes: it may be a name that happens to be frequent."""
 
 
 class Profiles:
-    """How much likelier each trigram is in a source than in a target."""
+    """Log odds of each trigram in sources against targets."""
 
     def __init__(self, odds: NDArray[np.float32]) -> None:
         self._odds = odds
 
     @classmethod
     def learn(cls, sources: Sequence[Texts], targets: Sequence[Texts]) -> Profiles | None:
-        """Count the trigrams of both sides; None if there are too few pairs."""
+        """Count the trigrams of both sides; return None if there are too few pairs."""
         if sum(len(one.texts) for one in sources) < FEWEST_PAIRS:
             return None
         logs = []
@@ -53,15 +53,15 @@ class Profiles:
         return cls(np.clip(logs[0] - logs[1], -_MOST_ODDS, _MOST_ODDS).astype(np.float32))
 
     def odds(self, texts: Texts) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
-        """Return how much likelier each text is a source than a target, in nats, and its number of trigrams."""
+        """Return the log odds of each text being a source rather than a target, in nats, and its number of trigrams."""
         trigrams, is_one = _trigrams(texts)
         values = np.where(is_one, self._odds[trigrams], np.float32(0.0))
         return np.add.reduceat(values, texts.starts, dtype=np.float64), texts.sums(is_one)
 
     def wrong(self, sources: Texts, targets: Texts) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
-        """Tell which sources clearly look like targets, and which targets like sources.
+        """Return which sources clearly look like targets, and which targets like sources.
 
-        Where both do, as in a pair that is the wrong way round, it is the two together that must be clear.
+        If both do, as in a swapped pair, only their sum must reach `CLEAR_SUM`.
         """
         (source, num_source), (target, num_target) = self.odds(sources), self.odds(targets)
         source = -source
@@ -71,10 +71,10 @@ class Profiles:
 
 
 def _trigrams(texts: Texts) -> tuple[NDArray[np.uint32], NDArray[np.bool_]]:
-    """Return the bucket of the trigram around each character, and whether that is a letter within its text."""
+    """Return the bucket of the trigram around each character, and whether that character is a letter."""
     codes = texts.plain * np.uint32(0x9E3779B1)
     hashes = codes * np.uint32(0x85EBCA77)
-    # A text is enclosed in line feeds, which are spaces here.
+    # Each text is enclosed in line feeds, which count as spaces here.
     hashes[1:] += codes[:-1]
     hashes[:-1] ^= codes[1:] * np.uint32(0xC2B2AE3D)
     hashes *= np.uint32(0x27D4EB2F)

@@ -1,4 +1,4 @@
-"""How long the texts of a side are: counted by length, so that millions take as little room as there are lengths."""
+"""Length statistics of texts: counts per length, so that memory grows with the number of different lengths."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Lengths:
 
     def __init__(self) -> None:
         self.counts: Counter[int] = Counter()
-        """Length to the number of texts."""
+        """Number of texts by length."""
 
     def add(self, lengths: NDArray[np.int64]) -> None:
         """Count the lengths of some texts."""
@@ -29,7 +29,7 @@ class Lengths:
         self.counts.update(dict(zip(values.tolist(), counts.tolist(), strict=True)))
 
     def quantile(self, share: float) -> int:
-        """Return the least length that so large a share of the texts does not exceed; 0 if there are none."""
+        """Return the least length that is not exceeded by a given share of the texts; 0 without texts."""
         wanted = share * self.counts.total()
         values = sorted(self.counts)
         reached = accumulate(self.counts[value] for value in values)
@@ -46,11 +46,11 @@ class Lengths:
 
 
 def histogram(lengths: Lengths, step: int) -> list[tuple[int, int | None, int]]:
-    """Return how many texts are how long: first length, last one (None: all longer ones), and their number.
+    """Return the bars of a histogram: first length, last length (None: all longer ones), and number of texts.
 
     Args:
-        lengths: Of the texts.
-        step: Lengths that are counted together.
+        lengths: Lengths of the texts.
+        step: Number of lengths per bar.
     """
     if not lengths.counts:
         return []
@@ -65,7 +65,7 @@ def histogram(lengths: Lengths, step: int) -> list[tuple[int, int | None, int]]:
 
 
 def histogram_step(*sides: Lengths) -> int:
-    """Return a round number of lengths to count together, such that 99 of 100 texts stand in all bars but the last."""
+    """Return a round bar width such that the bars before the last one hold 99 of 100 texts."""
     rough = max(1, *(one.quantile(0.99) / (_MOST_BARS - 1) for one in sides))
     size = 10 ** math.floor(math.log10(rough))
     return int(next(size * factor for factor in (1, 2, 5, 10) if size * factor >= rough))

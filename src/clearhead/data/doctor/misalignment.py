@@ -1,9 +1,9 @@
-"""Where the sides of a corpus are shifted against each other: rows whose sources belong to targets some rows away.
+"""Detection of misaligned rows: blocks in which sources belong to targets some rows away.
 
-Translations are about as long as their sources (Gale and Church 1993), and share numbers, names and some signs. How
-much that tells in this corpus is learned from its beginning; then each row is asked how much better its source would go
-with the target a few rows up or down than with its own. Where that is so for row after row, the sum of it rises (CUSUM,
-Page 1954), and the place where it began to rise is where the shift begins.
+Translations are about as long as their sources (Gale and Church 1993), and share numbers, names and some punctuation.
+The weight of this evidence is learned from the beginning of the corpus. For each row, the gain is how much better its
+source fits a target a few rows up or down than its own. If row after row gains, the cumulative sum rises (CUSUM, Page
+1954), and the shift begins where it began to rise.
 """
 
 from __future__ import annotations
@@ -23,27 +23,29 @@ from clearhead.text.line_statistics import RATIO_FLOOR
 __all__ = ["MOST_SHIFT", "ShiftSearch", "ShiftWeights", "ShiftedRows"]
 
 MOST_SHIFT = 20
-"""Rows by which the sides may be shifted."""
+"""Largest shift that is searched, in rows."""
 
 CLEAR_GAIN = 20.0
-"""Nats by which all rows of a block must fit better with the shift than without, before it is named. In eight clean
-corpora, each also in three random orders, none gained more than 10.6."""
+"""Least total gain in nats for a block to be reported.
+
+In eight clean corpora, each also in three random orders, none gained more than 10.6.
+"""
 
 MOST_GAIN = 5.0
-"""Nats that one row adds or takes away at most: a few rows that go with others by chance are no block."""
+"""Most nats that one row adds or subtracts, so that a few rows that fit others by chance are not reported."""
 
 LEAST_GAIN = 0.1
-"""Nats by which they must do so on average."""
+"""Least average gain per row, in nats."""
 
 FEWEST_PAIRS = 50
-"""A corpus of fewer is not searched."""
+"""Fewest pairs of a corpus that is searched."""
 
 _LARGEST = 1.5
-"""Differences of the logarithms of lengths beyond that count as so much."""
+"""Upper bound on differences of log lengths."""
 _LEAST_DIFFERENCE = 0.02
-"""What is taken for the average difference where it is smaller."""
+"""Lower bound on the average difference."""
 _STRONGEST = 3.0
-"""Nats that one shared name or sign tells at most."""
+"""Most nats that one shared name or sign contributes."""
 
 _ONES = np.array([value.bit_count() for value in range(256)], dtype=np.int64)
 _SHIFTS = [shift for shift in range(-MOST_SHIFT, MOST_SHIFT + 1) if shift]
@@ -51,29 +53,29 @@ _SHIFTS = [shift for shift in range(-MOST_SHIFT, MOST_SHIFT + 1) if shift]
 
 @dataclass(frozen=True)
 class ShiftedRows:
-    """Consecutive pairs whose sources go with the targets of other pairs."""
+    """A block of consecutive pairs whose sources fit the targets of other pairs."""
 
     shift: int
-    """How many rows further down the target of a source stands; below zero, further up."""
+    """Number of rows by which the targets are further down; negative for further up."""
     rows: int
-    """How many pairs."""
+    """Number of pairs."""
     first: SentencePair
     last_origin: str
-    """Where the last one stands."""
+    """Origin of the last pair."""
     fitting: str
     """The target that fits the first source better."""
     gain: float
-    """Nats by which they fit better with the shift, all together."""
+    """Total gain in nats over all pairs of the block."""
     start: int
-    """Pairs before them."""
+    """Number of pairs before them."""
 
 
 @dataclass(frozen=True)
 class _Rows:
-    """What is compared of rows; a target's may be shorter by what has not come yet."""
+    """Features of rows for the comparison."""
 
     source_lengths: NDArray[np.float64]
-    """Logarithms."""
+    """Logarithms of the lengths."""
     target_lengths: NDArray[np.float64]
     source_names: NDArray[np.uint64]
     target_names: NDArray[np.uint64]
@@ -108,10 +110,11 @@ class _Rows:
     def compared(
         self, start: int, end: int, shift: int, usual: float
     ) -> tuple[NDArray[np.float64], NDArray[np.int64], NDArray[np.int64]]:
-        """Compare sources with the targets `shift` rows further down, which must be there.
+        """Compare sources with the targets `shift` rows further down, which must exist.
 
         Returns:
-            Difference of the lengths, names that are shared, and signs that are not, of each row.
+            For each row the difference of the lengths, the number of shared names, and the number of signs on one side
+            only.
         """
         here, there = slice(start, end), slice(start + shift, end + shift)
         difference = np.abs(self.target_lengths[there] - self.source_lengths[here] - usual)
@@ -125,28 +128,28 @@ class _Rows:
 
 @dataclass(frozen=True)
 class ShiftWeights:
-    """How much lengths, names and signs tell in a corpus about which sides belong together."""
+    """Weights of lengths, names and signs as evidence for a match, learned from a corpus."""
 
     usual: float
-    """Logarithm of how many times longer a target is than its source."""
+    """Typical log ratio of target to source length."""
     length: float
-    """Nats that a difference of 1 in that logarithm tells."""
+    """Nats per unit of difference from that log ratio."""
     name: float
-    """Nats that a name on both sides tells."""
+    """Nats for a name on both sides."""
     sign: float
-    """Nats that a sign on one side alone tells against."""
+    """Nats against a match for a sign on one side only."""
 
     @classmethod
     def learn(cls, batches: Sequence[Batch]) -> ShiftWeights | None:
-        """Compare sides that belong together with others; None if there are too few.
+        """Learn the weights by comparing matching with other sides; None if there are too few pairs.
 
-        What belongs together are the sides under that shift, none included, under which they agree best; the median of
-        all shifts stands for what does not.
+        The shift (possibly none) with the best agreement represents matching sides; the median over all shifts
+        represents others.
         """
         if sum(len(batch.pairs) for batch in batches) < FEWEST_PAIRS:
             return None
         rows = _Rows.joined(map(_Rows.of, batches))
-        # Medians of each side, not of the pairs: they are right even while the pairs are not.
+        # Medians of each side, not of the pairs: they are right even if the pairs are misaligned.
         usual = float(np.median(rows.target_lengths) - np.median(rows.source_lengths))
         start, end = MOST_SHIFT, rows.source_lengths.size - MOST_SHIFT
         means = np.array(
@@ -159,14 +162,14 @@ class ShiftWeights:
         least, median = (max(float(value), _LEAST_DIFFERENCE) for value in (length.min(), np.median(length)))
         return cls(
             usual,
-            1 / least - 1 / median,  # of two Laplace distributions
+            1 / least - 1 / median,  # log ratio of two Laplace distributions
             _nats(name.max(), np.median(name)),
             _nats(np.median(sign), sign.min()),
         )
 
 
 class ShiftSearch:
-    """Takes the batches of a corpus one after the other, and finds the rows that are shifted."""
+    """Streaming search for misaligned rows, batch by batch."""
 
     def __init__(self, weights: ShiftWeights) -> None:
         self._weights = weights
@@ -174,24 +177,24 @@ class ShiftSearch:
         self._rows: _Rows | None = None
         self._pairs: list[SentencePair] = []
         self._before = 0
-        """Pairs before the first of those that are kept."""
+        """Number of pairs before the first one kept."""
         self._done = 0
-        """How many of those that are kept have been looked at."""
+        """Number of kept pairs that have been processed."""
         self._found: list[ShiftedRows] = []
 
     def add(self, batch: Batch) -> None:
-        """Look at the rows whose neighbours are known by now."""
+        """Process the rows whose neighbours are already known."""
         rows = _Rows.of(batch)
         self._rows = rows if self._rows is None else _Rows.joined([self._rows, rows])
         self._pairs += batch.pairs
         self._advance(len(self._pairs) - MOST_SHIFT)
 
     def finish(self) -> list[ShiftedRows]:
-        """Look at the last rows, and return all that were found, in order."""
+        """Process the last rows, and return all blocks found, in order."""
         self._advance(len(self._pairs))
         self._found += [found for one in self._sums.values() if (found := one.close()) is not None]
         kept: list[ShiftedRows] = []
-        for found in sorted(self._found, key=lambda one: -one.gain):  # a shift by 2 where it is by 1 is worse
+        for found in sorted(self._found, key=lambda one: -one.gain):  # a wrong shift gains less
             if not any(_overlap(found, other) for other in kept):
                 kept.append(found)
         return sorted(kept, key=lambda one: one.start)
@@ -214,7 +217,7 @@ class ShiftSearch:
         self._done = end - drop
 
     def _cost(self, start: int, end: int, shift: int) -> NDArray[np.float64]:
-        """Return how badly each source goes with the target `shift` rows further down, in nats."""
+        """Return the cost of matching each source with the target `shift` rows further down, in nats."""
         assert self._rows is not None
         weights = self._weights
         difference, shared, unshared = self._rows.compared(start, end, shift, weights.usual)
@@ -222,24 +225,25 @@ class ShiftSearch:
 
 
 class _Sum:
-    """What rows gained under one shift, all together, since they began to gain."""
+    """Cumulative sum (CUSUM) of the gains under one shift."""
 
     def __init__(self, shift: int) -> None:
         self._shift = shift
         self._sum = 0.0
         self._best: ShiftedRows | None = None
-        """The rows from where the sum began to rise to where it was highest; None while it does not rise."""
+        """The rows from where the sum began to rise to its maximum; None while it does not rise."""
 
     def add(
         self, gains: NDArray[np.float64], start: int, pairs: Sequence[SentencePair], before: int
     ) -> list[ShiftedRows]:
-        """Add the gains of consecutive rows, and return what is known to have ended.
+        """Add the gains of consecutive rows, and return the blocks that have ended.
 
         Args:
-            gains: Of the rows from `start` on.
-            start: Place in `pairs` of the first.
-            pairs: Those that are kept, as many after the last row as the shift needs, but at the corpus's end.
-            before: Pairs before the first of these.
+            gains: Gains of the rows from `start` on.
+            start: Index in `pairs` of the first row.
+            pairs: The pairs kept; after the last row they include as many as the shift needs, except at the corpus's
+                end.
+            before: Number of pairs before the first of `pairs`.
         """
         found = []
         at = 0
@@ -247,7 +251,7 @@ class _Sum:
             rest = gains[at:] - LEAST_GAIN
             path = self._sum + np.cumsum(rest)
             sums = path - np.minimum.accumulate(np.minimum(path, 0.0))
-            # It ends where it is back at zero, or where more is lost again than chance would take.
+            # A block ends if the sum is back at zero, or if more has been lost than chance explains.
             highest = np.maximum.accumulate(np.maximum(sums, self._best.gain if self._best else 0.0))
             ends = np.flatnonzero((highest >= CLEAR_GAIN) & ((sums <= 0.0) | (sums < highest - CLEAR_GAIN)))
             size = int(ends[0]) if ends.size else rest.size
@@ -259,7 +263,7 @@ class _Sum:
         return found
 
     def _rise(self, sums: NDArray[np.float64], start: int, pairs: Sequence[SentencePair], before: int) -> None:
-        """Take note of where the sum of some rows last began to rise, and of where it was highest since then."""
+        """Update the start of the last rise of the sum, and the position of its maximum since then."""
         zeros = np.flatnonzero(sums <= 0.0)
         begin = int(zeros[-1]) + 1 if zeros.size else 0
         if zeros.size:
@@ -278,7 +282,7 @@ class _Sum:
         self._best = best
 
     def close(self) -> ShiftedRows | None:
-        """End the rows where the sum was highest, and return them if the gain is clear."""
+        """End the block at the maximum of the sum, and return it if the gain is clear."""
         ended, self._best, self._sum = self._best, None, 0.0
         return ended if ended is not None and ended.gain >= CLEAR_GAIN else None
 
@@ -288,5 +292,5 @@ def _overlap(one: ShiftedRows, other: ShiftedRows) -> bool:
 
 
 def _nats(more: float, fewer: float) -> float:
-    """Return what one of a thing tells that is there so often on average, against one that is there so often."""
+    """Return the log ratio of two average counts, at least 0 and at most `_STRONGEST`."""
     return float(min(max(0.0, math.log((more + 0.01) / (fewer + 0.01))), _STRONGEST))

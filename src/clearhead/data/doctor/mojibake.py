@@ -1,4 +1,4 @@
-"""Text that was decoded wrongly: UTF-8 taken for Latin-1 or Windows-1252, and characters that were lost."""
+"""Detection of mojibake: UTF-8 decoded as Latin-1 or Windows-1252, and lost characters."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ __all__ = ["garbled"]
 
 
 def _windows(byte: int) -> str:
-    """Return the character that Windows-1252 has for a byte, or Latin-1 where it has none."""
+    """Return the Windows-1252 character of a byte, or the Latin-1 character if there is none."""
     try:
         return bytes([byte]).decode("cp1252")
     except UnicodeDecodeError:
@@ -16,7 +16,7 @@ def _windows(byte: int) -> str:
 
 
 _NEXT = "".join(sorted({character for byte in range(0x80, 0xC0) for character in (chr(byte), _windows(byte))}))
-"""What the second and later bytes of a character in UTF-8 are taken for."""
+"""Characters that the second and later bytes of a UTF-8 sequence decode to."""
 _NEXT = f"[{re.escape(_NEXT)}]"
 
 _CERTAIN = re.compile(
@@ -31,8 +31,10 @@ _CERTAIN = re.compile(
 )
 
 _LIKELY = re.compile(rf"(?:[ÐÑÎÏØÙ×]{_NEXT}|[àâãäåæçèéêëìí]{_NEXT}{{2}}){{3,}}")
-"""Several characters in a row of Cyrillic, Greek, Hebrew, Arabic or of East Asia; one alone may be an accent and a
-quotation mark."""
+"""Several consecutive characters of Cyrillic, Greek, Hebrew, Arabic or East Asian scripts.
+
+A single one may be an accented letter and a quotation mark.
+"""
 
 
 def garbled(text: str) -> str:

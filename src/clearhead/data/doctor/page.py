@@ -1,4 +1,4 @@
-"""An examination as a page: one HTML file that needs no other file, no script and no network."""
+"""HTML page of an examination: one self-contained file without scripts."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ _PARTS = "data_doctor_parts.html"
 
 
 def render_page(examination: Examination, files: Sequence[str], *, title: str) -> str:
-    """Return the page.
+    """Return the HTML page.
 
     Args:
-        examination: What to show.
-        files: What was read, a line each.
-        title: What the corpus is called.
+        examination: The examination to show.
+        files: Descriptions of the files read, one line each.
+        title: Name of the corpus.
     """
     found, pairs = examination.found(), examination.rows.pairs
     clean = examination.without_findings
@@ -79,7 +79,7 @@ def _numbers(finding: Finding, pairs: int) -> dict[str, str]:
 
 
 def _quiet(examination: Examination) -> Html:
-    """Return what was not found, and what was not looked for."""
+    """Return the kinds without findings, and those not checked."""
     quiet = [one for one in examination.findings.values() if not one.count]
     lines = [f"Not looked for: {one.kind.title}, for {one.unchecked}." for one in quiet if one.unchecked is not None]
     if titles := [one.kind.title for one in quiet if one.unchecked is None]:
@@ -116,7 +116,7 @@ def _histogram(caption: str, unit: str, lengths: Lengths, step: int) -> Html:
             label=_label(first, last),
             count=f"{count:,}",
             share=percent(count / total),
-            width=f"{max(100 * count / most, 0.5) if count else 0:.1f}",  # what is there can be seen
+            width=f"{max(100 * count / most, 0.5) if count else 0:.1f}",  # bars above zero are visible
         )
         for first, last, count in bars
     )

@@ -1,4 +1,4 @@
-"""An examination in lines for a terminal: the findings that matter first, with examples."""
+"""Text report of an examination, for a terminal: the most important findings first, with examples."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _WIDTH = 100
 
 
 def size_lines(examination: Examination) -> list[str]:
-    """Return how many rows there are, and how long their texts."""
+    """Return the number of rows, and the lengths of their texts."""
     rows = examination.rows
     lines = [f"{count:>12,} {words}" for count, words, _ in row_counts(rows)]
     for name, others in examination.held_out.items():
@@ -53,7 +53,7 @@ def report_lines(examination: Examination) -> list[str]:
 
 
 def row_counts(rows: Rows) -> Iterator[tuple[int, str, Sequence[str]]]:
-    """Yield how many rows were read, are pairs, or are none and why, with examples of those that are none."""
+    """Yield the number of rows read, of pairs, and of other rows by reason with examples."""
     yield rows.read, "rows read", ()
     yield rows.pairs, "pairs", ()
     meanings = {MALFORMED: "the row of its file is no pair", **SKIPS}
@@ -63,7 +63,7 @@ def row_counts(rows: Rows) -> Iterator[tuple[int, str, Sequence[str]]]:
 
 
 def percent(share: float) -> str:
-    """Return a share for a reader: two digits, and never 0 for what is there.
+    """Return a share as a percentage: two digits, and never 0 for a positive share.
 
     >>> percent(0.25), percent(0.00004), percent(1.0), percent(1e-9)
     ('25 %', '0.004 %', '100 %', '< 0.001 %')
