@@ -122,8 +122,8 @@ def occlusion(ran: ModelPass, words: Sequence[Word]) -> Float64[np.ndarray, "T W
     """Return the decrease of each target token's log-probability when one source word is left out.
 
     Args:
-        ran: An encoder-decoder and what it read.
-        words: Of the source, with their tokens.
+        ran: An encoder-decoder and its inputs.
+        words: Words of the source, with their tokens.
     """
     assert ran.source is not None
     ids = ran.source[0].tolist()

@@ -143,7 +143,7 @@ def libre_router(service: Service) -> APIRouter:
         if not name.lower().endswith(EXTENSIONS):
             raise Refusal(HTTPStatus.BAD_REQUEST, "Invalid request: file format not supported")
         request.state.noted["bytes"] = len(data)
-        service.models  # noqa: B018 - refused before the work, if there are none
+        service.models  # noqa: B018 - raises before any work if no models are loaded
         config = service.config
         with service.work.admitted(client, config.file_seconds, TOKENS_OF_A_FILE * config.max_request_tokens) as job:
             work = partial(_translated_file, service, job, name, data, source, target)
@@ -167,7 +167,7 @@ def ready(service: Service) -> dict[str, str]:
     Raises:
         Refusal: If the server is not ready.
     """
-    service.models  # noqa: B018 - refuses while they are loaded
+    service.models  # noqa: B018 - raises while they are being loaded
     if not service.is_ready:
         raise Refusal(HTTPStatus.SERVICE_UNAVAILABLE, "the server is shutting down", retry_after=1)
     return {"status": "ok"}

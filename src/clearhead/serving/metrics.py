@@ -20,7 +20,7 @@ CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 _SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
 
 
-disable_created_metrics()  # type: ignore[no-untyped-call]  # when each series began, which nobody asks
+disable_created_metrics()  # type: ignore[no-untyped-call]  # creation times of series are not needed
 
 
 class Metrics:

@@ -64,7 +64,7 @@ def bind(host: str, port: int) -> socket.socket:
         found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         found.bind(address)
         found.listen(BACKLOG)  # if two servers want the port, the second fails here
-    except (OSError, UnicodeError) as error:  # the latter where a name cannot be one
+    except (OSError, UnicodeError) as error:  # UnicodeError: an invalid host name
         if found is not None:
             found.close()
         why = getattr(error, "strerror", None) or error
