@@ -56,9 +56,10 @@ class HeadRole:
     """The role of a head on this sentence."""
 
     kind: str
-    """Kind of pattern: `previous`, `same`, `next`, `near` or `local` in self-attention; `aligned`, `ahead`, `behind` or
+    """Kind of pattern.
 
-    `around` in cross-attention; `gathers`, `spread`, `picks` or `mixed` in either.
+    `previous`, `same`, `next`, `near` or `local` in self-attention; `aligned`, `ahead`, `behind` or `around` in
+    cross-attention; `gathers`, `spread`, `picks` or `mixed` in either.
     """
     share: float
     """Share of the head's weight in the pattern.
