@@ -1,1 +1,1 @@
-"""From a configuration to a trained model: loss, optimiser, schedule, loop, checkpoints, log and report."""
+"""Training: loss, optimisers, learning-rate schedule, training loop, checkpoints, log and report (paper section 5)."""

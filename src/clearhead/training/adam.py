@@ -1,4 +1,4 @@
-"""Adam's update (paper section 5.3) for optimisers of ours, which keep their tensors themselves."""
+"""Adam's update (paper section 5.3) as a function, for optimisers that keep their own state tensors."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ def move_by_adam(
     rate: float,
     group: Mapping[str, Any],
 ) -> None:
-    """Move tensors in place by their gradients, without weight decay.
+    """Apply one Adam update to tensors in place, without weight decay.
 
     Args:
-        tensors: Of any shape each.
-        gradients: Of the same shapes.
-        states: Of each, `step` [], and `exp_avg` and `exp_avg_sq` of its shape, which are updated.
+        tensors: Weights of any shapes.
+        gradients: One gradient for each tensor, of the same shape.
+        states: One state for each tensor: `step` [], and `exp_avg` and `exp_avg_sq` of its shape. Updated in place.
         rate: Learning rate.
-        group: Of the optimiser; `betas` and `eps` count.
+        group: Parameter group of the optimiser, from which `betas` and `eps` are read.
     """
     adam(
         list(tensors),

@@ -1,8 +1,8 @@
-"""How a few validation pairs were attended to at every validation: `attention.jsonl` of a run.
+"""The attention log of a run, `attention.jsonl`: cross-attention of a few validation pairs at every validation.
 
-It holds weights in a byte each and no text; what the pairs are is told by the prepared data.
+The file holds attention weights, one byte each, and no text. The text of the pairs is in the prepared data.
 
-Shapes: L layers, H heads, T target tokens, S source tokens, P pairs, all as long as the longest.
+Shapes: L layers, H heads, T target tokens, S source tokens, P pairs, all padded to the longest.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ __all__ = ["AttentionLog", "Snapshot"]
 
 _NUM_PAIRS = 3
 _SHORTEST, _LONGEST = 5, 20
-"""Tokens of both sides of a pair that a small picture can show."""
+"""Bounds on the tokens of each side of a pair that fits a small picture."""
 
 Snapshot = tuple[int, list[Float32[np.ndarray, "L H T S"]]]
-"""A step, and the cross-attention of each pair then: teacher-forced, so that its rows are those of the reference."""
+"""A step, and the cross-attention of each pair at that step. Teacher-forced: row T belongs to reference token T."""
 
 
 class AttentionLog:
-    """The cross-attention of the first validation pairs that a small picture can show."""
+    """Log of the cross-attention of the first few validation pairs that fit a small picture."""
 
     def __init__(self, run: Path, valid: PairStore, config: ModelConfig) -> None:
         self._path = run / "attention.jsonl"
@@ -47,17 +47,17 @@ class AttentionLog:
         self.rows: list[int] = np.flatnonzero(fits)[:_NUM_PAIRS].tolist()
 
     def cut(self, step: int) -> None:
-        """Remove what a run wrote behind the validation that it goes on from."""
+        """Remove the records after the validation from which a run resumes."""
         if self.rows:
             write_text(self._path, "".join(self._line(*one) for one in self.read() if one[0] <= step))
 
     @torch.inference_mode()
     def add(self, model: Transformer, step: int) -> None:
-        """Write what a model attends to; it is in the mode afterwards that it was in.
+        """Append a model's cross-attention to the log, and leave its training mode as it was.
 
         Args:
-            model: With all its weights.
-            step: Its optimiser steps.
+            model: Model that holds all its weights, not a sharded one.
+            step: Optimiser steps that the model has been trained for.
         """
         if not self.rows:
             return
@@ -72,7 +72,7 @@ class AttentionLog:
             file.write(self._line(step, weights))
 
     def read(self) -> list[Snapshot]:
-        """Return what was written, but for lines that are damaged: they were only ever there to be looked at."""
+        """Return the logged snapshots. Damaged lines are skipped: the log is only for display."""
         if not self._path.exists():
             return []
         return [found for _, record in read_json_lines(self._path) if (found := self._snapshot(record)) is not None]
@@ -94,6 +94,6 @@ class AttentionLog:
             return None
 
     def _sizes(self) -> list[tuple[int, int]]:
-        """Return the target and source tokens of each pair."""
+        """Return the numbers of target and source tokens of each pair."""
         lengths = self._valid.target_lengths, self._valid.source_lengths
         return [(int(lengths[0][row]), int(lengths[1][row])) for row in self.rows]

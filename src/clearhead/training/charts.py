@@ -1,4 +1,4 @@
-"""Charts of the report as SVG text: curves, bars, and where a sentence's attention went."""
+"""Charts of the training report as SVG text: line charts, bar charts and attention heat maps."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ _COLOURS = ("var(--a)", "var(--b)")
 
 
 def line_chart(title: str, curves: Mapping[str, Curve]) -> str:
-    """Return curves over the steps of a run, one or two; nothing if there is no point.
+    """Return a line chart of one or two curves over training steps, or "" if they have no points.
 
-    Heights begin at zero: a curve that hardly moves looks so.
+    The vertical axis starts at zero, so that a nearly constant curve looks constant.
     """
     points = [point for curve in curves.values() for point in curve]
     if not points:
@@ -44,12 +44,12 @@ def line_chart(title: str, curves: Mapping[str, Curve]) -> str:
 
 
 def bar_chart(title: str, below: str, bars: Mapping[str, Mapping[str, float]]) -> str:
-    """Return groups of bars side by side; nothing if there is none.
+    """Return a grouped bar chart, or "" if there are no bars.
 
     Args:
-        title: What the bars measure.
-        below: What the groups are.
-        bars: Label of a group to name and height of its bars; every group has the same names, one or two.
+        title: Title of the chart: the quantity that the bars measure.
+        below: Label of the horizontal axis: what the groups are.
+        bars: For each group's label, the name and height of its bars. All groups have the same one or two names.
     """
     if not bars:
         return ""
@@ -71,14 +71,14 @@ def bar_chart(title: str, below: str, bars: Mapping[str, Mapping[str, float]]) -
 
 
 def attention_map(weights: Float[np.ndarray, "T S"]) -> str:
-    """Return the squares of `attention_grid` alone, small."""
+    """Return a small attention heat map without labels."""
     num_rows, num_columns = weights.shape
     size = f'viewBox="0 0 {num_columns} {num_rows}" style="max-width: {9 * num_columns}px"'
     return f'<svg class="map" {size} role="img" aria-label="attention">{_squares(weights)}</svg>'
 
 
 def attention_grid(rows: Sequence[str], columns: Sequence[str], weights: Float[np.ndarray, "T S"]) -> str:
-    """Return weights as squares, darker for more: a row for each target token, a column for each source token."""
+    """Return a labelled attention heat map, darker for more: a row per target token, a column per source token."""
     size, left = 18, 10 + 7 * max(map(_width, rows))
     top = 10 + 7 * max(map(_width, columns))
     width, height = left + size * len(columns) + 4, top + size * len(rows) + 4
@@ -94,7 +94,7 @@ def attention_grid(rows: Sequence[str], columns: Sequence[str], weights: Float[n
 
 
 def _squares(weights: Float[np.ndarray, "T S"]) -> str:
-    """Return a square of length 1 for each weight that can be seen."""
+    """Return a square of side 1 for each weight that is large enough to be visible."""
     squares = (
         f'<rect x="{column}" y="{row}" width=".94" height=".94" opacity="{weight:.2f}"/>'
         for (row, column), weight in np.ndenumerate(weights)
@@ -104,7 +104,7 @@ def _squares(weights: Float[np.ndarray, "T S"]) -> str:
 
 
 def _width(text: str) -> int:
-    """Return how wide a text is, in letters."""
+    """Return the display width of a text in columns; wide East Asian characters count as two."""
     return sum(1 + (east_asian_width(character) in "WF") for character in text)
 
 

@@ -1,13 +1,13 @@
-"""Checkpoints that survive a crash at any moment.
+"""Checkpoints of a training run that survive a crash at any moment.
 
-A checkpoint is a directory of `files.new_directory`, with a manifest of checksums written last. One without a valid
-manifest does not count; the one before it is used, and that is said.
+A checkpoint is a directory made by `files.new_directory`; its manifest of checksums is written last. A checkpoint
+without a valid manifest is ignored with a notice, and the one before it is used.
 
 checkpoints/step-00001000/
     model.safetensors      weights
-    optimizer.safetensors  the moments that the optimiser keeps
-    state.json             everything else: format, step, time used, best validation, patience
-    manifest.json          size and SHA-256 of the three
+    optimizer.safetensors  optimiser state (moments)
+    state.json             everything else: format, step, elapsed time, best validation, patience
+    manifest.json          size and SHA-256 of the other three files
 """
 
 from __future__ import annotations
@@ -33,13 +33,16 @@ from clearhead.training.log import Amount, Count, Window
 __all__ = ["CHECKPOINT_FORMAT", "Best", "Checkpoints", "TrainingState", "disk_trouble"]
 
 CHECKPOINT_FORMAT = 3
-"""Raised when an older clearhead could misread a checkpoint; format 1 bore no number, 2 knew no chrF."""
+"""Format number of checkpoints. Increased when an older clearhead could misread a new checkpoint.
+
+Format 1 had no number; format 2 had no chrF.
+"""
 
 _NAME = re.compile(r"step-\d{8,}")
 
 
 class _LaterFormatError(CheckpointError):
-    """A newer clearhead wrote the checkpoint: it is not damaged, so none before it is used in its place."""
+    """The checkpoint was written by a newer clearhead. It is not damaged, so no earlier one is used instead."""
 
 
 @dataclass
@@ -50,38 +53,38 @@ class Best:
     bleu: Amount
     nll: Amount
     chrf: Amount | None
-    """None where an earlier clearhead measured."""
+    """None if an earlier clearhead, which did not measure chrF, validated."""
 
 
 @dataclass
 class TrainingState:
-    """What a run knows beside its tensors; random numbers need no entry, they follow from (seed, step)."""
+    """State of a run other than its tensors. Random-number state is not saved: it follows from (seed, step)."""
 
     step: Count = 0
     """Optimiser steps done."""
     elapsed: Amount = 0.0
-    """Seconds of training so far, over all resumed parts and with data preparation."""
+    """Seconds of training so far, including data preparation, over all resumed parts of the run."""
     target_tokens: Count = 0
     """Target tokens trained on so far."""
     best: Best | None = None
     least_nll: Amount | None = None
-    """Least negative log-likelihood of any validation, which need not be that of the best."""
+    """Lowest negative log-likelihood of any validation; not always that of the best validation."""
     stale_validations: Count = 0
-    """Validations in a row that bettered neither."""
+    """Consecutive validations that improved neither the best score nor the lowest negative log-likelihood."""
     validated_step: Count = 0
     """Step of the last validation."""
     device: str = ""
-    """Kind of device, such as `cpu`; another one rounds otherwise."""
+    """Device type, such as `cpu`. Another type rounds differently."""
     threads: Count = 0
-    """CPU threads; another number adds floats in another order."""
+    """Number of CPU threads. Another number adds floating-point numbers in a different order."""
     precision: str = ""
-    """What matrix products were really computed in, `fp32` or `bf16`; empty in checkpoints of format 1."""
+    """Precision in which matrix products were computed, `fp32` or `bf16`; empty in checkpoints of format 1."""
     window: Window = field(default_factory=Window)
     imported_from: dict[str, Any] | None = None
-    """What the model that the run started from says of the library it came from; None if it is of this one."""
+    """What the initial model records about the library it was imported from; None if it was not imported."""
 
     def ended_by(self, train: TrainConfig) -> str | None:
-        """Return what ends the training now, if anything does."""
+        """Return the reason why training ends now, or None if it continues."""
         if train.max_steps is not None and self.step >= train.max_steps:
             return "max_steps"
         if train.max_minutes is not None and self.elapsed >= 60 * train.max_minutes:
@@ -92,11 +95,11 @@ class TrainingState:
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> TrainingState:
-        """Read what `to_dict` wrote.
+        """Restore a state from the values that `to_dict` returned.
 
         Raises:
-            CheckpointError: If a newer clearhead wrote it, the fields are not those of a state, or one has a value that
-                none can have.
+            CheckpointError: If a newer clearhead wrote the values, fields are missing or unknown, or a value is
+                invalid.
         """
         try:
             fields = dict(values)
@@ -130,10 +133,10 @@ class TrainingState:
         return state
 
     def to_dict(self) -> dict[str, Any]:
-        """Return plain values for JSON."""
+        """Return the state as plain values for JSON."""
         values = {"format_version": CHECKPOINT_FORMAT, **asdict(self)}
         if self.imported_from is None:
-            del values["imported_from"]  # which other runs do not know
+            del values["imported_from"]  # only runs from an imported model have this entry
         return values
 
 
@@ -146,7 +149,7 @@ class Checkpoints:
 
     directory: Path
     notice: Callable[[str], None]
-    """Told when a damaged checkpoint is passed over."""
+    """Called with a message when a damaged checkpoint is skipped."""
     _verified: set[Path] = field(default_factory=set)
     _damaged: set[Path] = field(default_factory=set)
 
@@ -155,14 +158,14 @@ class Checkpoints:
         return sorted(path for path in self.directory.glob("step-*") if _NAME.fullmatch(path.name) and path.is_dir())
 
     def path(self, step: int) -> Path:
-        """Return where the checkpoint of a step stands."""
+        """Return the path of the checkpoint for a step."""
         return self.directory / f"step-{step:08d}"
 
     def save(self, state: TrainingState, model: Mapping[str, Tensor], optimizer: Mapping[str, Tensor]) -> Path:
-        """Write a checkpoint, whole or not at all.
+        """Write a checkpoint, completely or not at all.
 
         Raises:
-            CheckpointError: If it cannot be written, or could not be read again; older checkpoints are untouched.
+            CheckpointError: If it cannot be written, or could not be read back. Older checkpoints are untouched.
         """
         final, values = self.path(state.step), state.to_dict()
         try:
@@ -176,7 +179,7 @@ class Checkpoints:
                 manifest = {file.name: {"bytes": file.stat().st_size, "sha256": file_sha256(file)} for file in written}
                 write_json(temporary / "manifest.json", manifest)
             for later in self.paths():
-                if later > final:  # damaged ones, newer than the one that the run went on from
+                if later > final:  # damaged checkpoints, newer than the one from which the run resumed
                     shutil.rmtree(later, ignore_errors=True)
         except (OSError, CheckpointError) as error:
             kept = (
@@ -189,17 +192,17 @@ class Checkpoints:
         return final
 
     def newest(self) -> tuple[Path, TrainingState] | None:
-        """Return the newest undamaged checkpoint, or None if there is no checkpoint at all.
+        """Return the newest undamaged checkpoint, or None if there are no checkpoints.
 
         Raises:
-            CheckpointError: If there are checkpoints, and all of them are damaged.
+            CheckpointError: If there are checkpoints and all are damaged.
         """
         paths = self.paths()
         for path in reversed(paths):
             if trouble := self.trouble(path):
                 self.notice(f"checkpoint {path.name} is damaged ({trouble}); trying the one before it")
                 continue
-            return path, _read_state(path)  # anew: what was verified is not kept, for a run changes it
+            return path, _read_state(path)  # read again: a run changes its state in place
         if paths:
             raise CheckpointError(
                 f"all {len(paths)} checkpoints in {self.directory} are damaged; restore one from a backup, "
@@ -208,7 +211,7 @@ class Checkpoints:
         return None
 
     def trouble(self, path: Path) -> str | None:
-        """Return what is wrong with a checkpoint, or None."""
+        """Return what is wrong with a checkpoint, or None if it is undamaged."""
         if path in self._verified:
             return None
         trouble = self._trouble_on_disk(path)
@@ -237,13 +240,14 @@ class Checkpoints:
         return None
 
     def last(self, count: int, *, multiple_of: int) -> list[Path]:
-        """Return the newest undamaged checkpoints, oldest first: the regular ones, and the very newest.
+        """Return the newest undamaged checkpoints, oldest first: regular ones, and the newest of all.
 
-        What an interruption or the clock added in between is left out, so that an average does not depend on it.
+        Checkpoints that an interruption or the time limit added between regular ones are left out, so that an average
+        of checkpoints does not depend on them.
 
         Args:
-            count: How many at most.
-            multiple_of: Steps between regular checkpoints.
+            count: Maximum number of checkpoints.
+            multiple_of: Optimiser steps between regular checkpoints.
         """
         good = []
         for path in _regular(self.paths(), multiple_of):
@@ -254,10 +258,15 @@ class Checkpoints:
         return good[-count:]
 
     def prune(self, keep: int, *, best_step: int | None, multiple_of: int) -> None:
-        """Delete all but the newest `keep` checkpoints that `last` counts, and the best one.
+        """Delete all checkpoints except the best one and the newest `keep` of those that `last` counts.
 
-        Those that were found damaged do not count, or they would push out the one that a run resumed from. Nothing is
-        read for it here: `newest` has looked at all that are newer than that one, and this process wrote the others.
+        Checkpoints found damaged do not count; otherwise they would displace the one from which a run resumed. No file
+        is read for this: `newest` has checked all checkpoints newer than that one, and this process wrote the others.
+
+        Args:
+            keep: Number of newest checkpoints to keep.
+            best_step: Step of the best checkpoint, which is kept too; None if there is none.
+            multiple_of: Optimiser steps between regular checkpoints.
         """
         kept = _regular([path for path in self.paths() if path not in self._damaged], multiple_of)[-keep:]
         for path in self.paths():
@@ -278,7 +287,7 @@ class Checkpoints:
 
 
 def _regular(paths: Sequence[Path], multiple_of: int) -> list[Path]:
-    """Leave out what an interruption added, and what a run started from: that it has not learned."""
+    """Return the newest checkpoint and the regular ones, without step 0, which has learned nothing in this run."""
     steps = {path: int(path.name[5:]) for path in paths}
     return [path for path, step in steps.items() if path == paths[-1] or (step and step % multiple_of == 0)]
 
@@ -288,7 +297,7 @@ def _read_state(path: Path) -> TrainingState:
 
 
 def disk_trouble(error: OSError) -> str:
-    """Say in plain words what the disk refused."""
+    """Return a plain description of a disk error and how to continue."""
     text = str(error)
     if error.errno in (errno.ENOSPC, errno.EDQUOT) or "No space left" in text or "os error 28" in text:
         return "the disk is full; free some space and run the same command again to resume"

@@ -1,11 +1,13 @@
-"""Several processes that train one model, on PyTorch's own engine: ranks, shares and sums stand here, and nowhere else.
+"""Distributed training with torch.distributed: ranks, shares of the data, and sums over all workers.
 
-A process is a worker. All have the same weights and the same settings, look at the same step, and compute a share of
-its pairs each; gradients and losses are summed over them. What a step sees follows from its number alone, and the
-gradient is divided by the tokens of the whole step, so any number of workers makes the same steps, but for the order in
-which floating-point numbers are added. The first worker alone prepares, prints, writes and publishes.
+No other module uses PyTorch's process groups. Each process is a worker. All workers have the same weights and settings,
+work on the same step, and compute a share of its pairs each; gradients and losses are summed over the workers. A step's
+data follow from its number alone, and the gradient is divided by the tokens of the whole step. So any number of workers
+makes the same steps, except for the order in which floating-point numbers are added. Only the first worker prepares
+data, prints, writes and publishes.
 
-`torchrun` starts them and says in the environment who is who; a command that it did not start is the only worker.
+`torchrun` starts the workers and gives each its rank in environment variables. A process that `torchrun` did not start
+is the only worker.
 """
 
 from __future__ import annotations
@@ -48,34 +50,37 @@ __all__ = [
 ]
 
 _SECONDS_TO_COME = 300.0
-"""How long the workers wait for each other at the start."""
+"""Maximum time that the workers wait for each other at the start."""
 _SECONDS_TO_LEAVE = 10.0
-"""How long the first worker waits for the others at the end, when nothing depends on them any more."""
+"""Maximum time that the first worker waits for the others at the end, when nothing depends on them any more."""
 _LONGEST_WAIT = timedelta(hours=24)
-"""For one sum: while the first worker publishes, the others wait; who is gone is found by its silence, not by this."""
+"""Timeout of one collective operation. It is long because the others wait while the first worker publishes.
+
+A lost worker is detected by its missing heartbeats, not by this timeout.
+"""
 
 
 _Item = TypeVar("_Item")
 
 
 class LostWorkerError(TrainingError):
-    """Another worker ended or does not answer any more."""
+    """Another worker ended or no longer responds."""
 
 
 def is_one_of_several() -> bool:
-    """Tell whether `torchrun` (or whoever set its variables) started this process as one of several."""
+    """Return whether this process is one of several workers, as set in the environment by `torchrun` or by hand."""
     return int(os.environ.get("WORLD_SIZE", "1")) > 1
 
 
 def require_workers(count: int | None) -> None:
-    """Refuse a number of workers that contradicts `torchrun`'s."""
+    """Raise ConfigError if a number of workers contradicts the number that `torchrun` started."""
     started = int(os.environ["WORLD_SIZE"])
     if count not in (None, started):
         raise ConfigError(f"--workers {count}: torchrun started {started} already; leave out --workers")
 
 
 def crowding(device: torch.device) -> str | None:
-    """Say that the workers of this machine are more than its CPUs, if they compute on those."""
+    """Return a warning if more workers than CPUs compute on the CPUs of this machine, else None."""
     here = os.environ.get("LOCAL_WORLD_SIZE", "1") if is_one_of_several() else "1"
     if device.type != "cpu" or not here.isdecimal() or int(here) <= usable_cpus():
         return None
@@ -84,15 +89,15 @@ def crowding(device: torch.device) -> str | None:
 
 @dataclass(eq=False)
 class Workers:
-    """One process among those that train together."""
+    """One of the processes that train together: its rank, and its communication with the others."""
 
     rank: int = 0
-    """Its number, counted from 0."""
+    """Rank of this worker, counted from 0."""
     count: int = 1
-    """Of all workers."""
+    """Number of all workers."""
     _store: dist.Store | None = None
     _launcher: dist.Store | None = None
-    """The store behind that one, which outlives these workers where a launcher starts them anew."""
+    """The launcher's store, which contains `_store` and survives when a launcher restarts the workers."""
     _watch: Watch | None = None
     _sharded: list[nn.Module] = field(default_factory=list)
     _parallel: list[DistributedDataParallel] = field(default_factory=list)
@@ -100,13 +105,14 @@ class Workers:
     @classmethod
     @contextmanager
     def met(cls) -> Iterator[Workers]:
-        """Find the other workers, if `torchrun` started several, and leave them at the end.
+        """Connect to the other workers if `torchrun` started several, and disconnect at the end.
 
-        Of what ends the block one worker alone speaks, the first to fail; the others end with the same status.
+        If the block ends with an error, only the first worker that fails reports it. The others end with the same exit
+        status.
 
         Raises:
-            ConfigError: If the environment does not say who is who.
-            TrainingError: If there is no way to the others.
+            ConfigError: If the environment lacks this worker's rank or the number of workers.
+            TrainingError: If the other workers cannot be reached.
         """
         if not is_one_of_several():
             yield cls()
@@ -131,45 +137,45 @@ class Workers:
 
     @property
     def began_afresh(self) -> bool:
-        """Whether the launcher's workers, before it started them anew, have begun the run from nothing already."""
+        """Whether workers that the launcher has since restarted already started the run afresh."""
         return self._launcher is not None and self._launcher.check([_AFRESH])
 
     def note_afresh(self) -> None:
-        """Note for workers that may be started in the place of these that the run was begun from nothing."""
+        """Record in the launcher's store that the run was started afresh, for workers that may replace these."""
         if self._launcher is not None:
             self._launcher.set(_AFRESH, "1")
 
     def _leave(self) -> None:
-        """Part, once all are done: the store may be the first worker's own."""
+        """Disconnect when all workers are done: the first worker may be hosting the store."""
         if self._store is None:
             return
         if self._watch is not None:
             self._watch.stop()
         others = [f"left/{other}" for other in range(1, self.count)] if self.is_first else []
         start = time.monotonic()
-        with suppress(RuntimeError):  # no store any more: all is done anyway
+        with suppress(RuntimeError):  # the store has already closed; all work is done
             self._store.set(f"left/{self.rank}", "1")
             while not all(self._store.check([key]) for key in others) and time.monotonic() - start < _SECONDS_TO_LEAVE:
                 time.sleep(0.05)
 
     def greet(self, greeting: Mapping[str, Any], say: Callable[[str], None]) -> None:
-        """Wait for all workers, and refuse to work with one that was given something else.
+        """Wait for all workers, and check that all were given the same settings.
 
-        From then on this process ends if another one does not give a sign of life any more.
+        From then on a watch ends this process if another worker stops sending heartbeats.
 
         Args:
-            greeting: What must be the same everywhere, such as settings and versions; plain values for JSON.
-            say: Prints why this process ends.
+            greeting: Values that must be equal on all workers, such as settings and versions; plain values for JSON.
+            say: Called with the reason when the watch ends this process.
 
         Raises:
-            TrainingError: If one does not come, or was given something else.
+            TrainingError: If a worker does not connect in time, or was given different values.
         """
         if self._store is None:
             return
         with self.together():
             _greet(self._store, self.rank, self.count, json.loads(json.dumps(greeting)))
 
-        own = self._store.clone()  # this thread may hold the other one, in the midst of a call
+        own = self._store.clone()  # own connection: this thread may be blocked in a call on the other one
 
         def say_once(text: str) -> None:
             if _may_speak(own, self.rank, text):
@@ -182,7 +188,7 @@ class Workers:
         self._watch = Watch(own, self.rank, self.count, say_once, say_alone)
 
     def device(self, device: torch.device) -> torch.device:
-        """Return the device of this worker: of several GPUs one each.
+        """Return the device of this worker: with several GPUs, one for each worker.
 
         Raises:
             DeviceError: If there are fewer GPUs than workers, or one GPU is named for all of them.
@@ -197,13 +203,13 @@ class Workers:
         return torch.device(device.type, number)
 
     def connect(self, device: torch.device) -> None:
-        """Open the ways for sums.
+        """Initialise the process group for collective operations.
 
         Args:
-            device: Where this worker computes, see `device`.
+            device: Device on which this worker computes, as `device` returned it.
 
         Raises:
-            LostWorkerError: If another worker is gone.
+            LostWorkerError: If another worker is lost.
         """
         if self._store is None:
             return
@@ -216,13 +222,13 @@ class Workers:
             )
 
     def _disconnect(self) -> None:
-        """Close the ways for sums.
+        """Destroy the process group.
 
-        Who lets go of them last waits for their threads, and one of those may wait for Python, to let go of a tensor:
-        PyTorch's reducer would keep Python from it for ever, so it must not be the last.
+        Whoever releases it last waits for its threads, and such a thread may be waiting for Python's lock to release a
+        tensor. PyTorch's reducer waits without releasing that lock, a deadlock, so the reducer is deleted first.
         """
         for module in self._parallel:
-            del module.reducer, module.logger  # which holds the reducer, too
+            del module.reducer, module.logger  # the logger also refers to the reducer
         self._parallel.clear()
         if dist.is_initialized():
             with suppress(RuntimeError):
@@ -230,25 +236,25 @@ class Workers:
 
     @property
     def is_first(self) -> bool:
-        """Whether this worker is the one that prepares, prints, writes and publishes."""
+        """Whether this worker is the first, which alone prepares data, prints, writes and publishes."""
         return self.rank == 0
 
     @property
     def is_sharding(self) -> bool:
-        """Whether no worker has all weights."""
+        """Whether the weights are sharded, so that no worker holds all of them."""
         return bool(self._sharded)
 
     def dealt(self, items: Sequence[_Item]) -> list[Sequence[_Item]]:
-        """Return the items of each worker, which are neighbours: as many as the others have, or one more."""
+        """Split items into one contiguous part for each worker; the sizes differ by at most one."""
         cuts = [len(items) * rank // self.count for rank in range(self.count + 1)]
         return [items[start:end] for start, end in pairwise(cuts)]
 
     def own(self, items: Sequence[_Item]) -> Sequence[_Item]:
-        """Return this worker's items, see `dealt`."""
+        """Return this worker's part of the items, see `dealt`."""
         return self.dealt(items)[self.rank]
 
     def sums(self, *numbers: float) -> tuple[float, ...]:
-        """Return the sums of each number over all workers."""
+        """Return each number summed over all workers."""
         if self.count == 1:
             return numbers
         values = torch.tensor(numbers, dtype=torch.float64)
@@ -257,15 +263,15 @@ class Workers:
         return tuple(values.tolist())
 
     def wait(self) -> None:
-        """Wait until all workers are here."""
+        """Wait until all workers have reached this point (a barrier)."""
         self.sums(0.0)
 
     def tell(self, key: str, text: str | None) -> str:
-        """Return what the first worker says, to every worker; the others wait for it.
+        """Broadcast a text from the first worker to all workers; the others wait for it.
 
         Args:
-            key: What it is about; once for each.
-            text: Of the first worker; None of the others.
+            key: Key of the text in the store. Each key is used once.
+            text: The text on the first worker, None on the others.
         """
         if self._store is None:
             assert text is not None, "the only worker is the first one"
@@ -277,7 +283,7 @@ class Workers:
             return _wait(self._store, key, "the first worker")
 
     def gathered(self, texts: Sequence[str]) -> list[str]:
-        """Return the texts of all workers, those of the first one first."""
+        """Return the texts of all workers, in order of rank."""
         if self.count == 1:
             return list(texts)
         own = torch.frombuffer(bytearray(json.dumps(list(texts)).encode()), dtype=torch.uint8)
@@ -291,58 +297,60 @@ class Workers:
         return [text for part in found for text in json.loads(part)]
 
     def shard(self, model: nn.Module, layers: Iterable[nn.Module], methods: Sequence[str]) -> None:
-        """Keep a share of every weight here, and of its gradient and its moments (FSDP2); layers come together in turn.
+        """Shard every weight with its gradient and moments over the workers (FSDP2); layers are gathered one at a time.
 
         Args:
-            model: Becomes one of sharded weights, in place.
-            layers: Its parts that are computed after each other.
-            methods: Those of its methods that are called from outside.
+            model: Model, sharded in place.
+            layers: Modules of the model that are computed one after the other.
+            methods: Names of the model's methods, besides `forward`, that are called from outside.
         """
         for part in (*layers, model):
             sharded = fully_shard(part)
-            sharded.set_gradient_divide_factor(float(self.count))  # a mean, as of `parallel`
+            sharded.set_gradient_divide_factor(float(self.count))  # a mean, as in `parallel`
             sharded.set_force_sum_reduction_for_comms(True)
         for method in methods:
             register_fsdp_forward_method(model, method)
         self._sharded.append(model)
 
     def parallel(self, module: nn.Module) -> nn.Module:
-        """Return a module whose `backward` takes the mean of gradients over the workers; sharded weights do it anyway.
+        """Return a module whose `backward` averages gradients over the workers; sharded weights average them already.
 
-        PyTorch's own sum is a mean. One of ours would be called back in a thread of its connections, and where that
-        thread waits for Python while Python, at its end, waits for the thread, the process never ends.
+        PyTorch's built-in reduction is a mean. A reduction of our own would run as a callback in a thread of the
+        process group. At exit Python waits for that thread while the thread waits for Python, and the process would
+        never end.
         """
         if self.count == 1 or self._sharded:
             return module
         options: dict[str, Any] = {
             "gradient_as_bucket_view": True,
             _SYNC_BUFFERS: False,
-        }  # the buffers are tables, alike everywhere
+        }  # the buffers are constant tables, equal on all workers
         self._parallel.append(DistributedDataParallel(module, **options))
         return self._parallel[-1]
 
     def accumulating(self, module: nn.Module, *, is_last: bool) -> AbstractContextManager[object]:
-        """Return a block in which gradients are added up here; with those of the last part, the workers' meet."""
+        """Return a context in which gradients accumulate locally; the last part also averages them over workers."""
         for model in self._sharded:
             cast(FSDPModule, model).set_requires_gradient_sync(is_last)
         return nullcontext() if is_last or not isinstance(module, DistributedDataParallel) else module.no_sync()
 
     def begin(self, work: str) -> None:
-        """Name what the workers do from now on together; where none goes on with it for very long, all of them end.
+        """Name the joint work that starts now. If no worker makes progress in it for too long, all workers end.
 
         Args:
-            work: In words; none for what takes as long as it takes, such as what the first worker does alone.
+            work: Description for messages. Empty for work without a time limit, such as what the first worker does
+                alone.
         """
         if self._watch is not None:
             self._watch.note(work=work)
 
     @contextmanager
     def together(self) -> Iterator[None]:
-        """Say of what fails because another worker is gone, that it is.
+        """Convert an error of a collective operation into one that names the lost workers.
 
         Raises:
-            LostWorkerError: If one is.
-            TrainingError: If all are there, but do not reach each other.
+            LostWorkerError: If a worker is lost.
+            TrainingError: If all workers are alive but cannot reach each other.
         """
         if self._watch is not None:
             self._watch.note(waits=True)
@@ -360,35 +368,35 @@ class Workers:
 
 
 SPEAKS = "CLEARHEAD_LAUNCHER"
-"""Set by a launcher that says itself which worker was killed."""
+"""Environment variable set by a launcher that itself reports which worker was killed."""
 _SPOKEN = "spoken"
 _SYNC_BUFFERS = next(
     name
-    for name in ("forward_sync_buffers", "broadcast_buffers")  # as it is called since PyTorch 2.13, and before
+    for name in ("forward_sync_buffers", "broadcast_buffers")  # the name since PyTorch 2.13, and the one before
     if name in inspect.signature(DistributedDataParallel).parameters
 )
 _AFRESH = "clearhead/afresh"
 
 
 def whole(tensor: Tensor) -> Tensor:
-    """Return a tensor, of which every worker may hold a share, as one; all workers must ask for it."""
+    """Return a tensor gathered from the shares of all workers; all workers must call this together."""
     return tensor.full_tensor() if isinstance(tensor, DTensor) else tensor
 
 
 def part_like(tensor: Tensor, other: Tensor | None) -> Tensor:
-    """Return this worker's share of a tensor that all of them hold, if it holds a share of the other one."""
+    """Return this worker's share of a full tensor if `other` is a sharded one of its shape, else the tensor."""
     if not isinstance(other, DTensor) or tensor.shape != other.shape:
         return tensor
     return distribute_tensor(tensor.to(other.device), other.device_mesh, other.placements, src_data_rank=None)
 
 
 def whole_tensors(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Return tensors as `whole` does, those that were shared in the CPU's memory: a GPU need not hold all moments."""
+    """Return tensors gathered as in `whole`. Gathered ones move to CPU memory: a GPU may not fit all moments."""
     return {name: whole(tensor).cpu() if isinstance(tensor, DTensor) else tensor for name, tensor in tensors.items()}
 
 
 def _open_store(rank: int) -> dist.Store:
-    """Open the store of the launcher, or where there is none, that of the first worker."""
+    """Connect to the launcher's store; without a launcher, to the store of the first worker."""
     host, port = os.environ.get("MASTER_ADDR"), _number("MASTER_PORT")
     if not host:
         raise ConfigError("several workers need MASTER_ADDR in the environment; start them with torchrun")
@@ -407,10 +415,10 @@ def _open_store(rank: int) -> dist.Store:
 
 
 def _begun(store: dist.Store, rank: int, count: int) -> dist.Store:
-    """Return a store of these workers alone: in a launcher's, what earlier ones said may stand.
+    """Return a store for these workers alone: a launcher's store may still hold entries of earlier workers.
 
-    Each worker says a word of its own, and the first one answers with all words that it saw; until every worker has
-    found its word in the answer, it answers anew.
+    Each worker writes a random word, and the first worker answers with all the words it read. It answers again until
+    every worker has found its own word in the answer.
     """
     word, start = uuid4().hex, time.monotonic()
     store.set(f"word/{rank}", word)
@@ -436,16 +444,16 @@ def _begun(store: dist.Store, rank: int, count: int) -> dist.Store:
 
 
 def _may_speak(store: dist.Store, rank: int, text: str) -> bool:
-    """Tell whether nobody else has said why the training ends; from now on somebody has."""
+    """Return whether no other worker has reported why training ends, and claim the report for this one."""
     own = f"{rank} {text}"
     try:
         return store.compare_set(_SPOKEN, "", own) == own.encode()
-    except RuntimeError:  # the store ended with the launcher
+    except RuntimeError:  # the store closed with the launcher
         return _is_first_here()
 
 
 def _is_first_here() -> bool:
-    """Whether this is the first worker of its machine, where nobody can ask those of others who has spoken."""
+    """Return whether this is the first worker of its machine, for use when the store can no longer be asked."""
     return os.environ.get("LOCAL_RANK", "0") == "0"
 
 
@@ -457,7 +465,7 @@ def _number(name: str) -> int:
 
 
 def _greet(store: dist.Store, rank: int, count: int, greeting: Mapping[str, Any]) -> None:
-    """Wait for all workers; refuse to work with one that was given something else."""
+    """Wait for all workers; raise TrainingError if one was given different values."""
     store.set(f"greeting/{rank}", json.dumps(greeting))
     first = _flat(json.loads(_wait(store, "greeting/0", "worker 0")))
     for other in range(1, count) if rank == 0 else ():
@@ -471,7 +479,7 @@ def _greet(store: dist.Store, rank: int, count: int, greeting: Mapping[str, Any]
 
 
 def _flat(values: Mapping[str, Any], before: str = "") -> dict[str, Any]:
-    """Return the values of a nested mapping under names such as `train.seed`."""
+    """Flatten a nested mapping into dotted names such as `train.seed`."""
     flat: dict[str, Any] = {}
     for name, value in values.items():
         flat |= _flat(value, f"{before}{name}.") if isinstance(value, Mapping) else {f"{before}{name}": value}
@@ -479,7 +487,7 @@ def _flat(values: Mapping[str, Any], before: str = "") -> dict[str, Any]:
 
 
 def _wait(store: dist.Store, key: str, who: str) -> str:
-    """Wait until a key is there, so that signals are still heard."""
+    """Poll the store until a key exists, so that signals are still handled; return its value."""
     start = time.monotonic()
     while not store.check([key]):
         if store.check([_SPOKEN]):

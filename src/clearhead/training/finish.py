@@ -1,4 +1,4 @@
-"""What is said and written when a run ends: the verdict, and all that the report shows."""
+"""End of a run: print the verdict and write the training report."""
 
 from __future__ import annotations
 
@@ -38,21 +38,21 @@ __all__ = ["data_lines", "report_end"]
 
 _NUM_EXAMPLES = 3
 _LONGEST_EXAMPLE = 20
-"""Tokens of a translation, and a quarter of the characters of its source, whose attention a small picture can show."""
+"""Maximum tokens of a translation whose attention fits a small picture; the source may have 4 characters per token."""
 _LINES_OF_A_SCRIPT = 200
 _LONGEST_SHOWN = 100
-"""Characters of either side of the pair that shows the direction."""
+"""Maximum characters shown of each side of the example pair that illustrates the translation direction."""
 
 
 def report_end(loop: Loop, translator: Translator, validation: Validation, head: AlignmentHead, ended_by: str) -> None:
-    """Write `report.html`, and say how the run ended and what to do about it.
+    """Write `report.html`, and print how the run ended and what to do about it.
 
     Args:
         loop: The run.
-        translator: The model that was published.
-        validation: How good it is.
-        head: Which attention of it aligns words best.
-        ended_by: As of `TrainingState.ended_by`.
+        translator: The published model.
+        validation: Validation result of the published model.
+        head: Attention head of that model that aligns words best.
+        ended_by: Why training ended, as `TrainingState.ended_by` returns it.
     """
     data, state, config = loop.data, loop.state, loop.config
     found = translatable(data, config.decode.target_lang, config.train.validate_sentences)
@@ -110,7 +110,7 @@ def report_end(loop: Loop, translator: Translator, validation: Validation, head:
 
 
 def _explained(translator: Translator, translations: Sequence[Translation]) -> Iterator[Explanation]:
-    """Explain the translations that a small picture can show, and that are short enough for the model's own limit."""
+    """Yield explanations of the translations that fit a small picture and the model's length limit."""
     for one in translations:
         if one.text and 4 <= len(one.tokens) <= _LONGEST_EXAMPLE >= len(one.source) // 4:
             with suppress(DataError):
@@ -118,7 +118,7 @@ def _explained(translator: Translator, translations: Sequence[Translation]) -> I
 
 
 def _learned(loop: Loop) -> list[LearnedPair]:
-    """Return how the pairs that every validation looked at were attended to, pair by pair."""
+    """Return the logged cross-attention of each watched validation pair."""
     snapshots, valid, tokenizer = loop.attention_log.read(), loop.data.valid, loop.data.tokenizer
     return [
         LearnedPair(
@@ -132,7 +132,7 @@ def _learned(loop: Loop) -> list[LearnedPair]:
 
 
 def _direction(data: Prepared, files: DataConfig) -> str:
-    """Return what is translated into what: languages, or scripts, those that tags ask for, and the first pair."""
+    """Return the translation direction in words: languages or scripts, file names, language tags and the first pair."""
     rows = range(min(len(data.valid), _LINES_OF_A_SCRIPT))
     sides = [[side(row) for row in rows] for side in (data.valid.source, data.valid.target)]
     scripts = [next((name.title() for name, _ in count_scripts(texts).most_common(1)), "no letters") for texts in sides]
@@ -146,12 +146,16 @@ def _direction(data: Prepared, files: DataConfig) -> str:
 
 
 def _reading_lines(report: Mapping[str, Any]) -> list[str]:
-    known = {file["path"]: file.get("read_as") for file in report["files"]}  # an earlier clearhead did not say
+    known = {file["path"]: file.get("read_as") for file in report["files"]}  # an earlier clearhead did not record it
     return [f"{display_name(path)}: {words}" for path, words in known.items() if words]
 
 
 def data_lines(report: Mapping[str, Any]) -> list[str]:
-    """Return where the pairs went that were read, as lines to print; `report` is that of `prepare`."""
+    """Return the counts of pairs read, kept and dropped, as lines to print.
+
+    Args:
+        report: Data report of `prepare`.
+    """
     lines = []
     titles = {"train": "training text", "valid": "validation text", "general": "general text, mixed in"}
     for part, title in titles.items():

@@ -1,8 +1,8 @@
-"""Guided alignment: one head of the decoder learns to look along links of words that are given.
+"""Guided alignment: train one decoder head to attend along given word alignment links.
 
-Garg et al. 2019, "Jointly Learning to Align and Translate with Transformer Models" (arXiv:1909.02074), section 4. There
-the decoder runs a second time and sees the whole target; here it runs once, and the head is the one of the step that
-reads a target token, which knows that token and those before it.
+Garg et al. 2019, "Jointly Learning to Align and Translate with Transformer Models" (arXiv:1909.02074), section 4. In
+the paper the decoder runs a second time and sees the whole target. Here it runs once: the alignment of a target token
+is read at the next step, which takes that token as input and sees only it and earlier ones.
 
 Shapes: B batch, T target length, S source length.
 """
@@ -19,11 +19,11 @@ from clearhead.errors import ConfigError
 __all__ = ["GUIDED_HEAD", "guided_alignment_loss", "guided_layer"]
 
 GUIDED_HEAD = 0
-"""Of the heads of its layer, which are all alike before training."""
+"""Index of the guided head in its layer. Any index will do: before training all heads are equivalent."""
 
 
 def guided_layer(train: TrainConfig, model: ModelConfig) -> int:
-    """Return the decoder layer, counted from 0, of the head that learns from links.
+    """Return the decoder layer, counted from 0, that contains the guided head.
 
     Raises:
         ConfigError: If the decoder has no such layer.
@@ -38,13 +38,13 @@ def guided_layer(train: TrainConfig, model: ModelConfig) -> int:
 
 
 def guided_alignment_loss(log_weights: Float[Tensor, "B T S"], links: TokenLinks) -> Float[Tensor, ""]:
-    """Return the cross-entropy between links and what a head attended to, in nats, summed over target tokens.
+    """Return the cross-entropy between links and a head's attention weights, in nats, summed over target tokens.
 
     Args:
-        log_weights: Of the head, at each position that the decoder reads, the start token first.
-        links: Of the batch; a target token without any counts nothing.
+        log_weights: Log attention weights of the head at each decoder input position; position 0 is the start token.
+        links: Links of the batch. A target token without links contributes nothing.
     """
     row, target, source = links.places.to(log_weights.device, non_blocking=True).unbind(dim=1)
     shares = links.shares.to(log_weights.device, non_blocking=True)
-    # The start token is read first, so the token that is written at one step is read at the next.
+    # Decoder inputs begin with the start token, so the token predicted at one position is the input of the next.
     return -(log_weights[row, target + 1, source] * shares).sum()

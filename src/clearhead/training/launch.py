@@ -1,4 +1,4 @@
-"""Several workers on this machine, started by PyTorch's own launcher (`torchrun`)."""
+"""Start several workers on this machine with PyTorch's launcher (`torchrun`)."""
 
 from __future__ import annotations
 
@@ -23,26 +23,26 @@ _SECONDS_BETWEEN_LOOKS = 0.2
 
 
 def usual_workers(device: str | None) -> int:
-    """Return how many workers train where nobody says it: one for each GPU, and a single one on a CPU.
+    """Return the default number of workers: one for each GPU, or one on a CPU.
 
-    Two processes of one thread each are slower on a CPU than one of two (docs/scaling.md).
+    On a CPU, two processes of one thread each are slower than one process of two threads (docs/scaling.md).
 
     Args:
-        device: As in `Config.device`; None if it is not set.
+        device: Value of `Config.device`; None if it is not set.
     """
     return max(1, torch.cuda.device_count()) if device in (None, "auto", "cuda") else 1
 
 
 def launch(arguments: Sequence[str], count: int) -> None:
-    """Run the command in `count` processes, and return when all have done their work.
+    """Run the command in `count` processes, and return when all have finished.
 
     Args:
-        arguments: Of the command `clearhead`.
-        count: Processes, which share the CPUs.
+        arguments: Command-line arguments of `clearhead`.
+        count: Number of processes. They share the CPUs.
 
     Raises:
         TrainingError: If a worker was killed.
-        SystemExit: With a worker's own status, once it has said why; or 130 or 143, after a signal.
+        SystemExit: With the exit status of a worker that failed, which has printed why; or 130 or 143 after a signal.
     """
     before = dict(os.environ)
     os.environ[SPEAKS] = "1"
@@ -58,14 +58,14 @@ def launch(arguments: Sequence[str], count: int) -> None:
         max_restarts=0,
         monitor_interval=_SECONDS_BETWEEN_LOOKS,
     )
-    logging.disable()  # what is to be said is said here
+    logging.disable()  # silence the launcher's own log; errors are reported below
     try:
         elastic_launch(config, sys.executable)("-m", "clearhead", *arguments)
     except ChildFailedError as error:
         killed = [(rank, failure) for rank, failure in error.failures.items() if failure.exitcode < 0]
-        if not killed:  # who failed has said why
+        if not killed:  # a worker that failed has printed why
             raise SystemExit(error.get_first_failure()[1].exitcode) from None
-        rank, failure = killed[0]  # and not the one that first lost it, and left the word to this process
+        rank, failure = killed[0]  # the killed worker, not one that lost contact and reported nothing
         name = signal.Signals(-failure.exitcode).name
         raise TrainingError(
             f"worker {rank} was ended by {name}; the others were stopped, and the same command goes on from the last "

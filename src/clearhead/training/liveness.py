@@ -1,7 +1,7 @@
-"""Whether the other workers live and go on: each leaves a sign in the common store every second, and looks for theirs.
+"""Worker liveness: heartbeats in the shared store, one a second from each worker.
 
-A sign also says what its worker does. One that hangs in a computation still gives signs, from a thread of its own; but
-the others wait for it, so none of them goes on.
+A heartbeat also carries what its worker is doing. A worker that hangs in a computation still sends heartbeats, from a
+separate thread. But the others wait for it, so no worker makes progress, and that is detected.
 """
 
 from __future__ import annotations
@@ -20,59 +20,59 @@ __all__ = ["Signs", "Watch", "lost_workers"]
 
 _SECONDS_BETWEEN_SIGNS = 1.0
 _SECONDS_TO_MISS = 2.5
-"""A worker that gave no sign for so long is gone, if a sum with it failed."""
+"""A worker without a heartbeat for this long is lost, if a collective operation with it failed."""
 _SECONDS_OF_SILENCE = 20.0
-"""A worker that gave no sign for so long is stopped, or its machine is gone."""
+"""A worker without a heartbeat for this long is stopped, or its machine is lost."""
 
 _SECONDS_TO_GO_ON = 45.0
-"""What all workers do together takes so long at least before it counts as stuck, and ten times as long as ever."""
+"""Minimum time without progress after which joint work counts as stuck; see also `_TIMES_AS_LONG`."""
 _TIMES_AS_LONG = 10
 _SECONDS_AT_FIRST = 1800.0
-"""What they do for the first time may take so long: nobody knows yet how long it takes."""
+"""Time allowed for work that is done for the first time, when its usual duration is unknown."""
 
 _SECONDS_TO_STOP = 5.0
-"""A thread is waited for so long: one that waits for the store itself is left behind."""
+"""Maximum time to wait for each thread to end. A thread that is blocked in a call to the store is abandoned."""
 
 
 class Deed(NamedTuple):
-    """What a worker does."""
+    """Activity of a worker, as sent in its heartbeat."""
 
     turn: int = 0
-    """Another number whenever it goes on."""
+    """Counter that changes whenever the worker makes progress."""
     waits: bool = False
-    """For the other workers; it cannot tell whether it computes what it brings them or waits."""
+    """Whether the worker is in a collective operation. It may be computing its own part or waiting for the others."""
     work: str = ""
-    """In words; none if it takes as long as it takes."""
+    """Description of the joint work; empty for work without a time limit."""
 
 
 class Signs:
-    """The signs of life in a store, and what each worker says in them that it does.
+    """Heartbeats of all workers in a store, with the activity that each one reports.
 
-    How long there was none is counted in calls of `pass_second`, not on a clock: who was stopped himself for a while,
-    or had no time, must not take the others for dead.
+    Time without a heartbeat is counted in calls of `pass_second`, not by a clock: a process that was itself suspended
+    or starved for a while must not take the others for dead.
 
     Args:
-        store: Where the signs are.
-        rank: Of this worker.
-        count: Of all workers.
+        store: Store that holds the heartbeats.
+        rank: Rank of this worker.
+        count: Number of all workers.
     """
 
     def __init__(self, store: dist.Store, rank: int, count: int) -> None:
         self._store, self._rank = store, rank
         self._number = 0
         self._seen = dict.fromkeys(range(count), b"")
-        self._seconds = dict.fromkeys(range(count), 0.0)  # since there was a new sign
+        self._seconds = dict.fromkeys(range(count), 0.0)  # since the last new heartbeat
         self.own = Deed()
-        """What this worker does."""
+        """Activity of this worker."""
         self._deeds = dict.fromkeys(range(count), Deed())
-        self._still = 0.0  # seconds since any worker went on
-        self._longest: dict[str, float] = {}  # that they were still, by the first worker's work
+        self._still = 0.0  # seconds since any worker made progress
+        self._longest: dict[str, float] = {}  # longest time without progress, by the first worker's work
 
     def give_and_look(self) -> None:
-        """Give a sign, and look for those of the others; this worker's own has come once the store has answered.
+        """Send a heartbeat and read those of the others. This worker's own counts once the store has returned it.
 
         Raises:
-            RuntimeError: If there is no store any more.
+            RuntimeError: If the store is closed.
         """
         self._number += 1
         self._store.set(_key(self._rank), json.dumps([self._number, *self.own]))
@@ -89,20 +89,22 @@ class Signs:
             self._deeds[rank] = deed
 
     def pass_second(self) -> None:
-        """Count the time between two signs."""
+        """Count the time between two heartbeats."""
         self._still += _SECONDS_BETWEEN_SIGNS
         for rank in self._seconds:
             self._seconds[rank] += _SECONDS_BETWEEN_SIGNS
 
     def silent(self, seconds: float) -> list[int]:
-        """Return the workers without a sign for more than so many seconds; this one, if the store does not answer."""
+        """Return workers without a heartbeat for more than `seconds`: this one too, if the store does not answer."""
         return [rank for rank, passed in self._seconds.items() if passed > seconds]
 
     def stuck(self, least: float) -> str | None:
-        """Say which workers hang, if no worker goes on with something that never took nearly as long.
+        """Return a message naming the workers that hang, or None if progress is not overdue.
+
+        Progress is overdue after ten times the longest earlier wait for the same work.
 
         Args:
-            least: Seconds that it may take at least.
+            least: Minimum seconds without progress before work counts as stuck.
         """
         if not (work := self._deeds[0].work):
             return None
@@ -113,20 +115,22 @@ class Signs:
 
 
 class Watch:
-    """Looks for the signs of all workers, until `stop`.
+    """Background watch over the heartbeats of all workers, until `stop`.
 
-    If one is silent for too long, or hangs, this process ends: it would wait for it in the midst of a sum, where
-    nothing can wake it. If the store is gone or does not answer, and with it whoever started the workers, this process
-    is asked to save and stop; if the store is silent twice as long, its machine is gone, and this process ends.
+    If a worker is silent for too long, or hangs, this process exits: otherwise it would wait for that worker inside a
+    collective operation, which cannot be interrupted. If the store is gone or does not answer, and with it whoever
+    started the workers, this process gets SIGTERM, which asks it to save and stop. If the store is silent for twice as
+    long, its machine is gone, and this process exits.
 
     Args:
-        store: Where the signs are; for this object alone.
-        rank: Of this worker.
-        count: Of all workers.
-        say: Prints why this process ends, which may be said by one worker alone.
-        say_alone: Prints it where no store can be asked who has said it.
-        silence: Seconds without a sign after which a worker counts as lost.
-        stillness: Seconds in which no worker goes on, after which one that does not wait for others may count as stuck.
+        store: Store of the heartbeats; used by this object alone.
+        rank: Rank of this worker.
+        count: Number of all workers.
+        say: Called with the reason why this process ends; prints it unless another worker has reported one.
+        say_alone: Called with the reason when the store cannot be asked whether another worker has reported one.
+        silence: Seconds without a heartbeat after which a worker counts as lost.
+        stillness: Minimum seconds without any progress after which a worker that does not wait for others may count as
+            stuck.
     """
 
     def __init__(
@@ -144,7 +148,7 @@ class Watch:
         self._stillness = stillness
         self._rank, self._say, self._say_alone, self._silence = rank, say, say_alone, silence
         self._done = threading.Event()
-        # Two: a store whose machine is gone keeps the first one waiting.
+        # Two threads: a store whose machine is gone blocks the first one.
         self._threads = [
             threading.Thread(target=work, name="clearhead-watch", daemon=True)
             for work in (self._give_signs, self._end_after_silence)
@@ -153,23 +157,24 @@ class Watch:
             thread.start()
 
     def stop(self) -> None:
-        """Give no signs any more, and look for none."""
+        """Stop sending and reading heartbeats."""
         self._done.set()
         for thread in self._threads:
             thread.join(_SECONDS_TO_STOP)
 
     def note(self, *, work: str | None = None, waits: bool = False) -> None:
-        """Note that this worker goes on.
+        """Record that this worker made progress.
 
         Args:
-            work: What it does now, in words; as before if not given, and nothing that is watched if empty.
-            waits: Whether it cannot go on without the others.
+            work: Description of the work that starts now. None leaves it unchanged; empty means work without a time
+                limit.
+            waits: Whether this worker needs the others to continue.
         """
         last = self._signs.own
         self._signs.own = Deed(last.turn + 1, waits, last.work if work is None else work)
 
     def lost(self) -> list[int]:
-        """Wait until silence tells who is gone, and return them; nobody, if all go on giving signs."""
+        """Wait until missing heartbeats show which workers are lost, and return them; empty if none is lost."""
         start = time.monotonic()
         while not (ranks := self._others(_SECONDS_TO_MISS)) and time.monotonic() - start < self._silence:
             time.sleep(0.1)
@@ -182,7 +187,7 @@ class Watch:
         try:
             while not self._done.wait(_SECONDS_BETWEEN_SIGNS):
                 self._signs.give_and_look()
-        except RuntimeError:  # no store any more
+        except RuntimeError:  # the store has closed
             self._done.set()
             os.kill(os.getpid(), signal.SIGTERM)
 
@@ -205,7 +210,7 @@ class Watch:
 
 
 def lost_workers(ranks: list[int]) -> str:
-    """Say who is gone, and what can be done."""
+    """Return a message that names the lost workers and what to do."""
     who = f"worker {', '.join(map(str, ranks))}" if ranks else "another worker"
     return (
         f"{who} ended or does not answer any more, so the training stopped; the same command goes on from the last "
@@ -214,7 +219,7 @@ def lost_workers(ranks: list[int]) -> str:
 
 
 def _stuck_workers(ranks: list[int], work: str, seconds: float) -> str:
-    """Say who hangs in what, and what can be done."""
+    """Return a message that names the workers that hang, their work, and what to do."""
     names = ", ".join(map(str, ranks))
     who = f"worker {names} hangs" if len(ranks) == 1 else f"workers {names} hang" if ranks else "the workers hang"
     return (

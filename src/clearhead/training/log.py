@@ -1,4 +1,4 @@
-"""The run's log: `metrics.jsonl`, one JSON object a line, and the same numbers for TensorBoard."""
+"""Training log of a run: `metrics.jsonl`, one JSON object per line, and the same numbers for TensorBoard."""
 
 from __future__ import annotations
 
@@ -22,13 +22,16 @@ Count = Annotated[int, Field(strict=True, ge=0, le=10**15)]
 Amount = Annotated[float, Field(strict=True, ge=0.0, le=1e15, allow_inf_nan=False)]
 Loss = Annotated[float, Field(strict=True, ge=-1e15, le=1e15, allow_inf_nan=False)]
 Norm = Annotated[float, Field(strict=True, ge=0.0, le=3.5e38, allow_inf_nan=False)]
-"""What a number of a saved state can be. A loss whose products are rounded falls below zero, by a little, where every
-token is certain; a norm that is clipped may be any that float32 holds."""
+"""Valid ranges of numbers in a saved state.
+
+Where every token is certain, a loss from rounded products can fall slightly below zero. A norm before clipping can be
+any float32 value.
+"""
 
 
 @dataclass
 class Window:
-    """Sums since the last record of the log; saved with the checkpoints, so that an interruption does not show."""
+    """Running sums since the last log record; saved in checkpoints, so that an interruption leaves no trace."""
 
     loss: Loss = 0.0
     nll: Loss = 0.0
@@ -38,7 +41,7 @@ class Window:
     seconds: Amount = 0.0
 
     def add(self, result: StepResult, seconds: float) -> None:
-        """Count one step, which took so many seconds; its means, as a person reads them, weigh as many tokens."""
+        """Add one step, which took `seconds`; each step's means are weighted by its target tokens."""
         self.loss += result.loss * result.target_tokens
         self.nll += result.nll * result.target_tokens
         self.grad_norm = result.grad_norm
@@ -48,10 +51,10 @@ class Window:
 
 
 def read_metrics(path: Path) -> list[dict[str, Any]]:
-    """Read `metrics.jsonl`; what a crash left after the last whole record is left out.
+    """Read `metrics.jsonl`, without an incomplete end that a crash left after the last whole record.
 
     Raises:
-        CheckpointError: If the file cannot be read, or a line before the last whole record is none.
+        CheckpointError: If the file cannot be read, or a line before the last whole record is not a record.
     """
     if not path.exists():
         return []
@@ -74,7 +77,7 @@ def read_metrics(path: Path) -> list[dict[str, Any]]:
 
 
 def _is_record(value: Any) -> bool:
-    """Tell whether a value is an object with a step, which part it is of, and numbers."""
+    """Return whether a value is an object with a valid step, a split, and otherwise only finite numbers."""
     if not isinstance(value, dict) or type(value.get("step")) is not int or not 0 <= value["step"] <= MOST_STEPS:
         return False
     numbers = [number for name, number in value.items() if name not in ("split", "step")]
@@ -84,12 +87,12 @@ def _is_record(value: Any) -> bool:
 
 
 class MetricsLog:
-    """Writes records of training (`"split": "train"`) and validation (`"split": "valid"`).
+    """Writer of training (`"split": "train"`) and validation (`"split": "valid"`) records.
 
     Args:
         run: Run directory.
-        step: Step the run goes on from; records after it, from before a crash, are removed.
-        validated_step: Last validation the run remembers; records of later ones are removed.
+        step: Step from which the run resumes. Later training records, from before a crash, are removed.
+        validated_step: Step of the last validation in the run's state. Later validation records are removed.
     """
 
     def __init__(self, run: Path, *, step: int, validated_step: int) -> None:
@@ -103,7 +106,7 @@ class MetricsLog:
         self._board = SummaryWriter(str(run / "tensorboard"), purge_step=step + 1 if step else None)
 
     def write(self, split: str, step: int, **values: float) -> None:
-        """Add one record."""
+        """Append one record to the file and to TensorBoard."""
         self._file.write(json.dumps({"split": split, "step": step, **values}) + "\n")
         self._file.flush()
         for name, value in values.items():
@@ -118,7 +121,7 @@ class MetricsLog:
 
 
 class NoLog:
-    """Writes nothing: the first of several workers does."""
+    """Log that discards its records, for all workers except the first."""
 
     def write(self, split: str, step: int, **values: float) -> None:
-        """Pass over one record."""
+        """Discard one record."""

@@ -1,4 +1,4 @@
-"""The training loop: step, log, validate, checkpoint, until an end is reached."""
+"""The training loop: step, log, validate and checkpoint until training ends."""
 
 from __future__ import annotations
 
@@ -38,40 +38,40 @@ from clearhead.translation.translator import Translator
 __all__ = ["UNCHANGED", "Loop"]
 
 UNCHANGED = "the model it started from"
-"""What a run says of its weights if nothing that it learned was better than those it began with."""
+"""Name of the published weights if no later weights of the run were better than the initial model."""
 
 _STEPS_BETWEEN_RECORDS = 25
 
 
 @dataclass(eq=False)
 class Loop:
-    """Trains the model of one run."""
+    """Training loop of one run."""
 
     config: Config
     """Complete settings."""
     data: Prepared
     """Prepared pairs and their tokenizer."""
     order: BatchOrder
-    """Which pairs each step sees."""
+    """Assignment of pairs to steps."""
     run: Path
     """Run directory."""
     device: torch.device
-    """Where to train."""
+    """Device for training."""
     checkpoints: Checkpoints
     """The run's checkpoints."""
     display: Display
-    """What a person sees."""
+    """Progress display for the user."""
     stop: StopSignals
     """Signals that ask to stop."""
     start: float
-    """`time.monotonic()` when the command began; minutes count from there, and those of earlier commands."""
+    """`time.monotonic()` at the start of the command, moved back by the time of earlier commands of the run."""
     workers: Workers = field(default_factory=Workers)
-    """The processes that train; all make the same steps, and the first one alone writes."""
+    """Processes that train together. All make the same steps; only the first writes files."""
 
     def __post_init__(self) -> None:
         config = self.config
         torch.manual_seed(config.train.seed)
-        self.model = Transformer(config.model).to(self.device)  # a resumed run draws its weights for nothing
+        self.model = Transformer(config.model).to(self.device)  # a resumed run overwrites these random weights
         if config.train.shard and self.workers.count > 1:
             layers = [*self.model.encoder.layers, *self.model.decoder.layers]
             self.workers.shard(self.model, layers, methods=("encode", "states"))
@@ -82,16 +82,16 @@ class Loop:
         )
         self.attention_log = AttentionLog(self.run, self.data.valid, config.model)
         self._saved_at = 0.0  # seconds of training
-        self._best: Validation | None = None  # of `state.best`, if this process measured it
-        self._published: Translator | None = None  # the last step, if it is `state.best`
-        self._is_stopped = False  # some worker was, before the last step ended
+        self._best: Validation | None = None  # validation of `state.best`, if this process measured it
+        self._published: Translator | None = None  # published model of the last step, if it is `state.best`
+        self._is_stopped = False  # whether some worker was asked to stop before the last step ended
 
     def begin(self, newest: tuple[Path, TrainingState] | None, start_model: Bundle | None) -> None:
-        """Go on from the newest checkpoint, or start from the model that the settings name, or from random weights.
+        """Resume from the newest checkpoint, or start from the configured model, or from random weights.
 
         Args:
-            newest: The checkpoint, if there is one.
-            start_model: The model, if it was read before.
+            newest: Newest checkpoint and its state; None for a new run.
+            start_model: Initial model, if it has been loaded already.
         """
         if newest:
             self.resume(*newest)
@@ -101,11 +101,11 @@ class Loop:
             self.attention_log.cut(self.last_validation)
 
     def start_from(self, bundle: Bundle) -> None:
-        """Take the weights of a trained model in the place of random ones; where it must not unlearn, keep it."""
+        """Load the weights of a trained model; for a run with general text, also keep a copy of that model."""
         self._take(model_tensors(bundle.model), origin=str(self.config.from_model))
         self.state.imported_from = bundle.imported_from
         if self.data.general is not None and self.workers.is_first:
-            card = read_card(model_directory(str(self.config.from_model)))  # which may hold a licence
+            card = read_card(model_directory(str(self.config.from_model)))  # may contain a licence
             card = card or f"# {OLDER_MODEL}\n\nThe model that the run {self.run.name} started from, as it was.\n"
             save_bundle(self.run / OLDER_MODEL, bundle, golden=bundle.golden, card=card)
 
@@ -115,12 +115,17 @@ class Loop:
         load_tensors(self.model, shares, origin=origin)
 
     def resume(self, path: Path, state: TrainingState) -> None:
-        """Go on from a checkpoint."""
+        """Resume from a checkpoint.
+
+        Args:
+            path: Directory of the checkpoint.
+            state: State read from it.
+        """
         if self.workers.is_sharding:
             self._take(self.checkpoints.tensors(path, "model.safetensors"), origin=str(path))
         else:
             load_weights(self.model, path / "model.safetensors")
-        if state.step:  # before the first one an optimiser has no state
+        if state.step:  # before the first step an optimiser has no state
             load_optimizer_state(self.model, self.optimizer, self.checkpoints.tensors(path, "optimizer.safetensors"))
         now = self.state
         if state.threads != now.threads:
@@ -147,14 +152,14 @@ class Loop:
 
     @property
     def last_validation(self) -> int:
-        """Step of the last validation; -1 before the first, for a run may be validated at step 0."""
+        """Step of the last validation; -1 before the first, because a run may be validated at step 0."""
         return self.state.validated_step if self.state.best else -1
 
     def train(self, log: MetricsLog | NoLog) -> str:
-        """Train until an end is reached, and return which.
+        """Train until an end condition is met, and return its name.
 
         Raises:
-            TrainingError: If loss or gradient are not finite, the loss exploded, or the device runs out of memory.
+            TrainingError: If the loss or gradient is not finite, the loss exploded, or the device runs out of memory.
             CheckpointError: If a checkpoint cannot be written.
             KeyboardInterrupt: After Ctrl-C, once the state is saved.
             SystemExit: After SIGTERM, once the state is saved.
@@ -163,11 +168,11 @@ class Loop:
         self.stop.defer()
         self.model.train()
         if self.config.from_model is not None and self.state.best is None:
-            # What a run of so much is better than takes part in the ranking, and the run no longer needs that model.
+            # Step 0 is ranked like every later step, and once it is saved the run no longer needs the initial model.
             self._save(self._validate(log))
         while (ended_by := self.state.ended_by(train)) is None:
             before = time.monotonic()
-            self._published = None  # a model of an earlier step is published anew, or not at all
+            self._published = None  # the model of an earlier step is no longer current
             rate = learning_rate(
                 self.state.step + 1, train, d_model=self.config.model.d_model, progress=self._progress()
             )
@@ -192,44 +197,44 @@ class Loop:
                 self._save(best)
             if self._is_to_stop:
                 self.display.say(f"stopped after step {self.state.step:,}; the same command goes on from there")
-                self.workers.wait()  # the first one may be publishing, and would miss one that has left
-                self.stop.received = self.stop.received or signal.SIGTERM  # as another worker
+                self.workers.wait()  # the first worker may be publishing, and would miss one that has left
+                self.stop.received = self.stop.received or signal.SIGTERM  # it may have reached another worker
                 self.stop.end()
-        # Not yet validated where a resumed run is told to end at once, or the clock ran out while saving.
+        # Not yet validated if a resumed run has to end at once, or the time ran out while saving.
         if self.state.validated_step != self.state.step:
             self._save(self._validate(log))
         self.workers.begin("")
-        self._prune()  # for a run that was killed while it did so after its last step
-        self.stop.end_at_once()  # all is saved
+        self._prune()  # in case the run was killed while pruning after its last step
+        self.stop.end_at_once()  # the state is saved
         return ended_by
 
     def publish_best(self) -> tuple[Validation, Translator | None]:
-        """Publish the best checkpoint, or the average of the last ones if validation prefers it (section 6.1)."""
+        """Publish the best checkpoint, or the average of the last ones if it validates better (paper section 6.1)."""
         best = self.state.best
         assert best is not None, "training ends with a validation"
-        # One worker decides: directories that machines share need not show the same to all of them at once.
+        # One worker decides: a directory shared by several machines may not look the same to all of them at once.
         told = json.dumps(self._to_publish(best.step)) if self.workers.is_first else None
         step, last = json.loads(self.workers.tell("to publish", told))
         path, chosen = self.checkpoints.path(step), _named(step)
         paths = [self.checkpoints.directory / name for name in last]
         weights, validation = None, self._best if step == best.step else None
-        if validation is None:  # measured elsewhere, or not at all: here, as the average is, or they would not compare
+        if validation is None:  # not by this process: measure again, to compare it with the average
             weights = self.checkpoints.tensors(path, "model.safetensors")
             validation = validate_weights(weights, self.data, self.config, self.device, self.workers)
         if len(paths) > 1:
             self.display.stage("averaging checkpoints", 0)
-            average = average_weights(path / "model.safetensors" for path in paths)  # one in memory at a time
+            average = average_weights(path / "model.safetensors" for path in paths)  # holds one checkpoint at a time
             averaged = validate_weights(average, self.data, self.config, self.device, self.workers)
             if is_better(averaged, validation):
                 weights, validation = average, averaged
                 chosen = "average of " + ", ".join(path.name for path in paths)
-        if weights is None and self._published is not None:  # of the last step: what it names is still the run's
+        if weights is None and self._published is not None:  # already published, under the right name
             return validation, self._published
         best_weights = weights or self.checkpoints.tensors(path, "model.safetensors")
         return validation, self._publish(best_weights, validation, chosen)
 
     def _to_publish(self, step: int) -> tuple[int, list[str]]:
-        """Return the step of the best checkpoint, or of the last one if that is damaged, and what to average."""
+        """Return the step of the best checkpoint (of the last, if that is damaged), and the checkpoints to average."""
         if trouble := self.checkpoints.trouble(self.checkpoints.path(step)):
             self.display.say(f"the best checkpoint, of step {step:,}, is damaged ({trouble}); using the last one")
             step = self.state.step
@@ -238,10 +243,11 @@ class Loop:
         return step, [path.name for path in last]
 
     def _share(self) -> tuple[list[Batch], int]:
-        """Return what this worker computes of the next step, and the target tokens of all workers.
+        """Return this worker's batches of the next step, and the target tokens of all workers in that step.
 
-        It comes in parts small enough to be computed at once. Every worker has one at least, and as many as the others
-        where weights are shared, which come together for each part; what it lacks is a pair without words to learn.
+        Each batch is small enough to be computed at once. Every worker gets at least one. With sharded weights every
+        worker gets the same number, because the weights are gathered for each batch. Missing batches are filled with a
+        pair that has no target tokens to learn.
         """
         pairs, model = self.data.train, self.config.model
         rows, lengths = self.order.rows(self.state.step), pairs.target_lengths
@@ -262,7 +268,7 @@ class Loop:
 
     @contextmanager
     def _explained(self) -> Iterator[None]:
-        """Say of a step that failed what can be done."""
+        """Add to the error of a failed step what can be done about it."""
         try:
             yield
         except torch.OutOfMemoryError:
@@ -280,14 +286,14 @@ class Loop:
     def _measured(self) -> Validation:
         self.workers.begin("a validation")
         model = self.model
-        if self.workers.is_sharding:  # translation needs all weights in one place
+        if self.workers.is_sharding:  # translation needs all weights on one device
             model = with_weights(whole_tensors(model_tensors(self.model)), self.config, self.device)
         if self.workers.is_first:
             self.attention_log.add(model, self.state.step)
         return measure(model, self.data, self.config, self.workers)
 
     def _validate(self, log: MetricsLog | NoLog) -> Validation | None:
-        """Measure the model; return how good it is if it is the best so far."""
+        """Validate the model, and return the result if it is the best so far, else None."""
         self.display.stage("validating", 0)
         validation = self._measured()
         step, best = self.state.step, self.state.best
@@ -315,21 +321,21 @@ class Loop:
         return validation if is_new_best else None
 
     def _publish(self, weights: dict[str, Tensor], validation: Validation, chosen: str) -> Translator | None:
-        """Write the model directory, and return its model; None of the workers that do not write."""
+        """Write the model directory and return its model; None on workers that do not write."""
         self.workers.begin("")
         if not self.workers.is_first:
             return None
         return publish(self.run / "model", weights, self.config, self.data, self.state, validation, chosen)
 
     def _save(self, best: Validation | None) -> None:
-        """Write a checkpoint, and publish the model if it is the best so far: a run that is killed leaves one, too."""
+        """Write a checkpoint. Publish the model if it is the best so far, so that a killed run leaves a model too."""
         self._tick()
         self.workers.begin("a checkpoint")
         weights = whole_tensors(model_tensors(self.model))
         moments = whole_tensors(optimizer_state(self.model, self.optimizer))
         if self.workers.is_first:
             self.checkpoints.save(self.state, weights, moments)
-        self.workers.wait()  # what one of them reads is there
+        self.workers.wait()  # the checkpoint exists before another worker reads it
         self._saved_at = self.state.elapsed
         self._prune()
         if best:
@@ -370,7 +376,7 @@ class Loop:
         )
 
     def _progress(self) -> float:
-        """Return the share of the training that is over: of its steps or of its time, whichever will end it."""
+        """Return the completed fraction of the training: of its steps or of its time, whichever is larger."""
         train, shares = self.config.train, [0.0]
         if train.max_steps is not None:
             shares.append(self.state.step / train.max_steps)
@@ -388,7 +394,7 @@ class Loop:
         return min(ends)
 
     def _tick(self) -> None:
-        """Look at the clock of the first worker, and whether any of them was asked to stop."""
+        """Update the elapsed time from the first worker's clock, and check whether any worker was asked to stop."""
         seconds = time.monotonic() - self.start
         self.state.elapsed, signals = self.workers.sums(
             seconds if self.workers.is_first else 0.0, float(self.stop.received is not None)
@@ -397,10 +403,10 @@ class Loop:
 
     @property
     def _is_to_stop(self) -> bool:
-        """Whether a signal asks to stop; of several workers, all stop after the same step."""
+        """Whether a signal asked to stop. With several workers, all stop after the same step."""
         return self._is_stopped if self.workers.count > 1 else self.stop.received is not None
 
 
 def _named(step: int) -> str:
-    """Return which weights those of a step are, in words."""
+    """Return the name of the weights of a step."""
     return f"step {step}" if step else UNCHANGED

@@ -28,8 +28,8 @@ def label_smoothed_cross_entropy(
     """Return the smoothed loss and the plain negative log-likelihood, both summed over the tokens, in nats.
 
     Args:
-        logits: Scores of the vocabulary at each target token.
-        target: The true tokens.
+        logits: Unnormalised log-probabilities over the vocabulary at each target token.
+        target: Reference tokens.
         smoothing: Probability mass eps spread over the vocabulary.
     """
     # bfloat16 has 8 significant bits; a sum over the vocabulary needs float32.
@@ -45,15 +45,15 @@ def chunked_cross_entropy(
     target: Int[Tensor, " N"],
     smoothing: float,
 ) -> tuple[Float[Tensor, ""], Float[Tensor, ""]]:
-    """Return what `label_smoothed_cross_entropy` does of `states @ weight.T + bias`, without ever holding all logits.
+    """Return `label_smoothed_cross_entropy` of `states @ weight.T + bias` without holding all logits in memory.
 
-    The logits of a few rows at a time become their loss and, in place, their gradient, and are dropped.
+    A few rows of logits at a time are turned into their loss and, in place, their gradient, and are then dropped.
 
     Args:
         states: Decoder states.
-        weight: Output projection, in the paper the shared embedding.
-        bias: Of the output projection; None if it has none, as in the paper.
-        target: The true tokens.
+        weight: Output projection; in the paper it is the shared embedding.
+        bias: Bias of the output projection; None if it has none, as in the paper.
+        target: Reference tokens.
         smoothing: Probability mass eps spread over the vocabulary.
     """
     loss, nll = _ChunkedCrossEntropy.apply(states, weight, bias, target, smoothing)  # type: ignore[no-untyped-call]
@@ -65,9 +65,10 @@ class _ChunkedCrossEntropy(torch.autograd.Function):
     def forward(
         ctx: Any, states: Tensor, weight: Tensor, bias: Tensor | None, target: Tensor, smoothing: float
     ) -> tuple[Tensor, Tensor]:
-        # With z the logits of a row, the loss is log sum exp(z) - (1 - eps) z[target] - eps mean(z), and its gradient
-        # by z is softmax(z) - (1 - eps) one-hot(target) - eps / V. Only the softmax is as wide as the vocabulary and
-        # differs from row to row; it is left unnormalised, and everything else is a product of thin matrices.
+        # With z the logits of a row, the loss is log sum exp(z) - (1 - eps) z[target] - eps mean(z). Its gradient with
+        # respect to z is softmax(z) - (1 - eps) one-hot(target) - eps / V. Only the softmax is as wide as the
+        # vocabulary and differs from row to row. It is left unnormalised, and everything else is a product of thin
+        # matrices.
         share = smoothing / weight.size(0)
         are_rounded = are_products_bf16()
         rounded_weight = weight.bfloat16() if are_rounded else weight
@@ -109,7 +110,7 @@ class _ChunkedCrossEntropy(torch.autograd.Function):
             grad_bias.sub_(share * len(target))
             grad_bias.index_add_(0, target, torch.ones_like(true_logits), alpha=smoothing - 1.0)
         nll = (log_normalisers - true_logits).sum(dtype=torch.float64)
-        # The cross-entropy with the uniform distribution.
+        # Cross-entropy with the uniform distribution.
         uniform = (log_normalisers - mean_logits).sum(dtype=torch.float64)
         ctx.save_for_backward(grad_states, grad_weight, grad_bias)
         loss = ((1.0 - smoothing) * nll + smoothing * uniform).to(states.dtype)

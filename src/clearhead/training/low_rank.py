@@ -1,4 +1,4 @@
-"""LoRA: every matrix inside layers moves by the product of two thin ones, and all else stays (Hu et al. 2021)."""
+"""LoRA (Hu et al. 2021): low-rank updates of the matrices inside layers; all other weights are frozen."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ __all__ = ["LowRankAdam"]
 
 
 class LowRankAdam(torch.optim.Optimizer):
-    """Adam that moves two thin matrices for each matrix W, which is W0 + (alpha / rank) B A throughout.
+    """Adam on two thin matrices A and B for each matrix W = W0 + (alpha / rank) B A.
 
-    The gradients of A and B follow from that of W, and after each step W is moved as far as their product was. So the
-    model is an ordinary one at every step, and at the end there is nothing to merge.
+    The gradients of A and B follow from that of W. After each step W is changed by as much as the product has changed.
+    So the model has ordinary weights at every step, and at the end there is nothing to merge.
 
     Args:
-        matrices: The W, each of (rows, columns).
-        rank: Rows of A, (rank, columns), and columns of B, (rows, rank).
-        alpha: Scales their product.
-        betas: Of Adam.
-        eps: Of Adam.
-        seed: Decides what A begins with; B begins with 0, and so W with W0.
+        matrices: The matrices W, each of shape (rows, columns).
+        rank: Rank of the update: A is (rank, columns), B is (rows, rank).
+        alpha: Scale of the product; it is divided by the rank.
+        betas: Adam's beta_1 and beta_2.
+        eps: Adam's epsilon.
+        seed: Seed of the random initial A. B starts at 0, so W starts at W0.
     """
 
     def __init__(
@@ -49,7 +49,7 @@ class LowRankAdam(torch.optim.Optimizer):
             self.state[matrix] = {"thin": thin, **moments, "step": torch.zeros((), device=matrix.device)}
 
     def state_shapes(self, matrix: nn.Parameter) -> dict[str, torch.Size]:
-        """Return the shape of every tensor that is kept for a matrix."""
+        """Return the shape of every state tensor of a matrix."""
         return {name: tensor.shape for name, tensor in self.state[matrix].items()}
 
     @torch.no_grad()
@@ -71,7 +71,7 @@ class LowRankAdam(torch.optim.Optimizer):
         return self.scale * b_transposed.t() @ a
 
     def _thin_gradient(self, thin: Float[Tensor, "rank both"], matrix: nn.Parameter) -> Float[Tensor, "rank both"]:
-        """Return the gradient of A beside that of B transposed: of W0 + scale B A by the chain rule."""
+        """Return the gradients of A and of B transposed, side by side, by the chain rule on W0 + scale B A."""
         assert matrix.grad is not None, "only matrices with a gradient move"
         a, b_transposed = thin.split([matrix.size(1), matrix.size(0)], dim=1)
         return self.scale * torch.cat([b_transposed @ matrix.grad, a @ matrix.grad.t()], dim=1)

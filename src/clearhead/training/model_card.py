@@ -1,4 +1,4 @@
-"""The card of a model directory, its README.md: what the model is, what it was made of, and how good it is."""
+"""Model card of a model directory, its README.md: architecture, training data, settings and quality."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ __all__ = ["model_card"]
 
 
 def model_card(name: str, bundle: Bundle) -> str:
-    """Return the card of a model that was trained here, in Markdown.
+    """Return the Markdown model card of a model that was trained with this package.
 
     Args:
-        name: What its directory is called.
-        bundle: The model; `info` says how it was made.
+        name: Name of the model directory.
+        bundle: The model. Its `info` records how it was trained.
     """
     info = bundle.info
     shape = bundle.model.config
@@ -81,10 +81,10 @@ still gives the translations in `golden.jsonl`.
 
 
 def _read_as(file: Mapping[str, Any]) -> str:
-    words = file.get("read_as", "not known")  # an earlier clearhead did not say
+    words = file.get("read_as", "not known")  # an earlier clearhead did not record it
     return "one segment a line" if words is None else _cell(words)
 
 
 def _cell(text: object) -> str:
-    """Return text that stays in its cell of a table."""
+    """Return text with `|` escaped for a Markdown table cell."""
     return str(text).replace("|", r"\|")

@@ -1,4 +1,4 @@
-"""Muon: orthogonalised momentum for the matrices inside layers, Adam for everything else (Jordan et al. 2024)."""
+"""Muon optimiser: orthogonalised momentum for matrices inside layers, Adam for other weights (Jordan et al. 2024)."""
 
 from __future__ import annotations
 
@@ -18,26 +18,28 @@ __all__ = ["Muon", "orthogonalised"]
 
 _MOMENTUM = 0.95
 _ADAM_SIZE = 0.2
-"""Root mean square of Adam's usual update, to which Muon's is brought (Liu et al. 2025, section 2.2)."""
+"""Root mean square of Adam's usual update, to which Muon's update is scaled (Liu et al. 2025, section 2.2)."""
 _ADAM_SHARE = 0.3
-"""Of the learning rate, for what Adam moves: at Muon's, embeddings grow as long as training lasts, and the model gets
-sure of what it cannot know (docs/recipes.md)."""
+"""Factor on the learning rate for the weights that Adam updates.
 
-# A quintic that pulls every singular value towards 1, fast rather than exactly (Jordan et al. 2024).
+At Muon's full rate, embeddings keep growing throughout training, and the model becomes overconfident (docs/recipes.md).
+"""
+
+# Quintic polynomial that moves every singular value towards 1, quickly rather than exactly (Jordan et al. 2024).
 _COEFFICIENTS = (3.4445, -4.7750, 2.0315)
 _ITERATIONS = 5
 
 
 class Muon(torch.optim.Optimizer):
-    """Each hidden matrix moves along its momentum with all singular values made equal.
+    """Optimiser that updates each hidden matrix by its momentum with all singular values made nearly equal.
 
     Args:
         matrices: Hidden weight matrices.
-        others: Embeddings, biases and norms, which Adam moves at a share of the learning rate.
-        betas: Of Adam.
-        eps: Of Adam.
-        weight_decay: Decoupled decay of the matrices, per unit of learning rate.
-        rounded: Iterate in bfloat16 where the device can: a direction needs no more digits.
+        others: Embeddings, biases and norms, which Adam updates at a fraction of the learning rate.
+        betas: Adam's beta_1 and beta_2.
+        eps: Adam's epsilon.
+        weight_decay: Decoupled weight decay of the matrices, per unit of learning rate.
+        rounded: Whether to iterate in bfloat16 where the device supports it. An update direction needs no more digits.
     """
 
     def __init__(
@@ -55,7 +57,7 @@ class Muon(torch.optim.Optimizer):
         super().__init__(groups, {"lr": 0.0, "betas": betas, "eps": eps, "weight_decay": weight_decay})
 
     def moves_as_matrix(self, parameter: nn.Parameter) -> bool:
-        """Tell whether a parameter is one of the hidden matrices."""
+        """Return whether a parameter is one of the hidden matrices."""
         return any(parameter is matrix for matrix in self.param_groups[0]["params"])
 
     @torch.no_grad()
@@ -81,7 +83,7 @@ class Muon(torch.optim.Optimizer):
             gradients = [parameter.grad for parameter in parameters if parameter.grad is not None]
             torch._foreach_mul_(momenta, _MOMENTUM)
             torch._foreach_add_(momenta, gradients)
-            # Nesterov: look one step of momentum ahead.
+            # Nesterov momentum: look one step ahead.
             looked = torch._foreach_add(gradients, momenta, alpha=_MOMENTUM)
             ahead = torch.stack([whole(matrix) for matrix in looked])  # (count, rows, columns)
             size = _ADAM_SIZE * max(shape) ** 0.5
@@ -105,17 +107,17 @@ class Muon(torch.optim.Optimizer):
 def orthogonalised(
     matrices: Float[Tensor, "count rows columns"], *, rounded: bool = True
 ) -> Float[Tensor, "count rows columns"]:
-    """Return the matrices with their singular values brought near 1 (0.7 to 1.2), by Newton-Schulz iterations.
+    """Return matrices with singular values moved near 1 (0.7 to 1.2) by Newton-Schulz iterations.
 
     Args:
-        matrices: Each is brought there by itself.
-        rounded: Iterate in bfloat16 where the device can.
+        matrices: Matrices of one shape; each is orthogonalised separately.
+        rounded: Whether to iterate in bfloat16 where the device supports it.
     """
     is_tall = matrices.size(-2) > matrices.size(-1)
     x = matrices.transpose(-2, -1) if is_tall else matrices
     x = (x / (x.norm(dim=(-2, -1), keepdim=True) + 1e-7)).contiguous()
     if rounded and has_fast_bf16(x.device):
-        x = x.bfloat16()  # 2.5 times as fast on a CPU with AVX-512 BF16: these shapes come at every step
+        x = x.bfloat16()  # 2.5 times as fast on a CPU with AVX-512 BF16, for the shapes of every step
     a, b, c = _COEFFICIENTS
     for _ in range(_ITERATIONS):
         gram = x @ x.transpose(-2, -1)

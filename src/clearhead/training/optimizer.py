@@ -1,4 +1,4 @@
-"""Adam (paper section 5.3) and others, and their state as named tensors that can be saved without pickle."""
+"""Optimisers (Adam in paper section 5.3, and others), and their state as named tensors that need no pickle."""
 
 from __future__ import annotations
 
@@ -17,20 +17,21 @@ from clearhead.training.muon import Muon
 __all__ = ["build_optimizer", "load_optimizer_state", "optimizer_state", "weights_to_train"]
 
 _PART = re.compile(r"embeddings|(encoder|decoder)(\.layers\.\d+)?")
-_LAYERS = ("encoder.layers.", "decoder.layers.")  # relative positions are a table, as embeddings are
+_LAYERS = ("encoder.layers.", "decoder.layers.")  # a table of relative positions lies outside, like embeddings
 
 
 def weights_to_train(model: nn.Module, config: TrainConfig) -> dict[str, nn.Parameter]:
-    """Return the weights that training moves, by name.
+    """Return the weights that training updates, by name.
 
     Args:
         model: A Transformer.
-        config: `freeze` names parts that stay: `embeddings`, `encoder`, `decoder`, or layers such as
-            `decoder.layers.0`; a matrix that several share is of the embeddings. With `lora_rank` all stays but the
-            matrices inside layers.
+        config: Training settings. `freeze` names parts that are not trained: `embeddings`, `encoder`, `decoder`, or
+            layers such as `decoder.layers.0`; a matrix shared by several parts belongs to the embeddings. With
+            `lora_rank`, only matrices inside layers are trained.
 
     Raises:
-        ConfigError: If a part is not there, nothing is left to train, or a rank is more than a matrix has.
+        ConfigError: If a named part does not exist, nothing is left to train, or the LoRA rank exceeds that of a
+            matrix.
     """
     named = dict(model.named_parameters())
     moving = {name: weight for name, weight in named.items() if not config.lora_rank or _is_hidden(name, weight)}
@@ -56,9 +57,9 @@ def _is_hidden(name: str, weight: nn.Parameter) -> bool:
 
 
 def build_optimizer(model: nn.Module, config: TrainConfig) -> torch.optim.Optimizer:
-    """Return the optimiser that `config` names, over `weights_to_train`; the others ask for no gradient any more.
+    """Return the configured optimiser over `weights_to_train`; all other weights get `requires_grad` = False.
 
-    Weight decay is for matrices only: biases and norms have no use for small values.
+    Weight decay applies to matrices only: biases and norm weights gain nothing from small values.
     """
     named = weights_to_train(model, config)
     for name, weight in model.named_parameters():
@@ -83,7 +84,7 @@ def build_optimizer(model: nn.Module, config: TrainConfig) -> torch.optim.Optimi
 
 
 def optimizer_state(model: nn.Module, optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:
-    """Return the optimiser's tensors, named `parameter.key`, such as `source_embedding.weight.exp_avg`."""
+    """Return the optimiser's state tensors, named `parameter.key`, such as `source_embedding.weight.exp_avg`."""
     return {
         f"{name}.{key}": value
         for name, parameter in model.named_parameters()
@@ -92,14 +93,14 @@ def optimizer_state(model: nn.Module, optimizer: torch.optim.Optimizer) -> dict[
 
 
 def load_optimizer_state(model: nn.Module, optimizer: torch.optim.Optimizer, tensors: Mapping[str, Tensor]) -> None:
-    """Put saved tensors back.
+    """Load saved state tensors into an optimiser.
 
     Raises:
-        CheckpointError: If a parameter has no saved state, or one of another shape.
+        CheckpointError: If a parameter has no saved state, or state of another shape.
     """
     for name, parameter in model.named_parameters():
         if not parameter.requires_grad:
-            continue  # frozen: an optimiser knows nothing of it
+            continue  # frozen weights have no optimiser state
         shapes = _state_shapes(optimizer, parameter)
         saved = {key: tensors.get(f"{name}.{key}") for key in shapes}
         for key, tensor in saved.items():
@@ -108,8 +109,9 @@ def load_optimizer_state(model: nn.Module, optimizer: torch.optim.Optimizer, ten
                 raise CheckpointError(
                     f"optimizer.safetensors holds {found} for {name}.{key} of {tuple(parameter.shape)}"
                 )
-        # Adam counts its steps on the CPU unless it is capturable or fused; it moves with the parameter here. A copy is
-        # aligned in memory as the first one was: products of tensors as they lie in a file may differ in the last bit.
+        # Adam keeps its step count on the CPU unless it is capturable or fused; here it moves with the parameter. A
+        # copy is aligned in memory like the original: products of tensors at their alignment in the file may differ in
+        # the last bit.
         optimizer.state[parameter] = {
             key: part_like(tensor.to(parameter.device, copy=True), parameter)
             for key, tensor in saved.items()

@@ -1,6 +1,6 @@
-"""What suits the corpus, the machine and the time given, where the user left it open.
+"""Training plan: settings chosen for the corpus, the machine and the time limit where the user set none.
 
-The evidence is in docs/recipes.md. The presets of the paper are left as the paper has them.
+The evidence for the choices is in docs/recipes.md. The paper's presets are not changed.
 """
 
 from __future__ import annotations
@@ -32,58 +32,64 @@ _PLANNED = {
     "train": ("optimizer", "learning_rate", "weight_decay", "warmup_steps", "validate_every", "checkpoint_every"),
     "decode": ("length_penalty",),
 }
-"""Settings that a plan chooses, or finds chosen."""
+"""Settings that a plan chooses, unless they are given."""
 
 _ENOUGH_TOKENS = {"small": 25_000_000, "paper-base": 500_000_000}
-"""Target tokens that a preset must see in training to be ahead of the smaller ones."""
+"""Target tokens that each preset must see in training to be better than the smaller ones."""
 
 _RATES = {"muon": 12e-3, "adam": 3e-3, "adamw": 3e-3}
-"""Peak rates at width 128; they fall with the square root of the width."""
+"""Peak learning rates at width 128. They fall with the square root of the width."""
 
 _SHARE_OF_RATE, _SHARE_BESIDE_GENERAL_TEXT = 0.25, 0.08
-"""Of these, for a run that starts from a trained model: the full rate would undo what that has learned, and so does a
-quarter where it must not unlearn. Adapters (`train.lora_rank`), which begin anew, take all of it."""
+"""Factors on these rates for a run that starts from a trained model, without and with general text.
+
+At the full rate the model would forget what it has learned. With general text, which must not be unlearned, a quarter
+is still too much. Adapters (`train.lora_rank`) start from scratch and use the full rate.
+"""
 
 _MOST_DECAY, _DECAY_OF_ONE_STEP = 0.3, 10.0
-"""Of weights that Muon moves; it falls with the square root of the steps, for a longer run must remember for longer."""
+"""Weight decay for weights that Muon updates: its maximum, and its value for a run of one step.
+
+It falls with the square root of the steps, because a longer run must retain what it learned for longer.
+"""
 
 _DROPOUT = ((8, 0.0), (30, 0.1), (80, 0.2))
-"""Dropout of runs of fewer passes over the corpus than so many: a model that sees every pair a few times needs none."""
+"""Dropout by passes over the corpus (upper bound, rate). A model that sees every pair only a few times needs none."""
 _MOST_DROPOUT = 0.3
 
 _LENGTH_PENALTY = 1.0
-"""Of the form `gnmt`: what these models write with the paper's 0.6 is too short."""
+"""Length penalty of the form `gnmt`. With the paper's 0.6, translations of these models are too short."""
 
 _WARMUP_SHARE, _MOST_WARMUP = 10, 400
 _MOST_WARMUP_FROM = 100
-"""Of a run that starts from a trained model, whose optimiser alone begins anew."""
+"""Maximum warm-up steps of a run that starts from a trained model, where only the optimiser starts from scratch."""
 _VALIDATIONS, _LEAST_STEPS_BETWEEN, _MOST_STEPS_BETWEEN = 8, 50, 500
 _INTERVALS = ("validate_every", "checkpoint_every")
-_SHARE_OF_TRAINING = 0.95  # of the time; the rest goes to validations and checkpoints
+_SHARE_OF_TRAINING = 0.95  # fraction of the time; the rest is for validations and checkpoints
 
 _TIMED_TOKENS = 2_048
-_TIMED_STEPS, _TIMED_SHARE = 10, 10  # at most, and of how many steps one: a short run is not kept waiting
+_TIMED_STEPS, _TIMED_SHARE = 10, 10  # maximum of timed steps, and one in so many of the run: a short run is not delayed
 _TIMED_SECONDS = 1.5
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What a run is expected to be."""
+    """Plan of a run: its settings and its expected length."""
 
     config: Config
-    """Its settings; what `settings.resolved` adds is still open."""
+    """Settings of the run, before `settings.resolved` completes them."""
     order: BatchOrder
-    """Which pairs each step sees."""
+    """Assignment of pairs to steps."""
     steps: int
-    """Optimiser steps that are expected."""
+    """Expected optimiser steps."""
     epochs: float
-    """Passes over the corpus in these."""
+    """Expected passes over the corpus."""
     seconds_per_step: float | None
-    """On this machine; None if there was too little memory to time it."""
+    """Seconds per step on this machine; None if memory was too small to time a step."""
 
     @property
     def seconds(self) -> float | None:
-        """Expected until the end."""
+        """Expected seconds until the end of training, or None if the speed is unknown."""
         return None if self.seconds_per_step is None else self.steps * self.seconds_per_step / _SHARE_OF_TRAINING
 
     def lines(self) -> list[str]:
@@ -106,36 +112,36 @@ class Plan:
 def make_plan(
     values: Mapping[str, Any], data: Prepared, device: torch.device, *, spent: float, num_workers: int = 1
 ) -> Plan:
-    """Choose what the user left open, and say what is to be expected.
+    """Choose the settings that the user left open, and estimate the length of the run.
 
-    Without minutes the choice depends on the corpus and the settings alone, so that the same command gives the same
-    weights; with minutes also on how fast a few steps are made here.
+    Without a time limit the choice depends only on the corpus and the settings, so that the same command gives the same
+    weights. With a time limit it also depends on the measured speed of a few steps on this machine.
 
     Args:
-        values: Nested settings as the user gave them; they are never overruled.
+        values: Nested settings as the user gave them. They are never overridden.
         data: Prepared pairs.
-        device: Where to train.
-        spent: Seconds of the user's minutes that are over.
-        num_workers: Processes that will share every step; one alone is timed.
+        device: Device for training.
+        spent: Seconds of the time limit that have already passed.
+        num_workers: Number of processes that will share every step. Only one is timed.
 
     Raises:
         ConfigError: If the settings fit no preset.
     """
-    largest = choose_preset(data.report["train"]["kept"])  # altered copies tell nothing new
+    largest = choose_preset(data.report["train"]["kept"])  # altered copies add no information
     names = list(AUTOMATIC_PRESETS)
     candidates = [values["preset"]] if values.get("preset") else names[: names.index(largest) + 1]
     plan, problem = None, None
     for preset in reversed(candidates):
         try:
             plan = _plan(values, preset, data, device, spent, num_workers)
-        except ConfigError as error:  # the user's settings need not fit every preset
+        except ConfigError as error:  # the user's settings may fit another preset
             problem = error
             continue
         if plan.steps * plan.config.train.batch_tokens >= _ENOUGH_TOKENS.get(preset, 0):
             break
     if plan is None:
         raise problem or ConfigError("there is no preset to choose from")
-    if plan.seconds_per_step is None:  # where it chose nothing, only what was chosen is timed
+    if plan.seconds_per_step is None:  # without a time limit only the chosen preset is timed
         most = max(1, plan.steps // _TIMED_SHARE)
         seconds = _seconds_per_step(plan.config, plan.order, data, device, num_workers, most)
         plan = replace(plan, seconds_per_step=seconds)
@@ -143,7 +149,7 @@ def make_plan(
 
 
 def planned_before(saved: Config) -> dict[str, dict[str, Any]]:
-    """Return what a plan chose, or an earlier clearhead took, for a run that goes on."""
+    """Return the settings that a resumed run already has for everything a plan would choose."""
     before = {
         section: {name: getattr(getattr(saved, section), name) for name in names} for section, names in _PLANNED.items()
     }
@@ -151,15 +157,16 @@ def planned_before(saved: Config) -> dict[str, dict[str, Any]]:
 
 
 def with_intervals(saved: Config, now: Config, made: TrainingState, given: Collection[str]) -> Config:
-    """Return the settings of a run that goes on, with intervals that suit a new limit where the user left them open.
+    """Return the settings of a resumed run, with intervals that suit a new limit where the user left them open.
 
-    Those of a short run would have a long one validated half of the time, and `train.patience` end it soon.
+    With the intervals of a short run, a long one would spend half of its time on validations, and `train.patience`
+    would end it early.
 
     Args:
-        saved: What it was last trained with.
-        now: What is asked for, laid over what was planned.
-        made: How far it came, and how fast.
-        given: Settings of `[train]` that the user names now.
+        saved: Settings that the run was last trained with.
+        now: Settings that are requested now, merged with the planned ones.
+        made: State of the run: its steps and the time they took.
+        given: Names of the `[train]` settings that the user gives now.
     """
     old, new = saved.train, now.train
     of_user = {f"train.{name}" for name in _INTERVALS if name in given}
@@ -176,7 +183,7 @@ def _plan(
     values: Mapping[str, Any], preset: str, data: Prepared, device: torch.device, spent: float, num_workers: int
 ) -> Plan:
     def completed(chosen: Mapping[str, Any]) -> Config:
-        found = {"data": {"augment": "augmented" in data.report}}  # decided before there was a preset
+        found = {"data": {"augment": "augmented" in data.report}}  # decided before a preset was chosen
         return complete(values, preset, data.tokenizer.model_settings, {**found, **chosen})
 
     is_of_the_paper = preset in TABLE3
@@ -249,7 +256,10 @@ def _seconds_per_step(
     num_workers: int,
     most: int = _TIMED_STEPS,
 ) -> float | None:
-    """Time a few steps, or parts of them, of a model that is thrown away: what it learns would depend on the clock."""
+    """Return the seconds per step, measured on (parts of) a few steps; None without enough memory.
+
+    The timed model is discarded. Otherwise what it learned would depend on the clock.
+    """
     train, lengths = config.train.model_copy(update={"compile": False}), data.train.target_lengths
     most_tokens = min(train.micro_batch_tokens, _TIMED_TOKENS)
     try:
@@ -261,12 +271,12 @@ def _seconds_per_step(
             part = split(rows, lengths, most_tokens)[0]
             batch = collate(data.train, part, pad_id=config.model.pad_id, bos_id=config.model.bos_id)
             stepper.step([batch], number=number + 1, rate=0.0)
-            if number == 0:  # the first one also asks for memory
+            if number == 0:  # the first step also allocates memory
                 start = time.monotonic()
                 continue
             share += batch.num_target_tokens / int(lengths[rows].sum())
             if time.monotonic() - start > _TIMED_SECONDS:
                 break
         return (time.monotonic() - start) / share / num_workers
-    except torch.OutOfMemoryError:  # the training will say what can be done
+    except torch.OutOfMemoryError:  # training itself will report what to do
         return None

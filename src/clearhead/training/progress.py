@@ -1,4 +1,4 @@
-"""What a person sees while training: a progress bar on a terminal, a line now and then elsewhere; on stderr."""
+"""Training progress on stderr: a progress bar on a terminal, otherwise a line every 30 seconds."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ _SECONDS_BETWEEN_LINES = 30.0
 
 
 class Display:
-    """Shows stages of preparation, then the training.
+    """Progress display: stages of preparation, then training.
 
     Args:
-        is_quiet: Show nothing: another worker of the same run does.
+        is_quiet: Whether to show nothing, because another worker of the same run does.
     """
 
     def __init__(self, *, is_quiet: bool = False) -> None:
@@ -35,17 +35,17 @@ class Display:
         self._last_line = time.monotonic()
 
     def say(self, text: str) -> None:
-        """Print a line that stays."""
+        """Print a permanent line."""
         if self._is_quiet:
             return
-        with suppress(OSError):  # a reader that is gone, such as an interrupted `tee`, must not stop the saving
+        with suppress(OSError):  # a closed reader, such as an interrupted `tee`, must not prevent saving
             if self._bar:
                 self._console.print(text, markup=False)
             else:
                 print(text, file=sys.stderr, flush=True)
 
     def stage(self, name: str, count: int) -> None:
-        """Show what is being done, beside the steps of training, and how many items it has done."""
+        """Show the name of a stage other than training, and the number of items done."""
         if self._bar and self._task is not None:
             self._bar.update(self._task, description=f"{name} {count:,}" if count else name, total=None)
         elif name != self._stage:
@@ -55,14 +55,14 @@ class Display:
     def training(
         self, *, step: int, progress: float, loss: float, tokens_per_second: float, seconds_left: float
     ) -> None:
-        """Show where the training is.
+        """Show the progress of training.
 
         Args:
             step: Optimiser steps done.
-            progress: Share of the training that is over.
+            progress: Completed fraction of the training.
             loss: Recent loss per target token, in nats.
-            tokens_per_second: Recent speed in target tokens.
-            seconds_left: Estimate until the training's own end; it may end earlier, by patience.
+            tokens_per_second: Recent speed in target tokens per second.
+            seconds_left: Estimated seconds until the configured end; patience may end training earlier.
         """
         minutes, seconds = divmod(int(max(0.0, seconds_left)), 60)
         hours, minutes = divmod(minutes, 60)

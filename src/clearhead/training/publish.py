@@ -1,4 +1,4 @@
-"""From weights of a run to a model directory with its card and its golden sentences."""
+"""Publish weights of a run as a model directory with a model card and golden sentences."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ __all__ = ["average_run", "choose_alignment_head", "golden_lines", "golden_sourc
 
 _MOST_GOLDEN = 100
 _MOST_LOOKED_AT = 200
-"""Validation pairs among which there must be some that are short enough to choose a head by."""
+"""Validation pairs among which to look for ones short enough to choose an alignment head."""
 _ANY_LENGTH = 100_000
 
 
@@ -53,18 +53,18 @@ def publish(
     """Write a model directory.
 
     Args:
-        directory: Where it shall stand.
-        weights: The model's tensors.
+        directory: Path of the directory.
+        weights: Tensors of the model.
         config: Complete settings of the run.
-        data: What it was trained on.
-        state: How far it was trained.
-        validation: How good these weights are.
-        chosen: Which weights these are, in words.
+        data: Training and validation data.
+        state: State of the run when it had these weights.
+        validation: Validation result of these weights.
+        chosen: Description of the weights, such as "step 500".
 
     Returns:
         The model, ready to translate, on the CPU.
     """
-    model = Transformer(config.model)  # weights drawn for nothing, as in `load_bundle`
+    model = Transformer(config.model)  # overwritten random weights, as in `load_bundle`
     load_tensors(model, weights, origin=chosen)
     named = (path for role in ROLES for path in getattr(config.data, role))
     start = config.from_model and model_name(config.from_model)
@@ -103,10 +103,10 @@ def publish(
 
 
 def choose_alignment_head(directory: Path, translator: Translator, data: Prepared) -> AlignmentHead:
-    """Write which head of a published model aligns words, the guided one or else the best, and return it.
+    """Choose the attention head that aligns words, the guided one or else the best, write it to a file and return it.
 
     Args:
-        directory: The model directory.
+        directory: Model directory.
         translator: Its model, as `publish` returned it.
         data: Prepared data.
     """
@@ -128,17 +128,17 @@ def _guided_head(config: Config) -> AlignmentHead:
 
 
 def _general(validation: Validation) -> dict[str, float]:
-    """Return how good the model is on general text, where that is watched."""
+    """Return the metrics on general text, or nothing if none is configured."""
     if (general := validation.general) is None:
         return {}
     return {"general_bleu": round(general.bleu, 2), "general_chrf": round(general.chrf, 2)}
 
 
 def golden_lines(golden: str | None) -> list[str]:
-    """Return the lines of the file that the setting `golden` names; none if it names no file.
+    """Return the lines of the file given by the setting `golden`, or nothing if it names no file.
 
     Raises:
-        DataError: If the file cannot be read, or holds no sentence or too many.
+        DataError: If the file cannot be read, has no sentence, or has too many.
     """
     if golden is None or golden == NO_GOLDEN:
         return []
@@ -149,10 +149,10 @@ def golden_lines(golden: str | None) -> list[str]:
 
 
 def golden_sources(golden: str | None, tokenizer: Vocabulary, target_lang: str | None) -> list[str] | None:
-    """Return the sentences that the setting `golden` asks for; None if they are to be made of the vocabulary.
+    """Return the golden sentences to translate; None if they are to be made from the vocabulary.
 
     Raises:
-        DataError: If the file cannot be read, holds no sentence or too many, or one that cannot be translated.
+        DataError: If the file cannot be read, has no sentence or too many, or a sentence cannot be translated.
     """
     if golden is None or golden == NO_GOLDEN:
         return None if golden is None else []
@@ -167,9 +167,9 @@ def golden_sources(golden: str | None, tokenizer: Vocabulary, target_lang: str |
 
 
 def _without_directories(value: Any, paths: Collection[str | None]) -> Any:
-    """Return plain values in which each of the paths, also before a line's number, is the name of its file.
+    """Return nested values in which each given path is replaced by its file name, also in `path:line`.
 
-    A model directory is made to be copied, and where the text lay is nobody's business.
+    A model directory is made to be copied, and the location of the text is private.
     """
     match value:
         case Mapping():
@@ -185,9 +185,10 @@ def _without_directories(value: Any, paths: Collection[str | None]) -> Any:
 
 
 def translatable(data: Prepared, target_lang: str | None, count: int) -> list[tuple[int, str]]:
-    """Return row and source of the first validation pairs, `count` at most, that the model translates as they stand.
+    """Return row and source of the first validation pairs that the model can translate unchanged, at most `count`.
 
-    A source without a tag can be learned from, but asks for no language; an unknown tag an older clearhead has kept.
+    A source without a language tag can be trained on, but cannot be translated unless `target_lang` is given. An
+    unknown tag may remain in data of an older clearhead.
     """
     languages, sources = data.tokenizer.language_tags, map(data.valid.source, range(len(data.valid)))
     found = (
@@ -201,31 +202,31 @@ def translatable(data: Prepared, target_lang: str | None, count: int) -> list[tu
 def average_run(
     run: Path, output: Path, *, last: int | None, device: str, force: bool, notice: Callable[[str], None]
 ) -> list[Path]:
-    """Average the last checkpoints of a run into a model directory (paper section 6.1), and say how good it is.
+    """Average the last checkpoints of a run into a model directory (paper section 6.1), and report its quality.
 
-    It is validated as the run's models are, and compared with what stands at `output` and what the run has published,
-    as their own records say; nothing is translated for that a second time.
+    The average is validated like the models of the run. It is compared with the model at `output` and the run's
+    published model by their recorded scores; these are not translated with again.
 
     Args:
         run: Run directory.
-        output: The model directory to write.
-        last: Checkpoints to average, newest first; None is the run's `train.average_last`.
-        device: Where the average is validated.
-        force: Replace a model that stands at `output`, also by one that is worse.
-        notice: Told how good the models are, and when a damaged checkpoint is passed over.
+        output: Model directory to write.
+        last: Number of newest checkpoints to average; None means `train.average_last` of the run.
+        device: Device for validation.
+        force: Whether to replace a model that exists at `output`, even a better one.
+        notice: Called with the scores of the models, and when a damaged checkpoint is skipped.
 
     Returns:
         The checkpoints that were averaged, oldest first.
 
     Raises:
-        CheckpointError: If the directory is not a run, has fewer checkpoints, or is being trained in and would get the
-            model.
-        ModelError: If a model stands at `output` and is not to be replaced, or something that is none.
+        CheckpointError: If `run` is not a run directory, has too few checkpoints, or is being trained while `output` is
+            inside it.
+        ModelError: If a model exists at `output` without `force`, or anything that is not a model.
     """
     if not (run / "config.toml").is_file():
         raise CheckpointError(f"{run} is not a run directory: it holds no config.toml")
     refuse_foreign(output)
-    output, run = output.resolve(), run.resolve()  # one model has one name, also through links and `..`
+    output, run = output.resolve(), run.resolve()  # resolve links and `..`, so that each model has one path
     found = {directory: read_published(directory) for directory in dict.fromkeys((run / "model", output))}
     earlier = {directory: published for directory, published in found.items() if published is not None}
     if output in earlier and not force:
@@ -247,7 +248,7 @@ def average_run(
     data = open_prepared(run / "data")
     validation = validate_weights(weights, data, config, resolve_device(device))
     chosen = "average of " + ", ".join(path.name for path in paths)
-    # A run that is being trained publishes into its own directory.
+    # A running training publishes into its own directory.
     with lock(run) if output.is_relative_to(run) else nullcontext():
         choose_alignment_head(output, publish(output, weights, config, data, newest[1], validation, chosen), data)
     notice(f"{output}: {chosen}, validation {validation.scores}, perplexity {validation.ppl:.2f}")

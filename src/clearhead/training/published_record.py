@@ -1,4 +1,4 @@
-"""What a model directory says of its own weights: which they are, how good, and whether others are better."""
+"""Record of a published model: its weights, its validation scores, and how new scores compare."""
 
 from __future__ import annotations
 
@@ -18,29 +18,30 @@ __all__ = ["Published", "read_published"]
 
 @dataclass(frozen=True, slots=True)
 class Scores:
-    """What ranks weights, rounded as `publish` does, so that equal ones are equal."""
+    """Scores that rank weights, rounded as in `publish`, so that equal weights compare equal."""
 
     nll: float
     """Negative log-likelihood per target token, in nats."""
     chrf: float | None
-    """Of greedy translations, in percent; None where an earlier clearhead measured."""
+    """chrF of greedy translations, in percent; None if an earlier clearhead, which did not measure it, validated."""
 
 
 @dataclass(frozen=True, slots=True)
 class Published:
-    """The record of a model that stands somewhere."""
+    """Record of a published model."""
 
     words: str
-    """Its weights and their quality, or why that is not known."""
+    """Description of the weights and their scores, or why these are unknown."""
     scores: Scores | None = None
     measured_on: tuple[Any, ...] = ()
-    """What has to agree if scores are to be compared."""
+    """What must agree before scores can be compared: validation text, tokenizer, number of sentences and metric."""
 
     def verdict(self, validation: Validation, data: Prepared, config: Config) -> str:
-        """Say whether weights measured now are better, as `is_better` ranks them, without measuring these again.
+        """Return in words whether new weights rank better by `is_better`, without validating the published ones again.
 
-        Their record counts if the validation text, the tokenizer, the number of sentences and the metric are the same.
-        A processor of another kind may have added in another order, which is far below what is told here.
+        The recorded scores count only if the validation text, the tokenizer, the number of sentences and the metric
+        agree. Another type of processor may have added numbers in another order, but that effect is far below the
+        rounding.
         """
         if self.scores is None:
             return "not to be compared with"
@@ -54,13 +55,13 @@ class Published:
 
 
 def read_published(directory: Path) -> Published | None:
-    """Return the record of the model in a directory; None if there is none."""
+    """Return the record of the model in a directory; None if the directory has no model."""
     if not (standing(directory) / "config.json").is_file():
         return None
     try:
         info = load_bundle(directory).info
         metrics = info["metrics"]
-        nll, chrf = float(metrics["valid_nll"]), metrics.get("valid_chrf")  # earlier models have no chrF
+        nll, chrf = float(metrics["valid_nll"]), metrics.get("valid_chrf")  # older models have no chrF
         scores = {"BLEU": metrics["valid_bleu"], "chrF": chrf, "perplexity": metrics["valid_ppl"]}
         words = ", ".join(f"{name} {score:.2f}" for name, score in scores.items() if score is not None)
         sentences = info["settings"]["train"]["validate_sentences"]
@@ -73,5 +74,5 @@ def read_published(directory: Path) -> Published | None:
 
 
 def _measured_on(report: Any, sentences: int, metric: str | None) -> tuple[Any, ...]:
-    checksums = report.get("checksums") or {}  # earlier data has none
+    checksums = report.get("checksums") or {}  # older data has none
     return checksums.get("valid.arrow"), report["tokenizer"]["sha256"], report["valid"]["kept"], sentences, metric
