@@ -1,4 +1,4 @@
-"""`report.html`: what a run came to, in one file that needs nothing else."""
+"""The training report, `report.html`: one self-contained page with curves, sample translations and attention maps."""
 
 from __future__ import annotations
 
@@ -33,23 +33,23 @@ _NONE = "<p>No translation is short enough for a small picture.</p>"
 
 @dataclass(frozen=True, slots=True)
 class Judged:
-    """A translation of a validation sentence, beside what it should be."""
+    """A translation of a validation sentence with its reference."""
 
     translation: Translation
     reference: str
     chrf: float
-    """Of the sentence, in percent."""
+    """chrF of the sentence, in percent."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LearnedPair:
-    """A validation pair, and where it was attended to while the model learned."""
+    """A validation pair with its cross-attention at several steps of training."""
 
     source_tokens: list[str]
     target_tokens: list[str]
-    """Of the reference."""
+    """Tokens of the reference."""
     cross: Sequence[tuple[int, Float32[np.ndarray, "L H T S"]]]
-    """Steps, ascending, and the cross-attention then; one at least."""
+    """Steps, ascending, with the cross-attention at each; at least one."""
 
 
 def write_report(
@@ -65,19 +65,19 @@ def write_report(
     learned: Sequence[LearnedPair],
     data_lines: Sequence[str],
 ) -> None:
-    """Write the report, whole or not at all.
+    """Write the report, completely or not at all.
 
     Args:
-        path: `report.html` of the run.
+        path: Path of the run's `report.html`.
         config: Complete settings.
-        summary: What to say first: names and values.
+        summary: Names and values of the table at the top.
         metrics: Records of `metrics.jsonl`.
         judged: Translations of validation sentences.
-        lengths: Tokens of every training source, and of every target.
-        head: Which attention aligns words best.
-        explanations: Of a few sentences, to show where that went.
-        learned: How it came to that while the model was trained.
-        data_lines: What became of the corpus, line by line.
+        lengths: Tokens of every training source and of every training target, under the names of the two sides.
+        head: Attention head that aligns words best.
+        explanations: Explanations of a few sentences, for attention maps.
+        learned: Validation pairs whose attention was logged during training.
+        data_lines: Lines of counts: how many pairs were read, kept and dropped.
     """
     train = [record for record in metrics if record.get("split") == "train"]
     valid = [record for record in metrics if record.get("split") == "valid"]
@@ -134,7 +134,7 @@ def _table(judged: Iterable[Judged]) -> str:
 
 
 def _warnings(judged: Sequence[Judged]) -> str:
-    """Return how many translations have each flag, such as unknown characters, with what was found first."""
+    """Return a table of the quality flags of translations, with counts and the first examples."""
     details: dict[str, list[str]] = {}
     for one in judged:
         for flag in one.translation.warnings:
@@ -168,7 +168,7 @@ def _grid(target: Sequence[str], source: Sequence[str], weights: Float32[np.ndar
 
 
 def _learning(head: AlignmentHead, learned: Sequence[LearnedPair]) -> str:
-    """Return how the attention of a few pairs became what it is, at some of the steps."""
+    """Return attention maps of a few pairs at several steps of training."""
     title = "<h2>How attention became an alignment</h2>"
     if not learned:
         return f"{title}<p>No validation pair is short enough for a small picture, or nothing was kept of it.</p>"
@@ -190,7 +190,7 @@ def _learning(head: AlignmentHead, learned: Sequence[LearnedPair]) -> str:
 
 
 def _spread(count: int, most: int) -> list[int]:
-    """Return places evenly spread over so many, the first and the last among them."""
+    """Return at most `most` indices spread evenly over `count` items, including the first and the last."""
     return sorted({round(place * (count - 1) / max(1, most - 1)) for place in range(most)})
 
 
@@ -199,7 +199,7 @@ def _curve(records: Sequence[Mapping[str, Any]], name: str) -> Curve:
 
 
 def _by_length(judged: Sequence[Judged]) -> dict[str, dict[str, float]]:
-    """Return the mean chrF of sentences in groups of about equal number, the shortest first."""
+    """Return the mean chrF of sentences in length groups of about equal size, shortest first."""
     sizes = np.array([len(one.translation.source) for one in judged])
     if not judged:
         return {}
@@ -214,7 +214,7 @@ def _by_length(judged: Sequence[Judged]) -> dict[str, dict[str, float]]:
 
 
 def _histogram(lengths: Mapping[str, Int[np.ndarray, " pairs"]]) -> dict[str, dict[str, float]]:
-    """Return which share of the pairs has sides of which lengths; what is longer than nearly all is one group."""
+    """Return the percentage of pairs in each length group, for both sides. The longest 1% share the last group."""
     longest = max(int(np.quantile(sizes, 0.99)) for sizes in lengths.values())
     step = max(1, -(-longest // (_MOST_BARS - 1)))
     bars = {}

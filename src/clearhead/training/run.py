@@ -1,6 +1,6 @@
-"""A training run from its first command to its report: prepare or resume, train, publish.
+"""A training run from command to report: prepare data or resume, train, publish the model.
 
-Running the same command again goes on where the run stopped; a finished run is left as it is.
+The same command resumes an interrupted run. A finished run is left unchanged.
 """
 
 from __future__ import annotations
@@ -46,26 +46,27 @@ __all__ = ["TrainResult", "train", "train_from_values"]
 
 @dataclass(frozen=True, slots=True)
 class TrainResult:
-    """How a run ended."""
+    """Result of a training run."""
 
     run: Path
     step: int
     """Optimiser steps done."""
     ended_by: str
-    """`max_steps`, `max_minutes` or `patience`."""
+    """Why training ended: `max_steps`, `max_minutes` or `patience`."""
     bleu: float
-    """Validation BLEU of the published model, greedy, in percent."""
+    """Validation BLEU of the published model with greedy decoding, in percent."""
     was_finished: bool
-    """The run was finished before, and nothing was done."""
+    """Whether the run was already finished, so that nothing was done."""
 
 
 def train(config: Config | str | Path, *, fresh: bool = False) -> TrainResult:
-    """Train a model as `clearhead train` does; `out` in the settings names the run directory.
+    """Train a model like the command `clearhead train`; the setting `out` is the run directory.
 
     Args:
-        config: The settings, or a TOML file of them; what was not set explicitly may be chosen by the preset and the
-            corpus. Of a `Config`, `model.vocab_size` does not count: every preset has one, and the tokenizer decides.
-        fresh: Start over; what the run directory held is moved aside.
+        config: Settings, or the path of a TOML file with them. What is not set explicitly may be chosen by the preset
+            and the corpus. `model.vocab_size` of a `Config` is ignored: every preset sets it, and the tokenizer
+            decides.
+        fresh: Whether to start over; an existing run directory is renamed.
 
     Raises:
         ClearheadError: If settings, data, the run directory or the device cannot be used, or training had to stop.
@@ -80,12 +81,12 @@ def train(config: Config | str | Path, *, fresh: bool = False) -> TrainResult:
 
 
 def train_from_values(values: Mapping[str, Any], *, fresh: bool = False, workers: Workers | None = None) -> TrainResult:
-    """Train with nested settings as a user wrote them; see `train`.
+    """Train with nested settings as the user wrote them; see `train`.
 
     Args:
-        values: The settings.
-        fresh: Start over.
-        workers: This process among those that train together; found by itself if not given.
+        values: Nested settings.
+        fresh: Whether to start over.
+        workers: This process as one of several workers. None connects to the others if `torchrun` started several.
     """
     start = time.monotonic()
     if workers is None:
@@ -98,14 +99,14 @@ def train_from_values(values: Mapping[str, Any], *, fresh: bool = False, workers
     fresh = fresh and not workers.began_afresh
     if not values.get("out"):
         raise ConfigError("name the run directory: --out RUN, or out = 'RUN' in the configuration")
-    given = values.get("train", {})  # by the user, and not by the run
+    given = values.get("train", {})  # given by the user, not by the saved run
     values, start_model = over_start(over_saved(values, fresh=fresh), fresh=fresh)
     early = draft(values)
-    run = Path(os.path.abspath(str(early.out)))  # a bare "." has no name, and moves when it is moved aside
+    run = Path(os.path.abspath(str(early.out)))  # a bare "." has no name to change
     device = workers.device(resolve_device(early.device))
     if fresh or not (run / "config.toml").exists():
-        uses_bf16(early.train, device)  # refuses what does not go together, before any data is read
-        golden_lines(early.golden)  # and what cannot be used, before an earlier run is moved aside
+        uses_bf16(early.train, device)  # reject incompatible settings before any data is read
+        golden_lines(early.golden)  # reject an unusable file before an earlier run is renamed
     try:
         if fresh and run.exists():
             Display().say(f"moved the earlier run to {move_aside(run)}")
@@ -144,7 +145,7 @@ def train_from_values(values: Mapping[str, Any], *, fresh: bool = False, workers
 
 
 def _follow(workers: Workers, start: float) -> TrainResult:
-    """Train as one of the other workers, which print and write nothing."""
+    """Train as a worker other than the first, which prints and writes nothing."""
     told = _Settled(*json.loads(workers.tell("settled", None)))
     run = Path(told.run)
     with StopSignals(is_quiet=True) as stop, Display(is_quiet=True) as display:
@@ -164,24 +165,24 @@ def _follow(workers: Workers, start: float) -> TrainResult:
         loop.begin(newest, None)
         ended_by = loop.train(NoLog())
         validation, _ = loop.publish_best()
-        workers.wait()  # for the first one, which listens for the others until it has written the report
+        workers.wait()  # the first worker checks the others' heartbeats until it has written the report
         return TrainResult(run, loop.state.step, ended_by, round(validation.bleu, 2), False)
 
 
 class _Settled(NamedTuple):
-    """What the first worker tells the others once the run is prepared, and they find there as well."""
+    """Description of a prepared run, sent by the first worker. The others must find the same in the run directory."""
 
     run: str
     step: int
-    """Of the checkpoint to go on from; -1 if there is none."""
+    """Step of the checkpoint to resume from; -1 if there is none."""
     ended_by: str | None
-    """Of a run that is finished."""
+    """Why a finished run ended; None if it is not finished."""
     digests: list[str]
-    """SHA-256 of the settings and of what describes the prepared data; empty where there is none."""
+    """SHA-256 of the settings file and of the data report; empty if there is no such file."""
 
     @classmethod
     def of(cls, run: Path, newest: tuple[Path, TrainingState] | None, ended_by: str | None) -> _Settled:
-        """Look at the run directory."""
+        """Return the description of a run directory."""
         paths = run / "config.toml", run / "data" / "report.json"
         digests = [file_sha256(path) if path.is_file() else "" for path in paths]
         return cls(str(run), newest[1].step if newest else -1, ended_by, digests)
@@ -199,13 +200,22 @@ def _settle(
     start_model: Bundle | None,
     num_workers: int,
 ) -> tuple[Config, Prepared, BatchOrder]:
-    """Prepare the data of a new run, or check that an old one may go on; return the complete settings, data, batches.
+    """Prepare a new run's data, or check that an old run may resume; return complete settings, data and batch order.
 
-    The corpus decides what `early`, the draft of the user's `values`, could not; `given` names what of `[train]` stands
-    in this command.
+    Args:
+        values: Nested settings of the user.
+        given: Names of the `[train]` settings in this command.
+        early: Settings known before the corpus was read, from `draft`.
+        run: Run directory.
+        made: State of the run; an empty one for a new run.
+        device: Device for training.
+        display: Progress display.
+        start: `time.monotonic()` at the start of the command.
+        start_model: Initial model, if it has been loaded already.
+        num_workers: Number of processes that train together.
     """
     path = run / "config.toml"
-    saved = Config.load(path) if path.exists() else None  # perhaps again, now that nobody else may write it
+    saved = Config.load(path) if path.exists() else None  # under the lock: no other process writes
     if saved is None:
         started = time.monotonic()
         tokenizer = None if early.from_model is None else starting_model(early, start_model).tokenizer
@@ -254,24 +264,24 @@ def _settle(
     config = resolved(config, batches_per_epoch=order.batches_per_epoch)
     changes = []
     if saved is not None:
-        saved = resolved(saved, batches_per_epoch=order.batches_per_epoch)  # older runs left open what was chosen
+        saved = resolved(saved, batches_per_epoch=order.batches_per_epoch)  # older runs did not save the chosen values
         config = with_intervals(saved, config, made, given)
         changes = check_resumable(saved, config, made)
     if changes or not is_finished(run) or made.ended_by(config.train) is None:
-        # What cannot be used is refused while the run is what it was.
+        # Reject unusable golden sentences before the run is changed.
         golden_sources(config.golden, data.tokenizer, config.decode.target_lang)
     if changes:
-        (run / "report.html").unlink(missing_ok=True)  # a finished run is published anew with its new settings
+        (run / "report.html").unlink(missing_ok=True)  # a finished run is published again with the new settings
         for line in changes:
             display.say(f"changed since the run was started: {line}")
     settled = config.to_toml()
-    if saved is None or path.read_text(encoding="utf-8") != settled:  # of a finished run nothing is written anew
+    if saved is None or path.read_text(encoding="utf-8") != settled:  # nothing of a finished run is rewritten
         write_text(path, settled)
     return config, data, order
 
 
 def _published_bleu(run: Path) -> float:
-    """Return the BLEU of a finished run's model, which is read whole, so that a damaged one is found."""
+    """Return the BLEU of a finished run's model. The whole model is loaded, so that damage is detected."""
     try:
         return float(load_bundle(run).info["metrics"]["valid_bleu"])
     except (KeyError, TypeError, ValueError, OverflowError):

@@ -1,4 +1,4 @@
-"""The directory of a run: what may become one, and one process at a time in it."""
+"""The run directory: checks before use, a lock against a second process, and removal of leftovers."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from clearhead.files import is_leftover, is_utf8, remove_leftovers, standing
 __all__ = ["OLDER_MODEL", "claim", "is_finished", "lock", "move_aside"]
 
 OLDER_MODEL = "started-from"
-"""The model that a run with general text started from."""
+"""Directory name for a copy of the initial model, kept in runs with general text."""
 
 _OWN_NAMES = {
     *(".lock", "config.toml", "corpus", "data", "tokenizer.json", "checkpoints", "metrics.jsonl", "tensorboard"),
@@ -24,17 +24,17 @@ _OWN_NAMES = {
 _FORMER_LEFTOVERS = {
     *("config.partial", "data.partial", "metrics.partial", "report.partial", ".model.partial", ".model.old"),
 }
-"""What a run of an earlier clearhead left in its directory when it was killed."""
+"""Temporary names that a killed run of an earlier clearhead may have left in its directory."""
 
 
 def move_aside(run: Path) -> Path:
-    """Give a run directory another name, and return that.
+    """Rename a run directory and return the new path.
 
     Raises:
         CheckpointError: If a process is training in it.
     """
     with lock(run):
-        pass  # a run that is still being trained would go on writing, into the new one
+        pass  # a run still being trained would continue to write, into the new directory
     number = 1
     while (aside := run.with_name(f"{run.name}.old-{number}")).exists():
         number += 1
@@ -43,15 +43,15 @@ def move_aside(run: Path) -> Path:
 
 
 def is_finished(run: Path) -> bool:
-    """Tell whether a run has ended and been published; the report is written last."""
+    """Return whether a run has ended and been published; the report is written last."""
     return (run / "report.html").exists() and (standing(run / "model") / "config.json").exists()
 
 
 def claim(run: Path) -> None:
-    """Make sure that a directory is a run or can become one, and create it.
+    """Check that a directory is a run or can become one, and create it.
 
     Raises:
-        CheckpointError: If it is a file, holds something else, or cannot be created; or the path is not UTF-8.
+        CheckpointError: If it is a file, holds something else, or cannot be created, or if the path is not UTF-8.
     """
     if not is_utf8(run):
         raise CheckpointError(f"--out {run}: the path is not UTF-8; name another directory")
@@ -71,14 +71,14 @@ def claim(run: Path) -> None:
 
 @contextmanager
 def lock(run: Path) -> Iterator[None]:
-    """Create the run directory and keep a second process out of it; what a killed one left is cleared away.
+    """Create and lock the run directory against other processes, and remove leftovers of a killed one.
 
     Raises:
         CheckpointError: If it cannot be created, or another process is training in it.
     """
     was_there = run.exists()
     claim(run)
-    if (run / ".lock").exists() and not (run / ".lock").is_file():  # opening a pipe would wait for a reader
+    if (run / ".lock").exists() and not (run / ".lock").is_file():  # opening a pipe would block
         raise CheckpointError(f"{run / '.lock'} must be a regular file; remove it")
     try:
         file = (run / ".lock").open("w")
@@ -94,13 +94,13 @@ def lock(run: Path) -> Iterator[None]:
                 raise CheckpointError(
                     f"another process is training in {run}; wait for it, or use another --out"
                 ) from None
-        remove_leftovers(run, _OWN_NAMES)  # a translation that is being written here is none of ours
+        remove_leftovers(run, _OWN_NAMES)  # skips a translation that is being written here
         remove_leftovers(run / "checkpoints")
         _remove_former_leftovers(run)
         try:
             yield
         finally:
-            if not was_there and [path.name for path in run.iterdir()] == [".lock"]:  # nothing came of it
+            if not was_there and [path.name for path in run.iterdir()] == [".lock"]:  # nothing was written
                 with suppress(OSError):
                     (run / ".lock").unlink()
                     run.rmdir()

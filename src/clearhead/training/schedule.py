@@ -1,4 +1,4 @@
-"""The learning rate at every step (paper section 5.3)."""
+"""Learning-rate schedules (paper section 5.3)."""
 
 from __future__ import annotations
 
@@ -29,22 +29,23 @@ def noam_rate(step: int, *, d_model: int, warmup_steps: int) -> float:
 
 
 def peak_rate(config: TrainConfig, *, d_model: int) -> float:
-    """Return the highest rate of the run: the one set, or what equation 3 peaks at."""
+    """Return the peak learning rate of the run: the configured one, or the peak of equation 3."""
     if config.learning_rate is not None:
         return config.learning_rate
     return noam_rate(config.warmup_steps, d_model=d_model, warmup_steps=config.warmup_steps)
 
 
 def learning_rate(step: int, config: TrainConfig, *, d_model: int, progress: float) -> float:
-    """Return the rate of a step: a linear climb to the peak, then what `config.schedule` says.
+    """Return the learning rate of a step: linear warm-up to the peak, then the decay of `config.schedule`.
 
-    With `noam` and no rate of its own this is equation 3 exactly; a `learning_rate` scales the curve to that peak.
+    With the schedule `noam` and no `learning_rate` this is equation 3 exactly. A `learning_rate` scales the curve to
+    that peak.
 
     Args:
         step: Optimiser steps, counted from 1.
-        config: Schedule, peak and warm-up.
+        config: Training settings with schedule, peak rate and warm-up steps.
         d_model: Model width.
-        progress: Share of the training that is over before this step, 0 to 1; `linear` and `cosine` fall with it.
+        progress: Fraction of the training completed before this step, 0 to 1; `linear` and `cosine` decay with it.
     """
     peak = peak_rate(config, d_model=d_model)
     warmup = config.warmup_steps

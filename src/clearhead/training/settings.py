@@ -1,6 +1,6 @@
-"""From what the user set to the complete settings of a run, and whether a run may go on with them.
+"""Complete settings of a run from the user's settings, and checks whether a run may resume with them.
 
-Settings are laid over each other: a preset's, those of a file or of an earlier run, and those of the command line.
+Settings are merged in layers: a preset, then a file or an earlier run, then the command line.
 """
 
 from __future__ import annotations
@@ -38,31 +38,31 @@ __all__ = [
 ]
 
 DEFAULT_EPOCHS = 30
-"""Passes over the corpus where neither steps nor minutes are given."""
+"""Passes over the corpus if neither a number of steps nor minutes are given."""
 MOST_STEPS = 100_000
-"""Most steps of those; the paper's base model made as many (section 5.2)."""
+"""Maximum number of steps of such a run; the paper's base model made as many (section 5.2)."""
 
 OF_THE_TOKENIZER = {"vocab_size", "num_placeholders", "pad_id", "bos_id", "eos_id"}
-"""Settings of `[model]` that the tokenizer decides."""
-_VOCAB_SIZE_UNKNOWN = 1_000  # stands in until the tokenizer is trained
+"""Settings of `[model]` that the tokenizer determines."""
+_VOCAB_SIZE_UNKNOWN = 1_000  # placeholder until the tokenizer is trained
 
 _MAY_CHANGE = {
     *("out", "golden", "device"),
-    *(f"data.{role}" for role in ROLES),  # where the text lies; what it says is compared by content
+    *(f"data.{role}" for role in ROLES),  # paths may change; the content is compared by checksum
     *("train.max_steps", "train.max_minutes", "train.patience", "train.micro_batch_tokens", "train.compile"),
     "train.accumulate",
     "train.shard",
     *("train.validate_every", "train.validate_sentences", "train.checkpoint_every", "train.checkpoint_minutes"),
     *("train.keep_checkpoints", "train.average_last", "train.general_margin"),
 }
-"""Settings that a resumed run may change; of the section `decode`, all."""
+"""Settings that a resumed run may change, besides all of the section `decode`."""
 
 
 def parse_override(text: str) -> dict[str, Any]:
-    """Turn `section.key=value` into nested values; the value is read as TOML, else as plain text.
+    """Parse `section.key=value` into nested values; the value is read as TOML, or else as plain text.
 
     Raises:
-        ConfigError: If there is no `=` or no key before it, or the value is nested too deep.
+        ConfigError: If there is no `=` or no key before it, or the key has more than one dot.
 
     >>> parse_override("train.max_steps=500")
     {'train': {'max_steps': 500}}
@@ -85,7 +85,7 @@ def parse_override(text: str) -> dict[str, Any]:
 
 
 def merge(*layers: Mapping[str, Any]) -> dict[str, Any]:
-    """Lay nested values over each other; the later layer wins, key by key.
+    """Merge nested mappings; for each key the last layer wins.
 
     >>> merge({"train": {"seed": 1, "patience": 3}}, {"train": {"seed": 2}})
     {'train': {'seed': 2, 'patience': 3}}
@@ -99,13 +99,14 @@ def merge(*layers: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def over_file(values: Mapping[str, Any], overrides: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Lay the settings of the command line over those of a file.
+    """Merge the command line's settings over those of a file.
 
     Raises:
-        ConfigError: If they ask for what the tokenizer decides; a file may hold it, for a run may have written it.
+        ConfigError: If the command line sets what the tokenizer determines. A file may contain it, because a run may
+            have written the file.
     """
     if overrides.get("from_model"):
-        values = {name: value for name, value in values.items() if name != "from_sha256"}  # of the file's own model
+        values = {name: value for name, value in values.items() if name != "from_sha256"}  # of the file's model
     settings = merge(values, overrides)
     refuse_misshapen(settings)
     _refuse_what_the_tokenizer_decides({**settings, "model": overrides.get("model", {})})
@@ -113,15 +114,19 @@ def over_file(values: Mapping[str, Any], overrides: Mapping[str, Any]) -> Mappin
 
 
 def over_saved(values: Mapping[str, Any], *, fresh: bool) -> Mapping[str, Any]:
-    """Lay the settings of `clearhead train --out RUN`, which names no files, over those that the run has.
+    """Merge the settings of a `clearhead train --out RUN` without input files over the saved settings of that run.
 
-    What the tokenizer decides of the model is left out, for it decides again. With `fresh` so is what was planned, and
-    the peak rate that `resolved` chose: a run that starts over with other steps or another width gets what suits those;
-    and it starts from what stands at `from_model` by then.
+    Settings of the model that the tokenizer determines are left out, because it determines them again. With `fresh`,
+    planned settings and a peak rate chosen by `resolved` are left out too: a run that starts over with other steps or
+    another width needs other values. It then starts from the current content of `from_model`.
+
+    Args:
+        values: Nested settings of the command.
+        fresh: Whether the run starts over.
 
     Raises:
-        ConfigError: If the saved settings cannot be read, or with `fresh` another preset is asked for: the saved ones
-            have a number for all that a preset decides.
+        ConfigError: If the saved settings cannot be read, or if `fresh` is combined with another preset: the saved
+            settings already have a value for everything that a preset sets.
     """
     out, data, preset = values["out"], values.get("data", {}), values.get("preset")
     names_files = isinstance(data, Mapping) and any(data.get(name) for name in ("source", "target", "pairs"))
@@ -142,14 +147,14 @@ def over_saved(values: Mapping[str, Any], *, fresh: bool) -> Mapping[str, Any]:
         settings["from_sha256"] = None
     limits, asked = ("max_steps", "max_minutes"), values.get("train", {})
     if isinstance(asked, Mapping) and any(asked.get(limit) is not None for limit in limits):
-        settings["train"].update(dict.fromkeys(limits))  # a new limit stands in for both
+        settings["train"].update(dict.fromkeys(limits))  # a new limit replaces both saved ones
     return merge(settings, values)
 
 
 def draft(values: Mapping[str, Any]) -> Config:
     """Check the user's settings before any data is read, and return them as far as they are known.
 
-    The preset may depend on the corpus, so without a named one it is enough if the settings fit some preset.
+    The preset may depend on the corpus. So without a named preset it is enough if the settings fit some preset.
 
     Args:
         values: Nested settings as the user gave them.
@@ -158,9 +163,9 @@ def draft(values: Mapping[str, Any]) -> Config:
         The settings as far as they are known; `out`, `device`, `data`, `tokenizer` and `train.seed` are final.
 
     Raises:
-        ConfigError: If they are impossible.
+        ConfigError: If the settings are invalid.
     """
-    refuse_misshapen(values)  # `over_file` has asked for a command alone, before it looked into the sections
+    refuse_misshapen(values)  # `over_file` has checked commands only
     _refuse_other_than_utf8(values)
     _refuse_what_the_tokenizer_decides(values)
     problems = []
@@ -177,35 +182,33 @@ def draft(values: Mapping[str, Any]) -> Config:
 def complete(
     values: Mapping[str, Any], preset: str, model: Mapping[str, int], planned: Mapping[str, Any] | None = None
 ) -> Config:
-    """Lay the user's settings over the preset's; what the corpus decides is left open, see `resolved`.
+    """Merge the user's settings over the preset's; what depends on the corpus stays open, see `resolved`.
 
     Args:
         values: Nested settings as the user gave them.
-        preset: Name of the preset underneath.
-        model: What the tokenizer decides of the model, its `model_settings`.
-        planned: Nested settings between the two, see `plan`; it alone says what `train.planned` is.
+        preset: Name of the preset below them.
+        model: Model settings that the tokenizer determines, its `model_settings`.
+        planned: Nested settings between the preset's and the user's, see `plan`. Only these set `train.planned`.
     """
     settings = merge(recipe(preset), planned or {}, values, {"preset": preset, "model": model})
     train = settings["train"]
     train["planned"] = (planned or {}).get("train", {}).get("planned", ())  # a file may be a copy of another run's
     if train.get("max_steps") is not None or train.get("max_minutes") is not None:
         return Config.from_dict(settings, origin="settings")
-    # Some schedules demand an end, and this run will get one.
+    # Some schedules require an end, and `resolved` will set one.
     config = Config.from_dict(merge(settings, {"train": {"max_steps": MOST_STEPS}}), origin="settings")
     return config.model_copy(update={"train": config.train.model_copy(update={"max_steps": None})})
 
 
 def resolved(config: Config, *, batches_per_epoch: int) -> Config:
-    """Return complete settings with what is chosen for those left open: vocabulary size, peak rate, number of steps.
+    """Return complete settings: choose the vocabulary size, the peak rate and the number of steps where left open.
 
-    So is the language of the sources, where the names of their files say it.
-
-    `device` and `train.precision` stay `auto`, for a run may go on where another device is; what they were stands in
-    every checkpoint.
+    The language of the sources is set too, if the file names show it. `device` and `train.precision` stay `auto`,
+    because a run may resume on another device. Every checkpoint records their actual values.
 
     Args:
-        config: From `complete`, or saved by an earlier clearhead, which left more open.
-        batches_per_epoch: Optimiser steps of one pass over the corpus; 30 passes are the default length of a run.
+        config: Settings from `complete`, or saved by an earlier clearhead, which left more open.
+        batches_per_epoch: Optimiser steps of one pass over the corpus. 30 passes are the default length of a run.
     """
     tokenizer, train, model = config.tokenizer, config.train, config.model
     chosen: dict[str, Any] = {"learning_rate": peak_rate(train, d_model=model.d_model)}
@@ -227,20 +230,20 @@ def resolved(config: Config, *, batches_per_epoch: int) -> Config:
 
 
 def check_resumable(saved: Config, now: Config, made: TrainingState) -> list[str]:
-    """Compare a run's saved settings with those it is asked to go on with.
+    """Compare a run's saved settings with those with which it is to resume.
 
     Args:
-        saved: What it was last trained with.
-        now: What is asked for.
-        made: How far it came.
+        saved: Settings that the run was last trained with.
+        now: Settings requested now.
+        made: State of the run.
 
     Returns:
-        The changes that are allowed, for saying so.
+        The allowed changes, one line each, to be printed.
 
     Raises:
-        CheckpointError: Listing the changes that would silently make it another run; or if it has made more steps or
-            minutes than are asked for, so that it would silently end.
-        ConfigError: If its vocabulary has not what is asked for.
+        CheckpointError: With a list of the changes that would make it another run; or if the new limit is below the
+            steps or minutes already made, so that the run would end without a word.
+        ConfigError: If the run's vocabulary lacks the tokens that a setting needs.
     """
     _refuse_less_than_made(saved.train, now.train, made)
     if now.decode.protect_numbers and not now.model.num_placeholders:
@@ -248,11 +251,11 @@ def check_resumable(saved: Config, now: Config, made: TrainingState) -> list[str
             "decode.protect_numbers needs a vocabulary with tokens for placeholders, and that of this run has none"
         )
     old, new = _flat(saved.model_dump(mode="json")), _flat(now.model_dump(mode="json"))
-    names = (old.keys() | new.keys()) - {"train.planned"}  # which follows from what changed
+    names = (old.keys() | new.keys()) - {"train.planned"}  # it follows from the other changes
     changed = {name: (old.get(name), new.get(name)) for name in names if old.get(name) != new.get(name)}
     lines = {name: f"{name}: {before!r} -> {after!r}" for name, (before, after) in sorted(changed.items())}
     may_change = {name for name in changed if name in _MAY_CHANGE or name.startswith("decode.")}
-    if all(changed.get("from_model", ())):  # it lies elsewhere now; which model it is `from_sha256` says
+    if all(changed.get("from_model", ())):  # the model was moved; `from_sha256` identifies it
         may_change.add("from_model")
     refused = [line for name, line in lines.items() if name not in may_change]
     if refused:
@@ -265,7 +268,7 @@ def check_resumable(saved: Config, now: Config, made: TrainingState) -> list[str
 
 
 def refuse_misshapen(values: Mapping[str, Any]) -> None:
-    """Make sure that every section is one, and every name at the top level a text.
+    """Check that every section is a mapping and every top-level setting is text.
 
     Raises:
         ConfigError: If one is not.
@@ -295,7 +298,7 @@ def _refuse_less_than_made(saved: TrainConfig, now: TrainConfig, made: TrainingS
 
 
 def _refuse_other_than_utf8(values: Mapping[str, Any]) -> None:
-    """Refuse text, mostly names of files, that config.toml cannot hold."""
+    """Reject text, mostly file names, that config.toml cannot store."""
     for name, value in _flat(values).items():
         for text in value if isinstance(value, list | tuple) else (value,):
             if isinstance(text, str) and not is_utf8(text):
@@ -303,10 +306,10 @@ def _refuse_other_than_utf8(values: Mapping[str, Any]) -> None:
 
 
 def _refuse_what_the_tokenizer_decides(values: Mapping[str, Any]) -> None:
-    """Refuse special ids, or a number of rows, other than the tokenizer that will be trained has.
+    """Reject special-token ids or a vocabulary size that differ from those of the tokenizer to be trained.
 
-    A resolved configuration has both: the ids are those of every tokenizer, the rows those of its corpus, and another
-    corpus brings its own.
+    A resolved configuration contains both and is accepted. The ids are the same for every tokenizer; the vocabulary
+    size belongs to its corpus, and another corpus determines its own.
     """
     model, tokenizer = values.get("model", {}), values.get("tokenizer", {})
     for name in ("pad_id", "bos_id", "eos_id"):
@@ -337,9 +340,9 @@ def _refuse_what_training_cannot_have(config: Config) -> None:
             "leave it out, and ask for it with `clearhead translate --shortlist`"
         )
     require_both_sides(model)
-    guided_layer(config.train, model)  # which must be there
+    guided_layer(config.train, model)  # raises if there is no such layer
     if config.from_model is not None:
-        return  # which has the vocabularies and segments that it has
+        return  # the initial model brings its own vocabularies and segments
     if model.source_vocab_size is not None:
         raise ConfigError(
             "training from text makes one joint vocabulary, so model.source_vocab_size cannot be set "
@@ -350,10 +353,10 @@ def _refuse_what_training_cannot_have(config: Config) -> None:
 
 
 def require_both_sides(model: ModelConfig) -> None:
-    """Check that a model can learn from pairs.
+    """Check that a model can be trained on pairs.
 
     Raises:
-        ConfigError: If it has no encoder or no decoder.
+        ConfigError: If the model has no encoder or no decoder.
     """
     if not model.is_encoder_decoder:
         raise ConfigError(
@@ -364,7 +367,7 @@ def require_both_sides(model: ModelConfig) -> None:
 
 
 def _without(settings: Mapping[str, Any], names: Collection[str]) -> dict[str, Any]:
-    """Leave out settings named `section.key`."""
+    """Return settings without those named `section.key`."""
     return {
         section: {key: value for key, value in values.items() if f"{section}.{key}" not in names}
         if isinstance(values, Mapping)

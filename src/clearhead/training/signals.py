@@ -1,4 +1,4 @@
-"""Stopping on Ctrl-C and SIGTERM: between two steps, after saving; at once where there is nothing to save."""
+"""Stop on Ctrl-C and SIGTERM: between two steps after saving, or at once if there is nothing to save."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ __all__ = ["StopSignals"]
 
 
 class StopSignals:
-    """Catches SIGINT and SIGTERM while the block runs.
+    """Context manager that handles SIGINT and SIGTERM.
 
-    Until `defer` is called a signal ends the block at once; afterwards the first one is only noted in `received`, and a
-    second one ends the block.
+    Until `defer` is called, a signal ends the block at once. Afterwards the first signal is only recorded in
+    `received`, and a second one ends the block.
 
     Args:
-        is_quiet: Do not say that the signal was heard: one of several workers may be told to end because another one
+        is_quiet: Whether to print nothing on a signal. One of several workers may be told to end because another one
             died, and then saves nothing.
     """
 
@@ -30,22 +30,22 @@ class StopSignals:
         self._previous: dict[signal.Signals, Any] = {}
 
     def defer(self) -> None:
-        """From now on note the first signal instead of ending at once."""
+        """Record the next signal from now on, instead of ending at once."""
         self._is_deferred = True
 
     def end_at_once(self) -> None:
-        """From now on end at once again; and now, if a signal was noted.
+        """End at once on a signal from now on; end now if one was recorded.
 
         Raises:
-            KeyboardInterrupt: If SIGINT was noted.
-            SystemExit: With status 143, if SIGTERM was noted.
+            KeyboardInterrupt: If SIGINT was recorded.
+            SystemExit: With status 143, if SIGTERM was recorded.
         """
         self._is_deferred = False
         if self.received is not None:
             self.end()
 
     def end(self) -> None:
-        """End as the received signal asks: KeyboardInterrupt, or exit status 143.
+        """Raise the exception for the received signal.
 
         Raises:
             KeyboardInterrupt: After SIGINT.
@@ -56,7 +56,7 @@ class StopSignals:
         raise KeyboardInterrupt
 
     def __enter__(self) -> Self:
-        # Only the main thread may set handlers; training started from another one is stopped by its caller.
+        # Only the main thread may set handlers. Training in another thread is stopped by its caller.
         if threading.current_thread() is threading.main_thread():
             for number in (signal.SIGINT, signal.SIGTERM):
                 self._previous[number] = signal.signal(number, self._handle)
@@ -73,6 +73,6 @@ class StopSignals:
             self.end()
         if self._is_quiet:
             return
-        # A handler may interrupt a print, so it must not print; writing to the descriptor is safe.
+        # A handler may interrupt a print, so it must not print; writing to the file descriptor is safe.
         with suppress(OSError):
             os.write(2, b"\nstopping and saving; once more to stop at once, without saving\n")

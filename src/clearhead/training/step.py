@@ -1,4 +1,4 @@
-"""One optimiser step: the gradient of a whole batch, computed in parts, and the update."""
+"""One optimiser step: the gradient of a whole batch, accumulated over parts, and the weight update."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ __all__ = ["Loss", "StepResult", "Stepper", "uses_bf16"]
 
 @dataclass(frozen=True, slots=True)
 class StepResult:
-    """What one step measured."""
+    """Measurements of one step."""
 
     loss: float
     """Label-smoothed loss per target token, in nats."""
@@ -38,18 +38,18 @@ class StepResult:
     grad_norm: float
     """Norm of the gradient before clipping."""
     target_tokens: int
-    """Target tokens, padding not counted."""
+    """Target tokens, not counting padding."""
     alignment: float | None = None
-    """Cross-entropy of the guided head's attention per target token that has links, in nats; None where none has."""
+    """Cross-entropy of the guided head's attention per target token with links, in nats; None if no token has any."""
 
 
 def uses_bf16(config: TrainConfig, device: torch.device) -> bool:
-    """Tell whether matrix products run in bfloat16 on this device; a CPU that multiplies none computes in float32.
+    """Return whether matrix products run in bfloat16 on this device; a CPU without bfloat16 uses float32.
 
     Raises:
-        ConfigError: If that cannot be had together with `config.compile`.
+        ConfigError: If bfloat16 and `config.compile` are combined on a CPU.
     """
-    is_compiled_cpu = config.compile and device.type == "cpu"  # the compiler knows nothing of `bf16_products`
+    is_compiled_cpu = config.compile and device.type == "cpu"  # the compiler does not see `bf16_products`
     if config.precision == "bf16" and is_compiled_cpu:
         raise ConfigError(
             "train.precision = 'bf16' and train.compile do not go together on a CPU; leave one of them out"
@@ -60,18 +60,18 @@ def uses_bf16(config: TrainConfig, device: torch.device) -> bool:
 
 
 def _random_seed(seed: int, number: int) -> int:
-    # PyTorch's generator on the CPU looks at the lower 32 bits alone, so both numbers must be mixed into them.
+    # PyTorch's CPU generator uses only the lower 32 bits of a seed, so both numbers must be mixed into them.
     return int(np.random.SeedSequence((seed, number)).generate_state(1, np.uint64)[0])
 
 
 class Stepper:
-    """Trains a model step by step.
+    """Trainer of a model, step by step.
 
     Args:
-        model: In training mode.
-        optimizer: Its optimiser.
+        model: Model in training mode.
+        optimizer: Optimiser of the model's weights.
         config: Settings of `[train]`.
-        workers: Among whom a step is shared; this process alone if not given.
+        workers: Workers that share a step; None if this process is the only one.
     """
 
     def __init__(
@@ -95,27 +95,28 @@ class Stepper:
 
     @property
     def precision(self) -> str:
-        """What matrix products are computed in, `bf16` or `fp32`."""
+        """Precision of matrix products, `bf16` or `fp32`."""
         return "bf16" if self.is_bf16 else "fp32"
 
     def step(self, parts: Sequence[Batch], *, number: int, rate: float, tokens: int | None = None) -> StepResult:
         """Make optimiser step `number`.
 
-        The gradient, also that of links, is divided by the target tokens of the whole step, so cutting it into other
-        parts, or sharing it among other workers, changes nothing. Dropout follows from the seed and the step, so a
-        resumed run draws what an uninterrupted one does; on a CPU also from the pair, so that it does not matter which
-        part a pair is in.
+        The gradient, including that of the alignment loss, is divided by the target tokens of the whole step. So
+        neither the division of the step into parts nor the number of workers changes it. Dropout follows from the seed
+        and the step, so a resumed run draws the same as an uninterrupted one. On a CPU it also follows from the pair,
+        so that it does not matter which part contains the pair.
 
         Args:
-            parts: This worker's share of the step, in parts small enough to be computed at once; one at least, and of
-                sharded weights as many as every other worker has.
+            parts: This worker's share of the step, in batches small enough to be computed at once. At least one; with
+                sharded weights as many as on every other worker.
             number: Optimiser steps, counted from 1.
             rate: Learning rate.
             tokens: Target tokens of the whole step; those of the parts if not given.
 
         Raises:
-            TrainingError: If loss or gradient are not finite, or the loss exploded; the weights are as before the step.
-            LostWorkerError: If another worker is gone.
+            TrainingError: If the loss or gradient is not finite, or the loss exploded; the weights stay as before the
+                step.
+            LostWorkerError: If another worker is lost.
         """
         seed = _random_seed(self.config.seed, number)
         torch.manual_seed(_random_seed(seed, self.workers.rank) if self.workers.rank else seed)
@@ -140,7 +141,7 @@ class Stepper:
                     whole_loss = part_loss + self.config.guided_alignment_weight * part_alignment
                     alignment += part_alignment.item()
                     linked += batch.links.num_target_tokens
-                (whole_loss / tokens * self.workers.count).backward()  # the workers take the mean
+                (whole_loss / tokens * self.workers.count).backward()  # the workers average gradients
             loss += part_loss.item()
             nll += part_nll.item()
         loss, nll, alignment, linked = self.workers.sums(loss, nll, alignment, linked)
@@ -154,9 +155,10 @@ class Stepper:
         return result
 
     def _clip(self, limit: float) -> float:
-        """Scale the gradient down to a norm, and return what its norm was.
+        """Scale the gradient down to a maximum norm, and return its norm before that.
 
-        Rows, of which one worker has all, are summed up in float64: so the bits do not depend on who has which of them.
+        Norms of rows are summed in float64. Each row is held completely by one worker, so the result does not depend,
+        even in the last bit, on which worker holds which row.
         """
         gradients = [parameter.grad for parameter in self.model.parameters() if parameter.grad is not None]
         rows = (torch.linalg.vector_norm(one, dim=-1) if one.dim() > 1 else one for one in gradients)
@@ -168,7 +170,7 @@ class Stepper:
 
     def _drawn(self, seed: int, batch: Batch) -> AbstractContextManager[object]:
         if self.device.type != "cpu" or self.config.compile:
-            return nullcontext()  # what PyTorch draws from its own generator there depends on the whole part
+            return nullcontext()  # PyTorch's own generator is used, and its numbers depend on the whole part
         return drawn_by_row(seed, batch.rows)
 
     def _precision(self) -> AbstractContextManager[object]:
@@ -177,7 +179,7 @@ class Stepper:
         return bf16_products() if self.device.type == "cpu" else torch.autocast("cuda", dtype=torch.bfloat16)
 
     def _refuse_insane(self, result: StepResult, number: int, rate: float) -> None:
-        # Guessing every token alike costs ln V; twice that is worse than knowing nothing.
+        # A uniform guess costs ln V per token; twice that is worse than no knowledge.
         limit = 2.0 * math.log(self.model.config.vocab_size)
         if math.isfinite(result.grad_norm) and result.nll < limit:
             return
@@ -193,12 +195,12 @@ class Stepper:
 
 
 class Loss(nn.Module):
-    """The loss over a model's states; the model is a part of it, so that PyTorch knows whose gradients to sum.
+    """Training loss on decoder states. It contains the model, so that PyTorch knows whose gradients to reduce.
 
     Args:
-        model: In training mode.
-        smoothing: As `TrainConfig.label_smoothing`.
-        is_bf16: Matrix products are in bfloat16.
+        model: Model in training mode.
+        smoothing: Probability mass for label smoothing, `TrainConfig.label_smoothing`.
+        is_bf16: Whether matrix products are in bfloat16.
     """
 
     def __init__(self, model: Transformer, smoothing: float, *, is_bf16: bool) -> None:

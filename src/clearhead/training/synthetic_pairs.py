@@ -1,8 +1,8 @@
-"""Training pairs whose one side a model wrote: back-translation and distillation.
+"""Synthetic training pairs, one side of which a model wrote: back-translation and distillation.
 
-Back-translation (Sennrich et al. 2016) makes more training text of sentences in the target language alone: a model of
-the other direction writes the source, and what is learned to be written stays what people wrote. Distillation (Kim and
-Rush 2016) lets a small model learn a large one's translations of the source, which are simpler to learn than people's.
+Back-translation (Sennrich et al. 2016) makes training pairs from text in the target language alone. A model of the
+opposite direction writes the source; the target remains human text. In distillation (Kim and Rush 2016) a small model
+learns a large model's translations of the source, which are simpler to learn than human ones.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from clearhead.translation.translator import Translator
 __all__ = ["REASONS", "MachineSide", "SyntheticReport", "synthesize"]
 
 MachineSide = Literal["source", "target"]
-"""Which side of a pair the model writes."""
+"""The side of a pair that the model writes."""
 
 REASONS = {
     "blank": "the line or its translation is blank",
@@ -31,21 +31,21 @@ REASONS = {
     "copied": "the translation is the line itself",
     "unwritable": "a side holds a tab, a NUL character or the end of a line, which a .tsv cannot keep",
 }
-"""Every reason to drop a line, in the order in which they are looked for."""
+"""Reasons to drop a line, in the order in which they are checked."""
 
 _CHUNK_LINES = 2_000
 
 
 @dataclass
 class SyntheticReport:
-    """Where every line went that was read."""
+    """Counts of lines read, kept and dropped."""
 
     read: int = 0
     kept: int = 0
     dropped: dict[str, int] = field(default_factory=lambda: dict.fromkeys(REASONS, 0))
 
     def lines(self) -> list[str]:
-        """Return the counts as lines to print; reasons that dropped nothing are left out."""
+        """Return the counts as lines to print, without reasons that dropped nothing."""
         dropped = [
             f"{count:>12,} dropped: {reason}, {REASONS[reason]}" for reason, count in self.dropped.items() if count
         ]
@@ -64,22 +64,27 @@ def synthesize(
     on_progress: Callable[[int], None] | None = None,
     **settings: Any,
 ) -> Iterator[SentencePair]:
-    """Stream pairs of lines and their translations, some thousand lines at a time.
+    """Stream pairs of lines and their translations, translated in chunks of 2,000 lines.
 
     Args:
-        translator: The model; for back-translation one that translates from the target language.
-        lines: Text of people, one segment a line; a language tag at its head says what to translate into.
-        machine_side: The side of the pair that the translation becomes.
-        report: Counts every line.
-        tag: Language whose tag heads the source of each pair, for a model with language tags that will learn from it.
-        sampling: Draw translations at random: more varied, and for much text better (Edunov et al. 2018).
-        name: File the lines come from, for messages.
+        translator: Translator; for back-translation, one that translates from the target language.
+        lines: Human text, one segment per line. A language tag at the start of a line names the language to translate
+            into.
+        machine_side: Side of the pair that the translation becomes.
+        report: Report in which every line is counted.
+        tag: Language tag to put before the source of each pair, for training a model with language tags.
+        sampling: Options for random sampling of translations: more varied, and with much text better (Edunov et al.
+            2018).
+        name: Name of the file the lines come from, for messages.
         on_progress: Called with the number of lines finished.
-        **settings: As of `Translator.translate`.
+        **settings: Decoding settings, as for `Translator.translate`.
+
+    Yields:
+        Pairs that were not dropped.
 
     Raises:
-        ConfigError: If the tag is no name of a language.
-        ClearheadError: As `Translator.translate` does.
+        ConfigError: If the tag is not a valid language name.
+        ClearheadError: If `Translator.translate` raises it.
     """
     if tag is not None and not re.fullmatch(LANGUAGE, tag):
         raise ConfigError(f"the tag {tag!r} must be the name of a language, such as de, without spaces, '<' and '>'")

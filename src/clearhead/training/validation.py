@@ -1,4 +1,4 @@
-"""How good a model is on the validation pairs: loss, and BLEU of what it really writes."""
+"""Validation of a model: loss on the validation pairs, and BLEU and chrF of its greedy translations."""
 
 from __future__ import annotations
 
@@ -36,13 +36,13 @@ class Validation:
     nll: float
     """Negative log-likelihood per target token, without smoothing, in nats."""
     bleu: float
-    """Of greedy translations; this and the next are in percent."""
+    """BLEU of greedy translations, in percent."""
     bleu_signature: str
     chrf: float
-    """Of the same."""
+    """chrF of the same translations, in percent."""
     chrf_signature: str
     general: Validation | None = None
-    """Of general text, where some is watched."""
+    """Validation on general text, if any is configured."""
 
     @property
     def ppl(self) -> float:
@@ -51,19 +51,19 @@ class Validation:
 
     @property
     def scores(self) -> str:
-        """The metrics in words, such as `BLEU 31.42, chrF 52.10`; of BLEU also its tokenization if it is not `13a`."""
+        """The metrics as text, such as `BLEU 31.42, chrF 52.10`; with BLEU's tokenization unless it is `13a`."""
         found = re.search(r"\btok:([^|]+)", self.bleu_signature)
         bleu = f"BLEU ({found[1]})" if found and found[1] != "13a" else "BLEU"
         return f"{bleu} {self.bleu:.2f}, chrF {self.chrf:.2f}"
 
 
 def perplexity(nll: float) -> float:
-    """Return e to the negative log-likelihood per token, and a finite number however bad that is."""
+    """Return e to the power of the negative log-likelihood per token, limited to a finite number."""
     return math.exp(min(nll, 700.0))
 
 
 class Quality(Protocol):
-    """What ranks weights: a `Validation`, or what a checkpoint says of one."""
+    """Scores that rank weights, of a `Validation` or of a checkpoint's record of one."""
 
     @property
     def nll(self) -> float:
@@ -71,21 +71,23 @@ class Quality(Protocol):
 
     @property
     def chrf(self) -> float | None:
-        """Of greedy translations; None where an earlier clearhead measured."""
+        """Corpus chrF of greedy translations; None if an earlier clearhead, which did not measure it, validated."""
 
 
 @torch.inference_mode()
 def validate(
     model: Transformer, pairs: PairStore, tokenizer: Vocabulary, config: Config, workers: Workers | None = None
 ) -> Validation:
-    """Measure a model; it is in evaluation mode meanwhile, and in the mode it was in afterwards.
+    """Validate a model in evaluation mode, and restore its mode afterwards.
 
     Args:
         model: The model.
         pairs: Validation pairs.
-        tokenizer: The model's tokenizer.
-        config: `train.micro_batch_tokens`, `train.validate_sentences`, and `decode` but for beam size and precision.
-        workers: Each measures a share of the pairs, and all learn the same; this process alone if not given.
+        tokenizer: Tokenizer of the model.
+        config: Settings, of which `train.micro_batch_tokens`, `train.validate_sentences` and `decode` apply; beam size
+            and precision are fixed.
+        workers: Workers that each measure a share of the pairs and all get the result; None if this process is the only
+            one.
     """
     was_training = model.training
     workers = workers or Workers()
@@ -99,7 +101,7 @@ def validate(
 
 
 def measure(model: Transformer, data: Prepared, config: Config, workers: Workers | None = None) -> Validation:
-    """Measure a model on the validation pairs of a run, and on its general text if it has any; see `validate`."""
+    """Validate a model on a run's validation pairs and on its general text, if any; see `validate`."""
     found = validate(model, data.valid, data.tokenizer, config, workers)
     if data.general is None:
         return found
@@ -113,23 +115,24 @@ def validate_weights(
     device: torch.device,
     workers: Workers | None = None,
 ) -> Validation:
-    """Measure weights in a model made for it: what is published is another one, on the CPU."""
+    """Validate weights in a new model; the published one is a separate model on the CPU."""
     return measure(with_weights(weights, config, device), data, config, workers)
 
 
 def with_weights(weights: Mapping[str, Tensor], config: Config, device: torch.device) -> Transformer:
-    """Return a model of these weights."""
-    model = Transformer(config.model)  # weights drawn for nothing, as in `load_bundle`
+    """Return a new model with these weights."""
+    model = Transformer(config.model)  # overwritten random weights, as in `load_bundle`
     load_tensors(model, weights, origin="the weights")
     return model.to(device)
 
 
 def is_better(now: Quality, best: Quality) -> bool:
-    """Rank by chrF, and equals by likelihood.
+    """Return whether `now` ranks above `best`: by chrF, and with equal chrF by likelihood.
 
-    chrF counts characters, so that it moves from the first words on and in every script, where BLEU stays at 0 until
-    whole phrases are right; and other than likelihood it does not fall while a model only grows too sure of itself
-    (docs/recipes.md). An earlier clearhead knew no chrF, and BLEU by other words, so beside its best likelihood ranks.
+    chrF counts characters, so it improves from the first correct words and in every script, while BLEU stays at 0 until
+    whole phrases are right. Unlike likelihood, chrF does not fall when a model only becomes overconfident
+    (docs/recipes.md). An earlier clearhead recorded no chrF and a BLEU on differently split words, so likelihood ranks
+    against its record.
     """
     if best.chrf is None or now.chrf is None:
         return now.nll < best.nll
@@ -156,10 +159,10 @@ def _nll(model: Transformer, pairs: PairStore, config: Config, workers: Workers)
 def _translated(
     model: Transformer, pairs: PairStore, tokenizer: Vocabulary, config: Config, workers: Workers
 ) -> tuple[list[str], list[str]]:
-    """Return greedy translations of what the published model would read, and their references.
+    """Return greedy translations of the validation sources as the published model would read them, and references.
 
-    A line that names no language, though there are tags, is read as it was learned from; the published model asks for a
-    language first.
+    With language tags, a line that names no language is read without one, as in training. The published model would ask
+    for a language first.
     """
     all_rows = range(min(len(pairs), config.train.validate_sentences))
     rows = workers.own(all_rows)

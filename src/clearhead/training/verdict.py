@@ -1,4 +1,4 @@
-"""What a run came to, in words: whether to go on, and with what."""
+"""Verdict on a finished run: whether training longer would help, and which command or setting to try next."""
 
 from __future__ import annotations
 
@@ -19,24 +19,26 @@ from clearhead.training.validation import Validation
 __all__ = ["misalignment", "verdict"]
 
 _RISE = 0.03
-"""Nats a token by which the validation loss must rise to speak of over-fitting; less is chance."""
+"""Minimum rise of the validation loss, in nats per token, that counts as over-fitting; less may be chance."""
 _GAIN = 0.01
-"""Share of its chrF that a model must still win in the last quarter of a run to speak of improving."""
+"""Relative gain in chrF in the last quarter of a run that counts as still improving."""
 _LEAST_GAIN = 0.1
-"""Points of chrF that it must win at least: of next to nothing a share is nothing."""
+"""Minimum gain in points of chrF as well, because a fraction of a very low chrF means nothing."""
 _LOSS = 0.1
-"""Share of its best chrF that a model must have lost to speak of getting worse."""
+"""Fraction of its best chrF that a model must have lost to count as getting worse."""
 _WARMUPS = 10
-"""A run should make so many times the steps of its warm-up, at least."""
+"""Minimum steps of a run, as a multiple of its warm-up steps."""
 _MORE = "a larger model or more text may"
 _USELESS_BLEU = 5.0
 _USEFUL_CHRF = 40.0
-"""Text of so much chrF has a BLEU of 15 and more (docs/recipes.md), unless its lines have no four words in a row."""
+"""Text with this chrF has a BLEU of 15 or more (docs/recipes.md), unless its lines have no four words in a row."""
 _LEAST_CORRELATION = 0.3
-"""Of the lengths of both sides: it is 0.59 to 0.99 in corpora of six kinds, and 0.19 at most where their lines are
-shifted or in another order (docs/recipes.md)."""
+"""Minimum correlation between the lengths of the two sides of training pairs.
+
+It is 0.59 to 0.99 in corpora of six kinds, and at most 0.19 when their lines are shifted or shuffled (docs/recipes.md).
+"""
 _FEWEST_PAIRS = 100
-"""Of fewer the correlation may be chance."""
+"""Minimum number of pairs; with fewer the correlation may be chance."""
 _FEW_PAIRS = 20_000
 _FEW_EPOCHS = 3.0
 
@@ -57,27 +59,27 @@ def verdict(
     is_unchanged: bool,
     ended_by: str,
 ) -> list[str]:
-    """Return sentences for the user, the most important first.
+    """Return the verdict as sentences for the user, the most important first.
 
     Args:
-        run: Run directory, for the command that goes on.
-        train: The run's settings.
-        state: How far it came.
-        records: Of `metrics.jsonl`.
-        num_pairs: Training pairs.
-        misaligned: As `misalignment` says of them.
-        epochs: Passes over them.
-        validation: Of the published model.
-        general_margin: Points of chrF that it may have lost on general text.
-        is_unchanged: It is the one that the run started from, for nothing was better.
-        ended_by: As of `TrainingState.ended_by`.
+        run: Run directory, named in the command to continue.
+        train: Training settings of the run.
+        state: Final state of the run.
+        records: Records of `metrics.jsonl`.
+        num_pairs: Number of training pairs.
+        misaligned: Warning from `misalignment` about the training pairs; None if there is none.
+        epochs: Passes over the training pairs.
+        validation: Validation result of the published model.
+        general_margin: Points of chrF that the model may lose on general text.
+        is_unchanged: Whether the published model is the initial one, because no later one was better.
+        ended_by: Why training ended, as `TrainingState.ended_by` returns it.
     """
     valid = [record for record in records if record.get("split") == "valid" and "chrf" in record]
     losses = [record["nll"] for record in records if record.get("split") == "train"]
     command, longer = f"clearhead train {shlex.quote(str(run))}", _longer(train, state, ended_by)
     go_on = f"go on with: {command} {longer}"
     if state.step <= train.warmup_steps and "train.warmup_steps" in train.planned:
-        go_on = f"start over with: {command} --fresh {longer}"  # what was planned for fewer steps suits no more of them
+        go_on = f"start over with: {command} --fresh {longer}"  # settings planned for fewer steps do not suit a longer run
     is_useless = validation.bleu < _USELESS_BLEU and validation.chrf < _USEFUL_CHRF
     sentences = []
     is_from_model = bool(valid) and valid[0]["step"] == 0
@@ -104,7 +106,7 @@ def verdict(
         why = "the two sides may be misaligned: see that each line of one is the translation of that line of the other"
         if learns_nothing:
             why = "nothing is learned any more; another rate helps (--fresh --set train.learning_rate=..)"
-        elif is_early and trend not in ("over-fitted", "worse"):  # which more time does not help
+        elif is_early and trend not in ("over-fitted", "worse"):  # more time does not help these
             why = f"too little time: the text was passed {epochs:.1f} times"
             if not any(go_on in sentence for sentence in sentences):
                 why += f"; {go_on}"
@@ -122,7 +124,8 @@ def verdict(
 def misalignment(data: Prepared) -> str | None:
     """Return a warning if the sides of the training pairs do not look like translations of each other.
 
-    Altered copies, which stand behind the pairs themselves, do not count: of those that are joined both sides are long.
+    Altered copies, which follow the pairs themselves, are ignored: in joined pairs both sides are long, which would
+    raise the correlation.
     """
     kept = data.report["train"]["kept"]
     lengths = np.log([data.train.source_lengths[:kept], data.train.target_lengths[:kept]])
@@ -139,7 +142,7 @@ def misalignment(data: Prepared) -> str | None:
 
 
 def _beside_start(valid: Sequence[Mapping[str, Any]], validation: Validation, is_unchanged: bool) -> str:
-    """Compare with the model that the run started from, whose validation is the first."""
+    """Return a comparison with the initial model, whose validation is the first record."""
     before = valid[0]["chrf"]
     if not is_unchanged:
         return f"the model it started from has chrF {before:.1f} on the validation text, this one {validation.chrf:.1f}"
@@ -151,7 +154,7 @@ def _beside_start(valid: Sequence[Mapping[str, Any]], validation: Validation, is
 
 
 def _unlearned(run: Path, before: float, now: float, margin: float) -> str:
-    """Say what became of general text."""
+    """Return a comparison of the scores on general text before and after training."""
     if now >= before - margin:
         return f"general text has chrF {now:.1f}, and had {before:.1f} before"
     return (
@@ -162,7 +165,7 @@ def _unlearned(run: Path, before: float, now: float, margin: float) -> str:
 
 
 def _trend(valid: Sequence[Mapping[str, Any]]) -> _Trend:
-    """Return what became of the model in the last quarter of the run; `likelier` is that its loss alone fell."""
+    """Return the trend in the last quarter of the run; `likelier` means that only the loss improved."""
     likeliest = min(record["nll"] for record in valid)
     last, before = valid[-1], _before_last_quarter(valid)
     if _is_gain(last["chrf"], max(record["chrf"] for record in before)):

@@ -1,7 +1,7 @@
-"""The model that a run starts from instead of random weights: `clearhead train --from MODEL`.
+"""Warm start: train from an existing model instead of random weights (`clearhead train --from MODEL`).
 
-Its shape and its tokenizer are the run's, so that its weights fit; all else may differ. A run needs it until the first
-checkpoint, which is written before the first step.
+The run uses that model's shape and tokenizer, so that its weights fit. Other settings may differ. A run needs the model
+only until its first checkpoint, which is written before the first step.
 """
 
 from __future__ import annotations
@@ -28,23 +28,23 @@ __all__ = ["model_name", "over_start", "starting_model", "tag_trouble"]
 _NO_MATTER_OF_WEIGHTS = {"dropout", "attention_dropout", "feed_forward_dropout"}
 _LINES_ASKED_FOR_A_TAG = 1_000
 _NO_NAME = ("",)
-"""With it every tag counts, and not only those of languages that are known."""
+"""With this, `split_tag` accepts any language tag, not only those of known languages."""
 
 
 def over_start(values: Mapping[str, Any], *, fresh: bool) -> tuple[Mapping[str, Any], Bundle | None]:
-    """Lay the user's settings over what the model decides that `from_model` names, if it names one.
+    """Merge the user's settings over those fixed by the model that `from_model` names, if any.
 
     Args:
         values: Nested settings as the user gave them.
-        fresh: What stands in `out` will be moved aside.
+        fresh: Whether the existing run in `out` will be renamed and started over.
 
     Returns:
-        The settings, and the model; None where there is none, and for a run that goes on: its settings say what the
-        model decided.
+        The settings and the loaded model. The model is None if none is named, and for a resumed run, whose saved
+        settings already contain what the model fixed.
 
     Raises:
-        ConfigError: If a setting or the named preset contradicts the model, or `from_sha256` names another one.
-        CheckpointError: If the run that goes on started from another model.
+        ConfigError: If a setting or the named preset contradicts the model, or `from_sha256` is that of another model.
+        CheckpointError: If the resumed run started from another model.
         ModelError: If there is no model, or it cannot be read.
     """
     refuse_misshapen(values)
@@ -53,7 +53,7 @@ def over_start(values: Mapping[str, Any], *, fresh: bool) -> tuple[Mapping[str, 
         return values, None
     saved = Config.load(path) if path.exists() and not fresh else None
     if saved is not None and saved.from_model is None:
-        return values, None  # `check_resumable` says that it would be another run
+        return values, None  # `check_resumable` rejects the change
     if saved is not None:
         if named != saved.from_model and (found := load_bundle(named).model_sha256) != saved.from_sha256:
             raise CheckpointError(
@@ -75,7 +75,7 @@ def over_start(values: Mapping[str, Any], *, fresh: bool) -> tuple[Mapping[str, 
             f"{bundle.model_sha256}; name the other model, or leave from_sha256 out to start from this one"
         )
     owned = {"model": bundle.model.config.model_dump(), "tokenizer": bundle.tokenizer.settings}
-    # A model made anew has no shortlist, and the new text may be in another language.
+    # A newly trained model has no shortlist, and the new text may be in another language.
     no_longer = {"shortlist"} if bundle.tokenizer.tells_languages else {"shortlist", "source_lang"}
     decode = bundle.decode.model_dump(exclude=no_longer)
     settings = {"preset": _preset(bundle), "decode": decode, "from_sha256": bundle.model_sha256}
@@ -83,21 +83,21 @@ def over_start(values: Mapping[str, Any], *, fresh: bool) -> tuple[Mapping[str, 
     if longest is not None and longest < DataConfig().max_length:
         settings["data"] = {"max_length": longest}
     whole = _over(values, owned, settings, named)
-    weights_to_train(bundle.model, draft(whole).train)  # what cannot be had is refused before anything is written
+    weights_to_train(bundle.model, draft(whole).train)  # reject invalid settings before anything is written
     if source_language(draft(whole)) is None:
         whole = merge({"decode": {"source_lang": bundle.decode.source_lang}}, whole)
     return whole, bundle
 
 
 def starting_model(config: Config, bundle: Bundle | None) -> Bundle:
-    """Return the model that a run without a checkpoint starts from.
+    """Return the initial model of a run without a checkpoint.
 
     Args:
-        config: Settings of the run; `from_model` and `from_sha256` say which model.
-        bundle: It, if it was read before.
+        config: Settings of the run; `from_model` and `from_sha256` identify the model.
+        bundle: The model, if it has been loaded already.
 
     Raises:
-        CheckpointError: If it is not there any more.
+        CheckpointError: If the model no longer exists at that path or has changed.
     """
     assert config.from_model is not None, "a run that starts from random weights has no such model"
     try:
@@ -115,7 +115,7 @@ def starting_model(config: Config, bundle: Bundle | None) -> Bundle:
 
 
 def model_name(path: str) -> str:
-    """Return what a model is called, without the directories above it: by its run, if it is the model of one.
+    """Return the name of a model without parent directories: the name of its run, if it belongs to one.
 
     >>> model_name("runs/de-en/model")
     'de-en'
@@ -125,12 +125,12 @@ def model_name(path: str) -> str:
 
 
 def tag_trouble(pairs: PairStore, tokenizer: Vocabulary, what: str) -> str | None:
-    """Return a warning if languages are asked for by tag and a text has none, or it has tags and nobody asks for them.
+    """Return a warning if source lines lack the language tags of the tokenizer, or have tags it does not know.
 
     Args:
-        pairs: The text, of which the first lines are looked at.
-        tokenizer: Knows the tags.
-        what: What its lines are called.
+        pairs: Training pairs, of which the first 1,000 are checked.
+        tokenizer: Tokenizer, which knows the language tags of the model.
+        what: Name of the lines for the message, such as "source".
     """
     known, rows = tokenizer.language_tags, range(min(len(pairs), _LINES_ASKED_FOR_A_TAG))
     found = [split_tag(pairs.source(row), known or _NO_NAME)[0] for row in rows]
@@ -153,13 +153,16 @@ def tag_trouble(pairs: PairStore, tokenizer: Vocabulary, what: str) -> str | Non
 def _over(
     values: Mapping[str, Any], owned: Mapping[str, Mapping[str, Any]], settings: Mapping[str, Any], named: str
 ) -> dict[str, Any]:
-    """Check the user's settings against those that the weights need, and lay the rest of them over the model's.
+    """Check the user's settings against those that the weights need, and merge the rest over the model's.
 
     Args:
-        values: The user's.
-        owned: The model's, of the sections `model` and `tokenizer`.
-        settings: What follows from the model where the user sets nothing.
-        named: The model, for the message.
+        values: Nested settings of the user.
+        owned: Settings of the model that its weights need, in the sections `model` and `tokenizer`.
+        settings: Defaults from the model for what the user does not set.
+        named: Path of the model, for the message.
+
+    Raises:
+        ConfigError: If a setting contradicts the model.
     """
     preset, problems, free = values.get("preset"), [], {}
     of_preset = {} if preset is None else recipe(preset)["model"]
@@ -190,7 +193,7 @@ def _is_free(section: str, name: str) -> bool:
 
 
 def _is_same(given: Any, own: Any) -> bool:
-    if isinstance(own, tuple):  # of languages, whose order says nothing
+    if isinstance(own, tuple):  # a tuple of languages, whose order does not matter
         return isinstance(given, list | tuple) and sorted(map(str, given)) == sorted(own)
     return bool(given == own)
 
@@ -200,7 +203,7 @@ def _without_none(values: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _preset(bundle: Bundle) -> str:
-    """Return the preset whose recipe suits a model: not the paper's, which begins with 4,000 steps of warm-up."""
+    """Return the preset that suits a model; never one of the paper's, which start with 4,000 warm-up steps."""
     named = bundle.info.get("preset")
     if isinstance(named, str) and named in AUTOMATIC_PRESETS and named not in TABLE3:
         return named
