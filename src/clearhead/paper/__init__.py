@@ -1,1 +1,1 @@
-"""The paper's equations, tables and figures, computed by our code; `clearhead paper` prints and draws them."""
+"""The paper's equations, tables and figures, computed with this package; `clearhead paper` prints and draws them."""

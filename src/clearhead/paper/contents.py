@@ -1,4 +1,4 @@
-"""The parts of the paper that can be computed, in its order."""
+"""The reproducible parts of the paper, in the paper's order."""
 
 from __future__ import annotations
 
@@ -24,4 +24,4 @@ PARTS: Mapping[str, Callable[[], Part]] = {
     "positions": positions,
     "errata": retellings,
 }
-"""Name on the command line -> what computes the part."""
+"""Name on the command line -> function that computes the part."""

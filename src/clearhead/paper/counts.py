@@ -1,4 +1,4 @@
-"""Weights and floating-point operations of a model in closed form, for every configuration of the family."""
+"""Number of weights and floating-point operations of a model in closed form, for every configuration."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ __all__ = ["forward_flops", "parameter_count", "training_flops"]
 
 
 def parameter_count(config: ModelConfig) -> int:
-    """Return the number of weights, without building the model; a shared matrix counts once.
+    """Return the number of weights without building the model; a shared matrix counts once.
 
-    At base: V d for the one embedding, 4 d^2 for each attention, 2 d d_ff + d_ff + d for each feed-forward network and
-    2 d for each norm.
+    For the base model: V d for the single embedding matrix, 4 d^2 for each attention, 2 d d_ff + d_ff + d for each
+    feed-forward network and 2 d for each norm.
 
     >>> parameter_count(ModelConfig(vocab_size=37_000))
     63045632
@@ -32,7 +32,7 @@ def parameter_count(config: ModelConfig) -> int:
 
 
 def _vocabulary_weights(config: ModelConfig) -> int:
-    """Return the rows of the two embeddings and the output, as far as they are not one (section 3.4), and its bias."""
+    """Return the weights of the distinct embedding and output matrices (section 3.4), plus the output bias."""
     source = config.source_vocabulary
     if not config.num_decoder_layers:
         rows = source
@@ -50,7 +50,7 @@ def _vocabulary_weights(config: ModelConfig) -> int:
 
 
 def _position_weights(config: ModelConfig) -> int:
-    """Return what each side knows of positions: learned ones or relative ones, and the norm over tokens with theirs."""
+    """Return the position weights of one side, learned or relative, plus the embedding norm if there is one."""
     learned = config.max_positions * config.d_model if config.positions == "learned" else 0
     relative = config.relative_attention_num_buckets * config.num_heads if config.positions == "relative" else 0
     return learned + relative + (_norm_weights(config) if config.embedding_norm else 0)
@@ -73,14 +73,15 @@ def _norm_weights(config: ModelConfig) -> int:
 
 
 def forward_flops(config: ModelConfig, source_length: int, target_length: int) -> int:
-    """Return the operations of all matrix products of one pair of sentences; an addition counts like a multiplication.
+    """Return the floating-point operations of all matrix products for one sentence pair.
 
-    Masked positions count too: a causal mask hides half of the scores, after they were computed.
+    A multiplication and an addition count as one each. Masked positions count too: a causal mask hides half of the
+    scores only after they were computed.
 
     Args:
-        config: With encoder layers, decoder layers or both.
-        source_length: Source tokens, the end token included; 0 for a decoder alone.
-        target_length: Target tokens, likewise; 0 for an encoder alone.
+        config: Model with encoder layers, decoder layers or both.
+        source_length: Source tokens including the end token; 0 for a decoder alone.
+        target_length: Target tokens including the end token; 0 for an encoder alone.
     """
     d, source, target = config.d_model, source_length, target_length
     keys, values = config.num_heads * config.key_dim, config.num_heads * config.value_dim
@@ -100,13 +101,13 @@ def forward_flops(config: ModelConfig, source_length: int, target_length: int) -
 
 
 def training_flops(config: ModelConfig, *, batch_tokens: int, length: int, steps: int) -> int:
-    """Return the operations of a whole training run.
+    """Return the floating-point operations of a whole training run.
 
-    The backward pass needs two products for every one of the forward pass: by the input and by the weights.
+    For each product of the forward pass the backward pass needs two: for the gradients of the input and of the weights.
 
     Args:
-        config: An encoder and a decoder.
-        batch_tokens: Source tokens of a step, and as many target tokens.
+        config: Model with an encoder and a decoder.
+        batch_tokens: Source tokens per step; the number of target tokens is the same.
         length: Tokens of every sentence, on both sides.
         steps: Optimiser steps.
     """

@@ -1,4 +1,4 @@
-"""Every equation of the paper: the formula, where our code computes it, and its difference from plain arithmetic."""
+"""The paper's equations: formula, code that computes it, and that code's difference from plain Python arithmetic."""
 
 from __future__ import annotations
 
@@ -27,22 +27,22 @@ from clearhead.training.schedule import noam_rate
 __all__ = ["EQUATIONS", "Equation"]
 
 _EXACT = 1e-12
-"""float64 keeps 16 digits; a few sums of dozens of terms lose two or three of them."""
+"""Tolerance in float64, which has 16 digits; sums of dozens of terms lose two or three of them."""
 _SINGLE = 1e-6
-"""float32 keeps 7 digits."""
+"""Tolerance in float32, which has 7 digits."""
 
 
 @dataclass(frozen=True)
 class Equation:
-    """One formula of the paper and the code that computes it."""
+    """A formula of the paper and the code that computes it."""
 
     place: str
-    """Number or section in the paper."""
+    """Equation number or section in the paper."""
     formula: str
     code: str
-    """`module:name` of what computes it."""
+    """`module:name` of the function or class that computes it."""
     difference: Callable[[], float]
-    """Runs our code and plain arithmetic on the same numbers; returns the largest difference."""
+    """Runs the package's code and plain arithmetic on the same numbers, and returns the largest difference."""
     tolerance: float = _EXACT
 
 
@@ -51,7 +51,7 @@ def _random(*shape: int, seed: int) -> Tensor:
 
 
 def _randomised(module: nn.Module, seed: int) -> nn.Module:
-    """Fill every weight in float64, also the biases and norms that training starts at 0 and 1."""
+    """Fill every weight with random float64 numbers, including biases and norms, which training starts at 0 and 1."""
     module.double().eval().requires_grad_(requires_grad=False)
     for place, weight in enumerate(module.parameters()):
         weight.copy_(_random(*weight.shape, seed=seed + place) * 0.5)
@@ -74,7 +74,7 @@ def _masked_attention() -> float:
     allowed = [[key <= query for key in range(5)] for query in range(5)]
     output, weights = scaled_dot_product_attention(q, k, v, torch.tensor(allowed))
     if any(weights[query, key] != 0 for query, key in product(range(5), range(5)) if not allowed[query][key]):
-        return math.inf  # a weight of nearly 0 would still let the future through
+        return math.inf  # even a weight of nearly 0 would let the future through
     return _largest(output, plain.attention(q.tolist(), k.tolist(), v.tolist(), allowed)[0])
 
 
@@ -92,11 +92,11 @@ def _multi_head() -> float:
 
 
 def _scores_have_unit_variance() -> float:
-    # All vectors of +-1 of length d_k: their components have mean 0 and variance 1 exactly, and so nothing is sampled.
+    # All vectors of +-1 of length d_k: their components have mean 0 and variance 1 exactly, so no sampling is needed.
     d_k = 4
     vectors = torch.tensor(list(product((-1.0, 1.0), repeat=d_k)), dtype=torch.float64)
     _, weights = scaled_dot_product_attention(vectors, vectors, vectors)
-    # Every query's scores have mean 0, so the logarithm of its weights gives them back.
+    # Each query's scores have mean 0, so they can be recovered from the logarithm of its weights.
     scores = weights.log() - weights.log().mean(dim=-1, keepdim=True)
     variance_of_products = float((vectors @ vectors.T).square().mean())
     return max(abs(variance_of_products - d_k), abs(float(scores.square().mean()) - 1.0))
@@ -288,4 +288,4 @@ EQUATIONS = (
         _length_penalty,
     ),
 )
-"""In the order of the paper."""
+"""All equations, in the order of the paper."""

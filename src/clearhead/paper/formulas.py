@@ -1,4 +1,4 @@
-"""All equations of the paper checked, and figure 2 with numbers."""
+"""The part "formulas": a check of every equation of the paper, and figure 2 as a worked example."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ __all__ = ["formulas"]
 
 
 def formulas() -> Part:
-    """Return all equations with their differences, and figure 2 with numbers."""
+    """Return all equations with their measured differences, and figure 2 as a worked example."""
     found = [(equation, equation.difference()) for equation in EQUATIONS]
     lines = ["Each is computed by our code and, independently, in plain Python loops; the largest difference is shown."]
     for equation, difference in found:

@@ -1,4 +1,4 @@
-"""The layer types that Table 1 compares, and how their operations, time and memory grow (paper section 4).
+"""Layer types of Table 1, and how their operations, time and memory grow with n and d (paper section 4).
 
 Shapes: n positions, d width, k kernel, r neighbourhood; every layer maps [1, n, d] to [1, n, d].
 """
@@ -43,25 +43,26 @@ Apply = Callable[[Tensor], Tensor]
 
 @dataclass(frozen=True)
 class Layer:
-    """A kind of layer and what is known of its cost."""
+    """A layer type with its cost by formula and by Table 1."""
 
     name: str
     build: Callable[[int], nn.Module]
-    """From d to a layer with random weights."""
+    """Returns a layer of width d with random weights."""
     flops: Callable[[int, int], int]
-    """Floating-point operations of its matrix products from n and d; a multiplication and an addition are two."""
+    """Floating-point operations of its matrix products, from n and d; additions count like multiplications.
+    """
     formula: str
-    """`flops` for a reader."""
+    """The formula in `flops` as text."""
     stated: tuple[int, int]
     """Exponents of n and d in Table 1."""
 
 
 def restricted_attention(x: Tensor, neighbourhood: int) -> Tensor:
-    """Attend from each position to those around it alone (section 4); no projections.
+    """Attend from each position only to its neighbours (restricted self-attention, section 4), without projections.
 
     Args:
-        x: Queries, keys and values at once, [1, n, d].
-        neighbourhood: Positions seen by each query, itself in the middle; odd.
+        x: Input used as queries, keys and values, [1, n, d].
+        neighbourhood: Number of positions that each query sees, with its own in the middle; odd.
     """
     reach = neighbourhood // 2
     windows = functional.pad(x, (0, 0, reach, reach)).unfold(1, neighbourhood, 1).transpose(-2, -1)  # (1, n, r, d)
@@ -70,7 +71,7 @@ def restricted_attention(x: Tensor, neighbourhood: int) -> Tensor:
 
 
 class _Whole(nn.Module):
-    """A layer of whatever signature as a map from [1, n, d] to [1, n, d]."""
+    """Wrapper that turns a layer of any signature into a map from [1, n, d] to [1, n, d]."""
 
     def __init__(self, run: Apply, *parts: nn.Module) -> None:
         super().__init__()
@@ -153,7 +154,7 @@ LAYERS: Mapping[str, Layer] = {
 
 
 def exponent(sizes: Sequence[int], values: Sequence[float]) -> float:
-    """Return the slope of the least-squares line through the logarithms: the p of values = c * sizes^p.
+    """Return the growth exponent p of values = c * sizes^p, by a least-squares fit of the logarithms.
 
     >>> round(exponent([2, 4, 8], [12, 48, 192]), 6)
     2.0
@@ -166,7 +167,7 @@ def exponent(sizes: Sequence[int], values: Sequence[float]) -> float:
 
 @contextmanager
 def one_thread() -> Iterator[None]:
-    """Run the block on one processor thread: with several, growth would also show how work is shared out."""
+    """Run the block on one CPU thread; with several, the growth would also reflect how work is divided among them."""
     before = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
@@ -176,16 +177,16 @@ def one_thread() -> Iterator[None]:
 
 
 def counted_flops(layer: Layer, n: int, d: int) -> int:
-    """Run a layer with PyTorch's counter on and return the operations of its matrix products."""
-    # On the "meta" device nothing is computed. oneDNN's LSTM and the fused kernels of the CPU would hide their products
-    # from the counter; there they are the same products, one by one.
+    """Return the operations of a layer's matrix products as counted by PyTorch."""
+    # On the "meta" device nothing is computed. On the CPU, oneDNN's LSTM and fused kernels would hide their products
+    # from the counter; on "meta" they run as separate products.
     with torch.device("meta"), torch.no_grad(), FlopCounterMode(display=False) as counter:
         layer.build(d)(torch.empty(1, n, d))
     return counter.get_total_flops()
 
 
 def seconds(layer: Layer, n: int, d: int, *, repeats: int) -> float:
-    """Return the shortest of several forward passes; the shortest is the least disturbed by other work."""
+    """Return the seconds of the shortest of several forward passes, the one least disturbed by other work."""
     x = torch.randn(1, n, d, generator=torch.Generator().manual_seed(n + d))
     apply = layer.build(d)
     best = math.inf
@@ -199,7 +200,7 @@ def seconds(layer: Layer, n: int, d: int, *, repeats: int) -> float:
 
 
 def bytes_kept(layer: Layer, n: int, d: int) -> int:
-    """Return the bytes that a forward pass keeps for the backward pass, besides the weights."""
+    """Return the bytes that a forward pass keeps for the backward pass, not counting the weights."""
     x = torch.randn(1, n, d, generator=torch.Generator().manual_seed(n + d)).requires_grad_()
     apply = layer.build(d)
     not_counted = {tensor.untyped_storage().data_ptr() for tensor in apply.parameters()}
@@ -213,12 +214,12 @@ def bytes_kept(layer: Layer, n: int, d: int) -> int:
 
     with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
         y = apply(x)
-    del y  # what it keeps must live until here, or another tensor might take its address
+    del y  # the tensors it keeps must live until here, or a new one might reuse an address
     return sum(kept.values())
 
 
 class _OperatorCount(TorchDispatchMode):
-    """Counts the operators that PyTorch runs one after another."""
+    """Counter of the operators that PyTorch runs one after another."""
 
     def __init__(self) -> None:
         super().__init__()  # type: ignore[no-untyped-call]

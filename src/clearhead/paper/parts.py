@@ -1,4 +1,4 @@
-"""What a part of the paper is once it is computed: text to read, figures to draw, data, and the checks it made."""
+"""The result of computing a part of the paper (text, figures, data and checks), and functions to format it."""
 
 from __future__ import annotations
 
@@ -16,41 +16,41 @@ _WIDTH = 116
 
 @dataclass(frozen=True)
 class Check:
-    """One claim that was computed and compared with something that is not our code."""
+    """Comparison of a computed result with an independent reference."""
 
     name: str
-    """What is claimed, in a few words."""
+    """The claim, in a few words."""
     holds: bool
     evidence: str
-    """The numbers measured, such as the largest difference."""
+    """The measured numbers, such as the largest difference."""
 
 
 @dataclass(frozen=True)
 class Part:
-    """One table, figure or list of equations of the paper."""
+    """A computed table, figure or list of equations of the paper."""
 
     title: str
     text: str
-    """Lines for a reader, ended by a newline."""
+    """Text for a reader, ending in a newline."""
     figures: Mapping[str, Figure] = field(default_factory=dict)
-    """File name without extension -> what to draw."""
+    """File name without extension -> figure to draw."""
     data: Mapping[str, Any] = field(default_factory=dict)
     """The numbers of the text as plain JSON values."""
     checks: tuple[Check, ...] = ()
 
     @property
     def failures(self) -> list[str]:
-        """The checks that do not hold, each with its numbers."""
+        """The claims and numbers of the checks that do not hold."""
         return [f"{check.name}: {check.evidence}" for check in self.checks if not check.holds]
 
 
 def aligned(header: Sequence[str], rows: Iterable[Sequence[str]], *, left: int = 1, indent: int = 2) -> list[str]:
-    """Return a table as lines, its columns as wide as their longest cell.
+    """Return a table as lines, with each column as wide as its longest cell.
 
     Args:
         header: Names of the columns.
-        rows: Cells, as many as columns in each row.
-        left: Columns, from the first one, that are aligned left; the others hold numbers and are aligned right.
+        rows: Rows of cells, one cell for each column.
+        left: Number of columns, from the first, that are left-aligned; the others hold numbers and are right-aligned.
         indent: Spaces before each line.
 
     >>> aligned(["row", "PPL"], [["base", "4.92"], ["big", "4.33"]])
@@ -70,7 +70,7 @@ def aligned(header: Sequence[str], rows: Iterable[Sequence[str]], *, left: int =
 
 
 def paragraph(text: str) -> list[str]:
-    """Return running text as lines that fit a terminal, with an empty line before; a `~` is a space that stays whole.
+    """Return text wrapped to the terminal width, after an empty line; `~` is a non-breaking space.
 
     >>> paragraph("cheaper  while n~<~d")
     ['', 'cheaper while n < d']
@@ -81,7 +81,7 @@ def paragraph(text: str) -> list[str]:
 
 
 def matrix_lines(name: str, rows: Sequence[Sequence[float]], note: str = "", *, digits: int = 3) -> list[str]:
-    r"""Return a small matrix with its name before and a note behind its first row.
+    r"""Return a small matrix as lines, with its name before the first row and a note after it.
 
     >>> print("\n".join(matrix_lines("A", [[1.0, 0.5], [-2.0, float("-inf")]], "scores", digits=1)))
       A            [  1.0   0.5 ]  scores
@@ -95,7 +95,7 @@ def matrix_lines(name: str, rows: Sequence[Sequence[float]], note: str = "", *, 
 
 
 def magnitude(difference: float) -> str:
-    """Return a difference for a reader: its order is what counts.
+    """Return a difference rounded to one digit, because only its order of magnitude matters.
 
     >>> magnitude(2.22e-16), magnitude(0.0)
     ('2e-16', '0')
@@ -104,5 +104,5 @@ def magnitude(difference: float) -> str:
 
 
 def check_lines(checks: Iterable[Check]) -> list[str]:
-    """Return one line a check: whether it holds, what it claims and what was measured."""
+    """Return one line for each check: whether it holds, its claim and the measured numbers."""
     return [f"  {'ok    ' if check.holds else 'FAILED'}  {check.name}: {check.evidence}" for check in checks]

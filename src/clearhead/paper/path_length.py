@@ -1,4 +1,4 @@
-"""How many layers or steps lie between two far positions, found by gradients (paper section 4, Table 1's last column).
+"""Maximum path length of each layer type, measured by gradients (paper section 4, last column of Table 1).
 
 Shapes: n positions, d width; every layer maps [1, n, d] to [1, n, d].
 """
@@ -19,25 +19,25 @@ from clearhead.paper.growth import KERNEL, Apply, restricted_attention
 __all__ = ["LENGTHS", "PathLength", "layers_to_connect", "path_lengths", "steps_to_connect"]
 
 LENGTHS = (27, 81)
-"""Positions between whose ends paths are counted; powers of the kernel, so that log_k n is whole."""
+"""Sequence lengths to measure: powers of the kernel size, so that log_k n is an integer."""
 _NEIGHBOURHOOD = 9
 _WIDTH = 2
 
 
 @dataclass(frozen=True)
 class PathLength:
-    """Layers between the two ends of sequences of `LENGTHS` positions; of a recurrent one, steps within it."""
+    """Path length of a layer type: layers between the two ends of a sequence, or steps for a recurrent layer."""
 
     name: str
     formula: str
     length: tuple[int, ...]
-    """As measured."""
+    """Measured path length for each of `LENGTHS`."""
     expected: tuple[int, ...]
-    """By the formula."""
+    """Path length by the formula for each of `LENGTHS`."""
 
 
 def path_lengths() -> list[PathLength]:
-    """Return the path length of each kind of layer, measured and by formula."""
+    """Return the path length of each layer type, measured and by formula."""
 
     def measured(name: str, formula: str, make: Callable[[int], Apply], expected: Callable[[int], int]) -> PathLength:
         return PathLength(
@@ -77,16 +77,16 @@ def path_lengths() -> list[PathLength]:
 
 
 def layers_to_connect(make_layer: Callable[[int], Apply], n: int, d: int, *, most: int) -> int:
-    """Stack layers until the last position's output depends on the first position's input; return how many it took.
+    """Return how many stacked layers it takes until the last output depends on the first input.
 
     Args:
-        make_layer: From the number of the layer, counted from 0, to a layer.
+        make_layer: Returns the layer for a layer number, counted from 0.
         n: Positions.
         d: Width.
-        most: Layers after which to give up.
+        most: Maximum number of layers to try.
 
     Raises:
-        ValueError: If they are not connected by then.
+        ValueError: If so many layers do not connect the two ends.
     """
     first = torch.randn(1, n, d, dtype=torch.float64, generator=torch.Generator().manual_seed(n)).requires_grad_()
     x: Tensor = first
@@ -99,15 +99,15 @@ def layers_to_connect(make_layer: Callable[[int], Apply], n: int, d: int, *, mos
 
 
 def steps_to_connect(cell: Callable[[Tensor, Tensor], Tensor], n: int, d: int) -> int:
-    """Unroll a recurrent cell and go back from its last state; return the steps on the way to the first input.
+    """Return the number of recurrent steps on the gradient's way from the last state to the first input.
 
     Args:
-        cell: From an input and the state before it, [1, d], to the next state.
+        cell: Returns the next state for an input and the previous state, each [1, d].
         n: Positions.
         d: Width.
 
     Raises:
-        ValueError: If no gradient arrives there.
+        ValueError: If no gradient reaches the first input.
     """
     inputs = torch.randn(n, 1, d, dtype=torch.float64, generator=torch.Generator().manual_seed(n)).requires_grad_()
     passed: list[bool] = []
@@ -124,7 +124,7 @@ def steps_to_connect(cell: Callable[[Tensor, Tensor], Tensor], n: int, d: int) -
 def _recurrent_cell() -> nn.RNNCell:
     cell = nn.RNNCell(_WIDTH, _WIDTH, bias=False, dtype=torch.float64)
     for weight in cell.parameters():
-        nn.init.eye_(weight)  # no path may be cancelled by chance
+        nn.init.eye_(weight)  # so that no paths cancel by chance
     return cell
 
 
@@ -137,9 +137,9 @@ def _restricted(x: Tensor) -> Tensor:
 
 
 def _causal_convolution(dilation: int) -> Apply:
-    """Return a convolution whose window of k positions ends at the position itself."""
+    """Return a causal convolution: the window of k positions ends at the current position."""
     layer = nn.Conv1d(_WIDTH, _WIDTH, KERNEL, dilation=dilation, bias=False, dtype=torch.float64)
-    nn.init.ones_(layer.weight)  # no path may be cancelled by chance
+    nn.init.ones_(layer.weight)  # so that no paths cancel by chance
 
     def apply(x: Tensor) -> Tensor:
         padded: Tensor = functional.pad(x.transpose(1, 2), ((KERNEL - 1) * dilation, 0))

@@ -1,6 +1,6 @@
-"""The paper's formulas once more, in plain Python numbers and loops: what our tensors are compared with.
+"""The paper's formulas in plain Python numbers and loops, as a reference for the tensor code.
 
-A matrix is a list of rows. Nothing here imports torch or any other part of the package.
+A matrix is a list of rows. This module imports neither torch nor any other part of the package.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def matmul(a: Matrix, b: Matrix) -> Matrix:
 
 
 def transpose(a: Matrix) -> Matrix:
-    """Return a matrix with rows and columns exchanged."""
+    """Return the transpose of a matrix."""
     return [list(column) for column in zip(*a, strict=True)]
 
 
@@ -53,10 +53,10 @@ def attention(
     """Return softmax(q k^T / sqrt(d_k)) v and the weights (equation 1).
 
     Args:
-        q: Queries, one a row.
-        k: Keys.
+        q: Queries, one per row.
+        k: Keys, one per row.
         v: Values, one for each key.
-        allowed: For each query and key whether they may meet; the others get -inf before the softmax (section 3.2.3).
+        allowed: Whether each query may attend to each key; other scores become -inf before the softmax (section 3.2.3).
     """
     scores = [[score / math.sqrt(len(q[0])) for score in row] for row in matmul(q, transpose(k))]
     if allowed is not None:
@@ -93,7 +93,7 @@ def feed_forward(x: Matrix, w_1: Matrix, b_1: Sequence[float], w_2: Matrix, b_2:
 
 
 def layer_norm(x: Matrix, gain: Sequence[float], bias: Sequence[float], eps: float) -> Matrix:
-    """Return each row with mean 0 and variance 1, times gain, plus bias (Ba et al. 2016)."""
+    """Return each row normalised to mean 0 and variance 1, times gain, plus bias (Ba et al. 2016)."""
     result = []
     for row in x:
         mean = sum(row) / len(row)
@@ -132,7 +132,7 @@ def adam(
     beta_2: float = 0.98,
     eps: float = 1e-9,
 ) -> float:
-    """Return one weight after a step for each gradient (Kingma and Ba 2015; the paper's betas and eps, section 5.3)."""
+    """Return a weight after one Adam step per gradient (Kingma and Ba 2015; the paper's betas and eps, section 5.3)."""
     weight, first, second = start, 0.0, 0.0
     for step, gradient in enumerate(gradients, start=1):
         first = beta_1 * first + (1.0 - beta_1) * gradient

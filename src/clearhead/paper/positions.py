@@ -1,4 +1,4 @@
-"""The positional encodings (paper section 3.5): the picture, the wavelengths, and shifts as linear maps."""
+"""Positional encodings (paper section 3.5): heat map, wavelengths, and shifts as linear maps."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ _LENGTH = 1_000
 _SHIFTS = (1, 2, 10, 100, 500, -3)
 _PICTURE = (100, 128)
 _TOLERANCE = 5e-7
-"""The table is float32: values up to 1, rounded to 6e-8, and sums of two of them in M_k."""
+"""Tolerance for a float32 table: values up to 1 are rounded to 6e-8, and M_k adds two of them."""
 
 
 @dataclass(frozen=True)
 class _Layout:
-    """One way well-known code lays the waves out."""
+    """A column layout of sines and cosines in well-known code."""
 
     name: SinusoidLayout
     where: str
     order: str
     longest: float
-    """Wavelength of the slowest wave over 2 pi."""
+    """Longest wavelength divided by 2 pi."""
 
 
 _LAYOUTS: tuple[_Layout, ...] = (
@@ -45,10 +45,10 @@ _LAYOUTS: tuple[_Layout, ...] = (
 def shift_matrix(shift: int, d_model: int) -> Float[Tensor, "D D"]:
     """Return M_k with PE(pos + k) = M_k PE(pos) for every pos: a rotation of each pair of sine and cosine.
 
-    sin(w (pos + k)) = cos(w k) sin(w pos) + sin(w k) cos(w pos), and the cosine likewise.
+    sin(w (pos + k)) = cos(w k) sin(w pos) + sin(w k) cos(w pos), and similarly for the cosine.
 
     Args:
-        shift: k, in positions; may be negative.
+        shift: Shift k in positions; may be negative.
         d_model: Width of the encodings.
     """
     matrix = torch.zeros(d_model, d_model, dtype=torch.float64)
@@ -61,7 +61,7 @@ def shift_matrix(shift: int, d_model: int) -> Float[Tensor, "D D"]:
 
 
 def interleaved_order(d_model: int) -> list[int]:
-    """Return where the columns of the halves layout stand in the paper's: sines at even, cosines at odd columns.
+    """Return, for each column of the halves layout, its column in the paper's: sines are even, cosines odd.
 
     >>> interleaved_order(6)
     [0, 2, 4, 1, 3, 5]
@@ -70,7 +70,7 @@ def interleaved_order(d_model: int) -> list[int]:
 
 
 def positions() -> Part:
-    """Return the picture of the encodings, their wavelengths, the shift property and the layouts of other code."""
+    """Return the figure of the encodings, their wavelengths, the shift property and the layouts of other code."""
     table = sinusoidal_positions(_LENGTH, _D_MODEL).double()
     shifts = {shift: _shift_error(table, shift) for shift in _SHIFTS}
     checks = [
@@ -154,13 +154,13 @@ def _formula_check(table: Float[Tensor, "T D"]) -> Check:
 
 
 def _wavelength_checks() -> list[Check]:
-    """Check the longest wave of each layout against how far the last pair turns from position 0 to 1."""
+    """Check each layout's longest wavelength against the angle of its slowest wave at the last position."""
     checks = []
     for layout in _LAYOUTS:
         last = sinusoidal_positions(_LENGTH, _D_MODEL, layout.name)[-1].double()
-        # The last sine column: at the end but one where interleaved, in the middle where in halves.
+        # The last sine column is the last but one if interleaved, and in the middle if in halves.
         column = _D_MODEL - 2 if layout.name == "sinusoidal" else _D_MODEL // 2 - 1
-        turned = math.asin(float(last[column]))  # below a quarter of a turn after a thousand positions
+        turned = math.asin(float(last[column]))  # less than a quarter turn after a thousand positions
         longest = (_LENGTH - 1) / turned
         checks.append(
             Check(

@@ -1,4 +1,4 @@
-"""The errata as a part of the paper's content: what study notes get wrong, with both versions run."""
+"""The part "errata": mistakes in study notes about the paper, each checked in a wrong and a right version."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ __all__ = ["retellings"]
 
 
 def retellings() -> Part:
-    """Return every erratum with what its check found on the wrong version and on the right one."""
+    """Return every erratum with what its check measured on the wrong and the right version."""
     found = [(erratum, erratum.check()) for erratum in ERRATA]
     return Part(
         title="Errata: mistakes of the retellings",

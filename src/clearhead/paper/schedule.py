@@ -1,4 +1,4 @@
-"""The learning rate over the steps of training (paper section 5.3, equation 3)."""
+"""The part "schedule": learning rate over training steps (paper section 5.3, equation 3)."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ __all__ = ["CURVES", "PAPER_PEAKS", "Curve", "equation_3", "schedule"]
 
 _LAST_STEP = 40_000
 _TOLERANCE = 1e-12
-"""Largest relative difference; float64 keeps 16 digits, powers lose a few of them."""
+"""Maximum relative difference; float64 has 16 digits, and powers lose a few of them."""
 
 
 @dataclass(frozen=True)
 class Curve:
-    """One choice of the two numbers in equation 3."""
+    """A learning-rate curve: one choice of the two constants in equation 3."""
 
     name: str
     d_model: int
@@ -33,20 +33,20 @@ CURVES = (
 )
 
 PAPER_PEAKS = {"base": 6.988e-4, "big": 4.941e-4}
-"""Equation 3 at step 4,000, worked out by hand from section 5.3: (512 * 4000)^-0.5 and (1024 * 4000)^-0.5."""
+"""Equation 3 at step 4,000, calculated by hand from section 5.3: (512 * 4000)^-0.5 and (1024 * 4000)^-0.5."""
 
 
 def equation_3(step: int, d_model: int, warmup_steps: int) -> float:
-    """Return the rate as section 5.3 describes it in words, written without `training.schedule`.
+    """Return the learning rate as described in the words of section 5.3, without using `training.schedule`.
 
-    Up to `warmup_steps` it grows linearly, then it falls with the inverse square root of the step.
+    Up to `warmup_steps` it grows linearly; then it falls with the inverse square root of the step.
     """
     peak = 1.0 / (d_model * warmup_steps) ** 0.5
     return peak * step / warmup_steps if step <= warmup_steps else peak * (warmup_steps / step) ** 0.5
 
 
 def schedule() -> Part:
-    """Return the learning-rate figure: the curves, their peaks, and equation 3 checked at every step drawn."""
+    """Return the learning-rate figure: curves, their peaks, and a check of equation 3 at every plotted step."""
     steps = sorted({1, 2, *range(100, _LAST_STEP + 1, 100), *(curve.warmup_steps for curve in CURVES)})
     rates = {
         curve: [noam_rate(step, d_model=curve.d_model, warmup_steps=curve.warmup_steps) for step in steps]
@@ -112,12 +112,12 @@ def schedule() -> Part:
 
 
 def _follows_equation_3(curve: Curve, steps: list[int], rates: list[float]) -> Check:
-    """Compare the two functions of `training.schedule` with equation 3 at every step."""
+    """Compare both functions of `training.schedule` with equation 3 at every step."""
     config = TrainConfig(warmup_steps=curve.warmup_steps)
     worst = 0.0
     for step, rate in zip(steps, rates, strict=True):
         expected = equation_3(step, curve.d_model, curve.warmup_steps)
-        used = learning_rate(step, config, d_model=curve.d_model, progress=0.0)  # what a training run asks for
+        used = learning_rate(step, config, d_model=curve.d_model, progress=0.0)  # what a training run uses
         worst = max(worst, abs(rate - expected) / expected, abs(used - expected) / expected)
     return Check(
         f"equation 3, d_model {curve.d_model}, warm-up {curve.warmup_steps:,}",

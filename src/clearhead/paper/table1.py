@@ -1,4 +1,4 @@
-"""Table 1: complexity, sequential operations and path length as the paper states them, and as they are measured."""
+"""Table 1: complexity, sequential operations and path length, as stated in the paper and as measured."""
 
 from __future__ import annotations
 
@@ -36,14 +36,14 @@ _WIDTH = 64
 _WIDTHS = (64, 128, 256, 512, 1024)
 _LENGTH = 512
 _COUNTED = (32, 64, 128)
-"""Both n and d at which the formulas are compared with PyTorch's counter; it is slow on recurrent layers."""
+"""Values of n and d at which the formulas are compared with PyTorch's counter, which is slow on recurrent layers."""
 _FITTED = 3
-"""Largest sizes that a growth exponent is fitted through; at small ones fixed costs hide the growth."""
+"""Number of largest sizes used to fit a growth exponent; at small sizes fixed costs hide the growth."""
 _REPEATS = 5
 _NEAR = 0.3
-"""Distance from a stated exponent up to which a measured one counts as near."""
+"""Maximum distance from a stated exponent at which a measured one counts as near."""
 _MEMORY_SLOPES = {EQUATION_1: (2, 1), STEPWISE: (2, 1), FUSED: (1, 1), RNN: (1, 1)}
-"""Exponents that memory goes towards as n grows and as d does: n d, and n^2 besides where the weights are held."""
+"""Limits of the memory exponents as n and as d grow: memory grows with n d, plus n^2 if the weights are stored."""
 
 
 _Slopes = tuple[int, int]
@@ -51,14 +51,14 @@ _Slopes = tuple[int, int]
 
 @dataclass(frozen=True)
 class _Sweep:
-    """One quantity of one layer over growing sizes."""
+    """Measurements of one quantity of one layer over increasing sizes."""
 
     by_length: Sequence[float]
     by_width: Sequence[float]
 
     @property
     def exponents(self) -> tuple[float, float]:
-        """How it grows with n and with d, over the largest sizes."""
+        """Growth exponents in n and in d, fitted to the largest sizes."""
         return (
             exponent(_LENGTHS[-_FITTED:], self.by_length[-_FITTED:]),
             exponent(_WIDTHS[-_FITTED:], self.by_width[-_FITTED:]),
@@ -66,7 +66,7 @@ class _Sweep:
 
 
 def table1() -> Part:
-    """Return Table 1 beside operations, measured time and memory, and path lengths found by gradients."""
+    """Return Table 1 with counted operations, measured time and memory, and path lengths found by gradients."""
     flops = {
         name: _Sweep([layer.flops(n, _WIDTH) for n in _LENGTHS], [layer.flops(_LENGTH, d) for d in _WIDTHS])
         for name, layer in LAYERS.items()
@@ -79,7 +79,7 @@ def table1() -> Part:
             )
             for name, layer in LAYERS.items()
         }
-    # oneDNN's LSTM keeps a workspace of its own, which says nothing about the layer.
+    # oneDNN's LSTM keeps its own workspace, so its memory says nothing about the layer.
     memory = {
         name: _Sweep([bytes_kept(layer, n, _WIDTH) for n in _LENGTHS], [bytes_kept(layer, _LENGTH, d) for d in _WIDTHS])
         for name, layer in LAYERS.items()
@@ -293,7 +293,7 @@ def _path_checks(paths: Sequence[PathLength]) -> list[Check]:
 
 
 def _figure(times: Mapping[str, _Sweep], flops: Mapping[str, _Sweep], memory: Mapping[str, _Sweep]) -> LinePlot:
-    """Measured points, and lines of the paper's slope through the last one of each."""
+    """Return plots of the measured points, with lines of the paper's slope through each series' last point."""
     stated = {name: LAYERS[name].stated for name in (EQUATION_1, RNN, CONVOLUTION, RESTRICTED)}
 
     def panel(

@@ -1,4 +1,4 @@
-"""Table 2: BLEU and training cost as printed, the cost worked out again, and the operations counted."""
+"""Table 2: BLEU and training cost as printed, the cost recalculated, and the operations counted."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ The FLOPs of the two Transformers are printed once, across both columns.
 """
 
 PAPER_P100_FLOPS = 9.5e12
-"""Sustained single-precision operations a second that footnote 5 assumes of a P100."""
+"""Sustained single-precision operations per second that footnote 5 assumes for a P100."""
 PAPER_GPUS = 8
 """Section 5.2: one machine with 8 P100 GPUs."""
 PAPER_BATCH_TOKENS = 25_000
-"""Section 5.1: about as many source tokens, and as many target tokens, in a batch."""
+"""Section 5.1: approximate number of source tokens, and of target tokens, in a batch."""
 
 _LENGTHS = (25, 50)
-"""Sentence lengths assumed for the count; the paper does not give its average."""
+"""Sentence lengths assumed for the count; the paper does not state its average."""
 
 
 @dataclass(frozen=True)
@@ -59,11 +59,11 @@ PAPER_RUNS = (
     PaperRun("base", paper_base(), 12.0, 0.4, 100_000, "3.3e18"),
     PaperRun("big", paper_big(), 3.5 * 24, 1.0, 300_000, "2.3e19"),
 )
-"""Section 5.2: 12 hours and 3.5 days, 0.4 and 1.0 seconds a step, 100,000 and 300,000 steps; the FLOPs of Table 2."""
+"""Section 5.2: 12 hours and 3.5 days, 0.4 and 1.0 seconds per step, 100,000 and 300,000 steps; the FLOPs of Table 2."""
 
 
 def counted_forward_flops(config: ModelConfig, source_length: int, target_length: int) -> int:
-    """Build the model without memory, run one pair through it and return what PyTorch's counter counted."""
+    """Return the operations of one sentence pair as counted by PyTorch, on a model without allocated weights."""
     with torch.device("meta"), torch.no_grad():
         model = Transformer(config).eval()
         source = torch.ones(1, source_length, dtype=torch.long)
@@ -74,7 +74,7 @@ def counted_forward_flops(config: ModelConfig, source_length: int, target_length
 
 
 def table2() -> Part:
-    """Return Table 2, its FLOPs column from hours and GPUs, and the operations of the same runs counted."""
+    """Return Table 2, its FLOPs column recalculated from hours and GPUs, and counted operations of the runs."""
     checks = [check for run in PAPER_RUNS for check in _checks(run)]
     derived = aligned(
         ["run", "hours", "x GPUs", "x FLOP/s", "= FLOPs", "printed", "steps x s/step", "that is"],
@@ -189,7 +189,7 @@ def _checks(run: PaperRun) -> list[Check]:
 
 
 def _scientific(value: float, digits: int) -> str:
-    """Return a number as the paper writes them in text: 3.3e18.
+    """Return a number in compact scientific notation, such as 3.3e18.
 
     >>> _scientific(3.283e18, 2)
     '3.3e18'

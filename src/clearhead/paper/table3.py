@@ -17,13 +17,13 @@ __all__ = ["PAPER_TABLE_3", "PrintedRow", "built_parameters", "implied_rows", "t
 
 @dataclass(frozen=True)
 class PrintedRow:
-    """What the paper prints of a row."""
+    """A row of Table 3 as printed."""
 
     label: str
     perplexity: float
     bleu: float
     millions: int | None
-    """Parameters, in millions; None where the row leaves them blank, which means as in base."""
+    """Parameters, in millions; None if the cell is blank, which means the same as in base."""
 
 
 PAPER_TABLE_3 = {
@@ -53,13 +53,13 @@ PAPER_TABLE_3 = {
 STATED_ROWS = 37_000
 """Section 5.1: "a shared source-target vocabulary of about 37000 tokens"."""
 FITTING_ROWS = 41_000
-"""The vocabulary with which the printed figures are met, but for "big"."""
+"""Vocabulary size at which the printed figures are matched, except that of "big"."""
 WITHIN = 600_000
-"""Half a million for the paper's rounding, and a little for what "about" leaves open."""
+"""Tolerance: half a million for the paper's rounding, plus a little because the vocabulary is only "about" so large."""
 
 
 def implied_rows(name: str) -> float | None:
-    """Return the embedding rows that would make a row's printed figure exact; None where it prints none."""
+    """Return the vocabulary size that would make a row's printed figure exact; None if the row prints none."""
     millions = PAPER_TABLE_3[name].millions
     if millions is None:
         return None
@@ -68,13 +68,13 @@ def implied_rows(name: str) -> float | None:
 
 
 def built_parameters(name: str, vocab_size: int) -> int:
-    """Build a row's model without memory and return the sum over its weights."""
+    """Build a row's model without allocating weights, and return its number of weights."""
     with torch.device("meta"):
         return Transformer(table3_row(name, vocab_size=vocab_size)).num_parameters()
 
 
 def table3() -> Part:
-    """Return Table 3 beside exact counts, and what they say about the paper's vocabulary."""
+    """Return Table 3 with exact counts, and what these imply about the paper's vocabulary."""
     checks = _checks()
     lines = [
         "As printed (EN-DE, newstest2013, no averaging), and weights counted exactly, in millions:",

@@ -1,4 +1,4 @@
-"""Figure 2 step by step with small numbers: one attention, then two heads (paper sections 3.2.1 and 3.2.2)."""
+"""Figure 2 as a worked example with small numbers: one attention, then two heads (paper sections 3.2.1 and 3.2.2)."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ _W_V: list[Matrix] = [[[1, 0], [0, 0], [0, 0], [0, 1]], [[0, 1], [1, 0], [0, 0],
 _W_O: Matrix = [[1, 0, 0, 1], [0, 1, 0, 0], [0, 0, 1, 0], [1, 0, 0, -1]]
 
 _TOLERANCE = 1e-12
-"""float64 keeps 16 digits; these sums lose one or two."""
+"""Tolerance in float64, which has 16 digits; these sums lose one or two of them."""
 
 
 @dataclass(frozen=True)
 class WorkedExample:
-    """Figure 2 as lines for a reader, a picture of its weights, and checks that our code ends at the same numbers."""
+    """Figure 2 as text lines and a heat map of its weights, with checks that the package computes the same numbers."""
 
     lines: list[str]
     figure: HeatMap
@@ -39,7 +39,7 @@ class WorkedExample:
 
 
 def worked_example() -> WorkedExample:
-    """Return figure 2 with numbers, computed in plain Python and compared with our code."""
+    """Return figure 2 with numbers, computed in plain Python and compared with the package."""
     left_lines, weights, left_check = _scaled_dot_product()
     right_lines, right_check = _multi_head()
     names = [str(place) for place in range(1, len(weights) + 1)]
@@ -110,7 +110,7 @@ def _multi_head() -> tuple[list[str], Check]:
     layer = MultiHeadAttention(d_model=len(_X[0]), num_heads=heads).double()
     with torch.no_grad():
         for projection, matrices in ((layer.q_proj, _W_Q), (layer.k_proj, _W_K), (layer.v_proj, _W_V)):
-            # A linear layer holds W^T; the heads are the row blocks of one matrix.
+            # A linear layer stores W^T; the heads are row blocks of one matrix.
             projection.weight.copy_(torch.cat([_tensor(matrix).T for matrix in matrices]))
         layer.out_proj.weight.copy_(_tensor(_W_O).T)
         x = _tensor(_X)[None]

@@ -258,7 +258,7 @@ class Checkpoints:
         return good[-count:]
 
     def prune(self, keep: int, *, best_step: int | None, multiple_of: int) -> None:
-        """Delete all checkpoints except the best one and the newest `keep` of those that `last` counts.
+        """Delete all checkpoints except the best one and the newest `keep` checkpoints counted by `last`.
 
         Checkpoints found damaged do not count; otherwise they would displace the one from which a run resumed. No file
         is read for this: `newest` has checked all checkpoints newer than that one, and this process wrote the others.

@@ -62,7 +62,7 @@ def parse_override(text: str) -> dict[str, Any]:
     """Parse `section.key=value` into nested values; the value is read as TOML, or else as plain text.
 
     Raises:
-        ConfigError: If there is no `=` or no key before it, or the key has more than one dot.
+        ConfigError: If `=` or the key before it is missing, the key has more than one dot, or there is a line break.
 
     >>> parse_override("train.max_steps=500")
     {'train': {'max_steps': 500}}

@@ -79,7 +79,7 @@ def verdict(
     command, longer = f"clearhead train {shlex.quote(str(run))}", _longer(train, state, ended_by)
     go_on = f"go on with: {command} {longer}"
     if state.step <= train.warmup_steps and "train.warmup_steps" in train.planned:
-        go_on = f"start over with: {command} --fresh {longer}"  # settings planned for fewer steps do not suit a longer run
+        go_on = f"start over with: {command} --fresh {longer}"  # the plan suits only the shorter run
     is_useless = validation.bleu < _USELESS_BLEU and validation.chrf < _USEFUL_CHRF
     sentences = []
     is_from_model = bool(valid) and valid[0]["step"] == 0

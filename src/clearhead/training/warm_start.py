@@ -153,7 +153,7 @@ def tag_trouble(pairs: PairStore, tokenizer: Vocabulary, what: str) -> str | Non
 def _over(
     values: Mapping[str, Any], owned: Mapping[str, Mapping[str, Any]], settings: Mapping[str, Any], named: str
 ) -> dict[str, Any]:
-    """Check the user's settings against those that the weights need, and merge the rest over the model's.
+    """Check the user's settings against the settings of the weights, and merge the rest over the model's.
 
     Args:
         values: Nested settings of the user.

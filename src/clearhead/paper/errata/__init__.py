@@ -1,4 +1,4 @@
-"""The mistakes that study notes about the paper make, each with a check that fails for the wrong version."""
+"""Mistakes in study notes about the paper, each with a check that the wrong version fails and the right one passes."""
 
 from clearhead.paper.errata.catalogue import ERRATA, THEMES
 from clearhead.paper.errata.erratum import Erratum, ErratumResult, Finding

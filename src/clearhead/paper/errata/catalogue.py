@@ -1,4 +1,4 @@
-"""All errata, in the order of their numbers."""
+"""List of all errata, in the order of their numbers."""
 
 from __future__ import annotations
 
@@ -30,6 +30,6 @@ THEMES: dict[str, tuple[Erratum[Any], ...]] = {
     "Recurrence and residual connections": COSTS_ERRATA,
     "What the paper is": HISTORY_ERRATA,
 }
-"""Headings, and the errata below each."""
+"""Section heading -> the errata under it."""
 
 ERRATA: tuple[Erratum[Any], ...] = tuple(erratum for errata in THEMES.values() for erratum in errata)

@@ -1,4 +1,4 @@
-"""Errata about recurrence: what it costs, what can run in parallel, and how gradients pass (section 4, Table 1).
+"""Errata about recurrence: its cost, its parallelism, and gradient flow (section 4, Table 1).
 
 Shapes: B batch, n length, d width.
 """
@@ -24,14 +24,14 @@ __all__ = ["COSTS_ERRATA"]
 
 _SIZES = ((64, 512), (256, 512), (512, 512), (1024, 512), (2048, 128))
 _SUBLAYERS = 6
-"""Self-attention sub-layers in one stack of the paper (N = 6)."""
+"""Number of self-attention sub-layers in one stack of the paper (N = 6)."""
 _EXACT = 1e-5
-"""Largest deviation of what should be equal."""
+"""Maximum difference between values that should be equal."""
 
 
 @cache
 def _multiply_adds(n: int, d: int) -> tuple[int, int]:
-    """Count those of equation 1 and of a recurrent layer, h_t = tanh(x_t W + h_(t-1) U), over n positions."""
+    """Count multiply-adds over n positions, of equation 1 and of recurrence, h_t = tanh(x_t W + h_(t-1) U)."""
     x = torch.zeros(1, n, d, device="meta")
     recurrent = on_meta(lambda: nn.RNN(d, d, bias=False, batch_first=True))
     counts = []
@@ -43,7 +43,7 @@ def _multiply_adds(n: int, d: int) -> tuple[int, int]:
 
 
 def _predicts_the_cheaper(claims_attention: Callable[[int, int], bool]) -> Finding:
-    """Compare what is claimed with counted multiply-adds at several sizes."""
+    """Compare the claim with counted multiply-adds at several sizes."""
     correct = 0
     for n, d in _SIZES:
         attention, recurrence = _multiply_adds(n, d)
@@ -58,7 +58,7 @@ def _predicts_the_cheaper(claims_attention: Callable[[int, int], bool]) -> Findi
 
 
 def _takes_as_many_steps_as_words(run: Callable[[nn.RNNCell, Tensor], Tensor]) -> Finding:
-    """Run four sentences of seven words: the states must be right, after no more than seven calls of the cell."""
+    """Check that four sentences of seven words take at most seven calls of the cell and give the right states."""
     cell, x = build(lambda: nn.RNNCell(5, 3)), standard_normal(4, 7, 5, seed=80)
     calls: list[object] = []
     handle = cell.register_forward_hook(lambda *_: calls.append(None))
@@ -92,7 +92,7 @@ def _all_sentences_at_once(cell: nn.RNNCell, x: Tensor) -> Tensor:
 
 
 def _is_the_gate_of_an_lstm(gate: Callable[[Tensor], Tensor]) -> Finding:
-    """Compute one LSTM step with these gates; compare with PyTorch's, and differentiate it by the gates' inputs."""
+    """Check an LSTM step with these gates: states must equal PyTorch's, and every gate input gets a gradient."""
     cell = build(lambda: nn.LSTMCell(5, 4))
     x, h, c = standard_normal(3, 5, seed=81), standard_normal(3, 4, seed=82), standard_normal(3, 4, seed=83)
     before = (x @ cell.weight_ih.T + cell.bias_ih + h @ cell.weight_hh.T + cell.bias_hh).detach().requires_grad_()
@@ -109,7 +109,7 @@ def _is_the_gate_of_an_lstm(gate: Callable[[Tensor], Tensor]) -> Finding:
 
 
 def _names_the_larger(claimed: str) -> Finding:
-    """Count the weights of an LSTM layer and of an encoder layer at several widths."""
+    """Check the claim by counting the weights of an LSTM layer and of an encoder layer at several widths."""
     counts = {}
     for d in (64, 512, 1024):
         layers: dict[str, nn.Module] = {
@@ -126,7 +126,10 @@ def _names_the_larger(claimed: str) -> Finding:
 
 
 def _lets_gradients_pass(combine: Callable[[Residual, Tensor, Tensor], Tensor]) -> Finding:
-    """Send eight words through six self-attention sub-layers: look at the gradient of what tells the words apart."""
+    """Check six self-attention sub-layers: gradients must keep their size, and errors must not grow.
+
+    The gradient is that of the differences between the eight words.
+    """
     attentions = build(lambda: nn.ModuleList(MultiHeadAttention(d_model=32, num_heads=4) for _ in range(_SUBLAYERS)))
     residual = build(lambda: Residual(d_model=32, dropout=0.0))
 

@@ -1,4 +1,4 @@
-"""Errata about how the decoder reads the encoder (sections 3.1 and 3.2.3).
+"""Errata about cross-attention: how the decoder reads the encoder's output (sections 3.1 and 3.2.3).
 
 Shapes: S source length, T target length, D d_model.
 """
@@ -25,7 +25,7 @@ _SECTION = "Section 3.2.3: queries from the previous decoder layer, keys and val
 def _returns_what_the_memory_holds(
     attend: Callable[[MultiHeadAttention, Tensor, Tensor], Tensor],
 ) -> Finding:
-    """Give a memory that says the same everywhere: every target position must get just that, W^O W^V m."""
+    """Check with a memory that holds the same vector m everywhere: every target position must get W^O W^V m."""
     attention = build(lambda: MultiHeadAttention(d_model=16, num_heads=2))
     states, message = standard_normal(1, 5, 16, seed=50), standard_normal(16, seed=51)
     with torch.no_grad():
@@ -50,7 +50,7 @@ def _ours(attention: MultiHeadAttention, states: Tensor, memory: Tensor) -> Tens
 
 
 def _questions_know_the_whole_prefix(queries_of: Callable[[Transformer, Tensor, Tensor], Tensor]) -> Finding:
-    """Exchange the second target token: what the fourth position asks the source must change."""
+    """Check that replacing the second target token changes the cross-attention query of the fourth position."""
     model = small_model()
     source = word_ids(5, 7, 4, 2)
     one, other = (queries_of(model, source, word_ids(1, second, 6, 9)) for second in (3, 8))
@@ -70,7 +70,7 @@ def _states_after_self_attention(model: Transformer, source: Tensor, target: Ten
 
 
 def _encoder_learns_from_the_target(score: Callable[[Transformer, Tensor, Tensor], Tensor]) -> Finding:
-    """Differentiate the loss of the target by every weight of the encoder, and exchange a source word."""
+    """Check that the target's loss gives every encoder weight a gradient, and a source word changes the logits."""
     model = small_model()
     target, wanted = word_ids(1, 6, 9, 3), torch.tensor([6, 9, 3, 2])
     weights = list(model.encoder.parameters())

@@ -1,4 +1,4 @@
-"""Errata about what stands below the first layer (sections 3.4 and 3.5).
+"""Errata about the input of the first layer: embeddings and positions (sections 3.4 and 3.5).
 
 Shapes: T length, D d_model.
 """
@@ -22,11 +22,11 @@ from clearhead.paper.errata.materials import encoder_layer, input_of, on_meta, p
 __all__ = ["EMBEDDINGS_ERRATA"]
 
 _MILLIONS = 65.0
-"""Weights of base, in millions (Table 3)."""
+"""Number of weights of the base model, in millions (Table 3)."""
 
 
 def _first_input(model: Transformer, ids: Tensor) -> Tensor:
-    """Return what the first encoder layer is given for one sentence, [T, D]."""
+    """Return the input of the first encoder layer for one sentence, [T, D]."""
     return input_of(encoder_layer(model, 0), lambda: model.encode(ids))[0]
 
 
@@ -35,7 +35,7 @@ def _root_mean_square(x: Tensor) -> float:
 
 
 def _words_are_heard(make: Callable[[], Transformer]) -> Finding:
-    """Compare the size of the words' part of the first input with that of the positions' part."""
+    """Compare the size of the word part of the first layer's input with that of the position part."""
     x = _first_input(make(), word_ids(5, 7, 4, 9, 3, 8))
     positions = sinusoidal_positions(6, x.size(1))
     ratio = _root_mean_square(x - positions) / _root_mean_square(positions)
@@ -43,13 +43,13 @@ def _words_are_heard(make: Callable[[], Transformer]) -> Finding:
 
 
 def _wide_model(*, embedding_scale: bool) -> Transformer:
-    """Return a model as wide as base, of one layer."""
+    """Return a model as wide as the base model, with one layer."""
     sizes = {"d_model": 512, "d_ff": 32, "num_heads": 8, "num_encoder_layers": 1, "num_decoder_layers": 1}
     return small_model(**sizes, embedding_scale=embedding_scale)
 
 
 def _has_the_printed_size(make: Callable[[], Transformer]) -> Finding:
-    """Count base's weights against the printed 65 million."""
+    """Compare the number of weights of the base model with the printed 65 million."""
     millions = make().num_parameters() / 1e6
     return Finding(
         abs(millions - _MILLIONS) < 0.05 * _MILLIONS, f"base has {millions:.1f} million weights (printed: 65)"
@@ -57,7 +57,7 @@ def _has_the_printed_size(make: Callable[[], Transformer]) -> Finding:
 
 
 def _order_matters(make: Callable[[], Transformer]) -> Finding:
-    """Encode a sentence forwards and backwards: the states must not be the same, merely turned around."""
+    """Check that reversing a sentence does more than reverse its states."""
     model = make()
     with torch.no_grad():
         forwards, _ = model.encode(word_ids(5, 7, 4, 9, 3))
@@ -67,7 +67,7 @@ def _order_matters(make: Callable[[], Transformer]) -> Finding:
 
 
 def _positions_are_added(first_input: Callable[[Transformer, Tensor], Tensor]) -> Finding:
-    """Repeat one word four times: its vectors must be d_model wide and differ by the formula of section 3.5 alone."""
+    """Check one word repeated four times: its vectors are d_model wide and differ only by section 3.5's formula."""
     model = small_model()
     x = first_input(model, word_ids(7, 7, 7, 7))
     width = model.config.d_model
@@ -81,7 +81,7 @@ def _positions_are_added(first_input: Callable[[Transformer, Tensor], Tensor]) -
 
 
 def _printed_position(position: int, component: int, width: int) -> float:
-    """Return PE(pos, 2i) = sin(pos / 10000^(2i / d_model)), or for an odd component the cosine of the same."""
+    """Return PE(pos, 2i) = sin(pos / 10000^(2i / d_model)), or the cosine of the same angle for an odd component."""
     angle = position / 10_000 ** (component // 2 * 2 / width)
     return math.cos(angle) if component % 2 else math.sin(angle)
 

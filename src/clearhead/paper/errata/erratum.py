@@ -1,4 +1,4 @@
-"""One mistake of the retellings: what it says, what is right, and a check that tells the two apart."""
+"""Data types of an erratum: a wrong statement, the right one, and a test that distinguishes them."""
 
 from __future__ import annotations
 
@@ -11,22 +11,22 @@ __all__ = ["Erratum", "ErratumResult", "Finding", "Kind"]
 Version = TypeVar("Version")
 
 Kind = Literal["computed", "quotation"]
-"""What a check stands on: something computed, or a sentence of the paper where nothing can be computed."""
+"""Basis of a check: something computed, or a sentence of the paper where nothing can be computed."""
 
 
 @dataclass(frozen=True)
 class Finding:
-    """What a check found on one version."""
+    """Result of a test on one version."""
 
     holds: bool
-    """Whether the version keeps what the check demands."""
+    """Whether the version meets the demand of the test."""
     figures: str
-    """The numbers measured, rounded so far that they are the same on every processor."""
+    """The measured numbers, rounded so that they are the same on every processor."""
 
 
 @dataclass(frozen=True)
 class ErratumResult:
-    """What a check found on both versions."""
+    """Results of a test on both versions."""
 
     wrong_fails: bool
     right_passes: bool
@@ -35,30 +35,30 @@ class ErratumResult:
 
     @property
     def holds(self) -> bool:
-        """Whether the check tells wrong from right."""
+        """Whether the test fails the wrong version and passes the right one."""
         return self.wrong_fails and self.right_passes
 
 
 @dataclass(frozen=True, kw_only=True)
 class Erratum(Generic[Version]):
-    """A wrong statement and the right one, each also as something that can be run, and the one test for both."""
+    """A wrong and a right statement, each also in a form that can be run, and one test for both."""
 
     number: int
-    """Counted from 1; stays with the erratum."""
+    """Number of the erratum, counted from 1; it never changes."""
     title: str
     wrong: str
-    """The statement as the retellings make it."""
+    """The wrong statement as study notes make it."""
     right: str
     source: str
-    """Where the right statement stands."""
+    """Where the right statement is found."""
     demands: str
     """What the test demands of a version, in one sentence."""
     wrong_version: Version
     """The wrong statement as code or data."""
     right_version: Version
-    """The right one, by our own code wherever there is some."""
+    """The right statement as code or data, using the package's own code where possible."""
     test: Callable[[Version], Finding]
-    """Measure a version against a criterion that knows neither of the two."""
+    """Measures a version against a criterion that is independent of both versions."""
     kind: Kind = "computed"
 
     def check(self) -> ErratumResult:

@@ -1,4 +1,4 @@
-"""Errata about what the paper is: its tasks, its predecessors, its tokens.
+"""Errata about the paper itself: its tasks, its predecessors and its tokens.
 
 Shapes: T length, D width.
 """
@@ -25,7 +25,7 @@ _REPORTED_TASKS = {
     "English-French translation": "Table 2",
     "English constituency parsing": "Table 4",
 }
-"""Tasks with results in the paper, and where these stand."""
+"""Tasks with results in the paper -> the table with the results."""
 
 _CITED_SELF_ATTENTION = {
     "reading comprehension": "1601.06733",  # Cheng, Dong and Lapata
@@ -33,15 +33,14 @@ _CITED_SELF_ATTENTION = {
     "sentence representations": "1703.03130",  # Lin et al.
     "abstractive summarization": "1705.04304",  # Paulus, Xiong and Socher
 }
-"""What section 2 names as earlier uses of self-attention, with the arXiv number (year and month first) of the work it
-cites for each."""
+"""Earlier uses of self-attention named in section 2 -> arXiv number (year and month first) of the cited work."""
 
 _PRINTED_TOKENS = {"EN-DE": "bpe", "EN-FR": "wordpiece"}
 """Section 5.1: byte-pair encoding with a shared vocabulary of about 37,000; a word-piece vocabulary of 32,000."""
 
 
 def _has_no_convolution(make: Callable[[], nn.Module]) -> Finding:
-    """Look for convolutions and recurrences, then shuffle six words: a layer without either shuffles its output."""
+    """Check for convolutions and recurrences, and that shuffling six words only shuffles the layer's output."""
     layer, x, order = make(), standard_normal(1, 6, 16, seed=90), torch.tensor([4, 2, 5, 0, 3, 1])
     foreign = (nn.modules.conv._ConvNd, nn.RNNBase, nn.RNNCellBase)
     in_base = sum(isinstance(module, foreign) for module in paper_base_on_meta().modules())
@@ -64,7 +63,7 @@ class _OurLayer(nn.Module):
 
 
 class _Convolutions(nn.Module):
-    """Convolutions of kernel size 3, and on request a recurrent network or attention that reads their output."""
+    """Convolutions of kernel size 3, optionally followed by a recurrent network or attention."""
 
     def __init__(self, *, num_layers: int, then: nn.Module | None = None) -> None:
         super().__init__()
@@ -81,7 +80,7 @@ class _Convolutions(nn.Module):
 
 
 def _distance_costs_layers(make: Callable[[int], nn.Module]) -> Finding:
-    """Differentiate the last of twelve outputs by the inputs: kernels of size 3 must reach one word a layer."""
+    """Check that each convolution of kernel size 3 extends the last output's reach by one word, by gradients."""
     reaches = {}
     for num_layers in (1, 2, 4):
         network = make(num_layers)
@@ -95,7 +94,7 @@ def _distance_costs_layers(make: Callable[[int], nn.Module]) -> Finding:
 
 
 def _needs_no_source(score: Callable[[Tensor, Tensor], Tensor]) -> Finding:
-    """Score one text beside two unrelated sentences: a language model must give it the same probability."""
+    """Check that a text has the same probability beside two unrelated source sentences, as in a language model."""
     text = word_ids(1, 6, 9, 3, 2)
     with torch.no_grad():
         log_probs = [

@@ -1,4 +1,4 @@
-"""Errata about what a position may see (section 3.2.3).
+"""Errata about masks: which positions a position may see (section 3.2.3).
 
 Shapes: T length, D width.
 """
@@ -22,11 +22,11 @@ __all__ = ["MASKS_ERRATA"]
 
 _SECTION = "Section 3.2.3: masking out (setting to minus infinity) all values in the input of the softmax"
 _EXACT = 1e-5
-"""Largest deviation of what should be equal."""
+"""Maximum difference between values that should be equal."""
 
 
 def _hides_completely(attend: Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]) -> Finding:
-    """Hide two of six positions: no weight may reach them, and the rest must come out as if they were not there."""
+    """Check with two of six positions hidden: they get no weight and do not change the others' outputs."""
     x = standard_normal(6, 8, seed=40)
     shown = torch.tensor([True, True, False, True, False, True])
     output, weights = attend(x, shown)
@@ -50,7 +50,7 @@ def _scores_set_to_minus_infinity(x: Tensor, shown: Tensor) -> tuple[Tensor, Ten
 
 
 Run = Callable[[DecoderLayer, Tensor, Tensor], Tensor]
-"""From a decoder layer without cross-attention, its input [B, T, D] and which positions hold a token to its output."""
+"""Maps a decoder layer without cross-attention, its input [B, T, D] and the padding mask to the layer's output."""
 
 
 def _decoder_layer() -> DecoderLayer:
@@ -70,7 +70,7 @@ def _masked_by(layer: DecoderLayer, x: Tensor, mask: Tensor) -> Tensor:
 
 
 def _shows_what_came_before(run: Run) -> Finding:
-    """Differentiate each output by each input: position t must feel the inputs up to t, and no later one."""
+    """Check that the gradient of output t reaches every earlier input and no later one."""
     length = 6
     x = standard_normal(1, length, 16, seed=41).requires_grad_()
     output = run(_decoder_layer(), x, torch.ones(1, length, dtype=torch.bool))[0]
@@ -85,7 +85,7 @@ def _shows_what_came_before(run: Run) -> Finding:
 
 
 def _later_tokens_change_nothing(run: Run) -> Finding:
-    """Exchange the tokens after the second one, the last position being padding: the first two must not feel it."""
+    """Check that replacing the tokens after the second, with padding at the end, keeps the first two outputs."""
     is_token = torch.tensor([[True] * 5 + [False]])
     before, other = standard_normal(1, 6, 16, seed=42), standard_normal(1, 6, 16, seed=43)
     after = torch.cat([before[:, :2], other[:, 2:]], dim=1)

@@ -1,6 +1,6 @@
-"""What the checks measure on: random tensors and small models, each drawn from a seed of its own.
+"""Test inputs for the errata's checks: random tensors and small models, each generated from its own seed.
 
-Nothing here touches torch's global random state, so a check finds the same wherever and in whatever order it runs.
+Nothing here uses torch's global random state, so a check gives the same result anywhere and in any order.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ Module = TypeVar("Module", bound=nn.Module)
 
 
 def standard_normal(*shape: int, seed: int) -> Tensor:
-    """Return independent numbers of mean 0 and variance 1."""
+    """Return independent random numbers of mean 0 and variance 1."""
     return torch.randn(shape, generator=torch.Generator().manual_seed(seed))
 
 
@@ -46,9 +46,9 @@ def word_ids(*words: int) -> Tensor:
 
 
 def build(make: Callable[[], Module]) -> Module:
-    """Return a module in evaluation mode whose every weight is random and follows from its name and shape alone.
+    """Return a module in evaluation mode with random weights that depend only on their names and shapes.
 
-    Matrices have variance 1 / fan-in, so that a layer keeps the size of what passes through it.
+    Matrices have variance 1 / fan-in, so that a layer preserves the size of its input.
     """
     with torch.random.fork_rng(devices=[]):
         module = make()
@@ -58,32 +58,32 @@ def build(make: Callable[[], Module]) -> Module:
             noise = torch.randn(weight.shape, generator=generator)
             if weight.dim() > 1:
                 weight.copy_(noise / weight.size(1) ** 0.5)
-            else:  # gains of norms around 1, biases around 0
+            else:  # norm gains around 1, biases around 0
                 weight.copy_(float("norm.weight" in name) + 0.1 * noise)
     return module.eval()
 
 
 def small_model(**settings: Any) -> Transformer:
-    """Return a random Transformer of two layers a side and eleven words; ids 0 to 2 are special."""
+    """Return a random Transformer with two layers per side and a vocabulary of eleven; ids 0 to 2 are special."""
     sizes = {"vocab_size": 11, "d_model": 16, "d_ff": 24, "num_heads": 2, "dropout": 0.0}
     layers = {"num_encoder_layers": 2, "num_decoder_layers": 2}
     return build(lambda: Transformer(ModelConfig.model_validate({**sizes, **layers, **settings})))
 
 
 def on_meta(make: Callable[[], Module]) -> Module:
-    """Return a module that has shapes but no numbers: enough to count weights and operations of any size."""
+    """Return a module with shapes but no data: enough to count weights and operations at any size."""
     with torch.device("meta"):
         return make()
 
 
 @cache
 def paper_base_on_meta() -> Transformer:
-    """Return the paper's base model with 37,000 rows, without its numbers."""
+    """Return the paper's base model with 37,000 embedding rows, without data."""
     return on_meta(lambda: Transformer(paper_base()))
 
 
 def count_weights(module: nn.Module) -> int:
-    """Return the number of weights, a shared one counted once."""
+    """Return the number of weights; a shared weight counts once."""
     return sum(weight.numel() for weight in module.parameters())
 
 
@@ -102,7 +102,7 @@ def decoder_layer(model: Transformer, index: int) -> DecoderLayer:
 
 
 def input_of(module: nn.Module, run: Callable[[], object]) -> Tensor:
-    """Return what a part of a model was given while something ran."""
+    """Return the input that a module received while `run` was executed."""
     seen: list[Tensor] = []
     handle = module.register_forward_pre_hook(lambda _, inputs: seen.append(inputs[0]))
     try:

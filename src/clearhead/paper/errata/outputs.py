@@ -1,4 +1,4 @@
-"""Errata about what comes out of the model and how text is made of it.
+"""Errata about the model's output and how text is generated from it.
 
 Shapes: T target length, V vocabulary.
 """
@@ -21,11 +21,11 @@ __all__ = ["OUTPUTS_ERRATA"]
 
 _SOURCE = [5, 7, 4, 9, 2]
 _EXACT = 1e-4
-"""Largest deviation of what should be equal."""
+"""Maximum difference between values that should be equal."""
 
 
 def _is_a_distribution(predict: Callable[[Transformer, Tensor, Tensor], Tensor]) -> Finding:
-    """Look at what is said of four next tokens: nothing negative, and a sum of 1 each."""
+    """Check the predictions of four next tokens: no negative values, and each must sum to 1."""
     with torch.no_grad():
         prediction = predict(small_model(), word_ids(*_SOURCE), word_ids(1, 6, 9, 3))[0]
     lowest, sums = prediction.min().item(), prediction.sum(dim=-1)
@@ -36,18 +36,18 @@ def _is_a_distribution(predict: Callable[[Transformer, Tensor, Tensor], Tensor])
 
 
 def _keeps_the_choice(normalise: Callable[[Tensor], Tensor]) -> Finding:
-    """Choose among 37 tokens in each of 200 rows, before and after: both must choose the same token everywhere."""
+    """Check that 200 choices among 37 tokens are the same before and after normalisation."""
     logits = 3 * standard_normal(200, 37, seed=70)
     kept = (normalise(logits).argmax(dim=-1) == logits.argmax(dim=-1)).float().mean().item()
     return Finding(kept == 1, f"{100 * kept:.0f} % of 200 choices are the same before and after")
 
 
 def _scores_are_probabilities(score: Callable[[Transformer, list[int], list[int]], Tensor]) -> Finding:
-    """Put each of the eleven tokens in the third place of a target: their probabilities there must sum to 1."""
+    """Check that the probabilities of all eleven tokens at the third target position sum to 1."""
     model = small_model()
     with torch.no_grad():
         log_probs = [score(model, _SOURCE, [6, 9, token, 2])[2].item() for token in range(1, 11)]
-        # Padding (0) ends a row of a batch, so its probability is read off the logits.
+        # Padding (0) marks the end of a row in a batch, so its probability is taken from the logits.
         padding = model(word_ids(*_SOURCE), word_ids(1, 6, 9)).softmax(dim=-1)[0, -1, 0].item()
     total = sum(torch.tensor(log_probs).exp().tolist()) + padding
     return Finding(abs(total - 1) < _EXACT, f"the probabilities of all tokens at one place sum to {total:.2f}")
@@ -63,14 +63,14 @@ def _shifted_right(model: Transformer, source: list[int], target: list[int]) -> 
 
 
 def _each_token_follows_from_those_before(decode: Callable[[Transformer, list[int]], list[int]]) -> Finding:
-    """Feed what was decoded back, one prefix after the other: each token must be the best after its own prefix."""
-    model = small_model(tying="none")  # with random weights, tied matrices make a model repeat what it read
+    """Check by feeding each decoded prefix back: each token must be the most probable after its prefix."""
+    model = small_model(tying="none")  # with random weights, tied matrices make a model repeat its input
     *tokens, last = decode(model, _SOURCE)
     agree = 0
     with torch.no_grad():
         for length, token in enumerate(tokens):
             logits = model(word_ids(*_SOURCE), word_ids(1, *tokens[:length]))[0, -1]
-            agree += int(logits[2:].argmax()) + 2 == token  # padding and start are no tokens of a text
+            agree += int(logits[2:].argmax()) + 2 == token  # padding and start token are not text
     ends = last == model.config.eos_id
     return Finding(
         agree == len(tokens) and ends,
@@ -79,7 +79,7 @@ def _each_token_follows_from_those_before(decode: Callable[[Transformer, list[in
 
 
 def _one_pass(model: Transformer, source: list[int]) -> list[int]:
-    """Let the decoder read the source and take the best token everywhere, as the notes do."""
+    """Feed the source to the decoder and take the most probable token at each position, as study notes do."""
     with torch.no_grad():
         tokens: list[int] = model(word_ids(*source), word_ids(*source)).argmax(dim=-1)[0].tolist()
     return tokens

@@ -1,4 +1,4 @@
-"""The errata for a reader: as text for the terminal, and as the page `docs/errata.md`."""
+"""The errata as text: for the terminal, and as the page `docs/errata.md`."""
 
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ what the paper prints.
 
 
 def report(found: Iterable[tuple[Erratum[Any], ErratumResult]]) -> str:
-    """Return statements, figures and verdicts as text, ended by a newline.
+    """Return all errata with their results and verdicts as text, ending in a newline.
 
     Args:
-        found: Errata, each with what its check found.
+        found: Errata, each with the result of its check.
     """
     lines: list[str] = []
     verdicts: list[bool] = []
@@ -64,7 +64,7 @@ def report(found: Iterable[tuple[Erratum[Any], ErratumResult]]) -> str:
 
 
 def errata_page() -> str:
-    """Return `docs/errata.md`."""
+    """Return the text of `docs/errata.md`."""
     lines = [_INTRODUCTION]
     for heading, errata in THEMES.items():
         lines += [f"## {heading}", ""]
@@ -94,7 +94,7 @@ def _verdict(result: ErratumResult) -> str:
 
 
 def _markdown(text: str) -> str:
-    """Escape what Markdown would read as emphasis, outside of code."""
+    """Escape characters that Markdown would read as emphasis, except inside code."""
     parts = text.split("`")
     parts[::2] = [part.replace("_", "\\_").replace("*", "\\*").replace("<", "\\<") for part in parts[::2]]
     return "`".join(parts)

@@ -34,7 +34,7 @@ __all__ = ["PROJECTIONS_ERRATA"]
 _MULTI_HEAD = "Section 3.2.2"
 _D_MODEL, _HEADS, _D_K = 512, 8, 64
 _ROW_A = (1, 4, 8, 16, 32)
-"""The numbers of heads in row A of Table 3, with base's 8."""
+"""Numbers of heads in row A of Table 3, plus the base model's 8."""
 
 
 class _WithoutWeights(nn.Module):
@@ -43,7 +43,7 @@ class _WithoutWeights(nn.Module):
 
 
 def _has_the_papers_weights(make: Callable[[], list[nn.Module]]) -> Finding:
-    """Add up the matrices that section 3.2.2 prints: h times three of d_model x d_k, and one of h d_v x d_model."""
+    """Compare with the sum of the matrices printed in section 3.2.2: 3 h of d_model x d_k, one of h d_v x d_model."""
     printed = _HEADS * 3 * (_D_MODEL * _D_K) + (_HEADS * _D_K) * _D_MODEL
     counts = [count_weights(attention) for attention in make()]
     return Finding(
@@ -57,7 +57,7 @@ def _attention_of_base() -> list[nn.Module]:
 
 
 def _can_look_at_the_next(weigh: Callable[[Tensor], Tensor]) -> Finding:
-    """Eight different words: each must be able to look at the word after it."""
+    """Check with eight different words that each can put its largest weight on the next word."""
     looks_at = weigh(torch.eye(8)).argmax(dim=-1)
     hits = int((looks_at == torch.arange(1, 9) % 8).sum())
     own = int((looks_at == torch.arange(8)).sum())
@@ -65,7 +65,7 @@ def _can_look_at_the_next(weigh: Callable[[Tensor], Tensor]) -> Finding:
 
 
 def _made_to_look_at_the_next(x: Tensor) -> Tensor:
-    """Weigh with our attention, its W^Q set by hand to turn each word into a question for the next."""
+    """Return weights of the package's attention, with W^Q set so that each word's query matches the next word."""
     attention = build(lambda: MultiHeadAttention(d_model=8, num_heads=1))
     weights: list[Tensor] = []
     with torch.no_grad():
@@ -76,7 +76,7 @@ def _made_to_look_at_the_next(x: Tensor) -> Tensor:
 
 
 def _depend_on_the_context(values_of: Callable[[Transformer, Tensor], Tensor]) -> Finding:
-    """Exchange the last word of a sentence: the second layer's value of the first word must feel it."""
+    """Check that replacing a sentence's last word changes the second layer's value of its first word."""
     model = small_model()
     moved = (values_of(model, word_ids(5, 7, 4, 9)) - values_of(model, word_ids(5, 7, 4, 3)))[0].abs().max().item()
     return Finding(moved > 0.01, f"the value of the first word moves by {moved:.2f} when the last word changes")
@@ -95,7 +95,7 @@ def _word_vectors(model: Transformer, ids: Tensor) -> Tensor:
 
 
 def _heads_look_at_different_places(weigh: Callable[[Tensor], Tensor]) -> Finding:
-    """Compare each of four heads with the first: the largest difference of a weight must be plain."""
+    """Check that each of the other three heads differs clearly from the first in some weight."""
     weights = weigh(standard_normal(6, 16, seed=30))  # (H, T, T)
     differences = [(head - weights[0]).abs().max().item() for head in weights[1:]]
     return Finding(min(differences) > 0.1, f"other heads differ from the first by {min(differences):.2f} at least")
@@ -114,7 +114,7 @@ def _four_heads(x: Tensor) -> Tensor:
 
 
 def _heads_do_not_change_the_count(make: Callable[[int], nn.Module]) -> Finding:
-    """Row A of Table 3 changes the heads and leaves the column of parameters empty, that is as in base."""
+    """Check that the heads of row A of Table 3 leave the number of weights unchanged, as its blank cells mean."""
     counts = [count_weights(on_meta(partial(make, heads))) for heads in _ROW_A]
     wanted = 4 * _D_MODEL**2
     return Finding(
@@ -128,7 +128,7 @@ def _heads_that_share(heads: int) -> MultiHeadAttention:
 
 
 def _eight_heads_cost_one(make: Callable[[int], MultiHeadAttention]) -> Finding:
-    """Count the multiply-adds over 64 positions with 8 heads, and with one head of full width."""
+    """Compare the multiply-adds over 64 positions of 8 heads with those of one head of full width."""
     x = torch.zeros(1, 64, _D_MODEL, device="meta")
     counts = []
     for heads in (1, _HEADS):

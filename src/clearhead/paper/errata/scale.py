@@ -1,4 +1,4 @@
-"""Errata about the 1 / sqrt(d_k) of equation 1.
+"""Errata about the factor 1 / sqrt(d_k) in equation 1.
 
 Shapes: T query length, S key length, K head width.
 """
@@ -18,12 +18,12 @@ from clearhead.paper.errata.materials import standard_normal
 __all__ = ["SCALE_ERRATA"]
 
 Weigh = Callable[[Tensor, Tensor], Tensor]
-"""From queries [T, K] and keys [S, K] to attention weights [T, S]."""
+"""Maps queries [T, K] and keys [S, K] to attention weights [T, S]."""
 
 _QUERIES, _KEYS = 256, 64
 _WIDTHS = (16, 64, 256)
 _TOLERANCE = 0.05
-"""Nats; the means over 256 queries of the two entropies compared stray by about 0.03."""
+"""Tolerance in nats; the compared mean entropies of 256 queries vary by about 0.03."""
 
 _DEMANDS = (
     "With queries and keys of variance 1, of 16, 64 and 256 components, the weights over 64 keys are as spread (their "
@@ -35,7 +35,7 @@ _SOURCE = "Equation 1, section 3.2.1 and its footnote: q · k has mean 0 and var
 def _entropy(weights: Tensor) -> float:
     """Return the mean entropy of the rows, in nats."""
     logs = weights.double().clamp_min(1e-300).log()
-    # Less than nothing is rounding.
+    # Rounding can make the entropy slightly negative.
     return max(0.0, -(weights.double() * logs).sum(dim=-1).mean().item())
 
 
@@ -57,7 +57,7 @@ def _is_as_spread_as_unit_scores(weigh: Weigh) -> Finding:
 
 
 def _divided_by(divisor: Callable[[int], float]) -> Weigh:
-    """Return attention weights whose scores are divided by a function of the head width."""
+    """Return an attention function whose scores are divided by a function of the head width."""
     return lambda q, k: (q @ k.T / divisor(q.size(-1))).softmax(dim=-1)
 
 

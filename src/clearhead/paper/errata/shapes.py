@@ -1,4 +1,4 @@
-"""Errata about the model's numbers and shapes: widths, heads, and the feed-forward network (sections 3.2.2 and 3.3).
+"""Errata about sizes and shapes: widths, heads, and the feed-forward network (sections 3.2.2 and 3.3).
 
 Shapes: T length, D d_model, F d_ff.
 """
@@ -23,15 +23,15 @@ from clearhead.paper.errata.materials import build, encoder_layer, on_meta, pape
 __all__ = ["SHAPES_ERRATA"]
 
 _ROW_A = {1: 512, 4: 128, 8: 64, 16: 32, 32: 16}
-"""Heads and their width as Table 3 prints them, rows A and base."""
+"""Number of heads -> width of a head, as printed in Table 3, rows A and base."""
 _BASE_PARAMETERS = 65e6
-"""Table 3, row base."""
+"""Number of weights in Table 3, row base."""
 _EXACT = 1e-5
-"""Largest deviation of what should be equal."""
+"""Maximum difference between values that should be equal."""
 
 
 def _fits_row_a(width: Callable[[ModelConfig], int]) -> Finding:
-    """Compare with the widths in Table 3, and build base with heads of that width."""
+    """Compare head widths with Table 3, and the number of weights that they give base with the printed one."""
     widths = {heads: width(ModelConfig(num_heads=heads)) for heads in _ROW_A}
     base_width = width(paper_base())
     model = on_meta(lambda: Transformer(ModelConfig(d_k=base_width, d_v=base_width)))
@@ -44,7 +44,7 @@ def _fits_row_a(width: Callable[[ModelConfig], int]) -> Finding:
 
 
 def _heads_are_64_wide(num_heads: Callable[[], int]) -> Finding:
-    """Build base with so many heads and look at one: section 3.2.2 prints d_k = d_v = d_model / h = 64."""
+    """Check the head width of base with this many heads: section 3.2.2 prints d_k = d_v = d_model / h = 64."""
     heads = num_heads()
     model = on_meta(lambda: Transformer(ModelConfig(num_heads=heads)))
     attention = encoder_layer(model, 0).self_attn
@@ -55,7 +55,7 @@ def _heads_are_64_wide(num_heads: Callable[[], int]) -> Finding:
 
 
 def _projects_into_a_head(shape: Callable[[], tuple[int, ...]]) -> Finding:
-    """Multiply three words of width d_model with a matrix of this shape: three queries of width 64 must come out."""
+    """Check that three words of width d_model times a matrix of this shape give three queries of width 64."""
     words = torch.ones(3, 512)
     matrix = torch.ones(shape())
     fits = words.size(1) == matrix.size(0)
@@ -66,11 +66,11 @@ def _projects_into_a_head(shape: Callable[[], tuple[int, ...]]) -> Finding:
 def _block_of_the_first_head() -> tuple[int, ...]:
     attention = encoder_layer(paper_base_on_meta(), 0).self_attn
     rows = attention.q_proj.out_features // attention.num_heads
-    return tuple(attention.q_proj.weight[:rows].T.shape)  # nn.Linear stores the transpose of what the paper prints
+    return tuple(attention.q_proj.weight[:rows].T.shape)  # nn.Linear stores the transpose of the paper's matrix
 
 
 def _computes_equation_2(matrices: Callable[[FeedForward], tuple[Tensor, Tensor]]) -> Finding:
-    """Work out max(0, x W1 + b1) W2 + b2 for three rows x, and compare with the network."""
+    """Compare the network with max(0, x W1 + b1) W2 + b2 calculated for three rows x."""
     network = build(lambda: FeedForward(d_model=8, d_ff=32))
     x = standard_normal(3, 8, seed=60)
     w1, w2 = matrices(network)
@@ -84,7 +84,7 @@ def _computes_equation_2(matrices: Callable[[FeedForward], tuple[Tensor, Tensor]
 
 
 def _says_the_width_of_bert(width: Callable[[ModelConfig], int]) -> Finding:
-    """Compare with 12 and 16 heads of 64, at equal vocabularies."""
+    """Compare the claimed widths of BERT base and large, which share a vocabulary, with 12 and 16 heads of 64."""
     base, large = bert_base(), bert_large()
     return Finding(
         base.vocab_size == large.vocab_size and (width(base), width(large)) == (12 * 64, 16 * 64),
@@ -94,7 +94,7 @@ def _says_the_width_of_bert(width: Callable[[ModelConfig], int]) -> Finding:
 
 
 def _treats_positions_alike(network: Callable[[Tensor], Tensor]) -> Finding:
-    """Shuffle six positions: the outputs must be the same, shuffled."""
+    """Check that shuffling six positions only shuffles the outputs."""
     x, order = standard_normal(6, 8, seed=61), torch.tensor([4, 2, 5, 0, 3, 1])
     with torch.no_grad():
         distance = (network(x[order]) - network(x)[order]).abs().max().item()
@@ -111,7 +111,7 @@ def _our_network(x: Tensor) -> Tensor:
 
 
 def _is_gelu(activation: Callable[[], Activation]) -> Finding:
-    """Let x through a network whose matrices are 1 and whose biases are 0: x times Phi(x) must come out."""
+    """Check the activation in a network whose matrices are 1 and biases 0: its output must be x times Phi(x)."""
     network = build(lambda: FeedForward(d_model=1, d_ff=1, activation=activation())).requires_grad_(False)
     for name, weight in network.named_parameters():
         weight.fill_(float("weight" in name))

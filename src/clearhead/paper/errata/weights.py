@@ -1,4 +1,4 @@
-"""Errata about what equation 1 does with scores and values: softmax, weighted sum, look-up.
+"""Errata about softmax, weighted sum and look-up in equation 1: what happens to scores and values.
 
 Shapes: B batch, T query length, S key length, K head width, V value width.
 """
@@ -18,13 +18,13 @@ from clearhead.paper.errata.materials import standard_normal
 __all__ = ["WEIGHTS_ERRATA"]
 
 Attend = Callable[[Tensor, Tensor, Tensor], Tensor]
-"""From q, k, v to the output of attention."""
+"""Maps q, k, v to the output of attention."""
 
 _EQUATION_1 = "Equation 1, section 3.2.1"
 _EXACT = 1e-4
-"""Largest deviation of what should be equal; float32 strays by about 1e-6 here."""
+"""Maximum difference between values that should be equal; float32 errors are about 1e-6 here."""
 
-# Scores of some other input, left over in a notebook: what the first wrong version reads.
+# Scores of another input, left over in a notebook; the first wrong version uses them.
 _OTHER_INPUT = standard_normal(5, 8, seed=10)
 _LEFT_OVER = _OTHER_INPUT @ _OTHER_INPUT.T
 
@@ -38,7 +38,7 @@ def _scores(q: Tensor, k: Tensor) -> Tensor:
 
 
 def _look_up_known_keys(attend: Attend) -> Finding:
-    """Ask for each of five orthogonal keys, strongly: what comes back must be its value."""
+    """Check that a strong query for each of five orthogonal keys returns the value of that key."""
     k, v = torch.eye(5, 8), standard_normal(5, 3, seed=11)
     q = 100 * k[[3, 0, 4, 1, 2]]
     output = attend(q, k, v)
@@ -51,14 +51,14 @@ def _look_up_known_keys(attend: Attend) -> Finding:
 
 
 def _keeps_a_constant(attend: Attend) -> Finding:
-    """Attend to values that are all 1: an average of them is 1."""
+    """Check that attention to values that are all 1 returns 1, their average."""
     output = attend(standard_normal(4, 8, seed=12), standard_normal(6, 8, seed=13), torch.ones(6, 1))
     low, high = output.min().item(), output.max().item()
     return Finding(max(1 - low, high - 1) < _EXACT, f"averages of ones lie between {low:.2f} and {high:.2f}")
 
 
 def _stays_among_the_values(attend: Attend) -> Finding:
-    """Every component of the output must lie between the least and the greatest of the values."""
+    """Check that every component of the output lies between the smallest and the largest of the values."""
     v = standard_normal(6, 3, seed=14)
     output = attend(3 * standard_normal(40, 8, seed=15), 3 * standard_normal(6, 8, seed=16), v)
     outside = ((output > v.amax(dim=0) + _EXACT) | (output < v.amin(dim=0) - _EXACT)).float().mean().item()
@@ -66,7 +66,7 @@ def _stays_among_the_values(attend: Attend) -> Finding:
 
 
 def _mixes_all_values(attend: Attend) -> Finding:
-    """A query of zeros prefers no key, so the first output must be the mean of all values."""
+    """Check that a query of zeros, which prefers no key, returns the mean of all values."""
     v = standard_normal(5, 3, seed=17)
     output = attend(torch.zeros(5, 8), standard_normal(5, 8, seed=18), v)
     distance = (output - v.mean(dim=0)).abs().max().item()
@@ -74,7 +74,7 @@ def _mixes_all_values(attend: Attend) -> Finding:
 
 
 def _becomes_an_exact_look_up(attend: Attend) -> Finding:
-    """Ask near one of the keys, ever colder: the value of the nearest key must be all that is left."""
+    """Check that at decreasing temperature a query near one key returns the value of that key alone."""
     k, v = torch.eye(4, 8), torch.tensor([[3.0], [1.0], [4.0], [2.0]])
     q = torch.tensor([[0.2, 0.9, 0.1, 0.3, 0.0, 0.0, 0.0, 0.0]])  # nearest to the second key, whose value is 1
     temperatures = (100.0, 1.0, 0.1, 0.001)
@@ -87,7 +87,7 @@ def _becomes_an_exact_look_up(attend: Attend) -> Finding:
 
 
 def _batch_is_as_one_by_one(attend: Attend) -> Finding:
-    """Three sentences at once must give what each gives alone; all sizes are equal, so that no shape betrays it."""
+    """Check that three sentences in a batch give the same as each alone; sizes are equal, so shapes reveal nothing."""
     q, k, v = (standard_normal(3, 3, 3, seed=seed) for seed in (19, 20, 21))
     alone = torch.stack([attend(*sentence) for sentence in zip(q, k, v, strict=True)])
     distance = (attend(q, k, v) - alone).abs().max().item()
@@ -95,7 +95,7 @@ def _batch_is_as_one_by_one(attend: Attend) -> Finding:
 
 
 def _reverse_axes(x: Tensor) -> Tensor:
-    """Return what NumPy's `.T` gives."""
+    """Return the result of NumPy's `.T`: all axes reversed."""
     return x.permute(*reversed(range(x.dim())))
 
 
