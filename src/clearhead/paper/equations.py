@@ -74,7 +74,7 @@ def _masked_attention() -> float:
     allowed = [[key <= query for key in range(5)] for query in range(5)]
     output, weights = scaled_dot_product_attention(q, k, v, torch.tensor(allowed))
     if any(weights[query, key] != 0 for query, key in product(range(5), range(5)) if not allowed[query][key]):
-        return math.inf  # even a weight of nearly 0 would let the future through
+        return math.inf  # even a weight of nearly 0 would leak the future
     return _largest(output, plain.attention(q.tolist(), k.tolist(), v.tolist(), allowed)[0])
 
 

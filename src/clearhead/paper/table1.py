@@ -79,7 +79,7 @@ def table1() -> Part:
             )
             for name, layer in LAYERS.items()
         }
-    # oneDNN's LSTM keeps its own workspace, so its memory says nothing about the layer.
+    # oneDNN's LSTM keeps its own workspace, so its memory is not that of the layer.
     memory = {
         name: _Sweep([bytes_kept(layer, n, _WIDTH) for n in _LENGTHS], [bytes_kept(layer, _LENGTH, d) for d in _WIDTHS])
         for name, layer in LAYERS.items()

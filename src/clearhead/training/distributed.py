@@ -224,8 +224,8 @@ class Workers:
     def _disconnect(self) -> None:
         """Destroy the process group.
 
-        Whoever releases it last waits for its threads, and such a thread may be waiting for Python's lock to release a
-        tensor. PyTorch's reducer waits without releasing that lock, a deadlock, so the reducer is deleted first.
+        The last object that refers to it waits for its threads, and such a thread may wait for Python's lock to release
+        a tensor. PyTorch's reducer would hold that lock while it waits, a deadlock. So the reducer is deleted first.
         """
         for module in self._parallel:
             del module.reducer, module.logger  # the logger also refers to the reducer
@@ -453,7 +453,7 @@ def _may_speak(store: dist.Store, rank: int, text: str) -> bool:
 
 
 def _is_first_here() -> bool:
-    """Return whether this is the first worker of its machine, for use when the store can no longer be asked."""
+    """Return whether this is the first worker of its machine, for use when the store is closed."""
     return os.environ.get("LOCAL_RANK", "0") == "0"
 
 

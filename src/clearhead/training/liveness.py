@@ -118,9 +118,9 @@ class Watch:
     """Background watch over the heartbeats of all workers, until `stop`.
 
     If a worker is silent for too long, or hangs, this process exits: otherwise it would wait for that worker inside a
-    collective operation, which cannot be interrupted. If the store is gone or does not answer, and with it whoever
-    started the workers, this process gets SIGTERM, which asks it to save and stop. If the store is silent for twice as
-    long, its machine is gone, and this process exits.
+    collective operation, which cannot be interrupted. If the store is closed or does not answer, the launcher is
+    probably gone too, and this process sends itself SIGTERM, to save and stop. If the store does not answer for twice
+    as long, its machine is gone, and this process exits.
 
     Args:
         store: Store of the heartbeats; used by this object alone.

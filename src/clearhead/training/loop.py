@@ -228,7 +228,7 @@ class Loop:
             if is_better(averaged, validation):
                 weights, validation = average, averaged
                 chosen = "average of " + ", ".join(path.name for path in paths)
-        if weights is None and self._published is not None:  # already published, under the right name
+        if weights is None and self._published is not None:  # the last step is published already
             return validation, self._published
         best_weights = weights or self.checkpoints.tensors(path, "model.safetensors")
         return validation, self._publish(best_weights, validation, chosen)

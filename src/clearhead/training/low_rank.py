@@ -44,7 +44,7 @@ class LowRankAdam(torch.optim.Optimizer):
         for matrix in self.param_groups[0]["params"]:
             rows, columns = matrix.shape
             a = torch.empty(rank, columns).uniform_(-(columns**-0.5), columns**-0.5, generator=drawn)
-            thin = torch.cat([a, torch.zeros(rank, rows)], dim=1).to(matrix)  # A beside B transposed
+            thin = torch.cat([a, torch.zeros(rank, rows)], dim=1).to(matrix)  # A and transposed B
             moments = {name: torch.zeros_like(thin) for name in ("exp_avg", "exp_avg_sq")}
             self.state[matrix] = {"thin": thin, **moments, "step": torch.zeros((), device=matrix.device)}
 

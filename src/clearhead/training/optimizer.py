@@ -17,7 +17,7 @@ from clearhead.training.muon import Muon
 __all__ = ["build_optimizer", "load_optimizer_state", "optimizer_state", "weights_to_train"]
 
 _PART = re.compile(r"embeddings|(encoder|decoder)(\.layers\.\d+)?")
-_LAYERS = ("encoder.layers.", "decoder.layers.")  # a table of relative positions lies outside, like embeddings
+_LAYERS = ("encoder.layers.", "decoder.layers.")  # relative-position tables count as embeddings
 
 
 def weights_to_train(model: nn.Module, config: TrainConfig) -> dict[str, nn.Parameter]:

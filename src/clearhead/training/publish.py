@@ -205,7 +205,7 @@ def average_run(
     """Average the last checkpoints of a run into a model directory (paper section 6.1), and report its quality.
 
     The average is validated like the models of the run. It is compared with the model at `output` and the run's
-    published model by their recorded scores; these are not translated with again.
+    published model by their recorded scores; these models are not run again.
 
     Args:
         run: Run directory.

@@ -186,7 +186,7 @@ def complete(
 
     Args:
         values: Nested settings as the user gave them.
-        preset: Name of the preset below them.
+        preset: Name of the preset, whose settings have the lowest priority.
         model: Model settings that the tokenizer determines, its `model_settings`.
         planned: Nested settings between the preset's and the user's, see `plan`. Only these set `train.planned`.
     """
@@ -242,7 +242,7 @@ def check_resumable(saved: Config, now: Config, made: TrainingState) -> list[str
 
     Raises:
         CheckpointError: With a list of the changes that would make it another run; or if the new limit is below the
-            steps or minutes already made, so that the run would end without a word.
+            steps or minutes already made, so that the run would end silently.
         ConfigError: If the run's vocabulary lacks the tokens that a setting needs.
     """
     _refuse_less_than_made(saved.train, now.train, made)

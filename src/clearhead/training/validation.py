@@ -161,8 +161,8 @@ def _translated(
 ) -> tuple[list[str], list[str]]:
     """Return greedy translations of the validation sources as the published model would read them, and references.
 
-    With language tags, a line that names no language is read without one, as in training. The published model would ask
-    for a language first.
+    With language tags, a line that names no language is read without one, as in training, unless the setting
+    `target_lang` is given. The published model would require a language.
     """
     all_rows = range(min(len(pairs), config.train.validate_sentences))
     rows = workers.own(all_rows)

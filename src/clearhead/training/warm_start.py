@@ -125,11 +125,11 @@ def model_name(path: str) -> str:
 
 
 def tag_trouble(pairs: PairStore, tokenizer: Vocabulary, what: str) -> str | None:
-    """Return a warning if source lines lack the language tags of the tokenizer, or have tags it does not know.
+    """Return a warning if source lines lack the language tags of the tokenizer, or have tags that it lacks.
 
     Args:
         pairs: Training pairs, of which the first 1,000 are checked.
-        tokenizer: Tokenizer, which knows the language tags of the model.
+        tokenizer: Tokenizer with the language tags of the model.
         what: Name of the lines for the message, such as "source".
     """
     known, rows = tokenizer.language_tags, range(min(len(pairs), _LINES_ASKED_FOR_A_TAG))
