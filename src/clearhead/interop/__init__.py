@@ -1,4 +1,4 @@
-"""Other libraries' models as ours and ours as theirs: key tables used in both directions."""
+"""Import and export of models of other libraries, through key tables that work in both directions."""
 
 from clearhead.interop.huggingface.state import export_state, exportable_as, import_parts, import_state
 from clearhead.interop.torch_nn import import_torch_state

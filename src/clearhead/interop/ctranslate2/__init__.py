@@ -1,1 +1,1 @@
-"""Models of CTranslate2: its binary file, its vocabularies, and whole directories in and out."""
+"""Import and export of CTranslate2 models: the binary file, the vocabularies, and whole directories."""

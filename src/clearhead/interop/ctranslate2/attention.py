@@ -1,4 +1,7 @@
-"""What every attention of CTranslate2 says for itself, and our model once for all: widths, scaling, positions."""
+"""Attention settings of CTranslate2: head widths, scaling and positions.
+
+CTranslate2 stores them in every attention; our model has one setting for all attentions.
+"""
 
 from __future__ import annotations
 
@@ -17,16 +20,16 @@ from clearhead.model.other_positions import relative_bucket
 __all__ = ["BIAS", "attention_numbers", "numbers_read", "other_row", "read_attention"]
 
 BIAS = "relative_attention_bias"
-"""The table of relative positions; every layer has it, and those of a stack are one."""
+"""Name of the table of relative positions; every layer of a stack has the same table."""
 _DISTANCE = "relative_attention_max_distance"
 _SCALE = "queries_scale"
 _ROTARY = ("rotary_dim", "rotary_interleave", "rotary_base")
 _LONGEST = 10_000
-"""Tokens; attention to more of them is out of reach."""
+"""Largest distance between tokens for which bucket numbers are compared; longer attention is impractical."""
 
 
 def attention_numbers(config: ModelConfig) -> dict[str, np.generic]:
-    """Return what scores are multiplied by, and where relative positions end, by the names of the variables."""
+    """Return the scale of the attention scores and the maximum relative distance, by variable name."""
     numbers: dict[str, np.generic] = {}
     by_default = (config.d_model // config.num_heads) ** -0.5
     scale = config.key_dim**-0.5 if config.attention_scale else 1.0
@@ -39,7 +42,7 @@ def attention_numbers(config: ModelConfig) -> dict[str, np.generic]:
 
 
 def numbers_read(num_encoder_layers: int, num_decoder_layers: int) -> set[str]:
-    """Return the names of all numbers that `read_attention` reads."""
+    """Return the names of all scalar variables that `read_attention` reads."""
     return {
         f"{name}/{number}"
         for name in _attentions(num_encoder_layers, num_decoder_layers)
@@ -57,12 +60,14 @@ def read_attention(
     num_encoder_layers: int,
     num_decoder_layers: int,
 ) -> dict[str, Any]:
-    """Return the settings of `[model]` that the attentions say; `positions` only if these are theirs.
+    """Return the `[model]` settings stored in the attentions.
+
+    `positions` is among them only for relative or rotary positions.
 
     Args:
-        their: Gathers what our model cannot express.
-        attributes: The variables that are a single number.
-        tensors: The others.
+        their: The configuration; it collects what our model cannot express.
+        attributes: The scalar variables, by name.
+        tensors: The other variables, by name.
         d_model: Width of the model.
         num_heads: Heads of every attention.
         num_encoder_layers: Layers of the encoder.
@@ -71,7 +76,7 @@ def read_attention(
     names = _attentions(num_encoder_layers, num_decoder_layers)
     output = tensors.get(f"{names[0]}/linear_1/weight") if names else None
     if output is None or output.dim() != 2 or not 0 < num_heads <= min(d_model, output.size(1)):
-        return {}  # which is an error anyway, of a tensor or of a setting
+        return {}  # a wrong tensor or setting, which is reported elsewhere
     settings: dict[str, Any] = {}
     width, by_default = int(output.size(1) // num_heads), (d_model // num_heads) ** -0.5
     if width * num_heads != d_model:
@@ -94,7 +99,7 @@ def read_attention(
 def _relative(
     their: TheirConfig, attributes: Mapping[str, Any], tensors: Mapping[str, Tensor], names: Sequence[str]
 ) -> dict[str, Any]:
-    """Return the settings of relative positions, which must be there in every layer, and the same."""
+    """Return the settings of relative positions, which must be present and equal in all layers."""
     lacking = [f"{name}/{BIAS}" for name in names if f"{name}/{BIAS}" not in tensors]
     lacking += [f"{name}/{_DISTANCE}" for name in names if f"{name}/{_DISTANCE}" not in attributes]
     if lacking:
@@ -119,7 +124,10 @@ def _relative(
 
 
 def _rotary(their: TheirConfig, attributes: Mapping[str, Any], names: Sequence[str], width: int) -> dict[str, Any]:
-    """Return the setting of rotary positions, which must be there in every layer, and turn all pairs of neighbours."""
+    """Return the setting of rotary positions.
+
+    All layers must have them, and they must rotate all pairs of neighbouring components.
+    """
     if any(f"{name}/rotary_dim" not in attributes for name in names):
         their.problems += [
             f"{name}/rotary_dim is {attributes[f'{name}/rotary_dim']!r}, and our model has such positions everywhere"
@@ -138,22 +146,23 @@ def _rotary(their: TheirConfig, attributes: Mapping[str, Any], names: Sequence[s
 
 
 def other_row(num_buckets: int, max_distance: int) -> int | None:
-    """Return a distance that has another row in CTranslate2 than in T5; None for all settings but very few.
+    """Return a distance with another bucket in CTranslate2 than in T5; None for nearly all settings.
 
-    T5 makes the logarithm of a distance a whole number, and adds to it the number of rows for single distances;
-    CTranslate2 adds first, and float32 may round the sum up to a whole number.
+    T5 truncates the logarithm of a distance to an integer, then adds the number of single-distance buckets.
+    CTranslate2 adds first, and float32 may round the sum up to an integer.
 
     Args:
-        num_buckets: Rows of the tables.
-        max_distance: From here on all share the last row.
+        num_buckets: Rows of the tables of relative positions.
+        max_distance: Distance from which on all distances share the last row.
     """
-    if num_buckets < 4 or not num_buckets // 2 < max_distance:  # which are no settings
+    if num_buckets < 4 or not num_buckets // 2 < max_distance:  # not valid settings
         return None
     distance = torch.arange(min(max_distance, _LONGEST))
     for is_causal in (True, False):
         rows = num_buckets if is_causal else num_buckets // 2
         single = rows // 2
-        # C's logarithm of a float32 is the nearest one, as that of a float64 is; torch's may be the one beside it.
+        # C's float32 logarithm is the nearest one, as is a float64 logarithm cast to float32.
+        # torch's float32 logarithm may be the neighbouring float.
         far, end = (_log(x / single) for x in (distance.float(), torch.tensor(float(max_distance))))
         theirs = (single + far / end * (rows - single)).long().clamp(max=rows - 1)
         ours = relative_bucket(-distance, num_buckets=num_buckets, max_distance=max_distance, is_causal=is_causal)

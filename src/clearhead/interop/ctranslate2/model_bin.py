@@ -1,8 +1,8 @@
-"""`model.bin` of CTranslate2: numbers with names, read without that library.
+"""Reader of CTranslate2's `model.bin`, which holds named tensors and numbers; it does not need CTranslate2.
 
-A version, the name of the specification and its revision; then every variable with its name, shape, type and bytes;
-then other names of the same variables. All integers are little-endian, a text has its length before it and a zero
-behind it (`ctranslate2.specs.model_spec` is what writes such files).
+The file holds the format version, the name of the specification and its revision. Then follow all variables, each
+with its name, shape, type and bytes, and then aliases of variables. All integers are little-endian. A string has its
+length before it and a zero byte after it (`ctranslate2.specs.model_spec` writes such files).
 """
 
 from __future__ import annotations
@@ -24,34 +24,34 @@ from clearhead.files import require_regular
 __all__ = ["ModelBin", "read_model_bin"]
 
 VERSION = 6
-"""Of the format since CTranslate2 3.0; earlier ones have no `config.json`."""
+"""Version of the format since CTranslate2 3.0; earlier models have no `config.json`."""
 
 _TYPES = (torch.float32, torch.int8, torch.int16, torch.int32, torch.float16, torch.bfloat16)
-"""By the number that stands in the file."""
+"""Data types, in the order of their numbers in the file."""
 _MOST_AXES = 8
 _SCALE = "_scale"
-"""Behind the name of a rounded variable stands that of what it was multiplied by."""
+"""Suffix of the variable that holds the scale of a quantized variable."""
 
 
 @dataclass(frozen=True)
 class ModelBin:
-    """What such a file holds."""
+    """The content of a `model.bin`."""
 
     specification: str
-    """Such as `TransformerSpec`."""
+    """Name of the specification, such as `TransformerSpec`."""
     tensors: Mapping[str, Tensor]
     """The variables with at least one axis, in float32."""
     attributes: Mapping[str, int | float]
-    """The variables that are a single number: settings."""
+    """The scalar variables, which are settings."""
     stored_in: tuple[str, ...]
-    """Types of the weights in the file, in alphabetical order; other than float32 they were rounded."""
+    """Data types of the weights in the file, in alphabetical order; all but float32 were rounded."""
 
 
 def read_model_bin(path: Path) -> ModelBin:
-    """Read a `model.bin`; no more memory is asked for than the file is long.
+    """Read a `model.bin`; it allocates no more memory than the length of the file.
 
     Raises:
-        ModelError: If it cannot be read, is no such file, is of another version, or ends too early or too late.
+        ModelError: If the file cannot be read, has another format or version, or is too short or too long.
     """
     try:
         require_regular(path)
@@ -93,7 +93,7 @@ def _read(reader: _Reader, path: Path) -> ModelBin:
 
 
 def _in_float32(stored: Mapping[str, Tensor], reader: _Reader) -> dict[str, Tensor]:
-    """Return variables in float32; rounded ones are divided by their scales, which are one for each row or for all."""
+    """Return the variables in float32; quantized ones are divided by their scales, one per row or one for all."""
     whole: dict[str, Tensor] = {}
     for name, tensor in stored.items():
         if name.endswith(_SCALE) and name.removesuffix(_SCALE) in stored:
@@ -113,29 +113,29 @@ def _in_float32(stored: Mapping[str, Tensor], reader: _Reader) -> dict[str, Tens
 
 
 class _Reader:
-    """A file, read from its beginning to its end.
+    """Sequential reader of a `model.bin`.
 
     Args:
-        file: It.
-        path: Where it stands, for messages.
+        file: The open file, at its beginning.
+        path: Path of the file, for messages.
     """
 
     def __init__(self, file: BinaryIO, path: Path) -> None:
         self._file = file
         self._path = path
         self.left = os.fstat(file.fileno()).st_size
-        """Bytes that have not been read."""
+        """Bytes not read yet."""
 
     def damaged(self, what: str) -> ModelError:
-        """Return the error that says what is wrong."""
+        """Return the error for a damaged file, with its reason."""
         return ModelError(f"{self._path} is damaged, or no model of CTranslate2: {what}")
 
     def number(self, form: str) -> int:
-        """Read one number of a form that `struct` knows."""
+        """Read one number in a `struct` format."""
         return int(struct.unpack(f"<{form}", self._bytes(struct.calcsize(form)))[0])
 
     def text(self) -> str:
-        """Read a text."""
+        """Read a string: its length, its bytes and a zero byte."""
         found = self._bytes(self.number("H"))
         if not found.endswith(b"\0"):
             raise self.damaged("a text in it has no end")
@@ -145,7 +145,7 @@ class _Reader:
             raise self.damaged("a text in it is not UTF-8") from None
 
     def tensor(self, name: str) -> Tensor:
-        """Read a variable behind its name."""
+        """Read the shape, type and bytes of a variable, which follow its name."""
         axes = self.number("B")
         if axes > _MOST_AXES:
             raise self.damaged(f"{name} has {axes} axes")
@@ -164,6 +164,6 @@ class _Reader:
             raise self.damaged(f"it ends where {count:,} bytes more should stand, and {self.left:,} do")
         found = bytearray(self._file.read(count))
         self.left -= count
-        if len(found) != count:  # it has become shorter since it was opened
+        if len(found) != count:  # the file was truncated after it was opened
             raise self.damaged("it has become shorter")
         return found

@@ -1,4 +1,4 @@
-"""What a model says here beside what CTranslate2 makes of its file: the same scores."""
+"""Parity check with CTranslate2: both libraries give a translation the same score."""
 
 from __future__ import annotations
 
@@ -28,24 +28,24 @@ def prove_ctranslate2(
     *,
     tolerance: float | None = None,
 ) -> str:
-    """Compare a model with what CTranslate2 makes of it, on a few sentences.
+    """Compare a model with its CTranslate2 version on a few sentences.
 
-    What the file says is compared in float32. What the integer arithmetic of this processor makes of it is told beside:
-    without VNNI its sums may overflow.
+    The exported weights are compared in float32. For integer weights, the difference in integer arithmetic on this
+    processor is reported too: without VNNI its sums may overflow.
 
     Args:
-        directory: Where their model stands.
-        bundle: The model here.
-        sources: Sentences; each may begin with the tag of the language to write.
-        precision: Of the weights there.
-        pieces: The names of its tokens.
-        tolerance: Nats a token that scores of our translations may differ by; if None, what the precision asks for.
+        directory: Directory of the CTranslate2 model.
+        bundle: Our model.
+        sources: Source sentences; each may begin with a target-language tag.
+        precision: Precision of the CTranslate2 weights.
+        pieces: Token lists of the CTranslate2 model.
+        tolerance: Largest allowed score difference, in nats per token; None for the default of the precision.
 
     Returns:
-        What was found, in words.
+        A summary of the comparison, in words.
 
     Raises:
-        ModelError: If the scores differ by more, or their library cannot load the directory.
+        ModelError: If the scores differ by more, or CTranslate2 cannot load the directory.
     """
     if tolerance is None:
         tolerance = TOLERANCE if precision == "float32" else MOST_ROUNDING
@@ -56,12 +56,12 @@ def prove_ctranslate2(
     found = [
         best for (best,) in decode(bundle.model, ids, SearchOptions(settings), prefixes=list(map(given_prefix, given)))
     ]
-    # What their library puts around a source itself it is not given.
+    # CTranslate2 adds some source tokens by itself; those are not passed to it.
     read = [[pieces.source[token] for token in row[pieces.adds_bos : len(row) - pieces.adds_eos]] for row in ids]
     written = [[pieces.target[token] for token in best.tokens[:-1]] for best in found]
 
     def agreement(compute_type: str) -> tuple[float, int]:
-        """Return how far scores differ a token at most, and how many translations their search finds as well."""
+        """Return the largest score difference per token, and how many translations CTranslate2's search also finds."""
         theirs = _their_translator(directory, compute_type)
         scored = theirs.score_batch(read, written)
         scores = [sum(one.log_probs[len(begin) :]) for one, begin in zip(scored, given, strict=True)]

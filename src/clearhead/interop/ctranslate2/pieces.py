@@ -1,4 +1,4 @@
-"""The lists of tokens of a directory of CTranslate2: read with what its `config.json` says of them, or made."""
+"""Token lists of a CTranslate2 directory: reading them with their settings in `config.json`, and making them."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from clearhead.tokenizers.vocabulary import MOST_BYTES
 __all__ = ["PADDING", "Pieces", "listed_pieces", "read_pieces", "told_in_tokens"]
 
 PADDING = ("<pad>", "<blank>", "[PAD]")
-"""What libraries call it."""
+"""Names of the padding token in various libraries."""
 
 
 @dataclass(frozen=True)
 class Pieces:
-    """The tokens of both sides, by id, and what CTranslate2 puts around a source by itself."""
+    """The tokens of source and target by id, and the tokens that CTranslate2 adds to a source."""
 
     source: Sequence[str]
     target: Sequence[str]
@@ -31,13 +31,13 @@ class Pieces:
     eos: str = "</s>"
     unk: str = "<unk>"
     start: str = "<s>"
-    """From which a translation starts."""
+    """First input of the decoder."""
     adds_bos: bool = False
     adds_eos: bool = False
 
     @property
     def padding(self) -> int | None:
-        """Id of padding, if it is one on both sides: their library knows lengths and needs none."""
+        """Id of the padding token if both sides have it at the same id; else None, as CTranslate2 needs no padding."""
         for token in PADDING:
             if token in self.source and token in self.target and token != self.eos:
                 number = self.source.index(token)
@@ -46,15 +46,15 @@ class Pieces:
 
 
 def read_pieces(directory: Path, values: Mapping[str, Any], *, starts_from_zeros: bool) -> Pieces:
-    """Read the lists of tokens, and what `config.json` says of them.
+    """Read the token lists and their settings in `config.json`.
 
     Args:
-        directory: Where they stand.
+        directory: Directory of the files.
         values: The fields of `config.json`.
-        starts_from_zeros: A translation starts from no token; the one that is named may then be any.
+        starts_from_zeros: Whether decoding starts from a zero embedding; `decoder_start_token` is then not checked.
 
     Raises:
-        ConfigError: If `config.json` names no end or no start token of the vocabulary.
+        ConfigError: If the end or start token in `config.json` is not in the vocabulary.
         ModelError: If a file is missing or damaged.
     """
     is_shared = any((directory / f"shared_vocabulary.{kind}").exists() for kind in ("json", "txt"))
@@ -82,7 +82,7 @@ def read_pieces(directory: Path, values: Mapping[str, Any], *, starts_from_zeros
 
 
 def _tokens(directory: Path, side: str) -> list[str]:
-    """Read a list of tokens, as JSON or, of old, as lines."""
+    """Read a token list from JSON or, in old models, from text lines."""
     old = directory / f"{side}_vocabulary.txt"
     path = old if old.exists() else old.with_suffix(".json")
     try:
@@ -98,7 +98,7 @@ def _tokens(directory: Path, side: str) -> list[str]:
 
 
 def listed_pieces(vocabulary: Vocabulary) -> Pieces:
-    """Return the lists of tokens of a model in CTranslate2, and what it puts around a source by itself."""
+    """Return the token lists of a model for CTranslate2, and which tokens CTranslate2 adds to a source."""
     if not isinstance(vocabulary, ForeignVocabulary):
         assert isinstance(vocabulary, Tokenizer)
         tokens = vocabulary.tokens()
@@ -108,7 +108,7 @@ def listed_pieces(vocabulary: Vocabulary) -> Pieces:
     source = token_names(file.source, file.source_vocab_size or file.vocab_size, file.pad_id)
     target = token_names(file.target or file.source, file.vocab_size, file.pad_id)
     start, eos = target[file.bos_id], target[file.eos_id]
-    # A tokenizer.json puts around a text what stands there, and the others nothing.
+    # A tokenizer.json adds the special tokens around a text itself; other tokenizers add none.
     begin, end = (None, None) if file.source.speller == "tokenizers" else _ends(file.source_frame)
     return Pieces(
         source,
@@ -123,12 +123,12 @@ def listed_pieces(vocabulary: Vocabulary) -> Pieces:
 
 
 def told_in_tokens(vocabulary: Vocabulary, pieces: Pieces, decode: DecodeConfig) -> list[str]:
-    """Return in words which tokens a user of CTranslate2 gives a model beside the pieces of a text.
+    """Return notes on the tokens that a CTranslate2 user must add to the pieces of a text.
 
     Args:
-        vocabulary: Of the model.
-        pieces: From `listed_pieces`.
-        decode: Names the languages that are written for example.
+        vocabulary: Vocabulary of the model.
+        pieces: Token lists from `listed_pieces`.
+        decode: Decoding settings; their languages serve as examples.
     """
     if not isinstance(vocabulary, ForeignVocabulary):
         return told_by_tag(vocabulary, decode)
@@ -148,7 +148,7 @@ def told_in_tokens(vocabulary: Vocabulary, pieces: Pieces, decode: DecodeConfig)
 
 
 def _ends(frame: Frame) -> tuple[int | None, int | None]:
-    """Return the ids that a frame begins and ends with, None where that is no id."""
+    """Return the first and last id of a frame; None where the frame has no fixed id."""
     begin, end = (part if isinstance(part, int) else None for part in (frame[0], frame[-1]))
     return begin, end
 

@@ -1,4 +1,4 @@
-"""Directories of CTranslate2, with the tokenizer that stands beside the model; rounded weights come in as they read."""
+"""Reader of CTranslate2 directories: the model and its tokenizer; quantized weights are read as float32."""
 
 from __future__ import annotations
 
@@ -39,18 +39,18 @@ __all__ = ["import_ctranslate2"]
 LIBRARY, KIND = "CTranslate2", "ctranslate2"
 
 _ITS_SEARCH = {"beam_size": 2, "length_penalty": 1.0, "length_penalty_form": "power"}
-"""What `translate_batch` does if nothing else is asked for; the files say nothing of it."""
+"""Defaults of `translate_batch`; the files of a model store no search settings."""
 _UNSAID = {"dropout", "attention_dropout", "feed_forward_dropout"}
 
 
 def import_ctranslate2(directory: Path, kind: str | None, source_lang: str | None, target_lang: str | None) -> Imported:
-    """Read a directory of CTranslate2.
+    """Read a CTranslate2 directory.
 
     Args:
-        directory: Where `model.bin`, `config.json`, the vocabulary and a tokenizer stand.
-        kind: There is but one.
-        source_lang: Language of the sources, for a model that is told; if None, it is asked for when translating.
-        target_lang: Language to write where nothing else is asked for.
+        directory: Directory of `model.bin`, `config.json`, the vocabulary and a tokenizer.
+        kind: Ignored; CTranslate2 has only one kind of model.
+        source_lang: Source language, for a model with source-language tokens; None to require it when translating.
+        target_lang: Default target language.
 
     Raises:
         ConfigError: Naming every variable or field that our model cannot express.
@@ -81,7 +81,7 @@ def import_ctranslate2(directory: Path, kind: str | None, source_lang: str | Non
     anew = partial(ctranslate2_vocabulary, directory, pieces, config)
     if origin is not None:
         if origin.vocabulary_sha256 is None:
-            tokenizer_side(directory / "tokenizer.json", pieces)  # or it is another model's
+            tokenizer_side(directory / "tokenizer.json", pieces)  # raises if the tokenizer belongs to another model
         unsaid = _UNSAID if "max_positions" in settings else {*_UNSAID, "max_positions"}
         was = undone(origin.model, (), config, tensors, unsaid=unsaid) if is_ours else (config, tensors)
         told = {"source_lang": source_lang, "target_lang": target_lang}
@@ -116,9 +116,9 @@ def _with_vocabulary(
     *,
     starts_from_zeros: bool,
 ) -> tuple[ModelConfig, dict[str, Tensor]]:
-    """Return settings and tensors with the ids of special tokens.
+    """Return settings and tensors that include the special token ids.
 
-    A translation that starts from zeros, and a vocabulary without padding, get a token more on both sides.
+    If decoding starts from a zero embedding, or the vocabulary has no padding token, both sides get one more token.
     """
     sizes = {
         "source": len(source := tensors["source_embedding.weight"]),
@@ -145,7 +145,10 @@ def _with_vocabulary(
 
 
 def _compare(directory: Path, bundle: Bundle, pieces: Pieces, stored_in: Sequence[str], sources: Sequence[str]) -> str:
-    """Compare scores; what was stored in 16 bits is read exactly, but sinusoids among it are computed here."""
+    """Compare scores with CTranslate2.
+
+    Weights stored in 16 bits are read exactly, but sinusoidal positions stored with them are computed anew here.
+    """
     if any(name.startswith("int") for name in stored_in):
         return prove_ctranslate2(directory, bundle, sources, "int8", pieces, tolerance=TOLERANCE)
     kind: ExportPrecision = "float32" if tuple(stored_in) == ("float32",) else "float16"

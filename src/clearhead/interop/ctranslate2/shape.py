@@ -1,4 +1,4 @@
-"""What the variables of a Transformer of CTranslate2 say of its shape."""
+"""Model settings and tensors from the variables of a CTranslate2 Transformer."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ DEFAULTS: Mapping[str, Any] = {
     for side in ("encoder", "decoder")
     for name, value in {"activation": 0, "num_heads": 8, "pre_norm": 1, "scale_embeddings": 1}.items()
 }
-"""What CTranslate2 takes for numbers that a file leaves out."""
+"""Defaults of CTranslate2 for scalars that a file omits."""
 
 _NOTHING = {"alibi": 0, "multi_query_attention": 0, "num_heads_kv": 0, "sliding_window": 0}
-"""Numbers that must be these: our model has no such thing."""
+"""Required values of scalars for features that our model does not have."""
 _NO_MATTER = {
     "alibi_use_positive_positions": "of ALiBi",
     "alignment_heads": "of the alignments that are given out",
@@ -37,9 +37,9 @@ _NO_MATTER = {
     "scale_alibi": "of ALiBi",
     "start_from_zero_embedding": "read where the vocabulary is",
 }
-"""Numbers that change no translation of a model that is taken, and why."""
+"""Scalars that do not affect the translations of an accepted model, with the reason."""
 _MOST_FIRST = 8
-"""Sinusoids are looked for whose first position is smaller; those of fairseq begin at 2."""
+"""Upper bound (exclusive) of the first position in the search for sinusoids; fairseq's begin at 2."""
 _LAYOUTS: Any = ("sinusoidal", "sinusoidal_halves", "sinusoidal_t2t")
 _FEED_FORWARD = "encoder/layer_0/ffn/linear_0/weight"
 _ENCODINGS = "position_encodings/encodings"
@@ -47,12 +47,12 @@ _OUTPUT_SCALE = "decoder/scale_outputs"
 
 
 def read_variables(file: ModelBin, epsilon: float | None, origin: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
-    """Return the settings of `[model]` but those of the vocabulary, and our tensors.
+    """Return our tensors, and the `[model]` settings except those of the vocabulary.
 
     Args:
-        file: What `model.bin` holds.
-        epsilon: `layer_norm_epsilon` of `config.json`; None is their default.
-        origin: The file, for messages.
+        file: Content of `model.bin`.
+        epsilon: `layer_norm_epsilon` of `config.json`; None for CTranslate2's default.
+        origin: Path of `model.bin`, for messages.
 
     Raises:
         ConfigError: Naming every variable that our model cannot express.
@@ -113,7 +113,7 @@ def _settings(
 
 
 def _on_both(their: TheirConfig, tensors: Mapping[str, Tensor], name: str) -> bool:
-    """Tell whether both sides have a part, and not one of them alone."""
+    """Return whether encoder and decoder have a variable; record a problem if only one of them has it."""
     here, there = (f"{side}/{name}" in tensors for side in ("encoder", "decoder"))
     if here != there:
         their.problems.append(f"{'encoder' if here else 'decoder'}/{name} is there, and on the other side it is not")
@@ -125,7 +125,10 @@ def _layers(tensors: Mapping[str, Tensor], side: str) -> int:
 
 
 def _is_scaled(their: TheirConfig, d_model: int) -> bool:
-    """Tell whether embeddings are multiplied by sqrt(d_model): a whole number says it, another is the factor itself."""
+    """Return whether embeddings are multiplied by sqrt(d_model).
+
+    In the file an integer is a flag, and a float is the factor itself.
+    """
     value = their.same("encoder/scale_embeddings", "decoder/scale_embeddings")
     if isinstance(value, int):
         return bool(value)
@@ -137,7 +140,7 @@ def _is_scaled(their: TheirConfig, d_model: int) -> bool:
 
 
 def _divides_output(their: TheirConfig, attributes: Mapping[str, Any], d_model: int) -> bool:
-    """Tell whether the decoder's states are divided by sqrt(d_model)."""
+    """Return whether the decoder states are divided by sqrt(d_model)."""
     value = attributes.get(_OUTPUT_SCALE, 1.0)
     if value == 1.0:
         return False
@@ -159,7 +162,11 @@ def _tying(source: Tensor, target: Tensor, output: Tensor) -> str:
 
 
 def _positions(their: TheirConfig, tensors: Mapping[str, Tensor], d_model: int) -> dict[str, Any]:
-    """Return which sinusoids a table of positions is, or that it is learned; without one, theirs are computed."""
+    """Return the position settings.
+
+    A table of positions is matched with known sinusoids; otherwise it is learned. Without a table, CTranslate2 computes
+    its own sinusoids.
+    """
     if not _on_both(their, tensors, _ENCODINGS):
         return {"positions": "sinusoidal_t2t", "first_position": 1}
     tables = [tensors[f"{side}/{_ENCODINGS}"] for side in ("encoder", "decoder")]
@@ -176,14 +183,14 @@ def _sinusoids(table: Tensor, d_model: int) -> dict[str, Any] | None:
     for layout in _LAYOUTS:
         for first in range(_MOST_FIRST):
             computed = sinusoidal_positions(len(table), d_model, layout, first=first)
-            # Tables are computed in float32, or stored in half of it; another formula would be off by about 1.
+            # Tables are stored in float32 or float16; a table of another formula would differ by about 1.
             if torch.allclose(table, computed, rtol=0.0, atol=1e-2):
                 return {"positions": layout, "first_position": first}
     return None
 
 
 def _refuse_others(their: TheirConfig, attributes: Mapping[str, Any], read: Collection[str]) -> None:
-    """Refuse every number that is neither read nor known to change nothing."""
+    """Record a problem for every scalar that is neither read nor known to have no effect."""
     for name in sorted(attributes):
         short = name.partition("/")[2]
         if short in _NOTHING:

@@ -1,4 +1,4 @@
-"""Key table of CTranslate2's Transformer, whose projections of the same input are one matrix."""
+"""Key table of CTranslate2's Transformer, where projections of the same input share one matrix."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from clearhead.interop.rewrites import resolved
 __all__ = ["ACTIVATIONS", "OUTPUT", "SOURCE", "TARGET", "key_table"]
 
 ACTIVATIONS = {"relu": "RELU", "gelu_tanh": "GELUTanh", "silu": "SWISH", "gelu": "GELU"}
-"""Our name of an activation to theirs, in the order of their numbers from 0 on."""
+"""Our names of activations to CTranslate2's, in the order of CTranslate2's numbers from 0."""
 
 SOURCE, TARGET, OUTPUT = "encoder/embeddings_0/weight", "decoder/embeddings/weight", "decoder/projection/weight"
 
 
 def key_table(config: ModelConfig) -> KeyTable:
-    """Return the variables of an encoder-decoder with these settings.
+    """Return the key table of an encoder-decoder with these settings.
 
-    Tables of positions are among them where they are learned; what is computed here is a table there as well.
+    It includes position tables only if they are learned. Computed positions have a table in CTranslate2, but not here.
     """
     config = resolved(config)
     rows = _embeddings(config)
@@ -76,7 +76,7 @@ def _feed_forward(config: ModelConfig) -> list[Row]:
 
 
 def _linear(ours: Sequence[str], theirs: str, size: int, *, has_bias: bool) -> list[Row]:
-    """Return the rows of linear maps of ours above one another; where one of theirs has no bias, it is zero."""
+    """Return the rows of our linear maps, stacked into one of CTranslate2's; a bias missing there is zero."""
     layout = SAME if len(ours) == 1 else STACKED
     rows = [Row(tuple(f"{name}.weight" for name in ours), f"{theirs}/weight", layout)]
     if has_bias:

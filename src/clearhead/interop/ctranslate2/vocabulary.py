@@ -1,4 +1,4 @@
-"""The vocabulary of a directory of CTranslate2: the tokenizer that was put beside its lists of tokens."""
+"""Vocabulary of a CTranslate2 directory, built from its tokenizer and token lists."""
 
 from __future__ import annotations
 
@@ -17,25 +17,25 @@ from clearhead.tokenizers.foreign import Frame, Side, VocabularyFile
 __all__ = ["ctranslate2_vocabulary", "tokenizer_side"]
 
 _ONE_MODEL = ("sentencepiece.bpe.model", "sentencepiece.model", "spiece.model")
-"""A sentencepiece model of both sides, by the names that libraries give it."""
+"""File names of a sentencepiece model that serves both sides, as various libraries name it."""
 _TOLD = re.compile(r"__(\w+)__|([a-z]{3}_[A-Z][a-z]{3})|([a-z]{2}_[A-Z]{2})")
-"""Tokens of languages of which one heads the source, and one the translation: M2M100's, NLLB's and mBART's."""
+"""Language tokens of M2M100, NLLB and mBART; one begins the source, and another the translation."""
 _HEADS_SOURCE = re.compile(r">>(\S+)<<|<2(\S+)>")
-"""Tokens of languages that head the source and say what to write: Marian's and ours."""
+"""Target-language tokens that begin the source, as in Marian and clearhead."""
 _SENTINEL = re.compile(r"<extra_id_\d+>")
-"""Tokens that stand for masked words while a T5 is trained; their converter also names rows so that have no token."""
+"""Mask tokens of T5's training; its converter also gives these names to rows without a token."""
 
 
 def ctranslate2_vocabulary(directory: Path, pieces: Pieces, config: ModelConfig) -> VocabularyFile:
-    """Return the vocabulary of a model from the tokenizer that stands beside it.
+    """Return the vocabulary of a model from the tokenizer in its directory.
 
     Args:
-        directory: Where the files are.
-        pieces: The lists of tokens.
-        config: Our settings of the model: its special ids, and how many rows it has.
+        directory: Directory of the files.
+        pieces: Token lists of the model.
+        config: Our model settings, with the special token ids and the vocabulary sizes.
 
     Raises:
-        ModelError: If there is no tokenizer, or it is damaged, or knows other tokens than the lists.
+        ModelError: If the tokenizer is missing or damaged, or has other tokens than the lists.
     """
     source, target, special = _sides(directory, pieces, config.pad_id)
     told = _languages(_TOLD, special, pieces.source)
@@ -55,7 +55,7 @@ def ctranslate2_vocabulary(directory: Path, pieces: Pieces, config: ModelConfig)
 
 
 def _sides(directory: Path, pieces: Pieces, pad_id: int) -> tuple[Side, Side | None, set[str]]:
-    """Return how the source is spelled, how the target is where that differs, and the tokens that are no text."""
+    """Return the source tokenizer, the target tokenizer if it differs, and the special tokens."""
     if (path := directory / "tokenizer.json").is_file():
         side = tokenizer_side(path, pieces)
         return side, None, {token["content"] for token in json.loads(side.model).get("added_tokens", ())}
@@ -77,7 +77,7 @@ def _sides(directory: Path, pieces: Pieces, pad_id: int) -> tuple[Side, Side | N
         }
         if pieces.unk not in tokens:
             raise ModelError(f"{directory}: the list of tokens has no {pieces.unk} for what {path.name} does not know")
-        # A row that was added for padding has no name there.
+        # An added padding row has no name in the list.
         whole = [*tokens, *[None] * (pad_id - len(tokens)), "<pad>"] if pad_id >= len(tokens) else tokens
         ids = [number for number, token in enumerate(whole) if token in others or number == pad_id]
         sides.append(sentencepiece_side(path, whole, ids, tokens.index(pieces.unk)))
@@ -86,10 +86,10 @@ def _sides(directory: Path, pieces: Pieces, pad_id: int) -> tuple[Side, Side | N
 
 
 def tokenizer_side(path: Path, pieces: Pieces) -> Side:
-    """Return what a `tokenizer.json` spells, if its tokens have the ids of the lists.
+    """Return the tokenizer of a `tokenizer.json`, if its ids agree with the token lists.
 
     Raises:
-        ModelError: If it is damaged, or naming the first token that has another id.
+        ModelError: If the file is damaged, or naming the first token with another id.
     """
     side = Side(speller="tokenizers", model=checked_json(path))
     for tokens in (pieces.source, pieces.target):
@@ -110,10 +110,10 @@ def _languages(pattern: re.Pattern[str], special: set[str], tokens: Sequence[str
 
 
 def _source_frame(directory: Path, side: Side, pieces: Pieces, told: Mapping[str, int], *, is_asked: bool) -> Frame:
-    """Return what stands around a source, as the tokenizer says or, if it does not, `config.json`."""
+    """Return the source frame from the tokenizer or, if it has none, from `config.json`."""
     names = _template(side)
     if names is None:
-        # What config.json does not ask for, tokenizers do: those of Hugging Face end a source, OpenNMT's do not.
+        # Even without add_source_eos, Hugging Face tokenizers add an end token to a source; OpenNMT's do not.
         ends = pieces.adds_eos or "<blank>" not in pieces.source
         names = [*([pieces.bos] if pieces.adds_bos else []), None, *([pieces.eos] if ends else [])]
     if unknown := [name for name in names if name is not None and name not in pieces.source]:
@@ -128,7 +128,7 @@ def _source_frame(directory: Path, side: Side, pieces: Pieces, told: Mapping[str
 
 
 def _template(side: Side) -> list[str | None] | None:
-    """Return the tokens that a `tokenizer.json` puts around a text, None in its place; None if it does not say."""
+    """Return the tokens that a `tokenizer.json` puts around a text, which is None; None without such a template."""
     made = json.loads(side.model).get("post_processor") if side.speller == "tokenizers" else None
     match made:
         case {"type": "TemplateProcessing", "single": [*parts]}:

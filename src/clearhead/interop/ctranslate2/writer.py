@@ -1,4 +1,4 @@
-"""Models of ours as directories of CTranslate2, written through its own specification of a Transformer."""
+"""Export of models to CTranslate2 directories, through CTranslate2's Transformer specification."""
 
 from __future__ import annotations
 
@@ -25,19 +25,19 @@ __all__ = ["write_ctranslate2"]
 
 
 def write_ctranslate2(bundle: Bundle, directory: Path, precision: ExportPrecision) -> tuple[Pieces, list[str]]:
-    """Write model and vocabulary into a directory.
+    """Write a model and its vocabulary to a directory.
 
     Args:
         bundle: The model.
-        directory: Which is there, and empty.
-        precision: Of the weights.
+        directory: An existing, empty directory.
+        precision: Precision of the written weights.
 
     Returns:
-        The names of its tokens, and in words what it must be given beside a text.
+        The token lists, and notes on the tokens that a user must add to a text.
 
     Raises:
-        ConfigError: Naming every setting that their library has not.
-        ModelError: If it is not installed.
+        ConfigError: Naming every setting that CTranslate2 does not support.
+        ModelError: If CTranslate2 is not installed.
         OSError: If the files cannot be written.
     """
     try:
@@ -55,7 +55,7 @@ def write_ctranslate2(bundle: Bundle, directory: Path, precision: ExportPrecisio
         "activation": getattr(common_spec.Activation, ACTIVATIONS[config.activation]),
         "layernorm_embedding": config.embedding_norm,
         "relative_attention_bias": config.positions == "relative",
-        "rotary_dim": 0 if config.positions == "rotary" else None,  # 0 turns all components
+        "rotary_dim": 0 if config.positions == "rotary" else None,  # 0 rotates all components
         "ffn_glu": config.gated,
         "rms_norm": config.norm_kind == "rms",
     }
@@ -93,10 +93,10 @@ def write_ctranslate2(bundle: Bundle, directory: Path, precision: ExportPrecisio
 
 
 def _require_expressible(config: ModelConfig) -> None:
-    """Make sure that their Transformer has what ours has.
+    """Check that CTranslate2's Transformer supports these settings.
 
     Raises:
-        ConfigError: Naming every setting that it has not.
+        ConfigError: Naming every setting that it does not support.
     """
     wanted = {
         "d_v": config.d_k,  # keys and values are halves of one matrix
@@ -131,4 +131,4 @@ def _sinusoids(config: ModelConfig) -> np.ndarray:
 
 
 def _numbers(tensor: Tensor) -> np.ndarray:
-    return np.array(tensor.float().cpu().numpy())  # a copy: their library rounds in place
+    return np.array(tensor.float().cpu().numpy())  # a copy: CTranslate2 rounds in place
