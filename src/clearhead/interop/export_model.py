@@ -1,4 +1,4 @@
-"""Models of ours as directories of other libraries: written, compared with what those make of them, and then named."""
+"""Export of models to directories of other libraries, compared with those libraries before they are published."""
 
 from __future__ import annotations
 
@@ -24,21 +24,21 @@ __all__ = ["export_directory"]
 def export_directory(
     bundle: Bundle, directory: Path, to: ExportLibrary, sources: Sequence[str], precision: ExportPrecision = "float32"
 ) -> tuple[str, str, list[str]]:
-    """Write a directory that another library loads without any code of ours, whole or not at all.
+    """Write a directory that another library loads without code of ours; on an error nothing is left.
 
     Args:
         bundle: The model.
-        directory: Where it shall stand; nothing may be there yet.
-        to: The library.
-        sources: Sentences to compare on, if the library is installed.
-        precision: Of the weights; with ONNX float32 or int8, with transformers float32 alone.
+        directory: Path of the new directory; nothing may exist there.
+        to: The library to export to.
+        sources: Sentences for the comparison, if the library is installed.
+        precision: Precision of the weights: float32 or int8 for ONNX, float32 alone for transformers.
 
     Returns:
-        What was written, what was compared, and what is otherwise there.
+        What was written, the result of the comparison, and notes on what differs in the other library.
 
     Raises:
-        ConfigError: If the library has no such model or precision, or no such vocabulary.
-        ModelError: If something stands there, it cannot be written, or the library finds something else.
+        ConfigError: If the library does not support this model, precision or vocabulary.
+        ModelError: If the path exists, it cannot be written, or the library gives other results.
     """
     if to == "hf" and precision != "float32":
         raise ConfigError(f"--precision {precision} has no meaning with --to hf: transformers converts when it loads")
@@ -54,7 +54,7 @@ def export_directory(
                 case "hf":
                     kind, notes = write_huggingface(bundle, temporary)
                     compared = _compared_with_transformers(bundle, temporary, kind, sources)
-                    # M2M100 computes more positions when a longer text comes.
+                    # M2M100 computes more positions when a text is longer.
                     ends = [] if kind == "m2m_100" else _ends(bundle.model.config)
                     return f"{_a(kind)} model", compared, [*notes, *ends, *_signs(bundle)]
                 case "ctranslate2":
@@ -74,7 +74,7 @@ def _a(kind: str) -> str:
 
 
 def _ends(config: ModelConfig) -> list[str]:
-    """Return in words where sinusoids end that are a table there, and computed here."""
+    """Return a note on the maximum length, if the export stores sinusoids in a table; here they are computed."""
     if not config.positions.startswith("sinusoidal"):
         return []
     return [
@@ -84,7 +84,7 @@ def _ends(config: ModelConfig) -> list[str]:
 
 
 def _signs(bundle: Bundle) -> list[str]:
-    """Return in words what becomes of placeholders where nobody protects them."""
+    """Return a note that other libraries do not protect placeholders."""
     if not bundle.tokenizer.num_placeholders:
         return []
     return [

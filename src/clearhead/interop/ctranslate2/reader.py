@@ -1,4 +1,4 @@
-"""Reader of CTranslate2 directories: the model and its tokenizer; quantized weights are read as float32."""
+"""Import of CTranslate2 directories with their tokenizer; quantized weights become float32."""
 
 from __future__ import annotations
 

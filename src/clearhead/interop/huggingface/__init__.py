@@ -1,1 +1,1 @@
-"""Models of Hugging Face transformers: their state dicts, and whole directories in and out."""
+"""Import and export of Hugging Face transformers models: state dicts and whole directories."""

@@ -1,4 +1,4 @@
-"""What a model says here beside what transformers says: the same tokens, the same scores, the same text."""
+"""Parity check with transformers: both libraries give the same tokens, scores and texts."""
 
 from __future__ import annotations
 
@@ -23,20 +23,20 @@ __all__ = ["prove_huggingface"]
 
 @torch.inference_mode()
 def prove_huggingface(directory: Path, kind: str, bundle: Bundle, sources: Sequence[str]) -> None:
-    """Compare a model that came from a directory of theirs, or is about to become one, with it on a few sentences.
+    """Compare a model with its transformers version, before or after conversion, on a few sentences.
 
-    Of each, their tokenizer must spell the source in the same ids, their model must find our translation as probable as
-    ours does, and their tokenizer must read its ids as the same text. Of an encoder alone, the states of every layer
-    must be the same.
+    For each sentence, their tokenizer must encode the source as the same ids, their model must give our translation the
+    same log-probability, and their tokenizer must decode its ids to the same text. For an encoder alone, the hidden
+    states of every layer must be equal.
 
     Args:
-        directory: Where their model stands.
+        directory: Directory of the transformers model.
         kind: Their `model_type`.
-        bundle: The model here.
-        sources: Sentences; each may begin with the tag of the language to write.
+        bundle: Our model.
+        sources: Source sentences; each may begin with a target-language tag.
 
     Raises:
-        ModelError: Showing the first difference, or if their library cannot read the directory.
+        ModelError: Showing the first difference, or if transformers cannot read the directory.
     """
     tokenizer, model = _their_model(directory, kind)
     ours, settings = bundle.tokenizer, bundle.decode
@@ -63,7 +63,7 @@ def prove_huggingface(directory: Path, kind: str, bundle: Bundle, sources: Seque
 
 
 def _their_model(directory: Path, kind: str) -> tuple[Any, Any]:
-    with warnings.catch_warnings():  # which are for those who write programs with it
+    with warnings.catch_warnings():  # they address programmers
         warnings.simplefilter("ignore")
         import transformers
 
@@ -72,7 +72,7 @@ def _their_model(directory: Path, kind: str) -> tuple[Any, Any]:
         where = {
             "pretrained_model_name_or_path": str(directory),
             "local_files_only": True,
-            "trust_remote_code": False,  # else it would ask whether to run what stands there
+            "trust_remote_code": False,  # else transformers would ask whether to run code from the directory
         }
         kinds: Mapping[str, Any] = {
             "bert": transformers.AutoModel,
@@ -83,7 +83,7 @@ def _their_model(directory: Path, kind: str) -> tuple[Any, Any]:
         try:
             tokenizer = transformers.AutoTokenizer.from_pretrained(**where)
             return tokenizer, kind_of_model.from_pretrained(**where, dtype=torch.float32).eval()
-        except Exception as error:  # their library raises anything
+        except Exception as error:  # transformers may raise any exception
             said = f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"
             raise ModelError(f"transformers cannot read {directory} to compare with ({said:.300})") from None
 
@@ -107,7 +107,7 @@ def _their_ids(tokenizer: Any, tag: str, text: str, source_lang: str | None) -> 
     if hasattr(tokenizer, "src_lang") and source_lang is not None:
         tokenizer.src_lang = source_lang
         return list(tokenizer(text)["input_ids"])
-    space = " " if tagged_language(tag) is not None else ""  # a tag of ours takes the space behind it
+    space = " " if tagged_language(tag) is not None else ""  # a clearhead tag includes the space after it
     return list(tokenizer(tag + space + text)["input_ids"])
 
 

@@ -1,4 +1,4 @@
-"""Directories of Hugging Face transformers, with their vocabulary and their way to decode."""
+"""Import of Hugging Face transformers directories, with vocabulary and search settings."""
 
 from __future__ import annotations
 
@@ -50,22 +50,22 @@ _NOT_TAKEN: Mapping[str, Any] = {
     "repetition_penalty": 1.0,
     "suppress_tokens": None,
 }
-"""Settings of their search that ours has not, and the value that asks for nothing."""
+"""Search settings of transformers that ours lacks, and the value that disables each."""
 _SOURCES = 8
-"""Words that tell what a model writes first."""
+"""Number of source words in the test of the first token that a model writes."""
 
 
 def import_huggingface(directory: Path, kind: str | None, source_lang: str | None, target_lang: str | None) -> Imported:
     """Read a directory of Hugging Face transformers.
 
     Args:
-        directory: Where `config.json`, the weights and the tokenizer stand.
-        kind: Their `model_type`; if None, what `config.json` says.
-        source_lang: Language of the sources, for a model that is told; if None, what their files say.
-        target_lang: Language to write where nothing else is asked for; if None, what their files say.
+        directory: Directory of `config.json`, the weights and the tokenizer.
+        kind: Their `model_type`; None for the one in `config.json`.
+        source_lang: Source language, for a model with source-language tokens; None for the one in the files.
+        target_lang: Default target language; None for the one in the files.
 
     Raises:
-        ConfigError: If the kind is not known here, or naming every setting that our model cannot express.
+        ConfigError: If the kind is unknown, or naming every setting that our model cannot express.
         ModelError: If a file is missing or damaged, or does not fit the others.
     """
     values = read_json(directory / "config.json", ModelError)
@@ -110,9 +110,9 @@ def import_huggingface(directory: Path, kind: str | None, source_lang: str | Non
 
 @torch.inference_mode()
 def _writes_start_first(model: Transformer, vocabulary: ForeignVocabulary) -> bool:
-    """Tell whether the start token is what a model most likely begins with, where nothing asks for a token there.
+    """Return whether the model most likely begins a translation with the start token, when no token is forced there.
 
-    So do encoders with decoders whose labels were what BERT's tokenizer makes of a text: `[CLS] text [SEP]`.
+    This happens if an encoder-decoder was trained with BERT's tokenization of a text as labels: `[CLS] text [SEP]`.
     """
     if vocabulary.given(None):
         return False
@@ -125,7 +125,7 @@ def _writes_start_first(model: Transformer, vocabulary: ForeignVocabulary) -> bo
 
 
 def _generation(directory: Path, values: Mapping[str, Any]) -> dict[str, Any]:
-    """Return how they decode: old directories have it in `config.json`."""
+    """Return the generation settings; old directories have them in `config.json`."""
     said = optional_json(directory / "generation_config.json")
     return dict(values) if said is None else said
 
@@ -142,7 +142,7 @@ def _decode(
     source_lang: str | None,
     target_lang: str | None,
 ) -> DecodeConfig:
-    """Return our settings of their search."""
+    """Return our decoding settings from theirs."""
     asked = _tokenizer_settings(directory)
     languages = {token_id: language for language, token_id in tokenizer.languages.items()}
     written = target_lang or _language(asked.get("tgt_lang", asked.get("target_lang")), tokenizer)
@@ -165,7 +165,7 @@ def _decode(
 
 
 def _search(generation: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what of their search is the same here."""
+    """Return the search settings that have the same meaning in both libraries."""
     return {
         "beam_size": 1 if generation.get("num_beams") is None else generation["num_beams"],
         "length_penalty": 1.0 if generation.get("length_penalty") is None else generation["length_penalty"],
@@ -173,7 +173,7 @@ def _search(generation: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def changed_search(directory: Path, exported: DecodeConfig) -> dict[str, Any]:
-    """Return what of the search is no longer as it was exported; a penalty that was chosen there has their form."""
+    """Return the search settings changed since the export; a changed length penalty has transformers' form."""
     said = optional_json(directory / "generation_config.json")
     found = {} if said is None else _search(said)
     changed = {name: value for name, value in found.items() if value != getattr(exported, name)}
@@ -181,7 +181,7 @@ def changed_search(directory: Path, exported: DecodeConfig) -> dict[str, Any]:
 
 
 def _not_taken(config: ModelConfig, generation: Mapping[str, Any], decode: DecodeConfig) -> list[str]:
-    """Return in words what of their search is left behind."""
+    """Return notes on search settings that are not imported."""
     never = never_written(config)
     ours: dict[str, list[Any]] = {"bad_words_ids": [[token] for token in never], "suppress_tokens": never}
     notes = [
@@ -195,12 +195,12 @@ def _not_taken(config: ModelConfig, generation: Mapping[str, Any], decode: Decod
 
 
 def _is_among(asked: object, done: Sequence[object]) -> bool:
-    """Tell whether what their search is told never to write is what ours never writes, or some of it."""
+    """Return whether our search already excludes all tokens that their setting excludes."""
     return isinstance(asked, list) and all(token in done for token in asked)
 
 
 def _tasks(values: Mapping[str, Any]) -> list[str]:
-    """Return a note of what texts begin with, where a model has learned several tasks by that, as T5."""
+    """Return a note with the task prefixes of a model that learned several tasks, such as T5."""
     tasks = values.get("task_specific_params")
     settings = list(tasks.values()) if isinstance(tasks, dict) else []
     prefixes = [task.get("prefix") for task in settings if isinstance(task, dict)]
@@ -209,7 +209,7 @@ def _tasks(values: Mapping[str, Any]) -> list[str]:
 
 
 def _cleaning(directory: Path) -> list[str]:
-    """Return a note if their tokenizer takes spaces out of what a model wrote; of BPE version 5 of it leaves them."""
+    """Return a note if their tokenizer removes spaces from translations; version 5 mostly keeps them with BPE."""
     if not _tokenizer_settings(directory).get("clean_up_tokenization_spaces"):
         return []
     return [
@@ -220,7 +220,7 @@ def _cleaning(directory: Path) -> list[str]:
 
 
 def _language(name: object, tokenizer: ForeignVocabulary) -> str | None:
-    """Return a language that their files name, if it is one that can be told: `ROMANCE` is none."""
+    """Return the language named in their files; None if it is not a known language, such as `ROMANCE`."""
     if not isinstance(name, str):
         return None
     plain = name.strip("_")

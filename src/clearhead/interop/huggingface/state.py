@@ -1,4 +1,4 @@
-"""Models of Hugging Face transformers as ours, and ours as theirs: settings and tensors, without their library."""
+"""Conversion of settings and tensors between Hugging Face transformers and clearhead; it does not need transformers."""
 
 from __future__ import annotations
 
@@ -49,18 +49,18 @@ __all__ = [
 
 @dataclass(frozen=True)
 class Family:
-    """One of their kinds of model."""
+    """One model family of transformers."""
 
     config_from: Callable[[Mapping[str, Any]], ModelConfig]
-    """From their `config.json` to our settings; a ConfigError names every field that our model cannot express."""
+    """Convert their `config.json` to our settings; a ConfigError names every field that our model cannot express."""
     config_to: Callable[[ModelConfig], dict[str, Any]]
-    """From our settings to their `config.json`; what it cannot hold is found by reading it back."""
+    """Convert our settings to their `config.json`; reading it back shows what it cannot express."""
     key_table: Callable[[ModelConfig], KeyTable]
-    """The tensors of a model with these settings."""
+    """Return the key table of a model with these settings."""
     rewrites: tuple[Rewrite, ...]
-    """What brings our models nearer to this kind without changing a logit."""
+    """Rewrites that bring our models closer to this family without changing a logit."""
     as_stored: Callable[[Mapping[str, Any], Mapping[str, Tensor]], Mapping[str, Any]] = lambda values, _: values
-    """From their `config.json` and the tensors beside it to the fields that such tensors belong to."""
+    """Adapt the fields of `config.json` to the stored tensors."""
 
 
 BIASES: tuple[Rewrite, ...] = (with_attention_biases, with_feed_forward_biases)
@@ -83,19 +83,19 @@ FAMILIES: Mapping[str, Family] = {
     "t5": Family(t5.config_from, t5.config_to, t5.key_table, (), as_stored=t5.as_stored),
     "mt5": Family(t5.mt5_config_from, t5.mt5_config_to, t5.key_table, (), as_stored=t5.as_stored),
 }
-"""`model_type` in their `config.json` to what we know of it; a model goes out as the first that holds it."""
+"""Model families by the `model_type` in `config.json`; a model is exported as the first one that can express it."""
 
 NOT_KNOWN = {"umt5": "every layer has relative positions of its own there, and all layers of a stack the same here"}
-"""Kinds that are near to one that we know, and what they have that ours have not."""
+"""Unsupported kinds of model that resemble a supported one, with the feature that ours lacks."""
 
 NOT_COMPARED = {"dropout", "attention_dropout", "feed_forward_dropout", "num_placeholders"}
-"""Settings that act in training alone, which a written model need not keep, and what is the vocabulary's to say."""
+"""Settings that an export need not keep: those used in training alone, and one that belongs to the vocabulary."""
 
 
 def import_state(
     model_type: str, their_config: Mapping[str, Any], their_state: Mapping[str, Tensor]
 ) -> tuple[ModelConfig, dict[str, Tensor]]:
-    """Return one of their models as ours: settings, and tensors for `clearhead.files.tensors.load_tensors`.
+    """Convert one of their models to our settings and tensors, for `clearhead.files.tensors.load_tensors`.
 
     Args:
         model_type: Their name of the kind of model.
@@ -103,7 +103,7 @@ def import_state(
         their_state: All tensors of the model, from a file or a state dict.
 
     Raises:
-        ConfigError: If we do not know this kind, or naming every field that our model cannot express.
+        ConfigError: If the kind is unknown, or naming every field that our model cannot express.
         ModelError: Listing every tensor that is missing, unknown, or contradicts another.
     """
     family = family_of(model_type)
@@ -114,11 +114,11 @@ def import_state(
 def import_parts(
     encoder: tuple[Mapping[str, Any], Mapping[str, Tensor]], decoder: tuple[Mapping[str, Any], Mapping[str, Tensor]]
 ) -> tuple[ModelConfig, dict[str, Tensor]]:
-    """Return an encoder and a decoder that are models of their own there as one model of ours; see `import_state`.
+    """Convert a separate encoder and decoder to the settings and tensors of one model; see `import_state`.
 
     Args:
         encoder: The fields of its `config.json`, and its tensors, such as those of a BertGenerationEncoder.
-        decoder: Those of a decoder that attends to the encoder's output, such as a BertGenerationDecoder.
+        decoder: The same for a decoder that attends to the encoder's output, such as a BertGenerationDecoder.
 
     Raises:
         ConfigError: Naming every field that our model cannot express.
@@ -133,16 +133,16 @@ def import_parts(
 def export_state(
     model_type: str, config: ModelConfig, tensors: Mapping[str, Tensor], *, computed: bool = False
 ) -> tuple[dict[str, Any], dict[str, Tensor]]:
-    """Return one of our models as theirs, with equal logits: fields of `config.json`, and tensors, each once.
+    """Convert one of our models to theirs with equal logits: the fields of `config.json`, and each tensor once.
 
     Args:
         model_type: Their name of the kind of model.
         config: Our settings.
         tensors: All tensors of our model, see `clearhead.files.tensors.model_tensors`.
-        computed: Return with them what their model computes by itself: of files without, their library warns.
+        computed: Whether to add the tensors that their model computes itself; transformers warns if a file lacks them.
 
     Raises:
-        ConfigError: If we do not know this kind, or naming every setting it cannot hold and the kinds that can.
+        ConfigError: If the kind is unknown, or naming every setting it cannot express and the kinds that can.
         ModelError: Listing every tensor that is missing or unknown.
     """
     family = family_of(model_type)
@@ -163,13 +163,13 @@ def export_state(
 def restored_state(
     model_type: str, original: ModelConfig, config: ModelConfig, tensors: Mapping[str, Tensor]
 ) -> tuple[ModelConfig, dict[str, Tensor]] | None:
-    """Return a model that `export_state` had made one of theirs as it was before; None if it would not give the same.
+    """Undo `export_state`: restore the model before the export; None if exporting it again would give another model.
 
     Args:
         model_type: Their name of the kind of model.
-        original: Its settings before.
-        config: Its settings as `import_state` reads them.
-        tensors: Its tensors, likewise; they may have learned more since.
+        original: Our settings at the time of the export.
+        config: Our settings as `import_state` reads them.
+        tensors: Our tensors as `import_state` reads them; they may have been trained further.
     """
     try:
         restored = undone(original, family_of(model_type).rewrites, config, tensors)
@@ -184,22 +184,22 @@ def restored_state(
 
 
 def exportable_as(config: ModelConfig) -> list[str]:
-    """Return the kinds of model, `model_type`, that can hold one with these settings."""
+    """Return each `model_type` that can express a model with these settings."""
     return [name for name, family in FAMILIES.items() if not _differences(family, config)]
 
 
 def nearest_kind(config: ModelConfig) -> tuple[str, list[str]]:
-    """Return the kind of model that differs least from one with these settings, and what differs."""
+    """Return the `model_type` that differs least from a model with these settings, and the differences."""
     found = {name: _differences(family, config) for name, family in FAMILIES.items() if _has_sides_of(name, config)}
     kind = min(found, key=lambda name: len(found[name]))
     return kind, found[kind]
 
 
 def family_of(model_type: str) -> Family:
-    """Return what we know of a kind of model, by its `model_type`.
+    """Return the family of a `model_type`.
 
     Raises:
-        ConfigError: If we do not know this kind.
+        ConfigError: If the kind is unknown.
     """
     if model_type in NOT_KNOWN:
         raise ConfigError(f"models of the kind {model_type!r} cannot be expressed here: {NOT_KNOWN[model_type]}")
@@ -220,7 +220,7 @@ def _has_sides_of(kind: str, config: ModelConfig) -> bool:
 
 
 def _differences(family: Family, config: ModelConfig) -> list[str]:
-    """Write the settings, read them back, and return what changed on the way or cannot be read."""
+    """Return what differs after writing the settings and reading them back, or why they cannot be read."""
     for rewrite in family.rewrites:
         config, _ = rewrite(config, {})
     try:
@@ -230,7 +230,7 @@ def _differences(family: Family, config: ModelConfig) -> list[str]:
     ours, theirs = (resolved(settings).model_dump() for settings in (config, back))
     ignored = set(NOT_COMPARED)
     if config.positions != "learned":
-        ignored.add("max_positions")  # computed positions have no end
+        ignored.add("max_positions")  # computed positions have no limit
     if not config.positions.startswith("sinusoidal"):
         ignored.add("first_position")
     return [

@@ -1,7 +1,7 @@
-"""A vocabulary as the tokenizer of Hugging Face transformers that spells the same: its files, and how they are read.
+"""Export of vocabularies as tokenizers of Hugging Face transformers that encode alike.
 
-A kind of model there goes with a class of tokenizer, and the class decides which ids the pieces of a file have and what
-stands around a text. Whether that is this vocabulary is found by reading the files back.
+Each kind of model in transformers has a tokenizer class. The class decides the ids of the pieces in a file and the
+special tokens around a text. The written files are read back, to check that they give the same vocabulary.
 """
 
 from __future__ import annotations
@@ -44,23 +44,23 @@ _EXTRA = re.compile(r"<extra_id_\d+>")
 
 @dataclass(frozen=True)
 class TheirTokenizer:
-    """What stands in a directory."""
+    """Tokenizer files and settings of a transformers directory."""
 
     files: Mapping[str, bytes]
-    """By their names; those of clearhead among them."""
+    """Content of the files by name, including clearhead's own."""
     settings: Mapping[str, Any]
     """The fields of `tokenizer_config.json`."""
 
 
 def kind_and_tokenizer(bundle: Bundle, kinds: Iterable[str]) -> tuple[str, TheirTokenizer]:
-    """Return the first kind of model whose tokenizer can be this vocabulary, and that tokenizer.
+    """Return the first kind of model whose tokenizer can express this vocabulary, and that tokenizer.
 
     Args:
         bundle: The model.
-        kinds: Their `model_type`s to choose from; that which the model was imported as comes first.
+        kinds: Candidate `model_type`s; the one that the model was imported as is tried first.
 
     Raises:
-        ConfigError: If there is none; it says why.
+        ConfigError: If no tokenizer can; it gives the reasons.
     """
     vocabulary, config = bundle.tokenizer, bundle.model.config
     was = (bundle.imported_from or {}).get("kind")
@@ -85,11 +85,11 @@ def kind_and_tokenizer(bundle: Bundle, kinds: Iterable[str]) -> tuple[str, Their
 
 
 def told_in_transformers(vocabulary: Vocabulary, decode: DecodeConfig) -> list[str]:
-    """Return in words how a user of transformers tells a model its languages.
+    """Return notes on how to set source and target language in transformers.
 
     Args:
-        vocabulary: Of the model.
-        decode: Names the languages that are written if nothing else is asked for.
+        vocabulary: Vocabulary of the model.
+        decode: Decoding settings, with the default languages.
     """
     if not isinstance(vocabulary, ForeignVocabulary):
         return told_by_tag(vocabulary, decode)
@@ -107,7 +107,7 @@ def told_in_transformers(vocabulary: Vocabulary, decode: DecodeConfig) -> list[s
 
 
 def forced_id(bundle: Bundle) -> int | None:
-    """Return the id that every translation begins with unless another language is asked for; None if there is none."""
+    """Return the first id of every translation into the default target language; None if no id is forced."""
     given = bundle.tokenizer.given(bundle.decode.target_lang)
     return given[0] if given else None
 
@@ -129,15 +129,15 @@ def _learned(tokenizer: Tokenizer, max_positions: int) -> TheirTokenizer:
 
 
 def _foreign(vocabulary: ForeignVocabulary, kind: str, decode: DecodeConfig, max_positions: int) -> TheirTokenizer:
-    """Return the files of a kind's tokenizer.
+    """Return the tokenizer of a foreign vocabulary for a kind of model.
 
     Raises:
-        ConfigError: If no tokenizer of the kind is made of such files.
+        ConfigError: If the kind has no tokenizer for such files.
     """
     file = vocabulary.file
     files, settings = _form(file, kind)
     names = token_names(file.source, file.source_vocab_size or file.vocab_size, file.pad_id)
-    # What has only an id here, as its model never reads it, may be a piece of text, which would be taken for no text.
+    # An id that the model never reads may belong to a piece of text; as a special token, that piece would not be text.
     is_text = set(token_ids(file.source).values()) - special_ids(file.source)
     named = {
         "pad_token": None if kind == "gpt2" and file.pad_id in is_text else names[file.pad_id],
@@ -156,7 +156,7 @@ def _foreign(vocabulary: ForeignVocabulary, kind: str, decode: DecodeConfig, max
 
 
 def _form(file: VocabularyFile, kind: str) -> tuple[dict[str, bytes], dict[str, Any]]:
-    """Return files of what spells text, and what `tokenizer_config.json` says of them."""
+    """Return the tokenizer files, and their settings in `tokenizer_config.json`."""
     source, target = file.source, file.target or file.source
     if source.speller == "words" or target.speller == "words":
         raise ConfigError("it has no tokenizer of words that are looked up in a list")
@@ -202,13 +202,13 @@ def _of_many_languages(
     files = {"sentencepiece.bpe.model": model}
     settings = _of_class(file, kind, "M2M100Tokenizer")
     first = min(file.languages.values(), default=len(pieces))
-    if settings["tokenizer_class"] == "M2M100Tokenizer":  # the languages stand behind its list
+    if settings["tokenizer_class"] == "M2M100Tokenizer":  # its list ends before the language tokens
         files["vocab.json"] = _numbered(pieces[:first])
     return files, settings
 
 
 def _of_class(file: VocabularyFile, kind: str, default: str) -> dict[str, Any]:
-    """Return the class that puts around a text what this vocabulary does, and its languages."""
+    """Return the tokenizer class that adds the same special tokens as this vocabulary, and the language tokens."""
     is_behind = file.source_frame[-1] == "source_lang"
     names = {number: name for name, number in token_ids(file.source).items()}
     codes = {"additional_special_tokens": [names[number] for number in sorted(file.languages.values())]}
@@ -227,11 +227,11 @@ def _numbered(pieces: Iterable[str | None]) -> bytes:
 
 
 def _require_same(vocabulary: ForeignVocabulary, kind: str, bundle: Bundle, tokenizer: TheirTokenizer) -> None:
-    """Read the files as an import does, and compare with the vocabulary.
+    """Read the files as an import does, and compare them with the vocabulary.
 
     Raises:
-        ConfigError: Naming what would be otherwise.
-        ModelError: If they cannot be read.
+        ConfigError: Naming every difference.
+        ModelError: If the files cannot be read.
     """
     with tempfile.TemporaryDirectory() as name:
         write_files(directory := Path(name), tokenizer.files)
@@ -258,7 +258,10 @@ def _require_same(vocabulary: ForeignVocabulary, kind: str, bundle: Bundle, toke
 
 
 def _spelled(side: Side) -> dict[str, int] | str:
-    """Return the ids of all that text is spelled in; of a `tokenizer.json`, which is written as it is, nothing."""
+    """Return the ids of the text pieces of a sentencepiece model.
+
+    For other tokenizers return only their kind: a `tokenizer.json` is copied unchanged.
+    """
     if side.speller != "sentencepiece":
         return side.speller
     own = set(sentencepiece_pieces(side.model))

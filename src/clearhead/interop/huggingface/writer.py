@@ -1,4 +1,4 @@
-"""Models of ours as directories of Hugging Face transformers, which it loads without any code of ours."""
+"""Export of models to Hugging Face transformers directories, which load without code of ours."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ __all__ = ["write_huggingface", "write_settings"]
 
 
 def write_huggingface(bundle: Bundle, directory: Path) -> tuple[str, list[str]]:
-    """Write model, vocabulary and way to decode into a directory.
+    """Write model, vocabulary and search settings to a directory.
 
     Args:
         bundle: The model.
-        directory: Which is there, and empty.
+        directory: An existing, empty directory.
 
     Returns:
-        Their `model_type`, and in words what is otherwise there.
+        Their `model_type`, and notes on what differs in transformers.
 
     Raises:
-        ConfigError: If their library has no such model.
+        ConfigError: If transformers has no such model.
         OSError: If the files cannot be written.
     """
     config = bundle.model.config
@@ -49,16 +49,16 @@ def write_huggingface(bundle: Bundle, directory: Path) -> tuple[str, list[str]]:
 
 
 def write_settings(bundle: Bundle, directory: Path, values: Mapping[str, Any], tokenizer: TheirTokenizer) -> list[str]:
-    """Write what stands beside the weights: `config.json`, how to decode, and the vocabulary.
+    """Write all files except the weights: `config.json`, the search settings and the vocabulary.
 
     Args:
         bundle: The model.
-        directory: Which is there.
+        directory: An existing directory.
         values: The fields of `config.json`.
-        tokenizer: The vocabulary in their form.
+        tokenizer: The vocabulary as a transformers tokenizer.
 
     Returns:
-        In words what is otherwise there.
+        Notes on what differs in transformers.
 
     Raises:
         OSError: If the files cannot be written.
@@ -75,7 +75,7 @@ def write_settings(bundle: Bundle, directory: Path, values: Mapping[str, Any], t
 
 
 def _generation(bundle: Bundle, values: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
-    """Return their settings of a search like ours, and in words where it is another."""
+    """Return transformers' generation settings for a search like ours, and notes on the differences."""
     decode, config = bundle.decode, bundle.model.config
     notes = ["their search has one limit for the length of all outputs, not the source's length and some more"]
     if decode.length_penalty_form == "gnmt" and decode.length_penalty and decode.beam_size > 1:
@@ -94,7 +94,8 @@ def _generation(bundle: Bundle, values: Mapping[str, Any]) -> tuple[dict[str, An
         "early_stopping": "never" if decode.beam_size > 1 else False,
         "max_length": min(config.max_positions, decode.max_input_tokens + decode.extra_length),
         "suppress_tokens": never or None,
-        # To a decoder alone nothing is padding here, and the id may be a text's; there it would follow every end.
+        # A decoder alone never reads padding here, and its padding id may be a piece of text.
+        # transformers writes the padding id after every end, so there it must be the end token.
         "pad_token_id": config.eos_id if config.is_decoder_alone else config.pad_id,
         "bos_token_id": config.bos_id,
         "eos_token_id": config.eos_id,

@@ -1,1 +1,1 @@
-"""One kind of model of Hugging Face a file: its settings and its key table."""
+"""Model families of Hugging Face transformers: settings and key tables, one family per file."""

@@ -1,4 +1,4 @@
-"""BART as Hugging Face transformers has it: post-norm, learned positions, a norm over embedding plus position."""
+"""BART in Hugging Face transformers: post-norm, learned positions, a norm over embedding plus position."""
 
 from __future__ import annotations
 
@@ -18,11 +18,14 @@ DEFAULTS: Mapping[str, Any] = {
     "scale_embedding": False,
     "tie_word_embeddings": True,
 }
-"""What BartConfig takes for fields that files leave out."""
+"""Defaults of BartConfig for fields that files omit."""
 
 
 def config_from(values: Mapping[str, Any]) -> ModelConfig:
-    """Return our settings of a BartForConditionalGeneration; its start token, usually the end, becomes `bos_id`."""
+    """Return our settings of a BartForConditionalGeneration.
+
+    Its start token, usually the end token, becomes `bos_id`.
+    """
     their = TheirConfig(values, DEFAULTS)
     their.require("tie_word_embeddings", True, "BART has one matrix for embeddings and output")
     their.require("normalize_before", False, "BART's norm stands after the sub-layer")

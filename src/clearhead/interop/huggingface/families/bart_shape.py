@@ -1,4 +1,4 @@
-"""What BART, Marian, M2M100 and Pegasus have in common in Hugging Face transformers: names of fields and tensors."""
+"""Shared fields and tensor names of BART, Marian, M2M100 and Pegasus in Hugging Face transformers."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ __all__ = ["computed_positions", "key_table", "read_shape", "stack_rows", "write
 
 
 def read_shape(their: TheirConfig) -> dict[str, Any]:
-    """Return the settings that all of them write alike."""
+    """Return our settings from the fields that these families share."""
     return {
         "d_model": their["d_model"],
         "d_ff": their.same("encoder_ffn_dim", "decoder_ffn_dim"),
@@ -47,7 +47,7 @@ def read_shape(their: TheirConfig) -> dict[str, Any]:
 
 
 def write_shape(config: ModelConfig) -> dict[str, Any]:
-    """Return the fields that all of them read alike."""
+    """Return the fields that these families share."""
     return {
         "is_encoder_decoder": True,
         "vocab_size": config.vocab_size,
@@ -70,7 +70,7 @@ def write_shape(config: ModelConfig) -> dict[str, Any]:
         "bos_token_id": config.bos_id,
         "eos_token_id": config.eos_id,
         "decoder_start_token_id": config.bos_id,
-        # Otherwise theirs would add an end token at the length limit for nothing; ours counts its log-probability.
+        # Otherwise transformers would add a free end token at the length limit; ours counts its log-probability.
         "forced_eos_token_id": None,
         "tie_word_embeddings": config.tying != "none",
     }
@@ -98,7 +98,7 @@ DECODER_LAYER = (
 
 
 def key_table(config: ModelConfig) -> KeyTable:
-    """Return the tensors of an encoder-decoder in this shape; the settings say which there are."""
+    """Return the key table of an encoder-decoder in this shape; the settings decide which tensors it has."""
     config = resolved(config)
     rows = _embeddings(config) + stack_rows(config, "model.")
     if config.output_bias:
@@ -107,11 +107,11 @@ def key_table(config: ModelConfig) -> KeyTable:
 
 
 def stack_rows(config: ModelConfig, prefix: str) -> list[Row]:
-    """Return the rows of both stacks, with their norms and learned positions, as fairseq first named them.
+    """Return the rows of both stacks with their norms and learned positions, in fairseq's names.
 
     Args:
         config: Resolved settings.
-        prefix: What stands before their names.
+        prefix: Prefix of their tensor names.
     """
     rows = []
     for ours, side, layer, count in (
@@ -143,11 +143,11 @@ def _embeddings(config: ModelConfig) -> list[Row]:
 
 
 def computed_positions(config: ModelConfig, prefix: str) -> list[LeftOut]:
-    """Return the sinusoids, which old files hold.
+    """Return the tables of sinusoids, which old files contain.
 
     Args:
         config: Our settings.
-        prefix: What stands before their names.
+        prefix: Prefix of their tensor names.
     """
 
     def table(rows: int) -> Tensor:

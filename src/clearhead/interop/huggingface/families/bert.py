@@ -1,6 +1,6 @@
-"""BERT as Hugging Face transformers has it: an encoder alone, post-norm, with learned positions and segments.
+"""BERT in Hugging Face transformers: an encoder alone, post-norm, with learned positions and segments.
 
-What stands above the encoder (the pooler and the heads of pre-training) is not part of it and is left out.
+The layers above the encoder (the pooler and the pre-training heads) are not imported.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ DEFAULTS: Mapping[str, Any] = {
     "pad_token_id": 0,
     "type_vocab_size": 2,
 }
-"""What BertConfig takes for fields that files leave out."""
+"""Defaults of BertConfig for fields that files omit."""
 
 
 def config_from(values: Mapping[str, Any]) -> ModelConfig:
     """Return our settings of a BertModel.
 
-    Its configuration names no start and no end token ([CLS] and [SEP] are the tokenizer's matter): free ids stand for
-    them, which `encode` never reads.
+    Its configuration names no start and end token ([CLS] and [SEP] belong to the tokenizer). They get unused ids, which
+    `encode` never reads.
     """
     their = TheirConfig(values, DEFAULTS)
     their.require("is_decoder", False, "only the encoder is supported; see encoder-decoder")

@@ -1,4 +1,4 @@
-"""What BERT and BertGeneration have in common in Hugging Face transformers: names of fields and tensors."""
+"""Shared fields and tensor names of BERT and BertGeneration in Hugging Face transformers."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ READ_ALIKE = {
 
 
 def read_shape(their: TheirConfig) -> dict[str, Any]:
-    """Return the settings that encoder and decoder of this shape write alike."""
+    """Return our settings from the fields that encoder and decoder of this shape share."""
     their.require("position_embedding_type", "absolute", "positions relative to one another are not supported")
     return {
         **{ours: their[field] for ours, field in READ_ALIKE.items()},
@@ -36,7 +36,7 @@ def read_shape(their: TheirConfig) -> dict[str, Any]:
 
 
 def write_shape(config: ModelConfig) -> dict[str, Any]:
-    """Return the fields that encoder and decoder of this shape read alike."""
+    """Return the fields that encoder and decoder of this shape share."""
     return {
         **{field: getattr(config, ours) for ours, field in READ_ALIKE.items()},
         "max_position_embeddings": config.max_positions,
@@ -48,12 +48,12 @@ def write_shape(config: ModelConfig) -> dict[str, Any]:
 
 
 def embedding_rows(ours: str, theirs: str, *, segments: bool) -> list[Row]:
-    """Return what is added to the tokens, and its norm.
+    """Return the rows of the position and segment embeddings, and of the norm after them.
 
     Args:
-        ours: What stands before our names, such as "source_embedding.".
-        theirs: What stands before theirs, such as "encoder.embeddings.".
-        segments: Whether there are segments.
+        ours: Prefix of our names, such as "source_embedding.".
+        theirs: Prefix of their names, such as "encoder.embeddings.".
+        segments: Whether the model has segment embeddings.
     """
     kinds = [Row((f"{ours}segments.weight",), f"{theirs}token_type_embeddings.weight")] if segments else []
     return [
@@ -64,13 +64,13 @@ def embedding_rows(ours: str, theirs: str, *, segments: bool) -> list[Row]:
 
 
 def layer_rows(count: int, ours: str, theirs: str, *, cross_attention: bool) -> list[Row]:
-    """Return the rows of a stack.
+    """Return the rows of all layers of a stack.
 
     Args:
-        count: Layers.
-        ours: What stands before our names, such as "encoder.".
-        theirs: What stands before theirs, such as "encoder.encoder.".
-        cross_attention: Whether its layers attend to a memory.
+        count: Number of layers.
+        ours: Prefix of our names, such as "encoder.".
+        theirs: Prefix of their names, such as "encoder.encoder.".
+        cross_attention: Whether the layers attend to a memory.
     """
     rows = [
         *_attention("self_attn", "attention"),

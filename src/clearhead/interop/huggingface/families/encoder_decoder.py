@@ -1,7 +1,7 @@
 """Two BERTs as one encoder-decoder in Hugging Face transformers: an EncoderDecoderModel of BERT or BertGeneration.
 
-BERT has segments, and a layer between the decoder's states and the linear map before the softmax; BertGeneration has
-neither.
+BERT has segment embeddings, and a layer between the decoder states and the linear map before the softmax.
+BertGeneration has neither.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ DEFAULTS: Mapping[str, Any] = {
     "tie_word_embeddings": True,
     "type_vocab_size": 2,
 }
-"""What their classes take for fields that files leave out; BertConfig itself names no start and no end."""
+"""Defaults of their classes for fields that files omit; BertConfig itself names no start and end token."""
 
 KINDS = ("bert", "bert-generation")
 
@@ -74,7 +74,7 @@ def config_from(values: Mapping[str, Any]) -> ModelConfig:
 
 
 def _token(whole: TheirConfig, field: str, decoder: TheirConfig, own: str) -> int:
-    """Return a special token as the whole names it, or the decoder."""
+    """Return a special token id from the whole model's configuration or, if it is missing there, from the decoder's."""
     return decoder.token(own) if whole[field] is None else whole.token(field)
 
 
@@ -111,7 +111,7 @@ def _kind(is_bert: bool, num_segments: int) -> dict[str, Any]:
 
 
 def key_table(config: ModelConfig) -> KeyTable:
-    """Return the tensors of such a model."""
+    """Return the key table of an EncoderDecoderModel."""
     is_bert = config.output_transform
     head = "decoder.cls.predictions." if is_bert else "decoder.lm_head."
     words, output = "decoder.bert.embeddings.word_embeddings.weight", f"{head}decoder.weight"

@@ -1,6 +1,6 @@
-"""GPT-2 as Hugging Face transformers has it: a decoder alone, pre-norm, with learned positions.
+"""GPT-2 in Hugging Face transformers: a decoder alone, pre-norm, with learned positions.
 
-Its matrices are transposed (a "Conv1D" has the input axis first), and those of query, key and value are one.
+Its matrices are transposed (a "Conv1D" has the input axis first). Query, key and value share one matrix.
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ DEFAULTS: Mapping[str, Any] = {
     "resid_pdrop": 0.1,
     "tie_word_embeddings": True,
 }
-"""What GPT2Config takes for fields that files leave out."""
+"""Defaults of GPT2Config for fields that files omit."""
 
 
 def config_from(values: Mapping[str, Any]) -> ModelConfig:
     """Return our settings of a GPT2LMHeadModel.
 
-    One token starts and ends texts. There is none for padding: the smallest free id stands for it, which a decoder
-    alone never reads. The dropout of the embedding is that of the sub-layers.
+    One token both starts and ends texts. GPT-2 has no padding token: it gets the smallest unused id, which a decoder
+    alone never reads. The embedding dropout is set to that of the sub-layers.
     """
     their = TheirConfig(values, DEFAULTS)
     their.require("scale_attn_weights", True, "attention divides by sqrt(d_k)")
@@ -107,7 +107,7 @@ LAYER = (
 
 
 def key_table(config: ModelConfig) -> KeyTable:
-    """Return the tensors of a GPT2LMHeadModel."""
+    """Return the key table of a GPT2LMHeadModel."""
     are_tied = resolved(config).tying == "decoder"
     return KeyTable(
         (

@@ -1,7 +1,7 @@
-"""M2M100 and NLLB as Hugging Face transformers has them: pre-norm with final norms, tensor2tensor's sinusoids.
+"""M2M100 and NLLB in Hugging Face transformers: pre-norm with final norms, tensor2tensor's sinusoids.
 
-They were made with fairseq, whose positions count on from the id of the padding token and leave padding out; so no
-target can start with it.
+They were trained with fairseq, which numbers positions from the padding id plus 1 and gives padding no position.
+Therefore a target cannot start with the padding token.
 """
 
 from __future__ import annotations
@@ -22,11 +22,14 @@ DEFAULTS: Mapping[str, Any] = {
     "scale_embedding": True,
     "tie_word_embeddings": True,
 }
-"""What M2M100Config takes for fields that files leave out."""
+"""Defaults of M2M100Config for fields that files omit."""
 
 
 def config_from(values: Mapping[str, Any]) -> ModelConfig:
-    """Return our settings of an M2M100ForConditionalGeneration; its start token, usually the end, becomes `bos_id`."""
+    """Return our settings of an M2M100ForConditionalGeneration.
+
+    Its start token, usually the end token, becomes `bos_id`.
+    """
     their = TheirConfig(values, DEFAULTS)
     their.require("tie_word_embeddings", True, "M2M100 has one matrix for embeddings and output")
     their.require("normalize_before", True, "M2M100's norm stands before the sub-layer")

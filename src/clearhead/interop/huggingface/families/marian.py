@@ -1,10 +1,10 @@
-"""Marian's models as Hugging Face transformers has them: the paper's post-norm, with biases and sines before cosines.
+"""Marian models in Hugging Face transformers: the paper's post-norm, with biases and sines before cosines.
 
 The published opus-mt models are of this kind. Our own post-norm models can be written in it exactly: the interleaved
-sinusoids of section 3.5 are Marian's with their columns in another order (`equivalent.with_sine_halves`).
+sinusoids of section 3.5 are Marian's with their columns in another order (`rewrites.with_sine_halves`).
 
-CTranslate2 reads this form too, but takes the start token's embedding to be zero, as in models that Marian trained; one
-of ours has learned a vector there, and needs a converter that keeps it.
+CTranslate2 reads this form too, but sets the start token's embedding to zero, as in models trained with Marian. Our
+models learn a vector for it, and need a converter that keeps it.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ DEFAULTS: Mapping[str, Any] = {
     "share_encoder_decoder_embeddings": True,
     "tie_word_embeddings": True,
 }
-"""What MarianConfig takes for fields that files leave out."""
+"""Defaults of MarianConfig for fields that files omit."""
 
 
 def config_from(values: Mapping[str, Any]) -> ModelConfig:
-    """Return our settings of a MarianMTModel; its start token, usually its padding, becomes `bos_id`."""
+    """Return our settings of a MarianMTModel; its start token, usually the padding token, becomes `bos_id`."""
     their = TheirConfig(values, DEFAULTS)
     their.require("normalize_before", False, "Marian's norm stands after the sub-layer")
     their.require("normalize_embedding", False, "Marian has no norm over the embedding")

@@ -1,4 +1,4 @@
-"""mBART as Hugging Face transformers has it: BART with norms before the sub-layers and one after the last layer."""
+"""mBART in Hugging Face transformers: BART with norms before the sub-layers and one after the last layer."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["config_from", "config_to"]
 def config_from(values: Mapping[str, Any]) -> ModelConfig:
     """Return our settings of an MBartForConditionalGeneration.
 
-    Its start token, which becomes `bos_id`, is the language to write, or in mBART-50 the end token.
+    Its start token becomes `bos_id`: the target-language token or, in mBART-50, the end token.
     """
     their = TheirConfig(values, bart.DEFAULTS)
     their.require("tie_word_embeddings", True, "mBART has one matrix for embeddings and output")

@@ -1,7 +1,7 @@
-"""Pegasus as Hugging Face transformers has it: Marian's form with the norm before the sub-layer and after the stacks.
+"""Pegasus in Hugging Face transformers: Marian's form with norms before the sub-layers and after the stacks.
 
-No other of their models has computed positions with the paper's wavelengths and pre-norm, so this is the form in which
-our own pre-norm models can be written exactly.
+Of their models only Pegasus has pre-norm and computed positions with the paper's wavelengths. So our own pre-norm
+models can be written exactly in this form.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ DEFAULTS: Mapping[str, Any] = {
     "scale_embedding": False,
     "tie_word_embeddings": True,
 }
-"""What PegasusConfig takes for fields that files leave out."""
+"""Defaults of PegasusConfig for fields that files omit."""
 
 
 def config_from(values: Mapping[str, Any]) -> ModelConfig:

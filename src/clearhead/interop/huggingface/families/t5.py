@@ -1,7 +1,7 @@
-"""T5, Flan-T5 and mT5 as Hugging Face transformers has them: pre-norm with RMSNorm, relative positions, no biases.
+"""T5, Flan-T5 and mT5 in Hugging Face transformers: pre-norm with RMSNorm, relative positions, no biases.
 
-In none of them attention divides by sqrt(d_k). The first T5 has one matrix for embeddings and output, and divides the
-decoder's states by sqrt(d_model) before it; T5 1.1, Flan-T5 and mT5 have an output matrix of their own.
+Their attention does not divide by sqrt(d_k). The first T5 has one matrix for embeddings and output, and divides the
+decoder states by sqrt(d_model) before it. T5 1.1, Flan-T5 and mT5 have a separate output matrix.
 """
 
 from __future__ import annotations
@@ -31,14 +31,15 @@ DEFAULTS: Mapping[str, Any] = {
     "relative_attention_num_buckets": 32,
     "tie_word_embeddings": True,
 }
-"""What T5Config takes for fields that files leave out; `decoder_start_token_id` as MT5Config."""
+"""Defaults of T5Config for fields that files omit; `decoder_start_token_id` is MT5Config's."""
 
 
 def as_stored(values: Mapping[str, Any], state: Mapping[str, Tensor]) -> Mapping[str, Any]:
-    """Return the fields of a file with what its tensors say of the output matrix, as their library goes by them.
+    """Return the fields of `config.json` with output settings that agree with the tensors, as transformers reads them.
 
-    Since version 5 it writes `tie_word_embeddings` for every model. Whether there are two matrices the tensors tell;
-    whether states are divided another field, which older files leave to the first one.
+    Since version 5, transformers writes `tie_word_embeddings` for every model. So the tensors decide whether there is
+    one matrix or two. The field `scale_decoder_outputs` decides whether the decoder states are divided; older files lack
+    it, and `tie_word_embeddings` decides there.
     """
     if not isinstance(values, Mapping):
         return values
@@ -49,13 +50,16 @@ def as_stored(values: Mapping[str, Any], state: Mapping[str, Tensor]) -> Mapping
 
 
 def config_from(values: Mapping[str, Any]) -> ModelConfig:
-    """Return our settings of a T5ForConditionalGeneration; its start token, usually its padding, becomes `bos_id`."""
+    """Return our settings of a T5ForConditionalGeneration.
+
+    Its start token, usually the padding token, becomes `bos_id`.
+    """
     their = TheirConfig(values, DEFAULTS)
     return _config_from(their, output_scale=_divides(values))
 
 
 def mt5_config_from(values: Mapping[str, Any]) -> ModelConfig:
-    """Return our settings of an MT5ForConditionalGeneration, which never divides the decoder's states."""
+    """Return our settings of an MT5ForConditionalGeneration, which never divides the decoder states."""
     their = TheirConfig(values, {**DEFAULTS, "feed_forward_proj": "gated-gelu"})
     return _config_from(their, output_scale=False)
 
@@ -67,7 +71,7 @@ def _divides(values: Mapping[str, Any]) -> bool:
 def _config_from(their: TheirConfig, *, output_scale: bool) -> ModelConfig:
     their.require("is_encoder_decoder", True, "T5 is supported with both of its sides")
     name = their["feed_forward_proj"]
-    # Their name of GELU itself means its tanh form behind a gate.
+    # "gated-gelu" means the tanh form of GELU, not GELU itself.
     activation = "gelu_new" if name == "gated-gelu" else str(name).removeprefix("gated-")
     has_own = their["num_decoder_layers"] is not None
     return their.model_config(
@@ -134,11 +138,11 @@ def mt5_config_to(config: ModelConfig) -> dict[str, Any]:
 
 
 SHARED = ("shared.weight", "encoder.embed_tokens.weight", "decoder.embed_tokens.weight")
-"""Their names of the one matrix of all embeddings."""
+"""Their names of the shared embedding matrix."""
 
 
 def key_table(config: ModelConfig) -> KeyTable:
-    """Return the tensors of a T5ForConditionalGeneration."""
+    """Return the key table of a T5ForConditionalGeneration."""
     words, *copies = SHARED
     if resolved(config).tying == "three-way":
         rows = [Row(("source_embedding.weight",), words, also=(*copies, "lm_head.weight"))]
@@ -147,7 +151,7 @@ def key_table(config: ModelConfig) -> KeyTable:
     for side, count in (("encoder", config.num_encoder_layers), ("decoder", config.num_decoder_layers)):
         layer = _layer(is_gated=config.gated, is_decoder=side == "decoder")
         rows += numbered(layer, count, ours=f"{side}.layers.{{i}}.", theirs=f"{side}.block.{{i}}.layer.")
-        # One table for all layers; the first has it there.
+        # All layers share one table, stored in the first layer.
         table = f"{side}.block.0.layer.0.SelfAttention.relative_attention_bias"
         rows.append(_weight(f"{side}.relative_positions", table))
         rows.append(_weight(f"{side}.final_norm", f"{side}.final_layer_norm"))
