@@ -1,4 +1,4 @@
-"""A model of another library at a path: which library's it is, and the reader for it."""
+"""Import of other libraries' models: which library a path belongs to, and the reader for it."""
 
 from __future__ import annotations
 
@@ -24,18 +24,18 @@ __all__ = ["import_path"]
 
 @dataclass(frozen=True)
 class Library:
-    """What reads the models of one library.
+    """A library whose models can be imported.
 
-    `read` takes the path, the kind that was asked for, or None, and the languages of source and target, or None.
+    `read` takes the path, the requested kind or None, and the source and target languages or None.
     """
 
     is_here: Callable[[Path], bool]
-    """Whether a path looks like one of its models, by the names of files alone."""
+    """Return whether a path looks like a model of the library, judged by file names alone."""
     read: Callable[[Path, str | None, str | None, str | None], Imported]
     kinds: tuple[str, ...]
-    """What `--kind` may name."""
+    """Allowed values of `--kind`."""
     layout: str
-    """What its models are made of, for the message that nothing was recognised."""
+    """Files of a model, for the message that no library was recognised."""
 
 
 def _has_any(*names: str) -> Callable[[Path], bool]:
@@ -43,7 +43,12 @@ def _has_any(*names: str) -> Callable[[Path], bool]:
 
 
 def _has_like(pattern: str, *, beside: str | None = None) -> Callable[[Path], bool]:
-    """Tell whether a path is, or holds, a file of such a name, and another beside it."""
+    """Return a test for a path that is, or contains, a file matching a pattern.
+
+    Args:
+        pattern: Glob pattern of the file's name.
+        beside: Pattern of another file that its directory must contain; None for no other.
+    """
 
     def is_here(path: Path) -> bool:
         directory = path if path.is_dir() else path.parent
@@ -103,22 +108,22 @@ LIBRARIES: Mapping[str, Library] = {
         is_marian, import_marian, ("marian-nmt",), "an .npz file, beside it decoder.yml and the vocabularies"
     ),
 }
-"""In the order in which a path is offered to them: directories of transformers may hold other files that end in .pt."""
+"""Libraries in the order in which they are tried: transformers directories may contain other files that end in .pt."""
 
 
 def import_path(
     path: Path, *, kind: str | None = None, source_lang: str | None = None, target_lang: str | None = None
 ) -> Imported:
-    """Read a model of another library; nothing in it is run.
+    """Read a model of another library; no code in it is run.
 
     Args:
-        path: Its directory or file.
-        kind: What it is; if None, what its files say.
-        source_lang: Language of the sources, for a model that is told; if None, what their files say.
-        target_lang: Language to write where nothing else is asked for; if None, what their files say.
+        path: Directory or file of the model.
+        kind: Kind of model; None to recognise it by its files.
+        source_lang: Source language, for a model with source-language tokens; None for the one in the files.
+        target_lang: Default target language; None for the one in the files.
 
     Raises:
-        ConfigError: If the kind is not known here, or naming every setting that our model cannot express.
+        ConfigError: If the kind is unknown, or naming every setting that our model cannot express.
         ModelError: If a file is missing or damaged, or does not fit the others.
     """
     if not path.exists():
@@ -132,7 +137,7 @@ def import_path(
 
 
 def _library(path: Path, kind: str | None) -> Library:
-    """Return the library whose kind was asked for, or whose model stands at the path."""
+    """Return the library of the requested kind, or the first one that recognises the path."""
     if kind is not None:
         known = [name for library in LIBRARIES.values() for name in library.kinds]
         if kind not in known:

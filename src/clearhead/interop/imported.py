@@ -1,4 +1,4 @@
-"""What comes in from another library: the parts of a model, put together as one of ours, and its card."""
+"""Imported models: assembling a bundle from converted parts, and its model card."""
 
 from __future__ import annotations
 
@@ -38,41 +38,43 @@ __all__ = [
 
 
 TOLERANCE = 1e-3
-"""Nats that the score of a translation may differ by, for each of its tokens: both round in float32."""
+"""Allowed score difference between libraries, in nats per token: both round in float32."""
 
 MOST_ROUNDING = 0.5
-"""The same for weights that were rounded; beyond it nothing is left of the model."""
+"""Allowed score difference for quantized weights, in nats per token; beyond it the model is unusable."""
 
 
 @dataclass(frozen=True)
 class Imported:
-    """A model that came in."""
+    """An imported model."""
 
     bundle: Bundle
     library: str
-    """Where it came from, such as `Hugging Face transformers`."""
+    """Library of the original, such as `Hugging Face transformers`."""
     kind: str
-    """What it is called there, such as their `model_type`."""
+    """Kind of model in that library, such as the `model_type` of transformers."""
     notes: tuple[str, ...] = ()
-    """What is otherwise here than there."""
+    """Differences from the original, in words."""
     their_card: str = ""
-    """The text of their README.md; empty if there is none."""
+    """Text of the original's README.md; empty without one."""
     prove: Callable[[Sequence[str]], str | None] | None = None
-    """Compares translations of sentences with its own library, and says what was found if not all is the same; None
-    where that is not installed."""
+    """Compare translations of sentences with the original library, and return a summary if they are not all the same.
+
+    None if that library is not installed.
+    """
     why_unproven: str = "pip install 'clearhead[interop]' and import again"
-    """What to do about it, or why nothing can be done."""
+    """How to make the comparison possible, or why it is impossible."""
 
 
 def as_model(config: ModelConfig, tensors: Mapping[str, Tensor], origin: Path) -> Transformer:
-    """Return a model with tensors of ours, whose shapes are compared before anything is allocated.
+    """Return a model with these tensors; their shapes are checked before anything is allocated.
 
     Raises:
         ModelError: Listing every tensor that is missing, unknown or of another shape.
     """
-    # Positions that are computed have no weights, and PyTorch would load its compiler to compute none.
+    # Computed positions have no weights, and on the meta device PyTorch would load its compiler for them.
     shape = config if config.learns_positions else config.model_copy(update={"positions": "none"})
-    with torch.device("meta"):  # shapes alone, whatever the settings ask for
+    with torch.device("meta"):  # shapes only, without memory
         headers = {name: TensorHeader(tuple(tensor.shape), "F32") for name, tensor in tensors.items()}
         require_fit(model_tensors(Transformer(shape)), headers, origin=str(origin))
     model = Transformer(config)
@@ -81,10 +83,10 @@ def as_model(config: ModelConfig, tensors: Mapping[str, Tensor], origin: Path) -
 
 
 def as_vocabulary(file: VocabularyFile, origin: Path) -> ForeignVocabulary:
-    """Return the vocabulary that a file of ours describes.
+    """Return the vocabulary of a `VocabularyFile`.
 
     Raises:
-        ModelError: If it does not fit the model.
+        ModelError: If the vocabulary does not fit the model.
     """
     try:
         return ForeignVocabulary(json.dumps(file.model_dump(), ensure_ascii=False))
@@ -93,13 +95,13 @@ def as_vocabulary(file: VocabularyFile, origin: Path) -> ForeignVocabulary:
 
 
 def origin_info(library: str, kind: str, origin: Path, files: Sequence[Path]) -> dict[str, Any]:
-    """Return what `config.json` of the model directory says of where a model came from.
+    """Return the entries of `config.json` on the origin of an imported model.
 
     Args:
         library: The other library.
-        kind: What the model is called there.
-        origin: Its directory or file.
-        files: Those that hold its weights.
+        kind: Kind of model in that library.
+        origin: Directory or file of the original.
+        files: Files of its weights, for their checksums.
     """
     return {
         "imported_from": {
@@ -114,10 +116,10 @@ def origin_info(library: str, kind: str, origin: Path, files: Sequence[Path]) ->
 
 
 def read_settings(origin: Path, **settings: Any) -> DecodeConfig:
-    """Return their settings of decoding as ours.
+    """Return decoding settings from another library as a `DecodeConfig`.
 
     Raises:
-        ConfigError: If a value has no meaning here.
+        ConfigError: If a value is invalid here.
     """
     try:
         return DecodeConfig(**settings)
@@ -126,16 +128,16 @@ def read_settings(origin: Path, **settings: Any) -> DecodeConfig:
 
 
 def require_told(origin: Path, languages: Collection[str], source_lang: str | None, target_lang: str | None) -> None:
-    """Make sure that a model is told the languages that were asked for.
+    """Check that a model has tokens for the requested languages.
 
     Args:
-        origin: The model's directory or file.
-        languages: Those that it is told; none, if it is told no language.
-        source_lang: Language of the sources, or None.
-        target_lang: Language to write, or None.
+        origin: Directory or file of the model.
+        languages: Languages with a token; empty if the model has no language tokens.
+        source_lang: Requested source language, or None.
+        target_lang: Requested target language, or None.
 
     Raises:
-        ConfigError: If the model does not know one, or is told none.
+        ConfigError: If the model has no token for a language, or no target-language tokens at all.
     """
     if target_lang is not None and not languages:
         raise ConfigError(f"target_lang = {target_lang!r} has no meaning: the model in {origin} is told no language")
@@ -145,12 +147,12 @@ def require_told(origin: Path, languages: Collection[str], source_lang: str | No
 
 
 def card(name: str, imported: Imported, proof: str) -> str:
-    """Return the card of an imported model, in Markdown; the other library's own stands behind it.
+    """Return the model card of an imported model, in Markdown; the original's card is appended.
 
     Args:
-        name: What its directory is called.
+        name: Name of the model directory.
         imported: The model.
-        proof: What was found beside its own library.
+        proof: Result of the comparison with the original library.
     """
     shape, tokenizer, came = (
         imported.bundle.model.config,
@@ -185,5 +187,5 @@ A model of {came["library"]}, of the kind {imported.kind} ({came["name"]}), impo
 
 
 def can_prove(library: str = "transformers") -> bool:
-    """Tell whether their library is installed."""
+    """Return whether a library for the comparison is installed."""
     return importlib.util.find_spec(library) is not None

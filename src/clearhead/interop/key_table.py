@@ -1,7 +1,7 @@
-"""Key tables: which tensors of another library's model are which of ours, read in both directions.
+"""Key tables: the mapping between tensors of another library's model and ours, in both directions.
 
-A table accounts for every tensor: a row maps it, or it is named as left out with the reason. What is in neither is an
-error, so that a model is never read by half.
+A table accounts for every tensor: a row maps it, or an entry leaves it out with a reason. Any other tensor is an
+error, so no model is read incompletely.
 """
 
 from __future__ import annotations
@@ -37,83 +37,86 @@ __all__ = [
 
 @dataclass(frozen=True)
 class Layout:
-    """How our tensors lie in one of theirs; every layout only moves numbers, so gradients translate as weights do."""
+    """How our tensors are arranged in one of theirs.
+
+    A layout only moves numbers, so it converts gradients just like weights.
+    """
 
     name: str
-    """For error messages."""
+    """Name of the layout, for error messages."""
     axes: tuple[int, ...]
-    """Numbers of axes their tensor may have; none is any."""
+    """Allowed numbers of axes of their tensor; empty for any."""
     split: Callable[[Tensor, int], Sequence[Tensor]]
-    """From their tensor and the number of ours in it to ours."""
+    """Split their tensor into a given number of our tensors."""
     join: Callable[[Sequence[Tensor]], Tensor]
-    """From our tensors to theirs."""
+    """Join our tensors to theirs."""
 
 
 SAME = Layout("same", (), lambda theirs, _: [theirs], lambda ours: ours[0])
 TRANSPOSED = Layout("transposed", (2,), lambda theirs, _: [theirs.T], lambda ours: ours[0].T)
-"""An input axis before the output axis, as in GPT-2's Conv1D."""
+"""The input axis comes before the output axis, as in GPT-2's Conv1D."""
 STACKED = Layout("stacked", (1, 2), lambda theirs, count: theirs.chunk(count), lambda ours: torch.cat(list(ours)))
-"""Several projections above one another, as in torch's `in_proj_weight`."""
+"""Several projections stacked in one matrix, as in torch's `in_proj_weight`."""
 STACKED_TRANSPOSED = Layout(
     "stacked and transposed", (2,), lambda theirs, count: theirs.T.chunk(count), lambda ours: torch.cat(list(ours)).T
 )
-"""Both, as in GPT-2's `c_attn`."""
+"""Stacked and transposed, as in GPT-2's `c_attn`."""
 ONE_ROW = Layout("one row", (2,), lambda theirs, _: [theirs.flatten()], lambda ours: ours[0][None])
-"""A vector kept as a matrix of one row, as `final_logits_bias`."""
+"""A vector stored as a matrix of one row, as in `final_logits_bias`."""
 AFTER_TWO_ROWS = Layout(
     "after two rows",
     (2,),
     lambda theirs, _: [theirs[2:]],
     lambda ours: torch.cat([ours[0].new_zeros(2, ours[0].size(1)), ours[0]]),
 )
-"""Behind two rows that are never read, as BART's learned positions; zeros are written there."""
+"""Two unused rows precede ours, as in BART's learned positions; they are written as zeros."""
 
 
 @dataclass(frozen=True)
 class Row:
-    """One tensor of theirs and what it is in our model."""
+    """One of their tensors and the tensors of our model that it contains."""
 
     ours: tuple[str, ...]
-    """Our tensors that lie in it; `{i}` stands for the number of a layer."""
+    """Names of our tensors in it; `{i}` is the layer number."""
     theirs: str
-    """Their name, which is also the one written."""
+    """Their main name, which an export writes."""
     layout: Layout = SAME
-    """How ours lie in it."""
+    """Arrangement of our tensors in theirs."""
     also: tuple[str, ...] = ()
-    """Other names under which they may store the same tensor: whatever is there must be equal."""
+    """Other names under which a file may store the same tensor; all copies must be equal."""
     zeros: tuple[int, ...] | None = None
-    """Their shape, if a file without the tensor means zeros."""
+    """Shape of their tensor, if a file without it means zeros."""
 
 
 @dataclass(frozen=True)
 class Computed:
-    """A tensor that our model computes, of as many rows as are asked for: settings may say anything of their number."""
+    """A tensor that our model computes, with any number of rows: settings may name any number."""
 
     make: Callable[[int], Tensor]
-    """From a number of rows to the first so many."""
+    """Return the first rows of the tensor, as many as requested."""
     rows: int
-    """Those that their model has."""
+    """Number of rows in their model."""
 
 
 @dataclass(frozen=True)
 class LeftOut:
-    """Tensors of theirs that have no place in our model and need none."""
+    """Their tensors that our model does not need."""
 
     pattern: str
-    """Their name; `*` stands for anything."""
+    """Pattern of their names; `*` matches anything."""
     reason: str
     """Why nothing is lost."""
     computed: Computed | None = None
-    """What our model computes in its place: a stored tensor must agree with it, as far as its rows go."""
+    """Tensor that our model computes instead; the rows of a stored tensor must agree with it."""
 
 
 def pair(ours: str, theirs: str, layout: Layout = SAME) -> list[Row]:
-    """Return the rows of a module with a weight and a bias; the layout is that of the weight."""
+    """Return the rows of a module with weight and bias; the layout applies to the weight."""
     return [Row((f"{ours}.weight",), f"{theirs}.weight", layout), Row((f"{ours}.bias",), f"{theirs}.bias")]
 
 
 def target_rows(words: str, output: str, *, are_one: bool) -> list[Row]:
-    """Return the rows of the target embedding and of the linear map before the softmax, which may be one matrix.
+    """Return the rows of the target embedding and of the linear map before the softmax, which may be tied.
 
     Args:
         words: Their name of the embedding.
@@ -126,10 +129,10 @@ def target_rows(words: str, output: str, *, are_one: bool) -> list[Row]:
 
 
 def embedding_rows(tying: Tying, source: str, target: str, output: str) -> list[Row]:
-    """Return the rows of both embeddings and of the linear map before the softmax; what is one may stand there thrice.
+    """Return the rows of both embeddings and of the linear map before the softmax; files may repeat a tied matrix.
 
     Args:
-        tying: Which of them are one, as in `[model]`.
+        tying: Which of the three matrices are tied, as in `[model]`.
         source: Their name of the source embedding.
         target: Their name of the target embedding.
         output: Their name of the linear map.
@@ -145,13 +148,13 @@ def embedding_rows(tying: Tying, source: str, target: str, output: str) -> list[
 
 
 def numbered(rows: Iterable[Row], count: int, *, ours: str, theirs: str) -> list[Row]:
-    """Return the rows of every layer.
+    """Return the rows of all layers.
 
     Args:
-        rows: Those of one layer.
-        count: Layers.
-        ours: What stands before our names, with `{i}` for the number of the layer.
-        theirs: What stands before theirs, likewise.
+        rows: Rows of one layer.
+        count: Number of layers.
+        ours: Prefix of our names, with `{i}` for the layer number.
+        theirs: Prefix of their names, with `{i}` for the layer number.
     """
     return [
         replace(
@@ -166,22 +169,22 @@ def numbered(rows: Iterable[Row], count: int, *, ours: str, theirs: str) -> list
 
 @dataclass(frozen=True)
 class KeyTable:
-    """All tensors of one model in both libraries' names.
+    """Mapping of all tensors of a model between both libraries.
 
-    Layouts only move numbers, so a table also translates gradients.
+    Layouts only move numbers, so a table also converts gradients.
     """
 
     rows: tuple[Row, ...]
     left_out: tuple[LeftOut, ...] = ()
     prefix: str = ""
-    """What stands before the names of a model without head inside one with a head; files have it or not."""
+    """Prefix of a model's names inside a model with a head; files may have or omit it."""
 
     def from_theirs(self, state: Mapping[str, Tensor], *, origin: str = "the state") -> dict[str, Tensor]:
         """Return our tensors from theirs.
 
         Args:
-            state: Every tensor of their model or file, by name.
-            origin: Where it came from, for the error message.
+            state: All tensors of their model or file, by name.
+            origin: Name of the source, for the error message.
 
         Raises:
             ModelError: Listing every tensor that is missing, unknown, or contradicts another.
@@ -216,7 +219,7 @@ class KeyTable:
         return tensors
 
     def to_theirs(self, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """Return their tensors from ours, each once: what they tie or compute is not written.
+        """Return their tensors from ours, each once; tied copies and computed tensors are not written.
 
         Args:
             tensors: All tensors of our model, see `clearhead.files.tensors.model_tensors`.
@@ -245,12 +248,12 @@ class KeyTable:
         if tensor.dim() == 0 or tensor.shape[1:] != row:
             return [f"shape     {name}  {tuple(tensor.shape)}, not rows of {row}"]
         rows = min(computed.rows, len(tensor))
-        # The file may be in half precision; another formula would be off by about 1.
+        # The file may be in half precision; a table of another formula would differ by about 1.
         if torch.allclose(tensor[:rows].float(), computed.make(rows), atol=1e-2):
             return []
         return [f"differs   {name} from what this model computes there"]
 
 
 def _copies(tensors: Sequence[Tensor]) -> list[Tensor]:
-    """Return tensors with memory of their own, which a safetensors file asks for."""
+    """Return contiguous copies of tensors, which safetensors files require."""
     return [tensor.clone(memory_format=torch.contiguous_format) for tensor in tensors]

@@ -1,1 +1,1 @@
-"""ONNX files of our models, node by node: out, proved with onnxruntime, and back."""
+"""Export of models to ONNX files, comparison with onnxruntime, and re-import."""

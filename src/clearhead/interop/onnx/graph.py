@@ -1,4 +1,4 @@
-"""One ONNX file: its nodes and weights, and the parts of a Transformer that know nothing of positions.
+"""One ONNX file: its nodes and weights, and the layers of a Transformer that do not depend on positions.
 
 Shapes: N rows, I inputs, M outputs.
 """
@@ -17,32 +17,34 @@ from clearhead.errors import ConfigError
 __all__ = ["Graph"]
 
 OPSET = 20
-"""The first version of their operators with `Gelu`; onnxruntime has it from 1.17 on."""
+"""ONNX operator set: the first with `Gelu`, supported by onnxruntime since 1.17."""
 
 IR_VERSION = 9
-"""Of the file itself; the one that came with those operators."""
+"""Version of the ONNX file format, which belongs to that operator set."""
 
 MOST_BYTES = 2**31 - 2**20
-"""Of the weights of one file: protobuf, in which it is written, ends at 2 GiB, and the nodes take little."""
+"""Largest size of the weights in one file: protobuf, its format, is limited to 2 GiB, and the nodes need little."""
 
 MOST_WHOLE = np.float32(63)
-"""Of a weight in 8-bit integers. Processors without VNNI add products by twos in 16 bits, and cut off what is above: no
-255 * 63 * 2 is."""
+"""Largest absolute value of a weight in 8-bit integers.
+
+Processors without VNNI add pairs of products in 16 bits with saturation; 255 * 63 * 2 stays below the limit.
+"""
 
 LEAST = np.float32(1e-30)
-"""Instead of 0, which nothing is divided by."""
+"""Smallest divisor, to avoid division by zero."""
 
 Value = str | np.ndarray | np.generic | nn.Parameter
-"""What a node reads: what another one gives, by its name, or a constant, or a weight."""
+"""Input of a node: the name of another node's output, a constant, or a weight."""
 
 
 class Graph:
-    """The nodes and weights of one file, in the order in which they are computed.
+    """The nodes and weights of one file, in the order of computation.
 
     Args:
-        module: Whose weights it takes: they keep their names and shapes, and a shared one is written once.
-        rounded: Write matrices in 8-bit integers, each row with a scale of its own; what they are multiplied with is
-            rounded in the same way, so that no row of a batch changes another.
+        module: Module of the weights; they keep their names and shapes, and a shared one is written once.
+        rounded: Whether to quantize matrices to 8-bit integers, with one scale per row. Their inputs are quantized in
+            the same way, so no row of a batch affects another.
     """
 
     def __init__(self, module: nn.Module, *, rounded: bool) -> None:
@@ -54,19 +56,19 @@ class Graph:
         self._outputs: list[onnx.ValueInfoProto] = []
 
     def op(self, kind: str, *inputs: Value, **attributes: Any) -> str:
-        """Add a node of one of their operators, and return the name of what it gives."""
+        """Add a node of an ONNX operator, and return the name of its output."""
         name = f"{kind}_{len(self._nodes)}"
         read = [value if isinstance(value, str) else self._constant(value) for value in inputs]
         self._nodes.append(helper.make_node(kind, read, [name], name, **attributes))
         return name
 
     def input(self, name: str, kind: int, *shape: str | int) -> str:
-        """Declare what a caller gives; an axis of any length has a name in `shape`."""
+        """Declare an input of the file; in `shape`, an axis of any length has a name."""
         self._inputs.append(helper.make_tensor_value_info(name, kind, shape))
         return name
 
     def output(self, name: str, value: str, *shape: str | int) -> None:
-        """Declare what a caller receives, in float32."""
+        """Declare an output of the file, in float32."""
         self._nodes.append(helper.make_node("Identity", [value], [name], name))
         self._outputs.append(helper.make_tensor_value_info(name, TensorProto.FLOAT, shape))
 
@@ -78,17 +80,18 @@ class Graph:
         weight, scale = self._rounded_rows(linear.weight)
         largest = self.op("ReduceMax", self.op("Abs", x), np.array([-1]))  # [N, 1]
         step = self.op("Div", self.op("Max", largest, LEAST), np.float32(127))
-        # Unsigned, 128 for zero: onnxruntime multiplies signed by signed numbers ten times as slowly.
+        # Unsigned, with 128 for zero: onnxruntime multiplies signed by signed integers ten times as slowly.
         whole = self.op("Add", self.op("Round", self.op("Div", x, step)), np.float32(128))
         whole = self.op("Cast", whole, to=TensorProto.UINT8)
         product = self.op("MatMulInteger", whole, self.op("Transpose", weight, perm=[1, 0]), np.uint8(128))
-        # One scale after the other: onnxruntime 1.32 takes their product for a pattern where `step` is a single number.
+        # Apply the scales one after the other: onnxruntime 1.32 takes their product for a fusion pattern, in which
+        # `step` is a single number.
         y = self.op("Mul", self.op("Cast", product, to=TensorProto.FLOAT), step)
         y = self.op("Mul", y, self.op("Transpose", scale, perm=[1, 0]))
         return self.op("Add", y, *bias) if bias else y
 
     def rows(self, table: nn.Parameter, ids: str) -> str:
-        """Return the rows of a matrix that ids name."""
+        """Return the rows of a matrix with these ids."""
         if not self._rounded:
             return self.op("Gather", table, ids)
         whole, scale = self._rounded_rows(table)
@@ -96,7 +99,7 @@ class Graph:
         return self.op("Mul", row, self.op("Gather", scale, ids))
 
     def norm(self, x: str, norm: Any) -> str:
-        """Return x after a LayerNorm or an RMSNorm; with any other module, as it is."""
+        """Return x after a LayerNorm or an RMSNorm; any other module leaves x unchanged."""
         match norm:
             case nn.LayerNorm():
                 return self.op("LayerNormalization", x, norm.weight, norm.bias, epsilon=norm.eps)
@@ -108,10 +111,10 @@ class Graph:
                 return x
 
     def whole(self, name: str) -> onnx.ModelProto:
-        """Return the file, whose name without its ending is that of the graph.
+        """Return the ONNX file; its graph has the file's name without the extension.
 
         Raises:
-            ConfigError: If its weights are more than such a file can hold.
+            ConfigError: If the weights exceed the size limit of a file.
         """
         size = sum(value.nbytes for value in self._weights.values())
         if size > MOST_BYTES:
@@ -134,7 +137,7 @@ class Graph:
         return name
 
     def _rounded_rows(self, weight: nn.Parameter) -> tuple[str, str]:
-        """Return a matrix in whole numbers [M, I] and the scale of each row [M, 1]."""
+        """Return the names of a matrix in 8-bit integers [M, I] and of the scales of its rows [M, 1]."""
         name = self._names[id(weight)]
         values = weight.detach().float().cpu().numpy()
         scale = np.maximum(np.abs(values).max(axis=1, keepdims=True), LEAST) / MOST_WHOLE

@@ -1,6 +1,6 @@
-"""A Transformer of ours as graphs: the encoder, the decoder, and the decoder that goes on from cached keys and values.
+"""ONNX graphs of a Transformer: the encoder, the decoder, and the decoder with cached keys and values.
 
-Their inputs and outputs have the names that Hugging Face Optimum gives them. Between the parts, states are rows [N, D].
+Inputs and outputs have the names that Hugging Face Optimum uses. Between the parts, states are rows [N, D].
 
 Shapes: B sentences or beams, S source length, T positions given, P positions in the cache, N = B * S or B * T,
 D d_model, H heads, K key width, V value width.
@@ -34,11 +34,11 @@ def encoder_graph(model: Transformer, *, rounded: bool = False) -> onnx.ModelPro
     """Return the graph from source ids and their mask [B, S] to the memory [B, S, D].
 
     Args:
-        model: With an encoder and a decoder.
-        rounded: In 8-bit integers, see `Graph`.
+        model: A model with encoder and decoder.
+        rounded: Whether to quantize matrices to 8-bit integers, see `Graph`.
 
     Raises:
-        ConfigError: If it does not fit into a file.
+        ConfigError: If the weights exceed the size limit of a file.
     """
     graph, config = Graph(model, rounded=rounded), model.config
     stack = _Stack(graph, config, graph.input("input_ids", INT64, BATCH, SOURCE))
@@ -55,18 +55,18 @@ def encoder_graph(model: Transformer, *, rounded: bool = False) -> onnx.ModelPro
 
 
 def decoder_graph(model: Transformer, *, with_past: bool, rounded: bool = False) -> onnx.ModelProto:
-    """Return the graph from target ids [B, T] to the logits of the tokens after them, and the keys and values to keep.
+    """Return the graph from target ids [B, T] to the logits of the next tokens, and the keys and values to cache.
 
-    Without a past it reads the memory, and gives the keys and values of target and memory. With one it reads these
-    instead, and gives those of the target, which are T more.
+    Without a cache it reads the memory, and outputs the keys and values of target and memory. With a cache it reads
+    these instead of the memory, and outputs the keys and values of the target, extended by T positions.
 
     Args:
-        model: With an encoder and a decoder.
-        with_past: Whether there is one.
-        rounded: In 8-bit integers, see `Graph`.
+        model: A model with encoder and decoder.
+        with_past: Whether the graph reads a cache.
+        rounded: Whether to quantize matrices to 8-bit integers, see `Graph`.
 
     Raises:
-        ConfigError: If it does not fit into a file.
+        ConfigError: If the weights exceed the size limit of a file.
     """
     graph, config, layers = Graph(model, rounded=rounded), model.config, model.decoder.layers
     ids = graph.input("input_ids", INT64, BATCH, TARGET)
@@ -112,13 +112,13 @@ def decoder_graph(model: Transformer, *, with_past: bool, rounded: bool = False)
 
 
 class _Stack:
-    """What the layers of one side are made of.
+    """Nodes of the layers of one stack, encoder or decoder.
 
     Args:
-        graph: Takes the nodes.
-        config: The shape of the model.
-        ids: Names the tokens [B, T].
-        start: Names the position of the first of them [1]; 0 if not given.
+        graph: The graph to which nodes are added.
+        config: Settings of the model.
+        ids: Name of the token ids [B, T].
+        start: Name of the position of the first token [1]; None for position 0.
     """
 
     def __init__(self, graph: Graph, config: ModelConfig, ids: str, start: str | None = None) -> None:
@@ -130,7 +130,7 @@ class _Stack:
         self.positions = graph.op("Range", first, self.end, np.int64(1))  # [T]
 
     def embedded(self, embedding: Any) -> str:
-        """Return the tokens with their positions [N, D]."""
+        """Return the embedded tokens with their positions [N, D]."""
         graph, config = self.graph, self.config
         x = graph.rows(embedding.weight, self.ids)
         if embedding.scale != 1.0:
@@ -148,11 +148,11 @@ class _Stack:
         return self.graph.op("LessOrEqual", *self._pairs())
 
     def bias(self, relative: Any) -> str | None:
-        """Return what relative positions add to scores [1, H, T, P + T]; None without them."""
+        """Return the bias of relative positions on the scores [1, H, T, P + T]; None without relative positions."""
         if relative is None:
             return None
         graph, most = self.graph, relative.max_distance
-        # From the largest distance on all are alike, so that these are all there are.
+        # All distances from the largest on share one row, so these are all possible rows.
         rows = relative.rows(torch.arange(-most, most + 1)).numpy()
         near = graph.op("Clip", graph.op("Sub", *self._pairs()), np.int64(-most), np.int64(most))
         row = graph.op("Gather", rows, graph.op("Add", near, np.int64(most)))
@@ -160,21 +160,24 @@ class _Stack:
         return graph.op("Unsqueeze", graph.op("Transpose", found, perm=[2, 0, 1]), np.array([0]))
 
     def before(self, x: str, residual: Any) -> str:
-        """Return what a sub-layer reads."""
+        """Return the input of a sub-layer: x, after the norm in a pre-norm model."""
         return self.graph.norm(x, residual.norm) if residual.is_pre else x
 
     def after(self, x: str, y: str, residual: Any) -> str:
-        """Return what comes of a sub-layer that has made y of x."""
+        """Return x + y for the sub-layer output y, after the norm in a post-norm model."""
         both = self.graph.op("Add", x, y)
         return both if residual.is_pre else self.graph.norm(both, residual.norm)
 
     def keys_and_values(self, x: str, attention: Any, heads: str) -> list[str]:
-        """Return the projections [B, H, S, K or V] of what is attended to; `heads` is of `_heads`."""
+        """Return the keys and values [B, H, S, K or V] of attended states; `heads` is the shape from `_heads`."""
         keys, values = (self._split(x, projection, heads) for projection in (attention.k_proj, attention.v_proj))
         return [self._turned(keys) if attention.rotary is not None else keys, values]
 
     def attended(self, x: str, attention: Any, keys_and_values: list[str], mask: str, bias: str | None = None) -> str:
-        """Return equation 1 of all heads, joined and projected [N, D]; `mask` is True where a query may attend."""
+        """Return multi-head attention (equation 1), joined and projected [N, D].
+
+        `mask` is True where a query may attend.
+        """
         graph, config, (keys, values) = self.graph, self.config, keys_and_values
         q = self._split(x, attention.q_proj, self.heads)
         if attention.rotary is not None:
@@ -184,14 +187,14 @@ class _Stack:
         scores = graph.op("MatMul", q, graph.op("Transpose", keys, perm=[0, 1, 3, 2]))  # [B, H, T, S]
         if bias is not None:
             scores = graph.op("Add", scores, bias)
-        # The least number, not minus infinity: of a source without any token the softmax would make no numbers.
+        # The smallest float, not minus infinity: for a source without tokens the softmax would return NaN.
         weights = graph.op("Softmax", graph.op("Where", mask, scores, np.finfo(np.float32).min))
         heads = graph.op("Transpose", graph.op("MatMul", weights, values), perm=[0, 2, 1, 3])
         joined = graph.op("Reshape", heads, np.array([-1, config.num_heads * config.value_dim]))
         return graph.linear(joined, attention.out_proj)
 
     def fed_forward(self, x: str, layer: Any) -> str:
-        """Return what comes of the feed-forward network (equation 2) and the residual connection around it."""
+        """Return the output of the feed-forward network (equation 2) and its residual connection."""
         graph, network = self.graph, layer.feed_forward
         y = self.before(x, layer.feed_forward_residual)
         hidden = graph.linear(y, network.up_proj)
@@ -202,7 +205,7 @@ class _Stack:
         return self.after(x, graph.linear(hidden, network.down_proj), layer.feed_forward_residual)
 
     def activated(self, x: str) -> str:
-        """Return what the model's activation makes of x."""
+        """Return x after the model's activation function."""
         match self.config.activation:
             case "relu":
                 return self.graph.op("Relu", x)
@@ -228,7 +231,7 @@ class _Stack:
         return keys, self.graph.op("Unsqueeze", self.positions, np.array([1]))
 
     def _sinusoids(self, positions: Any) -> str:
-        """Return what `sinusoidal_positions` does [T, D]; a cosine is a sine that is a quarter turn ahead."""
+        """Return the sinusoids of `sinusoidal_positions` [T, D]; a cosine is a sine a quarter turn ahead."""
         frequency, ahead = (
             wave_frequencies(self.config.d_model, positions.layout).numpy(),
             np.array([0.0, QUARTER_TURN]),
@@ -240,7 +243,7 @@ class _Stack:
         return self._sines(frequency, ahead + positions.first * frequency)
 
     def _turned(self, x: str) -> str:
-        """Return queries or keys [B, H, T, K] turned by their positions, as `rotary_positions` does."""
+        """Return queries or keys [B, H, T, K] rotated by their positions, as in `rotary_positions`."""
         graph, width = self.graph, self.config.key_dim
         frequency = np.repeat(wave_frequencies(width).numpy(), 2)
         # left cos - right sin, right cos + left sin: each component, and the other one of its pair.
@@ -250,7 +253,10 @@ class _Stack:
         return graph.op("Add", graph.op("Mul", x, cosines), graph.op("Mul", others, sines))
 
     def _sines(self, frequency: np.ndarray, ahead: np.ndarray) -> str:
-        """Return sines of angles in radians that grow with the position [T, ..]; in float64, as `positions.py` says."""
+        """Return sines of angles in radians that grow with the position [T, ..].
+
+        They are computed in float64, for the reason in `positions.py`.
+        """
         graph = self.graph
         column = graph.op("Unsqueeze", graph.op("Cast", self.positions, to=DOUBLE), np.array([1]))
         angle = graph.op("Add", graph.op("Mul", column, frequency), ahead)
@@ -264,11 +270,14 @@ def _source_mask(graph: Graph, name: str) -> str:
 
 
 def _heads(graph: Graph, config: ModelConfig, x: str) -> str:
-    """Return the shape [B, T, H, -1] in which rows of x [B, T, ..] are split into heads."""
+    """Return the shape [B, T, H, -1] that splits rows of x [B, T, ..] into heads."""
     return graph.op("Concat", graph.op("Shape", x, end=2), np.array([config.num_heads, -1]), axis=0)
 
 
 def _kept(config: ModelConfig, number: int, side: str, length: str) -> list[tuple[str, Shape]]:
-    """Return names and shapes of the keys and values of a layer, of the positions of one side."""
+    """Return names and shapes of a layer's cached keys and values.
+
+    `side` is "decoder" for target positions and "encoder" for source positions.
+    """
     widths = (("key", config.key_dim), ("value", config.value_dim))
     return [(f"{number}.{side}.{kind}", (BATCH, config.num_heads, length, width)) for kind, width in widths]

@@ -1,4 +1,4 @@
-"""What a model says here beside what its ONNX files say: the same scores, with a cache and without."""
+"""Parity check with onnxruntime: the same scores, with and without a cache."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ __all__ = ["prove_onnx"]
 
 @torch.inference_mode()
 def prove_onnx(directory: Path, bundle: Bundle, sources: Sequence[str], precision: ExportPrecision) -> str:
-    """Compare a model with what onnxruntime computes from its files, on our translations of a few sentences.
+    """Compare a model with its ONNX files in onnxruntime, on our translations of a few sentences.
 
     Args:
-        directory: Where the files stand.
-        bundle: The model here.
-        sources: Sentences; each may begin with the tag of the language to write.
-        precision: Of the weights there. In float32 the scores of our translations must be the same, otherwise near.
+        directory: Directory of the ONNX files.
+        bundle: Our model.
+        sources: Source sentences; each may begin with a target-language tag.
+        precision: Precision of the ONNX weights. In float32 the scores must be equal but for rounding; otherwise close.
 
     Returns:
-        What was found, in words.
+        A summary of the comparison, in words.
 
     Raises:
         ModelError: If the scores differ by more, or the files cannot be loaded.
@@ -64,17 +64,17 @@ def prove_onnx(directory: Path, bundle: Bundle, sources: Sequence[str], precisio
 
 
 def _logits(directory: Path, source: Tensor, given: Tensor, is_source: Tensor) -> tuple[Tensor, Tensor]:
-    """Return the logits of all target positions [B, T, V]: of one pass, and of one position after the other."""
+    """Return the logits of all target positions [B, T, V], computed in one pass and computed step by step."""
     import onnxruntime
 
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = num_threads()
-    options.log_severity_level = 3  # errors; what is below is for those who write programs with it
+    options.log_severity_level = 3  # errors only; warnings address programmers
 
     def session(name: str) -> Callable[[dict[str, Any]], dict[str, Any]]:
         try:
             loaded = onnxruntime.InferenceSession(str(directory / name), options, providers=["CPUExecutionProvider"])
-        except Exception as error:  # their library raises anything
+        except Exception as error:  # onnxruntime may raise any exception
             raise ModelError(f"onnxruntime cannot load the {name} that was written: {error!s:.300}") from None
         names = [output.name for output in loaded.get_outputs()]
         return lambda inputs: dict(zip(names, loaded.run(names, inputs), strict=True))

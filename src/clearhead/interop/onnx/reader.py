@@ -1,6 +1,6 @@
-"""Directories of ONNX files that clearhead exported, so that such a model comes back.
+"""Import of ONNX directories that clearhead exported.
 
-A graph says what is computed, and not which model that is: files of another program do not come in.
+A graph describes a computation, not a model, so ONNX files of other programs cannot be imported.
 """
 
 from __future__ import annotations
@@ -32,17 +32,17 @@ _FILES = ("encoder_model.onnx", "decoder_model.onnx", "decoder_with_past_model.o
 
 
 def import_onnx(directory: Path, kind: str | None, source_lang: str | None, target_lang: str | None) -> Imported:
-    """Read a directory that `clearhead export --to onnx` wrote.
+    """Read a directory written by `clearhead export --to onnx`.
 
     Args:
-        directory: Where the three files, `config.json` and the vocabulary stand.
-        kind: There is but one.
-        source_lang: Language of the sources, for a model that is told; if None, that of the export.
-        target_lang: Language to write where nothing else is asked for; if None, that of the export.
+        directory: Directory of the three ONNX files, `config.json` and the vocabulary.
+        kind: Ignored; ONNX directories have only one kind of model.
+        source_lang: Source language, for a model with source-language tokens; None for that of the export.
+        target_lang: Default target language; None for that of the export.
 
     Raises:
-        ConfigError: If it was not written by clearhead, or its weights are rounded.
-        ModelError: If a file is missing or damaged, or does not fit the others; or if what reads them is not installed.
+        ConfigError: If clearhead did not write it, or its weights are quantized.
+        ModelError: If a file is missing or damaged, or does not fit the others; or if onnx is not installed.
     """
     values = read_json(directory / "config.json", ModelError)
     origin, notes = read_origin(values, directory / "config.json", ModelConfig())
@@ -72,7 +72,7 @@ def import_onnx(directory: Path, kind: str | None, source_lang: str | None, targ
 
 
 def _weights(path: Path) -> dict[str, Tensor]:
-    """Return the weights that a file holds, by their names."""
+    """Return the weights in a file, by name."""
     import onnx
     from google.protobuf.message import DecodeError
 

@@ -1,4 +1,4 @@
-"""Models of ours as directories of ONNX files, named and surrounded as Hugging Face Optimum has them."""
+"""Export of models to ONNX directories in the layout of Hugging Face Optimum."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ __all__ = ["write_onnx"]
 
 
 def write_onnx(bundle: Bundle, directory: Path, precision: ExportPrecision) -> list[str]:
-    """Write encoder, decoder, decoder with a cache, vocabulary and way to decode into a directory.
+    """Write encoder, decoder, decoder with cache, vocabulary and search settings to a directory.
 
     Args:
         bundle: The model.
-        directory: Which is there, and empty.
-        precision: Of the weights, float32 or int8.
+        directory: An existing, empty directory.
+        precision: Precision of the weights, float32 or int8.
 
     Returns:
-        In words what is otherwise there.
+        Notes on what differs in the exported model.
 
     Raises:
-        ConfigError: If the model has an encoder or a decoder alone, or is too large for such files.
-        ModelError: If what writes or runs them is not installed.
+        ConfigError: If the model has only an encoder or only a decoder, or is too large for an ONNX file.
+        ModelError: If onnx or onnxruntime is not installed.
         OSError: If the files cannot be written.
     """
     if missing := [name for name in ("onnx", "onnxruntime") if importlib.util.find_spec(name) is None]:
@@ -62,7 +62,7 @@ def write_onnx(bundle: Bundle, directory: Path, precision: ExportPrecision) -> l
 
 
 def _tokenizer(bundle: Bundle, kinds: Sequence[str]) -> tuple[str, TheirTokenizer, list[str]]:
-    """Return what `config.json` calls the model, its vocabulary in their form, and in words where that has none."""
+    """Return the `model_type` for `config.json`, the tokenizer, and a note if no transformers tokenizer fits."""
     try:
         kind, tokenizer = kind_and_tokenizer(bundle, kinds or FAMILIES)
     except ConfigError as error:

@@ -38,8 +38,8 @@ def as_stored(values: Mapping[str, Any], state: Mapping[str, Tensor]) -> Mapping
     """Return the fields of `config.json` with output settings that agree with the tensors, as transformers reads them.
 
     Since version 5, transformers writes `tie_word_embeddings` for every model. So the tensors decide whether there is
-    one matrix or two. The field `scale_decoder_outputs` decides whether the decoder states are divided; older files lack
-    it, and `tie_word_embeddings` decides there.
+    one matrix or two. The field `scale_decoder_outputs` decides whether the decoder states are divided; in older files
+    without it, `tie_word_embeddings` decides.
     """
     if not isinstance(values, Mapping):
         return values
